@@ -1,0 +1,110 @@
+//! Time and identifiers come in by the front door, so that tests can own both.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, SubsecRound, TimeDelta, Utc};
+use uuid::Uuid;
+
+/// The present, cut to microseconds because PostgreSQL keeps no more.
+#[async_trait]
+pub trait Clock: Send + Sync + 'static {
+    /// The time now.
+    fn now(&self) -> DateTime<Utc>;
+
+    /// Waits. A manual clock moves itself forward instead and returns at once.
+    async fn sleep(&self, duration: Duration);
+}
+
+/// The machine's clock.
+#[derive(Debug, Default)]
+pub struct SystemClock;
+
+#[async_trait]
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
+    fn now(&self) -> DateTime<Utc> {
+        Utc::now().trunc_subsecs(6)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        tokio::time::sleep(duration).await;
+    }
+}
+
+/// A clock that stands still until somebody moves it.
+#[derive(Debug)]
+pub struct ManualClock(Mutex<DateTime<Utc>>);
+
+impl ManualClock {
+    /// Starts at the given instant.
+    pub fn new(start: DateTime<Utc>) -> Self {
+        Self(Mutex::new(start.trunc_subsecs(6)))
+    }
+
+    /// Moves forward.
+    pub fn advance(&self, duration: Duration) {
+        let step = TimeDelta::from_std(duration).unwrap_or(TimeDelta::MAX);
+        *self.0.lock().expect("no code panics while it holds the clock") += step;
+    }
+
+    /// Moves to the instant, unless it has passed already.
+    pub fn advance_to(&self, instant: DateTime<Utc>) {
+        let mut now = self.0.lock().expect("no code panics while it holds the clock");
+        *now = instant.trunc_subsecs(6).max(*now);
+    }
+}
+
+#[async_trait]
+impl Clock for ManualClock {
+    fn now(&self) -> DateTime<Utc> {
+        *self.0.lock().expect("no code panics while it holds the clock")
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.advance(duration);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Where identifiers come from.
+pub trait Ids: Send + Sync + 'static {
+    /// A new identifier, later ones sort after earlier ones.
+    fn next(&self) -> Uuid;
+}
+
+/// Version 7 identifiers: time-ordered and unguessable enough to be names, never used as secrets.
+#[derive(Debug, Default)]
+pub struct RandomIds;
+
+impl Ids for RandomIds {
+    #[expect(clippy::disallowed_methods, reason = "the one place that makes identifiers")]
+    fn next(&self) -> Uuid {
+        Uuid::now_v7()
+    }
+}
+
+/// Counts upwards: `00000000-0000-7000-8000-000000000001`, …
+#[derive(Debug, Default)]
+pub struct CountingIds(AtomicU64);
+
+impl Ids for CountingIds {
+    fn next(&self) -> Uuid {
+        let n = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+        Uuid::from_u64_pair(0x7000, 0x8000_0000_0000_0000 | n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counting_ids_are_well_formed() {
+        let ids = CountingIds::default();
+        assert_eq!(ids.next().to_string(), "00000000-0000-7000-8000-000000000001");
+        assert_eq!(ids.next().to_string(), "00000000-0000-7000-8000-000000000002");
+    }
+}

@@ -1,0 +1,27 @@
+//! Lockkeeper runs Terraform and OpenTofu from pull requests and keeps the locks.
+//!
+//! The rooms and who may import whom are described in `docs/architecture.md`; the test
+//! `architecture_imports_only_go_down` holds the table.
+
+pub mod app;
+pub mod cli;
+pub mod clock;
+pub mod command;
+pub mod config;
+pub mod context;
+pub mod discovery;
+pub mod emulator;
+pub mod git;
+pub mod handlers;
+pub mod http;
+pub mod jobs;
+pub mod locks;
+pub mod model;
+pub mod process;
+pub mod queue;
+pub mod render;
+pub mod secret;
+pub mod store;
+pub mod telemetry;
+pub mod vcs;
+pub mod workflow;

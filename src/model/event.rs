@@ -1,0 +1,90 @@
+//! What a delivery means, in our words; no forge's field names.
+
+use super::pull::PullRef;
+use super::repo::RepoId;
+
+/// A delivery as a forge adapter understood it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// Something happened to a pull.
+    Pull(PullEvent),
+    /// Somebody commented on a pull.
+    Comment(CommentEvent),
+    /// Nothing to do; the reason is kept with the delivery.
+    Ignored {
+        /// One sentence for the page of deliveries.
+        reason: String,
+    },
+}
+
+/// A change of a pull.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PullEvent {
+    /// The pull.
+    pub pull: PullRef,
+    /// What happened.
+    pub action: PullAction,
+    /// Whether the pull is a draft now.
+    pub draft: bool,
+    /// Login of who did it.
+    pub sender: String,
+    /// GitHub App installation the event came through.
+    pub installation: Option<u64>,
+}
+
+/// What can happen to a pull.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PullAction {
+    /// Opened for the first time.
+    Opened,
+    /// Opened again after it was closed.
+    Reopened,
+    /// No longer a draft.
+    ReadyForReview,
+    /// New commits.
+    Updated,
+    /// Another base branch.
+    BaseChanged,
+    /// Closed or merged.
+    Closed,
+}
+
+impl PullAction {
+    /// Whether the projects of the pull are to be planned.
+    pub fn wants_plan(self) -> bool {
+        match self {
+            Self::Opened | Self::Reopened | Self::ReadyForReview | Self::Updated | Self::BaseChanged => true,
+            Self::Closed => false,
+        }
+    }
+}
+
+/// A new comment on a pull.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct CommentEvent {
+    /// The pull.
+    pub pull: PullRef,
+    /// The forge's id of the comment; the same comment is one command, however often it is delivered (P2).
+    pub comment: u64,
+    /// Raw Markdown.
+    pub body: String,
+    /// Login of who wrote it.
+    pub author: String,
+    /// Whether the forge says the author is a bot.
+    pub author_is_bot: bool,
+    /// GitHub App installation the event came through.
+    pub installation: Option<u64>,
+}
+
+impl Event {
+    /// The repository the event is about.
+    pub fn repo(&self) -> Option<&RepoId> {
+        match self {
+            Self::Pull(event) => Some(&event.pull.repo),
+            Self::Comment(event) => Some(&event.pull.repo),
+            Self::Ignored { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The words of `docs/architecture.md` as types. Only constructors normalise; nothing here does I/O.
+
+mod actor;
+mod event;
+mod ids;
+mod lock;
+mod outcome;
+mod path;
+mod plan;
+mod project;
+mod pull;
+mod repo;
+mod status;
+mod text;
+
+pub use actor::{Actor, Origin};
+pub use event::{CommentEvent, Event, PullAction, PullEvent};
+pub use ids::{CommandId, DeliveryId, JobId, LockId, PlanId, RunId};
+pub use lock::{ApplyLock, Lock, LockKey};
+pub use outcome::{CommandKind, CommandOutcome, ProjectOutcome, RunKind};
+pub use path::{InvalidPath, RepoPath};
+pub use plan::{Distribution, PlanCounts, PlanRecord, PlanState, Sha256Digest};
+pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};
+pub use pull::{BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullNumber, PullRef, PullState};
+pub use repo::{HostName, InvalidRepo, RepoId};
+pub use status::{CommitState, CommitStatus, StatusContext};

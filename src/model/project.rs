@@ -1,0 +1,199 @@
+//! Projects: a directory, a workspace and perhaps a name.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::path::RepoPath;
+use super::text::text_type;
+
+/// Why a text is not a workspace or project name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("invalid {what} {text:?}: {rule}")]
+pub struct InvalidName {
+    what: &'static str,
+    text: String,
+    rule: &'static str,
+}
+
+/// A Terraform workspace that is safe as a path segment and as an argument (reference 1.1, step 14).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct WorkspaceName(String);
+
+impl WorkspaceName {
+    /// Checks a name; the empty text stands for `default`.
+    pub fn new(text: &str) -> Result<Self, InvalidName> {
+        let invalid = |rule| Err(InvalidName { what: "workspace", text: text.to_owned(), rule });
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        if text.len() > 255 {
+            return invalid("it is longer than 255 bytes");
+        }
+        if text.contains(['/', '\\']) {
+            return invalid("it must not contain a slash or backslash");
+        }
+        if text == "." || text.contains("..") {
+            return invalid("it must not be `.` or contain `..`");
+        }
+        if text.starts_with(['-', '~']) {
+            return invalid("it must not start with `-` or `~`");
+        }
+        if text.contains('$') || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return invalid("it must not contain `$`, white space or control characters");
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is `default`.
+    pub fn is_default(&self) -> bool {
+        self.0 == "default"
+    }
+}
+
+impl Default for WorkspaceName {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+impl fmt::Display for WorkspaceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for WorkspaceName {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::new(text)
+    }
+}
+
+text_type!(WorkspaceName);
+
+/// A project's name from the repository configuration (reference 4.2).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProjectName(String);
+
+impl ProjectName {
+    /// Letters, digits, `-`, `_`, `.`, `~` and `/`; not empty.
+    pub fn new(text: &str) -> Result<Self, InvalidName> {
+        let fine = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '~' | '/');
+        if text.is_empty() || text.len() > 255 || !text.chars().all(fine) {
+            return Err(InvalidName {
+                what: "project name",
+                text: text.to_owned(),
+                rule: "1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/` are allowed",
+            });
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ProjectName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for ProjectName {
+    type Err = InvalidName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::new(text)
+    }
+}
+
+text_type!(ProjectName);
+
+/// What tells one project of a repository from another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct ProjectKey {
+    /// Directory with Terraform code.
+    pub dir: RepoPath,
+    /// Workspace.
+    pub workspace: WorkspaceName,
+    /// Name from the repository configuration.
+    pub name: Option<ProjectName>,
+}
+
+impl ProjectKey {
+    /// The project of a directory in the default workspace, without a name.
+    pub fn of_dir(dir: RepoPath) -> Self {
+        Self { dir, workspace: WorkspaceName::default(), name: None }
+    }
+
+    /// The name, else `dir/workspace`: the last part of a per-project status (reference 9.1).
+    pub fn status_id(&self) -> String {
+        self.name.as_ref().map_or_else(|| format!("{}/{}", self.dir, self.workspace), ToString::to_string)
+    }
+
+    /// The shortest flags that name this project in a comment (reference 1.4): `-p net`, `-d .`, `-d a -w prod`.
+    pub fn flags(&self) -> String {
+        if let Some(name) = &self.name {
+            return format!("-p {name}");
+        }
+        let dir = || {
+            if self.dir.as_str().contains(char::is_whitespace) {
+                format!("-d \"{}\"", self.dir)
+            } else {
+                format!("-d {}", self.dir)
+            }
+        };
+        match (self.dir.is_root(), self.workspace.is_default()) {
+            (true, true) => "-d .".to_owned(),
+            (true, false) => format!("-w {}", self.workspace),
+            (false, true) => dir(),
+            (false, false) => format!("{} -w {}", dir(), self.workspace),
+        }
+    }
+}
+
+impl fmt::Display for ProjectKey {
+    /// As comments label it: ``project: `net` dir: `infra/net` workspace: `default` ``.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "project: `{name}` ")?;
+        }
+        write!(f, "dir: `{}` workspace: `{}`", self.dir, self.workspace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspace_rules_of_the_reference() {
+        for text in ["a/b", "..", ".", "-x", "~x", "$x", "a b", "a\\b", "a\tb", "a..b"] {
+            assert!(WorkspaceName::new(text).is_err(), "{text:?}");
+        }
+        assert_eq!(WorkspaceName::new("a&b").unwrap().as_str(), "a&b");
+        assert!(WorkspaceName::new("").unwrap().is_default());
+    }
+
+    #[test]
+    fn flags_are_the_shortest_that_name_the_project() {
+        let key = |dir: &str, ws: &str, name: Option<&str>| ProjectKey {
+            dir: dir.parse().unwrap(),
+            workspace: ws.parse().unwrap(),
+            name: name.map(|n| n.parse().unwrap()),
+        };
+        assert_eq!(key(".", "default", None).flags(), "-d .");
+        assert_eq!(key(".", "prod", None).flags(), "-w prod");
+        assert_eq!(key("a b", "default", None).flags(), "-d \"a b\"");
+        assert_eq!(key("a", "prod", None).flags(), "-d a -w prod");
+        assert_eq!(key("a", "prod", Some("net")).flags(), "-p net");
+    }
+}

@@ -1,0 +1,229 @@
+//! Pulls (pull or merge requests), commits, branches and changed files.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::path::RepoPath;
+use super::repo::RepoId;
+use super::text::{text_enum, text_type};
+
+/// Why a text is not a commit, branch or pull number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a {what}")]
+pub struct InvalidRef {
+    what: &'static str,
+    text: String,
+}
+
+/// A full commit id, lower-case hexadecimal (SHA-1 or SHA-256).
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CommitSha(String);
+
+impl CommitSha {
+    /// Only full ids: a prefix can come to mean another commit.
+    pub fn new(text: &str) -> Result<Self, InvalidRef> {
+        let hex = text.chars().all(|c| c.is_ascii_hexdigit());
+        if !hex || !matches!(text.len(), 40 | 64) {
+            return Err(InvalidRef { what: "full commit id", text: text.chars().take(80).collect() });
+        }
+        Ok(Self(text.to_ascii_lowercase()))
+    }
+
+    /// The id.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The first eight characters, for people.
+    pub fn short(&self) -> &str {
+        &self.0[..8]
+    }
+}
+
+impl fmt::Display for CommitSha {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl fmt::Debug for CommitSha {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.short())
+    }
+}
+
+impl FromStr for CommitSha {
+    type Err = InvalidRef;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::new(text)
+    }
+}
+
+text_type!(CommitSha);
+
+/// The short name of a branch (`main`), safe to hand to git (the rules of `git check-ref-format`).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct BranchName(String);
+
+impl BranchName {
+    /// Checks a name.
+    pub fn new(text: &str) -> Result<Self, InvalidRef> {
+        let bad_char = |c: char| c.is_control() || matches!(c, ' ' | '~' | '^' | ':' | '?' | '*' | '[' | '\\');
+        let bad_part = |p: &str| p.is_empty() || p.starts_with('.') || p.to_ascii_lowercase().ends_with(".lock");
+        let bad = text.is_empty()
+            || text.len() > 1024
+            || text.starts_with('-')
+            || text == "@"
+            || text.ends_with('.')
+            || text.contains("..")
+            || text.contains("@{")
+            || text.chars().any(bad_char)
+            || text.split('/').any(bad_part);
+        if bad {
+            return Err(InvalidRef { what: "branch name", text: text.chars().take(200).collect() });
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for BranchName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for BranchName {
+    type Err = InvalidRef;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::new(text)
+    }
+}
+
+text_type!(BranchName);
+
+/// The number of a pull within its repository.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize, sqlx::Type,
+)]
+#[serde(transparent)]
+#[sqlx(transparent)]
+pub struct PullNumber(pub i64);
+
+impl fmt::Display for PullNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// A pull on a host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct PullRef {
+    /// The repository the pull wants to change.
+    pub repo: RepoId,
+    /// Its number there.
+    pub number: PullNumber,
+}
+
+impl fmt::Display for PullRef {
+    /// `github.com/acme/infra#12`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{}", self.repo, self.number)
+    }
+}
+
+text_enum! {
+    /// Whether a pull can still change.
+    pub enum PullState {
+        /// Open, perhaps as a draft.
+        Open = "open",
+        /// Closed without merging.
+        Closed = "closed",
+        /// Merged.
+        Merged = "merged",
+    }
+}
+
+/// What the forge says of a pull right now.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Pull {
+    /// Repository and number.
+    pub at: PullRef,
+    /// Title.
+    pub title: String,
+    /// Login of who opened it.
+    pub author: String,
+    /// Page of the pull for people.
+    pub url: String,
+    /// Newest commit of the pull.
+    pub head: CommitSha,
+    /// Branch the pull comes from.
+    pub head_branch: BranchName,
+    /// Repository the pull comes from; `None` when it was deleted. Another one than `at.repo` is a fork.
+    pub head_repo: Option<RepoId>,
+    /// Branch the pull wants to change.
+    pub base_branch: BranchName,
+    /// Commit of the base branch as the forge last computed it.
+    pub base: CommitSha,
+    /// Open, closed or merged.
+    pub state: PullState,
+    /// Whether it is a draft.
+    pub draft: bool,
+}
+
+impl Pull {
+    /// Whether the change comes from another repository.
+    pub fn is_fork(&self) -> bool {
+        self.head_repo.as_ref() != Some(&self.at.repo)
+    }
+}
+
+text_enum! {
+    /// What happened to a file.
+    pub enum ChangeKind {
+        /// New.
+        Added = "added",
+        /// Content or mode changed.
+        Modified = "modified",
+        /// Gone.
+        Removed = "removed",
+        /// Moved, perhaps changed as well.
+        Renamed = "renamed",
+    }
+}
+
+/// A file that differs between base and head of a pull.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+pub struct ChangedFile {
+    /// Path at the head (for a removed file: where it was).
+    pub path: RepoPath,
+    /// Path at the base of a renamed file.
+    pub previous: Option<RepoPath>,
+    /// What happened.
+    pub kind: ChangeKind,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_that_git_would_read_as_something_else_are_refused() {
+        for text in ["-x", "a..b", "a b", "a^", "@", "a/.b", "x.lock", "a//b", "/a", "a/", "a@{1}", "a\nb"] {
+            assert!(BranchName::new(text).is_err(), "{text:?}");
+        }
+        assert!(BranchName::new("feature/über-#12").is_ok());
+    }
+
+    #[test]
+    fn only_full_commit_ids() {
+        assert!(CommitSha::new("abc123").is_err());
+        assert!(CommitSha::new(&"A1".repeat(20)).is_ok_and(|sha| sha.short() == "a1a1a1a1"));
+    }
+}

@@ -1,0 +1,122 @@
+//! What Lockkeeper needs of a forge. A folder per forge implements it; nothing above this room knows
+//! a forge's field names.
+
+pub mod github;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use crate::model::{ChangedFile, CommitSha, CommitStatus, HostName, Pull, PullRef, RepoId};
+use crate::secret::Secret;
+
+/// Which credentials of the forge to use: the GitHub App installation the event came through, if any.
+pub type Installation = Option<u64>;
+
+/// Why a forge did not do what was asked, classified where it is known best.
+#[derive(Debug, thiserror::Error)]
+pub enum ForgeError {
+    /// It does not exist, or we may not see it.
+    #[error("{what} was not found on {host}, or the credentials of Lockkeeper may not see it")]
+    NotFound {
+        /// What was asked for.
+        what: String,
+        /// Where.
+        host: HostName,
+    },
+    /// The credentials are wrong or lack a permission.
+    #[error("{host} refused the credentials for {what}: {message}")]
+    Denied {
+        /// What was asked for.
+        what: String,
+        /// Where.
+        host: HostName,
+        /// The forge's own words, cut to one line.
+        message: String,
+    },
+    /// Too many requests; the forge says when to come back.
+    #[error("{host} asks to wait until {until} before {what}")]
+    RateLimited {
+        /// What was asked for.
+        what: String,
+        /// Where.
+        host: HostName,
+        /// From `Retry-After` or `X-RateLimit-Reset`.
+        until: DateTime<Utc>,
+    },
+    /// A passing fault: connection, time-out, 5xx. Whether the request had an effect is not known.
+    #[error("{host} could not be reached for {what}: {message}")]
+    Unavailable {
+        /// What was asked for.
+        what: String,
+        /// Where.
+        host: HostName,
+        /// Cause, in one line and without secrets.
+        message: String,
+    },
+    /// The forge understood and said no; trying again will not help.
+    #[error("{host} rejected {what}: {message}")]
+    Rejected {
+        /// What was asked for.
+        what: String,
+        /// Where.
+        host: HostName,
+        /// The forge's own words, cut to one line.
+        message: String,
+    },
+}
+
+/// User name and password for git over HTTP, good for some minutes at least.
+#[derive(Clone, Debug)]
+pub struct GitCredentials {
+    /// User name; `x-access-token` for GitHub App installations.
+    pub username: String,
+    /// Token.
+    pub password: Secret,
+}
+
+/// A connection to one forge.
+#[async_trait]
+pub trait Forge: Send + Sync + 'static {
+    /// The host in the repository ids of this forge.
+    fn host(&self) -> &HostName;
+
+    /// Name of the bot's own account on the forge, without `@`; asked of the forge once and remembered.
+    async fn login(&self) -> Result<String, ForgeError>;
+
+    /// What the forge says of a pull now.
+    async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;
+
+    /// The files that differ between base and head, all of them.
+    async fn changed_files(&self, at: &PullRef, via: Installation) -> Result<Vec<ChangedFile>, ForgeError>;
+
+    /// Posts a comment and returns its id. Not repeated inside: an [`ForgeError::Unavailable`] leaves open
+    /// whether it got through, which [`Self::comment_find`] answers.
+    async fn comment_post(&self, at: &PullRef, via: Installation, body: &str) -> Result<u64, ForgeError>;
+
+    /// Finds a comment of the bot on the pull, not older than `since`, whose body contains `marker`.
+    async fn comment_find(
+        &self,
+        at: &PullRef,
+        via: Installation,
+        marker: &str,
+        since: DateTime<Utc>,
+    ) -> Result<Option<u64>, ForgeError>;
+
+    /// Puts a status on a commit; doing it twice is harmless.
+    async fn status_set(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        commit: &CommitSha,
+        status: &CommitStatus,
+    ) -> Result<(), ForgeError>;
+
+    /// URL for `git fetch`, without credentials.
+    fn clone_url(&self, repo: &RepoId) -> String;
+
+    /// The ref under which the forge offers the head of a pull: `refs/pull/12/head`.
+    fn pull_head_ref(&self, at: &PullRef) -> String;
+
+    /// Fresh credentials for [`Self::clone_url`].
+    async fn git_credentials(&self, repo: &RepoId, via: Installation) -> Result<GitCredentials, ForgeError>;
+}

@@ -24,3 +24,4 @@ pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};
 pub use pull::{BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullNumber, PullRef, PullState};
 pub use repo::{HostName, InvalidRepo, RepoId};
 pub use status::{CommitState, CommitStatus, StatusContext};
+pub(crate) use text::{text_enum, text_type};

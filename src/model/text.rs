@@ -88,7 +88,7 @@ macro_rules! text_enum {
             }
         }
 
-        $crate::model::text::text_type!($name);
+        $crate::model::text_type!($name);
     };
 }
 

@@ -1,1 +1,142 @@
+//! The only SQL. A file per resource; the resource comes first in the name of a method.
+//!
+//! One text of SQL serves SQLite and PostgreSQL (P11); a `match` stands only where the dialects differ.
+//! Reads go straight to the pool, writes always through a [`Tx`]: on SQLite that is the one writing
+//! connection, so that writers queue up in the program instead of failing with "database is locked".
+//! Public methods own their transaction; `*_in_tx` functions cannot be given a pool.
 
+mod apply;
+mod apply_locks;
+mod commands;
+mod deliveries;
+mod jobs;
+mod json;
+mod leases;
+mod locks;
+mod open;
+mod plans;
+mod pulls;
+mod runs;
+mod settings;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+pub use apply::{ApplyGate, ApplyGrant};
+pub use apply_locks::SetApplyLock;
+pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand};
+pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
+pub use jobs::{Finish, JobLease, JobState, JobView, NewJob};
+pub use json::JsonText;
+pub use leases::Lease;
+pub use locks::TakeLock;
+pub use open::{DatabaseUrl, InvalidDatabaseUrl};
+pub use plans::RecordPlan;
+pub use runs::{NewRun, OutputPiece, RunRow, RunState};
+
+use crate::clock::{Clock, Ids};
+
+/// What a store operation can fail with.
+pub type Result<T, E = sqlx::Error> = std::result::Result<T, E>;
+
+/// The database, with the clock and the identifiers its rows are stamped with.
+#[derive(Clone)]
+pub struct Store {
+    pool: Pool,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+}
+
+/// Connections. SQLite has one that writes and some that read.
+#[derive(Clone)]
+enum Pool {
+    Sqlite { write: sqlx::SqlitePool, read: sqlx::SqlitePool },
+    Postgres(sqlx::PgPool),
+}
+
+/// A transaction on either database.
+pub(crate) enum Tx {
+    Sqlite(sqlx::Transaction<'static, sqlx::Sqlite>),
+    Postgres(sqlx::Transaction<'static, sqlx::Postgres>),
+}
+
+/// Runs a reading query on the pool of whichever database is open.
+macro_rules! on_pool {
+    ($store:expr, $db:ident => $query:expr) => {
+        match &$store.pool {
+            $crate::store::Pool::Sqlite { read: $db, .. } => $query.await,
+            $crate::store::Pool::Postgres($db) => $query.await,
+        }
+    };
+}
+
+/// Runs a query inside a transaction of whichever database is open.
+macro_rules! on_tx {
+    ($tx:expr, $db:ident => $query:expr) => {
+        match $tx {
+            $crate::store::Tx::Sqlite(tx) => {
+                let $db = &mut **tx;
+                $query.await
+            }
+            $crate::store::Tx::Postgres(tx) => {
+                let $db = &mut **tx;
+                $query.await
+            }
+        }
+    };
+}
+
+/// Executes a statement inside a transaction and gives the number of rows it touched.
+macro_rules! execute {
+    ($tx:expr, $sql:expr $(, $bind:expr)* $(,)?) => {
+        match $tx {
+            $crate::store::Tx::Sqlite(tx) => {
+                sqlx::query($sql)$(.bind($bind))*.execute(&mut **tx).await.map(|done| done.rows_affected())
+            }
+            $crate::store::Tx::Postgres(tx) => {
+                sqlx::query($sql)$(.bind($bind))*.execute(&mut **tx).await.map(|done| done.rows_affected())
+            }
+        }
+    };
+}
+
+pub(crate) use {execute, on_pool, on_tx};
+
+impl Store {
+    /// Begins a writing transaction. On SQLite it takes the write lock at once, so that nothing read in it can
+    /// have changed by the time it writes.
+    pub(crate) async fn begin(&self) -> Result<Tx> {
+        match &self.pool {
+            Pool::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite),
+            Pool::Postgres(pool) => pool.begin().await.map(Tx::Postgres),
+        }
+    }
+
+    /// Whether several replicas may share this database.
+    pub fn is_shared(&self) -> bool {
+        match &self.pool {
+            Pool::Sqlite { .. } => false,
+            Pool::Postgres(_) => true,
+        }
+    }
+
+    /// Answers when the database does.
+    pub async fn ping(&self) -> Result<()> {
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT CAST(1 AS BIGINT)").fetch_one(db)).map(drop)
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+}
+
+impl Tx {
+    /// Makes everything done in the transaction durable.
+    pub(crate) async fn commit(self) -> Result<()> {
+        match self {
+            Self::Sqlite(tx) => tx.commit().await,
+            Self::Postgres(tx) => tx.commit().await,
+        }
+    }
+}

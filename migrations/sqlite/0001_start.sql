@@ -1,0 +1,157 @@
+-- One schema, written twice: `store_schemas_are_alike` compares tables, columns and unique keys with PostgreSQL's.
+-- Times are RFC 3339 in UTC, identifiers and JSON are text.
+
+-- A webhook request as received; (host, forge_delivery) makes a repeated one harmless (P2).
+CREATE TABLE deliveries (
+    id TEXT NOT NULL PRIMARY KEY,
+    host TEXT NOT NULL,
+    forge_delivery TEXT NOT NULL,
+    event TEXT NOT NULL,
+    content_type TEXT NOT NULL,
+    body BLOB NOT NULL,
+    state TEXT NOT NULL,
+    note TEXT,
+    received_at TEXT NOT NULL,
+    finished_at TEXT,
+    UNIQUE (host, forge_delivery)
+);
+CREATE INDEX deliveries_by_time ON deliveries (received_at);
+
+-- What is known of a pull. `state` other than `open` is the tombstone that stops new locks (P7).
+CREATE TABLE pulls (
+    repo TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    state TEXT NOT NULL,
+    url TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    PRIMARY KEY (repo, number)
+);
+
+-- One thing asked for on a pull. The same comment is one command (P2); NULL comments are all different.
+CREATE TABLE commands (
+    id TEXT NOT NULL PRIMARY KEY,
+    kind TEXT NOT NULL,
+    repo TEXT NOT NULL,
+    pull BIGINT NOT NULL,
+    comment BIGINT,
+    actor TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    installation BIGINT,
+    spec TEXT NOT NULL,
+    head TEXT,
+    state TEXT NOT NULL,
+    outcome TEXT,
+    reason TEXT,
+    stop_reason TEXT,
+    created_at TEXT NOT NULL,
+    finished_at TEXT,
+    UNIQUE (repo, pull, comment)
+);
+CREATE INDEX commands_by_time ON commands (created_at);
+CREATE INDEX commands_unfinished ON commands (repo, pull) WHERE state <> 'finished';
+
+-- A command on one project.
+CREATE TABLE runs (
+    id TEXT NOT NULL PRIMARY KEY,
+    command TEXT NOT NULL REFERENCES commands (id),
+    kind TEXT NOT NULL,
+    repo TEXT NOT NULL,
+    pull BIGINT NOT NULL,
+    dir TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    state TEXT NOT NULL,
+    outcome TEXT,
+    message TEXT,
+    created_at TEXT NOT NULL,
+    started_at TEXT,
+    finished_at TEXT
+);
+CREATE INDEX runs_by_command ON runs (command);
+CREATE INDEX runs_by_pull ON runs (repo, pull, created_at);
+
+-- What a run printed, in pieces as they came.
+CREATE TABLE run_output (
+    run TEXT NOT NULL REFERENCES runs (id),
+    seq BIGINT NOT NULL,
+    text TEXT NOT NULL,
+    PRIMARY KEY (run, seq)
+);
+
+-- The exclusive right of a pull on a path and workspace; the unique key decides who holds it (P4).
+CREATE TABLE locks (
+    id TEXT NOT NULL PRIMARY KEY,
+    repo TEXT NOT NULL,
+    dir TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    pull BIGINT NOT NULL,
+    pull_url TEXT NOT NULL,
+    holder TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    taken_at TEXT NOT NULL,
+    UNIQUE (repo, dir, workspace)
+);
+CREATE INDEX locks_by_pull ON locks (repo, pull);
+
+-- The switch that stops every apply; `scope` is `global`.
+CREATE TABLE apply_locks (
+    scope TEXT NOT NULL PRIMARY KEY,
+    holder TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    taken_at TEXT NOT NULL
+);
+
+-- A plan and what an apply of it must find unchanged (P5). At most one of a project is not discarded.
+CREATE TABLE plans (
+    id TEXT NOT NULL PRIMARY KEY,
+    repo TEXT NOT NULL,
+    pull BIGINT NOT NULL,
+    dir TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    run TEXT NOT NULL REFERENCES runs (id),
+    head TEXT NOT NULL,
+    base_branch TEXT NOT NULL,
+    base TEXT NOT NULL,
+    distribution TEXT NOT NULL,
+    tool_version TEXT NOT NULL,
+    digest TEXT,
+    counts TEXT NOT NULL,
+    state TEXT NOT NULL,
+    created_at TEXT NOT NULL
+);
+CREATE UNIQUE INDEX plans_current ON plans (repo, pull, dir, workspace, name) WHERE state <> 'discarded';
+
+-- The queue. `seq` orders the jobs of a lane; a job is claimable only when nothing before it in its lane is left.
+CREATE TABLE jobs (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    kind TEXT NOT NULL,
+    payload TEXT NOT NULL,
+    lane TEXT NOT NULL,
+    priority BIGINT NOT NULL,
+    state TEXT NOT NULL,
+    run_after TEXT NOT NULL,
+    attempt BIGINT NOT NULL,
+    lease_holder TEXT,
+    lease_until TEXT,
+    last_error TEXT,
+    created_at TEXT NOT NULL,
+    finished_at TEXT
+);
+CREATE INDEX jobs_open ON jobs (lane, seq) WHERE state IN ('queued', 'running');
+CREATE INDEX jobs_finished ON jobs (finished_at) WHERE state IN ('done', 'failed');
+
+-- Claims with an end time on anything exclusive, such as a mirror.
+CREATE TABLE leases (
+    key TEXT NOT NULL PRIMARY KEY,
+    holder TEXT NOT NULL,
+    until TEXT NOT NULL
+);
+
+-- Values the server makes once and every replica shares.
+CREATE TABLE settings (
+    key TEXT NOT NULL PRIMARY KEY,
+    value TEXT NOT NULL
+);

@@ -1,0 +1,241 @@
+//! Things asked for on pulls.
+
+use chrono::{DateTime, Utc};
+
+use super::{NewJob, Result, Store, Tx, execute, on_pool, on_tx};
+use crate::model::{
+    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Origin, PullNumber, PullRef, RepoId, text_enum,
+};
+
+text_enum! {
+    /// Where a command is on its way.
+    pub enum CommandState {
+        /// Waiting for its turn in the lane of its pull.
+        Queued = "queued",
+        /// Being worked on.
+        Running = "running",
+        /// Ended, and what the pull is to be told is in the outbox.
+        Finished = "finished",
+    }
+}
+
+/// A command to keep.
+#[derive(Clone, Debug)]
+pub struct NewCommand {
+    /// What is asked for.
+    pub kind: CommandKind,
+    /// On which pull.
+    pub pull: PullRef,
+    /// The comment that asks; the same comment is one command (P2).
+    pub comment: Option<u64>,
+    /// Who asks.
+    pub actor: Actor,
+    /// Which installation of the forge's app the wish came through.
+    pub installation: Option<u64>,
+    /// The parsed command as JSON.
+    pub spec: String,
+}
+
+/// Whether a command is new.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateCommand {
+    /// It is, and its job is in the queue.
+    Created(CommandId),
+    /// The same comment was taken before; nothing was done.
+    KnownComment,
+}
+
+/// A command as kept.
+#[derive(Clone, Debug)]
+pub struct CommandRow {
+    /// Identity.
+    pub id: CommandId,
+    /// What is asked for.
+    pub kind: CommandKind,
+    /// On which pull.
+    pub pull: PullRef,
+    /// Who asks, and by which way.
+    pub actor: Actor,
+    /// Which installation of the forge's app the wish came through.
+    pub installation: Option<u64>,
+    /// The parsed command as JSON.
+    pub spec: String,
+    /// Head commit it works on, once known.
+    pub head: Option<CommitSha>,
+    /// Where it is.
+    pub state: CommandState,
+    /// How it ended.
+    pub outcome: Option<CommandOutcome>,
+    /// Code of a refusal.
+    pub reason: Option<String>,
+    /// Why it is to stop early, if it is.
+    pub stop_reason: Option<String>,
+    /// When it was asked for.
+    pub created_at: DateTime<Utc>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// How a command ended, and what is to be posted about it.
+#[derive(Clone, Debug)]
+pub struct FinishedCommand {
+    /// The command.
+    pub id: CommandId,
+    /// How it ended.
+    pub outcome: CommandOutcome,
+    /// Code of a refusal.
+    pub reason: Option<String>,
+    /// Comments and statuses to post, in order.
+    pub outbox: Vec<NewJob>,
+}
+
+const BY_ID: &str = "SELECT id, kind, repo, pull, actor, origin, installation, spec, head, state, outcome, reason, \
+     stop_reason, created_at, finished_at FROM commands WHERE id = $1";
+const RECENT: &str = "SELECT id, kind, repo, pull, actor, origin, installation, spec, head, state, outcome, reason, \
+     stop_reason, created_at, finished_at FROM commands ORDER BY created_at DESC, id DESC LIMIT $1";
+
+impl Store {
+    /// Keeps a command and its job in one transaction; `job` is told the command's id.
+    pub async fn command_create(
+        &self,
+        new: &NewCommand,
+        job: impl FnOnce(CommandId) -> NewJob,
+    ) -> Result<CreateCommand> {
+        let id = CommandId::next(&*self.ids);
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "INSERT INTO commands (id, kind, repo, pull, comment, actor, origin, installation, spec, state, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10) ON CONFLICT (repo, pull, comment) DO NOTHING",
+            id,
+            new.kind,
+            &new.pull.repo,
+            new.pull.number,
+            new.comment.map(u64::cast_signed),
+            &new.actor.login,
+            new.actor.origin,
+            new.installation.map(u64::cast_signed),
+            &new.spec,
+            self.now(),
+        )?;
+        if rows == 0 {
+            return Ok(CreateCommand::KnownComment);
+        }
+        self.job_push_in_tx(&mut tx, &job(id)).await?;
+        tx.commit().await.map(|()| CreateCommand::Created(id))
+    }
+
+    /// One command.
+    pub async fn command_get(&self, id: CommandId) -> Result<Option<CommandRow>> {
+        on_pool!(self, db => sqlx::query_as::<_, Row>(BY_ID).bind(id).fetch_optional(db))
+            .map(|row| row.map(CommandRow::from))
+    }
+
+    /// The newest commands.
+    pub async fn command_list(&self, limit: i64) -> Result<Vec<CommandRow>> {
+        on_pool!(self, db => sqlx::query_as::<_, Row>(RECENT).bind(limit).fetch_all(db))
+            .map(|rows| rows.into_iter().map(CommandRow::from).collect())
+    }
+
+    /// Work begins on the given head commit; the statuses that say so go into the outbox.
+    pub async fn command_start(&self, id: CommandId, head: Option<&CommitSha>, outbox: &[NewJob]) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "UPDATE commands SET state = 'running', head = $1 WHERE id = $2 AND state <> 'finished'",
+            head,
+            id,
+        )?;
+        self.outbox_in_tx(&mut tx, outbox).await?;
+        tx.commit().await
+    }
+
+    /// The command ended: its end and everything to be posted about it are one transaction. `false` when it had ended
+    /// before; then nothing is posted again.
+    pub async fn command_finish(&self, end: &FinishedCommand) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, finished_at = $3 \
+             WHERE id = $4 AND state <> 'finished'",
+            end.outcome,
+            end.reason.as_deref(),
+            self.now(),
+            end.id,
+        )?;
+        if rows == 0 {
+            return Ok(false);
+        }
+        self.outbox_in_tx(&mut tx, &end.outbox).await?;
+        tx.commit().await.map(|()| true)
+    }
+
+    async fn outbox_in_tx(&self, tx: &mut Tx, outbox: &[NewJob]) -> Result<()> {
+        for job in outbox {
+            self.job_push_in_tx(tx, job).await?;
+        }
+        Ok(())
+    }
+
+    /// Asks the plans of a pull that have not ended to stop, and tells which they are. An apply is never asked.
+    pub async fn command_stop_plans(&self, pull: &PullRef, reason: &str) -> Result<Vec<CommandId>> {
+        let mut tx = self.begin().await?;
+        let stopped = on_tx!(&mut tx, db => sqlx::query_scalar::<_, CommandId>(
+            "UPDATE commands SET stop_reason = $1 WHERE repo = $2 AND pull = $3 AND state <> 'finished' \
+             AND kind IN ('plan', 'autoplan') AND stop_reason IS NULL RETURNING id")
+            .bind(reason).bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+        tx.commit().await.map(|()| stopped)
+    }
+
+    /// Which of the unfinished commands are asked to stop.
+    pub async fn command_list_stopping(&self) -> Result<Vec<CommandId>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(
+            "SELECT id FROM commands WHERE state <> 'finished' AND stop_reason IS NOT NULL").fetch_all(db))
+    }
+
+    /// How many commands are being worked on.
+    pub async fn command_count_running(&self) -> Result<i64> {
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM commands WHERE state = 'running'")
+            .fetch_one(db))
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: CommandId,
+    kind: CommandKind,
+    repo: RepoId,
+    pull: PullNumber,
+    actor: String,
+    origin: Origin,
+    installation: Option<i64>,
+    spec: String,
+    head: Option<CommitSha>,
+    state: CommandState,
+    outcome: Option<CommandOutcome>,
+    reason: Option<String>,
+    stop_reason: Option<String>,
+    created_at: DateTime<Utc>,
+    finished_at: Option<DateTime<Utc>>,
+}
+
+impl From<Row> for CommandRow {
+    fn from(row: Row) -> Self {
+        Self {
+            id: row.id,
+            kind: row.kind,
+            pull: PullRef { repo: row.repo, number: row.pull },
+            actor: Actor { login: row.actor, origin: row.origin },
+            installation: row.installation.map(i64::cast_unsigned),
+            spec: row.spec,
+            head: row.head,
+            state: row.state,
+            outcome: row.outcome,
+            reason: row.reason,
+            stop_reason: row.stop_reason,
+            created_at: row.created_at,
+            finished_at: row.finished_at,
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Webhook requests as received (P1, P2).
+
+use chrono::{DateTime, Utc};
+
+use super::{NewJob, Result, Store, execute, on_pool};
+use crate::model::{DeliveryId, HostName, text_enum};
+
+text_enum! {
+    /// What became of a delivery.
+    pub enum DeliveryState {
+        /// Committed, not looked at yet.
+        Received = "received",
+        /// Led to something.
+        Handled = "handled",
+        /// Meant nothing to us; the note says why.
+        Ignored = "ignored",
+        /// A rule forbade it; the note says which.
+        Refused = "refused",
+    }
+}
+
+/// A webhook request that passed the door.
+#[derive(Clone, Debug)]
+pub struct NewDelivery {
+    /// The forge it came from.
+    pub host: HostName,
+    /// The forge's own id of it.
+    pub forge_delivery: String,
+    /// The forge's name of the event.
+    pub event: String,
+    /// Type of the body.
+    pub content_type: String,
+    /// The body as it came.
+    pub body: Vec<u8>,
+}
+
+/// A delivery as kept, without its body.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct Delivery {
+    /// Identity.
+    pub id: DeliveryId,
+    /// The forge it came from.
+    pub host: HostName,
+    /// The forge's own id of it.
+    pub forge_delivery: String,
+    /// The forge's name of the event.
+    pub event: String,
+    /// What became of it.
+    pub state: DeliveryState,
+    /// Why it was ignored or refused.
+    pub note: Option<String>,
+    /// When it came.
+    pub received_at: DateTime<Utc>,
+}
+
+/// Whether a delivery is new.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Accepted {
+    /// It is, and its job is in the queue.
+    New(DeliveryId),
+    /// It came before; nothing was done.
+    Duplicate,
+}
+
+impl Store {
+    /// Keeps a delivery and its job in one transaction; `job` is told the delivery's id.
+    pub async fn delivery_accept(&self, new: &NewDelivery, job: impl FnOnce(DeliveryId) -> NewJob) -> Result<Accepted> {
+        let id = DeliveryId::next(&*self.ids);
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "INSERT INTO deliveries (id, host, forge_delivery, event, content_type, body, state, received_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, 'received', $7) ON CONFLICT (host, forge_delivery) DO NOTHING",
+            id,
+            &new.host,
+            &new.forge_delivery,
+            &new.event,
+            &new.content_type,
+            &new.body,
+            self.now(),
+        )?;
+        if rows == 0 {
+            return Ok(Accepted::Duplicate);
+        }
+        self.job_push_in_tx(&mut tx, &job(id)).await?;
+        tx.commit().await.map(|()| Accepted::New(id))
+    }
+
+    /// Notes what became of a delivery.
+    pub async fn delivery_finish(&self, id: DeliveryId, state: DeliveryState, note: Option<&str>) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "UPDATE deliveries SET state = $1, note = $2, finished_at = $3 WHERE id = $4",
+            state,
+            note,
+            self.now(),
+            id,
+        )?;
+        tx.commit().await
+    }
+
+    /// The newest deliveries.
+    pub async fn delivery_list(&self, limit: i64) -> Result<Vec<Delivery>> {
+        on_pool!(self, db => sqlx::query_as::<_, Delivery>(
+            "SELECT id, host, forge_delivery, event, state, note, received_at FROM deliveries \
+             ORDER BY received_at DESC, id DESC LIMIT $1").bind(limit).fetch_all(db))
+    }
+
+    /// Forgets deliveries that were received before the given time and are finished.
+    pub async fn delivery_prune(&self, before: DateTime<Utc>) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(&mut tx, "DELETE FROM deliveries WHERE state <> 'received' AND received_at < $1", before)?;
+        tx.commit().await.map(|()| rows)
+    }
+}

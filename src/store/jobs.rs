@@ -1,0 +1,244 @@
+//! The queue: one table, one conditional statement per step.
+//!
+//! Invariants, by name:
+//! - *head of the lane*: a job is claimable only while no job before it in its lane is queued or running, so the jobs
+//!   of a lane run one at a time and in order, whoever claims them;
+//! - *proof of lease*: finishing names the holder and the attempt; zero rows means the lease was lost, and then
+//!   nothing is written;
+//! - *no job is forgotten*: a lease that ran out puts its job back at the head of its lane.
+//!
+//! Races: two replicas that claim at once are kept apart by the row lock (`SKIP LOCKED` on PostgreSQL, the one
+//! writer on SQLite); the loser takes another lane or nothing. A holder that comes back after its lease ran out
+//! meets another attempt number.
+
+use chrono::{DateTime, Utc};
+
+use super::{Result, Store, Tx, execute, on_pool, on_tx};
+use crate::model::JobId;
+use crate::model::text_enum;
+
+text_enum! {
+    /// Where a job is on its way.
+    pub enum JobState {
+        /// Waiting for its turn, or for its time.
+        Queued = "queued",
+        /// Somebody holds its lease.
+        Running = "running",
+        /// Finished.
+        Done = "done",
+        /// Given up.
+        Failed = "failed",
+    }
+}
+
+/// A job to put into the queue.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    /// Which kind of work.
+    pub kind: &'static str,
+    /// Its arguments as JSON.
+    pub payload: String,
+    /// Jobs of one lane run one at a time, in order.
+    pub lane: String,
+    /// Higher goes first among lanes.
+    pub priority: i64,
+    /// Not before this time.
+    pub run_after: Option<DateTime<Utc>>,
+}
+
+/// A claimed job: the right to work on it until `until`, unless renewed.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct JobLease {
+    /// The job.
+    pub id: JobId,
+    /// Which kind of work.
+    pub kind: String,
+    /// Its arguments as JSON.
+    pub payload: String,
+    /// Its lane.
+    pub lane: String,
+    /// Which attempt this is, from 1.
+    pub attempt: i64,
+    /// Who holds it.
+    #[sqlx(rename = "lease_holder")]
+    pub holder: String,
+}
+
+/// A job as pages and tests show it.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub struct JobView {
+    /// The job.
+    pub id: JobId,
+    /// Which kind of work.
+    pub kind: String,
+    /// Its lane.
+    pub lane: String,
+    /// Where it is.
+    pub state: JobState,
+    /// Attempts so far.
+    pub attempt: i64,
+    /// Not before this time.
+    pub run_after: DateTime<Utc>,
+    /// What the last attempt failed with.
+    pub last_error: Option<String>,
+}
+
+/// Whether a result was written.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    /// It was.
+    Recorded,
+    /// Somebody else holds the job now; nothing was written.
+    LeaseLost,
+}
+
+impl Finish {
+    fn of(rows: u64) -> Self {
+        if rows == 0 { Self::LeaseLost } else { Self::Recorded }
+    }
+}
+
+macro_rules! claim_sql {
+    ($lock:literal) => {
+        concat!(
+            "UPDATE jobs SET state = 'running', attempt = attempt + 1, lease_holder = $1, lease_until = $2 ",
+            "WHERE seq = (SELECT j.seq FROM jobs j WHERE j.state = 'queued' AND j.run_after <= $3 ",
+            "AND ($4 = '' OR j.kind = $4) AND ($5 = '' OR j.kind <> $5) ",
+            "AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.lane = j.lane AND o.seq < j.seq ",
+            "AND o.state IN ('queued', 'running')) ORDER BY j.priority DESC, j.seq LIMIT 1",
+            $lock,
+            ") RETURNING id, kind, payload, lane, attempt, lease_holder"
+        )
+    };
+}
+
+impl Store {
+    /// Puts a job into the queue.
+    pub async fn job_push(&self, job: &NewJob) -> Result<JobId> {
+        let mut tx = self.begin().await?;
+        let id = self.job_push_in_tx(&mut tx, job).await?;
+        tx.commit().await.map(|()| id)
+    }
+
+    pub(crate) async fn job_push_in_tx(&self, tx: &mut Tx, job: &NewJob) -> Result<JobId> {
+        let (id, now) = (JobId::next(&*self.ids), self.now());
+        execute!(
+            tx,
+            "INSERT INTO jobs (id, kind, payload, lane, priority, state, run_after, attempt, created_at) \
+             VALUES ($1, $2, $3, $4, $5, 'queued', $6, 0, $7)",
+            id,
+            job.kind,
+            &job.payload,
+            &job.lane,
+            job.priority,
+            job.run_after.unwrap_or(now),
+            now,
+        )?;
+        Ok(id)
+    }
+
+    /// Takes the lease of the next job that may run now: only of kind `only`, or any but `except` (empty: no condition).
+    pub async fn job_claim(
+        &self,
+        holder: &str,
+        until: DateTime<Utc>,
+        only: &str,
+        except: &str,
+    ) -> Result<Option<JobLease>> {
+        let mut tx = self.begin().await?;
+        let sql = match tx {
+            Tx::Sqlite(_) => claim_sql!(""),
+            Tx::Postgres(_) => claim_sql!(" FOR UPDATE SKIP LOCKED"),
+        };
+        let lease = on_tx!(&mut tx, db => sqlx::query_as::<_, JobLease>(sql)
+            .bind(holder).bind(until).bind(self.now()).bind(only).bind(except).fetch_optional(db))?;
+        tx.commit().await.map(|()| lease)
+    }
+
+    /// The job is done.
+    pub async fn job_finish(&self, lease: &JobLease) -> Result<Finish> {
+        self.job_end(lease, JobState::Done, None).await
+    }
+
+    /// The job is given up; the reason stays with it.
+    pub async fn job_fail(&self, lease: &JobLease, error: &str) -> Result<Finish> {
+        self.job_end(lease, JobState::Failed, Some(error)).await
+    }
+
+    async fn job_end(&self, lease: &JobLease, state: JobState, error: Option<&str>) -> Result<Finish> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "UPDATE jobs SET state = $1, last_error = COALESCE($2, last_error), finished_at = $3, lease_until = NULL \
+             WHERE id = $4 AND lease_holder = $5 AND attempt = $6 AND state = 'running'",
+            state,
+            error,
+            self.now(),
+            lease.id,
+            &lease.holder,
+            lease.attempt,
+        )?;
+        tx.commit().await.map(|()| Finish::of(rows))
+    }
+
+    /// The job goes back to the head of its lane, not to run before `at`.
+    pub async fn job_retry(&self, lease: &JobLease, at: DateTime<Utc>, error: &str) -> Result<Finish> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "UPDATE jobs SET state = 'queued', run_after = $1, last_error = $2, lease_holder = NULL, lease_until = NULL \
+             WHERE id = $3 AND lease_holder = $4 AND attempt = $5 AND state = 'running'",
+            at,
+            error,
+            lease.id,
+            &lease.holder,
+            lease.attempt,
+        )?;
+        tx.commit().await.map(|()| Finish::of(rows))
+    }
+
+    /// Renews every lease of a holder and tells which jobs it still holds.
+    pub async fn job_renew(&self, holder: &str, until: DateTime<Utc>) -> Result<Vec<JobId>> {
+        let mut tx = self.begin().await?;
+        let held = on_tx!(&mut tx, db => sqlx::query_scalar::<_, JobId>(
+            "UPDATE jobs SET lease_until = $1 WHERE lease_holder = $2 AND state = 'running' RETURNING id")
+            .bind(until).bind(holder).fetch_all(db))?;
+        tx.commit().await.map(|()| held)
+    }
+
+    /// Puts jobs whose lease ran out back into the queue; on a database that is not shared, all that were running.
+    pub async fn job_requeue_orphans(&self, expired_before: DateTime<Utc>) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "UPDATE jobs SET state = 'queued', lease_holder = NULL, lease_until = NULL, \
+             last_error = 'the lease ran out before the job was finished' \
+             WHERE state = 'running' AND lease_until < $1",
+            expired_before,
+        )?;
+        tx.commit().await.map(|()| rows)
+    }
+
+    /// Jobs that are queued or running, in order.
+    pub async fn job_list_open(&self) -> Result<Vec<JobView>> {
+        on_pool!(self, db => sqlx::query_as::<_, JobView>(
+            "SELECT id, kind, lane, state, attempt, run_after, last_error FROM jobs \
+             WHERE state IN ('queued', 'running') ORDER BY seq LIMIT 10000").fetch_all(db))
+    }
+
+    /// Jobs that were given up, newest first.
+    pub async fn job_list_failed(&self, limit: i64) -> Result<Vec<JobView>> {
+        on_pool!(self, db => sqlx::query_as::<_, JobView>(
+            "SELECT id, kind, lane, state, attempt, run_after, last_error FROM jobs \
+             WHERE state = 'failed' ORDER BY seq DESC LIMIT $1").bind(limit).fetch_all(db))
+    }
+
+    /// Forgets jobs that ended before the given time.
+    pub async fn job_prune(&self, before: DateTime<Utc>) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let rows =
+            execute!(&mut tx, "DELETE FROM jobs WHERE state IN ('done', 'failed') AND finished_at < $1", before)?;
+        tx.commit().await.map(|()| rows)
+    }
+}

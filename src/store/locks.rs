@@ -1,0 +1,234 @@
+//! Project locks. One statement takes a lock, and the unique key on (repository with host, path, workspace) decides
+//! who holds it (P4).
+//!
+//! Races, by name:
+//! - *two take at once*: the unique key lets one insert, the other gets no row back and reads who won;
+//! - *close meets take*: taking reads the pull's row under a share lock, closing writes it; whichever comes second
+//!   sees the other, so a closed pull never ends up with a lock (P7);
+//! - *released while we look*: no row inserted and no holder found means the holder just left; take again.
+
+use chrono::{DateTime, Utc};
+
+use super::{Result, Store, Tx, execute, on_pool, on_tx};
+use crate::model::{
+    Lock, LockId, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, PullState, RepoId, RepoPath, WorkspaceName,
+};
+
+/// What came of trying to take a lock.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TakeLock {
+    /// Free before, ours now.
+    Taken(Lock),
+    /// The same pull held it already.
+    AlreadyOurs(Lock),
+    /// Another pull holds it.
+    HeldBy(Lock),
+    /// The pull that asks is closed.
+    PullClosed,
+}
+
+/// What is needed to take a lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted<'a> {
+    pub pull: &'a PullRef,
+    pub pull_url: &'a str,
+    pub project: &'a ProjectKey,
+    pub holder: &'a str,
+    pub reason: &'a str,
+}
+
+macro_rules! take_sql {
+    ($lock:literal) => {
+        concat!(
+            "INSERT INTO locks (id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at) ",
+            "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 WHERE EXISTS ",
+            "(SELECT 1 FROM pulls WHERE repo = $2 AND number = $6 AND state = 'open'",
+            $lock,
+            ") ON CONFLICT (repo, dir, workspace) DO NOTHING ",
+            "RETURNING id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at"
+        )
+    };
+}
+
+const BY_KEY: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
+     WHERE repo = $1 AND dir = $2 AND workspace = $3";
+const BY_ID: &str =
+    "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks WHERE id = $1";
+const OF_PULL: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
+     WHERE repo = $1 AND pull = $2 ORDER BY dir, workspace";
+const ALL: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
+     ORDER BY taken_at DESC, repo, dir, workspace LIMIT 10000";
+/// A lock under which an apply is running is not taken away from it.
+const RELEASE_OF_PULL: &str = "DELETE FROM locks WHERE repo = $1 AND pull = $2 AND NOT EXISTS \
+     (SELECT 1 FROM plans p WHERE p.repo = locks.repo AND p.pull = locks.pull AND p.dir = locks.dir \
+      AND p.workspace = locks.workspace AND p.state = 'applying') \
+     RETURNING id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at";
+/// Tries before a holder that comes and goes faster than we can read is reported as an error.
+const TAKE_TRIES: usize = 16;
+
+impl Store {
+    /// Takes the lock of a project for a pull, or says who holds it. Re-entrant for the same pull.
+    pub async fn lock_take(
+        &self,
+        pull: &PullRef,
+        pull_url: &str,
+        project: &ProjectKey,
+        holder: &str,
+        reason: &str,
+    ) -> Result<TakeLock> {
+        let wanted = Wanted { pull, pull_url, project, holder, reason };
+        for _ in 0..TAKE_TRIES {
+            let mut tx = self.begin().await?;
+            let taken = self.lock_take_in_tx(&mut tx, &wanted).await?;
+            tx.commit().await?;
+            if let Some(outcome) = taken {
+                return Ok(outcome);
+            }
+        }
+        Err(sqlx::Error::Protocol(format!("the lock of {project} changed hands {TAKE_TRIES} times while taking it")))
+    }
+
+    /// `None`: somebody released it between the insert and the look; try again.
+    pub(super) async fn lock_take_in_tx(&self, tx: &mut Tx, wanted: &Wanted<'_>) -> Result<Option<TakeLock>> {
+        if let Some(row) = self.lock_insert_in_tx(tx, wanted).await? {
+            return Ok(Some(TakeLock::Taken(row.into())));
+        }
+        let key = LockKey::of(&wanted.pull.repo, wanted.project);
+        let held = on_tx!(tx, db => sqlx::query_as::<_, LockRow>(BY_KEY)
+            .bind(&key.repo).bind(&key.dir).bind(&key.workspace).fetch_optional(db))?;
+        if let Some(lock) = held.map(Lock::from) {
+            let ours = lock.pull == *wanted.pull;
+            return Ok(Some(if ours { TakeLock::AlreadyOurs(lock) } else { TakeLock::HeldBy(lock) }));
+        }
+        let state = on_tx!(tx, db => sqlx::query_scalar::<_, PullState>(
+            "SELECT state FROM pulls WHERE repo = $1 AND number = $2")
+            .bind(&wanted.pull.repo).bind(wanted.pull.number).fetch_optional(db))?;
+        Ok((state != Some(PullState::Open)).then_some(TakeLock::PullClosed))
+    }
+
+    async fn lock_insert_in_tx(&self, tx: &mut Tx, wanted: &Wanted<'_>) -> Result<Option<LockRow>> {
+        let sql = match tx {
+            Tx::Sqlite(_) => take_sql!(""),
+            Tx::Postgres(_) => take_sql!(" FOR SHARE"),
+        };
+        let project = wanted.project;
+        on_tx!(tx, db => sqlx::query_as::<_, LockRow>(sql)
+            .bind(LockId::next(&*self.ids)).bind(&wanted.pull.repo).bind(&project.dir).bind(&project.workspace)
+            .bind(name_column(project)).bind(wanted.pull.number).bind(wanted.pull_url)
+            .bind(wanted.holder).bind(wanted.reason).bind(self.now())
+            .fetch_optional(db))
+    }
+
+    /// Gives back one lock of a pull, if that pull still holds it.
+    pub async fn lock_release(&self, pull: &PullRef, project: &ProjectKey) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "DELETE FROM locks WHERE repo = $1 AND dir = $2 AND workspace = $3 AND pull = $4",
+            &pull.repo,
+            &project.dir,
+            &project.workspace,
+            pull.number,
+        )?;
+        tx.commit().await.map(|()| rows == 1)
+    }
+
+    /// Gives back every lock of a pull, but for those under which an apply is running, and discards its plans.
+    pub async fn lock_release_all(&self, pull: &PullRef) -> Result<Vec<Lock>> {
+        let mut tx = self.begin().await?;
+        let freed = locks_release_in_tx(&mut tx, pull).await?;
+        super::plans::plans_discard_in_tx(&mut tx, pull).await?;
+        tx.commit().await.map(|()| freed)
+    }
+
+    /// Gives back one lock, whoever holds it, and discards the plans made under it. `None`: it is not held any more, or
+    /// an apply is running under it.
+    pub async fn lock_discard(&self, id: LockId) -> Result<Option<Lock>> {
+        let mut tx = self.begin().await?;
+        let row = on_tx!(&mut tx, db => sqlx::query_as::<_, LockRow>(
+            "DELETE FROM locks WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM plans p WHERE p.repo = locks.repo \
+             AND p.pull = locks.pull AND p.dir = locks.dir AND p.workspace = locks.workspace AND p.state = 'applying') \
+             RETURNING id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at")
+            .bind(id).fetch_optional(db))?;
+        let lock = row.map(Lock::from);
+        if let Some(lock) = &lock {
+            super::plans::plans_discard_of_lock_in_tx(&mut tx, lock).await?;
+        }
+        tx.commit().await.map(|()| lock)
+    }
+
+    /// One lock.
+    pub async fn lock_get(&self, id: LockId) -> Result<Option<Lock>> {
+        on_pool!(self, db => sqlx::query_as::<_, LockRow>(BY_ID).bind(id).fetch_optional(db))
+            .map(|row| row.map(Lock::from))
+    }
+
+    /// Who holds a lock.
+    pub async fn lock_holder(&self, key: &LockKey) -> Result<Option<Lock>> {
+        on_pool!(self, db => sqlx::query_as::<_, LockRow>(BY_KEY)
+            .bind(&key.repo).bind(&key.dir).bind(&key.workspace).fetch_optional(db))
+        .map(|row| row.map(Lock::from))
+    }
+
+    /// Every lock, newest first.
+    pub async fn lock_list(&self) -> Result<Vec<Lock>> {
+        on_pool!(self, db => sqlx::query_as::<_, LockRow>(ALL).fetch_all(db))
+            .map(|rows| rows.into_iter().map(Lock::from).collect())
+    }
+
+    /// The locks of one pull, by directory and workspace.
+    pub async fn lock_list_of_pull(&self, pull: &PullRef) -> Result<Vec<Lock>> {
+        on_pool!(self, db => sqlx::query_as::<_, LockRow>(OF_PULL).bind(&pull.repo).bind(pull.number).fetch_all(db))
+            .map(|rows| rows.into_iter().map(Lock::from).collect())
+    }
+}
+
+pub(super) async fn locks_release_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Vec<Lock>> {
+    let rows = on_tx!(tx, db => sqlx::query_as::<_, LockRow>(RELEASE_OF_PULL)
+        .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+    let mut freed: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
+    freed.sort_by(|a, b| a.key.cmp(&b.key));
+    Ok(freed)
+}
+
+/// A project without a name is kept as the empty text, so that it takes part in unique keys.
+pub(super) fn name_column(project: &ProjectKey) -> String {
+    project.name.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+/// The way back from [`name_column`].
+pub(super) fn name_from_column(name: &str) -> Option<ProjectName> {
+    name.parse().ok()
+}
+
+#[derive(sqlx::FromRow)]
+struct LockRow {
+    id: LockId,
+    repo: RepoId,
+    dir: RepoPath,
+    workspace: WorkspaceName,
+    name: String,
+    pull: PullNumber,
+    pull_url: String,
+    holder: String,
+    reason: String,
+    taken_at: DateTime<Utc>,
+}
+
+impl From<LockRow> for Lock {
+    fn from(row: LockRow) -> Self {
+        let name = name_from_column(&row.name);
+        let project = ProjectKey { dir: row.dir, workspace: row.workspace, name };
+        Self {
+            id: row.id,
+            key: LockKey::of(&row.repo, &project),
+            project,
+            pull: PullRef { repo: row.repo, number: row.pull },
+            pull_url: row.pull_url,
+            holder: row.holder,
+            reason: row.reason,
+            taken_at: row.taken_at,
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Opening a database and bringing its schema up to date.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+
+use super::{Pool, Store};
+use crate::clock::{Clock, Ids};
+
+/// How long a caller waits for a free connection before it is told that the database is overloaded.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Another process (a backup, the command line) may hold SQLite's write lock this long.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+const SQLITE_READERS: u32 = 8;
+const POSTGRES_CONNECTIONS: u32 = 20;
+
+/// Where the database is.
+#[derive(Clone)]
+pub enum DatabaseUrl {
+    /// A file, made when it does not exist.
+    Sqlite(PathBuf),
+    /// A server and a database that exists.
+    Postgres(Box<PgConnectOptions>),
+}
+
+/// Why a text names no database; never repeats the text, which may hold a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a database: {0}; expected `postgres://user:password@host/name` or `sqlite:/path/to/file`")]
+pub struct InvalidDatabaseUrl(String);
+
+impl FromStr for DatabaseUrl {
+    type Err = InvalidDatabaseUrl;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if let Some(path) = text.strip_prefix("sqlite:") {
+            let path = path.strip_prefix("//").unwrap_or(path);
+            if path.is_empty() {
+                return Err(InvalidDatabaseUrl("the path of the file is missing".to_owned()));
+            }
+            return Ok(Self::Sqlite(PathBuf::from(path)));
+        }
+        if text.starts_with("postgres://") || text.starts_with("postgresql://") {
+            let options: PgConnectOptions =
+                text.parse().map_err(|_| InvalidDatabaseUrl("the PostgreSQL address cannot be read".to_owned()))?;
+            return Ok(Self::Postgres(Box::new(options.application_name("lockkeeper"))));
+        }
+        Err(InvalidDatabaseUrl("the scheme is neither `postgres` nor `sqlite`".to_owned()))
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for DatabaseUrl {
+    /// Without user and password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(path) => write!(f, "sqlite:{}", path.display()),
+            Self::Postgres(options) => {
+                write!(
+                    f,
+                    "postgres://{}:{}/{}",
+                    options.get_host(),
+                    options.get_port(),
+                    options.get_database().unwrap_or("")
+                )
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Connects and applies the migrations that are missing.
+    pub async fn open(url: &DatabaseUrl, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Result<Self, sqlx::Error> {
+        let pool = match url {
+            DatabaseUrl::Sqlite(path) => open_sqlite(path).await?,
+            DatabaseUrl::Postgres(options) => open_postgres(options).await?,
+        };
+        Ok(Self { pool, clock, ids })
+    }
+
+    /// Closes every connection; SQLite folds its write-ahead log into the file.
+    pub async fn close(&self) {
+        match &self.pool {
+            Pool::Sqlite { write, read } => {
+                read.close().await;
+                write.close().await;
+            }
+            Pool::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+/// `synchronous = FULL` because a delivery that was answered must survive a power cut (P1).
+async fn open_sqlite(path: &Path) -> Result<Pool, sqlx::Error> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .foreign_keys(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT);
+    let pool = |max| SqlitePoolOptions::new().max_connections(max).acquire_timeout(ACQUIRE_TIMEOUT);
+    let write = pool(1).connect_with(options.clone()).await?;
+    sqlx::migrate!("migrations/sqlite").run(&write).await?;
+    let read = pool(SQLITE_READERS).connect_with(options).await?;
+    Ok(Pool::Sqlite { write, read })
+}
+
+async fn open_postgres(options: &PgConnectOptions) -> Result<Pool, sqlx::Error> {
+    let pool = PgPoolOptions::new()
+        .max_connections(POSTGRES_CONNECTIONS)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .connect_with(options.clone())
+        .await?;
+    sqlx::migrate!("migrations/postgres").run(&pool).await?;
+    Ok(Pool::Postgres(pool))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_the_password() {
+        let url: DatabaseUrl = "postgres://bot:hunter2@db.example:5433/locks".parse().unwrap();
+        assert_eq!(url.to_string(), "postgres://db.example:5433/locks");
+        assert_eq!(format!("{url:?}"), "postgres://db.example:5433/locks");
+        let error = "postgres://bot:hunter2@:x/".parse::<DatabaseUrl>().unwrap_err().to_string();
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[test]
+    fn both_spellings_of_a_file_work() {
+        for text in ["sqlite:/data/l.db", "sqlite:///data/l.db"] {
+            assert_eq!(text.parse::<DatabaseUrl>().unwrap().to_string(), "sqlite:/data/l.db");
+        }
+        assert!("mysql://x".parse::<DatabaseUrl>().is_err());
+    }
+}

@@ -1,0 +1,227 @@
+//! Plan records (P5). Of a project's plans in one pull at most one is not discarded.
+
+use chrono::{DateTime, Utc};
+use semver::Version;
+
+use super::locks::{name_column, name_from_column};
+use super::{JsonText, Result, Store, Tx, execute, on_pool};
+use crate::model::{
+    BranchName, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
+    PullNumber, PullRef, RepoId, RepoPath, RunId, Sha256Digest, WorkspaceName,
+};
+
+/// Whether a plan was kept.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RecordPlan {
+    /// It was; earlier plans of the project in the pull are discarded.
+    Recorded,
+    /// The lock under which it was made is gone (the pull was closed, somebody unlocked); nothing was kept.
+    LockLost,
+}
+
+const CURRENT_OF_PULL: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
+     tool_version, digest, counts, state, created_at FROM plans \
+     WHERE repo = $1 AND pull = $2 AND state <> 'discarded' ORDER BY dir, workspace, name";
+const BY_ID: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
+     tool_version, digest, counts, state, created_at FROM plans WHERE id = $1";
+
+impl Store {
+    /// Keeps a plan, if the lock it was made under is still held.
+    pub async fn plan_record(&self, plan: &PlanRecord, lock: LockId) -> Result<RecordPlan> {
+        let mut tx = self.begin().await?;
+        let held = execute!(
+            &mut tx,
+            "UPDATE locks SET id = id WHERE id = $1 AND repo = $2 AND pull = $3",
+            lock,
+            &plan.pull.repo,
+            plan.pull.number,
+        )?;
+        if held == 0 {
+            return Ok(RecordPlan::LockLost);
+        }
+        discard_in_tx(&mut tx, &plan.pull, &plan.project).await?;
+        insert_in_tx(&mut tx, plan).await?;
+        tx.commit().await.map(|()| RecordPlan::Recorded)
+    }
+
+    /// The plans of a pull that were not discarded.
+    pub async fn plan_list(&self, pull: &PullRef) -> Result<Vec<PlanRecord>> {
+        on_pool!(self, db => sqlx::query_as::<_, PlanRow>(CURRENT_OF_PULL)
+            .bind(&pull.repo).bind(pull.number).fetch_all(db))
+        .map(|rows| rows.into_iter().map(PlanRecord::from).collect())
+    }
+
+    /// One plan.
+    pub async fn plan_get(&self, id: PlanId) -> Result<Option<PlanRecord>> {
+        on_pool!(self, db => sqlx::query_as::<_, PlanRow>(BY_ID).bind(id).fetch_optional(db))
+            .map(|row| row.map(PlanRecord::from))
+    }
+
+    /// A plan of this project failed: the earlier plan is discarded and the lock given back.
+    pub async fn plan_drop(&self, pull: &PullRef, project: &ProjectKey) -> Result<()> {
+        let mut tx = self.begin().await?;
+        drop_in_tx(&mut tx, pull, project).await?;
+        tx.commit().await
+    }
+
+    /// Before a plan of the whole pull: projects it no longer concerns lose their plan and their lock.
+    pub async fn plan_keep_only(&self, pull: &PullRef, keep: &[ProjectKey]) -> Result<Vec<ProjectKey>> {
+        let planned = self.plan_list(pull).await?.into_iter().map(|plan| plan.project);
+        let locked = self.lock_list_of_pull(pull).await?.into_iter().map(|lock| lock.project);
+        let mut gone: Vec<ProjectKey> = planned.chain(locked).filter(|project| !keep.contains(project)).collect();
+        gone.sort();
+        gone.dedup();
+        let mut tx = self.begin().await?;
+        for project in &gone {
+            discard_in_tx(&mut tx, pull, project).await?;
+            let shared = keep.iter().any(|k| k.dir == project.dir && k.workspace == project.workspace);
+            if !shared {
+                drop_in_tx(&mut tx, pull, project).await?;
+            }
+        }
+        tx.commit().await.map(|()| gone)
+    }
+
+    /// Discarded plans made before the given time, whose files nobody needs any more.
+    pub async fn plan_prune(&self, before: DateTime<Utc>) -> Result<Vec<PlanId>> {
+        let mut tx = self.begin().await?;
+        let gone = super::on_tx!(&mut tx, db => sqlx::query_scalar::<_, PlanId>(
+            "DELETE FROM plans WHERE state = 'discarded' AND created_at < $1 RETURNING id").bind(before).fetch_all(db))?;
+        tx.commit().await.map(|()| gone)
+    }
+}
+
+async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord) -> Result<()> {
+    execute!(
+        tx,
+        "INSERT INTO plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
+         tool_version, digest, counts, state, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
+        plan.id,
+        &plan.pull.repo,
+        plan.pull.number,
+        &plan.project.dir,
+        &plan.project.workspace,
+        name_column(&plan.project),
+        plan.run,
+        &plan.head,
+        &plan.base_branch,
+        &plan.base,
+        plan.distribution,
+        plan.tool_version.to_string(),
+        plan.digest.as_ref(),
+        JsonText(plan.counts),
+        plan.state,
+        plan.created_at,
+    )
+    .map(drop)
+}
+
+/// Discards the plan of one project; one that is being applied stays.
+async fn discard_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
+         AND name = $5 AND state <> 'applying'",
+        &pull.repo,
+        pull.number,
+        &project.dir,
+        &project.workspace,
+        name_column(project),
+    )
+    .map(drop)
+}
+
+/// Discards the plan of one project and gives its lock back, unless an apply is running under it.
+async fn drop_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Result<()> {
+    discard_in_tx(tx, pull, project).await?;
+    execute!(
+        tx,
+        "DELETE FROM locks WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 AND NOT EXISTS \
+         (SELECT 1 FROM plans p WHERE p.repo = locks.repo AND p.pull = locks.pull AND p.dir = locks.dir \
+          AND p.workspace = locks.workspace AND p.state <> 'discarded')",
+        &pull.repo,
+        pull.number,
+        &project.dir,
+        &project.workspace,
+    )
+    .map(drop)
+}
+
+/// Discards every plan of a pull, but for one that is being applied.
+pub(super) async fn plans_discard_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND state <> 'applying'",
+        &pull.repo,
+        pull.number,
+    )
+    .map(drop)
+}
+
+/// Discards the plans made under a lock.
+pub(super) async fn plans_discard_of_lock_in_tx(tx: &mut Tx, lock: &Lock) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
+         AND state <> 'applying'",
+        &lock.key.repo,
+        lock.pull.number,
+        &lock.key.dir,
+        &lock.key.workspace,
+    )
+    .map(drop)
+}
+
+#[derive(sqlx::FromRow)]
+pub(super) struct PlanRow {
+    id: PlanId,
+    repo: RepoId,
+    pull: PullNumber,
+    dir: RepoPath,
+    workspace: WorkspaceName,
+    name: String,
+    run: RunId,
+    head: CommitSha,
+    base_branch: BranchName,
+    base: CommitSha,
+    distribution: Distribution,
+    #[sqlx(try_from = "String")]
+    tool_version: ToolVersion,
+    digest: Option<Sha256Digest>,
+    counts: JsonText<PlanCounts>,
+    state: PlanState,
+    created_at: DateTime<Utc>,
+}
+
+struct ToolVersion(Version);
+
+impl TryFrom<String> for ToolVersion {
+    type Error = semver::Error;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse().map(Self)
+    }
+}
+
+impl From<PlanRow> for PlanRecord {
+    fn from(row: PlanRow) -> Self {
+        let name = name_from_column(&row.name);
+        Self {
+            id: row.id,
+            pull: PullRef { repo: row.repo, number: row.pull },
+            project: ProjectKey { dir: row.dir, workspace: row.workspace, name },
+            run: row.run,
+            head: row.head,
+            base_branch: row.base_branch,
+            base: row.base,
+            distribution: row.distribution,
+            tool_version: row.tool_version.0,
+            digest: row.digest,
+            counts: row.counts.0,
+            state: row.state,
+            created_at: row.created_at,
+        }
+    }
+}

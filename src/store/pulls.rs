@@ -1,0 +1,66 @@
+//! What is known of pulls. A pull that is not open is a tombstone: no lock can be taken for it (P7).
+
+use super::locks::locks_release_in_tx;
+use super::plans::plans_discard_in_tx;
+use super::{Result, Store, Tx, execute, on_pool};
+use crate::model::{Lock, PullRef, PullState};
+
+impl Store {
+    /// Notes the state of a pull as the forge told it. A pull that is open again may take locks again.
+    pub async fn pull_seen(&self, pull: &PullRef, state: PullState, url: &str) -> Result<()> {
+        let mut tx = self.begin().await?;
+        self.pull_seen_in_tx(&mut tx, pull, state, url).await?;
+        tx.commit().await
+    }
+
+    async fn pull_seen_in_tx(&self, tx: &mut Tx, pull: &PullRef, state: PullState, url: &str) -> Result<()> {
+        execute!(
+            tx,
+            "INSERT INTO pulls (repo, number, state, url, updated_at) VALUES ($1, $2, $3, $4, $5) \
+             ON CONFLICT (repo, number) DO UPDATE SET state = excluded.state, url = excluded.url, \
+             updated_at = excluded.updated_at",
+            &pull.repo,
+            pull.number,
+            state,
+            url,
+            self.now(),
+        )
+        .map(drop)
+    }
+
+    /// Closes a pull: from here on it takes no lock, its plans are discarded, and its locks are given back, but for
+    /// those under which an apply is running right now; that apply gives its lock back itself when it ends.
+    pub async fn pull_close(&self, pull: &PullRef, state: PullState, url: &str) -> Result<Vec<Lock>> {
+        let mut tx = self.begin().await?;
+        self.pull_seen_in_tx(&mut tx, pull, state, url).await?;
+        let freed = locks_release_in_tx(&mut tx, pull).await?;
+        plans_discard_in_tx(&mut tx, pull).await?;
+        tx.commit().await.map(|()| freed)
+    }
+
+    /// The state of a pull, if it was ever seen.
+    pub async fn pull_state(&self, pull: &PullRef) -> Result<Option<PullState>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, PullState>(
+            "SELECT state FROM pulls WHERE repo = $1 AND number = $2")
+            .bind(&pull.repo).bind(pull.number).fetch_optional(db))
+    }
+
+    /// Pulls that hold a lock: what the reconciler asks the forge about.
+    pub async fn pull_list_with_locks(&self) -> Result<Vec<PullRef>> {
+        on_pool!(self, db => sqlx::query_as::<_, PullRow>("SELECT DISTINCT repo, pull FROM locks ORDER BY repo, pull")
+            .fetch_all(db))
+        .map(|rows| rows.into_iter().map(PullRef::from).collect())
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct PullRow {
+    repo: crate::model::RepoId,
+    pull: crate::model::PullNumber,
+}
+
+impl From<PullRow> for PullRef {
+    fn from(row: PullRow) -> Self {
+        Self { repo: row.repo, number: row.pull }
+    }
+}

@@ -1,0 +1,205 @@
+//! Commands on one project, and what they printed.
+
+use chrono::{DateTime, Utc};
+
+use super::locks::{name_column, name_from_column};
+use super::{Result, Store, execute, on_pool};
+use crate::model::{
+    CommandId, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId, RunKind, WorkspaceName,
+    text_enum,
+};
+
+text_enum! {
+    /// Where a run is on its way.
+    pub enum RunState {
+        /// Waiting for a place in the pool.
+        Queued = "queued",
+        /// Under way.
+        Running = "running",
+        /// Ended.
+        Finished = "finished",
+    }
+}
+
+/// A run to keep.
+#[derive(Clone, Debug)]
+pub struct NewRun {
+    /// The command it belongs to.
+    pub command: CommandId,
+    /// Plan or apply.
+    pub kind: RunKind,
+    /// The pull.
+    pub pull: PullRef,
+    /// The project.
+    pub project: ProjectKey,
+}
+
+/// A run as kept.
+#[derive(Clone, Debug)]
+pub struct RunRow {
+    /// Identity.
+    pub id: RunId,
+    /// The command it belongs to.
+    pub command: CommandId,
+    /// Plan or apply.
+    pub kind: RunKind,
+    /// The pull.
+    pub pull: PullRef,
+    /// The project.
+    pub project: ProjectKey,
+    /// Where it is.
+    pub state: RunState,
+    /// How it ended.
+    pub outcome: Option<ProjectOutcome>,
+    /// One line about the end: the summary, or what went wrong.
+    pub message: Option<String>,
+    /// When it was asked for.
+    pub created_at: DateTime<Utc>,
+    /// When the tool started.
+    pub started_at: Option<DateTime<Utc>>,
+    /// When it ended.
+    pub finished_at: Option<DateTime<Utc>>,
+}
+
+/// A piece of what a run printed.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct OutputPiece {
+    /// Its place, from 1.
+    pub seq: i64,
+    /// Whole lines, with colour codes.
+    pub text: String,
+}
+
+const BY_ID: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, state, outcome, message, created_at, \
+     started_at, finished_at FROM runs WHERE id = $1";
+const OF_COMMAND: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, state, outcome, message, \
+     created_at, started_at, finished_at FROM runs WHERE command = $1 ORDER BY id";
+const RECENT: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, state, outcome, message, created_at, \
+     started_at, finished_at FROM runs ORDER BY created_at DESC, id DESC LIMIT $1";
+
+impl Store {
+    /// Keeps a run that is to come.
+    pub async fn run_create(&self, new: &NewRun) -> Result<RunId> {
+        let id = RunId::next(&*self.ids);
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, state, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'queued', $9)",
+            id,
+            new.command,
+            new.kind,
+            &new.pull.repo,
+            new.pull.number,
+            &new.project.dir,
+            &new.project.workspace,
+            name_column(&new.project),
+            self.now(),
+        )?;
+        tx.commit().await.map(|()| id)
+    }
+
+    /// The tool starts.
+    pub async fn run_start(&self, id: RunId) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(&mut tx, "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2", self.now(), id)?;
+        tx.commit().await
+    }
+
+    /// The run ended; `false` when it had ended before.
+    pub async fn run_finish(&self, id: RunId, outcome: ProjectOutcome, message: Option<&str>) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "UPDATE runs SET state = 'finished', outcome = $1, message = $2, finished_at = $3 \
+             WHERE id = $4 AND state <> 'finished'",
+            outcome,
+            message,
+            self.now(),
+            id,
+        )?;
+        tx.commit().await.map(|()| rows == 1)
+    }
+
+    /// One run.
+    pub async fn run_get(&self, id: RunId) -> Result<Option<RunRow>> {
+        on_pool!(self, db => sqlx::query_as::<_, Row>(BY_ID).bind(id).fetch_optional(db))
+            .map(|row| row.map(RunRow::from))
+    }
+
+    /// The runs of a command, in the order in which they were made.
+    pub async fn run_list(&self, command: CommandId) -> Result<Vec<RunRow>> {
+        on_pool!(self, db => sqlx::query_as::<_, Row>(OF_COMMAND).bind(command).fetch_all(db))
+            .map(|rows| rows.into_iter().map(RunRow::from).collect())
+    }
+
+    /// The newest runs.
+    pub async fn run_list_recent(&self, limit: i64) -> Result<Vec<RunRow>> {
+        on_pool!(self, db => sqlx::query_as::<_, Row>(RECENT).bind(limit).fetch_all(db))
+            .map(|rows| rows.into_iter().map(RunRow::from).collect())
+    }
+
+    /// Appends a piece of output; one writer per run numbers the pieces.
+    pub async fn run_output_append(&self, run: RunId, piece: &OutputPiece) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "INSERT INTO run_output (run, seq, text) VALUES ($1, $2, $3)",
+            run,
+            piece.seq,
+            // PostgreSQL keeps no NUL in a text.
+            piece.text.replace('\0', "\u{fffd}"),
+        )?;
+        tx.commit().await
+    }
+
+    /// The pieces after `seq`, in order, at most `limit`.
+    pub async fn run_output_after(&self, run: RunId, seq: i64, limit: i64) -> Result<Vec<OutputPiece>> {
+        on_pool!(self, db => sqlx::query_as::<_, OutputPiece>(
+            "SELECT seq, text FROM run_output WHERE run = $1 AND seq > $2 ORDER BY seq LIMIT $3")
+            .bind(run).bind(seq).bind(limit).fetch_all(db))
+    }
+
+    /// Everything a run printed.
+    pub async fn run_output(&self, run: RunId) -> Result<String> {
+        let pieces = self.run_output_after(run, 0, i64::MAX).await?;
+        Ok(pieces.into_iter().map(|piece| piece.text).collect())
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    id: RunId,
+    command: CommandId,
+    kind: RunKind,
+    repo: RepoId,
+    pull: PullNumber,
+    dir: RepoPath,
+    workspace: WorkspaceName,
+    name: String,
+    state: RunState,
+    outcome: Option<ProjectOutcome>,
+    message: Option<String>,
+    created_at: DateTime<Utc>,
+    started_at: Option<DateTime<Utc>>,
+    finished_at: Option<DateTime<Utc>>,
+}
+
+impl From<Row> for RunRow {
+    fn from(row: Row) -> Self {
+        let name = name_from_column(&row.name);
+        Self {
+            id: row.id,
+            command: row.command,
+            kind: row.kind,
+            pull: PullRef { repo: row.repo, number: row.pull },
+            project: ProjectKey { dir: row.dir, workspace: row.workspace, name },
+            state: row.state,
+            outcome: row.outcome,
+            message: row.message,
+            created_at: row.created_at,
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{NewJob, Result, Store, execute, on_pool};
+use super::{NewJob, Result, Store, Tx, execute, on_pool};
 use crate::model::{DeliveryId, HostName, text_enum};
 
 text_enum! {
@@ -68,23 +68,21 @@ impl Store {
     pub async fn delivery_accept(&self, new: &NewDelivery, job: impl FnOnce(DeliveryId) -> NewJob) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
         let mut tx = self.begin().await?;
-        let rows = execute!(
-            &mut tx,
-            "INSERT INTO deliveries (id, host, forge_delivery, event, content_type, body, state, received_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, 'received', $7) ON CONFLICT (host, forge_delivery) DO NOTHING",
-            id,
-            &new.host,
-            &new.forge_delivery,
-            &new.event,
-            &new.content_type,
-            &new.body,
-            self.now(),
-        )?;
+        let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Received, None, self.now()).await?;
         if rows == 0 {
             return Ok(Accepted::Duplicate);
         }
         self.job_push_in_tx(&mut tx, &job(id)).await?;
         tx.commit().await.map(|()| Accepted::New(id))
+    }
+
+    /// Keeps a delivery that means nothing to us, with the reason.
+    pub async fn delivery_ignore(&self, new: &NewDelivery, note: &str) -> Result<Accepted> {
+        let id = DeliveryId::next(&*self.ids);
+        let mut tx = self.begin().await?;
+        let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Ignored, Some(note), self.now()).await?;
+        tx.commit().await?;
+        Ok(if rows == 0 { Accepted::Duplicate } else { Accepted::New(id) })
     }
 
     /// Notes what became of a delivery.
@@ -114,4 +112,28 @@ impl Store {
         let rows = execute!(&mut tx, "DELETE FROM deliveries WHERE state <> 'received' AND received_at < $1", before)?;
         tx.commit().await.map(|()| rows)
     }
+}
+
+async fn insert_in_tx(
+    tx: &mut Tx,
+    id: DeliveryId,
+    new: &NewDelivery,
+    state: DeliveryState,
+    note: Option<&str>,
+    now: DateTime<Utc>,
+) -> Result<u64> {
+    execute!(
+        tx,
+        "INSERT INTO deliveries (id, host, forge_delivery, event, content_type, body, state, note, received_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (host, forge_delivery) DO NOTHING",
+        id,
+        &new.host,
+        &new.forge_delivery,
+        &new.event,
+        &new.content_type,
+        &new.body,
+        state,
+        note,
+        now,
+    )
 }

@@ -1,0 +1,176 @@
+//! Claims one job at a time and sees it through.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use chrono::TimeDelta;
+use futures::FutureExt;
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, error, info_span, warn};
+
+use super::job::{JobError, backoff};
+use super::{LEASE, Nudge};
+use crate::clock::Clock;
+use crate::model::JobId;
+use crate::store::{Finish, JobLease, Store};
+
+/// A claimed job on its way, with the token that tells it to stop.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    /// The claim.
+    pub lease: JobLease,
+    /// Cancelled when the lease is lost.
+    pub lost: CancellationToken,
+}
+
+/// Knows what to do with each kind of job.
+#[async_trait]
+pub trait Runner: Send + Sync + 'static {
+    /// Does the work of one job.
+    async fn run(&self, attempt: &Attempt) -> Result<(), JobError>;
+
+    /// Tells whoever waits that a job was given up, and whether these attempts were the last allowed ones.
+    async fn gave_up(&self, attempt: &Attempt, error: &JobError) -> anyhow::Result<()>;
+
+    /// After how many attempts a job of this kind is given up.
+    fn max_attempts(&self, kind: &str) -> i64;
+}
+
+/// The jobs that this process works on right now.
+#[derive(Clone, Debug, Default)]
+pub struct Running(Arc<Mutex<HashMap<JobId, CancellationToken>>>);
+
+impl Running {
+    fn enter(&self, job: JobId) -> CancellationToken {
+        let token = CancellationToken::new();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(job, token.clone());
+        token
+    }
+
+    fn leave(&self, job: JobId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+    }
+
+    /// The jobs of this moment.
+    pub fn list(&self) -> Vec<JobId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+
+    /// Tells a job to stop, if it is still worked on.
+    pub fn cancel(&self, job: JobId) {
+        if let Some(token) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&job) {
+            token.cancel();
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+/// Which jobs a worker takes: long work has workers of its own, so that it never keeps short work waiting.
+#[derive(Clone, Copy, Debug)]
+pub enum Kinds {
+    /// Only jobs of this kind.
+    Only(&'static str),
+    /// Any but jobs of this kind.
+    Except(&'static str),
+}
+
+/// What a tick did.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tick {
+    /// One job; there may be more.
+    Worked,
+    /// There was nothing to do now.
+    Idle,
+}
+
+/// Works off the queue.
+pub struct Worker<R> {
+    store: Store,
+    clock: Arc<dyn Clock>,
+    runner: Arc<R>,
+    holder: String,
+    kinds: Kinds,
+    running: Running,
+    nudge: Nudge,
+}
+
+impl<R: Runner> Worker<R> {
+    /// A worker that signs its claims with `holder`, the name of this replica.
+    pub fn new(
+        store: Store,
+        clock: Arc<dyn Clock>,
+        runner: Arc<R>,
+        holder: String,
+        kinds: Kinds,
+        running: Running,
+        nudge: Nudge,
+    ) -> Self {
+        Self { store, clock, runner, holder, kinds, running, nudge }
+    }
+
+    /// Claims one job, if there is one, and sees it through.
+    pub async fn tick(&self) -> Result<Tick, sqlx::Error> {
+        let until = self.clock.now() + LEASE;
+        let (only, except) = match self.kinds {
+            Kinds::Only(kind) => (kind, ""),
+            Kinds::Except(kind) => ("", kind),
+        };
+        let Some(lease) = self.store.job_claim(&self.holder, until, only, except).await? else {
+            return Ok(Tick::Idle);
+        };
+        let span = info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
+        self.work(lease).instrument(span).await?;
+        self.nudge.nudge();
+        Ok(Tick::Worked)
+    }
+
+    async fn work(&self, lease: JobLease) -> Result<(), sqlx::Error> {
+        let attempt = Attempt { lost: self.running.enter(lease.id), lease };
+        let result = std::panic::AssertUnwindSafe(self.runner.run(&attempt)).catch_unwind().await;
+        self.running.leave(attempt.lease.id);
+        if attempt.lost.is_cancelled() {
+            warn!("Lost the lease of the job; its result is not written");
+            return Ok(());
+        }
+        let result = result.unwrap_or_else(|panic| Err(JobError::retry(panic_error(&*panic))));
+        let finish = match result {
+            Ok(()) => self.store.job_finish(&attempt.lease).await?,
+            Err(error) => self.after_error(&attempt, error).await?,
+        };
+        if finish == Finish::LeaseLost {
+            warn!("Another replica took the job over while it was worked on");
+        }
+        Ok(())
+    }
+
+    async fn after_error(&self, attempt: &Attempt, error: JobError) -> Result<Finish, sqlx::Error> {
+        let (lease, message) = (&attempt.lease, error.message());
+        let last = lease.attempt >= self.runner.max_attempts(&lease.kind);
+        match &error {
+            JobError::Retry { at, .. } if !last => {
+                warn!(error = message, "The job did not end well and is tried again");
+                let wait = TimeDelta::from_std(backoff(lease.attempt)).unwrap_or(TimeDelta::MAX);
+                self.store.job_retry(lease, at.unwrap_or_else(|| self.clock.now() + wait), &message).await
+            }
+            JobError::Retry { .. } | JobError::Fail(_) => {
+                error!(error = message, "The job is given up");
+                if let Err(report) = self.runner.gave_up(attempt, &error).await {
+                    error!(error = format!("{report:#}"), "Nobody could be told that the job was given up");
+                }
+                self.store.job_fail(lease, &message).await
+            }
+        }
+    }
+}
+
+fn panic_error(panic: &(dyn std::any::Any + Send)) -> anyhow::Error {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+    anyhow::anyhow!("the job panicked, which is a bug in Lockkeeper: {text}")
+}

@@ -56,7 +56,9 @@ impl fmt::Display for ApprovePoliciesCommand {
         let mut printer = Printer::new(CommandName::ApprovePolicies);
         self.target.print(&mut printer);
         printer.switch(&VERBOSE, self.verbose);
-        self.policy_set.iter().for_each(|name| printer.value(&POLICY_SET, name));
+        if let Some(name) = &self.policy_set {
+            printer.value(&POLICY_SET, name);
+        }
         printer.switch(&CLEAR, self.clear);
         printer.finish(f)
     }

@@ -149,25 +149,24 @@ fn code_block(events: OffsetIter<'_>) -> Result<Line, Ignored> {
 }
 
 fn paragraph(source: &str, events: OffsetIter<'_>) -> Result<Line, Ignored> {
-    let mut line = Line::verbatim(source)?;
+    let line = Line::verbatim(source)?;
     let mut inline = events.map(|(event, _)| event).take_while(|event| *event != Event::End(TagEnd::Paragraph));
     let first = inline.next().ok_or(Ignored::Empty)?;
     match formatting(&first) {
         Some(Formatting::Code) => return only_code(&first, inline.next().is_none()),
         Some(Formatting::Link) => return Err(Ignored::Link),
         Some(Formatting::Html) => return Err(Ignored::Html),
-        None => line.formatting = inline.find_map(|event| formatting(&event)),
+        None => {}
+    }
+    if let Some(kind) = inline.find_map(|event| formatting(&event)) {
+        return Ok(Line { formatting: Some(kind), ..line });
     }
     // A backtick without a partner is no code; the reference drops those at the ends, and people do mistype them.
-    line.text = line.text.trim_matches('`').trim().to_owned();
-    Ok(line)
+    Line::verbatim(line.text.trim_matches('`'))
 }
 
 fn only_code(event: &Event<'_>, alone: bool) -> Result<Line, Ignored> {
-    match event {
-        Event::Code(text) if alone => Line::verbatim(text),
-        _ => Err(Ignored::CodeAmongText),
-    }
+    if let (Event::Code(text), true) = (event, alone) { Line::verbatim(text) } else { Err(Ignored::CodeAmongText) }
 }
 
 fn formatting(event: &Event<'_>) -> Option<Formatting> {

@@ -12,7 +12,7 @@ use super::split::{SplitError, Word, split};
 use super::suggest::nearest;
 
 /// What a comment turned out to be.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Reading {
     /// Not for the bot; nobody is answered.
@@ -135,7 +135,7 @@ impl Grammar {
             return Err(Fault::nowhere(Problem::Formatted(formatting)));
         }
         if let Some((at, character)) = line.text.char_indices().find(|(_, c)| is_hidden(*c)) {
-            return Err(Fault { problem: Problem::Hidden { character }, places: vec![at..at + character.len_utf8()] });
+            return Err(Fault::within(at, character.len_utf8(), Problem::Hidden { character }));
         }
         let mut words = split(&line.text).map_err(|error| self.not_split(&line.text, error))?;
         if words.len() > Self::MAX_WORDS {
@@ -149,14 +149,14 @@ impl Grammar {
     fn not_split(&self, line: &str, error: SplitError) -> Fault {
         let rest = line.trim_start_matches(|c: char| !c.is_whitespace()).trim_start();
         let second = rest.split_whitespace().next().unwrap_or_default();
-        if !second.contains(['\'', '"', '\\']) && second.parse::<CommandName>().is_err() {
+        if second.trim_matches(['\'', '"', '\\']).parse::<CommandName>().is_err() {
             let start = line.len() - rest.len();
             return self.unknown_command(&Word { text: second.to_owned(), span: start..start + second.len() });
         }
         let at = match error {
             SplitError::Quote { at, .. } | SplitError::Backslash { at } => at,
         };
-        Fault { problem: Problem::Split(error), places: vec![at..at + 1] }
+        Fault::within(at, 1, Problem::Split(error))
     }
 
     fn parse(&self, words: &[Word]) -> Result<Command, (Option<&'static Spec>, Fault)> {

@@ -54,7 +54,7 @@ pub(super) fn overview(executable: &str, allowed: &[CommandName]) -> String {
     for (line, meaning) in examples.chain(&[("help", "this overview")]) {
         writeln!(text, "  {executable} {line}\n      {meaning}").expect("a String takes any text");
     }
-    writeln!(text, "\nFlags:\n  -h, --{:<16} {}", HELP.long, "After a command: show its usage.")
+    writeln!(text, "\nFlags:\n  -h, --{:<16} After a command: show its usage.", HELP.long)
         .expect("a String takes any text");
     format!(
         "**Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a \

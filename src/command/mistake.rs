@@ -47,6 +47,11 @@ impl Fault {
         Self { problem, places: vec![word.span.clone()] }
     }
 
+    /// At the `len` bytes that start at `at`.
+    pub fn within(at: usize, len: usize, problem: Problem) -> Self {
+        Self::at(&Word { text: String::new(), span: at..at + len }, problem)
+    }
+
     pub fn nowhere(problem: Problem) -> Self {
         Self { problem, places: Vec::new() }
     }
@@ -194,7 +199,7 @@ impl Scene<'_> {
             }
             Problem::BadValue { flag, value, rule } => format!("{} cannot be {}: {rule}.", spelled(flag), code(value)),
             Problem::Unexpected { words } => self.unexpected(words),
-            Problem::MissingOperand { name } => format!("{} needs {} as well.", self.command(), code(name)),
+            Problem::MissingOperand { name } => format!("{} is missing its argument {}.", self.command(), code(name)),
             Problem::NotTheWord { given, word } => {
                 format!("after {} comes {}, not {}.", self.command(), code(word), code(given))
             }

@@ -32,7 +32,7 @@ mod state_rm;
 mod suggest;
 mod target;
 #[cfg(test)]
-mod truth_table;
+mod tests;
 mod unlock;
 mod version;
 

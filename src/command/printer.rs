@@ -42,7 +42,9 @@ impl Printer {
     pub fn extra(&mut self, words: &[String]) {
         if !words.is_empty() {
             self.0.push_str(" --");
-            words.iter().for_each(|word| self.word(word));
+            for word in words {
+                self.word(word);
+            }
         }
     }
 

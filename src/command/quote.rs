@@ -7,6 +7,8 @@ use std::ops::Range;
 const MAX_CODE: usize = 80;
 /// Longest line shown with a caret, in characters.
 const MAX_LINE: usize = 100;
+/// Most places that get carets; one suffices to find the rest.
+const MAX_PLACES: usize = 20;
 /// How much of a long line is shown before the first marked place.
 const LEAD: usize = 30;
 
@@ -65,6 +67,7 @@ fn longest_run(text: &str) -> usize {
 
 /// The line in a code block, with carets under the places; a long line is cut around the first of them.
 pub(super) fn pointed(line: &str, places: &[Range<usize>]) -> String {
+    let places = &places[..places.len().min(MAX_PLACES)];
     let cells: Vec<(String, bool)> =
         line.char_indices().map(|(at, c)| (visible(c), places.iter().any(|place| place.contains(&at)))).collect();
     let total: usize = cells.iter().map(|(shown, _)| columns(shown)).sum();
@@ -90,6 +93,8 @@ pub(super) fn pointed(line: &str, places: &[Range<usize>]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use insta::assert_snapshot;
     use proptest::prelude::*;
     use pulldown_cmark::{Event, Parser, Tag};
@@ -108,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_caret_stands_under_the_place() {
-        assert_snapshot!(pointed("lockkeeper plan @x foo", &[19..22]).replace('\u{200b}', ""), @r"
+        assert_snapshot!(pointed("lockkeeper plan @x foo", from_ref(&(19..22))).replace('\u{200b}', ""), @r"
         ```text
         lockkeeper plan @x foo
                            ^^^
@@ -120,9 +125,9 @@ mod tests {
     fn a_long_line_is_cut_around_the_place() {
         let line = format!("plan {} foo {}", "a ".repeat(60), "b ".repeat(60));
         let at = line.find("foo").unwrap();
-        assert_snapshot!(pointed(&line, &[at..at + 3]), @r"
+        assert_snapshot!(pointed(&line, from_ref(&(at..at + 3))), @r"
         ```text
-        …a a a a a a a a a a a a a a  foo b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b…
+        … a a a a a a a a a a a a a a  foo b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b b …
                                        ^^^
         ```
         ");

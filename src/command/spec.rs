@@ -9,6 +9,9 @@ use super::mistake::{Fault, Problem};
 use super::split::Word;
 use super::{Command, apply, approve_policies, cancel, help, import, plan, state_rm, unlock, version};
 
+/// Width of a usage text that needs no scrolling in a comment.
+const USAGE_COLUMNS: usize = 100;
+
 /// The first word of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -189,16 +192,20 @@ impl Spec {
         Ok(())
     }
 
-    /// `plan [-d DIR] [--verbose] [-- TERRAFORM ARGUMENTS]`
-    pub fn synopsis(&self) -> String {
-        let mut text = self.title();
-        for flag in self.flags {
+    /// `plan [-d DIR] [--verbose] [-- TERRAFORM ARGUMENTS]`, broken into lines where it is long.
+    fn synopsis(&self, executable: &str) -> String {
+        let flags = self.flags.iter().map(|flag| {
             let spelling = flag.short.map_or_else(|| format!("--{}", flag.long), |short| format!("-{short}"));
-            let value = flag.value.map(|value| format!(" {value}")).unwrap_or_default();
-            text += &format!(" [{spelling}{value}]");
-        }
-        if self.extra {
-            text += " [-- TERRAFORM ARGUMENTS]";
+            format!("[{spelling}{}]", flag.value.map(|value| format!(" {value}")).unwrap_or_default())
+        });
+        let extra = self.extra.then(|| "[-- TERRAFORM ARGUMENTS]".to_owned());
+        let mut text = format!("Usage: {executable} {}", self.title());
+        let mut width = text.chars().count();
+        for piece in flags.chain(extra) {
+            let break_line = width + piece.len() >= USAGE_COLUMNS;
+            width = piece.len() + if break_line { 4 } else { width + 1 };
+            text += if break_line { "\n    " } else { " " };
+            text += &piece;
         }
         text
     }
@@ -214,7 +221,7 @@ impl Spec {
 
     /// The usage text of the command, without Markdown.
     pub fn usage(&self, executable: &str) -> String {
-        let mut text = format!("Usage: {executable} {}\n\n{}\n\nFlags:\n", self.synopsis(), self.about);
+        let mut text = format!("{}\n\n{}\n\nFlags:\n", self.synopsis(executable), self.about);
         for flag in self.all_flags() {
             let short = flag.short.map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
             let value = flag.value.map(|value| format!(" {value}")).unwrap_or_default();
@@ -222,7 +229,7 @@ impl Spec {
             writeln!(text, "  {spelling:<32} {}", flag.about).expect("a String takes any text");
         }
         if !self.note.is_empty() {
-            text += &format!("\n{}\n", self.note);
+            writeln!(text, "\n{}", self.note).expect("a String takes any text");
         }
         text
     }

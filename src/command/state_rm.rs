@@ -55,7 +55,9 @@ impl fmt::Display for StateRmCommand {
         printer.word("rm");
         self.target.print(&mut printer);
         printer.switch(&VERBOSE, self.verbose);
-        self.addresses.iter().for_each(|address| printer.word(address));
+        for address in &self.addresses {
+            printer.word(address);
+        }
         printer.extra(&self.extra_args);
         printer.finish(f)
     }

@@ -14,7 +14,7 @@ pub(super) static DIR: Flag = Flag {
     long: "dir",
     short: Some('d'),
     value: Some("DIR"),
-    about: "Only in this directory, counted from the root; a pattern such as 'modules/*' means several.",
+    about: "Only this directory; a pattern such as 'modules/*' takes several.",
 };
 pub(super) static WORKSPACE: Flag =
     Flag { long: "workspace", short: Some('w'), value: Some("WORKSPACE"), about: "Only in this Terraform workspace." };
@@ -77,8 +77,12 @@ impl Target {
             Self::Generic => {}
             Self::Project(name) => printer.value(&PROJECT, name.as_str()),
             Self::DirWorkspace { dir, workspace } => {
-                dir.iter().for_each(|dir| printer.value(&DIR, dir.as_str()));
-                workspace.iter().for_each(|workspace| printer.value(&WORKSPACE, workspace.as_str()));
+                if let Some(dir) = dir {
+                    printer.value(&DIR, dir.as_str());
+                }
+                if let Some(workspace) = workspace {
+                    printer.value(&WORKSPACE, workspace.as_str());
+                }
             }
         }
     }

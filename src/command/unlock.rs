@@ -9,8 +9,8 @@ pub(super) static SPEC: Spec = Spec {
     operands: Operands::None,
     flags: &[],
     extra: false,
-    note: "It always means the whole pull request. To give back the lock of one project, open that lock on the \
-           dashboard and discard it there.",
+    note: "It always means the whole pull request. To give back the lock of one project only, open that lock on\n\
+           the dashboard and discard it there.",
     examples: &[],
     build: |_, _| Ok(Command::Unlock),
 };

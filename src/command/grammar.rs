@@ -66,7 +66,7 @@ impl Grammar {
         self
     }
 
-    /// Reads a comment.
+    /// Reads a comment of somebody else than the bot ([`Self::is_own`] is for the caller to ask first).
     pub fn read(&self, comment: &str) -> Reading {
         if comment.len() > Self::MAX_BYTES {
             return self.too_long(comment);

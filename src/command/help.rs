@@ -1,4 +1,6 @@
-//! `help [COMMAND]`, and `--help` after a command
+//! `help`
+//!
+//! The name of a command may follow; `--help` after a command does the same.
 //!
 //! Everything shown comes from the table in `spec.rs`.
 

@@ -1,4 +1,4 @@
-//! `import [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] ADDRESS ID [-- TERRAFORM ARGUMENTS]`
+//! `import ADDRESS ID [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [-- TERRAFORM ARGUMENTS]`
 
 use std::fmt;
 

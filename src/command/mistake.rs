@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::comment::Formatting;
 use super::extra::is_dash;
 use super::flags::Flag;
-use super::quote::{code, fence, pointed};
+use super::quote::{code, copyable, fence, pointed};
 use super::spec::{CommandName, Operands, Spec};
 use super::split::{SplitError, Word};
 
@@ -145,7 +145,7 @@ impl Scene<'_> {
     pub fn mistake(&self, fault: &Fault) -> Mistake {
         let mut parts = vec![format!("**Nothing was run**: {}", self.sentence(&fault.problem))];
         if let Problem::OtherName { .. } = fault.problem {
-            parts.push(pointed(&self.corrected(), &[]));
+            parts.extend(copyable(&self.corrected()));
         } else if !self.line.is_empty() {
             parts.push(pointed(self.line, &fault.places));
         }
@@ -170,7 +170,7 @@ impl Scene<'_> {
         match problem {
             Problem::OtherName { typed } => {
                 format!(
-                    "comments for this bot start with {}, not with {}. Did you mean this?",
+                    "comments for this bot start with {}, not with {}. Did you mean that?",
                     code(self.executable),
                     code(typed)
                 )

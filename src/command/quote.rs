@@ -5,6 +5,8 @@ use std::ops::Range;
 
 /// Longest quotation within a sentence, in characters.
 const MAX_CODE: usize = 80;
+/// Longest line shown to be copied, in characters.
+const MAX_COPY: usize = 1000;
 /// Longest line shown with a caret, in characters.
 const MAX_LINE: usize = 100;
 /// Most places that get carets; one suffices to find the rest.
@@ -63,6 +65,12 @@ pub(super) fn fence(text: &str) -> String {
 
 fn longest_run(text: &str) -> usize {
     text.split(|c| c != '`').map(str::len).max().unwrap_or(0)
+}
+
+/// The whole line in a code block, to be copied; `None` for one too long for that.
+pub(super) fn copyable(line: &str) -> Option<String> {
+    let short = line.chars().nth(MAX_COPY).is_none();
+    short.then(|| fence(&line.chars().map(visible).collect::<String>()))
 }
 
 /// The line in a code block, with carets under the places; a long line is cut around the first of them.
@@ -131,6 +139,12 @@ mod tests {
                                        ^^^
         ```
         ");
+    }
+
+    #[test]
+    fn a_line_to_copy_is_whole_or_not_shown() {
+        assert!(copyable(&"x".repeat(1000)).is_some_and(|block| block.contains(&"x".repeat(1000))));
+        assert_eq!(copyable(&"x".repeat(1001)), None);
     }
 
     fn is_one_code_block(markdown: &str) -> bool {

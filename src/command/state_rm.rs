@@ -1,4 +1,4 @@
-//! `state [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] rm ADDRESS... [-- TERRAFORM ARGUMENTS]`
+//! `state rm ADDRESS... [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [-- TERRAFORM ARGUMENTS]`
 
 use std::fmt;
 

@@ -135,6 +135,27 @@ fn every_command_and_flag_is_explained() {
     }
 }
 
+/// The first paragraph of each command's file is its row of the table.
+#[test]
+fn module_docs_show_the_grammar() {
+    for (name, source) in [
+        (CommandName::Plan, include_str!("../plan.rs")),
+        (CommandName::Apply, include_str!("../apply.rs")),
+        (CommandName::Cancel, include_str!("../cancel.rs")),
+        (CommandName::Unlock, include_str!("../unlock.rs")),
+        (CommandName::ApprovePolicies, include_str!("../approve_policies.rs")),
+        (CommandName::Version, include_str!("../version.rs")),
+        (CommandName::Import, include_str!("../import.rs")),
+        (CommandName::State, include_str!("../state_rm.rs")),
+        (CommandName::Help, include_str!("../help.rs")),
+    ] {
+        let documented: Vec<&str> = source.lines().map_while(|line| line.strip_prefix("//! ")).collect();
+        let usage = name.spec().usage("lockkeeper");
+        let synopsis = usage.split("\n\n").next().unwrap().replace("\n   ", "").replace("Usage: lockkeeper ", "");
+        assert_eq!(documented.join(" "), format!("`{synopsis}`"));
+    }
+}
+
 #[test]
 fn reply_to_a_misspelled_flag() {
     assert_snapshot!(mistake("lockkeeper plan -d infra --verbos"), @r"
@@ -199,7 +220,7 @@ fn reply_to_a_command_that_is_switched_off() {
 #[test]
 fn reply_to_another_name() {
     assert_snapshot!(mistake("terraform plan -d infra -- -var 'a=b c'"), @r"
-    **Nothing was run**: comments for this bot start with `lockkeeper`, not with `terraform`. Did you mean this?
+    **Nothing was run**: comments for this bot start with `lockkeeper`, not with `terraform`. Did you mean that?
 
     ```text
     lockkeeper plan -d infra -- -var 'a=b c'

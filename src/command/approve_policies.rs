@@ -1,0 +1,65 @@
+//! `approve_policies [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [--policy-set NAME] [--clear-policy-approval]`
+
+use std::fmt;
+
+use super::Command;
+use super::flags::{Arguments, Flag};
+use super::mistake::Fault;
+use super::printer::Printer;
+use super::spec::{CommandName, Operands, Rules, Spec};
+use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+
+static POLICY_SET: Flag =
+    Flag { long: "policy-set", short: None, value: Some("NAME"), about: "Only the policy set of this name." };
+static CLEAR: Flag = Flag {
+    long: "clear-policy-approval",
+    short: None,
+    value: None,
+    about: "Take the approvals given so far away instead of adding one.",
+};
+
+/// Let plans pass although policies failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ApprovePoliciesCommand {
+    /// Of which projects.
+    pub target: Target,
+    /// Whether the reply carries the log.
+    pub verbose: bool,
+    /// The only policy set meant; not empty.
+    pub policy_set: Option<String>,
+    /// Whether approvals are taken away.
+    pub clear: bool,
+}
+
+pub(super) static SPEC: Spec = Spec {
+    name: CommandName::ApprovePolicies,
+    about: "Approve plans whose policy checks failed; only for owners of the policies.",
+    operands: Operands::None,
+    flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE, &POLICY_SET, &CLEAR],
+    extra: false,
+    note: "",
+    examples: &[],
+    build,
+};
+
+fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
+    Ok(Command::ApprovePolicies(ApprovePoliciesCommand {
+        target: Target::read(arguments)?,
+        verbose: arguments.switch(&VERBOSE),
+        policy_set: arguments.value(&POLICY_SET).map(|word| word.text.clone()),
+        clear: arguments.switch(&CLEAR),
+    }))
+}
+
+impl fmt::Display for ApprovePoliciesCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut printer = Printer::new(CommandName::ApprovePolicies);
+        self.target.print(&mut printer);
+        printer.switch(&VERBOSE, self.verbose);
+        if let Some(name) = &self.policy_set {
+            printer.value(&POLICY_SET, name);
+        }
+        printer.switch(&CLEAR, self.clear);
+        printer.finish(f)
+    }
+}

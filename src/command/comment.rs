@@ -1,0 +1,325 @@
+//! Finds the command line of a comment.
+//!
+//! A comment is Markdown. A command comment is one whose whole visible text is one line: a paragraph, or a code
+//! block (fenced or indented), or inline code. Whatever is quoted, linked, listed, in a table, a heading or HTML
+//! is talk about commands. The line is taken from the source, not from the rendered text, because `*` and `_` in
+//! arguments are meant as they were typed.
+
+use std::fmt;
+
+use pulldown_cmark::{Event, OffsetIter, Options, Parser, Tag, TagEnd};
+
+/// Why a comment is not a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// There is no text in it.
+    Empty,
+    /// Its first word is not one that the bot listens to.
+    NotForUs,
+    /// It says more than one line.
+    SeveralLines,
+    /// It starts with a quotation.
+    Quote,
+    /// It starts with a list.
+    List,
+    /// It starts with a heading.
+    Heading,
+    /// It starts with a table.
+    Table,
+    /// It starts with HTML.
+    Html,
+    /// It starts with a link or an image.
+    Link,
+    /// It starts with inline code, and other text follows.
+    CodeAmongText,
+    /// It starts with another piece of Markdown, such as a rule or a definition of a link.
+    OtherMarkup,
+    /// It is longer than any command.
+    TooLong,
+}
+
+impl fmt::Display for Ignored {
+    /// One clause for the page of deliveries.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Empty => "the comment is empty",
+            Self::NotForUs => "the comment does not start with a word for the bot",
+            Self::SeveralLines => "the comment has more than one line of text",
+            Self::Quote => "the comment starts with a quotation",
+            Self::List => "the comment starts with a list",
+            Self::Heading => "the comment is a heading",
+            Self::Table => "the comment starts with a table",
+            Self::Html => "the comment starts with HTML",
+            Self::Link => "the comment starts with a link or an image",
+            Self::CodeAmongText => "the comment starts with code and has other text as well",
+            Self::OtherMarkup => "the comment does not start with text",
+            Self::TooLong => "the comment is longer than any command",
+        })
+    }
+}
+
+/// Formatting inside a command line, by which readers would see another text than the one typed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Formatting {
+    /// Part of it is in backticks.
+    Code,
+    /// A link or an image.
+    Link,
+    /// A tag or an HTML comment.
+    Html,
+}
+
+/// The one line of a comment.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// As typed, trimmed.
+    pub text: String,
+    /// The first formatting in it that hides something.
+    pub formatting: Option<Formatting>,
+}
+
+impl Line {
+    fn verbatim(text: &str) -> Result<Self, Ignored> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(Ignored::Empty);
+        }
+        if text.contains(['\n', '\r']) {
+            return Err(Ignored::SeveralLines);
+        }
+        Ok(Self { text: text.to_owned(), formatting: None })
+    }
+}
+
+/// Reads a comment as Markdown.
+pub(super) fn line(comment: &str) -> Result<Line, Ignored> {
+    if comment.trim().is_empty() {
+        return Err(Ignored::Empty);
+    }
+    let mut events = Parser::new_ext(comment, Options::ENABLE_TABLES).into_offset_iter();
+    let Some((Event::Start(block), range)) = events.next() else {
+        return Err(Ignored::OtherMarkup);
+    };
+    if let Some(reason) = talk(&block) {
+        return Err(reason);
+    }
+    if !comment[..range.start].trim().is_empty() || !comment[range.end..].trim().is_empty() {
+        return Err(Ignored::SeveralLines);
+    }
+    if matches!(block, Tag::CodeBlock(_)) { code_block(events) } else { paragraph(&comment[range], events) }
+}
+
+/// The reason to ignore a comment that starts with this block.
+fn talk(block: &Tag<'_>) -> Option<Ignored> {
+    Some(match block {
+        Tag::Paragraph | Tag::CodeBlock(_) => return None,
+        Tag::BlockQuote(_) => Ignored::Quote,
+        Tag::List(_) => Ignored::List,
+        Tag::Heading { .. } => Ignored::Heading,
+        Tag::Table(_) => Ignored::Table,
+        Tag::HtmlBlock => Ignored::Html,
+        Tag::Item
+        | Tag::FootnoteDefinition(_)
+        | Tag::DefinitionList
+        | Tag::DefinitionListTitle
+        | Tag::DefinitionListDefinition
+        | Tag::TableHead
+        | Tag::TableRow
+        | Tag::TableCell
+        | Tag::Emphasis
+        | Tag::Strong
+        | Tag::Strikethrough
+        | Tag::Superscript
+        | Tag::Subscript
+        | Tag::Link { .. }
+        | Tag::Image { .. }
+        | Tag::MetadataBlock(_) => Ignored::OtherMarkup,
+    })
+}
+
+fn code_block(events: OffsetIter<'_>) -> Result<Line, Ignored> {
+    let inside = events.take_while(|(event, _)| !matches!(event, Event::End(TagEnd::CodeBlock)));
+    let mut text = String::new();
+    for (event, _) in inside {
+        if let Event::Text(part) = event {
+            text.push_str(&part);
+        }
+    }
+    Line::verbatim(&text)
+}
+
+fn paragraph(source: &str, events: OffsetIter<'_>) -> Result<Line, Ignored> {
+    let line = Line::verbatim(source)?;
+    let mut inline = events.map(|(event, _)| event).take_while(|event| *event != Event::End(TagEnd::Paragraph));
+    let first = inline.next().ok_or(Ignored::Empty)?;
+    match formatting(&first) {
+        Some(Formatting::Code) => return only_code(&first, inline.next().is_none()),
+        Some(Formatting::Link) => return Err(Ignored::Link),
+        Some(Formatting::Html) => return Err(Ignored::Html),
+        None => {}
+    }
+    if let Some(kind) = inline.find_map(|event| formatting(&event)) {
+        return Ok(Line { formatting: Some(kind), ..line });
+    }
+    // A backtick without a partner is no code; the reference drops those at the ends, and people do mistype them.
+    Line::verbatim(line.text.trim_matches('`'))
+}
+
+fn only_code(event: &Event<'_>, alone: bool) -> Result<Line, Ignored> {
+    if let (Event::Code(text), true) = (event, alone) { Line::verbatim(text) } else { Err(Ignored::CodeAmongText) }
+}
+
+fn formatting(event: &Event<'_>) -> Option<Formatting> {
+    if matches!(event, Event::Code(_)) {
+        Some(Formatting::Code)
+    } else if matches!(event, Event::Start(Tag::Link { .. } | Tag::Image { .. })) {
+        Some(Formatting::Link)
+    } else if matches!(event, Event::InlineHtml(_) | Event::Html(_)) {
+        Some(Formatting::Html)
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runs(comment: &str) {
+        let expected = Line { text: "lockkeeper plan".to_owned(), formatting: None };
+        assert_eq!(line(comment), Ok(expected), "{comment:?}");
+    }
+
+    fn ignored(comment: &str, reason: Ignored) {
+        assert_eq!(line(comment), Err(reason), "{comment:?}");
+    }
+
+    #[test]
+    fn command_alone_runs() {
+        for comment in
+            ["lockkeeper plan", " lockkeeper plan ", "\r\n\r\nlockkeeper plan\r\n\r\n", "lockkeeper plan\n\n\n"]
+        {
+            runs(comment);
+        }
+    }
+
+    #[test]
+    fn command_alone_in_inline_code_runs() {
+        for comment in ["`lockkeeper plan`", "`  lockkeeper plan  `", "```lockkeeper plan```", "``lockkeeper plan``\n"]
+        {
+            runs(comment);
+        }
+    }
+
+    #[test]
+    fn backtick_without_a_partner_is_dropped() {
+        runs("`lockkeeper plan");
+        runs("lockkeeper plan`");
+    }
+
+    #[test]
+    fn command_alone_in_a_fenced_block_runs() {
+        for comment in [
+            "```\nlockkeeper plan\n```",
+            "```bash\nlockkeeper plan\n```\n",
+            "~~~\r\nlockkeeper plan\r\n~~~",
+            "````\n\nlockkeeper plan\n\n````",
+            "```\nlockkeeper plan\n",
+        ] {
+            runs(comment);
+        }
+    }
+
+    #[test]
+    fn command_alone_in_an_indented_block_runs() {
+        runs("    lockkeeper plan");
+        runs("\n\tlockkeeper plan\n");
+    }
+
+    #[test]
+    fn command_in_code_together_with_other_text_is_ignored() {
+        ignored("`lockkeeper plan` please", Ignored::CodeAmongText);
+        ignored("`lockkeeper plan` `lockkeeper apply`", Ignored::CodeAmongText);
+        ignored("```\nlockkeeper plan\n```\nplease", Ignored::SeveralLines);
+        ignored("please\n```\nlockkeeper plan\n```", Ignored::SeveralLines);
+        ignored("text\n\n    lockkeeper plan", Ignored::SeveralLines);
+    }
+
+    #[test]
+    fn second_line_in_a_code_block_is_ignored() {
+        ignored("```\nlockkeeper plan\nlockkeeper apply\n```", Ignored::SeveralLines);
+        ignored("    lockkeeper plan\n    lockkeeper apply", Ignored::SeveralLines);
+        ignored("```\n```", Ignored::Empty);
+    }
+
+    #[test]
+    fn command_in_a_quote_is_ignored() {
+        ignored("> lockkeeper plan", Ignored::Quote);
+        ignored("> lockkeeper plan\n\nlockkeeper apply", Ignored::Quote);
+        ignored("> ```\n> lockkeeper plan\n> ```", Ignored::Quote);
+    }
+
+    #[test]
+    fn command_in_a_link_is_ignored() {
+        ignored("[lockkeeper plan](https://example.org)", Ignored::Link);
+        ignored("![lockkeeper plan](https://example.org/x.png)", Ignored::Link);
+        ignored("[lockkeeper plan]: https://example.org", Ignored::OtherMarkup);
+    }
+
+    #[test]
+    fn command_in_html_is_ignored() {
+        ignored("<!-- lockkeeper plan -->", Ignored::Html);
+        ignored("<div>\nlockkeeper plan\n</div>", Ignored::Html);
+        ignored("<b>lockkeeper plan</b>", Ignored::Html);
+        ignored("<details><summary>x</summary>\n\nlockkeeper plan\n\n</details>", Ignored::Html);
+    }
+
+    #[test]
+    fn command_in_a_table_is_ignored() {
+        ignored("| lockkeeper plan |\n|---|\n| x |", Ignored::Table);
+    }
+
+    #[test]
+    fn command_in_a_list_or_heading_is_ignored() {
+        ignored("- lockkeeper plan", Ignored::List);
+        ignored("1. lockkeeper plan", Ignored::List);
+        ignored("# lockkeeper plan", Ignored::Heading);
+        ignored("lockkeeper plan\n===", Ignored::Heading);
+        ignored("---", Ignored::OtherMarkup);
+    }
+
+    #[test]
+    fn second_line_is_ignored() {
+        for comment in [
+            "lockkeeper plan\nsecond line",
+            "lockkeeper plan\n\nsecond line",
+            "lockkeeper plan\r\nlockkeeper apply",
+            "lockkeeper plan\\\n-d x",
+            "lockkeeper plan\n\n[hidden]: https://example.org",
+            "lockkeeper plan\n\n<!-- hidden -->",
+            "[hidden]: https://example.org\n\nlockkeeper plan",
+        ] {
+            assert!(matches!(line(comment), Err(Ignored::SeveralLines | Ignored::OtherMarkup)), "{comment:?}");
+        }
+    }
+
+    #[test]
+    fn stars_and_underscores_are_kept_as_typed() {
+        let text = "lockkeeper plan -d mod*/a*/my_dir_x -- -target='a[\"b\"]' -var x=<1 https://x.org";
+        assert_eq!(line(text), Ok(Line { text: text.to_owned(), formatting: None }));
+    }
+
+    #[test]
+    fn formatting_inside_a_command_is_noticed() {
+        for (comment, kind) in [
+            ("lockkeeper apply <!-- -w prod -->", Formatting::Html),
+            ("lockkeeper apply [-d x](https://example.org)", Formatting::Link),
+            ("lockkeeper import a <https://example.org>", Formatting::Link),
+            ("lockkeeper apply `-d x`", Formatting::Code),
+        ] {
+            assert_eq!(line(comment).unwrap().formatting, Some(kind), "{comment}");
+        }
+        let fenced = "```\nlockkeeper apply -- -var x=`<b>`\n```";
+        assert_eq!(line(fenced).unwrap().formatting, None);
+    }
+}

@@ -1,0 +1,232 @@
+//! Reads flags in the way of GNU and Go's `pflag`: `--dir x`, `--dir=x`, `-d x`, `-dx`, `-d=x`, before, between
+//! or after operands; `--` ends them. Given twice, the last one counts.
+//!
+//! Four readings that `pflag` would allow are refused, because they do something nobody meant: an empty value
+//! (`-w ''` would turn a targeted apply into one of everything), a flag in the place of a value (`-d -w x`), a long
+//! flag with one dash (`-workspace=x` would be workspace `orkspace=x`), and a Terraform flag before `--`
+//! (`-destroy` would be directory `estroy`).
+
+use super::mistake::{Fault, Problem};
+use super::split::Word;
+use super::suggest::nearest;
+
+/// A flag: how it is spelled and what help says of it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Flag {
+    /// After two dashes.
+    pub long: &'static str,
+    /// After one dash.
+    pub short: Option<char>,
+    /// What help calls its value; `None` for a switch.
+    pub value: Option<&'static str>,
+    /// One line for help.
+    pub about: &'static str,
+}
+
+/// Every command has it.
+pub(super) static HELP: Flag = Flag { long: "help", short: Some('h'), value: None, about: "Show this text." };
+
+/// Terraform's flags that our short flags would swallow when their `--` is forgotten.
+const TERRAFORM_FLAGS: [&str; 4] = ["destroy", "detailed-exitcode", "parallelism", "plugin-dir"];
+
+/// What stood after the name of a command.
+#[derive(Debug, Default)]
+pub(super) struct Arguments {
+    values: Vec<(&'static Flag, Word)>,
+    switches: Vec<(&'static Flag, bool)>,
+    /// Words that are no flags, before `--`.
+    pub operands: Vec<Word>,
+    /// Words after `--`.
+    pub extra: Vec<Word>,
+    /// The `--` itself.
+    pub separator: Option<Word>,
+}
+
+impl Arguments {
+    /// The value of a flag; the last one counts.
+    pub fn value(&self, flag: &'static Flag) -> Option<&Word> {
+        self.values.iter().rev().find(|(given, _)| *given == flag).map(|(_, value)| value)
+    }
+
+    /// Whether a switch is on; the last one counts.
+    pub fn switch(&self, flag: &'static Flag) -> bool {
+        self.switches.iter().rev().find(|(given, _)| *given == flag).is_some_and(|(_, on)| *on)
+    }
+
+    /// The words after `--`, as texts.
+    pub fn extra_texts(&self) -> Vec<String> {
+        self.extra.iter().map(|word| word.text.clone()).collect()
+    }
+}
+
+/// Reads the words after a command's name with the flags of that command.
+pub(super) fn read(words: &[Word], flags: &[&'static Flag]) -> Result<Arguments, Fault> {
+    let mut reader = Reader { words: words.iter(), flags, arguments: Arguments::default() };
+    while let Some(word) = reader.words.next() {
+        match word.text.strip_prefix('-') {
+            None | Some("") => reader.arguments.operands.push(word.clone()),
+            Some("-") => {
+                reader.arguments.separator = Some(word.clone());
+                reader.arguments.extra = reader.words.by_ref().cloned().collect();
+            }
+            Some(rest) => match rest.strip_prefix('-') {
+                Some(long) => reader.long(word, long)?,
+                None => reader.short(word, rest)?,
+            },
+        }
+    }
+    Ok(reader.arguments)
+}
+
+struct Reader<'a> {
+    words: std::slice::Iter<'a, Word>,
+    flags: &'a [&'static Flag],
+    arguments: Arguments,
+}
+
+impl Reader<'_> {
+    fn long(&mut self, word: &Word, text: &str) -> Result<(), Fault> {
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let flag = self.flags.iter().find(|flag| flag.long == name).ok_or_else(|| self.unknown(word, name))?;
+        self.take(word, flag, value)
+    }
+
+    /// One dash: a cluster of switches, the last of which may take a value.
+    fn short(&mut self, word: &Word, cluster: &str) -> Result<(), Fault> {
+        let name = cluster.split_once('=').map_or(cluster, |(name, _)| name);
+        if self.flags.iter().any(|flag| flag.long == name) || TERRAFORM_FLAGS.contains(&name) {
+            return Err(self.unknown(word, name));
+        }
+        for (at, c) in cluster.char_indices() {
+            let flag =
+                self.flags.iter().find(|flag| flag.short == Some(c)).ok_or_else(|| self.unknown(word, cluster))?;
+            let rest = &cluster[at + c.len_utf8()..];
+            let glued = rest.strip_prefix('=').or((flag.value.is_some() && !rest.is_empty()).then_some(rest));
+            self.take(word, flag, glued)?;
+            if glued.is_some() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, word: &Word, flag: &'static Flag, glued: Option<&str>) -> Result<(), Fault> {
+        if flag.value.is_none() {
+            let on = switch_value(glued).ok_or_else(|| {
+                Fault::at(word, Problem::NotABoolean { flag, value: glued.unwrap_or_default().to_owned() })
+            })?;
+            self.arguments.switches.push((flag, on));
+            return Ok(());
+        }
+        let value = match glued {
+            Some(text) => Word { text: text.to_owned(), span: word.span.clone() },
+            None => self.next_value().ok_or_else(|| Fault::at(word, Problem::MissingValue { flag }))?,
+        };
+        if value.text.is_empty() {
+            return Err(Fault::at(&value, Problem::MissingValue { flag }));
+        }
+        self.arguments.values.push((flag, value));
+        Ok(())
+    }
+
+    /// The next word, unless it is plainly the next flag.
+    fn next_value(&mut self) -> Option<Word> {
+        let next = self.words.as_slice().first()?;
+        let name = next.text.split_once('=').map_or(next.text.as_str(), |(name, _)| name);
+        let is_flag = |flag: &&Flag| {
+            name.strip_prefix("--") == Some(flag.long)
+                || flag.short.is_some_and(|short| name.strip_prefix('-') == Some(short.to_string().as_str()))
+        };
+        if next.text == "--" || self.flags.iter().copied().any(|flag| is_flag(&flag)) {
+            return None;
+        }
+        self.words.next().cloned()
+    }
+
+    fn unknown(&self, word: &Word, name: &str) -> Fault {
+        let nearest = if TERRAFORM_FLAGS.contains(&name) {
+            None
+        } else {
+            nearest(name, self.flags.iter().map(|flag| flag.long)).map(|long| format!("--{long}"))
+        };
+        Fault::at(word, Problem::UnknownFlag { flag: word.text.clone(), nearest })
+    }
+}
+
+/// The spellings of Go's `strconv.ParseBool`; a switch without a value is on.
+fn switch_value(text: Option<&str>) -> Option<bool> {
+    match text.map(str::to_ascii_lowercase).as_deref() {
+        None | Some("true" | "t" | "1") => Some(true),
+        Some("false" | "f" | "0") => Some(false),
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::split::split;
+    use super::*;
+
+    static DIR: Flag = Flag { long: "dir", short: Some('d'), value: Some("DIR"), about: "" };
+    static WORKSPACE: Flag = Flag { long: "workspace", short: Some('w'), value: Some("NAME"), about: "" };
+    static LOUD: Flag = Flag { long: "loud", short: Some('l'), value: None, about: "" };
+
+    fn parse(line: &str) -> Result<Arguments, Fault> {
+        read(&split(line).unwrap(), &[&DIR, &WORKSPACE, &LOUD, &HELP])
+    }
+
+    fn problem(line: &str) -> Problem {
+        parse(line).expect_err(line).problem
+    }
+
+    #[test]
+    fn every_spelling_of_a_value_is_read() {
+        for line in ["--dir x", "--dir=x", "-d x", "-dx", "-d=x", "-ld x", "-ldx", "-l -d=x", "--dir y -d x"] {
+            assert_eq!(parse(line).unwrap().value(&DIR).map(|word| word.text.as_str()), Some("x"), "{line}");
+        }
+        assert_eq!(parse("--dir=a=b").unwrap().value(&DIR).unwrap().text, "a=b");
+    }
+
+    #[test]
+    fn switches_can_be_set_and_taken_back() {
+        for (line, on) in [("", false), ("--loud", true), ("-l", true), ("--loud=false", false), ("-l --loud=0", false)]
+        {
+            assert_eq!(parse(line).unwrap().switch(&LOUD), on, "{line}");
+        }
+        assert_eq!(problem("--loud=often"), Problem::NotABoolean { flag: &LOUD, value: "often".into() });
+    }
+
+    #[test]
+    fn flags_and_operands_mix_until_two_dashes() {
+        let arguments = parse("a -d x - b -- -d y --").unwrap();
+        let texts = |words: &[Word]| words.iter().map(|word| word.text.clone()).collect::<Vec<_>>();
+        assert_eq!(texts(&arguments.operands), ["a", "-", "b"]);
+        assert_eq!(texts(&arguments.extra), ["-d", "y", "--"]);
+    }
+
+    #[test]
+    fn a_value_that_is_missing_is_told() {
+        for line in ["-d", "--dir", "-d --", "-d -w x", "-d --workspace=x", "--dir=", "-d=", "-d ''"] {
+            assert_eq!(problem(line), Problem::MissingValue { flag: &DIR }, "{line}");
+        }
+        assert_eq!(parse("-d -x").unwrap().value(&DIR).unwrap().text, "-x");
+    }
+
+    #[test]
+    fn an_unknown_flag_comes_with_the_nearest_one() {
+        for (line, nearest) in [
+            ("--worskpace x", Some("--workspace")),
+            ("-workspace=x", Some("--workspace")),
+            ("-dir x", Some("--dir")),
+            ("-e", None),
+            ("--abc", None),
+            ("---dir", Some("--dir")),
+            ("--=x", None),
+            ("-destroy", None),
+            ("-lé", None),
+        ] {
+            let flag = line.split(' ').next().unwrap().to_owned();
+            assert_eq!(problem(line), Problem::UnknownFlag { flag, nearest: nearest.map(str::to_owned) }, "{line}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! From the raw text of a comment to a command, an answer, or silence.
+
+use super::Command;
+use super::comment::{self, Ignored, Line};
+use super::extra::BlockedArgs;
+use super::help;
+use super::mistake::{Fault, Mistake, Problem, Scene};
+use super::names::{Address, Names, reads_like_a_command};
+use super::quote::{MUTED_AT, is_hidden};
+use super::spec::{CommandName, Rules, Spec};
+use super::split::{SplitError, Word, split};
+use super::suggest::nearest;
+
+/// What a comment turned out to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Reading {
+    /// Not for the bot; nobody is answered.
+    Ignored(Ignored),
+    /// A command to run.
+    Command(Command),
+    /// For the bot, but wrong; answer with [`Mistake::markdown`] and run nothing.
+    Mistake(Mistake),
+}
+
+/// What this server understands on one forge.
+#[derive(Clone, Debug)]
+pub struct Grammar {
+    names: Names,
+    allowed: Vec<CommandName>,
+    blocked: BlockedArgs,
+    merge_methods: bool,
+}
+
+impl Grammar {
+    /// Longest comment that can be a command, in bytes.
+    pub const MAX_BYTES: usize = 64 * 1024;
+    /// Most words of a command.
+    pub const MAX_WORDS: usize = 512;
+
+    /// Allows `plan`, `apply` and `unlock`, blocks `-chdir` and `-plugin-dir`, and lets comments choose how to merge.
+    pub fn new(names: Names) -> Self {
+        let grammar = Self { names, allowed: Vec::new(), blocked: BlockedArgs::default(), merge_methods: true };
+        grammar.with_allowed(&[CommandName::Plan, CommandName::Apply, CommandName::Unlock])
+    }
+
+    /// Allows exactly these (`--allow-commands`), and `help`, which nobody can forbid.
+    #[must_use]
+    pub fn with_allowed(mut self, names: &[CommandName]) -> Self {
+        let allowed = |name: &CommandName| *name == CommandName::Help || names.contains(name);
+        self.allowed = CommandName::ALL.into_iter().filter(allowed).collect();
+        self
+    }
+
+    /// Blocks exactly these extra arguments (`--blocked-extra-args`).
+    #[must_use]
+    pub fn with_blocked(mut self, blocked: BlockedArgs) -> Self {
+        self.blocked = blocked;
+        self
+    }
+
+    /// For forges that cannot be told how to merge, which are all but GitHub.
+    #[must_use]
+    pub fn without_merge_methods(mut self) -> Self {
+        self.merge_methods = false;
+        self
+    }
+
+    /// Reads a comment of somebody else than the bot ([`Self::is_own`] is for the caller to ask first).
+    pub fn read(&self, comment: &str) -> Reading {
+        if comment.len() > Self::MAX_BYTES {
+            return self.too_long(comment);
+        }
+        let line = match comment::line(&comment.replace(MUTED_AT, "@")) {
+            Ok(line) => line,
+            Err(reason) => return Reading::Ignored(reason),
+        };
+        let mut words = line.text.split_whitespace();
+        let first = words.next().unwrap_or_default();
+        let like_a_command = reads_like_a_command(words.next());
+        match self.names.address(first) {
+            Address::Name => self.command(&line),
+            Address::Everyday if like_a_command => self.command(&line),
+            Address::Mistaken if like_a_command => {
+                let fault = Fault::nowhere(Problem::OtherName { typed: first.to_owned() });
+                self.mistake(&line.text, None, &fault)
+            }
+            Address::Everyday | Address::Mistaken | Address::Stranger => Reading::Ignored(Ignored::NotForUs),
+        }
+    }
+
+    /// Whether the bot itself wrote a comment; such comments must not be read.
+    pub fn is_own(&self, author: &str) -> bool {
+        self.names.is_own(author)
+    }
+
+    /// Whether the operator allows a command.
+    pub fn allows(&self, name: CommandName) -> bool {
+        self.allowed.contains(&name)
+    }
+
+    /// The overview of commands or the usage of one, as Markdown.
+    pub fn help(&self, topic: Option<CommandName>) -> String {
+        match topic.filter(|name| *name != CommandName::Help) {
+            None => help::overview(self.names.primary(), &self.allowed),
+            Some(name) => super::quote::fence(&name.spec().usage(self.names.primary())),
+        }
+    }
+
+    /// The comment that would give a command, in one line: for "to plan again, write …". Show it as code.
+    pub fn line(&self, command: &Command) -> String {
+        format!("{} {command}", self.names.primary())
+    }
+
+    /// Only what is plainly addressed to us is answered: long comments are mostly prose or logs.
+    fn too_long(&self, comment: &str) -> Reading {
+        let text = comment.trim();
+        let first = text.split_whitespace().next().unwrap_or_default();
+        if text.contains('\n') || self.names.address(first) != Address::Name {
+            return Reading::Ignored(Ignored::TooLong);
+        }
+        self.mistake("", None, &Fault::nowhere(Problem::TooLong { limit: Self::MAX_BYTES }))
+    }
+
+    fn command(&self, line: &Line) -> Reading {
+        match self.words(line).map_err(|fault| (None, fault)).and_then(|words| self.parse(&words)) {
+            Ok(command) => Reading::Command(command),
+            Err((spec, fault)) => self.mistake(&line.text, spec, &fault),
+        }
+    }
+
+    /// The words after the bot's name.
+    fn words(&self, line: &Line) -> Result<Vec<Word>, Fault> {
+        if let Some(formatting) = line.formatting {
+            return Err(Fault::nowhere(Problem::Formatted(formatting)));
+        }
+        if let Some((at, character)) = line.text.char_indices().find(|(_, c)| is_hidden(*c)) {
+            return Err(Fault::within(at, character.len_utf8(), Problem::Hidden { character }));
+        }
+        let mut words = split(&line.text).map_err(|error| self.not_split(&line.text, error))?;
+        if words.len() > Self::MAX_WORDS {
+            return Err(Fault::nowhere(Problem::TooManyWords { limit: Self::MAX_WORDS }));
+        }
+        words.remove(0);
+        Ok(words)
+    }
+
+    /// An apostrophe in a sentence ("lockkeeper doesn't …") is no open quotation, but no command either.
+    fn not_split(&self, line: &str, error: SplitError) -> Fault {
+        let rest = line.trim_start_matches(|c: char| !c.is_whitespace()).trim_start();
+        let second = rest.split_whitespace().next().unwrap_or_default();
+        if second.trim_matches(['\'', '"', '\\']).parse::<CommandName>().is_err() {
+            let start = line.len() - rest.len();
+            return self.unknown_command(&Word { text: second.to_owned(), span: start..start + second.len() });
+        }
+        let at = match error {
+            SplitError::Quote { at, .. } | SplitError::Backslash { at } => at,
+        };
+        Fault::within(at, 1, Problem::Split(error))
+    }
+
+    fn parse(&self, words: &[Word]) -> Result<Command, (Option<&'static Spec>, Fault)> {
+        let Some((name, rest)) = words.split_first() else {
+            return Ok(Command::Help(help::HelpCommand::default()));
+        };
+        if matches!(name.text.as_str(), "-h" | "--help") {
+            return Ok(Command::Help(help::HelpCommand::default()));
+        }
+        let known: CommandName = name.text.parse().map_err(|_| (None, self.unknown_command(name)))?;
+        if known == CommandName::Help {
+            return Ok(Command::Help(help::read(rest, |topic| self.allows(topic))));
+        }
+        if !self.allows(known) {
+            return Err((None, Fault::at(name, Problem::NotAllowed { name: known })));
+        }
+        let rules = Rules { blocked: &self.blocked, merge_methods: self.merge_methods };
+        known.spec().read(rest, &rules).map_err(|fault| (Some(known.spec()), fault))
+    }
+
+    fn unknown_command(&self, word: &Word) -> Fault {
+        let near = nearest(&word.text, self.allowed.iter().map(|name| name.as_str()));
+        let nearest = near.and_then(|name| name.parse().ok());
+        Fault::at(word, Problem::UnknownCommand { typed: word.text.clone(), nearest })
+    }
+
+    fn mistake(&self, line: &str, spec: Option<&'static Spec>, fault: &Fault) -> Reading {
+        let scene = Scene { line, executable: self.names.primary(), allowed: &self.allowed, spec };
+        Reading::Mistake(scene.mistake(fault))
+    }
+}

@@ -1,0 +1,68 @@
+//! `import ADDRESS ID [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [-- TERRAFORM ARGUMENTS]`
+
+use std::fmt;
+
+use super::Command;
+use super::flags::Arguments;
+use super::mistake::{Fault, Problem};
+use super::printer::Printer;
+use super::spec::{CommandName, Operands, Rules, Spec};
+use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+
+/// Take something that exists into the state.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ImportCommand {
+    /// Into which project.
+    pub target: Target,
+    /// Whether the reply carries the log.
+    pub verbose: bool,
+    /// Address of the resource in the configuration.
+    pub address: String,
+    /// What the provider calls it.
+    pub id: String,
+    /// For `terraform import`, from behind `--`; no blocked flag among them.
+    pub extra_args: Vec<String>,
+}
+
+impl ImportCommand {
+    /// What steps see as the comment's arguments: those behind `--`, then the operands (reference 1.1, step 11).
+    pub fn comment_args(&self) -> Vec<String> {
+        self.extra_args.iter().chain([&self.address, &self.id]).cloned().collect()
+    }
+}
+
+pub(super) static SPEC: Spec = Spec {
+    name: CommandName::Import,
+    about: "Take a resource that exists already into the state of one project.",
+    operands: Operands::Each(&["ADDRESS", "ID"]),
+    flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE],
+    extra: true,
+    note: "Put an address with quotes or brackets into single quotes: 'aws_instance.web[\"a\"]'.",
+    examples: &[("import -d infra/net aws_vpc.main vpc-0a1b2c", "take an existing resource into the state")],
+    build,
+};
+
+fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
+    let [address, id] = arguments.operands.as_slice() else {
+        return Err(Fault::nowhere(Problem::MissingOperand { name: "ADDRESS" }));
+    };
+    Ok(Command::Import(ImportCommand {
+        target: Target::read(arguments)?,
+        verbose: arguments.switch(&VERBOSE),
+        address: address.text.clone(),
+        id: id.text.clone(),
+        extra_args: arguments.extra_texts(),
+    }))
+}
+
+impl fmt::Display for ImportCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut printer = Printer::new(CommandName::Import);
+        self.target.print(&mut printer);
+        printer.switch(&VERBOSE, self.verbose);
+        printer.word(&self.address);
+        printer.word(&self.id);
+        printer.extra(&self.extra_args);
+        printer.finish(f)
+    }
+}

@@ -1,0 +1,303 @@
+//! What to answer to a command that cannot be read: what is wrong, where, the nearest spelling, and the usage.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::comment::Formatting;
+use super::extra::is_dash;
+use super::flags::Flag;
+use super::quote::{code, copyable, fence, pointed};
+use super::spec::{CommandName, Operands, Spec};
+use super::split::{SplitError, Word};
+
+/// A comment for the bot that it will not run, with the reply that says why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    reason: &'static str,
+    markdown: String,
+}
+
+impl Mistake {
+    /// A stable word for the kind of mistake, for the hidden line of the reply and for metrics.
+    pub fn reason(&self) -> &'static str {
+        self.reason
+    }
+
+    /// The reply. What the commenter wrote is quoted in it so that it does nothing.
+    pub fn markdown(&self) -> &str {
+        &self.markdown
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.markdown)
+    }
+}
+
+/// What is wrong, and the places in the line, in bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub problem: Problem,
+    pub places: Vec<Range<usize>>,
+}
+
+impl Fault {
+    pub fn at(word: &Word, problem: Problem) -> Self {
+        Self { problem, places: vec![word.span.clone()] }
+    }
+
+    /// At the `len` bytes that start at `at`.
+    pub fn within(at: usize, len: usize, problem: Problem) -> Self {
+        Self::at(&Word { text: String::new(), span: at..at + len }, problem)
+    }
+
+    pub fn nowhere(problem: Problem) -> Self {
+        Self { problem, places: Vec::new() }
+    }
+
+    /// `rule` says what a value must be; it is our own text, without anything that was typed.
+    pub fn bad_value(word: &Word, flag: &'static Flag, rule: &str) -> Self {
+        Self::at(word, Problem::BadValue { flag, value: word.text.clone(), rule: rule.to_owned() })
+    }
+}
+
+/// What is wrong. Texts are as typed and not safe to show.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Problem {
+    /// The comment starts with a tool's name or a misspelled name of the bot.
+    OtherName { typed: String },
+    /// The whole comment is longer than this many bytes.
+    TooLong { limit: usize },
+    /// The command has more words than this.
+    TooManyWords { limit: usize },
+    /// A character that readers cannot see.
+    Hidden { character: char },
+    /// Markdown that shows readers another text.
+    Formatted(Formatting),
+    /// The line cannot be split into words.
+    Split(SplitError),
+    /// No such command.
+    UnknownCommand { typed: String, nearest: Option<CommandName> },
+    /// The operator did not allow it.
+    NotAllowed { name: CommandName },
+    /// No such flag.
+    UnknownFlag { flag: String, nearest: Option<String> },
+    /// A switch with a value that is neither true nor false.
+    NotABoolean { flag: &'static Flag, value: String },
+    /// A flag without its value.
+    MissingValue { flag: &'static Flag },
+    /// A value that cannot be.
+    BadValue { flag: &'static Flag, value: String, rule: String },
+    /// Words that the command does not take.
+    Unexpected { words: Vec<String> },
+    /// A word that the command needs.
+    MissingOperand { name: &'static str },
+    /// Another word than the fixed one.
+    NotTheWord { given: String, word: &'static str },
+    /// Two flags that exclude each other.
+    Conflict { one: &'static Flag, other: &'static Flag },
+    /// The forge cannot be told how to merge.
+    NoMergeMethods,
+    /// Words after `--` for a command that runs no Terraform.
+    NoExtraArguments,
+    /// A forbidden extra argument.
+    Blocked { argument: String, rule: String },
+}
+
+impl Problem {
+    const fn reason(&self) -> &'static str {
+        match self {
+            Self::OtherName { .. } => "other_name",
+            Self::TooLong { .. } | Self::TooManyWords { .. } => "too_long",
+            Self::Hidden { .. } => "hidden_character",
+            Self::Formatted(_) => "formatted",
+            Self::Split(_) => "not_closed",
+            Self::UnknownCommand { .. } => "unknown_command",
+            Self::NotAllowed { .. } => "command_not_allowed",
+            Self::UnknownFlag { .. } => "unknown_flag",
+            Self::NotABoolean { .. } | Self::BadValue { .. } => "bad_value",
+            Self::MissingValue { .. } => "missing_value",
+            Self::Unexpected { .. } | Self::NotTheWord { .. } => "unexpected_argument",
+            Self::MissingOperand { .. } => "missing_argument",
+            Self::Conflict { .. } => "conflicting_flags",
+            Self::NoMergeMethods => "merge_method_not_supported",
+            Self::NoExtraArguments => "extra_arguments_not_used",
+            Self::Blocked { .. } => "blocked_argument",
+        }
+    }
+}
+
+/// What a reply needs to know besides the fault.
+pub(super) struct Scene<'a> {
+    /// The line as typed.
+    pub line: &'a str,
+    /// The bot's name.
+    pub executable: &'a str,
+    /// What may be used here, `help` included.
+    pub allowed: &'a [CommandName],
+    /// The command that was asked for, as far as known.
+    pub spec: Option<&'static Spec>,
+}
+
+impl Scene<'_> {
+    /// Writes the reply.
+    pub fn mistake(&self, fault: &Fault) -> Mistake {
+        let mut parts = vec![format!("**Nothing was run**: {}", self.sentence(&fault.problem))];
+        if let Problem::OtherName { .. } = fault.problem {
+            parts.extend(copyable(&self.corrected()));
+        } else if !self.line.is_empty() {
+            parts.push(pointed(self.line, &fault.places));
+        }
+        parts.push(self.way_out());
+        Mistake { reason: fault.problem.reason(), markdown: parts.join("\n\n") }
+    }
+
+    /// The line with the bot's name in place of its first word.
+    fn corrected(&self) -> String {
+        let rest = self.line.split_once(char::is_whitespace).map_or("", |(_, rest)| rest.trim_start());
+        format!("{} {rest}", self.executable).trim_end().to_owned()
+    }
+
+    fn way_out(&self) -> String {
+        match self.spec {
+            Some(spec) => fence(&spec.usage(self.executable)),
+            None => format!("{} shows what can be done.", code(&format!("{} help", self.executable))),
+        }
+    }
+
+    fn sentence(&self, problem: &Problem) -> String {
+        match problem {
+            Problem::OtherName { typed } => {
+                format!(
+                    "comments for this bot start with {}, not with {}. Did you mean that?",
+                    code(self.executable),
+                    code(typed)
+                )
+            }
+            Problem::TooLong { limit } => format!("a comment with a command may have at most {limit} bytes."),
+            Problem::TooManyWords { limit } => format!("a command may have at most {limit} words."),
+            Problem::Hidden { character } => hidden(*character),
+            Problem::Formatted(formatting) => formatted(*formatting),
+            Problem::Split(error) => not_closed(error),
+            Problem::UnknownCommand { typed, nearest } => self.unknown_command(typed, *nearest),
+            Problem::NotAllowed { name } => format!(
+                "{} is switched off on this server; its operator can allow it with `--allow-commands`. {}",
+                code(name.as_str()),
+                self.choices()
+            ),
+            Problem::UnknownFlag { flag, nearest } => self.unknown_flag(flag, nearest.as_deref()),
+            Problem::NotABoolean { flag, value } => {
+                format!("{} is a switch. Its value can be `true` or `false`, but not {}.", spelled(flag), code(value))
+            }
+            Problem::MissingValue { flag } => {
+                format!(
+                    "{} needs a value: {}.",
+                    spelled(flag),
+                    code(&format!("--{} {}", flag.long, flag.value.unwrap_or_default()))
+                )
+            }
+            Problem::BadValue { flag, value, rule } => format!("{} cannot be {}: {rule}.", spelled(flag), code(value)),
+            Problem::Unexpected { words } => self.unexpected(words),
+            Problem::MissingOperand { name } => format!("{} is missing its argument {}.", self.command(), code(name)),
+            Problem::NotTheWord { given, word } => {
+                format!("after {} comes {}, not {}.", self.command(), code(word), code(given))
+            }
+            Problem::Conflict { one, other } => format!("{} and {} exclude each other.", spelled(one), spelled(other)),
+            Problem::NoMergeMethods => {
+                "the way to merge can be chosen on GitHub only; this forge merges as it is configured.".to_owned()
+            }
+            Problem::NoExtraArguments => {
+                format!("{} hands nothing to Terraform, so nothing may stand after `--`.", self.command())
+            }
+            Problem::Blocked { argument, rule } => format!(
+                "{} may not be handed to Terraform. The operator of this server forbids {} (`--blocked-extra-args`).",
+                code(argument),
+                code(rule)
+            ),
+        }
+    }
+
+    fn command(&self) -> String {
+        self.spec.map_or_else(|| "the command".to_owned(), |spec| code(spec.name.as_str()))
+    }
+
+    fn choices(&self) -> String {
+        let names: Vec<String> = self.allowed.iter().map(|name| code(name.as_str())).collect();
+        format!("Commands here: {}.", names.join(", "))
+    }
+
+    fn unknown_command(&self, typed: &str, nearest: Option<CommandName>) -> String {
+        let choices = self.choices();
+        match nearest {
+            Some(name) => format!("{} is not a command. Did you mean {}? {choices}", code(typed), code(name.as_str())),
+            None if typed.starts_with('-') => {
+                format!("{} stands where a command is expected; flags follow the command. {choices}", code(typed))
+            }
+            None => format!("{} is not a command. {choices}", code(typed)),
+        }
+    }
+
+    fn unknown_flag(&self, flag: &str, nearest: Option<&str>) -> String {
+        let what = format!("{} is not a flag of {}.", code(flag), self.command());
+        match (nearest, self.spec) {
+            (Some(nearest), _) => format!("{what} Did you mean {}?", code(nearest)),
+            (None, Some(spec)) if spec.extra => {
+                let example = format!("{} {} -- {flag}", self.executable, spec.title());
+                format!("{what} If Terraform is meant, write it after two dashes: {}", code(&example))
+            }
+            (None, _) => what,
+        }
+    }
+
+    fn unexpected(&self, words: &[String]) -> String {
+        let shown: Vec<String> = words.iter().take(5).map(|word| code(word)).collect();
+        let more = if words.len() > shown.len() { " and more" } else { "" };
+        let takes = match self.spec.map(|spec| (&spec.operands, spec.flags.is_empty())) {
+            Some((Operands::None, true)) => format!("{} stands alone", self.command()),
+            Some((Operands::None, false)) => format!("{} takes flags only", self.command()),
+            Some((Operands::Each(_) | Operands::AfterWord(..), _)) | None => format!("{} takes fewer", self.command()),
+        };
+        let words_for = if words.len() == 1 { "argument" } else { "arguments" };
+        format!("unexpected {words_for} {}{more}; {takes}.{}", shown.join(", "), typography(words))
+    }
+}
+
+fn spelled(flag: &Flag) -> String {
+    code(&format!("--{}", flag.long))
+}
+
+/// Editors that mean well turn `--` into a dash and straight quotes into curly ones.
+fn typography(words: &[String]) -> &'static str {
+    if words.iter().any(|word| word.starts_with(|c| is_dash(c) && c != '-')) {
+        " That is a long dash, as some editors make of two hyphens; flags start with `--`."
+    } else if words.iter().any(|word| word.contains(['“', '”', '„', '‘', '’'])) {
+        " Those are curly quotation marks; only straight ones (`'` and `\"`) hold words together."
+    } else {
+        ""
+    }
+}
+
+fn hidden(character: char) -> String {
+    format!(
+        "the command has an invisible character (U+{:04X}), so it is not what readers see. Such characters come along \
+         with copied text; please type the place anew.",
+        u32::from(character)
+    )
+}
+
+fn formatted(formatting: Formatting) -> String {
+    let what = match formatting {
+        Formatting::Code => "a part of the command is formatted as code",
+        Formatting::Link => "the command has a link or an image in it",
+        Formatting::Html => "the command has HTML in it",
+    };
+    format!("{what}, so readers see another text than the one typed. Please put the whole line into a code block.")
+}
+
+fn not_closed(error: &SplitError) -> String {
+    match error {
+        SplitError::Quote { mark, .. } => format!("the quotation mark {} is not closed.", code(&mark.to_string())),
+        SplitError::Backslash { .. } => "nothing follows the backslash at the end.".to_owned(),
+    }
+}

@@ -1,0 +1,53 @@
+//! `plan [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [-- TERRAFORM ARGUMENTS]`
+
+use std::fmt;
+
+use super::Command;
+use super::flags::Arguments;
+use super::mistake::Fault;
+use super::printer::Printer;
+use super::spec::{CommandName, Operands, Rules, Spec};
+use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+
+/// Show what would change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PlanCommand {
+    /// Of which projects.
+    pub target: Target,
+    /// Whether the reply carries the log.
+    pub verbose: bool,
+    /// For `terraform plan`; no blocked flag among them.
+    pub extra_args: Vec<String>,
+}
+
+pub(super) static SPEC: Spec = Spec {
+    name: CommandName::Plan,
+    about: "Show what would change.",
+    operands: Operands::None,
+    flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE],
+    extra: true,
+    note: "Without -d, -w and -p it plans every project that this pull request changes.",
+    examples: &[
+        ("plan", "every project that this pull request changes"),
+        ("plan -d infra/net -- -target=aws_vpc.main", "one directory, one resource"),
+    ],
+    build,
+};
+
+fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
+    Ok(Command::Plan(PlanCommand {
+        target: Target::read(arguments)?,
+        verbose: arguments.switch(&VERBOSE),
+        extra_args: arguments.extra_texts(),
+    }))
+}
+
+impl fmt::Display for PlanCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut printer = Printer::new(CommandName::Plan);
+        self.target.print(&mut printer);
+        printer.switch(&VERBOSE, self.verbose);
+        printer.extra(&self.extra_args);
+        printer.finish(f)
+    }
+}

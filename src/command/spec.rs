@@ -1,0 +1,271 @@
+//! The table of commands. The same rows parse a comment and print help and usage, so that neither can be forgotten.
+
+use std::fmt::{self, Write as _};
+use std::str::FromStr;
+
+use super::extra::BlockedArgs;
+use super::flags::{self, Arguments, Flag, HELP};
+use super::mistake::{Fault, Problem};
+use super::split::Word;
+use super::{Command, apply, approve_policies, cancel, help, import, plan, state_rm, unlock, version};
+
+/// Width of a usage text that needs no scrolling in a comment.
+const USAGE_COLUMNS: usize = 100;
+
+/// The first word of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandName {
+    /// `plan`
+    Plan,
+    /// `apply`
+    Apply,
+    /// `cancel`
+    Cancel,
+    /// `unlock`
+    Unlock,
+    /// `approve_policies`
+    ApprovePolicies,
+    /// `version`
+    Version,
+    /// `import`
+    Import,
+    /// `state rm`
+    State,
+    /// `help`; it needs no permission.
+    Help,
+}
+
+impl CommandName {
+    /// Every command, in the order of the help text.
+    pub const ALL: [Self; 9] = [
+        Self::Plan,
+        Self::Apply,
+        Self::Cancel,
+        Self::Unlock,
+        Self::ApprovePolicies,
+        Self::Version,
+        Self::Import,
+        Self::State,
+        Self::Help,
+    ];
+
+    /// As it is written in comments and in `--allow-commands`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Apply => "apply",
+            Self::Cancel => "cancel",
+            Self::Unlock => "unlock",
+            Self::ApprovePolicies => "approve_policies",
+            Self::Version => "version",
+            Self::Import => "import",
+            Self::State => "state",
+            Self::Help => "help",
+        }
+    }
+
+    pub(super) const fn spec(self) -> &'static Spec {
+        match self {
+            Self::Plan => &plan::SPEC,
+            Self::Apply => &apply::SPEC,
+            Self::Cancel => &cancel::SPEC,
+            Self::Unlock => &unlock::SPEC,
+            Self::ApprovePolicies => &approve_policies::SPEC,
+            Self::Version => &version::SPEC,
+            Self::Import => &import::SPEC,
+            Self::State => &state_rm::SPEC,
+            Self::Help => &help::SPEC,
+        }
+    }
+}
+
+impl fmt::Display for CommandName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// A text that is no command's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a command")]
+pub struct UnknownCommand(String);
+
+impl FromStr for CommandName {
+    type Err = UnknownCommand;
+
+    /// Case does not matter.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let found = Self::ALL.into_iter().find(|name| name.as_str().eq_ignore_ascii_case(text));
+        found.ok_or_else(|| UnknownCommand(text.to_owned()))
+    }
+}
+
+/// The words besides flags that a command takes.
+#[derive(Debug)]
+pub(super) enum Operands {
+    /// None.
+    None,
+    /// Each of these, once.
+    Each(&'static [&'static str]),
+    /// A fixed first word, then one or more of these.
+    AfterWord(&'static str, &'static str),
+}
+
+/// What a command's words are checked against besides its own row.
+pub(super) struct Rules<'a> {
+    /// Extra arguments that the operator forbids.
+    pub blocked: &'a BlockedArgs,
+    /// Whether the forge can be told how to merge.
+    pub merge_methods: bool,
+}
+
+/// A command's row.
+pub(super) struct Spec {
+    /// Its first word.
+    pub name: CommandName,
+    /// What it does, one line for help.
+    pub about: &'static str,
+    /// Its operands.
+    pub operands: Operands,
+    /// Its flags, without `--help`.
+    pub flags: &'static [&'static Flag],
+    /// Whether words after `--` are handed to Terraform.
+    pub extra: bool,
+    /// What else to know, under the usage; may be empty.
+    pub note: &'static str,
+    /// What follows the bot's name in the examples of the general help.
+    pub examples: &'static [(&'static str, &'static str)],
+    /// Makes the command of arguments whose flags, operands and extra arguments are fine by this row.
+    pub build: fn(&Arguments, &Rules<'_>) -> Result<Command, Fault>,
+}
+
+impl Spec {
+    /// Reads what follows the name.
+    pub fn read(&self, words: &[Word], rules: &Rules<'_>) -> Result<Command, Fault> {
+        let mut arguments = flags::read(words, &self.all_flags())?;
+        if arguments.switch(&HELP) {
+            return Ok(Command::Help(help::HelpCommand { topic: Some(self.name) }));
+        }
+        self.check_operands(&mut arguments)?;
+        self.check_extra(&arguments, rules)?;
+        (self.build)(&arguments, rules)
+    }
+
+    fn all_flags(&self) -> Vec<&'static Flag> {
+        self.flags.iter().copied().chain([&HELP]).collect()
+    }
+
+    /// After this, `arguments.operands` holds as many as the row says, without a fixed first word.
+    fn check_operands(&self, arguments: &mut Arguments) -> Result<(), Fault> {
+        let given = &mut arguments.operands;
+        match &self.operands {
+            Operands::None => surplus(given, 0),
+            Operands::Each(names) => {
+                surplus(given, names.len())?;
+                names.get(given.len()).map_or(Ok(()), |name| Err(Fault::nowhere(Problem::MissingOperand { name })))
+            }
+            Operands::AfterWord(word, name) => {
+                let Some(first) = given.first() else {
+                    return Err(Fault::nowhere(Problem::MissingOperand { name: word }));
+                };
+                if !first.text.eq_ignore_ascii_case(word) {
+                    return Err(Fault::at(first, Problem::NotTheWord { given: first.text.clone(), word }));
+                }
+                given.remove(0);
+                if given.is_empty() { Err(Fault::nowhere(Problem::MissingOperand { name })) } else { Ok(()) }
+            }
+        }
+    }
+
+    fn check_extra(&self, arguments: &Arguments, rules: &Rules<'_>) -> Result<(), Fault> {
+        if let (false, Some(separator)) = (self.extra, &arguments.separator) {
+            let places = [separator].into_iter().chain(&arguments.extra).map(|word| word.span.clone()).collect();
+            return Err(Fault { problem: Problem::NoExtraArguments, places });
+        }
+        for word in arguments.extra.iter().chain(&arguments.operands) {
+            if let Some(rule) = rules.blocked.rule_against(&word.text) {
+                let problem = Problem::Blocked { argument: word.text.clone(), rule: rule.to_owned() };
+                return Err(Fault::at(word, problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// `plan [-d DIR] [--verbose] [-- TERRAFORM ARGUMENTS]`, broken into lines where it is long.
+    fn synopsis(&self, executable: &str) -> String {
+        let flags = self.flags.iter().map(|flag| {
+            let spelling = flag.short.map_or_else(|| format!("--{}", flag.long), |short| format!("-{short}"));
+            format!("[{spelling}{}]", flag.value.map(|value| format!(" {value}")).unwrap_or_default())
+        });
+        let extra = self.extra.then(|| "[-- TERRAFORM ARGUMENTS]".to_owned());
+        let mut text = format!("Usage: {executable} {}", self.title());
+        let mut width = text.chars().count();
+        for piece in flags.chain(extra) {
+            let break_line = width + piece.len() >= USAGE_COLUMNS;
+            width = piece.len() + if break_line { 4 } else { width + 1 };
+            text += if break_line { "\n    " } else { " " };
+            text += &piece;
+        }
+        text
+    }
+
+    /// Name and operands: `import ADDRESS ID`.
+    pub fn title(&self) -> String {
+        match &self.operands {
+            Operands::None => self.name.to_string(),
+            Operands::Each(names) => format!("{} {}", self.name, names.join(" ")),
+            Operands::AfterWord(word, name) => format!("{} {word} {name}...", self.name),
+        }
+    }
+
+    /// The usage text of the command, without Markdown.
+    pub fn usage(&self, executable: &str) -> String {
+        let mut text = format!("{}\n\n{}\n\nFlags:\n", self.synopsis(executable), self.about);
+        for flag in self.all_flags() {
+            let short = flag.short.map_or_else(|| "    ".to_owned(), |short| format!("-{short}, "));
+            let value = flag.value.map(|value| format!(" {value}")).unwrap_or_default();
+            let spelling = format!("{short}--{}{value}", flag.long);
+            writeln!(text, "  {spelling:<32} {}", flag.about).expect("a String takes any text");
+        }
+        if !self.note.is_empty() {
+            writeln!(text, "\n{}", self.note).expect("a String takes any text");
+        }
+        text
+    }
+}
+
+fn surplus(given: &[Word], allowed: usize) -> Result<(), Fault> {
+    let Some(rest) = given.get(allowed..).filter(|rest| !rest.is_empty()) else {
+        return Ok(());
+    };
+    let words = rest.iter().map(|word| word.text.clone()).collect();
+    Err(Fault { problem: Problem::Unexpected { words }, places: rest.iter().map(|word| word.span.clone()).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back_and_has_its_own_row() {
+        for name in CommandName::ALL {
+            assert_eq!(name.as_str().to_uppercase().parse(), Ok(name));
+            assert_eq!(name.spec().name, name);
+            assert_eq!(serde_json::to_string(&name).unwrap(), format!("\"{name}\""));
+        }
+        assert!("policy_check".parse::<CommandName>().is_err());
+    }
+
+    #[test]
+    fn no_row_spells_two_flags_alike() {
+        for name in CommandName::ALL {
+            let flags = name.spec().all_flags();
+            for (n, flag) in flags.iter().enumerate() {
+                let clash =
+                    |other: &&Flag| other.long == flag.long || (flag.short.is_some() && other.short == flag.short);
+                assert!(!flags[..n].iter().copied().any(|other| clash(&other)), "{name} --{}", flag.long);
+            }
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! `state rm ADDRESS... [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [-- TERRAFORM ARGUMENTS]`
+
+use std::fmt;
+
+use super::Command;
+use super::flags::Arguments;
+use super::mistake::Fault;
+use super::printer::Printer;
+use super::spec::{CommandName, Operands, Rules, Spec};
+use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+
+/// Let something leave the state without destroying it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct StateRmCommand {
+    /// In which projects.
+    pub target: Target,
+    /// Whether the reply carries the log.
+    pub verbose: bool,
+    /// Addresses of the resources, one at least.
+    pub addresses: Vec<String>,
+    /// For `terraform state rm`, from behind `--`; no blocked flag among them.
+    pub extra_args: Vec<String>,
+}
+
+impl StateRmCommand {
+    /// What steps see as the comment's arguments: those behind `--`, then the operands (reference 1.1, step 11).
+    pub fn comment_args(&self) -> Vec<String> {
+        self.extra_args.iter().chain(&self.addresses).cloned().collect()
+    }
+}
+
+pub(super) static SPEC: Spec = Spec {
+    name: CommandName::State,
+    about: "Let resources leave the state without destroying them.",
+    operands: Operands::AfterWord("rm", "ADDRESS"),
+    flags: &[&DIR, &WORKSPACE, &PROJECT, &VERBOSE],
+    extra: true,
+    note: "Put an address with quotes or brackets into single quotes: 'aws_instance.web[\"a\"]'.",
+    examples: &[("state rm -d infra/net aws_vpc.old", "forget a resource without destroying it")],
+    build,
+};
+
+fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
+    Ok(Command::StateRm(StateRmCommand {
+        target: Target::read(arguments)?,
+        verbose: arguments.switch(&VERBOSE),
+        addresses: arguments.operands.iter().map(|word| word.text.clone()).collect(),
+        extra_args: arguments.extra_texts(),
+    }))
+}
+
+impl fmt::Display for StateRmCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut printer = Printer::new(CommandName::State);
+        printer.word("rm");
+        self.target.print(&mut printer);
+        printer.switch(&VERBOSE, self.verbose);
+        for address in &self.addresses {
+            printer.word(address);
+        }
+        printer.extra(&self.extra_args);
+        printer.finish(f)
+    }
+}

@@ -1,0 +1,316 @@
+//! Which projects a command is about: all that the pull concerns, one by name, or those of a directory and workspace.
+
+use std::fmt;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::flags::{Arguments, Flag};
+use super::mistake::{Fault, Problem};
+use super::printer::Printer;
+use super::split::Word;
+use crate::model::{InvalidPath, ProjectName, RepoPath, WorkspaceName};
+
+pub(super) static DIR: Flag = Flag {
+    long: "dir",
+    short: Some('d'),
+    value: Some("DIR"),
+    about: "Only this directory; a pattern such as 'modules/*' takes several.",
+};
+pub(super) static WORKSPACE: Flag =
+    Flag { long: "workspace", short: Some('w'), value: Some("WORKSPACE"), about: "Only in this Terraform workspace." };
+pub(super) static PROJECT: Flag = Flag {
+    long: "project",
+    short: Some('p'),
+    value: Some("PROJECT"),
+    about: "Only the project of this name; not together with -d or -w.",
+};
+pub(super) static VERBOSE: Flag =
+    Flag { long: "verbose", short: None, value: None, about: "Add the log of the bot to its reply." };
+
+/// The projects a command is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    /// Whatever the pull concerns.
+    #[default]
+    Generic,
+    /// The project of this name.
+    Project(ProjectSelector),
+    /// By place; at least one of the two is given. What is missing is the root or the workspace `default`.
+    DirWorkspace {
+        /// Directory.
+        dir: Option<DirSelector>,
+        /// Workspace.
+        workspace: Option<WorkspaceName>,
+    },
+}
+
+impl Target {
+    /// Whether particular projects were asked for (reference 1.1, "targeted").
+    pub fn is_targeted(&self) -> bool {
+        match self {
+            Self::Generic => false,
+            Self::Project(_) | Self::DirWorkspace { .. } => true,
+        }
+    }
+
+    pub(super) fn read(arguments: &Arguments) -> Result<Self, Fault> {
+        let dir = arguments.value(&DIR).map(dir).transpose()?;
+        let workspace = arguments.value(&WORKSPACE).map(workspace).transpose()?;
+        let Some(name) = arguments.value(&PROJECT) else {
+            return Ok(match (dir, workspace) {
+                (None, None) => Self::Generic,
+                (dir, workspace) => Self::DirWorkspace { dir, workspace },
+            });
+        };
+        for other in [&DIR, &WORKSPACE] {
+            if let Some(value) = arguments.value(other) {
+                let problem = Problem::Conflict { one: &PROJECT, other };
+                return Err(Fault { problem, places: vec![name.span.clone(), value.span.clone()] });
+            }
+        }
+        project(name).map(Self::Project)
+    }
+
+    pub(super) fn print(&self, printer: &mut Printer) {
+        match self {
+            Self::Generic => {}
+            Self::Project(name) => printer.value(&PROJECT, name.as_str()),
+            Self::DirWorkspace { dir, workspace } => {
+                if let Some(dir) = dir {
+                    printer.value(&DIR, dir.as_str());
+                }
+                if let Some(workspace) = workspace {
+                    printer.value(&WORKSPACE, workspace.as_str());
+                }
+            }
+        }
+    }
+}
+
+fn dir(word: &Word) -> Result<DirSelector, Fault> {
+    DirSelector::new(&word.text).map_err(|error| Fault::bad_value(word, &DIR, &error.to_string()))
+}
+
+fn workspace(word: &Word) -> Result<WorkspaceName, Fault> {
+    let rule = "a workspace is at most 255 bytes long, is not `.`, does not start with `-` or `~`, and contains no slash, \
+                backslash, `..`, `$` or white space";
+    WorkspaceName::new(&word.text).map_err(|_| Fault::bad_value(word, &WORKSPACE, rule))
+}
+
+fn project(word: &Word) -> Result<ProjectSelector, Fault> {
+    let rule = "the name of a project consists of 1 to 255 letters, digits, `-`, `_`, `.`, `~` and `/`";
+    ProjectSelector::new(&word.text).ok_or_else(|| Fault::bad_value(word, &PROJECT, rule))
+}
+
+/// Which project by name.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct ProjectSelector(ProjectName);
+
+impl ProjectSelector {
+    /// Checks the text by the rules for project names (reference 4.2).
+    pub fn new(text: &str) -> Option<Self> {
+        ProjectName::new(text).ok().map(Self)
+    }
+
+    /// As typed.
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+
+    /// Whether a project of this name is meant.
+    pub fn matches(&self, name: &ProjectName) -> bool {
+        self.0 == *name
+    }
+}
+
+/// Why a text after `-d` is no directory. The text itself is not part of the message.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidDir {
+    /// It climbs out.
+    #[error("it leaves the repository")]
+    Leaves,
+    /// A NUL or another control character.
+    #[error("it has a control character")]
+    Control,
+    /// No real path is so long.
+    #[error("it is longer than {0} bytes")]
+    TooLong(usize),
+    /// A pattern that climbs.
+    #[error("a pattern must not contain `..`")]
+    PatternClimbs,
+    /// A pattern that cannot be read.
+    #[error(
+        "it is not a valid pattern: `*` and `?` stand for any text and any character of one name, `**` for any \
+         directories, `[ab]` for one of several characters, and every bracket must be closed"
+    )]
+    BadPattern,
+}
+
+/// The directory after `-d`, or a pattern of directories.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum DirSelector {
+    /// One directory.
+    Path(RepoPath),
+    /// Several.
+    Pattern(DirPattern),
+}
+
+impl DirSelector {
+    /// A text with `*`, `?` or `[` is a pattern (reference 1.1, step 13).
+    pub fn new(text: &str) -> Result<Self, InvalidDir> {
+        if text.contains(['*', '?', '[']) {
+            return DirPattern::new(text).map(Self::Pattern);
+        }
+        RepoPath::new(text).map(Self::Path).map_err(|error| match error {
+            InvalidPath::Leaves(_) => InvalidDir::Leaves,
+            InvalidPath::Control(_) => InvalidDir::Control,
+            InvalidPath::TooLong => InvalidDir::TooLong(RepoPath::MAX_BYTES),
+        })
+    }
+
+    /// The cleaned text.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Path(path) => path.as_str(),
+            Self::Pattern(pattern) => pattern.as_str(),
+        }
+    }
+
+    /// Whether a project in this directory is meant.
+    pub fn matches(&self, dir: &RepoPath) -> bool {
+        match self {
+            Self::Path(path) => path == dir,
+            Self::Pattern(pattern) => pattern.matches(dir),
+        }
+    }
+}
+
+impl fmt::Display for DirSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl TryFrom<String> for DirSelector {
+    type Error = InvalidDir;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::new(&text)
+    }
+}
+
+impl From<DirSelector> for String {
+    fn from(dir: DirSelector) -> Self {
+        dir.as_str().to_owned()
+    }
+}
+
+/// A pattern of directories, cleaned and compiled: `modules/*`, `**/prod`.
+#[derive(Clone, Debug)]
+pub struct DirPattern {
+    text: String,
+    matcher: GlobMatcher,
+}
+
+impl DirPattern {
+    /// Longest pattern; compiling one takes memory in proportion.
+    pub const MAX_BYTES: usize = 512;
+
+    /// Checks and compiles. Slashes at both ends and `.` segments are dropped.
+    pub fn new(text: &str) -> Result<Self, InvalidDir> {
+        if text.len() > Self::MAX_BYTES {
+            return Err(InvalidDir::TooLong(Self::MAX_BYTES));
+        }
+        if text.chars().any(char::is_control) {
+            return Err(InvalidDir::Control);
+        }
+        if text.contains("..") {
+            return Err(InvalidDir::PatternClimbs);
+        }
+        let parts: Vec<&str> = text.split('/').filter(|part| !matches!(*part, "" | ".")).collect();
+        let text = parts.join("/");
+        let glob = GlobBuilder::new(&text).literal_separator(true).backslash_escape(true).build();
+        let matcher = glob.map_err(|_| InvalidDir::BadPattern)?.compile_matcher();
+        Ok(Self { text, matcher })
+    }
+
+    /// The cleaned text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether the directory fits; `*` stays within one name, `**` crosses directories.
+    pub fn matches(&self, dir: &RepoPath) -> bool {
+        self.matcher.is_match(dir.as_str())
+    }
+}
+
+impl PartialEq for DirPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for DirPattern {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_patterns_are_told_apart_and_cleaned() {
+        for (text, clean) in [("/", "."), ("a/b/", "a/b"), ("/a", "a"), ("/..", "."), ("{a,b}", "{a,b}")] {
+            assert_eq!(DirSelector::new(text), Ok(DirSelector::Path(RepoPath::new(clean).unwrap())), "{text}");
+        }
+        for (text, clean) in [("./mod/*", "mod/*"), ("/mod/*", "mod/*"), (".//mod/*/", "mod/*"), ("**/prod", "**/prod")]
+        {
+            let pattern = DirSelector::new(text).unwrap();
+            assert!(matches!(&pattern, DirSelector::Pattern(p) if p.as_str() == clean), "{text}: {pattern:?}");
+        }
+    }
+
+    #[test]
+    fn bad_directories_are_told_apart() {
+        for (text, error) in [
+            ("..", InvalidDir::Leaves),
+            ("./..", InvalidDir::Leaves),
+            ("a/../..", InvalidDir::Leaves),
+            ("mod*/../x", InvalidDir::PatternClimbs),
+            ("[a", InvalidDir::BadPattern),
+            ("{a,[b]", InvalidDir::BadPattern),
+            ("a\0", InvalidDir::Control),
+            ("*\n", InvalidDir::Control),
+        ] {
+            assert_eq!(DirSelector::new(text), Err(error), "{text:?}");
+        }
+        assert_eq!(DirSelector::new(&"*".repeat(600)), Err(InvalidDir::TooLong(512)));
+        assert_eq!(DirSelector::new(&"a".repeat(5000)), Err(InvalidDir::TooLong(4096)));
+    }
+
+    #[test]
+    fn a_star_stays_within_one_name() {
+        let matches = |pattern: &str, dir: &str| DirSelector::new(pattern).unwrap().matches(&dir.parse().unwrap());
+        assert!(matches("mod/*", "mod/a") && !matches("mod/*", "mod/a/b") && !matches("mod/*", "mod"));
+        assert!(matches("mod/**", "mod/a/b") && matches("**/prod", "a/b/prod") && matches("{a,b}/?", "b/x"));
+        assert!(matches("./a/", "a") && !matches("a", "a/b"));
+    }
+
+    #[test]
+    fn a_target_survives_storage() {
+        for target in [
+            Target::Generic,
+            Target::Project(ProjectSelector::new("net/prod").unwrap()),
+            Target::DirWorkspace {
+                dir: Some(DirSelector::new("mod/*").unwrap()),
+                workspace: Some(WorkspaceName::new("prod").unwrap()),
+            },
+        ] {
+            let json = serde_json::to_string(&target).unwrap();
+            assert_eq!(serde_json::from_str::<Target>(&json).unwrap(), target, "{json}");
+        }
+        assert!(serde_json::from_str::<Target>(r#"{"dir_workspace":{"dir":"../x","workspace":null}}"#).is_err());
+    }
+}

@@ -1,0 +1,42 @@
+//! The grammar as a whole: the reference's table of comments, the replies, and what holds for any comment.
+
+mod replies;
+mod round_trip;
+mod truth_table;
+
+use super::quote::MUTED_AT;
+use super::*;
+
+fn grammar() -> Grammar {
+    Grammar::new(Names::new(&["lockkeeper"], Some("bot"))).with_allowed(&CommandName::ALL)
+}
+
+/// What a comment comes to, in one line: the command as it would be typed, `mistake: reason`, or `ignored: why`.
+fn outcome_in(grammar: &Grammar, comment: &str) -> String {
+    match grammar.read(comment) {
+        Reading::Command(command) => command.to_string(),
+        Reading::Mistake(mistake) => format!("mistake: {}", mistake.reason()),
+        Reading::Ignored(reason) => format!("ignored: {reason:?}"),
+    }
+}
+
+fn outcome(comment: &str) -> String {
+    outcome_in(&grammar(), comment)
+}
+
+fn check(rows: &[(&str, &str)]) {
+    for (comment, expected) in rows {
+        assert_eq!(outcome(comment), *expected, "{comment:?}");
+    }
+}
+
+fn mistake_in(grammar: &Grammar, comment: &str) -> String {
+    match grammar.read(comment) {
+        Reading::Mistake(mistake) => mistake.markdown().replace(MUTED_AT, "@"),
+        other @ (Reading::Command(_) | Reading::Ignored(_)) => panic!("{comment:?} is no mistake but {other:?}"),
+    }
+}
+
+fn mistake(comment: &str) -> String {
+    mistake_in(&grammar(), comment)
+}

@@ -1,0 +1,154 @@
+//! What holds for any command and any comment.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn a_target() -> impl Strategy<Value = Target> {
+    let dir = "[a-z*\\[\\]{}$'\" -]{1,3}(/[a-z_.-]{1,5}){0,2}"
+        .prop_filter_map("a directory", |text| DirSelector::new(&text).ok());
+    let workspace =
+        "[a-z&#'é]{1,6}".prop_filter_map("a workspace", |text| crate::model::WorkspaceName::new(&text).ok());
+    let place =
+        (prop::option::of(dir), prop::option::of(workspace)).prop_map(|(dir, workspace)| match (dir, workspace) {
+            (None, None) => Target::Generic,
+            (dir, workspace) => Target::DirWorkspace { dir, workspace },
+        });
+    let project =
+        "[-a-z0-9_./~]{1,8}".prop_filter_map("a project", |text| ProjectSelector::new(&text).map(Target::Project));
+    prop_oneof![place, project]
+}
+
+fn words(least: usize) -> impl Strategy<Value = Vec<String>> {
+    prop::collection::vec("[ -~é]{0,8}", least..4)
+        .prop_filter("no blocked argument", |words| words.iter().all(|word| !word.contains("dir")))
+}
+
+/// Operands: whatever is not a flag.
+fn operands(least: usize) -> impl Strategy<Value = Vec<String>> {
+    words(least).prop_filter("no flag", |words| words.iter().all(|word| word == "-" || !word.starts_with('-')))
+}
+
+fn a_merge_wish() -> impl Strategy<Value = MergeWish> {
+    let by = prop::sample::select(MergeMethod::ALL.to_vec()).prop_map(MergeWish::By);
+    prop_oneof![Just(MergeWish::AsConfigured), Just(MergeWish::Never), by]
+}
+
+fn a_command() -> impl Strategy<Value = Command> {
+    let wish = a_merge_wish();
+    let set = prop::option::of("[!-~]{1,6}");
+    let name = prop::option::of(prop::sample::select(CommandName::ALL.to_vec()))
+        .prop_map(|topic| Command::Help(HelpCommand { topic }));
+    let located = || (a_target(), any::<bool>());
+    prop_oneof![
+        (located(), words(0)).prop_map(|((target, verbose), extra_args)| Command::Plan(PlanCommand {
+            target,
+            verbose,
+            extra_args
+        })),
+        (located(), wish, words(0)).prop_map(|((target, verbose), merge, extra_args)| Command::Apply(ApplyCommand {
+            target,
+            verbose,
+            merge,
+            extra_args
+        })),
+        (located(), set, any::<bool>()).prop_map(|((target, verbose), policy_set, clear)| {
+            Command::ApprovePolicies(ApprovePoliciesCommand { target, verbose, policy_set, clear })
+        }),
+        located().prop_map(|(target, verbose)| Command::Version(VersionCommand { target, verbose })),
+        (located(), operands(2), words(0)).prop_map(|((target, verbose), operands, extra_args)| {
+            let (address, id) = (operands[0].clone(), operands[1].clone());
+            Command::Import(ImportCommand { target, verbose, address, id, extra_args })
+        }),
+        (located(), operands(1), words(0)).prop_map(|((target, verbose), addresses, extra_args)| {
+            Command::StateRm(StateRmCommand { target, verbose, addresses, extra_args })
+        }),
+        name,
+        Just(Command::Unlock),
+        Just(Command::Cancel),
+    ]
+}
+
+/// Pieces of which commands and attempts on the parser are made.
+fn a_hostile_comment() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        prop::sample::select(vec![
+            "lockkeeper",
+            "run",
+            "@bot",
+            "terraform",
+            "plan",
+            "apply",
+            "import",
+            "state",
+            "rm",
+            "unlock",
+            "help",
+            "-d",
+            "--dir=",
+            "-w",
+            "-p",
+            "--",
+            "--verbose",
+            "-h",
+            "-",
+            "=",
+            "'",
+            "\"",
+            "\\",
+            "`",
+            "```",
+            "\n",
+            "\t",
+            "#",
+            "[x](y)",
+            "<!--",
+            "-->",
+            "@acme",
+            "\u{202e}",
+            "\u{0}",
+            "é",
+            "|",
+            "> ",
+            "*",
+        ])
+        .prop_map(str::to_owned),
+        any::<String>(),
+    ];
+    (prop::collection::vec((piece, prop::sample::select(vec!["", " ", " "])), 0..12), any::<bool>()).prop_map(
+        |(pieces, ours)| {
+            let start = if ours { "lockkeeper " } else { "" };
+            pieces.into_iter().fold(start.to_owned(), |text, (piece, gap)| text + &piece + gap)
+        },
+    )
+}
+
+proptest! {
+    #[test]
+    fn printing_and_reading_agree(command in a_command()) {
+        let comment = format!("``````\n{}\n``````", grammar().line(&command));
+        prop_assert_eq!(grammar().read(&comment), Reading::Command(command));
+    }
+
+    #[test]
+    fn commands_survive_storage(command in a_command()) {
+        let json = serde_json::to_string(&command).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Command>(&json).unwrap(), command);
+    }
+
+    #[test]
+    fn no_comment_makes_the_parser_panic_or_the_reply_act(comment in a_hostile_comment()) {
+        match grammar().read(&comment) {
+            Reading::Ignored(_) => {}
+            Reading::Command(command) => {
+                let again = format!("``````\n{}\n``````", grammar().line(&command));
+                prop_assert_eq!(grammar().read(&again), Reading::Command(command));
+            }
+            Reading::Mistake(mistake) => {
+                let rest = mistake.markdown().replace(MUTED_AT, "");
+                prop_assert!(!rest.contains(['@', '\u{202e}', '\u{0}']), "{}", rest);
+                prop_assert!(matches!(grammar().read(mistake.markdown()), Reading::Ignored(_)));
+            }
+        }
+    }
+}

@@ -27,13 +27,14 @@ CREATE TABLE pulls (
     PRIMARY KEY (repo, number)
 );
 
--- One thing asked for on a pull. The same comment is one command (P2); NULL comments are all different.
+-- One thing asked for on a pull. A comment and a delivery each lead to one command at most (P2); NULLs are all different.
 CREATE TABLE commands (
     id TEXT NOT NULL PRIMARY KEY,
     kind TEXT NOT NULL,
     repo TEXT NOT NULL,
     pull BIGINT NOT NULL,
     comment BIGINT,
+    delivery TEXT UNIQUE,
     actor TEXT NOT NULL,
     origin TEXT NOT NULL,
     installation BIGINT,

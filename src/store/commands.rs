@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 
 use super::{NewJob, Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::{
-    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Origin, PullNumber, PullRef, RepoId, text_enum,
+    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin, PullNumber, PullRef, RepoId,
+    text_enum,
 };
 
 text_enum! {
@@ -28,6 +29,8 @@ pub struct NewCommand {
     pub pull: PullRef,
     /// The comment that asks; the same comment is one command (P2).
     pub comment: Option<u64>,
+    /// The delivery that led to it; a delivery that is read again leads to nothing more (P2).
+    pub delivery: Option<DeliveryId>,
     /// Who asks.
     pub actor: Actor,
     /// Which installation of the forge's app the wish came through.
@@ -42,8 +45,8 @@ pub struct NewCommand {
 pub enum CreateCommand {
     /// It is, and its job is in the queue.
     Created(CommandId),
-    /// The same comment was taken before; nothing was done.
-    KnownComment,
+    /// The same comment or delivery was taken before; nothing was done.
+    Known,
 }
 
 /// A command as kept.
@@ -106,13 +109,14 @@ impl Store {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,
-            "INSERT INTO commands (id, kind, repo, pull, comment, actor, origin, installation, spec, state, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10) ON CONFLICT (repo, pull, comment) DO NOTHING",
+            "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, installation, spec, state, \
+             created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'queued', $11) ON CONFLICT DO NOTHING",
             id,
             new.kind,
             &new.pull.repo,
             new.pull.number,
             new.comment.map(u64::cast_signed),
+            new.delivery,
             &new.actor.login,
             new.actor.origin,
             new.installation.map(u64::cast_signed),
@@ -120,7 +124,7 @@ impl Store {
             self.now(),
         )?;
         if rows == 0 {
-            return Ok(CreateCommand::KnownComment);
+            return Ok(CreateCommand::Known);
         }
         self.job_push_in_tx(&mut tx, &job(id)).await?;
         tx.commit().await.map(|()| CreateCommand::Created(id))
@@ -171,7 +175,7 @@ impl Store {
         tx.commit().await.map(|()| true)
     }
 
-    async fn outbox_in_tx(&self, tx: &mut Tx, outbox: &[NewJob]) -> Result<()> {
+    pub(super) async fn outbox_in_tx(&self, tx: &mut Tx, outbox: &[NewJob]) -> Result<()> {
         for job in outbox {
             self.job_push_in_tx(tx, job).await?;
         }

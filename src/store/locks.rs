@@ -9,7 +9,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Result, Store, Tx, execute, on_pool, on_tx};
+use super::{NewJob, Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::{
     Lock, LockId, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, PullState, RepoId, RepoPath, WorkspaceName,
 };
@@ -143,8 +143,12 @@ impl Store {
     }
 
     /// Gives back one lock, whoever holds it, and discards the plans made under it. `None`: it is not held any more, or
-    /// an apply is running under it.
-    pub async fn lock_discard(&self, id: LockId) -> Result<Option<Lock>> {
+    /// an apply is running under it. What `outbox` makes of the lock is put into the queue in the same transaction.
+    pub async fn lock_discard(
+        &self,
+        id: LockId,
+        outbox: impl FnOnce(&Lock) -> Vec<NewJob>,
+    ) -> Result<Option<Lock>> {
         let mut tx = self.begin().await?;
         let row = on_tx!(&mut tx, db => sqlx::query_as::<_, LockRow>(
             "DELETE FROM locks WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM plans p WHERE p.repo = locks.repo \
@@ -154,6 +158,7 @@ impl Store {
         let lock = row.map(Lock::from);
         if let Some(lock) = &lock {
             super::plans::plans_discard_of_lock_in_tx(&mut tx, lock).await?;
+            self.outbox_in_tx(&mut tx, &outbox(lock)).await?;
         }
         tx.commit().await.map(|()| lock)
     }

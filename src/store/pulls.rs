@@ -2,7 +2,7 @@
 
 use super::locks::locks_release_in_tx;
 use super::plans::plans_discard_in_tx;
-use super::{Result, Store, Tx, execute, on_pool};
+use super::{NewJob, Result, Store, Tx, execute, on_pool};
 use crate::model::{Lock, PullRef, PullState};
 
 impl Store {
@@ -30,11 +30,19 @@ impl Store {
 
     /// Closes a pull: from here on it takes no lock, its plans are discarded, and its locks are given back, but for
     /// those under which an apply is running right now; that apply gives its lock back itself when it ends.
-    pub async fn pull_close(&self, pull: &PullRef, state: PullState, url: &str) -> Result<Vec<Lock>> {
+    /// What `outbox` makes of the freed locks is put into the queue in the same transaction.
+    pub async fn pull_close(
+        &self,
+        pull: &PullRef,
+        state: PullState,
+        url: &str,
+        outbox: impl FnOnce(&[Lock]) -> Vec<NewJob>,
+    ) -> Result<Vec<Lock>> {
         let mut tx = self.begin().await?;
         self.pull_seen_in_tx(&mut tx, pull, state, url).await?;
         let freed = locks_release_in_tx(&mut tx, pull).await?;
         plans_discard_in_tx(&mut tx, pull).await?;
+        self.outbox_in_tx(&mut tx, &outbox(&freed)).await?;
         tx.commit().await.map(|()| freed)
     }
 

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::locks::{name_column, name_from_column};
 use super::{Result, Store, execute, on_pool};
 use crate::model::{
-    CommandId, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId, RunKind, WorkspaceName,
+    CommandId, CommitSha, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId, RunKind, WorkspaceName,
     text_enum,
 };
 
@@ -74,6 +74,9 @@ const BY_ID: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name,
      started_at, finished_at FROM runs WHERE id = $1";
 const OF_COMMAND: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, state, outcome, message, \
      created_at, started_at, finished_at FROM runs WHERE command = $1 ORDER BY id";
+const OF_HEAD: &str = "SELECT r.id, r.command, r.kind, r.repo, r.pull, r.dir, r.workspace, r.name, r.state, r.outcome, \
+     r.message, r.created_at, r.started_at, r.finished_at FROM runs r JOIN commands c ON c.id = r.command \
+     WHERE r.repo = $1 AND r.pull = $2 AND c.head = $3 AND r.state = 'finished' ORDER BY r.id";
 const RECENT: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, state, outcome, message, created_at, \
      started_at, finished_at FROM runs ORDER BY created_at DESC, id DESC LIMIT $1";
 
@@ -131,6 +134,13 @@ impl Store {
     pub async fn run_list(&self, command: CommandId) -> Result<Vec<RunRow>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(OF_COMMAND).bind(command).fetch_all(db))
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
+    }
+
+    /// The runs of a pull at one head commit that ended, oldest first: what the statuses of the pull add up.
+    pub async fn run_list_of_head(&self, pull: &PullRef, head: &CommitSha) -> Result<Vec<RunRow>> {
+        on_pool!(self, db => sqlx::query_as::<_, Row>(OF_HEAD)
+            .bind(&pull.repo).bind(pull.number).bind(head).fetch_all(db))
+        .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
     /// The newest runs.

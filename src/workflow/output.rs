@@ -1,0 +1,116 @@
+//! What a run prints, on its way to the store and to whoever watches.
+//!
+//! Lines are gathered for a moment so that a chatty tool costs a few rows and not thousands; a watcher is told of each
+//! row and reads it from the store, so that a page shows the same on every replica (P9).
+
+use std::time::Duration;
+
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::JoinHandle;
+use tracing::warn;
+
+use crate::model::RunId;
+use crate::store::{OutputPiece, Store};
+
+/// Lines wait at most this long before they are stored.
+const GATHER: Duration = Duration::from_millis(200);
+/// A piece is stored at once when it is this large.
+const PIECE_BYTES: usize = 32 * 1024;
+/// Lines that may wait for the database before the tool has to.
+const WAITING_LINES: usize = 1024;
+
+/// Tells watchers of this process which run has printed something or ended.
+#[derive(Clone, Debug)]
+pub struct OutputHub(broadcast::Sender<RunId>);
+
+impl Default for OutputHub {
+    fn default() -> Self {
+        Self(broadcast::channel(1024).0)
+    }
+}
+
+impl OutputHub {
+    /// News of runs from now on. A watcher that falls behind misses news, not output: it reads the store.
+    pub fn subscribe(&self) -> broadcast::Receiver<RunId> {
+        self.0.subscribe()
+    }
+
+    /// There is news of a run.
+    pub fn announce(&self, run: RunId) {
+        // Nobody watching is no error.
+        drop(self.0.send(run));
+    }
+}
+
+/// Takes the lines of one run.
+pub struct RunOutput {
+    lines: mpsc::Sender<String>,
+    writer: JoinHandle<()>,
+}
+
+impl RunOutput {
+    /// Starts to store the lines of a run.
+    pub fn start(store: Store, hub: OutputHub, run: RunId) -> Self {
+        let (lines, received) = mpsc::channel(WAITING_LINES);
+        let writer = Writer { store, hub, run, seq: 0, pending: String::new() };
+        Self { lines, writer: tokio::spawn(writer.work(received)) }
+    }
+
+    /// Adds a line; waits when the database cannot keep up.
+    pub async fn say(&self, line: &str) {
+        if self.lines.send(line.to_owned()).await.is_err() {
+            warn!("The output of a run is not stored any more");
+        }
+    }
+
+    /// Stores what is left.
+    pub async fn finish(self) {
+        drop(self.lines);
+        if let Err(error) = self.writer.await {
+            warn!(%error, "The writer of a run's output ended early");
+        }
+    }
+}
+
+struct Writer {
+    store: Store,
+    hub: OutputHub,
+    run: RunId,
+    seq: i64,
+    pending: String,
+}
+
+impl Writer {
+    async fn work(mut self, mut lines: mpsc::Receiver<String>) {
+        while let Some(line) = lines.recv().await {
+            self.add(&line);
+            self.gather(&mut lines).await;
+            self.flush().await;
+        }
+    }
+
+    fn add(&mut self, line: &str) {
+        self.pending.push_str(line);
+        self.pending.push('\n');
+    }
+
+    /// Takes what comes within a moment.
+    async fn gather(&mut self, lines: &mut mpsc::Receiver<String>) {
+        let end = tokio::time::Instant::now() + GATHER;
+        while self.pending.len() < PIECE_BYTES {
+            match tokio::time::timeout_at(end, lines.recv()).await {
+                Ok(Some(line)) => self.add(&line),
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    async fn flush(&mut self) {
+        self.seq += 1;
+        let piece = OutputPiece { seq: self.seq, text: std::mem::take(&mut self.pending) };
+        if let Err(error) = self.store.run_output_append(self.run, &piece).await {
+            warn!(run = %self.run, %error, "A piece of output could not be stored");
+        }
+        self.hub.announce(self.run);
+    }
+}

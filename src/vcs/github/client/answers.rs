@@ -218,13 +218,25 @@ mod tests {
     #[test]
     fn answers_that_cannot_be_are_explained() {
         let told = |place: &str, value: Value| pull(|answer| *answer.pointer_mut(place).unwrap() = value).unwrap_err();
-        insta::assert_snapshot!(told("/number", json!(13)), @"the answer is about github.com/acme/infra#13: was the repository renamed or transferred?");
-        insta::assert_snapshot!(told("/base/repo/full_name", json!("acme/other")), @"the answer is about github.com/acme/other#12: was the repository renamed or transferred?");
+        insta::assert_snapshot!(
+            told("/number", json!(13)),
+            @"the answer is about github.com/acme/infra#13: was the repository renamed or transferred?"
+        );
+        insta::assert_snapshot!(
+            told("/base/repo/full_name", json!("acme/other")),
+            @"the answer is about github.com/acme/other#12: was the repository renamed or transferred?"
+        );
         insta::assert_snapshot!(told("/base/repo", Value::Null), @"the pull request has no base repository");
         insta::assert_snapshot!(told("/state", json!("odd")), @"a pull request cannot be `odd`");
-        insta::assert_snapshot!(told("/head/ref", json!("--upload-pack=x")), @r#""--upload-pack=x" is not a branch name"#);
+        insta::assert_snapshot!(
+            told("/head/ref", json!("--upload-pack=x")),
+            @r#""--upload-pack=x" is not a branch name"#
+        );
         insta::assert_snapshot!(told("/head/sha", json!("abc")), @r#""abc" is not a full commit id"#);
-        insta::assert_snapshot!(told("/html_url", json!("javascript:alert(1)")), @"the address of its page is not one of the web");
+        insta::assert_snapshot!(
+            told("/html_url", json!("javascript:alert(1)")),
+            @"the address of its page is not one of the web"
+        );
     }
 
     #[test]

@@ -123,9 +123,13 @@ impl App {
         Ok(IssuedToken { token: Secret::new(&issued.token), expires: issued.expires_at })
     }
 
-    /// Throws the cached token away, because GitHub no longer takes it.
-    pub async fn forget(&self, installation: u64) {
-        *self.slot(installation).lock().await = None;
+    /// Throws a token away that GitHub no longer takes, unless another request has replaced it already.
+    pub async fn forget(&self, installation: u64, refused: &Secret) {
+        let slot = self.slot(installation);
+        let mut slot = slot.lock().await;
+        if slot.as_ref().is_some_and(|issued| issued.token == *refused) {
+            *slot = None;
+        }
     }
 
     /// An App that was removed and installed again has another installation.

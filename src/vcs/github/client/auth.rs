@@ -10,7 +10,7 @@ use super::wire::Wire;
 use super::{GitHubSetupError, USER_OF_TOKENS};
 use crate::model::RepoId;
 use crate::secret::Secret;
-use crate::vcs::{GitCredentials, Installation};
+use crate::vcs::{ForgeError, GitCredentials, Installation};
 
 /// Most bytes read of a token file; GitHub's longest tokens have about a hundred.
 const MAX_TOKEN: u64 = 4096;
@@ -101,7 +101,7 @@ impl Credentials {
         let refused = outcome.as_ref().is_err_and(|failure| failure.status.is_some_and(|status| status == 401));
         match (self, pass.installation) {
             (Self::App(app), Some(installation)) if refused => {
-                app.forget(installation).await;
+                app.forget(installation, &pass.token).await;
                 let pass = self.pass(wire, repo, Some(installation)).await?;
                 wire.send(call, &pass.token).await
             }
@@ -156,7 +156,7 @@ async fn user_login(wire: &Wire, configured: Option<&str>, token: &TokenSource) 
         Err(failure) => failure,
     };
     let may_not_ask = failure.status.is_some_and(|status| matches!(status.as_u16(), 403 | 404))
-        && !matches!(failure.error, crate::vcs::ForgeError::RateLimited { .. });
+        && !matches!(failure.error, ForgeError::RateLimited { .. });
     match configured {
         Some(user) if may_not_ask => {
             tracing::warn!(host = %wire.host, user, "The token may not read its own account; `{user}` is taken to be it");
@@ -189,10 +189,16 @@ mod tests {
             let shown = folder.path().display().to_string();
             source.read().await.unwrap_err().replace(&shown, "DIR")
         };
-        insta::assert_snapshot!(told(TokenSource::File(path.clone())).await, @"the token file `DIR/token` cannot be read: No such file or directory (os error 2)");
+        insta::assert_snapshot!(
+            told(TokenSource::File(path.clone())).await,
+            @"the token file `DIR/token` cannot be read: No such file or directory (os error 2)"
+        );
         std::fs::write(&path, " \n").unwrap();
         insta::assert_snapshot!(told(TokenSource::File(path)).await, @"the token file `DIR/token` is empty");
         insta::assert_snapshot!(told(TokenSource::Fixed(Secret::new(""))).await, @"the token is empty");
-        insta::assert_snapshot!(told(TokenSource::Fixed(Secret::new("ghp_a\nb"))).await, @"the token has characters that no token can have");
+        insta::assert_snapshot!(
+            told(TokenSource::Fixed(Secret::new("ghp_a\nb"))).await,
+            @"the token has characters that no token can have"
+        );
     }
 }

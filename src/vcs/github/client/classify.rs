@@ -131,19 +131,49 @@ mod tests {
     #[test]
     fn classes_of_refusals() {
         let message = r#"{"message": "Bad\n credentials", "documentation_url": "x"}"#;
-        insta::assert_snapshot!(told(401, &[], message), @"Denied: github.com refused the credentials for a comment: Bad credentials");
-        insta::assert_snapshot!(told(403, &[("x-ratelimit-remaining", "12")], message), @"Denied: github.com refused the credentials for a comment: Bad credentials");
+        insta::assert_snapshot!(
+            told(401, &[], message),
+            @"Denied: github.com refused the credentials for a comment: Bad credentials"
+        );
+        insta::assert_snapshot!(
+            told(403, &[("x-ratelimit-remaining", "12")], message),
+            @"Denied: github.com refused the credentials for a comment: Bad credentials"
+        );
         let needs = [("x-accepted-github-permissions", "statuses=write")];
-        insta::assert_snapshot!(told(403, &needs, r#"{"message": "Resource not accessible by integration"}"#), @"Denied: github.com refused the credentials for a comment: Resource not accessible by integration (permission needed: statuses=write)");
-        insta::assert_snapshot!(told(404, &[], message), @"NotFound: a comment was not found on github.com, or the credentials of Lockkeeper may not see it");
-        insta::assert_snapshot!(told(410, &[], ""), @"NotFound: a comment was not found on github.com, or the credentials of Lockkeeper may not see it");
-        insta::assert_snapshot!(told(301, &[("location", "https://evil.example")], ""), @"Rejected: github.com rejected a comment: it is now somewhere else (HTTP status 301 Moved Permanently): was the repository renamed or transferred?");
-        insta::assert_snapshot!(told(502, &[], "<html>Bad gateway</html>"), @"Unavailable: github.com could not be reached for a comment: HTTP status 502 Bad Gateway");
-        insta::assert_snapshot!(told(400, &[], "not json"), @"Rejected: github.com rejected a comment: HTTP status 400 Bad Request");
+        insta::assert_snapshot!(
+            told(403, &needs, r#"{"message": "Resource not accessible by integration"}"#),
+            @"Denied: github.com refused the credentials for a comment: Resource not accessible by integration (permission needed: statuses=write)"
+        );
+        insta::assert_snapshot!(
+            told(404, &[], message),
+            @"NotFound: a comment was not found on github.com, or the credentials of Lockkeeper may not see it"
+        );
+        insta::assert_snapshot!(
+            told(410, &[], ""),
+            @"NotFound: a comment was not found on github.com, or the credentials of Lockkeeper may not see it"
+        );
+        insta::assert_snapshot!(
+            told(301, &[("location", "https://evil.example")], ""),
+            @"Rejected: github.com rejected a comment: it is now somewhere else (HTTP status 301 Moved Permanently): was the repository renamed or transferred?"
+        );
+        insta::assert_snapshot!(
+            told(502, &[], "<html>Bad gateway</html>"),
+            @"Unavailable: github.com could not be reached for a comment: HTTP status 502 Bad Gateway"
+        );
+        insta::assert_snapshot!(
+            told(400, &[], "not json"),
+            @"Rejected: github.com rejected a comment: HTTP status 400 Bad Request"
+        );
         let invalid = r#"{"message": "Validation Failed", "errors": [{"resource": "Status", "field": "description",
             "code": "too_long"}, "Body is empty", {"field": "sha", "message": "is unknown"}, 7]}"#;
-        insta::assert_snapshot!(told(422, &[], invalid), @"Rejected: github.com rejected a comment: Validation Failed: `description` too_long; Body is empty; `sha` is unknown");
-        insta::assert_snapshot!(told(422, &[], r#"{"message": "No", "errors": "Why not"}"#), @"Rejected: github.com rejected a comment: No: Why not");
+        insta::assert_snapshot!(
+            told(422, &[], invalid),
+            @"Rejected: github.com rejected a comment: Validation Failed: `description` too_long; Body is empty; `sha` is unknown"
+        );
+        insta::assert_snapshot!(
+            told(422, &[], r#"{"message": "No", "errors": "Why not"}"#),
+            @"Rejected: github.com rejected a comment: No: Why not"
+        );
     }
 
     #[test]

@@ -142,10 +142,25 @@ mod tests {
 
     #[test]
     fn odd_addresses_are_explained_without_secrets() {
-        insta::assert_snapshot!(addresses("https://github.com", None), @"`https://github.com` is not a host name: give it without `https://` and without a path, like `github.example.com`");
-        insta::assert_snapshot!(addresses("github.com", Some("ftp://github.com")), @"`ftp://github.com/` cannot be the base URL of an API: it starts with neither `https://` nor `http://`");
-        insta::assert_snapshot!(addresses("github.com", Some("https://me:hunter2@ghe.dev/api")), @"`https://ghe.dev/api` cannot be the base URL of an API: it holds credentials; give them with the flags made for them");
-        insta::assert_snapshot!(addresses("github.com", Some("https://ghe.dev/api?x=1")), @"`https://ghe.dev/api?x=1` cannot be the base URL of an API: it has a query or a fragment");
-        insta::assert_snapshot!(addresses("a:b:c", None), @"`a:b:c` is not a host name: give it without `https://` and without a path, like `github.example.com`");
+        insta::assert_snapshot!(
+            addresses("https://github.com", None),
+            @"`https://github.com` is not a host name: give it without `https://` and without a path, like `github.example.com`"
+        );
+        insta::assert_snapshot!(
+            addresses("github.com", Some("ftp://github.com")),
+            @"`ftp://github.com/` cannot be the base URL of an API: it starts with neither `https://` nor `http://`"
+        );
+        insta::assert_snapshot!(
+            addresses("github.com", Some("https://me:hunter2@ghe.dev/api")),
+            @"`https://ghe.dev/api` cannot be the base URL of an API: it holds credentials; give them with the flags made for them"
+        );
+        insta::assert_snapshot!(
+            addresses("github.com", Some("https://ghe.dev/api?x=1")),
+            @"`https://ghe.dev/api?x=1` cannot be the base URL of an API: it has a query or a fragment"
+        );
+        insta::assert_snapshot!(
+            addresses("a:b:c", None),
+            @"`a:b:c` is not a host name: give it without `https://` and without a path, like `github.example.com`"
+        );
     }
 }

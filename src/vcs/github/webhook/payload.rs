@@ -65,8 +65,8 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
     }))
 }
 
-/// The actions that ask for something; for the others the reason why not (reference 2.2, and user asks: plan again
-/// when a pull is reopened or gets another base branch).
+/// The actions that ask for something; for the others the reason why not. Unlike reference 2.2, a reopened pull and
+/// another base branch count: the plans of before are not what would be applied now.
 fn used_action(acted: &Acted) -> Result<PullAction, String> {
     let base_changed = acted.changes.as_ref().is_some_and(|changes| changes.base.is_some());
     match acted.action.as_deref().unwrap_or_default() {
@@ -97,7 +97,7 @@ fn issue_comment(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
 fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadError> {
     let body = payload.comment.body.unwrap_or_default();
     if body.len() > MAX_COMMENT {
-        return Err(at("comment.body", format!("{} bytes are more than GitHub allows", body.len())));
+        return Err(at("comment.body", &format!("{} bytes are more than GitHub allows", body.len())));
     }
     let user = payload.comment.user.as_ref();
     Ok(Event::Comment(CommentEvent {
@@ -111,12 +111,12 @@ fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadErr
 }
 
 fn pull_ref(host: &HostName, full_name: &str, (path, number): (&str, i64)) -> Result<PullRef, PayloadError> {
-    let repo = RepoId::new(host.clone(), full_name).map_err(|error| at("repository.full_name", error.to_string()))?;
+    let repo = RepoId::new(host.clone(), full_name).map_err(|error| at("repository.full_name", &error.to_string()))?;
     if repo.owner().contains('/') {
-        return Err(at("repository.full_name", "expected `owner/name`".to_owned()));
+        return Err(at("repository.full_name", "expected `owner/name`"));
     }
     if number < 1 {
-        return Err(at(path, format!("{number} is not the number of a pull request")));
+        return Err(at(path, &format!("{number} is not the number of a pull request")));
     }
     Ok(PullRef { repo, number: PullNumber(number) })
 }
@@ -125,7 +125,7 @@ fn login(user: Option<&User>, path: &str) -> Result<String, PayloadError> {
     let login = user.map_or(DELETED_USER, |user| user.login.as_str());
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '[' | ']');
     if login.is_empty() || login.len() > MAX_LOGIN || !login.chars().all(plain) {
-        return Err(at(path, "not the login of an account".to_owned()));
+        return Err(at(path, "not the login of an account"));
     }
     Ok(login.to_owned())
 }
@@ -152,13 +152,13 @@ fn form_payload(body: &[u8]) -> Result<Cow<'_, [u8]>, PayloadError> {
 fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, PayloadError> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
     let value = serde_path_to_error::deserialize(&mut deserializer)
-        .map_err(|error| at(&error.path().to_string(), error.inner().to_string()))?;
-    deserializer.end().map_err(|error| at(".", error.to_string()))?;
+        .map_err(|error| at(&error.path().to_string(), &error.inner().to_string()))?;
+    deserializer.end().map_err(|error| at(".", &error.to_string()))?;
     Ok(value)
 }
 
-fn at(path: &str, message: String) -> PayloadError {
-    PayloadError::At { path: cut(path), message: cut(&message) }
+fn at(path: &str, message: &str) -> PayloadError {
+    PayloadError::At { path: cut(path), message: cut(message) }
 }
 
 /// Words of the sender in our own messages stay short and on one line.
@@ -232,17 +232,50 @@ mod tests {
         let text = |result: Result<Event, PayloadError>| result.unwrap_err().to_string();
         insta::assert_snapshot!(text(opened(|body| body["pull_request"]["number"] = json!("12"))),
             @r#"at `pull_request.number`: invalid type: string "12", expected i64 at line 1 column 48"#);
-        insta::assert_snapshot!(text(opened(|body| body["pull_request"]["number"] = json!(0))), @"at `pull_request.number`: 0 is not the number of a pull request");
-        insta::assert_snapshot!(text(opened(|body| body["repository"]["full_name"] = json!("../x"))), @"at `repository.full_name`: `../x` is not a repository: each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`");
-        insta::assert_snapshot!(text(opened(|body| body["repository"]["full_name"] = json!("a/b/c"))), @"at `repository.full_name`: expected `owner/name`");
-        insta::assert_snapshot!(text(opened(|body| body["sender"]["login"] = json!("x\n@y"))), @"at `sender.login`: not the login of an account");
-        insta::assert_snapshot!(text(opened(|body| body["sender"]["login"] = json!("x".repeat(101)))), @"at `sender.login`: not the login of an account");
-        insta::assert_snapshot!(text(commented(|body| body["comment"]["body"] = json!("x".repeat(MAX_COMMENT + 1)))), @"at `comment.body`: 262145 bytes are more than GitHub allows");
-        insta::assert_snapshot!(text(parse_as("pull_request", "application/json", b"{\"action\": \"ope")), @"at `action`: EOF while parsing a string at line 1 column 15");
-        insta::assert_snapshot!(text(parse_as("pull_request", "application/json", b"{} {}")), @"at `.`: trailing characters at line 1 column 4");
-        insta::assert_snapshot!(text(parse_as("pull_request", "text/plain", b"{}")), @"the Content-Type `text/plain` is neither application/json nor application/x-www-form-urlencoded");
-        insta::assert_snapshot!(text(parse_as("pull_request", "application/x-www-form-urlencoded", b"a=1")), @"the form has no field `payload`");
-        insta::assert_snapshot!(text(parse(&HeaderMap::new(), b"", &HostName::new("github.com").unwrap())), @"the header X-GitHub-Delivery is missing");
+        insta::assert_snapshot!(
+            text(opened(|body| body["pull_request"]["number"] = json!(0))),
+            @"at `pull_request.number`: 0 is not the number of a pull request"
+        );
+        insta::assert_snapshot!(
+            text(opened(|body| body["repository"]["full_name"] = json!("../x"))),
+            @"at `repository.full_name`: `../x` is not a repository: each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"
+        );
+        insta::assert_snapshot!(
+            text(opened(|body| body["repository"]["full_name"] = json!("a/b/c"))),
+            @"at `repository.full_name`: expected `owner/name`"
+        );
+        insta::assert_snapshot!(
+            text(opened(|body| body["sender"]["login"] = json!("x\n@y"))),
+            @"at `sender.login`: not the login of an account"
+        );
+        insta::assert_snapshot!(
+            text(opened(|body| body["sender"]["login"] = json!("x".repeat(101)))),
+            @"at `sender.login`: not the login of an account"
+        );
+        insta::assert_snapshot!(
+            text(commented(|body| body["comment"]["body"] = json!("x".repeat(MAX_COMMENT + 1)))),
+            @"at `comment.body`: 262145 bytes are more than GitHub allows"
+        );
+        insta::assert_snapshot!(
+            text(parse_as("pull_request", "application/json", b"{\"action\": \"ope")),
+            @"at `action`: EOF while parsing a string at line 1 column 15"
+        );
+        insta::assert_snapshot!(
+            text(parse_as("pull_request", "application/json", b"{} {}")),
+            @"at `.`: trailing characters at line 1 column 4"
+        );
+        insta::assert_snapshot!(
+            text(parse_as("pull_request", "text/plain", b"{}")),
+            @"the Content-Type `text/plain` is neither application/json nor application/x-www-form-urlencoded"
+        );
+        insta::assert_snapshot!(
+            text(parse_as("pull_request", "application/x-www-form-urlencoded", b"a=1")),
+            @"the form has no field `payload`"
+        );
+        insta::assert_snapshot!(
+            text(parse(&HeaderMap::new(), b"", &HostName::new("github.com").unwrap())),
+            @"the header X-GitHub-Delivery is missing"
+        );
     }
 
     #[test]

@@ -6,4 +6,4 @@
 pub mod client;
 pub mod webhook;
 
-pub use client::{GitHub, GitHubAuth, GitHubEndpoints, GitHubSetupError, Timeouts, TokenSource};
+pub use client::{GitHub, GitHubAuth, GitHubEndpoints, GitHubSetupError, InvalidEndpoint, Timeouts, TokenSource};

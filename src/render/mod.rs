@@ -1,1 +1,5 @@
-
+//! What people see on a pull.
+pub mod escape;
+pub mod machine;
+pub mod plan_output;
+pub mod status;

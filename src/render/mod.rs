@@ -2,4 +2,5 @@
 pub mod escape;
 pub mod machine;
 pub mod plan_output;
+pub mod split;
 pub mod status;

@@ -44,6 +44,7 @@ pub fn plan(standings: &[Standing]) -> (CommitState, String) {
     }
     let detail = match (tally.total - tally.idle, tally.idle) {
         (0, 0) => "",
+        (1, 0) => ", with changes",
         (_, 0) => ", all with changes",
         (0, _) => ", no changes",
         (changes, idle) => {

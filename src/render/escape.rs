@@ -48,7 +48,7 @@ pub fn prose(text: &str) -> String {
     let mut out = String::new();
     for (i, piece) in pieces.iter().enumerate() {
         match (i % 2 == 1, i == last) {
-            (true, false) if !piece.trim().is_empty() => out.push_str(&code(piece.trim())),
+            (true, false) if !piece.trim().is_empty() => out.push_str(&code(piece)),
             (true, _) => {
                 out.push_str("&#96;");
                 out.push_str(&plain(piece, false));

@@ -270,6 +270,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(96))]
+
         #[test]
         fn every_part_keeps_the_limit_and_its_balance_and_nothing_is_lost(text in markdown(), limit in MIN_LIMIT..4000usize) {
             let pieces = pieces(&text, limit);

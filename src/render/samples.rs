@@ -98,7 +98,7 @@ fn refused() -> ProjectReport {
 }
 
 fn long_plan() -> ProjectReport {
-    let lines: String = (0..20).map(|n| format!("      + tag_{n} = \"{n}\"\n")).collect();
+    let lines = "      + tag = \"value\"\n".repeat(20);
     let output = format!(
         "  + resource \"a\" \"b\" {{\n{lines}    }}\n\nPlan: 1 to import, 2 to add, 0 to change, 3 to destroy.\n"
     );
@@ -192,7 +192,7 @@ fn the_whole_voice_of_the_bot() {
 
 /// Very many projects with very long outputs.
 fn flood(projects: usize, lines: usize) -> Report {
-    let output: String = (0..lines).map(|n| format!("  + line {n} ``` </details> é\n")).collect();
+    let output = "  + line ``` </details> é\n".repeat(lines);
     let one = |n: usize| project(key(&format!("dir/{n}"), "default", None), ProjectOutcome::Planned, &output);
     report(CommandKind::Plan, Body::Projects((0..projects).map(one).collect()))
 }

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     fn long_diff(lines: usize) -> String {
-        let body: String = (0..lines).map(|n| format!("+ line {n} of the plan\n")).collect();
+        let body = (0..lines).map(|n| format!("+ line {n} of the plan\n")).collect::<Vec<_>>().concat();
         format!("Ran Plan\n\n<details><summary>Output</summary>\n\n```diff\n{body}```\n\n</details>\n\nWhat next\n")
     }
 
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_table_keeps_its_head() {
-        let rows: String = (0..100).map(|n| format!("| `project-{n}` | planned |\n")).collect();
+        let rows = (0..100).map(|n| format!("| `project-{n}` | planned |\n")).collect::<Vec<_>>().concat();
         let parts = split(&format!("Ran Plan\n\n| Project | Outcome |\n|:--|:--|\n{rows}\nEnd\n"), 1024);
         assert!(
             parts[1].starts_with(&format!("{CONTINUED}| Project | Outcome |\n|:--|:--|\n| `project-")),

@@ -141,22 +141,22 @@ fn apply_sum(a: ApplyCounts, b: ApplyCounts) -> ApplyCounts {
 mod tests {
     use super::*;
 
-    fn counts(add: u32, change: u32, destroy: u32, import: u32, forget: u32) -> Option<PlanCounts> {
-        Some(PlanCounts { add, change, destroy, import, forget })
+    fn counts(add: u32, change: u32, destroy: u32, import: u32, forget: u32) -> PlanCounts {
+        PlanCounts { add, change, destroy, import, forget }
     }
 
     #[test]
     fn plan_lines_are_counted_and_summed() {
         for (raw, expected) in [
-            ("\u{1b}[1mPlan:\u{1b}[0m 2 to add, 0 to change, 0 to destroy.\n\u{1b}[0m", counts(2, 0, 0, 0, 0)),
-            ("Plan: 1 to import, 1 to add, 0 to change, 1 to destroy.", counts(1, 0, 1, 1, 0)),
-            ("Plan: 0 to add, 0 to change, 0 to destroy, 3 to forget.", counts(0, 0, 0, 0, 3)),
-            ("Plan: 1 to add, 2 to change, 3 to destroy. Actions: 1 to invoke.", counts(1, 2, 3, 0, 0)),
+            ("\u{1b}[1mPlan:\u{1b}[0m 2 to add, 0 to change, 0 to destroy.\n\u{1b}[0m", Some(counts(2, 0, 0, 0, 0))),
+            ("Plan: 1 to import, 1 to add, 0 to change, 1 to destroy.", Some(counts(1, 0, 1, 1, 0))),
+            ("Plan: 0 to add, 0 to change, 0 to destroy, 3 to forget.", Some(counts(0, 0, 0, 0, 3))),
+            ("Plan: 1 to add, 2 to change, 3 to destroy. Actions: 1 to invoke.", Some(counts(1, 2, 3, 0, 0))),
             (
                 "[a] Plan: 1 to add, 0 to change, 0 to destroy.\n12:00:01 STDOUT tofu: Plan: 0 to add, 2 to change, 1 to destroy.",
-                counts(1, 2, 1, 0, 0),
+                Some(counts(1, 2, 1, 0, 0)),
             ),
-            ("Plan: 99999999999 to add, 0 to change, 0 to destroy.", counts(u32::MAX, 0, 0, 0, 0)),
+            ("Plan: 99999999999 to add, 0 to change, 0 to destroy.", Some(counts(u32::MAX, 0, 0, 0, 0))),
             ("nothing of the kind", None),
             ("            Plan: 9 to add, 9 to change, 9 to destroy.\n", None),
         ] {

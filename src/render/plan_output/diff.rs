@@ -51,7 +51,7 @@ fn everything(text: &str) -> String {
                 out.push(line.to_owned());
             }
             Some(open) => {
-                out.push(open.markers_at.and_then(|at| moved_at(line, at)).unwrap_or_else(|| line.to_owned()))
+                out.push(open.markers_at.and_then(|at| moved_at(line, at)).unwrap_or_else(|| line.to_owned()));
             }
             None => {
                 heredoc = opens_heredoc(line);

@@ -104,7 +104,7 @@ impl State {
             out.push_str("\n\n");
         }
         if let Some(fence) = &self.fence {
-            out.push_str(&format!("{}{}\n", fence.marks(), fence.language));
+            out.extend([&fence.marks(), fence.language.as_str(), "\n"]);
         }
         out + self.table.as_ref().map_or("", |table| &table.head)
     }

@@ -21,6 +21,7 @@ const MAX_ERROR: usize = 6_000;
 pub(in crate::render) struct Cap(pub usize);
 
 /// The section of a project.
+#[expect(clippy::struct_excessive_bools, reason = "a template asks one question at a time")]
 #[derive(Serialize)]
 pub(super) struct ProjectView {
     icon: &'static str,
@@ -205,11 +206,13 @@ fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
 /// Plan again after a plan and after an apply that broke; apply again after one that did not begin.
 fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
     let interrupted = matches!(report.body, Body::Interrupted(_));
-    let verb = match project.outcome {
-        _ if is_plan(report) || (interrupted && !project.outcome.is_success()) => RunKind::Plan,
-        outcome if outcome.is_success() => return None,
-        ProjectOutcome::Failed | ProjectOutcome::Cancelled => RunKind::Plan,
-        _ => RunKind::Apply,
+    let ok = project.outcome.is_success();
+    let broke = matches!(project.outcome, ProjectOutcome::Failed | ProjectOutcome::Cancelled);
+    let verb = match (is_plan(report), ok) {
+        (true, _) => RunKind::Plan,
+        (false, true) => return None,
+        (false, false) if broke || interrupted => RunKind::Plan,
+        (false, false) => RunKind::Apply,
     };
     let mut command = format!("{} {verb} {}", report.executable, project.key.flags());
     let words: Vec<&str> = report.extra_args.iter().map(String::as_str).collect();
@@ -273,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_long_output_loses_its_middle_visibly() {
-        let text: String = (0..100).map(|n| format!("line {n} é\n")).collect();
+        let text = (0..100).map(|n| format!("line {n} é\n")).collect::<Vec<_>>().concat();
         let (shown, cut) = cut_middle(&text, 60);
         assert_eq!(cut, 95);
         assert_eq!(shown, "line 0 é\nline 1 é\nline 2 é\n\n… 95 lines left out here …\n\nline 98 é\nline 99 é\n");

@@ -102,11 +102,7 @@ fn tally(sorted: &[&ProjectReport]) -> String {
 }
 
 fn many(outcome: ProjectOutcome) -> &'static str {
-    match outcome {
-        ProjectOutcome::NoChanges => "without changes",
-        ProjectOutcome::UpToDate => "with nothing to apply",
-        other => phrase(other),
-    }
+    if outcome == ProjectOutcome::NoChanges { "without changes" } else { phrase(outcome) }
 }
 
 fn table(sorted: &[&ProjectReport]) -> Table {

@@ -1,0 +1,6 @@
+//! The repository configuration.
+mod dir_glob;
+mod node;
+mod pattern_syntax;
+mod patterns;
+mod problem;

@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn bad_globs_are_refused_with_the_reason() {
-        let nested = "{*,".repeat(300);
+        let nested = format!("{}{}", "{*,".repeat(250), "}".repeat(250));
         let texts = ["a/../*", "[", "[z-a]", "{a*", r"a*\", &nested].map(|text| match DirGlob::new(text) {
             Ok(glob) => format!("fine: {glob}"),
             Err(error) => error.to_string(),
@@ -147,7 +147,7 @@ mod tests {
         `[z-a]` is not a pattern of directories: invalid range; 'z' > 'a'
         `{a*` is not a pattern of directories: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
         `a*\` is not a pattern of directories: dangling '\'
-        `{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*…` is not a pattern of directories: unclosed alternate group; missing '}' (maybe escape '{' with '[{]'?)
+        `{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*,{*…` is not a pattern of directories: error parsing pattern 0
         ");
         assert_eq!(DirGlob::new(&"*".repeat(2000)), Err(InvalidGlob::TooLong));
     }

@@ -41,21 +41,6 @@ pub(super) struct Located {
     pub(super) text: String,
 }
 
-impl Value {
-    /// Names the kind of value, for errors.
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Null => "nothing",
-            Self::Scalar(Scalar::Bool, _) => "a boolean",
-            Self::Scalar(Scalar::Integer, _) => "a whole number",
-            Self::Scalar(Scalar::Float, _) => "a number",
-            Self::Scalar(Scalar::Text, _) => "a text",
-            Self::List(_) => "a list",
-            Self::Map(_) => "a mapping",
-        }
-    }
-}
-
 /// Levels of lists and mappings: the file needs four, a stack must not overflow.
 const MAX_DEPTH: usize = 16;
 

@@ -24,11 +24,10 @@ pub use file::{FILE_NAMES, FileNameError, find};
 pub use nearest::{nearest, quoted};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
-pub use problem::{ConfigErrors, Place, Problem};
+pub use problem::{ConfigErrors, Place, Problem, shown};
 pub use project::{Autoplan, ProjectConfig, ProjectDir};
 
 use node::{Node, Value};
-use problem::shown;
 use project::PatternCache;
 use reader::{Fields, Keys, Reader};
 

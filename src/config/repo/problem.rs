@@ -118,10 +118,12 @@ impl Excerpt {
     }
 }
 
-/// A text of the file as it may stand in a message: short, and nothing that moves the cursor or turns the line.
-pub(super) fn shown(text: &str) -> String {
+/// A text of a pull request as it may stand between backticks in a message: short, without backticks, and without
+/// anything that moves the cursor or turns the line.
+pub fn shown(text: &str) -> String {
     const MAX_CHARS: usize = 80;
-    let mut shown: String = text.chars().take(MAX_CHARS).map(harmless).collect();
+    let without_backticks = text.chars().map(|c| if c == '`' { '\'' } else { harmless(c) });
+    let mut shown: String = without_backticks.take(MAX_CHARS).collect();
     if text.chars().nth(MAX_CHARS).is_some() {
         shown.push('…');
     }

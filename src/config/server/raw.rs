@@ -60,7 +60,7 @@ impl RawSettings {
     }
 
     /// `~/` is the home folder, a relative path starts at the working folder.
-    pub(super) fn absolute(&self, text: &str) -> PathBuf {
+    pub fn absolute(&self, text: &str) -> PathBuf {
         match (text.strip_prefix("~/").or((text == "~").then_some("")), &self.home) {
             (Some(rest), Some(home)) => home.join(rest),
             _ => self.working_dir.join(Path::new(text)),

@@ -23,7 +23,16 @@ pub(super) type Read<T> = Result<T, Recorded>;
 /// A value to be checked: what was said, or the default.
 struct Value {
     text: String,
+    /// `(set by ATLANTIS_PORT)`, empty if a flag said it.
     source: String,
+}
+
+impl From<Given<'_>> for Value {
+    fn from(given: Given<'_>) -> Self {
+        let is_flag = given.source.starts_with("--");
+        let source = if is_flag { String::new() } else { format!(" (set by {})", given.source) };
+        Self { text: given.text.to_owned(), source }
+    }
 }
 
 pub(super) struct Reader<'a> {
@@ -85,10 +94,8 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, flag: &'static str) -> Option<Value> {
         let setting = self.setting(flag);
-        let said = self.raw.given(setting);
-        let said = said.map(|given| Value { text: given.text.to_owned(), source: format!("set by {}", given.source) });
-        let default = || setting.default_text(self.compat);
-        said.or_else(|| default().map(|text| Value { text: text.to_owned(), source: "the default".to_owned() }))
+        let default = || Some(Value { text: setting.default_text(self.compat)?.to_owned(), source: String::new() });
+        self.raw.given(setting).map(Value::from).or_else(default)
     }
 
     /// The value as text, or the default.
@@ -106,7 +113,7 @@ impl<'a> Reader<'a> {
         let Some(value) = self.value(flag) else { return Ok(None) };
         match parse(value.text.trim()) {
             Ok(parsed) => Ok(Some(parsed)),
-            Err(reason) => self.refuse(flag, format!("{reason} ({})", value.source), fix),
+            Err(reason) => self.refuse(flag, format!("{reason}{}", value.source), fix),
         }
     }
 

@@ -122,7 +122,7 @@ fn all_mistakes_are_reported_at_once() {
     assert_snapshot!(text, @r"
     the server cannot start: 22 problems in its configuration
 
-      1. --compat (LOCKKEEPER_COMPAT): `digger` is not one of the choices (set by --compat)
+      1. --compat (LOCKKEEPER_COMPAT): `digger` is not one of the choices
          Fix: choose `atlantis`
 
       2. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available in this version yet
@@ -137,22 +137,22 @@ fn all_mistakes_are_reported_at_once() {
       5. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): `https://github.com/acme` is not how repositories are named: entries are written without `://`
          Fix: name the repositories to serve, such as `github.com/acme/*`
 
-      6. --checkout-strategy (LOCKKEEPER_CHECKOUT_STRATEGY): `rebase` is not one of the choices (set by --checkout-strategy)
+      6. --checkout-strategy (LOCKKEEPER_CHECKOUT_STRATEGY): `rebase` is not one of the choices
          Fix: choose `branch` or `merge`
 
-      7. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not the name of a host (set by --gh-hostname)
+      7. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not the name of a host
          Fix: write the name alone, such as `github.example.com`
 
       8. --gh-token (LOCKKEEPER_GH_TOKEN): set, and so is --gh-token-file
          Fix: keep one of the two
 
-      9. --port (LOCKKEEPER_PORT): `ninety` is not a number in the allowed range (set by --port)
+      9. --port (LOCKKEEPER_PORT): `ninety` is not a number in the allowed range
          Fix: write a whole number from 0 to 65535
 
-     10. --bind-address (LOCKKEEPER_BIND_ADDRESS): `everywhere` is not an IP address (set by --bind-address)
+     10. --bind-address (LOCKKEEPER_BIND_ADDRESS): `everywhere` is not an IP address
          Fix: write an IP address such as `127.0.0.1` or `::`
 
-     11. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` begins with neither http:// nor https:// (set by --atlantis-url)
+     11. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` begins with neither http:// nor https://
          Fix: write the URL people use, such as `https://locks.example.com`
 
      12. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): off, but a user name or password for the pages is set: they would protect nothing
@@ -170,13 +170,13 @@ fn all_mistakes_are_reported_at_once() {
      16. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern
          Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
 
-     17. --default-tf-version (LOCKKEEPER_DEFAULT_TF_VERSION): `1.9` is not a version (set by --default-tf-version)
+     17. --default-tf-version (LOCKKEEPER_DEFAULT_TF_VERSION): `1.9` is not a version
          Fix: write a version in full, such as `1.9.8`
 
-     18. --run-timeout (LOCKKEEPER_RUN_TIMEOUT): `forever` is not a length of time (set by --run-timeout)
+     18. --run-timeout (LOCKKEEPER_RUN_TIMEOUT): `forever` is not a length of time
          Fix: write a time such as `90m`, `2h` or `1h30m`
 
-     19. --parallel-pool-size (LOCKKEEPER_PARALLEL_POOL_SIZE): `0` is not a number in the allowed range (set by --parallel-pool-size)
+     19. --parallel-pool-size (LOCKKEEPER_PARALLEL_POOL_SIZE): `0` is not a number in the allowed range
          Fix: write a whole number from 1 to 1000
 
      20. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `LOCKKEEPER_GH_TOKEN` would hand the server's own secrets to code from pull requests
@@ -185,7 +185,7 @@ fn all_mistakes_are_reported_at_once() {
      21. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `A=b` is not the name of a variable
          Fix: write names only, values are not set here
 
-     22. --log-level (LOCKKEEPER_LOG_LEVEL): `trace` is not one of the choices (set by --log-level)
+     22. --log-level (LOCKKEEPER_LOG_LEVEL): `trace` is not one of the choices
          Fix: choose `debug`, `info`, `warn` or `error`
 
     All settings: lockkeeper server --help

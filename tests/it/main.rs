@@ -1,2 +1,3 @@
-#[test]
-fn a() {}
+//! Tests that need the whole program, other programs, or the network of this machine.
+
+mod process;

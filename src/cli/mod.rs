@@ -7,6 +7,7 @@ mod healthcheck;
 mod replay;
 mod server;
 mod server_args;
+pub mod supervise;
 mod terminal;
 mod version;
 

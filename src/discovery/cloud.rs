@@ -34,14 +34,12 @@ pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
 fn code_files<'a>(input: &'a Input<'_>, dir: &RepoPath) -> impl Iterator<Item = &'a RepoPath> {
     let files = input.tree.files_in(dir);
     let tofu = input.settings.distribution == Distribution::OpenTofu;
-    let hidden_by_tofu = move |file: &RepoPath| {
-        let twin = file.as_str().strip_suffix(".tf").map(|stem| format!("{stem}.tofu"));
-        twin.is_some_and(|twin| files.iter().any(|file| file.as_str() == twin))
-    };
-    files.iter().filter(move |file| {
-        let name = file.file_name();
-        !is_editor_file(name)
-            && (name.ends_with(".tf") && !(tofu && hidden_by_tofu(file)) || tofu && name.ends_with(".tofu"))
+    let exists = move |path: &str| files.binary_search_by(|file| file.as_str().cmp(path)).is_ok();
+    files.iter().filter(move |file| match file.as_str().rsplit_once('.') {
+        _ if is_editor_file(file.file_name()) => false,
+        Some((stem, "tf")) => !(tofu && exists(&format!("{stem}.tofu"))),
+        Some((_, "tofu")) => tofu,
+        _ => false,
     })
 }
 
@@ -52,7 +50,7 @@ fn is_editor_file(name: &str) -> bool {
 
 fn named_in(text: &str) -> Option<WorkspaceName> {
     let body: Body = text.parse().ok()?;
-    let cloud = |terraform: &Block| unlabelled(&terraform.body, "cloud").find_map(|cloud| name_of(cloud));
+    let cloud = |terraform: &Block| unlabelled(&terraform.body, "cloud").find_map(name_of);
     unlabelled(&body, "terraform").find_map(cloud)
 }
 
@@ -132,7 +130,7 @@ mod tests {
             ["a {\n", "x = [", "x = (", "x = {a = ", "\"${", "x = !", "x = f(", "x = 1 ? ", "x = 1 + ", "%{if a}"]
         {
             for prefix in ["", "x = \"", "x = <<A\n"] {
-                let text = format!("# cloud\n{prefix}{}", piece.repeat(40_000));
+                let text = format!("# cloud\n{prefix}{}", piece.repeat(5_000));
                 assert_eq!(found(Distribution::Terraform, &[("main.tf", &text)]), "default", "{piece}");
             }
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use super::limits::{LimitExceeded, MAX_CONFIGURED, MAX_PATTERN_TESTS};
 use super::{Project, Tree, Why};
-use crate::config::repo::{ProjectConfig, ProjectDir, RepoConfig};
+use crate::config::repo::{Patterns, ProjectConfig, ProjectDir, RepoConfig};
 use crate::model::{ProjectKey, RepoPath};
 
 /// An entry of the configuration at one directory.
@@ -18,6 +18,20 @@ impl<'c> Configured<'c> {
     fn new(config: &'c ProjectConfig, dir: RepoPath) -> Self {
         let key = ProjectKey { dir, workspace: config.workspace.clone(), name: config.name.clone() };
         Self { key, config }
+    }
+
+    fn patterns(&self) -> &'c Patterns {
+        &self.config.autoplan.when_modified
+    }
+
+    /// Those of the changed files (sorted) that its patterns could match at all.
+    fn near<'a, 'p>(&self, changed: &'a [&'p RepoPath]) -> &'a [&'p RepoPath] {
+        below(changed, &self.patterns().reach(&self.key.dir))
+    }
+
+    fn concerned_by(&self, file: &RepoPath) -> Option<Why> {
+        let pattern = self.patterns().matching(&self.key.dir, file)?;
+        Some(Why::WhenModified { file: file.clone(), pattern: pattern.to_owned() })
     }
 
     pub(super) fn into_project(self, why: Why) -> Project {
@@ -67,25 +81,17 @@ pub(super) fn concerned(
     tree: &Tree,
     changed: &[&RepoPath],
 ) -> Result<Vec<Project>, LimitExceeded> {
-    let mut tests = 0;
-    let mut projects = Vec::new();
-    for one in configured {
-        if !tree.dir_exists(&one.key.dir) {
-            continue;
-        }
-        let patterns = &one.config.autoplan.when_modified;
-        let near = below(changed, &patterns.reach(&one.key.dir));
-        tests += near.len() * patterns.len();
-        if tests > MAX_PATTERN_TESTS {
-            return Err(LimitExceeded::PatternTests);
-        }
-        let matching =
-            |file: &&RepoPath| patterns.matching(&one.key.dir, file).map(|text| ((*file).clone(), text.to_owned()));
-        if let Some((file, pattern)) = near.iter().find_map(matching) {
-            projects.push(one.into_project(Why::WhenModified { file, pattern }));
-        }
+    let present = configured.into_iter().filter(|one| tree.dir_exists(&one.key.dir));
+    let with_files: Vec<_> = present.map(|one| (one.near(changed), one)).collect();
+    let tests: usize = with_files.iter().map(|(near, one)| near.len() * one.patterns().len()).sum();
+    if tests > MAX_PATTERN_TESTS {
+        return Err(LimitExceeded::PatternTests);
     }
-    Ok(projects)
+    let project = |(near, one): (&[&RepoPath], Configured<'_>)| {
+        let why = near.iter().find_map(|file| one.concerned_by(file))?;
+        Some(one.into_project(why))
+    };
+    Ok(with_files.into_iter().filter_map(project).collect())
 }
 
 /// The part of a sorted list that lies below a directory.

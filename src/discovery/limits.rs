@@ -3,8 +3,8 @@
 /// Projects a configuration may come to when its patterns are carried out.
 pub(super) const MAX_CONFIGURED: usize = 50_000;
 
-/// Times that a file is held against a pattern, for all projects of a command together: some seconds.
-pub(super) const MAX_PATTERN_TESTS: usize = 20_000_000;
+/// Times that a file is held against a pattern, for all projects of a command together: seconds of work.
+pub(super) const MAX_PATTERN_TESTS: usize = 50_000_000;
 
 /// A search for projects came to more than is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

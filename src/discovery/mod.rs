@@ -15,6 +15,7 @@ mod tree;
 mod why;
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use semver::Version;
 
@@ -69,11 +70,15 @@ impl Settings {
     }
 }
 
+/// Compiled once.
+static DEFAULT_FILE_LIST: LazyLock<Patterns> =
+    LazyLock::new(|| Patterns::from_flag(Settings::DEFAULT_FILE_LIST).expect("the default list is valid"));
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             mode: AutodiscoverMode::default(),
-            file_list: Patterns::from_flag(Self::DEFAULT_FILE_LIST).expect("the default list is valid"),
+            file_list: DEFAULT_FILE_LIST.clone(),
             distribution: Distribution::Terraform,
             max_projects: Self::DEFAULT_MAX_PROJECTS,
         }
@@ -122,3 +127,6 @@ fn sorted(mut projects: Vec<Project>) -> Vec<Project> {
     projects.sort_by(|a, b| a.key.cmp(&b.key));
     projects
 }
+
+#[cfg(test)]
+mod tests;

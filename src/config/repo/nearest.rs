@@ -9,7 +9,8 @@ const MAX_KNOWN: usize = 2000;
 /// The known words within a few typing errors of `word`, nearest first, at most `limit`.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>, limit: usize) -> Vec<&'a str> {
     let word: String = word.to_lowercase().chars().take(MAX_CHARS).collect();
-    let allowed = (word.chars().count() / 3).max(1);
+    // One or two letters are near to everything.
+    let allowed = word.chars().count() / 3;
     let distance = |known: &str| strsim::damerau_levenshtein(&word, &known.to_lowercase());
     let near = |known: &'a str| Some((distance(known), known)).filter(|(errors, _)| *errors <= allowed);
     let mut found: Vec<_> = known.into_iter().take(MAX_KNOWN).filter_map(near).collect();
@@ -37,6 +38,7 @@ mod tests {
             ("terraform-version", &["terraform_version"]),
             ("nam", &["name"]),
             ("colour", &[]),
+            ("Di", &[]),
             ("", &[]),
         ] {
             assert_eq!(nearest(word, known, 1), expected, "{word}");

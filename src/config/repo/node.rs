@@ -147,8 +147,8 @@ enum Raw {
     Text(String),
     /// Kind, and a spelling for the case that the file's own cannot be found.
     Plain(Scalar, String),
-    List(Vec<Spanned<Raw>>),
-    Map(Vec<(Spanned<Key>, Spanned<Raw>)>),
+    List(Vec<Spanned<Self>>),
+    Map(Vec<(Spanned<Key>, Spanned<Self>)>),
 }
 
 /// A key of a mapping: always read as text.

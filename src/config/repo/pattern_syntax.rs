@@ -59,7 +59,7 @@ fn translate(pattern: &str) -> Result<String, InvalidPattern> {
     while let Some(c) = input.next() {
         match c {
             '*' if input.next_if_eq(&'*').is_some() => {
-                regex.push_str(double_star(pattern, regex.is_empty(), &mut input))
+                regex.push_str(double_star(pattern, regex.is_empty(), &mut input));
             }
             '*' => regex.push_str("[^/]*"),
             '?' => regex.push_str("[^/]"),

@@ -74,6 +74,12 @@ fn keys_without_a_value_are_as_if_absent() {
 }
 
 #[test]
+fn files_of_windows_editors_are_read() {
+    let config = parse("\u{feff}version: 3\r\nprojects:\r\n  - dir: a\r\n").unwrap();
+    assert_eq!(config.projects.len(), 1);
+}
+
+#[test]
 fn anchors_and_merges_save_typing() {
     let mut text = "version: 3\nprojects:\n  - &base\n    dir: d0\n    autoplan: &auto {enabled: false}\n".to_owned();
     for number in 1..300 {
@@ -85,10 +91,20 @@ fn anchors_and_merges_save_typing() {
     assert!(config.projects.iter().all(|project| !project.autoplan.enabled));
 }
 
-#[test]
-fn every_value_of_the_wrong_type_is_named() {
+/// Every problem of every text: `text => what => help`.
+fn told<'a>(texts: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let mut told = String::new();
-    for line in [
+    for (shown, text) in texts {
+        for problem in parse(&text).expect_err(shown).problems() {
+            writeln!(told, "{shown} => {} => {}", problem.what, problem.help).unwrap();
+        }
+    }
+    told
+}
+
+#[test]
+fn every_bad_value_of_a_project_is_named() {
+    let lines = [
         "name: [a]",
         "name: {a: b}",
         "name: a b",
@@ -110,41 +126,8 @@ fn every_value_of_the_wrong_type_is_named() {
         "autoplan: {when_modified: ['[']}",
         "autoplan: {when_modified: [~]}",
         "autoplan: {on: true}",
-    ] {
-        let error = parse(&with_line(line)).expect_err(line);
-        for problem in error.problems() {
-            writeln!(told, "{line} => {} => {}", problem.what, problem.help).unwrap();
-        }
-    }
-    for text in [
-        "[]",
-        "text",
-        "version: [3]",
-        "version: 1",
-        "version: 3.0",
-        "version: three",
-        "projects: []",
-        "version: 3\nprojects: a",
-        "version: 3\nprojects: {dir: a}",
-        "version: 3\nprojects: [a]",
-        "version: 3\nprojects: [~]",
-        "version: 3\nprojects: [{}]",
-        "version: 3\nprojects: [{dir: [a]}]",
-        "version: 3\nprojects: [{dir: ../a}]",
-        "version: 3\nprojects: [{dir: 'a/../b'}]",
-        "version: 3\nprojects: [{dir: 'a[', name: b}]",
-        "version: 3\nparallel_plan: 2",
-        "version: 3\nparallel_apply: [true]",
-        "version: 3\nautomerge: perhaps",
-        "version: 3\nautomerge: true",
-        "",
-    ] {
-        let error = parse(text).expect_err(text);
-        for problem in error.problems() {
-            writeln!(told, "{text:?} => {} => {}", problem.what, problem.help).unwrap();
-        }
-    }
-    insta::assert_snapshot!(told, @r#"
+    ];
+    insta::assert_snapshot!(told(lines.map(|line| (line, with_line(line)))), @"
     name: [a] => `name` must be a text, not a list => write a text here
     name: {a: b} => `name` must be a text, not a mapping => write a text here
     name: a b => `a b` cannot be the name of a project => use 1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/`
@@ -166,28 +149,70 @@ fn every_value_of_the_wrong_type_is_named() {
     autoplan: {when_modified: ['[']} => `[` is not a file pattern: `[` is not closed by `]` => write it as in a `.dockerignore` file, such as `../modules/**/*.tf`
     autoplan: {when_modified: [~]} => an item of `when_modified` must be a text, not nothing => write a text here
     autoplan: {on: true} => `on` is not a key of `autoplan` => the keys of `autoplan` are `when_modified`, `enabled`
-    "[]" => the file must be a mapping, not a list => write a mapping here
-    "text" => the file must be a mapping, not `text` => write a mapping here
-    "version: [3]" => `version` must be a number => write `version: 3`
-    "version: 1" => there is no version `1` of this file => write `version: 3`
-    "version: 3.0" => there is no version `3.0` of this file => write `version: 3`
-    "version: three" => there is no version `three` of this file => write `version: 3`
-    "projects: []" => `version` is missing => begin the file with `version: 3`
-    "version: 3\nprojects: a" => `projects` must be a list, not `a` => write a list here
-    "version: 3\nprojects: {dir: a}" => `projects` must be a list, not a mapping => write a list here
-    "version: 3\nprojects: [a]" => a project must be a mapping, not `a` => write a mapping here
-    "version: 3\nprojects: [~]" => a project must be a mapping, not nothing => write a mapping here
-    "version: 3\nprojects: [{}]" => a project has no `dir` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
-    "version: 3\nprojects: [{dir: [a]}]" => `dir` must be a text, not a list => write a text here
-    "version: 3\nprojects: [{dir: ../a}]" => `dir` must not have `..`: `../a` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
-    "version: 3\nprojects: [{dir: 'a/../b'}]" => `dir` must not have `..`: `a/../b` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
-    "version: 3\nprojects: [{dir: 'a[', name: b}]" => `a[` is not a pattern of directories: unclosed character class; missing ']' => write the path from the root of the repository, such as `infra/network`, or `.` for the root
-    "version: 3\nparallel_plan: 2" => `parallel_plan` must be `true` or `false`, not `2` => write `true` or `false` here
-    "version: 3\nparallel_apply: [true]" => `parallel_apply` must be `true` or `false`, not a list => write `true` or `false` here
-    "version: 3\nautomerge: perhaps" => `automerge` must be `true` or `false`, not `perhaps` => write `true` or `false` here
-    "version: 3\nautomerge: true" => `automerge: true` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
-    "" => `version` is missing => begin the file with `version: 3`
-    "#);
+    ");
+}
+
+#[test]
+fn every_bad_value_of_the_file_is_named() {
+    let texts = [
+        "[]",
+        "text",
+        "version: [3]",
+        "version: 1",
+        "version: 3.0",
+        "version: three",
+        "projects: []",
+        "version: 3\nprojects: a",
+        "version: 3\nprojects: {dir: a}",
+        "version: 3\nprojects: [a]",
+        "version: 3\nprojects: [~]",
+        "version: 3\nprojects: [{}]",
+        "version: 3\nprojects: [{dir: [a]}]",
+        "version: 3\nprojects: [{dir: ../a}]",
+        "version: 3\nprojects: [{dir: 'a/../b'}]",
+        "version: 3\nprojects: [{dir: 'a[', name: b}]",
+        "version: 3\nparallel_plan: 2",
+        "version: 3\nparallel_apply: [true]",
+        "version: 3\nautomerge: perhaps",
+        "version: 3\nautomerge: true",
+        "",
+    ];
+    insta::assert_snapshot!(told(texts.map(|text| (text, text.to_owned()))), @"
+    [] => the file must be a mapping, not a list => write a mapping here
+    text => the file must be a mapping, not `text` => write a mapping here
+    version: [3] => `version` must be a number => write `version: 3`
+    version: 1 => there is no version `1` of this file => write `version: 3`
+    version: 3.0 => there is no version `3.0` of this file => write `version: 3`
+    version: three => there is no version `three` of this file => write `version: 3`
+    projects: [] => `version` is missing => begin the file with `version: 3`
+    version: 3
+    projects: a => `projects` must be a list, not `a` => write a list here
+    version: 3
+    projects: {dir: a} => `projects` must be a list, not a mapping => write a list here
+    version: 3
+    projects: [a] => a project must be a mapping, not `a` => write a mapping here
+    version: 3
+    projects: [~] => a project must be a mapping, not nothing => write a mapping here
+    version: 3
+    projects: [{}] => a project has no `dir` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
+    version: 3
+    projects: [{dir: [a]}] => `dir` must be a text, not a list => write a text here
+    version: 3
+    projects: [{dir: ../a}] => `dir` must not have `..`: `../a` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
+    version: 3
+    projects: [{dir: 'a/../b'}] => `dir` must not have `..`: `a/../b` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
+    version: 3
+    projects: [{dir: 'a[', name: b}] => `a[` is not a pattern of directories: unclosed character class; missing ']' => write the path from the root of the repository, such as `infra/network`, or `.` for the root
+    version: 3
+    parallel_plan: 2 => `parallel_plan` must be `true` or `false`, not `2` => write `true` or `false` here
+    version: 3
+    parallel_apply: [true] => `parallel_apply` must be `true` or `false`, not a list => write `true` or `false` here
+    version: 3
+    automerge: perhaps => `automerge` must be `true` or `false`, not `perhaps` => write `true` or `false` here
+    version: 3
+    automerge: true => `automerge: true` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+     => `version` is missing => begin the file with `version: 3`
+    ");
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! Builds everything from the configuration.
+//! Builds everything from the configuration, turns the loops, and ends in good order.
 
-use crate::config::server::ServerConfig;
+mod build;
+mod loops;
+mod replica;
+mod serve;
 
-/// Runs the server until it is told to stop.
-#[expect(clippy::unused_async, reason = "the room that replaces this body waits")]
-pub async fn serve(config: ServerConfig) -> anyhow::Result<()> {
-    drop(config);
-    anyhow::bail!("this build has no server in it")
-}
+pub use build::{Parts, build};
+pub use replica::Replica;
+pub use serve::{Surroundings, serve};

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use super::server_args::{ServerArgs, help};
 use super::{Exit, Outcome, Terminal, block_on, environment};
-use crate::app;
+use crate::app::{self, Surroundings};
 use crate::config::server::{Problem, RawSettings, SETTINGS, ServerConfig, Warning};
 use crate::telemetry;
 
@@ -29,18 +29,20 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     let mut problems = args.problems;
     problems.extend(missing_files(&raw));
     match ServerConfig::from_raw(&raw, problems) {
-        Ok((config, warnings)) => start(config, &warnings),
+        Ok((config, warnings)) => {
+            start(config, Surroundings { variables: raw.variables, hostname: raw.hostname }, &warnings)
+        }
         Err(errors) => Ok(terminal.usage(&format!("error: {errors}\n"))),
     }
 }
 
-fn start(config: ServerConfig, warnings: &[Warning]) -> Outcome {
+fn start(config: ServerConfig, surroundings: Surroundings, warnings: &[Warning]) -> Outcome {
     // Somebody else's subscriber in this process is as good as ours.
     drop(telemetry::init(config.logging.level, config.logging.format));
     for warning in warnings {
         warn!("{warning}");
     }
-    block_on(app::serve(config))?.map(|()| Exit::Success)
+    block_on(app::serve(config, surroundings))?.map(|()| Exit::Success)
 }
 
 /// Settings that name a file which must be there from the start.

@@ -1,1 +1,3 @@
+//! The web server: the webhook door, the pages, the API.
 
+pub mod events;

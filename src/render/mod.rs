@@ -85,8 +85,10 @@ fn body(report: &Report, limits: &Limits) -> String {
         }
         Body::NoProjects(text) => templates::render("no_projects.md.j2", &view::no_projects(report, text.as_ref())),
         Body::Refused(refusal) => templates::render("refusal.md.j2", &view::refusal(report, refusal)),
+        Body::ConfigErrors(text) => templates::render("config_errors.md.j2", &view::config_errors(report, text)),
+        Body::Broken(text) => templates::render("broken.md.j2", &view::broken(report, text)),
         Body::Help(text) => templates::render("help.md.j2", &view::help(text)),
-        Body::Mistake(text) => templates::render("mistake.md.j2", &view::mistake(report, text)),
+        Body::Mistake(text) => templates::render("mistake.md.j2", &view::help(text)),
         Body::Unlocked(released) | Body::Closed { released, .. } => {
             templates::render("released.md.j2", &view::released(report, released))
         }

@@ -78,6 +78,10 @@ pub enum Body {
     NoProjects(Option<UserText>),
     /// A rule forbade the whole command.
     Refused(Refusal),
+    /// The configuration of the repository has mistakes: the text that `config/` makes, with excerpts.
+    ConfigErrors(String),
+    /// Something broke that is not for the people at the pull to mend.
+    Broken(UserText),
     /// The answer to `help`: the text that `command/` makes.
     Help(String),
     /// The command could not be read: the text that `command/` makes.
@@ -199,7 +203,7 @@ impl Report {
     pub fn outcome(&self) -> CommandOutcome {
         match &self.body {
             Body::Projects(projects) => CommandOutcome::of(projects.iter().map(|project| project.outcome)),
-            Body::Interrupted(_) => CommandOutcome::Failure,
+            Body::Interrupted(_) | Body::ConfigErrors(_) | Body::Broken(_) => CommandOutcome::Failure,
             Body::Refused(_) | Body::Mistake(_) => CommandOutcome::Refused,
             Body::NoProjects(_)
             | Body::Help(_)
@@ -224,6 +228,8 @@ impl Report {
             Body::Refused(refusal) => Some(refusal.reason),
             Body::Mistake(_) => Some("not_understood"),
             Body::Interrupted(_) => Some("interrupted"),
+            Body::ConfigErrors(_) => Some("config"),
+            Body::Broken(_) => Some("broken"),
             Body::Projects(_)
             | Body::NoProjects(_)
             | Body::Help(_)
@@ -241,7 +247,12 @@ impl Report {
             }
             Body::Unlocked(released) | Body::Closed { released, .. } => released.iter().map(discarded).collect(),
             Body::LockDiscarded { released, .. } => vec![discarded(released)],
-            Body::NoProjects(_) | Body::Refused(_) | Body::Help(_) | Body::Mistake(_) => Vec::new(),
+            Body::NoProjects(_)
+            | Body::Refused(_)
+            | Body::ConfigErrors(_)
+            | Body::Broken(_)
+            | Body::Help(_)
+            | Body::Mistake(_) => Vec::new(),
         }
     }
 }

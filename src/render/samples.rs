@@ -150,7 +150,10 @@ fn other_samples() -> Vec<(&'static str, Report)> {
     let repo = "github.com/acme/infra".parse().expect("a repository");
     let lock = ApplyLock { holder: "alice".to_owned(), reason: "database move until noon".to_owned(), taken_at: at() };
     let released = |plan| Released { key: key("infra/net", "default", Some("net")), lock: true, plan };
-    let usage = "unknown flag `--foo` for `plan`; did you mean `--verbose`?".to_owned();
+    let usage = "There is no flag `--foo` for `plan`; did you mean `--verbose`?".to_owned();
+    let config =
+        "error: unknown key `nmae`\n --> atlantis.yaml:3:5\n  |\n3 |   - nmae: net\n  |     ^^^^ did you mean `name`?";
+    let broken = UserText::new("this command could not be carried out.", ["Comment it again.".to_owned()]);
     vec![
         ("not_allowlisted", report(Plan, Body::Refused(Refusal::not_allowlisted(&repo)))),
         ("draft", report(Autoplan, Body::Refused(Refusal::draft()))),
@@ -158,6 +161,8 @@ fn other_samples() -> Vec<(&'static str, Report)> {
         ("fork_gone", report(Plan, Body::Refused(Refusal::fork(None)))),
         ("not_available", report(Help, Body::Refused(Refusal::not_available("import", &["plan", "apply"])))),
         ("apply_locked", report(Apply, Body::Refused(Refusal::apply_locked(&lock)))),
+        ("config_errors", report(Plan, Body::ConfigErrors(config.to_owned()))),
+        ("broken", report(Apply, Body::Broken(broken))),
         ("help", report(Help, Body::Help("lockkeeper plan   makes a plan\nlockkeeper apply  applies it".to_owned()))),
         ("mistake", report(Help, Body::Mistake(usage))),
         ("unlocked", report(Unlock, Body::Unlocked(vec![released(true), released(false)]))),

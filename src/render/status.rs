@@ -31,50 +31,38 @@ pub fn status(context: StatusContext, state: CommitState, text: &str, url: Optio
     CommitStatus { context, state, description: describe(text), url }
 }
 
-/// State and line of the combined status while its command runs.
+/// State and line of a status while its command runs (reference 9.3).
 pub fn running(kind: RunKind) -> (CommitState, String) {
-    (CommitState::Pending, format!("{} is running", title(kind)))
+    (CommitState::Pending, format!("{} in progress...", title(kind)))
+}
+
+/// State and line of the combined status of a command that broke before it had results.
+pub fn failed(kind: RunKind) -> (CommitState, String) {
+    (CommitState::Failure, format!("{} failed.", title(kind)))
 }
 
 /// State and line of the combined plan status when a plan command ended. No projects at all is a success.
 pub fn plan(standings: &[Standing]) -> (CommitState, String) {
-    let tally = Tally::of(standings);
-    if tally.plan_failed > 0 {
-        return (CommitState::Failure, format!("{}/{} {} not planned", tally.plan_failed, tally.total, tally.noun()));
+    let Tally { total, plan_failed, .. } = Tally::of(standings);
+    if plan_failed > 0 {
+        return (CommitState::Failure, format!("{plan_failed}/{total} projects failed to plan."));
     }
-    let detail = match (tally.total - tally.idle, tally.idle) {
-        (0, 0) => "",
-        (1, 0) => ", with changes",
-        (_, 0) => ", all with changes",
-        (0, _) => ", no changes",
-        (changes, idle) => {
-            return (
-                CommitState::Success,
-                format!("{0}/{0} {1} planned: {changes} with changes, {idle} without", tally.total, tally.noun()),
-            );
-        }
-    };
-    (CommitState::Success, format!("{0}/{0} {1} planned{detail}", tally.total, tally.noun()))
+    (CommitState::Success, format!("{total}/{total} projects planned successfully."))
 }
 
 /// State and line of the combined apply status when an apply command ended: failed as soon as one apply is, a success
 /// when nothing is left to apply, otherwise pending.
 pub fn apply(standings: &[Standing]) -> (CommitState, String) {
-    let tally = Tally::of(standings);
-    let (done, total, noun) = (tally.applied + tally.idle, tally.total, tally.noun());
-    let idle = if tally.idle > 0 { format!(", {} without changes", tally.idle) } else { String::new() };
-    if tally.apply_failed > 0 {
-        return (CommitState::Failure, format!("{}/{total} {noun} not applied", tally.apply_failed));
+    let Tally { total, applied, idle, apply_failed, .. } = Tally::of(standings);
+    if apply_failed > 0 {
+        return (CommitState::Failure, format!("{apply_failed}/{total} projects failed to apply."));
     }
-    match (done == total, tally.applied) {
-        (true, 0) if total > 0 => {
-            (CommitState::Success, format!("Nothing to apply: {total}/{total} {noun} up to date"))
-        }
-        (true, _) => (CommitState::Success, format!("{done}/{total} {noun} applied{idle}")),
-        (false, _) if tally.plan_failed > 0 => {
-            (CommitState::Pending, format!("{done}/{total} {noun} applied, {} not planned", tally.plan_failed))
-        }
-        (false, _) => (CommitState::Pending, format!("{done}/{total} {noun} applied{idle}")),
+    let done = applied + idle;
+    let idle_too = if idle > 0 { format!(" ({idle} up to date)") } else { String::new() };
+    match (done == total, applied) {
+        (true, 0) if total > 0 => (CommitState::Success, format!("{total}/{total} projects up to date.")),
+        (true, _) => (CommitState::Success, format!("{done}/{total} projects applied successfully{idle_too}.")),
+        (false, _) => (CommitState::Pending, format!("{done}/{total} projects applied{idle_too}.")),
     }
 }
 
@@ -91,23 +79,24 @@ pub fn apply_after_plan(standings: &[Standing]) -> Option<(CommitState, String)>
 /// State and line of the status of one project when its run ended.
 pub fn project(kind: RunKind, outcome: ProjectOutcome, counts: Option<PlanCounts>) -> (CommitState, String) {
     let state = if outcome.is_success() { CommitState::Success } else { CommitState::Failure };
+    let failed = |why: &str| format!("{} failed: {why}.", title(kind));
     let text = match outcome {
-        ProjectOutcome::Planned => return (state, counts.map_or_else(|| "Planned".to_owned(), |c| c.to_string())),
-        ProjectOutcome::NoChanges => "No changes",
-        ProjectOutcome::Applied => "Applied",
-        ProjectOutcome::UpToDate => "Nothing to apply",
-        ProjectOutcome::Imported => "Resource imported: plan again",
-        ProjectOutcome::StateRemoved => "Resource taken out of the state: plan again",
-        ProjectOutcome::Discarded => return (CommitState::Failure, "The plan was discarded: plan again".to_owned()),
-        ProjectOutcome::Locked => "Another pull request holds the lock",
-        ProjectOutcome::Refused => return (state, format!("{} refused: the comment says why", title(kind))),
-        ProjectOutcome::Failed => return (state, format!("{} failed", title(kind))),
-        ProjectOutcome::Cancelled => return (state, format!("{} cancelled", title(kind))),
-        ProjectOutcome::Skipped => "Not tried: something before it failed",
-        ProjectOutcome::PolicyPassed => "Policies hold",
-        ProjectOutcome::PolicyFailed => "Policies do not hold",
+        ProjectOutcome::Planned => counts.map_or_else(|| "Plan succeeded.".to_owned(), |counts| counts.to_string()),
+        ProjectOutcome::NoChanges => "No changes.".to_owned(),
+        ProjectOutcome::Applied => "Apply succeeded.".to_owned(),
+        ProjectOutcome::UpToDate => "Up to date.".to_owned(),
+        ProjectOutcome::Imported => "Resource imported: plan again.".to_owned(),
+        ProjectOutcome::StateRemoved => "Resource taken out of the state: plan again.".to_owned(),
+        ProjectOutcome::Discarded => return (CommitState::Failure, "The plan was discarded: plan again.".to_owned()),
+        ProjectOutcome::Locked => failed("another pull request holds the lock"),
+        ProjectOutcome::Refused => failed("refused, the comment says why"),
+        ProjectOutcome::Failed => format!("{} failed.", title(kind)),
+        ProjectOutcome::Cancelled => failed("it was stopped"),
+        ProjectOutcome::Skipped => failed("something before it failed"),
+        ProjectOutcome::PolicyPassed => "Policies hold.".to_owned(),
+        ProjectOutcome::PolicyFailed => failed("policies do not hold"),
     };
-    (state, text.to_owned())
+    (state, text)
 }
 
 /// Cuts a line to the forge's limit at a character.
@@ -150,10 +139,6 @@ impl Tally {
             }
         }
         tally
-    }
-
-    fn noun(&self) -> &'static str {
-        if self.total == 1 { "project" } else { "projects" }
     }
 }
 

@@ -13,12 +13,14 @@ use super::escape;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
-const SOURCES: [(&str, &str); 10] = [
+const SOURCES: [(&str, &str); 12] = [
     ("parts.md.j2", include_str!("../../templates/comments/parts.md.j2")),
     ("results.md.j2", include_str!("../../templates/comments/results.md.j2")),
     ("table.md.j2", include_str!("../../templates/comments/table.md.j2")),
     ("project.md.j2", include_str!("../../templates/comments/project.md.j2")),
     ("refusal.md.j2", include_str!("../../templates/comments/refusal.md.j2")),
+    ("config_errors.md.j2", include_str!("../../templates/comments/config_errors.md.j2")),
+    ("broken.md.j2", include_str!("../../templates/comments/broken.md.j2")),
     ("no_projects.md.j2", include_str!("../../templates/comments/no_projects.md.j2")),
     ("help.md.j2", include_str!("../../templates/comments/help.md.j2")),
     ("mistake.md.j2", include_str!("../../templates/comments/mistake.md.j2")),
@@ -44,6 +46,8 @@ fn environment() -> Environment<'static> {
     env.add_filter("cell", |text: String| markdown(escape::cell(&text)));
     env.add_filter("fence", |text: String, language: String| markdown(escape::fence(&text, &language)));
     env.add_filter("command", |text: String| markdown(list_item_fence(&text)));
+    // Only for Markdown of our own making, in which `command/` has put everything hostile into code.
+    env.add_filter("trusted", markdown);
     env.add_filter("link", link);
     for (name, source) in SOURCES {
         env.add_template(name, source).expect("every template is parsed by a test");

@@ -144,11 +144,7 @@ impl Store {
 
     /// Gives back one lock, whoever holds it, and discards the plans made under it. `None`: it is not held any more, or
     /// an apply is running under it. What `outbox` makes of the lock is put into the queue in the same transaction.
-    pub async fn lock_discard(
-        &self,
-        id: LockId,
-        outbox: impl FnOnce(&Lock) -> Vec<NewJob>,
-    ) -> Result<Option<Lock>> {
+    pub async fn lock_discard(&self, id: LockId, outbox: impl FnOnce(&Lock) -> Vec<NewJob>) -> Result<Option<Lock>> {
         let mut tx = self.begin().await?;
         let row = on_tx!(&mut tx, db => sqlx::query_as::<_, LockRow>(
             "DELETE FROM locks WHERE id = $1 AND NOT EXISTS (SELECT 1 FROM plans p WHERE p.repo = locks.repo \

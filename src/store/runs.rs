@@ -5,8 +5,8 @@ use chrono::{DateTime, Utc};
 use super::locks::{name_column, name_from_column};
 use super::{Result, Store, execute, on_pool};
 use crate::model::{
-    CommandId, CommitSha, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId, RunKind, WorkspaceName,
-    text_enum,
+    CommandId, CommitSha, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId, RunKind,
+    WorkspaceName, text_enum,
 };
 
 text_enum! {

@@ -56,7 +56,7 @@ fn took(seconds: u64) -> String {
     }
 }
 
-/// `refusal.md.j2`
+/// `refusal.md.j2`, `broken.md.j2`
 #[derive(Serialize)]
 pub(super) struct RefusalView<'a> {
     title: &'static str,
@@ -65,17 +65,18 @@ pub(super) struct RefusalView<'a> {
     footer: Footer,
 }
 
-/// `help.md.j2`
+/// `help.md.j2`, `mistake.md.j2`
 #[derive(Serialize)]
 pub(super) struct HelpView<'a> {
     text: &'a str,
 }
 
-/// `mistake.md.j2`
+/// `config_errors.md.j2`
 #[derive(Serialize)]
-pub(super) struct MistakeView<'a> {
+pub(super) struct ConfigErrorsView<'a> {
+    title: &'static str,
     text: &'a str,
-    help: String,
+    footer: Footer,
 }
 
 /// `no_projects.md.j2`
@@ -122,20 +123,24 @@ pub(super) fn title(command: CommandKind) -> &'static str {
 }
 
 pub(super) fn refusal<'a>(report: &Report, refusal: &'a Refusal) -> RefusalView<'a> {
-    RefusalView {
-        title: title(report.command),
-        message: &refusal.text.message,
-        hints_list: &refusal.text.hints,
-        footer: Footer::of(report),
-    }
+    broken(report, &refusal.text)
 }
 
 pub(super) fn help(text: &str) -> HelpView<'_> {
     HelpView { text }
 }
 
-pub(super) fn mistake<'a>(report: &Report, text: &'a str) -> MistakeView<'a> {
-    MistakeView { text, help: format!("{} help", report.executable) }
+pub(super) fn config_errors<'a>(report: &Report, text: &'a str) -> ConfigErrorsView<'a> {
+    ConfigErrorsView { title: title(report.command), text, footer: Footer::of(report) }
+}
+
+pub(super) fn broken<'a>(report: &Report, text: &'a UserText) -> RefusalView<'a> {
+    RefusalView {
+        title: title(report.command),
+        message: &text.message,
+        hints_list: &text.hints,
+        footer: Footer::of(report),
+    }
 }
 
 pub(super) fn no_projects<'a>(report: &Report, text: Option<&'a UserText>) -> NoProjectsView<'a> {
@@ -157,6 +162,8 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
         | Body::Interrupted(_)
         | Body::NoProjects(_)
         | Body::Refused(_)
+        | Body::ConfigErrors(_)
+        | Body::Broken(_)
         | Body::Help(_)
         | Body::Mistake(_) => "unlock",
     };

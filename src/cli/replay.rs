@@ -83,7 +83,9 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
         deliveries.extend(read_file(Path::new(file)).with_context(|| format!("cannot replay {file}"))?);
     }
     if matches.get_flag("new-delivery-ids") {
-        deliveries.iter_mut().for_each(|delivery| delivery.renew_id(&RandomIds));
+        for delivery in &mut deliveries {
+            delivery.renew_id(&RandomIds);
+        }
     }
     let sender = Sender {
         client: Client::builder().timeout(DEADLINE).no_proxy().build().context("cannot make a client")?,
@@ -152,10 +154,8 @@ impl Delivery {
 
     /// A body that was recorded as text is sent as it is.
     fn bytes(&self) -> Vec<u8> {
-        match &self.body {
-            Value::String(text) => text.clone().into_bytes(),
-            other => other.to_string().into_bytes(),
-        }
+        let text = self.body.as_str().map(str::to_owned);
+        text.unwrap_or_else(|| self.body.to_string()).into_bytes()
     }
 
     fn header_map(&self, secret: Option<&Secret>, body: &[u8]) -> anyhow::Result<HeaderMap> {

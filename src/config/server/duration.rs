@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// A year: nothing here takes longer, and sums with it cannot overflow.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(366 * 24);
 
 /// Reads `45s`, `90m`, `2h`, `1d` and sums such as `1h30m`; a unit is required, zero is refused.
 pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {

@@ -18,7 +18,8 @@ pub fn flag_tables() -> String {
 }
 
 fn row(setting: &Setting) -> String {
-    let aliases: String = setting.aliases.iter().map(|alias| format!(", `--{alias}`")).collect();
+    let names = std::iter::once(&setting.flag).chain(setting.aliases);
+    let names = names.map(|name| format!("`--{name}`")).collect::<Vec<_>>().join(", ");
     let default = match setting.default {
         Fallback::Unset => String::new(),
         Fallback::Value(value) => format!("`{value}`"),
@@ -26,7 +27,7 @@ fn row(setting: &Setting) -> String {
         Fallback::Derived(words) => words.replace('<', "&lt;"),
     };
     let help = setting.help.replace('<', "&lt;");
-    format!("| `--{}`{aliases} | `{}` | {default} | {help} |", setting.flag, setting.variable())
+    format!("| {names} | `{}` | {default} | {help} |", setting.variable())
 }
 
 #[cfg(test)]

@@ -139,24 +139,28 @@ impl Setting {
     }
 
     /// Gives it a default.
+    #[must_use]
     pub const fn or(mut self, value: &'static str) -> Self {
         self.default = Fallback::Value(value);
         self
     }
 
     /// Gives it a default that carries a name.
+    #[must_use]
     pub const fn or_named(mut self, ours: &'static str, atlantis: &'static str) -> Self {
         self.default = Fallback::Named { ours, atlantis };
         self
     }
 
     /// Says in words what holds otherwise.
+    #[must_use]
     pub const fn or_derived(mut self, words: &'static str) -> Self {
         self.default = Fallback::Derived(words);
         self
     }
 
     /// Gives it other names.
+    #[must_use]
     pub const fn also(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
         self

@@ -119,7 +119,10 @@ fn child_environment(config: &ServerConfig, parts: &Parts) -> ChildEnvironment {
 
 fn terraform(config: &ServerConfig, parts: &Parts, environment: ChildEnvironment) -> Terraform {
     Terraform {
-        tools: Tools::new(config.terraform.bin_dir.as_deref(), environment.clone()),
+        tools: Tools::new(
+            &config.terraform.bin_dir.clone().unwrap_or_else(|| config.storage.data_dir.join("bin")),
+            environment.clone(),
+        ),
         environment,
         supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace },
         scratch: config.storage.data_dir.join("tmp"),

@@ -64,7 +64,7 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
 
 async fn run(replica: Arc<Replica>, listener: TcpListener, config: &ServerConfig) -> anyhow::Result<()> {
     let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
-    let router = http::router(&replica, config, closing.clone()).await?;
+    let router = http::door(Arc::clone(&replica.ctx));
     let serving = axum::serve(listener, router).with_graceful_shutdown(ended.clone().cancelled_owned());
     let serving = tokio::spawn(serving.into_future());
     let mut workers = loops::start(&replica, &closing, &ended);

@@ -69,10 +69,10 @@ pub struct Tools {
 
 impl Tools {
     /// Looks in `bin_dir` first, then along the `PATH` that children get.
-    pub fn new(bin_dir: Option<&Path>, environment: ChildEnvironment) -> Self {
+    pub fn new(bin_dir: &Path, environment: ChildEnvironment) -> Self {
         let path = environment.path();
         let along_path = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
-        let dirs = bin_dir.map(Path::to_owned).into_iter().chain(along_path).collect();
+        let dirs = std::iter::once(bin_dir.to_owned()).chain(along_path).collect();
         Self { dirs, environment, known: Mutex::default() }
     }
 

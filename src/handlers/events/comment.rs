@@ -37,7 +37,8 @@ async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
     ctx.forge.login().await.is_ok_and(|login| login.eq_ignore_ascii_case(&event.author))
 }
 
-async fn create(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent, spec: &Spec) -> Result<CreateCommand, JobError> {
+/// A comment or delivery that was taken before is no news.
+async fn create(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent, spec: &Spec) -> Result<(), JobError> {
     let new = NewCommand {
         kind: kind_of(spec),
         pull: event.pull.clone(),
@@ -48,7 +49,9 @@ async fn create(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent, spec: &Sp
         spec: spec.to_json(),
     };
     let job = |command| RunCommand { command, pull: event.pull.clone() }.to_new();
-    Ok(ctx.store.command_create(&new, job).await?)
+    match ctx.store.command_create(&new, job).await? {
+        CreateCommand::Created(_) | CreateCommand::Known => Ok(()),
+    }
 }
 
 fn kind_of(spec: &Spec) -> CommandKind {

@@ -69,6 +69,9 @@ impl Emulator {
 
     /// Waits, without polling and without a limit of its own, until something in the world is so:
     /// looks now and after every change.
+    ///
+    /// # Panics
+    /// Never: the world lives as long as this handle.
     pub async fn wait_for<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
         let mut changes = self.changes();
         loop {

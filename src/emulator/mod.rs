@@ -8,8 +8,9 @@
 //! - `wire`: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, and a page per pull.
 //! - `hooks`: signed webhooks; `faults`: bad days; `record`: what went over the wire.
 //!
-//! Left out on purpose: reviews, checks, labels, GraphQL, permissions below the level of a repository, deleted
-//! repositories. An unknown route is 404 as on GitHub.
+//! Left out on purpose: reviews, checks, labels, GraphQL, tags, permissions below the level of a repository, deleted
+//! repositories, pulls that count as merged because their commits were pushed to the base, `ping` and `status` events.
+//! An unknown route is 404 as on GitHub.
 
 mod actions;
 mod error;
@@ -44,7 +45,7 @@ use hooks::Hooks;
 use record::Log;
 use world::{Event, World};
 
-/// A running emulated GitHub. Clones are handles to the same one; it stops when the last is dropped.
+/// A running emulated GitHub. Clones are handles to the same one; it takes no more connections when the last is dropped.
 #[derive(Clone)]
 pub struct Emulator {
     shared: Arc<Shared>,

@@ -1,2 +1,2 @@
-#[test]
-fn a() {}
+mod emulator;
+mod support;

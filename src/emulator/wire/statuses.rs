@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::emulator::EmulatorError;
 use crate::emulator::world::NewStatus;
-use crate::model::CommitSha;
+use crate::model::{BranchName, CommitSha};
 
 use super::auth::Caller;
 use super::errors::{ApiError, read_body};
@@ -58,20 +58,39 @@ pub(super) async fn of_commit(
     Ok(listing.answer(&cx, list))
 }
 
-/// A commit id, `heads/branch`, or a branch; nothing that only git would understand.
+/// Finds the commit that a path segment or `ref=` names.
 pub(super) async fn resolve(cx: &Cx, repo: &str, name: &str) -> Result<Option<CommitSha>, ApiError> {
     let git = cx.world.repo_handle(repo)?.git;
-    let find = match CommitSha::new(name) {
-        Ok(sha) => sha.to_string(),
-        Err(_) => {
-            let name = name.strip_prefix("refs/").unwrap_or(name);
-            let branch = name.strip_prefix("heads/").unwrap_or(name);
-            match crate::model::BranchName::new(branch) {
-                Ok(_) if name.starts_with("pull/") => format!("refs/{name}"),
-                Ok(branch) => format!("refs/heads/{branch}"),
-                Err(_) => return Ok(None),
-            }
+    match revision(name) {
+        Some(revision) => Ok(git.resolve(&revision).await.map_err(EmulatorError::from)?),
+        None => Ok(None),
+    }
+}
+
+/// A commit id, `heads/branch`, `pull/1/head` or a branch, with or without `refs/`; nothing only git would understand.
+fn revision(name: &str) -> Option<String> {
+    if let Ok(sha) = CommitSha::new(name) {
+        return Some(sha.to_string());
+    }
+    let name = name.strip_prefix("refs/").unwrap_or(name);
+    let name = BranchName::new(name).ok()?;
+    let qualified = name.as_str().starts_with("heads/") || name.as_str().starts_with("pull/");
+    Some(if qualified { format!("refs/{name}") } else { format!("refs/heads/{name}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ref_is_a_commit_or_a_branch_and_no_expression() {
+        let sha = "a".repeat(40);
+        assert_eq!(revision(&sha), Some(sha.clone()));
+        assert_eq!(revision("feature/x").as_deref(), Some("refs/heads/feature/x"));
+        assert_eq!(revision("refs/heads/main").as_deref(), Some("refs/heads/main"));
+        assert_eq!(revision("pull/1/head").as_deref(), Some("refs/pull/1/head"));
+        for expression in ["main~1", "main^{tree}", "@{-1}", "--all", ":/x"] {
+            assert_eq!(revision(expression), None, "{expression}");
         }
-    };
-    Ok(git.resolve(&find).await.map_err(EmulatorError::from)?)
+    }
 }

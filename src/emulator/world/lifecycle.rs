@@ -23,7 +23,7 @@ impl World {
         let head = from.git.resolve(&format!("refs/heads/{branch}")).await?;
         let head = head.ok_or_else(|| EmulatorError::NoBranch(from.key.clone(), branch.to_string()))?;
         let number = self.number_for(&repo, &from, &branch, &base)?;
-        repo.git.fetch(&from.git, &head, &format!("refs/pull/{number}/head")).await?;
+        self.take_head(&repo.key, number, &from, &head).await?;
         let standing = self.stand(&repo.key, number, &base, &head).await?;
         if standing.diff.commits == 0 {
             return Err(EmulatorError::Refused(format!("no commits between {base} and {branch}")));
@@ -113,7 +113,7 @@ impl World {
         let from = self.repo_handle(&pull.head_repo)?;
         let head = from.git.resolve(&format!("refs/heads/{}", pull.head_branch)).await?;
         let head = head.ok_or_else(|| EmulatorError::NoBranch(from.key.clone(), pull.head_branch.to_string()))?;
-        self.repo_handle(repo)?.git.fetch(&from.git, &head, &format!("refs/pull/{number}/head")).await?;
+        self.take_head(repo, number, &from, &head).await?;
         let standing = self.stand(repo, number, &pull.base_branch, &head).await?;
         let event = self.changed(repo, number, by, ("reopened", json!({})), |pull| {
             standing.record(pull);

@@ -7,6 +7,7 @@ use crate::emulator::git::{Comparison, Git};
 use crate::emulator::wire::views::{PushFacts, View, pull_event, push_event};
 use crate::model::{BranchName, CommitSha, PullNumber, PullState};
 
+use super::state::DEFAULT_BRANCH;
 use super::{Event, RepoHandle, World};
 
 /// A branch that moved.
@@ -37,7 +38,7 @@ impl World {
         for moved in moved(before, &after) {
             events.push(self.push_happened(repo, &moved, pusher).await?);
             for (base, number) in self.pulls_from(&repo.key, &moved.branch) {
-                events.push(self.head_moved(&base, number, &moved, pusher).await?);
+                events.push(self.head_moved(repo, (&base, number), &moved, pusher).await?);
             }
             self.base_moved(repo, &moved.branch).await?;
         }
@@ -61,8 +62,9 @@ impl World {
     async fn push_happened(&self, repo: &RepoHandle, moved: &Moved, pusher: &str) -> Result<Event, EmulatorError> {
         let (mut commits, mut head, mut forced) = (Vec::new(), None, false);
         if let Some(after) = &moved.after {
-            let main = repo.git.resolve("refs/heads/main").await?;
-            let known = moved.before.as_ref().or(main.as_ref().filter(|main| *main != after));
+            // A new branch brings what the default branch has not; if it is the default branch, everything.
+            let main = repo.git.resolve(&format!("refs/heads/{DEFAULT_BRANCH}")).await?;
+            let known = moved.before.as_ref().or(main.as_ref().filter(|_| moved.branch.as_str() != DEFAULT_BRANCH));
             commits = repo.git.log(known, after).await?;
             head = Some(repo.git.commit(after.as_str()).await?);
             if let Some(before) = &moved.before {
@@ -92,8 +94,8 @@ impl World {
     /// A new head, or a closed pull if the branch is gone, as on GitHub.
     async fn head_moved(
         &self,
-        base: &str,
-        number: PullNumber,
+        from: &RepoHandle,
+        (base, number): (&str, PullNumber),
         moved: &Moved,
         by: &str,
     ) -> Result<Event, EmulatorError> {
@@ -101,6 +103,7 @@ impl World {
             return self.closed_in_records(base, number, by);
         };
         let branch = self.state().repo(base)?.pull(number)?.base_branch.clone();
+        self.take_head(base, number, from, after).await?;
         let standing = self.stand(base, number, &branch, after).await?;
         let now = self.now();
         self.change(|state| {
@@ -126,12 +129,24 @@ impl World {
                 return Ok(());
             }
             let standing = self.stand(&repo.key, number, branch, &head).await?;
-            self.change(|state| Ok::<_, EmulatorError>(standing.record(state.repo_mut(&repo.key)?.pull_mut(number)?)))?;
+            self.change(|state| state.repo_mut(&repo.key)?.pull_mut(number).map(|pull| standing.record(pull)))?;
         }
         Ok(())
     }
 
-    /// Fetches the head into `refs/pull/N/head`, tries the merge for `refs/pull/N/merge`, and compares.
+    /// Copies the head of a pull from where it comes from to `refs/pull/N/head`.
+    pub(super) async fn take_head(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        from: &RepoHandle,
+        head: &CommitSha,
+    ) -> Result<(), EmulatorError> {
+        let into = format!("refs/pull/{number}/head");
+        Ok(self.repo_handle(repo)?.git.fetch(&from.git, head, &into).await?)
+    }
+
+    /// Tries the merge of a head that was taken, for `refs/pull/N/merge`, and compares.
     pub(super) async fn stand(
         &self,
         repo: &str,
@@ -142,7 +157,6 @@ impl World {
         let git = self.repo_handle(repo)?.git;
         let base = git.resolve(&format!("refs/heads/{base_branch}")).await?;
         let base = base.ok_or_else(|| EmulatorError::NoBranch(repo.to_owned(), base_branch.to_string()))?;
-        git.update_ref(&format!("refs/pull/{number}/head"), head).await?;
         let by = self.signature(&self.developer);
         let merge = git.merge(&base, head, &by, &format!("Merge {head} into {base}")).await?;
         let trial = format!("refs/pull/{number}/merge");
@@ -170,7 +184,7 @@ impl Standing {
     pub(super) fn record(&self, pull: &mut super::Pull) {
         pull.head = self.head.clone();
         pull.base = self.base.clone();
-        pull.merge_commit = self.merge.clone();
+        pull.merge_commit.clone_from(&self.merge);
         pull.diff = self.diff.clone();
     }
 }

@@ -13,7 +13,7 @@ use super::user::{organization, user};
 use super::{View, merged, node_id};
 
 /// What every payload ends with: repository, organisation, installation, sender.
-pub(super) fn frame(view: &View<'_>, of: &Repo, repository: Value, sender: &str) -> Value {
+pub(super) fn frame(view: &View<'_>, of: &Repo, repository: &Value, sender: &str) -> Value {
     let mut frame = json!({ "repository": repository, "sender": user(view.world, sender) });
     if let Some(organization) = organization(view.world, &of.owner) {
         frame["organization"] = organization;
@@ -38,7 +38,7 @@ pub(in crate::emulator) fn pull_event(
     if let Some(pull) = of.pulls.get(&number) {
         body["pull_request"] = shown(view, of, pull, action);
     }
-    let body = merged(merged(body, extra), frame(view, of, repo(view, of), sender));
+    let body = merged(merged(body, extra), frame(view, of, &repo(view, of), sender));
     Event { name: "pull_request", repo: of.id, body }
 }
 
@@ -69,7 +69,7 @@ pub(in crate::emulator) fn comment_event(
         body["issue"] = issue(view, of, pull);
         body["comment"] = comment(view, of, pull, one);
     }
-    let body = merged(merged(body, extra), frame(view, of, repo(view, of), sender));
+    let body = merged(merged(body, extra), frame(view, of, &repo(view, of), sender));
     Event { name: "issue_comment", repo: of.id, body }
 }
 

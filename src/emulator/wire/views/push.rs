@@ -40,7 +40,7 @@ pub(in crate::emulator) fn push_event(view: &View<'_>, of: &Repo, facts: &PushFa
         "head_commit": facts.head.map(show),
         "pusher": { "name": pusher, "email": User::new(pusher).email() },
     });
-    Event { name: "push", repo: of.id, body: merged(body, frame(view, of, pushed_repo(view, of), pusher)) }
+    Event { name: "push", repo: of.id, body: merged(body, frame(view, of, &pushed_repo(view, of), pusher)) }
 }
 
 fn commit(page: &str, one: &CommitInfo) -> Value {

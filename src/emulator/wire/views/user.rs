@@ -14,7 +14,9 @@ pub(super) fn user(world: &World, login: &str) -> Value {
 /// The short form of an account that is known to be an organisation or not.
 pub(super) fn account(world: &World, user: &User) -> Value {
     let (login, id) = (&user.login, user.id());
-    let api = |rest: &str| world.api(&format!("/users/{login}{rest}"));
+    // The brackets of a bot's login are not allowed in a URL.
+    let segment = login.replace('[', "%5B").replace(']', "%5D");
+    let api = |rest: &str| world.api(&format!("/users/{segment}{rest}"));
     json!({
         "login": login,
         "id": id,

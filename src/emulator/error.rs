@@ -16,6 +16,9 @@ pub enum EmulatorError {
     /// It exists already.
     #[error("the emulated GitHub already has a repository `{0}`")]
     RepoExists(String),
+    /// An earlier world left it there; records are kept in memory only, so it cannot be taken up again.
+    #[error("{0} is left from an earlier emulated GitHub; remove it or give another directory")]
+    DirectoryInUse(std::path::PathBuf),
     /// Nobody opened it.
     #[error("`{0}` has no pull request #{1}")]
     NoPull(String, PullNumber),

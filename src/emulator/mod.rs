@@ -95,7 +95,9 @@ impl Shared {
 
 impl Emulator {
     /// Starts serving on 127.0.0.1.
-    pub async fn start(options: Options) -> Result<Self, EmulatorError> {
+    pub async fn start(mut options: Options) -> Result<Self, EmulatorError> {
+        // git runs inside its repository, where a relative path would mean something else.
+        options.directory = std::path::absolute(&options.directory).map_err(EmulatorError::Start)?;
         let listener = TcpListener::bind(("127.0.0.1", options.port)).await.map_err(EmulatorError::Start)?;
         let address = listener.local_addr().map_err(EmulatorError::Start)?;
         let shared = Arc::new(Shared::new(&options, &format!("http://{address}"))?);

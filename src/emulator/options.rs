@@ -22,7 +22,8 @@ pub struct Options {
 }
 
 impl Options {
-    /// All state is kept below `directory`; `webhook_secret` signs the webhooks.
+    /// The git repositories are made below `directory`, which must hold none yet; everything else is in memory and ends
+    /// with the emulator. `webhook_secret` signs the webhooks.
     pub fn new(directory: &Path, clock: Arc<dyn Clock>, webhook_secret: Secret) -> Self {
         Self {
             directory: directory.to_owned(),

@@ -116,6 +116,7 @@ impl From<EmulatorError> for ApiError {
             | EmulatorError::BadRepoName(_)
             | EmulatorError::BadRef(_) => Self::NotFound,
             EmulatorError::RepoExists(_)
+            | EmulatorError::DirectoryInUse(_)
             | EmulatorError::NoDelivery(_)
             | EmulatorError::Refused(_)
             | EmulatorError::Conflict(..)

@@ -65,7 +65,11 @@ impl World {
         if self.state().repo(&name.key()).is_ok() {
             return Err(EmulatorError::RepoExists(name.to_string()));
         }
-        Ok(Git::init(self.directory.join(format!("{}.git", name.key()))).await?)
+        let directory = self.directory.join(format!("{}.git", name.key()));
+        if directory.exists() {
+            return Err(EmulatorError::DirectoryInUse(directory));
+        }
+        Ok(Git::init(directory).await?)
     }
 
     /// Finds the git directory of a repository.

@@ -49,6 +49,21 @@ async fn a_clone_needs_a_token_and_gets_the_commits() {
 }
 
 #[tokio::test]
+async fn requests_that_git_compresses_are_understood() {
+    let rig = Rig::start().await;
+    // The wishes of a clone are compressed from 1024 bytes on: some twenty branches.
+    for n in 0..40 {
+        rig.github.push(REPO, &format!("b{n}"), &[Change::write("n.tf", &n.to_string())]).await.unwrap();
+    }
+    let (here, url) = (rig.directory.path(), with_password(&rig.github.clone_url(REPO), TOKEN));
+    for version in ["protocol.version=0", "protocol.version=2"] {
+        git(here, &["-c", version, "clone", "--quiet", "--mirror", &url, version]).await.unwrap();
+        let refs = git(&here.join(version), &["for-each-ref", "refs/heads"]).await.unwrap();
+        assert_eq!(refs.lines().count(), 41);
+    }
+}
+
+#[tokio::test]
 async fn the_head_and_the_trial_merge_of_a_pull_can_be_fetched_and_any_commit_by_its_id() {
     let rig = Rig::start().await;
     let number = rig.open_pull().await;
@@ -73,8 +88,7 @@ async fn a_push_by_a_client_moves_the_pull_and_tells_the_hook() {
     let (here, url) = (rig.directory.path(), with_password(&rig.github.clone_url(REPO), TOKEN));
     git(here, &["clone", "--quiet", "--branch=feature", &url, "clone"]).await.unwrap();
     let clone = here.join("clone");
-    // More than git sends uncompressed, and by several lines of negotiation.
-    std::fs::write(clone.join("more.tf"), "resource {}\n".repeat(5000)).unwrap();
+    std::fs::write(clone.join("more.tf"), "resource {}\n").unwrap();
     git(&clone, &["add", "."]).await.unwrap();
     git(&clone, &["commit", "--quiet", "--message=More"]).await.unwrap();
     assert!(

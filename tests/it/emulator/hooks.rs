@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use hmac::{Hmac, KeyInit, Mac};
-use lockkeeper::emulator::{Attempt, Change, Delivering, NewPull, RecordedDelivery};
+use lockkeeper::emulator::{Attempt, Change, Delivering, EmulatorError, NewPull, RecordedDelivery};
 use reqwest::Method;
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -13,26 +13,27 @@ use super::rig::{REPO, Receiver, Rig, WEBHOOK_SECRET, name};
 use crate::support::openapi::read_package;
 
 /// Everything that can happen to a pull, in one story.
-async fn story(rig: &Rig) {
+async fn story(rig: &Rig) -> Result<(), EmulatorError> {
     let github = &rig.github;
     let number = rig.open_pull().await;
-    github.push(REPO, "feature", &[Change::write("a.tf", "x\n")]).await.unwrap();
-    let id = github.comment(REPO, number, "bob", "lockkeeper plan").await.unwrap();
-    github.edit_comment(REPO, id, "bob", "lockkeeper apply").await.unwrap();
-    github.convert_to_draft(REPO, number, "alice").await.unwrap();
-    github.ready_for_review(REPO, number, "alice").await.unwrap();
-    github.push(REPO, "other-base", &[Change::write("b.tf", "x\n")]).await.unwrap();
-    github.change_base(REPO, number, "alice", "other-base").await.unwrap();
-    github.close(REPO, number, "alice").await.unwrap();
-    github.reopen(REPO, number, "alice").await.unwrap();
-    github.merge(REPO, number, "alice").await.unwrap();
+    github.push(REPO, "feature", &[Change::write("a.tf", "x\n")]).await?;
+    let id = github.comment(REPO, number, "bob", "lockkeeper plan").await?;
+    github.edit_comment(REPO, id, "bob", "lockkeeper apply").await?;
+    github.convert_to_draft(REPO, number, "alice").await?;
+    github.ready_for_review(REPO, number, "alice").await?;
+    github.push(REPO, "other-base", &[Change::write("b.tf", "x\n")]).await?;
+    github.change_base(REPO, number, "alice", "other-base").await?;
+    github.close(REPO, number, "alice").await?;
+    github.reopen(REPO, number, "alice").await?;
+    github.merge(REPO, number, "alice").await?;
+    Ok(())
 }
 
 #[tokio::test]
 async fn each_change_tells_the_hook_what_github_would() {
     let rig = Rig::start().await;
     let receiver = Receiver::start(&rig.github).await;
-    story(&rig).await;
+    story(&rig).await.unwrap();
     insta::assert_snapshot!(receiver.names().join("\n"), @"
     push
     pull_request.opened
@@ -57,10 +58,10 @@ async fn webhooks_are_signed_numbered_and_answered() {
     let receiver = Receiver::start(&rig.github).await;
     let number = rig.open_pull().await;
     rig.github.comment(REPO, number, "bob", "lockkeeper plan").await.unwrap();
-    let received = receiver.take();
-    let ids: BTreeSet<_> = received.iter().map(|(headers, _)| headers["x-github-delivery"].clone()).collect();
+    let arrived = receiver.take();
+    let ids: BTreeSet<_> = arrived.iter().map(|(headers, _)| headers["x-github-delivery"].clone()).collect();
     assert_eq!(ids.len(), 3);
-    for (headers, body) in &received {
+    for (headers, body) in &arrived {
         let mut mac = Hmac::<Sha256>::new_from_slice(WEBHOOK_SECRET.as_bytes()).unwrap();
         mac.update(body);
         let signature = hex::decode(&headers["x-hub-signature-256"].as_bytes()["sha256=".len()..]).unwrap();
@@ -79,15 +80,15 @@ async fn webhooks_are_signed_numbered_and_answered() {
 async fn payloads_have_the_shape_of_githubs_schemas() {
     let rig = Rig::start().await;
     let receiver = Receiver::start(&rig.github).await;
-    story(&rig).await;
+    story(&rig).await.unwrap();
     let (token, body) = (installation_token(&rig).await, Some(json!({ "body": "Applied." })));
     rig.send(Method::POST, "/repos/acme/infra/issues/1/comments", Some(&token), body).await;
     rig.github.set_delivering(Delivering::Immediately).await;
     let definitions = read_package("webhooks-schemas/schema.json")["definitions"].take();
-    let received = receiver.take();
-    assert_eq!(received.len(), 15);
+    let arrived = receiver.take();
+    assert_eq!(arrived.len(), 15);
     let mut found = BTreeSet::new();
-    for delivery in &received {
+    for delivery in &arrived {
         let name = name(delivery);
         let body: Value = serde_json::from_slice(&delivery.1).unwrap();
         let definition = if name == "push" { "push$event".to_owned() } else { name.replace('.', "$") };
@@ -118,8 +119,8 @@ async fn held_webhooks_wait_are_lost_and_come_again() {
     assert_eq!(sent.outcome(), Some(&Attempt::Answered(202)));
     rig.github.redeliver(sent.id).await.unwrap();
     rig.github.redeliver(lost.id).await.unwrap();
-    let received = receiver.take();
-    let ids: Vec<_> = received.iter().map(|(headers, _)| headers["x-github-delivery"].to_str().unwrap()).collect();
+    let arrived = receiver.take();
+    let ids: Vec<_> = arrived.iter().map(|(headers, _)| headers["x-github-delivery"].to_str().unwrap()).collect();
     assert_eq!(ids, [sent.id, sent.id, lost.id].map(|id| id.to_string()));
     assert!(rig.github.deliver_next().await.is_none());
     rig.github.comment(REPO, number, "bob", "lockkeeper apply").await.unwrap();
@@ -158,7 +159,7 @@ async fn the_same_story_has_the_same_commits_and_deliveries() {
     let mut stories = Vec::new();
     for _ in 0..2 {
         let rig = Rig::start().await;
-        story(&rig).await;
+        story(&rig).await.unwrap();
         let base_url = rig.github.base_url().to_owned();
         let bodies = rig.github.deliveries().into_iter().map(|delivery| {
             let RecordedDelivery { mut headers, body } = delivery.recorded;

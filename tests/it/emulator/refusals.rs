@@ -1,5 +1,7 @@
 //! What GitHub does not do, and how it says so.
 
+use lockkeeper::emulator::{Emulator, NewPull, Options};
+use lockkeeper::secret::Secret;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -96,12 +98,26 @@ async fn every_answer_tells_its_request_id_and_what_is_left_of_the_hour() {
 }
 
 #[tokio::test]
+async fn a_directory_of_an_earlier_world_is_not_taken_over() {
+    let rig = Rig::start().await;
+    let clock: std::sync::Arc<dyn lockkeeper::clock::Clock> = rig.clock.clone();
+    let options = Options::new(rig.directory.path(), clock, Secret::new("s"));
+    let second = Emulator::start(options).await.unwrap();
+    let refusal = second.create_repo(REPO, &[]).await.unwrap_err().to_string();
+    assert!(
+        refusal.ends_with("infra.git is left from an earlier emulated GitHub; remove it or give another directory")
+    );
+    let mistake = second.create_repo("infra", &[]).await.unwrap_err();
+    insta::assert_snapshot!(mistake, @"`infra` is not a repository name: expected `owner/name` of letters, digits, `.`, `-` and `_`");
+}
+
+#[tokio::test]
 async fn the_world_refuses_what_github_would_not_allow() {
     let rig = Rig::start().await;
     let number = rig.open_pull().await;
-    let again = rig.github.open_pull(REPO, lockkeeper::emulator::NewPull::from_branch("feature")).await;
+    let again = rig.github.open_pull(REPO, NewPull::from_branch("feature")).await;
     insta::assert_snapshot!(again.unwrap_err(), @"GitHub would refuse: #1 from feature into main is open already");
-    let from_main = rig.github.open_pull(REPO, lockkeeper::emulator::NewPull::from_branch("main")).await;
+    let from_main = rig.github.open_pull(REPO, NewPull::from_branch("main")).await;
     insta::assert_snapshot!(from_main.unwrap_err(), @"GitHub would refuse: no commits between main and main");
     rig.github.convert_to_draft(REPO, number, "alice").await.unwrap();
     insta::assert_snapshot!(rig.github.merge(REPO, number, "alice").await.unwrap_err(), @"GitHub would refuse: #1 is a draft");

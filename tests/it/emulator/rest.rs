@@ -30,7 +30,7 @@ async fn a_repository_and_its_pulls_are_shown_as_github_describes_them() {
 #[tokio::test]
 async fn changed_files_are_compared_with_the_point_where_the_pull_left_its_base() {
     let rig = Rig::start().await;
-    let lines = (0..20).map(|n| format!("line {n}\n")).collect::<String>();
+    let lines = (0..20).map(|n| format!("line {n}")).collect::<Vec<_>>().join("\n");
     rig.github.push(REPO, "main", &[Change::write("big.tf", &lines), Change::write("old.tf", "x\n")]).await.unwrap();
     let changes = [
         Change::rename("big.tf", "moved/b g.tf"),
@@ -79,11 +79,24 @@ async fn lists_come_in_pages_with_links_to_the_others() {
 }
 
 #[tokio::test]
+async fn of_a_huge_pull_only_the_first_3000_files_are_listed() {
+    let rig = Rig::start().await;
+    let files: Vec<Change> = (0..3010).map(|n| Change::write(&format!("f{n:04}.tf"), "x\n")).collect();
+    rig.github.push(REPO, "huge", &files).await.unwrap();
+    rig.github.open_pull(REPO, NewPull::from_branch("huge")).await.unwrap();
+    assert_eq!(rig.get("/repos/acme/infra/pulls/1").await.body["changed_files"], 3010);
+    let last = rig.get("/repos/acme/infra/pulls/1/files?per_page=100&page=30").await;
+    assert_eq!(last.body[99]["filename"], "f2999.tf");
+    assert!(!last.header("link").contains("next"));
+    assert_eq!(rig.get("/repos/acme/infra/pulls/1/files?per_page=100&page=31").await.body, json!([]));
+}
+
+#[tokio::test]
 async fn comments_are_posted_found_edited_reacted_to_and_deleted() {
     let rig = Rig::start().await;
     let number = rig.open_pull().await;
     let asked = rig.github.comment(REPO, number, "alice", "lockkeeper plan").await.unwrap();
-    rig.clock.advance(std::time::Duration::from_secs(60));
+    rig.clock.advance(std::time::Duration::from_mins(1));
     let posted = rig.post("/repos/acme/infra/issues/1/comments", json!({ "body": "Planned." })).await;
     assert_eq!((posted.status, posted.body["user"]["login"].as_str()), (201, Some("lockbot")));
     assert_eq!(posted.header("location"), posted.body["url"].as_str().unwrap());

@@ -1,4 +1,6 @@
 //! Tests that need the whole program, other programs, or the network of this machine, in one binary.
 
+mod emulator;
 mod github;
 mod process;
+mod support;

@@ -1,0 +1,3 @@
+//! What several stories need.
+
+pub mod openapi;

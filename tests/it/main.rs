@@ -1,2 +1,3 @@
-#[test]
-fn a() {}
+mod architecture;
+mod store;
+mod support;

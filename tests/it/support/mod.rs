@@ -1,0 +1,4 @@
+//! What the tests stand on. A file per thing; `main.rs` and this file stay plain lists of modules.
+
+pub mod db;
+pub mod postgres;

@@ -155,7 +155,8 @@ fn find_programs() -> PathBuf {
     let complete = |dir: &PathBuf| ["initdb", "pg_ctl", "postgres"].iter().all(|name| dir.join(name).exists());
     let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = debian.map(|entry| entry.path().join("bin")).filter(complete).collect();
-    folders.sort_by_key(|path| path.components().rev().nth(1).and_then(|v| v.as_os_str().to_str()?.parse::<u32>().ok()));
+    folders
+        .sort_by_key(|path| path.components().rev().nth(1).and_then(|v| v.as_os_str().to_str()?.parse::<u32>().ok()));
     let on_path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&on_path).find(complete);
     on_path.or(folders.pop()).expect("PostgreSQL's `initdb`, `pg_ctl` and `postgres` were not found: run `make setup`")

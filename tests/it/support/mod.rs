@@ -1,3 +1,5 @@
-//! What several stories need.
+//! What the tests stand on. A file per thing; `main.rs` and this file stay plain lists of modules.
 
+pub mod db;
 pub mod openapi;
+pub mod postgres;

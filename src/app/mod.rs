@@ -5,6 +5,6 @@ mod loops;
 mod replica;
 mod serve;
 
-pub use build::{Parts, build};
+pub use build::{Parts, build, build_on};
 pub use replica::Replica;
 pub use serve::{Surroundings, serve};

@@ -5,4 +5,5 @@ mod emulator;
 mod github;
 mod process;
 mod store;
+mod stories;
 mod support;

@@ -92,3 +92,25 @@ macro_rules! store_test {
 }
 
 pub(crate) use store_test;
+
+/// Runs each story `async fn name(backend: Backend)` on both databases, as the tests `name::sqlite` and
+/// `name::postgres`.
+macro_rules! story {
+    ($($name:ident),+ $(,)?) => {
+        $(mod $name {
+            use crate::support::db::Backend;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(Backend::Sqlite).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                super::$name(Backend::Postgres).await;
+            }
+        })+
+    };
+}
+
+pub(crate) use story;

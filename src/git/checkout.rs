@@ -99,7 +99,8 @@ impl Checkout {
 impl Mirror {
     /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are exactly
     /// those of the commit. Untracked files stay while the commit stays; when it changes only [`KEPT`] ones do. Waits
-    /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`].
+    /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`] the
+    /// mirror has been thrown away: fetch and prepare once more.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
         let doing = format!("check out {} for pull {} of {}", wanted.head.short(), wanted.pull, self.repo);
         let pull_dir = place::pull(&self.settings.data_dir, &self.repo, wanted.pull);
@@ -111,7 +112,11 @@ impl Mirror {
             Merge::Done(commit) => commit,
             Merge::Conflict(files) => return Ok(Prepared::Conflict { files }),
         };
-        let fresh = self.place_commit(&doing, &place, &commit).await?;
+        let fresh = match self.place_commit(&doing, &place, &commit).await {
+            // Objects are missing that the refs promise: no fetch would bring them back as long as the refs are there.
+            Err(damage @ GitError::Corrupt { .. }) => return self.discard().and(Err(damage)),
+            result => result?,
+        };
         Ok(Prepared::Ready(Checkout {
             path: place.dir,
             hold: place.hold,

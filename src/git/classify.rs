@@ -15,13 +15,13 @@ pub(super) enum Class {
 const MAX_LINE: usize = 300;
 
 pub(super) fn classify(stderr: &str) -> Class {
-    let rules: [(fn(&str) -> bool, Class); 4] = [
-        (is_auth_failure, Class::AuthFailed),
-        (is_not_found, Class::NotFound),
-        (is_corrupt, Class::Corrupt),
-        (is_unreachable, Class::Unreachable),
-    ];
-    rules.into_iter().find(|(rule, _)| rule(stderr)).map_or(Class::Other, |(_, class)| class)
+    match stderr {
+        text if is_auth_failure(text) => Class::AuthFailed,
+        text if is_not_found(text) => Class::NotFound,
+        text if is_corrupt(text) => Class::Corrupt,
+        text if is_unreachable(text) => Class::Unreachable,
+        _ => Class::Other,
+    }
 }
 
 fn has_any(stderr: &str, phrases: &[&str]) -> bool {
@@ -80,7 +80,7 @@ pub(super) fn is_name_in_the_way(stderr: &str) -> bool {
 /// File exists.`: the path of a lock file that a killed git left behind.
 pub(super) fn stale_lock(stderr: &str) -> Option<&str> {
     let (_, rest) = stderr.split_once("Unable to create '")?;
-    rest.split_once("': File exists").map(|(path, _)| path).filter(|path| path.ends_with(".lock"))
+    rest.split_once(".lock': File exists").map(|(path, _)| &rest[..path.len() + ".lock".len()])
 }
 
 /// `error: object file objects/12/34… is empty`, `fatal: loose object 1234… (stored in …) is corrupt`,
@@ -151,7 +151,7 @@ fn without_userinfo(line: &str) -> String {
         clean.push_str("://");
         let end = part.find(['/', '\'', '"', ' ']).unwrap_or(part.len());
         match part[..end].rfind('@') {
-            Some(at) => clean.push_str(&format!("…{}", &part[at..])),
+            Some(at) => clean.extend(["…", &part[at..]]),
             None => clean.push_str(part),
         }
     }

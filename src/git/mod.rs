@@ -71,8 +71,8 @@ impl GitSettings {
             program: "git".into(),
             env: vec![("PATH".into(), path.into())],
             allow_file: false,
-            deadline: Duration::from_secs(300),
-            hold_wait: Duration::from_secs(120),
+            deadline: Duration::from_mins(5),
+            hold_wait: Duration::from_mins(2),
         }
     }
 }

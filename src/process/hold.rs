@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use tokio::time::{Instant, sleep};
 
 /// How often the lock is tried.
@@ -58,13 +59,17 @@ impl Hold {
         }
     }
 
-    /// Takes the file shared, or says at once that somebody has it exclusively.
+    /// Takes the file shared for this process and all it starts from now on, or says at once that somebody has it exclusively.
     pub(super) fn shared(path: &Path) -> Result<Self, HoldError> {
         let file = open(path)?;
+        let io = |source| HoldError::Io { path: path.to_owned(), source };
+        // Every process of the run inherits the open file: even if the supervisor is killed the lock stays until the
+        // last of them has gone.
+        fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| io(errno.into()))?;
         match file.try_lock_shared() {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(HoldError::Busy { path: path.to_owned(), waited: Duration::ZERO }),
-            Err(TryLockError::Error(source)) => Err(HoldError::Io { path: path.to_owned(), source }),
+            Err(TryLockError::Error(source)) => Err(io(source)),
         }
     }
 }

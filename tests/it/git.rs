@@ -107,7 +107,7 @@ impl World {
         wanted: Option<&CommitSha>,
     ) -> Result<Fetched, GitError> {
         let credentials = GitCredentials { username: USER.into(), password: Secret::new(password) };
-        let deadline = Duration::from_secs(60);
+        let deadline = Duration::from_mins(1);
         let request = FetchRequest { url, credentials: Some(&credentials), refs, wanted, deadline };
         self.mirror().fetch(&request).await
     }
@@ -187,7 +187,7 @@ async fn wrong_credentials_are_told_apart_and_not_repeated() {
         credentials: None,
         refs: &[main()],
         wanted: None,
-        deadline: Duration::from_secs(60),
+        deadline: Duration::from_mins(1),
     };
     let error = world.mirror().fetch(&request).await.unwrap_err();
     assert!(matches!(error, GitError::AuthFailed { .. }), "{error}");
@@ -207,17 +207,11 @@ async fn a_repository_or_server_that_is_not_there_is_told_apart() {
 #[tokio::test]
 async fn credentials_are_in_no_file_and_no_argument() {
     let world = World::new().await;
-    // A git that writes down how it, and everything it starts, was called.
+    // A git that writes down how everything it starts is called.
     let real = world.sh("command -v git").await;
     let spy = world.path("spy");
-    std::fs::write(
-        &spy,
-        format!(
-            "#!/bin/sh\nps -eo args >> {0}/argv\nexport GIT_TRACE={0}/trace\nexec {real} \"$@\"\n",
-            world.dir.path().display()
-        ),
-    )
-    .unwrap();
+    let script = format!("#!/bin/sh\nexport GIT_TRACE={}\nexec {real} \"$@\"\n", world.path("trace").display());
+    std::fs::write(&spy, script).unwrap();
     std::fs::set_permissions(&spy, std::fs::Permissions::from_mode(0o755)).unwrap();
     let mut settings = GitSettings::new(world.path("data"), PATH);
     settings.program = spy.into();
@@ -278,12 +272,12 @@ async fn a_forced_push_moves_the_ref_and_the_old_head_can_still_be_asked_for() {
     let (_, new) = world.pull("main.tf=new").await;
     let fetched = world.fetch(Some(&old)).await.unwrap();
     assert_eq!(fetched.commit_of(&pull_ref()), Some(&new));
-    // This server, as git by default, gives away by id only what its refs still reach.
-    assert_eq!(fetched.wanted, Head::Gone);
-    world.sh("git -C srv/acme/infra.git config uploadpack.allowAnySHA1InWant true").await;
-    assert_eq!(world.fetch(Some(&old)).await.unwrap().wanted, Head::Present);
-    let never = "12".repeat(20).parse().unwrap();
-    assert_eq!(world.fetch(Some(&never)).await.unwrap().wanted, Head::Gone);
+    assert_eq!(fetched.wanted, Head::Present, "the server has not cleaned up yet and gives it away by its id");
+    let (_, lost) = world.pull("main.tf=lost").await;
+    world.pull("main.tf=newest").await;
+    world.sh("git -C srv/acme/infra.git gc -q --prune=now").await;
+    assert_eq!(world.fetch(Some(&lost)).await.unwrap().wanted, Head::Gone);
+    assert_eq!(world.fetch(Some(&old)).await.unwrap().wanted, Head::Present, "what is here needs no server");
 }
 
 #[tokio::test]
@@ -308,6 +302,20 @@ async fn a_damaged_mirror_is_fetched_anew() {
     let checkout = world.checkout(&commits).await;
     assert!(checkout.fresh);
     assert_eq!(read(&checkout, "main.tf"), "two");
+}
+
+#[tokio::test]
+async fn missing_objects_come_back_with_the_next_fetch() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    world.fetch(None).await.unwrap();
+    let blob = world.sh("cd work && git rev-parse HEAD:main.tf").await;
+    let (start, rest) = blob.split_at(2);
+    let unpack = "for p in objects/pack/*.pack; do mv $p p; rm -f ${p%.pack}.*; git unpack-objects -q < p; done";
+    world.sh(&format!("cd {} && {unpack} && rm objects/{start}/{rest}", world.mirror().dir().display())).await;
+    let error = world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap_err();
+    assert!(matches!(error, GitError::Corrupt { .. }), "{error}");
+    assert_eq!(read(&world.checkout(&commits).await, "main.tf"), "two");
 }
 
 #[tokio::test]
@@ -391,7 +399,7 @@ async fn a_checkout_is_used_again_and_keeps_what_init_brought() {
     assert_eq!(read(&again, "main.tf"), "two", "tracked files are reset");
     assert_eq!(read(&again, "generated.tf"), "left", "the commit is the same, so files made from it stay");
 
-    let commits = world.pull("main.tf=two dir/x.tf=x now-tracked.tf=theirs -old.tf renamed.tf=o").await;
+    let commits = world.pull("main.tf=two dir/x.tf=x now-tracked.tf=theirs renamed.tf=o").await;
     let moved = world.checkout(&commits).await;
     assert!(!moved.fresh);
     assert_eq!(kept.map(|name| read(&moved, name)), ["left"; 4]);
@@ -415,6 +423,9 @@ async fn a_change_hidden_by_an_index_flag_is_undone() {
     }
 }
 
+/// Something that happens to a checkout.
+type Damage<'a> = Box<dyn Fn() + 'a>;
+
 #[tokio::test]
 async fn a_broken_checkout_is_made_anew() {
     let world = World::new().await;
@@ -422,7 +433,7 @@ async fn a_broken_checkout_is_made_anew() {
     let first = world.checkout(&commits).await;
     let admin = world.mirror().dir().join("worktrees/default");
     let other = world.path("work/.git").display().to_string();
-    let breaks: [(&str, Box<dyn Fn()>); 6] = [
+    let breaks: [(&str, Damage); 6] = [
         ("the file .git is missing", Box::new(|| std::fs::remove_file(first.path.join(".git")).unwrap())),
         (
             "the file .git leads elsewhere",
@@ -513,11 +524,10 @@ async fn a_directory_that_leaves_through_a_link_is_refused() {
 #[tokio::test]
 async fn nothing_of_a_repository_runs() {
     let world = World::new().await;
-    // What a repository can bring along, and what a run could have left in the mirror.
-    let attributes = ".gitattributes=*.tf\tfilter=evil\tmerge=evil";
-    std::fs::write(world.path("work/.gitmodules"), "[submodule \"s\"]\npath = s\nurl = ../x.git\n").unwrap();
-    let commits =
-        world.pull(&format!("hooks/post-checkout=x {}", attributes.replace('\t', " ").replace(' ', "\u{20}"))).await;
+    // What a repository can bring along, and below what a run could have left in the mirror.
+    std::fs::write(world.path("work/.gitattributes"), "*.tf filter=lfs merge=evil diff=evil\n").unwrap();
+    std::fs::write(world.path("work/.gitmodules"), "[submodule \"s\"]\n\tpath = s\n\turl = ../x.git\n").unwrap();
+    let commits = world.pull("hooks/post-checkout=x").await;
     world.checkout(&commits).await;
     let mirror = world.mirror();
     let ran = world.path("ran");
@@ -577,6 +587,28 @@ async fn callers_at_the_same_time_do_not_disturb_each_other() {
     };
     let all = futures::future::join_all((1..=6).map(one)).await;
     assert!(all.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_runs_into_the_deadline() {
+    let world = World::new().await;
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/a/b.git", silent.local_addr().unwrap());
+    let deadline = Duration::from_millis(500);
+    let request = FetchRequest { url: &url, credentials: None, refs: &[main()], wanted: None, deadline };
+    let error = world.mirror().fetch(&request).await.unwrap_err();
+    assert!(matches!(error, GitError::TimedOut { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn files_are_a_transport_only_where_that_is_allowed() {
+    let world = World::new().await;
+    let mut settings = GitSettings::new(world.path("data"), PATH);
+    settings.allow_file = true;
+    let world = World { git: Git::new(settings), ..world };
+    let url = format!("file://{}", world.path("srv/acme/infra.git").display());
+    let fetched = world.fetch_as(PASSWORD, &url, &[main()], None).await.unwrap();
+    assert!(fetched.commit_of(&main()).is_some());
 }
 
 #[tokio::test]

@@ -92,7 +92,7 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
 async fn run(variables: &[(&str, String)], body: Bytes) -> Vec<u8> {
     let mut command = tokio::process::Command::new("git");
     command.arg("http-backend").env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     // A program that ends without reading everything is fine.

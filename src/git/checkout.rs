@@ -98,7 +98,7 @@ impl Checkout {
 
 impl Mirror {
     /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are exactly
-    /// those of the commit. Untracked files stay while the commit stays; when it changes only [`KEPT`] ones do. Waits
+    /// those of the commit. Untracked files stay while the commit stays; when it changes only those of `KEPT` do. Waits
     /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`] the
     /// mirror has been thrown away: fetch and prepare once more.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {

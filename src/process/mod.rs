@@ -36,7 +36,7 @@ use std::time::Duration;
 pub use cmd::Cmd;
 pub use hold::{Hold, HoldError};
 pub use output::{Captured, Output};
-pub use run::{Exit, Line, Stream, Supervised, Supervisor};
+pub use run::{Exit, Line, MAX_LINE, Stream, Supervised, Supervisor};
 
 /// How a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

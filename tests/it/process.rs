@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper::process::{Cmd, Ended, Exit, Hold, Line, ProcessError, Stream, Supervisor};
+use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -133,13 +134,26 @@ async fn the_environment_is_only_what_was_given() {
 }
 
 #[tokio::test]
-async fn the_supervisor_hands_on_no_file_and_no_signal_mask() {
-    let probe = sh("readlink /proc/self/fd/0; ls /proc/self/fd; exec grep -E '^Sig(Blk|Ign)' /proc/self/status");
+async fn the_supervisor_hands_on_no_file_of_its_own() {
+    let probe = sh("readlink /proc/self/fd/0; ls /proc/self/fd");
     let direct = probe.output().await.unwrap();
     let (lines, _) = Run::start(probe, LONG).finish().await;
     let lines: Vec<String> = lines.into_iter().map(|line| line.1).collect();
     assert_eq!(lines, direct.stdout.text().lines().collect::<Vec<_>>());
     assert_eq!(lines[0], "/dev/null");
+}
+
+#[tokio::test]
+async fn the_program_can_hear_every_signal_that_asks_it_to_stop() {
+    let probe = Cmd::new("/bin/grep").args(["-E", "^Sig(Blk|Ign)", "/proc/self/status"]);
+    let (lines, _) = Run::start(probe, LONG).finish().await;
+    assert_eq!(lines.len(), 2);
+    for (_, line) in lines {
+        let bits = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGPIPE] {
+            assert_eq!(bits & (1 << (signal as i32 - 1)), 0, "{signal}: {line}");
+        }
+    }
 }
 
 #[tokio::test]

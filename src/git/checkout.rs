@@ -97,8 +97,8 @@ impl Checkout {
 }
 
 impl Mirror {
-    /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are exactly
-    /// those of the commit. Untracked files stay while the commit stays; when it changes only those of `KEPT` do. Waits
+    /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are
+    /// exactly those of the commit. Untracked files stay while the commit stays; when it changes only those of `KEPT` do. Waits
     /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`] the
     /// mirror has been thrown away: fetch and prepare once more.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
@@ -194,8 +194,8 @@ impl Mirror {
         Ok(fresh)
     }
 
-    /// The directory in the mirror that belongs to a worktree, or `None` when the worktree is not whole. The file `.git`
-    /// in it could have been changed by a run, so it must point where git itself had pointed it.
+    /// The directory in the mirror that belongs to a worktree, or `None` when the worktree is not whole. The file
+    /// `.git` in it could have been changed by a run, so it must point where git itself had pointed it.
     fn admin_dir(&self, dir: &Path) -> Option<PathBuf> {
         let link = dir.join(".git");
         let is_file = link.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() < 8192);

@@ -77,8 +77,8 @@ fn os<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> SuperviseErr
     move |error| SuperviseError::Os { doing, source: error.into() }
 }
 
-/// Runs the program to its end and returns the exit code to hand on: the program's own, or 128 + n for signal n. Must be
-/// called on the main thread: orphans are handed to that one.
+/// Runs the program to its end and returns the exit code to hand on: the program's own, or 128 + n for signal n. Must
+/// be called on the main thread: orphans are handed to that one.
 pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     disregard_signals().map_err(os("catch signals"))?;
     let hold = order.hold.as_deref().map(Share::take).transpose()?;

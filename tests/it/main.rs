@@ -1,7 +1,10 @@
 //! Tests that need the whole program, other programs, or the network of this machine, in one binary.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod architecture;
 mod emulator;
+mod git;
 mod github;
 mod process;
 mod store;

@@ -2,5 +2,6 @@
 
 pub mod bot;
 pub mod db;
+pub mod git_http;
 pub mod openapi;
 pub mod postgres;

@@ -24,6 +24,9 @@ use crate::store::{ApplyGate, ApplyGrant, CommandRow, NewRun, RunRow, RunState};
 use crate::workflow::{RunError, RunOutput, StepError};
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
+        return Ok(refusal);
+    }
     if let Some(lock) = cx.ctx.store.apply_lock_get().await? {
         return Ok(Reply::new(Body::Refused(Refusal::apply_locked(&lock))));
     }

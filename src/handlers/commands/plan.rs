@@ -32,7 +32,7 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
     cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
-    if let Some(refusal) = projects::var_file_refusal(&command.extra_args) {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
     }
     forget_cut_off(cx).await?;

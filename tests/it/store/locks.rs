@@ -174,7 +174,7 @@ async fn locks_are_listed_newest_first_and_those_of_a_pull_by_path(db: &TestDb) 
 }
 
 const RACERS: i64 = 64;
-const ROUNDS: usize = 40;
+const ROUNDS: usize = 1000;
 /// Groups of racers that run side by side, each through its share of the rounds: one group alone leaves the database
 /// idle whenever its last racer is under way.
 const GROUPS: usize = 4;

@@ -204,7 +204,7 @@ async fn apply_begin_meets_close_and_runs_under_a_lock_or_not_at_all(db: &TestDb
                 assert_eq!(db.store().lock_list_of_pull(&pull).await.unwrap(), []);
             }
             ApplyGate::PullClosed => assert_eq!((locks, state), (vec![], PlanState::Discarded)),
-            other => panic!("{other:?}"),
+            other @ (ApplyGate::ApplyLocked(_) | ApplyGate::HeldBy(_) | ApplyGate::PlanGone(_)) => panic!("{other:?}"),
         }
     }
 }
@@ -230,10 +230,10 @@ async fn apply_begin_meets_release_and_runs_under_a_lock_or_not_at_all(db: &Test
         let holder = db.store().lock_list_of_pull(&ours).await.unwrap();
         match gate {
             ApplyGate::Granted(grant) => {
-                assert_eq!((holder, took), (vec![grant.lock.clone()], TakeLock::HeldBy(grant.lock)))
+                assert_eq!((holder, took), (vec![grant.lock.clone()], TakeLock::HeldBy(grant.lock)));
             }
             ApplyGate::HeldBy(_) | ApplyGate::PlanGone(_) => {
-                assert!(matches!(took, TakeLock::Taken(_)) && holder.is_empty())
+                assert!(matches!(took, TakeLock::Taken(_)) && holder.is_empty());
             }
             other @ (ApplyGate::ApplyLocked(_) | ApplyGate::PullClosed) => panic!("{other:?}"),
         }

@@ -139,7 +139,7 @@ async fn a_dropped_plan_leaves_the_lock_to_its_neighbour(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let (x, y) = (planned(db, &one, &named("a", "x")).await, planned(db, &one, &named("a", "y")).await);
     db.store().plan_drop(&one, &x.project).await.unwrap();
-    assert_eq!(db.store().plan_list(&one).await.unwrap(), [y.clone()]);
+    assert_eq!(db.store().plan_list(&one).await.unwrap(), std::slice::from_ref(&y));
     assert_eq!(db.store().lock_list().await.unwrap().len(), 1);
     db.store().plan_drop(&one, &y.project).await.unwrap();
     assert_eq!(db.store().lock_list().await.unwrap(), []);

@@ -55,7 +55,9 @@ fn collect(rows: Vec<(String, String)>) -> Schema {
         };
         schema.entry(table).or_default().push(line);
     }
-    schema.values_mut().for_each(|lines| lines.sort());
+    for lines in schema.values_mut() {
+        lines.sort();
+    }
     schema
 }
 

@@ -8,9 +8,9 @@ use anyhow::Context;
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 
 use super::CommandCx;
-use crate::context::Ctx;
 use crate::command::{self, var_files_outside};
 use crate::config::repo::{self, RepoConfig};
+use crate::context::Ctx;
 use crate::discovery::{self, Input, Project, Tree};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;

@@ -59,8 +59,20 @@ pub fn router(web: Arc<Web>) -> Router {
 }
 
 async fn time_limit(request: Request, next: Next) -> Response {
-    match tokio::time::timeout(REQUEST_TIME, next.run(request)).await {
-        Ok(response) => response,
-        Err(_) => Failure::too_slow().into_response(),
+    within(REQUEST_TIME, next.run(request)).await
+}
+
+async fn within(limit: Duration, answer: impl Future<Output = Response>) -> Response {
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Failure::too_slow().into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_takes_too_long_is_given_up() {
+        let answer = within(Duration::ZERO, std::future::pending()).await;
+        assert_eq!(answer.status(), axum::http::StatusCode::GATEWAY_TIMEOUT);
     }
 }

@@ -1,2 +1,1 @@
-#[test]
-fn a() {}
+mod pages;

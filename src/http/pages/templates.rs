@@ -27,7 +27,8 @@ impl Templates {
         let mut env = Environment::new();
         env.set_undefined_behavior(UndefinedBehavior::Strict);
         env.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().expect("the usual marks"));
-        env.add_global("base", base.to_owned());
+        // Safe: the path of a URL has no mark of HTML left in it.
+        env.add_global("base", Value::from_safe_string(base.to_owned()));
         env.add_global("version", version.to_owned());
         let static_base = format!("{base}/static");
         env.add_function("asset", move |name: &str| asset(&static_base, name));
@@ -50,9 +51,10 @@ fn text_of(name: &str) -> String {
 }
 
 /// The link to a static file. It holds a digest of the content, so that browsers may keep the file for ever.
-fn asset(base: &str, name: &str) -> Result<String, minijinja::Error> {
+fn asset(base: &str, name: &str) -> Result<Value, minijinja::Error> {
     let missing = || minijinja::Error::new(minijinja::ErrorKind::InvalidOperation, format!("no static file {name}"));
-    static_file(name).ok_or_else(missing).map(|file| format!("{base}/{}/{name}", digest(&file)))
+    let file = static_file(name).ok_or_else(missing)?;
+    Ok(Value::from_safe_string(format!("{base}/{}/{name}", digest(&file))))
 }
 
 fn static_file(name: &str) -> Option<EmbeddedFile> {

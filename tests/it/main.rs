@@ -6,6 +6,7 @@ mod architecture;
 mod emulator;
 mod git;
 mod github;
+mod pages;
 mod process;
 mod store;
 mod stories;

@@ -4,7 +4,9 @@ mod build;
 mod loops;
 mod replica;
 mod serve;
+mod server;
 
 pub use build::{Parts, build, build_on};
 pub use replica::Replica;
-pub use serve::{Surroundings, serve};
+pub use serve::{Signals, serve};
+pub use server::{Server, Surroundings};

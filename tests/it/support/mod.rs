@@ -3,3 +3,4 @@
 pub mod db;
 pub mod openapi;
 pub mod postgres;
+pub mod server;

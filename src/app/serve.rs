@@ -1,7 +1,7 @@
 //! `lockkeeper server`: from start to a good end.
 //!
-//! The first SIGTERM or SIGINT stops claiming work and waits for runs; the second interrupts them: a plan is made
-//! again after the next start, an apply reports how far it came.
+//! The first SIGTERM or SIGINT stops claiming work and waits for runs; the second, or the end of `--shutdown-grace`,
+//! interrupts them: a plan is made again after the next start, an apply reports how far it came.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -77,8 +77,8 @@ async fn run(replica: Arc<Replica>, listener: TcpListener, config: &ServerConfig
     closing.cancel();
     tokio::select! {
         () = drained(&replica) => {}
-        () = signals.next() => {
-            warn!(runs = replica.running.count(), "Told to stop again: runs are interrupted");
+        why = impatience(&mut signals, config.terraform.shutdown_grace) => {
+            warn!(runs = replica.running.count(), "{why}: runs are interrupted");
             replica.ctx.interrupt.cancel();
             drained(&replica).await;
         }
@@ -89,6 +89,14 @@ async fn run(replica: Arc<Replica>, listener: TcpListener, config: &ServerConfig
     replica.ctx.store.close().await;
     info!("Lockkeeper has stopped");
     Ok(())
+}
+
+/// Waits until runs get no more time, and says why.
+async fn impatience(signals: &mut Signals, grace: Duration) -> &'static str {
+    tokio::select! {
+        () = signals.next() => "Told to stop again",
+        () = tokio::time::sleep(grace) => "Runs took longer than --shutdown-grace",
+    }
 }
 
 /// Waits until no job is worked on, and for a moment more until what the last ones put into the outbox is posted.

@@ -132,7 +132,9 @@ async fn attempt(
         TakeLock::PullClosed => return Ok(stopped(report, "The pull request was closed.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
-        cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        if cx.abandoned().is_ok() {
+            cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        }
         return Ok(stopped(report, "Stopped before Terraform was started."));
     };
     cx.ctx.store.run_start(run).await?;

@@ -173,7 +173,7 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, J
 /// The command was tried as often as is sensible: the pull is told, and nothing stays pending.
 pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
     let Some(row) = ctx.store.command_get(id).await? else { return Ok(()) };
-    let statuses = standing::broken(ctx, row.kind).into_iter().collect();
+    let statuses = standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
     let reply = Reply { statuses, ..Reply::new(Body::Broken(broken(&row, error))) };
     ctx.store.command_finish(&reply.into_end(ctx, &row)).await?;
     Ok(())

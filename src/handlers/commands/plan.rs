@@ -31,14 +31,14 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
 }
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     if let Some(refusal) = projects::var_file_refusal(&command.extra_args) {
         return Ok(refusal);
     }
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     forget_cut_off(cx).await?;
     let work = match projects::select(cx, &command.target, auto).await? {
         Selection::Work(work) => work,
-        Selection::Refused(reply) => return Ok(reply),
+        Selection::Refused(reply) => return refused(cx, reply, command.target.is_targeted()).await,
     };
     if !command.target.is_targeted() {
         let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
@@ -51,6 +51,18 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
     answer(cx, reports, auto).await
+}
+
+/// Nothing could be planned. The status was set to pending and must not stay so: what was planned before still counts
+/// when the command concerned a part of the pull only.
+async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Reply, JobError> {
+    let standing = Standings::of(cx.ctx, cx.pull).await?;
+    let status = if targeted && !standing.is_empty() {
+        standing.plan_status(cx.ctx)
+    } else {
+        standing::broken(cx.ctx, RunKind::Plan)
+    };
+    Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
 
 /// A plan that was cut off by the end of the server is made again (P3); its unfinished runs end here.

@@ -252,6 +252,10 @@ fn refused(report: ProjectReport, message: &str, hints: Vec<String>) -> ProjectR
 pub(super) async fn interrupted(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, JobError> {
     let runs = ctx.store.run_list(row.id).await?;
     if runs.iter().all(|run| run.state == RunState::Queued) {
+        for run in runs {
+            let why = "Cut off before it had begun; it is begun anew.";
+            ctx.store.run_finish(run.id, ProjectOutcome::Skipped, Some(why)).await?;
+        }
         return Ok(None);
     }
     let (mut reports, mut statuses) = (Vec::new(), Vec::new());

@@ -23,7 +23,7 @@ async fn a_change_is_planned_by_itself_applied_on_request_and_unlocked_by_the_me
     let said = world.ask(pull, "lockkeeper plan").await;
     said.is("plan success | . default no_changes").says("Nothing has to be applied");
     world.ask(pull, "lockkeeper apply").await.is("apply success | . default up_to_date");
-    assert_eq!(world.pending(pull), [""; 0]);
+    world.settled(pull).await;
 
     world.github.merge(REPO, pull, "alice").await.expect("a merge");
     world.answer(pull).await.is("unlock success | . default discarded").says("This pull request was merged");
@@ -37,7 +37,7 @@ async fn a_project_with_an_error_is_shown_first_and_gives_its_lock_back() {
     let pull = world.open("feature", &[("net/main.tf", &net), ("zone/main.tf", &resource("b", "var.absent"))]).await;
 
     let said = world.answer(pull).await;
-    said.is("autoplan partial | zone default failed | net default planned").says("Reference to undeclared input variable");
+    said.is("autoplan partial | net default planned | zone default failed").says("Reference to undeclared input variable");
     let place = |heading: &str| said.text.find(heading).unwrap_or_else(|| panic!("{heading}:\n{}", said.text));
     assert!(place("### ❌ dir: `zone`") < place("### 📝 dir: `net`"), "{}", said.text);
     assert_eq!(world.status(pull, "lockkeeper/plan", StatusState::Failure).await, "1/2 projects failed to plan.");
@@ -84,7 +84,7 @@ async fn projects_that_share_a_directory_are_told_apart_by_name() {
     world.ask(pull, "lockkeeper plan -p blue").await.is("plan success | app blue planned").says("-p blue");
     let said = world.ask(pull, "lockkeeper plan -p gren").await;
     said.is("plan refused (target)").says("Did you mean `green`?");
-    let said = world.ask(pull, "lockkeeper plan -d ap").await;
+    let said = world.ask(pull, "lockkeeper plan -d apps").await;
     said.is("plan refused (target)").says("`app`");
     world.finish(&["#1 app blue", "#1 app green"]).await;
 }

@@ -157,18 +157,14 @@ impl World {
         within(&format!("{context} {}", state.as_str()), self.github.wait_for(look)).await
     }
 
-    /// Every status that was ever set on the head of a pull under a name, oldest first.
-    pub fn statuses(&self, pull: PullNumber, context: &str) -> Vec<&'static str> {
-        let statuses = self.github.statuses(REPO, &self.head(pull)).expect("the repository exists");
-        let ours = statuses.history.iter().filter(|status| status.context == context);
-        ours.map(|status| status.state.as_str()).collect()
-    }
-
-    /// The statuses of the head of a pull that are pending.
-    pub fn pending(&self, pull: PullNumber) -> Vec<String> {
-        let statuses = self.github.statuses(REPO, &self.head(pull)).expect("the repository exists");
-        let pending = statuses.latest.into_iter().filter(|status| status.state == StatusState::Pending);
-        pending.map(|status| status.context).collect()
+    /// Waits until no status of the head of a pull is pending.
+    pub async fn settled(&self, pull: PullNumber) {
+        let head = self.head(pull);
+        let look = |github: &Emulator| {
+            let statuses = github.statuses(REPO, &head).expect("the repository exists").latest;
+            statuses.iter().all(|status| status.state != StatusState::Pending).then_some(())
+        };
+        within("the end of every pending status", self.github.wait_for(look)).await;
     }
 
     /// The server's database, opened beside it.

@@ -253,14 +253,24 @@ fn refused(report: ProjectReport, message: &str, hints: Vec<String>) -> ProjectR
 pub(super) async fn interrupted(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, JobError> {
     let runs = ctx.store.run_list(row.id).await?;
     if runs.iter().all(|run| run.state == RunState::Queued) {
+        for run in runs {
+            let why = "Cut off before it had begun; it is begun anew.";
+            ctx.store.run_finish(run.id, ProjectOutcome::Skipped, Some(why)).await?;
+        }
         return Ok(None);
     }
-    let mut reports = Vec::new();
+    let (mut reports, mut statuses) = (Vec::new(), Vec::new());
     for run in runs {
-        reports.push(after_crash(ctx, run).await?);
+        let id = run.id;
+        let report = after_crash(ctx, run).await?;
+        let state = status::project(RunKind::Apply, report.outcome, report.counts);
+        statuses.push(standing::of_project(ctx, RunKind::Apply, &report.key, id, state));
+        reports.push(report);
     }
     let pull = ctx.forge.pull(&row.pull, row.installation).await.map_err(crate::jobs::forge_job_error)?;
-    answer(ctx, &pull, Body::Interrupted(reports)).await.map(Some)
+    let mut reply = answer(ctx, &pull, Body::Interrupted(reports)).await?;
+    reply.statuses.extend(statuses);
+    Ok(Some(reply))
 }
 
 /// What is known of one project of an apply that was cut off.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument, info, info_span};
 
 use super::Spec;
@@ -34,7 +35,7 @@ pub(super) struct CommandCx<'a> {
     pub ctx: &'a Ctx,
     pub row: &'a CommandRow,
     pub pull: &'a Pull,
-    /// Cancelled when the command is to stop: the pull was closed, or the server will not wait.
+    /// Cancelled when the command is to stop: the pull was closed, the server will not wait, or `lost`.
     pub stop: CancellationToken,
     /// Cancelled when another replica took the command over.
     pub lost: CancellationToken,
@@ -126,6 +127,7 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
     }
     let stop = ctx.stops.enter(row.id);
+    let _also = stop_with(&stop.token, &attempt.lost, &ctx.interrupt);
     let cx = CommandCx { ctx, row, pull: &pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
     match spec {
         Spec::Autoplan => plan::autoplan(&cx).await,
@@ -135,6 +137,22 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
         Spec::Command(other) => Ok(help::not_available(&other)),
         Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
     }
+}
+
+/// Cancels `stop`, and so interrupts what runs, when one of the others is cancelled; until the handle is dropped.
+fn stop_with(
+    stop: &CancellationToken,
+    lost: &CancellationToken,
+    interrupt: &CancellationToken,
+) -> AbortOnDropHandle<()> {
+    let (stop, lost, interrupt) = (stop.clone(), lost.clone(), interrupt.clone());
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        tokio::select! {
+            () = lost.cancelled() => {}
+            () = interrupt.cancelled() => {}
+        }
+        stop.cancel();
+    }))
 }
 
 /// What the forge says of the pull now. A pull that was opened a moment ago may not be found yet; that is waited out.
@@ -155,7 +173,7 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, J
 /// The command was tried as often as is sensible: the pull is told, and nothing stays pending.
 pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
     let Some(row) = ctx.store.command_get(id).await? else { return Ok(()) };
-    let statuses = standing::broken(ctx, row.kind).into_iter().collect();
+    let statuses = standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
     let reply = Reply { statuses, ..Reply::new(Body::Broken(broken(&row, error))) };
     ctx.store.command_finish(&reply.into_end(ctx, &row)).await?;
     Ok(())

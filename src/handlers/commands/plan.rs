@@ -32,14 +32,14 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
 }
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
     }
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     forget_cut_off(cx).await?;
     let work = match projects::select(cx, &command.target, auto).await? {
         Selection::Work(work) => work,
-        Selection::Refused(reply) => return Ok(reply),
+        Selection::Refused(reply) => return refused(cx, reply, command.target.is_targeted()).await,
     };
     if !command.target.is_targeted() {
         let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
@@ -52,6 +52,18 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
     answer(cx, reports, auto).await
+}
+
+/// Nothing could be planned. The status was set to pending and must not stay so: what was planned before still counts
+/// when the command concerned a part of the pull only.
+async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Reply, JobError> {
+    let standing = Standings::of(cx.ctx, cx.pull).await?;
+    let status = if targeted && !standing.is_empty() {
+        standing.plan_status(cx.ctx)
+    } else {
+        standing::broken(cx.ctx, RunKind::Plan)
+    };
+    Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
 
 /// A plan that was cut off by the end of the server is made again (P3); its unfinished runs end here.
@@ -133,7 +145,9 @@ async fn attempt(
         TakeLock::PullClosed => return Ok(stopped(report, "The pull request was closed.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
-        cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        if cx.abandoned().is_ok() {
+            cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        }
         return Ok(stopped(report, "Stopped before Terraform was started."));
     };
     cx.ctx.store.run_start(run).await?;

@@ -7,6 +7,7 @@ mod plan;
 mod projects;
 mod unlock;
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -34,7 +35,8 @@ pub(super) struct CommandCx<'a> {
     pub ctx: &'a Ctx,
     pub row: &'a CommandRow,
     pub pull: &'a Pull,
-    /// Cancelled when the command is to stop: the pull was closed, or the server will not wait.
+    /// Cancelled when the command is to stop: the pull was closed, the server will not wait, or another replica took
+    /// the command over.
     pub stop: CancellationToken,
     /// Cancelled when another replica took the command over.
     pub lost: CancellationToken,
@@ -55,6 +57,16 @@ impl CommandCx<'_> {
         self.ctx.store.job_push(&reply::status_job(self.row, &self.pull.head, status)).await?;
         self.ctx.nudge.nudge();
         Ok(())
+    }
+
+    /// Stops what runs when the server is interrupted or the lease is lost: a child must not outlive its right to run.
+    async fn pass_on_stops(&self) -> Infallible {
+        tokio::select! {
+            () = self.ctx.interrupt.cancelled() => {}
+            () = self.lost.cancelled() => {}
+        }
+        self.stop.cancel();
+        std::future::pending().await
     }
 
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
@@ -127,11 +139,18 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
     }
     let stop = ctx.stops.enter(row.id);
     let cx = CommandCx { ctx, row, pull: &pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
+    tokio::select! {
+        reply = act(&cx, spec) => reply,
+        never = cx.pass_on_stops() => match never {},
+    }
+}
+
+async fn act(cx: &CommandCx<'_>, spec: Spec) -> Result<Reply, JobError> {
     match spec {
-        Spec::Autoplan => plan::autoplan(&cx).await,
-        Spec::Command(Command::Plan(command)) => plan::by_comment(&cx, &command).await,
-        Spec::Command(Command::Apply(command)) => apply::run(&cx, &command).await,
-        Spec::Command(Command::Unlock) => unlock::run(&cx).await,
+        Spec::Autoplan => plan::autoplan(cx).await,
+        Spec::Command(Command::Plan(command)) => plan::by_comment(cx, &command).await,
+        Spec::Command(Command::Apply(command)) => apply::run(cx, &command).await,
+        Spec::Command(Command::Unlock) => unlock::run(cx).await,
         Spec::Command(other) => Ok(help::not_available(&other)),
         Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
     }

@@ -19,7 +19,7 @@ use crate::jobs::describe_error;
 use crate::model::{CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, Holder, ProjectReport, UserText, plan_output, status};
-use crate::store::{NewRun, RecordPlan, RunState, TakeLock};
+use crate::store::{NewRun, RecordPlan, TakeLock};
 use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
 
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
@@ -35,7 +35,8 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
     if let Some(refusal) = projects::var_file_refusal(&command.extra_args) {
         return Ok(refusal);
     }
-    forget_cut_off(cx).await?;
+    // A plan that was cut off by the end of the server is made again (P3).
+    super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let work = match projects::select(cx, &command.target, auto).await? {
         Selection::Work(work) => work,
         Selection::Refused(reply) => return Ok(reply),
@@ -53,21 +54,9 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
     answer(cx, reports, auto).await
 }
 
-/// A plan that was cut off by the end of the server is made again (P3); its unfinished runs end here.
-async fn forget_cut_off(cx: &CommandCx<'_>) -> Result<(), JobError> {
-    for run in cx.ctx.store.run_list(cx.row.id).await? {
-        if run.state != RunState::Finished {
-            let why = "Cut off when the server stopped; the plan is made again.";
-            cx.ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
-            cx.ctx.hub.announce(run.id);
-        }
-    }
-    Ok(())
-}
-
 /// What the pull is told, and its combined statuses.
 async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, auto: bool) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, cx.pull).await?;
+    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let mut statuses = vec![standing.plan_status(cx.ctx)];
     statuses.extend(standing.apply_status_after_plan(cx.ctx));
     let reply = match reports.is_empty() {

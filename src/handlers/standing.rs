@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::context::Ctx;
-use crate::model::{CommandKind, CommitState, CommitStatus, ProjectKey, Pull, RunId, RunKind};
+use crate::model::{CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, PullRef, RunId, RunKind};
 use crate::render::status::{self, Standing};
 
 /// The newest run of each project at the head commit of a pull.
@@ -11,9 +11,9 @@ pub(super) struct Standings(Vec<Standing>);
 
 impl Standings {
     /// Adds up what is on record.
-    pub async fn of(ctx: &Ctx, pull: &Pull) -> Result<Self, sqlx::Error> {
+    pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
         let mut newest = BTreeMap::new();
-        for run in ctx.store.run_list_of_head(&pull.at, &pull.head).await? {
+        for run in ctx.store.run_list_of_head(pull, head).await? {
             if let Some(outcome) = run.outcome {
                 newest.insert(run.project, Standing { kind: run.kind, outcome });
             }

@@ -20,7 +20,7 @@ use crate::jobs::describe_error;
 use crate::model::{CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, Holder, ProjectReport, UserText, plan_output, status};
-use crate::store::{NewRun, RecordPlan, RunState, TakeLock};
+use crate::store::{NewRun, RecordPlan, TakeLock};
 use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
 
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
@@ -36,7 +36,8 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
         return Ok(refusal);
     }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
-    forget_cut_off(cx).await?;
+    // A plan that was cut off by the end of the server is made again (P3).
+    super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let work = match projects::select(cx, &command.target, auto).await? {
         Selection::Work(work) => work,
         Selection::Refused(reply) => return refused(cx, reply, command.target.is_targeted()).await,
@@ -54,33 +55,18 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
     answer(cx, reports, auto).await
 }
 
-/// Nothing could be planned. The status was set to pending and must not stay so: what was planned before still counts
-/// when the command concerned a part of the pull only.
+/// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
+/// pull stands; whatever keeps all of it from being planned is a failure.
 async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, cx.pull).await?;
-    let status = if targeted && !standing.is_empty() {
-        standing.plan_status(cx.ctx)
-    } else {
-        standing::broken(cx.ctx, RunKind::Plan)
-    };
+    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let stays = targeted && !standing.is_empty();
+    let status = if stays { standing.plan_status(cx.ctx) } else { standing::broken(cx.ctx, RunKind::Plan) };
     Ok(reply.with_statuses(&cx.pull.head, vec![status]))
-}
-
-/// A plan that was cut off by the end of the server is made again (P3); its unfinished runs end here.
-async fn forget_cut_off(cx: &CommandCx<'_>) -> Result<(), JobError> {
-    for run in cx.ctx.store.run_list(cx.row.id).await? {
-        if run.state != RunState::Finished {
-            let why = "Cut off when the server stopped; the plan is made again.";
-            cx.ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
-            cx.ctx.hub.announce(run.id);
-        }
-    }
-    Ok(())
 }
 
 /// What the pull is told, and its combined statuses.
 async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, auto: bool) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, cx.pull).await?;
+    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let mut statuses = vec![standing.plan_status(cx.ctx)];
     statuses.extend(standing.apply_status_after_plan(cx.ctx));
     let reply = match reports.is_empty() {

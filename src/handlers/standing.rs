@@ -21,6 +21,11 @@ impl Standings {
         Ok(Self(newest.into_values().collect()))
     }
 
+    /// Whether nothing was run at this head yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The combined status of planning.
     pub fn plan_status(&self, ctx: &Ctx) -> CommitStatus {
         combined(ctx, RunKind::Plan, status::plan(&self.0))

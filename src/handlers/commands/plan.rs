@@ -31,14 +31,14 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
 }
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     if let Some(refusal) = projects::var_file_refusal(&command.extra_args) {
         return Ok(refusal);
     }
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     forget_cut_off(cx).await?;
     let work = match projects::select(cx, &command.target, auto).await? {
         Selection::Work(work) => work,
-        Selection::Refused(reply) => return Ok(reply),
+        Selection::Refused(reply) => return refused(cx, reply, command.target.is_targeted()).await,
     };
     if !command.target.is_targeted() {
         let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
@@ -63,6 +63,15 @@ async fn forget_cut_off(cx: &CommandCx<'_>) -> Result<(), JobError> {
         }
     }
     Ok(())
+}
+
+/// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
+/// pull stands; whatever keeps all of it from being planned is a failure.
+async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Reply, JobError> {
+    let standing = Standings::of(cx.ctx, cx.pull).await?;
+    let stays = targeted && !standing.is_empty();
+    let status = if stays { Some(standing.plan_status(cx.ctx)) } else { standing::broken(cx.ctx, cx.row.kind) };
+    Ok(reply.with_statuses(&cx.pull.head, status.into_iter().collect()))
 }
 
 /// What the pull is told, and its combined statuses.

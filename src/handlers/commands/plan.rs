@@ -50,7 +50,7 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
     let mut reports: Vec<ProjectReport> =
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
-    answer(cx, reports, auto).await
+    answer(cx, reports, command, auto).await
 }
 
 /// A plan that was cut off by the end of the server is made again (P3); its unfinished runs end here.
@@ -75,8 +75,17 @@ async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Rep
 }
 
 /// What the pull is told, and its combined statuses.
-async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, auto: bool) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, cx.pull).await?;
+async fn answer(
+    cx: &CommandCx<'_>,
+    reports: Vec<ProjectReport>,
+    command: &PlanCommand,
+    auto: bool,
+) -> Result<Reply, JobError> {
+    let standing = if command.target.is_targeted() {
+        Standings::of(cx.ctx, cx.pull).await?
+    } else {
+        Standings::of_search(cx.ctx, cx.row.id).await?
+    };
     let mut statuses = vec![standing.plan_status(cx.ctx)];
     statuses.extend(standing.apply_status_after_plan(cx.ctx));
     let reply = match reports.is_empty() {

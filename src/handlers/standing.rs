@@ -41,9 +41,14 @@ impl Standings {
         combined(ctx, RunKind::Plan, status::plan(&self.0))
     }
 
-    /// The combined status of applying after a plan: only where it is certain, else it is left as it is.
-    pub fn apply_status_after_plan(&self, ctx: &Ctx) -> Option<CommitStatus> {
-        status::apply_after_plan(&self.0).map(|line| combined(ctx, RunKind::Apply, line))
+    /// The combined status of applying after a plan. While something waits to be applied there is none on a commit,
+    /// unless a command before has set it: then it must not go on saying that all is done (reference 9.3 lets it).
+    pub async fn apply_status_after_plan(&self, ctx: &Ctx, pull: &Pull) -> Result<Option<CommitStatus>, sqlx::Error> {
+        match status::apply_after_plan(&self.0) {
+            Some(line) => Ok(Some(combined(ctx, RunKind::Apply, line))),
+            None if ctx.store.command_has_ended_at(&pull.at, &pull.head).await? => Ok(Some(self.apply_status(ctx))),
+            None => Ok(None),
+        }
     }
 
     /// The combined status of applying.

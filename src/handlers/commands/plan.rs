@@ -87,7 +87,7 @@ async fn answer(
         Standings::of_search(cx.ctx, cx.row.id).await?
     };
     let mut statuses = vec![standing.plan_status(cx.ctx)];
-    statuses.extend(standing.apply_status_after_plan(cx.ctx));
+    statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull).await?);
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
         true if auto || cx.ctx.settings.silence_no_projects => Reply::silent(CommandOutcome::Success),

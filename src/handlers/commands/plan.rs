@@ -18,7 +18,7 @@ use crate::handlers::standing::Standings;
 use crate::jobs::describe_error;
 use crate::model::{CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
-use crate::render::{Body, Holder, ProjectReport, UserText, plan_output, status};
+use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan, RunState, TakeLock};
 use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
 
@@ -146,12 +146,12 @@ async fn attempt(
     };
     let lock = match take_lock(cx, project).await? {
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-        TakeLock::HeldBy(lock) => return Ok(held(report, &lock)),
-        TakeLock::PullClosed => return Ok(stopped(report, "The pull request was closed.")),
+        TakeLock::HeldBy(lock) => return Ok(held(cx, report, &lock)),
+        TakeLock::PullClosed => return Ok(stopped(report, "the pull request was closed before its turn came.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
         cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
-        return Ok(stopped(report, "Stopped before Terraform was started."));
+        return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
     };
     cx.ctx.store.run_start(run).await?;
     cx.ctx.hub.announce(run);
@@ -167,7 +167,7 @@ async fn attempt(
             if cx.abandoned().is_ok() {
                 cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
             }
-            Ok(failed(report, &error))
+            failed(cx, report, &error).await
         }
     }
 }
@@ -220,7 +220,11 @@ async fn record(
             ..report
         }),
         RecordPlan::LockLost => {
-            Ok(stopped(report, "The lock was given back while Terraform was planning, so this plan was not kept."))
+            let why = cx.stop_reason().await?;
+            let next = if why.is_some() { Next::Nothing } else { Next::Plan };
+            let why = why.unwrap_or_else(|| "the lock was given back".to_owned());
+            let message = format!("{why} while the plan was made, so it was not kept.");
+            Ok(ProjectReport { next, ..stopped(report, &message) })
         }
     }
 }
@@ -229,29 +233,35 @@ async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::mo
     cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
 }
 
-fn held(report: ProjectReport, lock: &Lock) -> ProjectReport {
-    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), ..report }
-}
-
-/// Who stands in the way.
-pub(super) fn holder(lock: &Lock) -> Holder {
-    Holder {
+/// Somebody stands in the way.
+pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
+    let holder = Holder {
         pull: lock.pull.number,
         pull_url: lock.pull_url.clone(),
         who: lock.holder.clone(),
         since: lock.taken_at,
         why: lock.reason.clone(),
-    }
+    };
+    let lock_url = Some(cx.ctx.settings.lock_url(lock.id));
+    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder), lock_url, ..report }
 }
 
+/// Whatever stops a plan early would stop the next one too, so none is offered.
 fn stopped(report: ProjectReport, why: &str) -> ProjectReport {
-    let text = UserText { message: why.to_owned(), hints: Vec::new() };
-    ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), ..report }
+    let message = Some(UserText::new(why, []));
+    ProjectReport { outcome: ProjectOutcome::Cancelled, message, next: Next::Nothing, ..report }
 }
 
-fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
-    let stopped = matches!(error, RunError::Step(StepError::Stopped { .. }));
-    let outcome = if stopped { ProjectOutcome::Cancelled } else { ProjectOutcome::Failed };
+async fn why_stopped(cx: &CommandCx<'_>) -> Result<String, JobError> {
+    Ok(cx.stop_reason().await?.unwrap_or_else(|| "the server was told to stop".to_owned()))
+}
+
+async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError) -> Result<ProjectReport, JobError> {
+    let report = ProjectReport { output: error.output().to_owned(), ..report };
+    if let RunError::Step(StepError::Stopped { step, .. }) = error {
+        let message = format!("{}, so `{step}` was interrupted.", why_stopped(cx).await?);
+        return Ok(stopped(report, &message));
+    }
     let text = UserText { message: format!("{}.", describe_error(error)), hints: projects::hints(error) };
-    ProjectReport { outcome, message: Some(text), output: error.output().to_owned(), ..report }
+    Ok(ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), ..report })
 }

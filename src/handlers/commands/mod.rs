@@ -71,6 +71,11 @@ impl CommandCx<'_> {
         std::future::pending().await
     }
 
+    /// Why the command is to stop early, if it is: a clause.
+    pub async fn stop_reason(&self) -> Result<Option<String>, JobError> {
+        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop_reason))
+    }
+
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
     /// again after a restart.
     pub fn abandoned(&self) -> Result<(), JobError> {

@@ -1,1 +1,12 @@
+//! Builds everything from the configuration, turns the loops, and ends in good order.
 
+mod build;
+mod loops;
+mod replica;
+mod serve;
+mod server;
+
+pub use build::{Parts, build, build_on};
+pub use replica::Replica;
+pub use serve::{Signals, serve};
+pub use server::{Server, Surroundings};

@@ -1,1 +1,194 @@
+//! The command line: a file per subcommand. Only this room reads arguments and the environment.
+//!
+//! Exit codes: 0 everything went well, 1 something failed, 2 the command line or the configuration is wrong.
 
+mod demo;
+mod environment;
+mod healthcheck;
+mod replay;
+mod server;
+mod server_args;
+pub mod supervise;
+mod terminal;
+mod version;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{ArgMatches, Command};
+
+use terminal::Terminal;
+
+/// How a subcommand ends; an error is shown with its causes and means exit code 1.
+type Outcome = anyhow::Result<Exit>;
+
+/// Exit codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    Success,
+    Failure,
+    Usage,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Success => Self::SUCCESS,
+            Exit::Failure => Self::FAILURE,
+            Exit::Usage => Self::from(2),
+        }
+    }
+}
+
+/// One subcommand.
+struct Subcommand {
+    name: &'static str,
+    command: fn() -> Command,
+    run: fn(&ArgMatches, &mut Terminal<'_>) -> Outcome,
+}
+
+/// Every subcommand, in the order of help.
+const SUBCOMMANDS: &[Subcommand] = &[
+    Subcommand { name: "server", command: server::command, run: server::run },
+    Subcommand { name: "demo", command: demo::command, run: demo::run },
+    Subcommand { name: "replay", command: replay::command, run: replay::run },
+    Subcommand { name: "healthcheck", command: healthcheck::command, run: healthcheck::run },
+    Subcommand { name: "version", command: version::command, run: version::run },
+];
+
+/// Runs the program with these arguments, the first of which is its name.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
+    run_on(args.into_iter().collect(), &mut Terminal::new(&mut out, &mut err)).into()
+}
+
+fn run_on(args: Vec<OsString>, terminal: &mut Terminal<'_>) -> Exit {
+    let matches = match command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(stop) if stop.use_stderr() => return terminal.usage(&stop.render().to_string()),
+        Err(help) => return terminal.shown(&help.render().to_string()),
+    };
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    let subcommand = SUBCOMMANDS.iter().find(|subcommand| subcommand.name == name);
+    let run = subcommand.expect("clap knows only the subcommands of the table").run;
+    run(matches, terminal).unwrap_or_else(|error| terminal.failed(&error))
+}
+
+fn command() -> Command {
+    Command::new("lockkeeper")
+        .about("Runs Terraform and OpenTofu from pull requests, and keeps the locks.")
+        .version(version::version())
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .term_width(100)
+        .subcommands(SUBCOMMANDS.iter().map(|subcommand| (subcommand.command)()))
+}
+
+/// Runs something that waits.
+fn block_on<T>(future: impl Future<Output = T>) -> anyhow::Result<T> {
+    use anyhow::Context as _;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    Ok(runtime.context("cannot start the threads of the program")?.block_on(future))
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    /// Exit code, standard output and standard error of a call.
+    pub(super) fn call(args: &[&str]) -> (Exit, String, String) {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let args = std::iter::once("lockkeeper").chain(args.iter().copied()).map(OsString::from).collect();
+        let exit = run_on(args, &mut Terminal::new(&mut out, &mut err));
+        (exit, String::from_utf8(out).unwrap(), String::from_utf8(err).unwrap())
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn help_shows_every_subcommand() {
+        let (exit, out, _) = call(&["--help"]);
+        assert_eq!(exit, Exit::Success);
+        assert_snapshot!(out, @r"
+        Runs Terraform and OpenTofu from pull requests, and keeps the locks.
+
+        Usage: lockkeeper <COMMAND>
+
+        Commands:
+          server       Receive webhooks and run what they ask for
+          demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
+          replay       Send recorded webhooks to a server once more
+          healthcheck  Ask the server on this machine whether it lives
+          version      Show the version
+
+        Options:
+          -h, --help     Print help
+          -V, --version  Print version
+        ");
+    }
+
+    #[test]
+    fn a_wrong_subcommand_is_a_usage_error() {
+        let (exit, out, err) = call(&["sever"]);
+        assert_eq!((exit, out), (Exit::Usage, String::new()));
+        assert!(err.contains("server"), "{err}");
+    }
+
+    #[test]
+    fn help_of_the_server_shows_its_settings() {
+        let (exit, out, _) = call(&["server", "--help"]);
+        assert_eq!(exit, Exit::Success);
+        let start: String = out.lines().take(30).collect::<Vec<_>>().join("\n");
+        assert_snapshot!(start, @r"
+        Receives webhooks and runs what they ask for.
+
+        Every flag can be given as a variable instead: --gh-user is read from LOCKKEEPER_GH_USER, then from
+        ATLANTIS_GH_USER. A flag wins over a variable, and an empty value counts as not given.
+
+        Usage: lockkeeper server [FLAGS]
+
+        Options:
+          -h, --help  Print help
+
+        Repositories:
+              --repo-allowlist <LIST>         Repositories to serve, as host/owner/name; `*` stands for
+                                              anything, `!` in front excludes. Required.
+              --allow-fork-prs                Also serve pull requests from forks: anybody may then run
+                                              code.
+              --allow-draft-prs               Also plan draft pull requests by itself.
+              --checkout-strategy <STRATEGY>  What is planned: the head of the pull request, or its merge
+                                              into the base branch. [branch, merge] [default: branch]
+
+        GitHub:
+              --gh-user <NAME>
+                  Account to act as, together with --gh-token or --gh-token-file.
+              --gh-token <TOKEN>
+                  Personal access token of that account.
+              --gh-token-file <FILE>
+                  File with the token; read again whenever it is used.
+              --gh-app-id <NUMBER>
+                  GitHub App to act as, together with --gh-app-key or --gh-app-key-file.
+              --gh-app-key <PEM>
+                  Private key of the App.
+        ");
+        for setting in crate::config::server::SETTINGS {
+            assert!(out.contains(&format!("--{}", setting.flag)), "--{}", setting.flag);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_settings_is_a_usage_error() {
+        let (exit, out, err) =
+            call(&["server", "--prot", "80", "--log-level=trace", "--repo-config=x", "stray", "--port"]);
+        assert_eq!((exit, out), (Exit::Usage, String::new()));
+        for part in ["did you mean --port?", "`trace`", "--repo-config", "`stray`", "--port: no value"] {
+            assert!(err.contains(part), "{part}: {err}");
+        }
+        assert!(!err.contains("`80`"), "the value of an unknown flag is not a stray word: {err}");
+    }
+}

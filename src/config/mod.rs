@@ -1,1 +1,4 @@
+//! What people configure: the operator the server, a repository its projects.
 
+pub mod repo;
+pub mod server;

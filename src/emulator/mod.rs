@@ -1,1 +1,122 @@
+//! An emulated GitHub on loopback: repositories, pulls, comments, statuses and users, served on GitHub's wire.
+//!
+//! `lockkeeper demo` needs a forge to show the whole way of a comment on any machine, and the tests need one that does
+//! as GitHub does and, on order, what GitHub does on a bad day. It is strict: a request that GitHub would refuse is
+//! refused here with the same answer, and a test holds every answer to GitHub's published OpenAPI description.
+//!
+//! - `world`: what there is, and the rules; `git`: the real bare repositories below it.
+//! - `wire`: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, and a page per pull.
+//! - `hooks`: signed webhooks; `faults`: bad days; `record`: what went over the wire.
+//!
+//! Left out on purpose: reviews, checks, labels, GraphQL, tags, permissions below the level of a repository, deleted
+//! repositories, pulls that count as merged because their commits were pushed to the base, `ping` and `status` events.
+//! An unknown route is 404 as on GitHub.
 
+mod actions;
+mod error;
+mod faults;
+mod git;
+mod hooks;
+mod inspect;
+mod options;
+mod record;
+mod wire;
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use octocrab::jsonwebtoken::DecodingKey;
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::secret::Secret;
+
+pub use error::EmulatorError;
+pub use faults::Fault;
+pub use git::{Change, Comparison, FileChange, GitError};
+pub use hooks::{Attempt, Delivering, Delivery, RecordedDelivery};
+pub use options::{AppOptions, Options};
+pub use record::Exchange;
+pub use world::{Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, Pull, Status, StatusState, Statuses};
+
+use faults::Faults;
+use hooks::Hooks;
+use record::Log;
+use world::{Event, World};
+
+/// A running emulated GitHub. Clones are handles to the same one; it takes no more connections when the last is dropped.
+#[derive(Clone)]
+pub struct Emulator {
+    shared: Arc<Shared>,
+    _server: Arc<AbortOnDropHandle<()>>,
+}
+
+/// What the handle and the wire have in common.
+struct Shared {
+    world: World,
+    hooks: Hooks,
+    faults: Faults,
+    log: Log,
+    accounts: Vec<(String, Secret)>,
+    app_key: Option<DecodingKey>,
+    hidden_reads: std::sync::atomic::AtomicU32,
+    requests: AtomicU64,
+    limits: wire::RateLimit,
+}
+
+impl Shared {
+    fn new(options: &Options, base_url: &str) -> Result<Self, EmulatorError> {
+        let key = |pem: &str| {
+            DecodingKey::from_rsa_pem(pem.as_bytes()).map_err(|error| EmulatorError::AppKey(error.to_string()))
+        };
+        let app = options.app.as_ref();
+        let (secret, target) = (options.webhook_secret.clone(), options.webhook_target.clone());
+        Ok(Self {
+            world: World::new(options, base_url.to_owned()),
+            hooks: Hooks::new(base_url, secret, app.map(|app| app.id), target),
+            faults: Faults::default(),
+            log: Log::default(),
+            accounts: options.accounts.clone(),
+            app_key: app.map(|app| key(&app.public_key_pem)).transpose()?,
+            hidden_reads: 0.into(),
+            requests: 0.into(),
+            limits: wire::RateLimit::default(),
+        })
+    }
+
+    /// Queues webhooks in the order of the world and sends them without keeping a client waiting.
+    fn publish_later(self: &Arc<Self>, events: Vec<Event>) {
+        self.hooks.enqueue(events);
+        let shared = Arc::clone(self);
+        tokio::spawn(async move { shared.hooks.pump().await });
+    }
+}
+
+impl Emulator {
+    /// Starts serving on 127.0.0.1.
+    pub async fn start(mut options: Options) -> Result<Self, EmulatorError> {
+        // git runs inside its repository, where a relative path would mean something else.
+        options.directory = std::path::absolute(&options.directory).map_err(EmulatorError::Start)?;
+        let listener = TcpListener::bind(("127.0.0.1", options.port)).await.map_err(EmulatorError::Start)?;
+        let address = listener.local_addr().map_err(EmulatorError::Start)?;
+        let shared = Arc::new(Shared::new(&options, &format!("http://{address}"))?);
+        let server = tokio::spawn(wire::serve(listener, Arc::clone(&shared)));
+        Ok(Self { shared, _server: Arc::new(AbortOnDropHandle::new(server)) })
+    }
+
+    /// Origin of pages and git: `http://127.0.0.1:PORT`.
+    pub fn base_url(&self) -> &str {
+        &self.shared.world.base_url
+    }
+
+    /// Root of the REST API: `http://127.0.0.1:PORT/api/v3`.
+    pub fn api_url(&self) -> String {
+        format!("{}/api/v3", self.base_url())
+    }
+
+    async fn publish(&self, events: Vec<Event>) {
+        self.shared.hooks.enqueue(events);
+        self.shared.hooks.pump().await;
+    }
+}

@@ -1,1 +1,130 @@
+//! Mirrors and checkouts, kept with the `git` program (2.38 or newer).
+//!
+//! The need: many pulls of a repository are planned side by side, each at exactly one commit, on disks that are only a
+//! cache. A bare [`Mirror`] per repository is fetched into; a [`Checkout`] per pull and workspace is a worktree of it.
+//!
+//! Everything fetched is hostile. No configuration of the user or the system is read; hooks, file system monitors,
+//! filters, submodules, pagers and editors do not run; objects are checked on arrival; paths on disk are made from
+//! validated names only; see `environment`. Credentials travel in the environment of one `git fetch` and nowhere
+//! else.
+//!
+//! Invariants:
+//! - *One writer.* Whatever changes a mirror or its worktrees runs under an async mutex per mirror. Between replicas
+//!   that share a disk the caller's lease on the repository does the same.
+//! - *No run underneath.* A checkout is changed or removed only while its [`crate::process::Hold`] is held
+//!   exclusively, so a Terraform that outlived a server is waited for.
+//! - *Whole or marked.* A checkout that is being changed carries a mark. A mark found later means that somebody was
+//!   killed half-way: the checkout is made anew, because git cannot tell which files belong to it.
+//! - *Cache.* A mirror that is damaged is thrown away and fetched again; lock files left behind by a killed git are
+//!   removed, as only one writer exists and it is us.
 
+mod checkout;
+mod classify;
+mod environment;
+mod error;
+mod fetch;
+mod merge;
+mod mirror;
+mod objects;
+mod place;
+mod refs;
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::model::RepoId;
+
+pub use checkout::{Checkout, CheckoutStrategy, DirError, Prepared, Wanted};
+pub use error::GitError;
+pub use fetch::{FetchRequest, Fetched, Head};
+pub use mirror::Mirror;
+pub use objects::TreeFiles;
+pub use refs::{InvalidRefName, RefName};
+
+/// What git needs to know of its surroundings.
+#[derive(Clone)]
+pub struct GitSettings {
+    /// Directory that gets `mirrors/` and `checkouts/`.
+    pub data_dir: PathBuf,
+    /// The program: a path, or a name looked up in the `PATH` of `env`.
+    pub program: OsString,
+    /// Variables for every call: `PATH`, and where wanted proxies and certificates (`https_proxy`, `no_proxy`,
+    /// `SSL_CERT_FILE`, `GIT_SSL_CAINFO`). What `environment` sets wins.
+    pub env: Vec<(OsString, OsString)>,
+    /// Whether `file://` may be fetched from; only for tests and demonstrations.
+    pub allow_file: bool,
+    /// Longest time for one call that does not touch the network.
+    pub deadline: Duration,
+    /// Longest wait for an old run to leave a checkout.
+    pub hold_wait: Duration,
+}
+
+impl GitSettings {
+    /// Usual values: the `git` found in `path`, 5 minutes a call, 2 minutes for old runs.
+    pub fn new(data_dir: impl Into<PathBuf>, path: impl Into<OsString>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            program: "git".into(),
+            env: vec![("PATH".into(), path.into())],
+            allow_file: false,
+            deadline: Duration::from_mins(5),
+            hold_wait: Duration::from_mins(2),
+        }
+    }
+}
+
+impl fmt::Debug for GitSettings {
+    /// Variables by name only: the URL of a proxy may contain a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.env.iter().map(|(name, _)| name).collect();
+        let mut debug = f.debug_struct("GitSettings");
+        debug.field("data_dir", &self.data_dir).field("program", &self.program).field("env", &names);
+        debug.finish_non_exhaustive()
+    }
+}
+
+/// All mirrors of this process. Cheap to clone; clones share the mutexes.
+#[derive(Clone, Debug)]
+pub struct Git {
+    settings: Arc<GitSettings>,
+    writers: Arc<Mutex<HashMap<RepoId, Writer>>>,
+}
+
+/// The mutex of one mirror.
+type Writer = Arc<tokio::sync::Mutex<()>>;
+
+impl Git {
+    /// Touches nothing yet.
+    pub fn new(mut settings: GitSettings) -> Self {
+        // Git runs in directories of its own. An empty path, the only one without an absolute form, fails later.
+        settings.data_dir = std::path::absolute(&settings.data_dir).unwrap_or(settings.data_dir);
+        Self { settings: Arc::new(settings), writers: Arc::default() }
+    }
+
+    /// The mirror of a repository, which need not exist on disk yet.
+    pub fn mirror(&self, repo: &RepoId) -> Mirror {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        let writer = Arc::clone(writers.entry(repo.clone()).or_default());
+        Mirror::new(Arc::clone(&self.settings), repo, writer)
+    }
+
+    /// The version of the program, `2.39.5`; an error when it is older than 2.38, which cannot merge without a
+    /// checkout.
+    pub async fn version(&self) -> Result<String, GitError> {
+        let output = environment::git(&self.settings).arg("version").output().await;
+        let output = output.map_err(|error| GitError::from_process("run git", error))?;
+        let text = output.stdout.text();
+        let version = text.split_whitespace().nth(2).unwrap_or_default();
+        let mut numbers = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
+        let found = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+        if found < (2, 38) {
+            let message = format!("found version {version:?}; install git 2.38 or newer");
+            return Err(GitError::Other { doing: "use git".to_owned(), message });
+        }
+        Ok(version.to_owned())
+    }
+}

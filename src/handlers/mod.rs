@@ -1,1 +1,11 @@
+//! What is done about events and commands. Handlers decide and return a [`reply::Reply`]; one place posts it.
 
+pub mod commands;
+pub mod dashboard;
+pub mod events;
+pub mod reconcile;
+mod reply;
+mod spec;
+mod standing;
+
+pub use spec::Spec;

@@ -1,4 +1,5 @@
-//! What people and programs see of the server: the dashboard, the JSON API and the health of the process.
+//! The web server: the webhook door, and what people and programs see: the dashboard, the JSON API and the health of
+//! the process.
 //!
 //! Invariants, by name:
 //! - *guarded unless open*: every route, known or not, asks for the web user when there is one; only [`health`] and
@@ -13,6 +14,7 @@ mod api;
 mod auth;
 mod csrf;
 mod errors;
+pub mod events;
 mod extract;
 mod headers;
 mod health;
@@ -27,16 +29,26 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
+use axum::routing::post;
 use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{WebAuth, WebUser};
 pub use errors::Failure;
 pub use web::{Discard, Setup, Web};
 
+use crate::context::Ctx;
+
 /// A page or an answer that takes longer is given up; streams are only bound until their first byte.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
 /// Bodies are short forms.
 const BODY_BYTES: usize = 16 * 1024;
+
+/// The webhook door: guarded by signatures, not by the web user.
+pub fn door(ctx: Arc<Ctx>) -> Router {
+    Router::new()
+        .route("/events", post(events::receive).layer(DefaultBodyLimit::max(events::MAX_BODY_BYTES)))
+        .with_state(ctx)
+}
 
 /// Everything but the webhook door. A proxy that serves the public address below a path strips that path, so the
 /// routes stand at the root and only links carry it (reference 11).

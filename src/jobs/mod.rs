@@ -1,1 +1,109 @@
+//! The kinds of work in the queue, a file each, and the table that runs them by name.
 
+mod clean_pull;
+mod post_comment;
+mod read_delivery;
+mod run_command;
+mod set_status;
+
+use std::sync::Arc;
+
+use anyhow::anyhow;
+use async_trait::async_trait;
+
+pub use clean_pull::CleanPull;
+pub use post_comment::PostComment;
+pub use read_delivery::ReadDelivery;
+pub use run_command::RunCommand;
+pub use set_status::SetStatus;
+
+use crate::context::Ctx;
+use crate::queue::{Attempt, Job, JobError, Runner};
+use crate::vcs::ForgeError;
+
+/// Runs every kind of job.
+pub struct Jobs(Arc<Ctx>);
+
+impl Jobs {
+    /// Jobs over a context.
+    pub fn new(ctx: Arc<Ctx>) -> Self {
+        Self(ctx)
+    }
+}
+
+/// Calls `$call` with the type of job whose kind is `$kind`.
+macro_rules! by_kind {
+    ($kind:expr, $job:ident => $call:expr, else => $other:expr) => {
+        match $kind {
+            kind if kind == <ReadDelivery as Job<Ctx>>::KIND => {
+                type $job = ReadDelivery;
+                $call
+            }
+            kind if kind == <RunCommand as Job<Ctx>>::KIND => {
+                type $job = RunCommand;
+                $call
+            }
+            kind if kind == <PostComment as Job<Ctx>>::KIND => {
+                type $job = PostComment;
+                $call
+            }
+            kind if kind == <SetStatus as Job<Ctx>>::KIND => {
+                type $job = SetStatus;
+                $call
+            }
+            kind if kind == <CleanPull as Job<Ctx>>::KIND => {
+                type $job = CleanPull;
+                $call
+            }
+            kind => $other(kind),
+        }
+    };
+}
+
+#[async_trait]
+impl Runner for Jobs {
+    async fn run(&self, attempt: &Attempt) -> Result<(), JobError> {
+        by_kind!(attempt.lease.kind.as_str(), J => read::<J>(attempt)?.run(&self.0, attempt).await, else => |kind| {
+            Err(JobError::Fail(anyhow!("no job of the kind `{kind}` is known to this version")))
+        })
+    }
+
+    async fn gave_up(&self, attempt: &Attempt, error: &JobError) -> anyhow::Result<()> {
+        by_kind!(attempt.lease.kind.as_str(), J => match read::<J>(attempt) {
+            Ok(job) => job.gave_up(&self.0, error).await,
+            Err(_) => Ok(()),
+        }, else => |_| Ok(()))
+    }
+
+    fn max_attempts(&self, kind: &str) -> i64 {
+        by_kind!(kind, J => <J as Job<Ctx>>::MAX_ATTEMPTS, else => |_| 1)
+    }
+}
+
+fn read<J: Job<Ctx>>(attempt: &Attempt) -> Result<J, JobError> {
+    serde_json::from_str(&attempt.lease.payload)
+        .map_err(|error| JobError::Fail(anyhow!(error).context(format!("cannot read a job of the kind `{}`", J::KIND))))
+}
+
+/// What an error of the forge means for a job: wait, try again, or give up.
+pub(crate) fn forge_job_error(error: ForgeError) -> JobError {
+    match error {
+        ForgeError::RateLimited { until, .. } => JobError::Retry { at: Some(until), error: error.into() },
+        ForgeError::Unavailable { .. } | ForgeError::Denied { .. } | ForgeError::NotFound { .. } => {
+            JobError::retry(error)
+        }
+        ForgeError::Rejected { .. } => JobError::fail(error),
+    }
+}
+
+/// An error and its causes in one line.
+pub(crate) fn describe_error(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

@@ -1,1 +1,99 @@
+//! Everything a pull request sees: comments and statuses. Pure text work, no network and no clock.
+//!
+//! A handler fills in a [`Report`]; [`comments`] makes the comments to post, in order, each with the marker by which it
+//! is found again. On the way: `view` decides what is shown, `templates/comments/` lays it out, `escape` keeps hostile
+//! text from being anything but text, `split` keeps the forge's limit, `machine` adds the hidden line for programs.
 
+pub mod escape;
+pub mod machine;
+pub mod plan_output;
+mod refusals;
+pub mod report;
+#[cfg(test)]
+mod samples;
+pub mod split;
+pub mod status;
+mod templates;
+mod view;
+
+pub use machine::{MachineLine, MachineProject, marker};
+pub use report::{Body, Holder, ProjectReport, Refusal, Released, Report, Style, UserText};
+
+use view::Cap;
+
+/// Limits on what is posted; reaching one is visible in the comment (P12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most bytes of one comment. GitHub takes 65,536 characters, which that many bytes never exceed.
+    pub comment: usize,
+    /// Most comments of one command, 0 for as many as it takes (`--max-comments-per-command`).
+    pub comments: usize,
+    /// Most bytes of one project's output; of a longer one the middle is left out.
+    pub output: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { comment: 65_536, comments: 100, output: 60_000 }
+    }
+}
+
+/// A comment to post.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Comment {
+    /// Markdown, ends with the machine line.
+    pub body: String,
+    /// Stands in this comment and no other.
+    pub marker: String,
+}
+
+/// Of a comment's room, the machine line may take a quarter, but no more than this.
+const MAX_MACHINE_LINE: usize = 16_384;
+/// Shortest limit that is kept: the machine line takes up to a quarter, but never less than its 600 bytes without projects.
+const MIN_COMMENT: usize = 2 * split::MIN_LIMIT + 600;
+
+/// The comments that a finished command posts, in order.
+pub fn comments(report: &Report, limits: &Limits) -> Vec<Comment> {
+    let limit = limits.comment.max(MIN_COMMENT);
+    let most = (limit / 4).clamp(600, MAX_MACHINE_LINE);
+    let line = report.machine_line().of_part(u32::MAX, u32::MAX).within(most);
+    let room = limit - line.to_string().len() - 2;
+    let dropped = |n: usize| dropped(report, n);
+    let bodies = split::split_at_most(&body(report, limits), room, limits.comments, dropped);
+    let parts = u32::try_from(bodies.len()).unwrap_or(u32::MAX);
+    (1..).zip(bodies).map(|(part, body)| comment(report, &line, part, parts, &body)).collect()
+}
+
+fn comment(report: &Report, line: &MachineLine, part: u32, parts: u32, body: &str) -> Comment {
+    let text = format!("{}\n\n{}", body.trim_end(), line.of_part(part, parts));
+    Comment { body: text, marker: marker(report.id, part, parts) }
+}
+
+fn dropped(report: &Report, comments: usize) -> String {
+    let place = report.url.as_deref().and_then(escape::link_target).filter(|url| url.len() < 300);
+    let place = place.map(|url| format!(": [see all of it]({url})")).unwrap_or_default();
+    let noun = if comments == 1 { "comment was" } else { "comments were" };
+    format!("**About {comments} {noun} left out here**, because one command may post only so many{place}.")
+}
+
+/// The text above the machine line, in one piece.
+fn body(report: &Report, limits: &Limits) -> String {
+    let cap = Cap(limits.output);
+    match &report.body {
+        Body::Projects(projects) | Body::Interrupted(projects) => {
+            templates::render("results.md.j2", &view::results(report, projects, cap))
+        }
+        Body::NoProjects(text) => templates::render("no_projects.md.j2", &view::no_projects(report, text.as_ref())),
+        Body::Refused(refusal) => templates::render("refusal.md.j2", &view::refusal(report, refusal)),
+        Body::ConfigErrors(text) => templates::render("config_errors.md.j2", &view::config_errors(report, text)),
+        Body::Broken(text) => templates::render("broken.md.j2", &view::broken(report, text)),
+        Body::Help(text) => templates::render("help.md.j2", &view::help(text)),
+        Body::Mistake(text) => templates::render("mistake.md.j2", &view::help(text)),
+        Body::Unlocked(released) | Body::Closed { released, .. } => {
+            templates::render("released.md.j2", &view::released(report, released))
+        }
+        Body::LockDiscarded { by, released } => {
+            templates::render("lock_discarded.md.j2", &view::lock_discarded(report, by, released))
+        }
+    }
+}

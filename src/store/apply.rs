@@ -4,6 +4,7 @@
 
 use super::apply_locks::apply_lock_in_tx;
 use super::locks::Wanted;
+use super::pulls::pull_hold_in_tx;
 use super::{Result, Store, TakeLock, Tx, execute, on_tx};
 use crate::model::{ApplyLock, Lock, PlanId, PlanRecord, PlanState, PullRef, PullState, RunId};
 
@@ -33,7 +34,7 @@ pub enum ApplyGate {
 }
 
 impl Store {
-    /// Asks to apply a plan in a run.
+    /// Asks to apply a plan in a run that has not ended.
     pub async fn apply_begin(
         &self,
         plan: &PlanRecord,
@@ -48,16 +49,17 @@ impl Store {
         }
         let wanted = Wanted { pull: &plan.pull, pull_url, project: &plan.project, holder, reason };
         let lock = match self.lock_take_in_tx(&mut tx, &wanted).await? {
-            Some(TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock)) => lock,
-            Some(TakeLock::HeldBy(lock)) => return Ok(ApplyGate::HeldBy(lock)),
-            Some(TakeLock::PullClosed) => return Ok(ApplyGate::PullClosed),
-            None => return Err(sqlx::Error::Protocol("the lock changed hands while asking to apply".to_owned())),
+            TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
+            TakeLock::HeldBy(lock) => return Ok(ApplyGate::HeldBy(lock)),
+            TakeLock::PullClosed => return Ok(ApplyGate::PullClosed),
         };
         if !mark_applying(&mut tx, plan.id).await? {
             let state = plan_state(&mut tx, plan.id).await?;
             return Ok(ApplyGate::PlanGone(state));
         }
-        execute!(&mut tx, "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2", self.now(), run)?;
+        if !super::runs::run_start_in_tx(&mut tx, run, self.now()).await? {
+            return Err(sqlx::Error::Protocol("the run of this apply has ended or was never kept".to_owned()));
+        }
         tx.commit().await?;
         Ok(ApplyGate::Granted(ApplyGrant { lock, plan: plan.id, run }))
     }
@@ -74,6 +76,7 @@ impl Store {
     /// the apply came; the locks of a pull that was closed meanwhile go back.
     pub async fn apply_abandon(&self, pull: &PullRef, run: RunId) -> Result<()> {
         let mut tx = self.begin().await?;
+        pull_hold_in_tx(&mut tx, pull).await?;
         let plans = on_tx!(&mut tx, db => sqlx::query_scalar::<_, PlanId>(
             "SELECT p.id FROM plans p JOIN runs r ON r.repo = p.repo AND r.pull = p.pull AND r.dir = p.dir \
              AND r.workspace = p.workspace AND r.name = p.name WHERE r.id = $1 AND p.state = 'applying'")
@@ -97,13 +100,11 @@ async fn plan_state(tx: &mut Tx, plan: PlanId) -> Result<PlanState> {
 }
 
 async fn end_in_tx(tx: &mut Tx, plan: PlanId, pull: &PullRef, state: PlanState) -> Result<()> {
-    let pull_state = on_tx!(tx, db => sqlx::query_scalar::<_, PullState>(
-        "SELECT state FROM pulls WHERE repo = $1 AND number = $2")
-        .bind(&pull.repo).bind(pull.number).fetch_optional(db))?;
-    let closed = pull_state != Some(PullState::Open);
+    let closed = pull_hold_in_tx(tx, pull).await? != Some(PullState::Open);
     let state = if closed { PlanState::Discarded } else { state };
     execute!(tx, "UPDATE plans SET state = $1 WHERE id = $2 AND state = 'applying'", state, plan)?;
     if closed {
+        super::plans::plans_discard_in_tx(tx, pull).await?;
         super::locks::locks_release_in_tx(tx, pull).await?;
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Result, Store, Tx, execute, on_pool, on_tx};
+use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::ApplyLock;
 
 /// Scope of the server-wide switch.
@@ -28,8 +28,8 @@ impl Store {
             "INSERT INTO apply_locks (scope, holder, reason, taken_at) VALUES ($1, $2, $3, $4) \
              ON CONFLICT (scope) DO NOTHING",
             GLOBAL,
-            holder,
-            reason,
+            free_text(holder),
+            free_text(reason),
             self.now(),
         )?;
         tx.commit().await?;

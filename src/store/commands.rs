@@ -2,7 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{NewJob, Result, Store, Tx, execute, on_pool, on_tx};
+use super::jobs::lanes_hold_in_tx;
+use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin, PullNumber, PullRef, RepoId,
     text_enum,
@@ -117,10 +118,10 @@ impl Store {
             new.pull.number,
             new.comment.map(u64::cast_signed),
             new.delivery,
-            &new.actor.login,
+            free_text(&new.actor.login),
             new.actor.origin,
             new.installation.map(u64::cast_signed),
-            &new.spec,
+            free_text(&new.spec),
             self.now(),
         )?;
         if rows == 0 {
@@ -142,15 +143,19 @@ impl Store {
             .map(|rows| rows.into_iter().map(CommandRow::from).collect())
     }
 
-    /// Work begins on the given head commit; the statuses that say so go into the outbox.
+    /// Work begins on the given head commit; the statuses that say so go into the outbox. Of a command that has ended
+    /// nothing more is said.
     pub async fn command_start(&self, id: CommandId, head: Option<&CommitSha>, outbox: &[NewJob]) -> Result<()> {
         let mut tx = self.begin().await?;
-        execute!(
+        let rows = execute!(
             &mut tx,
             "UPDATE commands SET state = 'running', head = $1 WHERE id = $2 AND state <> 'finished'",
             head,
             id,
         )?;
+        if rows == 0 {
+            return Ok(());
+        }
         self.outbox_in_tx(&mut tx, outbox).await?;
         tx.commit().await
     }
@@ -164,7 +169,7 @@ impl Store {
             "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, finished_at = $3 \
              WHERE id = $4 AND state <> 'finished'",
             end.outcome,
-            end.reason.as_deref(),
+            end.reason.as_deref().map(free_text),
             self.now(),
             end.id,
         )?;
@@ -176,6 +181,7 @@ impl Store {
     }
 
     pub(super) async fn outbox_in_tx(&self, tx: &mut Tx, outbox: &[NewJob]) -> Result<()> {
+        lanes_hold_in_tx(tx, outbox).await?;
         for job in outbox {
             self.job_push_in_tx(tx, job).await?;
         }
@@ -185,17 +191,18 @@ impl Store {
     /// Asks the plans of a pull that have not ended to stop, and tells which they are. An apply is never asked.
     pub async fn command_stop_plans(&self, pull: &PullRef, reason: &str) -> Result<Vec<CommandId>> {
         let mut tx = self.begin().await?;
-        let stopped = on_tx!(&mut tx, db => sqlx::query_scalar::<_, CommandId>(
+        let mut stopped = on_tx!(&mut tx, db => sqlx::query_scalar::<_, CommandId>(
             "UPDATE commands SET stop_reason = $1 WHERE repo = $2 AND pull = $3 AND state <> 'finished' \
              AND kind IN ('plan', 'autoplan') AND stop_reason IS NULL RETURNING id")
-            .bind(reason).bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+            .bind(free_text(reason)).bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+        stopped.sort();
         tx.commit().await.map(|()| stopped)
     }
 
     /// Which of the unfinished commands are asked to stop.
     pub async fn command_list_stopping(&self) -> Result<Vec<CommandId>> {
         on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(
-            "SELECT id FROM commands WHERE state <> 'finished' AND stop_reason IS NOT NULL").fetch_all(db))
+            "SELECT id FROM commands WHERE state <> 'finished' AND stop_reason IS NOT NULL ORDER BY id").fetch_all(db))
     }
 
     /// How many commands are being worked on.

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{NewJob, Result, Store, Tx, execute, on_pool};
+use super::{NewJob, Result, Store, Tx, execute, free_text, kept_time, on_pool};
 use crate::model::{DeliveryId, HostName, text_enum};
 
 text_enum! {
@@ -92,7 +92,7 @@ impl Store {
             &mut tx,
             "UPDATE deliveries SET state = $1, note = $2, finished_at = $3 WHERE id = $4",
             state,
-            note,
+            note.map(free_text),
             self.now(),
             id,
         )?;
@@ -109,7 +109,11 @@ impl Store {
     /// Forgets deliveries that were received before the given time and are finished.
     pub async fn delivery_prune(&self, before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let rows = execute!(&mut tx, "DELETE FROM deliveries WHERE state <> 'received' AND received_at < $1", before)?;
+        let rows = execute!(
+            &mut tx,
+            "DELETE FROM deliveries WHERE state <> 'received' AND received_at < $1",
+            kept_time(before)
+        )?;
         tx.commit().await.map(|()| rows)
     }
 }
@@ -128,9 +132,9 @@ async fn insert_in_tx(
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (host, forge_delivery) DO NOTHING",
         id,
         &new.host,
-        &new.forge_delivery,
-        &new.event,
-        &new.content_type,
+        free_text(&new.forge_delivery),
+        free_text(&new.event),
+        free_text(&new.content_type),
         &new.body,
         state,
         note,

@@ -5,15 +5,20 @@
 //!   of a lane run one at a time and in order, whoever claims them;
 //! - *proof of lease*: finishing names the holder and the attempt; zero rows means the lease was lost, and then
 //!   nothing is written;
-//! - *no job is forgotten*: a lease that ran out puts its job back at the head of its lane.
+//! - *no job is forgotten*: a lease that ran out puts its job back at the head of its lane;
+//! - *order of arrival*: `seq` orders the jobs of a lane as they were committed. PostgreSQL hands out numbers before the
+//!   commit, so a pusher holds its lanes until then; else a later number could be claimed before an earlier one shows
+//!   up as the new head of the lane, and two jobs of the lane would run at once.
 //!
 //! Races: two replicas that claim at once are kept apart by the row lock (`SKIP LOCKED` on PostgreSQL, the one
 //! writer on SQLite); the loser takes another lane or nothing. A holder that comes back after its lease ran out
 //! meets another attempt number.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 
-use super::{Result, Store, Tx, execute, on_pool, on_tx};
+use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::JobId;
 use crate::model::text_enum;
 
@@ -122,6 +127,7 @@ impl Store {
     }
 
     pub(crate) async fn job_push_in_tx(&self, tx: &mut Tx, job: &NewJob) -> Result<JobId> {
+        lane_hold_in_tx(tx, &job.lane).await?;
         let (id, now) = (JobId::next(&*self.ids), self.now());
         execute!(
             tx,
@@ -129,10 +135,10 @@ impl Store {
              VALUES ($1, $2, $3, $4, $5, 'queued', $6, 0, $7)",
             id,
             job.kind,
-            &job.payload,
+            free_text(&job.payload),
             &job.lane,
             job.priority,
-            job.run_after.unwrap_or(now),
+            job.run_after.map_or(now, kept_time),
             now,
         )?;
         Ok(id)
@@ -152,7 +158,7 @@ impl Store {
             Tx::Postgres(_) => claim_sql!(" FOR UPDATE SKIP LOCKED"),
         };
         let lease = on_tx!(&mut tx, db => sqlx::query_as::<_, JobLease>(sql)
-            .bind(holder).bind(until).bind(self.now()).bind(only).bind(except).fetch_optional(db))?;
+            .bind(holder).bind(kept_time(until)).bind(self.now()).bind(only).bind(except).fetch_optional(db))?;
         tx.commit().await.map(|()| lease)
     }
 
@@ -173,7 +179,7 @@ impl Store {
             "UPDATE jobs SET state = $1, last_error = COALESCE($2, last_error), finished_at = $3, lease_until = NULL \
              WHERE id = $4 AND lease_holder = $5 AND attempt = $6 AND state = 'running'",
             state,
-            error,
+            error.map(free_text),
             self.now(),
             lease.id,
             &lease.holder,
@@ -189,8 +195,8 @@ impl Store {
             &mut tx,
             "UPDATE jobs SET state = 'queued', run_after = $1, last_error = $2, lease_holder = NULL, lease_until = NULL \
              WHERE id = $3 AND lease_holder = $4 AND attempt = $5 AND state = 'running'",
-            at,
-            error,
+            kept_time(at),
+            free_text(error),
             lease.id,
             &lease.holder,
             lease.attempt,
@@ -203,7 +209,7 @@ impl Store {
         let mut tx = self.begin().await?;
         let held = on_tx!(&mut tx, db => sqlx::query_scalar::<_, JobId>(
             "UPDATE jobs SET lease_until = $1 WHERE lease_holder = $2 AND state = 'running' RETURNING id")
-            .bind(until).bind(holder).fetch_all(db))?;
+            .bind(kept_time(until)).bind(holder).fetch_all(db))?;
         tx.commit().await.map(|()| held)
     }
 
@@ -215,7 +221,7 @@ impl Store {
             "UPDATE jobs SET state = 'queued', lease_holder = NULL, lease_until = NULL, \
              last_error = 'the lease ran out before the job was finished' \
              WHERE state = 'running' AND lease_until < $1",
-            expired_before,
+            kept_time(expired_before),
         )?;
         tx.commit().await.map(|()| rows)
     }
@@ -237,8 +243,32 @@ impl Store {
     /// Forgets jobs that ended before the given time.
     pub async fn job_prune(&self, before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let rows =
-            execute!(&mut tx, "DELETE FROM jobs WHERE state IN ('done', 'failed') AND finished_at < $1", before)?;
+        let rows = execute!(
+            &mut tx,
+            "DELETE FROM jobs WHERE state IN ('done', 'failed') AND finished_at < $1",
+            kept_time(before)
+        )?;
         tx.commit().await.map(|()| rows)
+    }
+}
+
+/// Holds every lane of some jobs, in the same order as everybody else does.
+pub(super) async fn lanes_hold_in_tx(tx: &mut Tx, jobs: &[NewJob]) -> Result<()> {
+    let lanes: BTreeSet<&str> = jobs.iter().map(|job| job.lane.as_str()).collect();
+    for lane in lanes {
+        lane_hold_in_tx(tx, lane).await?;
+    }
+    Ok(())
+}
+
+/// Nobody else adds to the lane until the transaction ends. SQLite has only one writing transaction anyway.
+async fn lane_hold_in_tx(tx: &mut Tx, lane: &str) -> Result<()> {
+    match tx {
+        Tx::Sqlite(_) => Ok(()),
+        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
+            .bind(lane)
+            .execute(&mut **tx)
+            .await
+            .map(drop),
     }
 }

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Result, Store, execute, on_tx};
+use super::{Result, Store, execute, kept_time, on_tx};
 
 /// A claim that is held until `until`.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -23,7 +23,7 @@ impl Store {
             "INSERT INTO leases (key, holder, until) VALUES ($1, $2, $3) \
              ON CONFLICT (key) DO UPDATE SET holder = excluded.holder, until = excluded.until \
              WHERE leases.until <= $4 RETURNING key, holder, until")
-            .bind(key).bind(holder).bind(until).bind(self.now()).fetch_optional(db))?;
+            .bind(key).bind(holder).bind(kept_time(until)).bind(self.now()).fetch_optional(db))?;
         tx.commit().await.map(|()| lease)
     }
 
@@ -33,7 +33,7 @@ impl Store {
         let rows = execute!(
             &mut tx,
             "UPDATE leases SET until = $1 WHERE key = $2 AND holder = $3",
-            until,
+            kept_time(until),
             &lease.key,
             &lease.holder,
         )?;

@@ -1,9 +1,15 @@
 //! The only SQL. A file per resource; the resource comes first in the name of a method.
 //!
 //! One text of SQL serves SQLite and PostgreSQL (P11); a `match` stands only where the dialects differ.
-//! Reads go straight to the pool, writes always through a [`Tx`]: on SQLite that is the one writing
+//! Reads go straight to the pool, writes through a `Tx`, but for the one statement that takes a
+//! lock and is a transaction by itself: on SQLite both use the one writing
 //! connection, so that writers queue up in the program instead of failing with "database is locked".
 //! Public methods own their transaction; `*_in_tx` functions cannot be given a pool.
+//!
+//! PostgreSQL's transactions see what others commit between two of their statements. Where that matters, the row of
+//! the pull is the mutex: taking a lock, keeping a plan and passing the gate of an apply share it, giving locks back
+//! and ending an apply hold it alone, closing writes it. It is always the first row a transaction locks, so that no
+//! two wait for each other.
 
 mod apply;
 mod apply_locks;
@@ -19,9 +25,10 @@ mod pulls;
 mod runs;
 mod settings;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, SubsecRound, Utc};
 
 pub use apply::{ApplyGate, ApplyGrant};
 pub use apply_locks::SetApplyLock;
@@ -129,6 +136,19 @@ impl Store {
     fn now(&self) -> DateTime<Utc> {
         self.clock.now()
     }
+}
+
+/// A free text as both databases can keep it: PostgreSQL refuses NUL. Every text somebody else wrote goes through here.
+fn free_text(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
+}
+
+/// A time from a caller as both databases keep and compare it: PostgreSQL keeps microseconds, and SQLite compares
+/// texts, which sort by time while the year has four digits.
+fn kept_time(time: DateTime<Utc>) -> DateTime<Utc> {
+    const FIRST: DateTime<Utc> = DateTime::UNIX_EPOCH;
+    const LAST: DateTime<Utc> = DateTime::from_timestamp(253_402_300_799, 0).expect("9999-12-31T23:59:59Z");
+    time.trunc_subsecs(6).clamp(FIRST, LAST)
 }
 
 impl Tx {

@@ -6,6 +6,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::Acquire;
+use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
@@ -108,9 +110,13 @@ async fn open_sqlite(path: &Path) -> Result<Pool, sqlx::Error> {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT);
-    let pool = |max| SqlitePoolOptions::new().max_connections(max).acquire_timeout(ACQUIRE_TIMEOUT);
+    // A connection to a file does not go stale, so nothing is asked of it before it is used.
+    let pool = |max| {
+        let options = SqlitePoolOptions::new().test_before_acquire(false);
+        options.max_connections(max).acquire_timeout(ACQUIRE_TIMEOUT)
+    };
     let write = pool(1).connect_with(options.clone()).await?;
-    sqlx::migrate!("migrations/sqlite").run(&write).await?;
+    apply_missing(sqlx::migrate!("migrations/sqlite"), &write).await?;
     let read = pool(SQLITE_READERS).connect_with(options).await?;
     Ok(Pool::Sqlite { write, read })
 }
@@ -121,8 +127,17 @@ async fn open_postgres(options: &PgConnectOptions) -> Result<Pool, sqlx::Error> 
         .acquire_timeout(ACQUIRE_TIMEOUT)
         .connect_with(options.clone())
         .await?;
-    sqlx::migrate!("migrations/postgres").run(&pool).await?;
+    apply_missing(sqlx::migrate!("migrations/postgres"), &pool).await?;
     Ok(Pool::Postgres(pool))
+}
+
+/// A database that a newer release has migrated already is fine: while replicas are replaced one by one, old ones go on.
+async fn apply_missing<'a, A>(mut migrator: Migrator, database: A) -> Result<(), MigrateError>
+where
+    A: Acquire<'a>,
+    <A::Connection as std::ops::Deref>::Target: Migrate,
+{
+    migrator.set_ignore_missing(true).run(database).await
 }
 
 #[cfg(test)]

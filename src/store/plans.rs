@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use semver::Version;
 
 use super::locks::{name_column, name_from_column};
-use super::{JsonText, Result, Store, Tx, execute, on_pool};
+use super::pulls::{pull_hold_in_tx, pull_share_in_tx};
+use super::{JsonText, Result, Store, Tx, execute, kept_time, on_pool};
 use crate::model::{
     BranchName, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
     PullNumber, PullRef, RepoId, RepoPath, RunId, Sha256Digest, WorkspaceName,
@@ -22,7 +23,7 @@ pub enum RecordPlan {
 
 const CURRENT_OF_PULL: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
      tool_version, digest, counts, state, created_at FROM plans \
-     WHERE repo = $1 AND pull = $2 AND state <> 'discarded' ORDER BY dir, workspace, name";
+     WHERE repo = $1 AND pull = $2 AND state <> 'discarded'";
 const BY_ID: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
      tool_version, digest, counts, state, created_at FROM plans WHERE id = $1";
 
@@ -30,12 +31,15 @@ impl Store {
     /// Keeps a plan, if the lock it was made under is still held.
     pub async fn plan_record(&self, plan: &PlanRecord, lock: LockId) -> Result<RecordPlan> {
         let mut tx = self.begin().await?;
+        pull_share_in_tx(&mut tx, &plan.pull).await?;
         let held = execute!(
             &mut tx,
-            "UPDATE locks SET id = id WHERE id = $1 AND repo = $2 AND pull = $3",
+            "UPDATE locks SET id = id WHERE id = $1 AND repo = $2 AND pull = $3 AND dir = $4 AND workspace = $5",
             lock,
             &plan.pull.repo,
             plan.pull.number,
+            &plan.project.dir,
+            &plan.project.workspace,
         )?;
         if held == 0 {
             return Ok(RecordPlan::LockLost);
@@ -45,11 +49,14 @@ impl Store {
         tx.commit().await.map(|()| RecordPlan::Recorded)
     }
 
-    /// The plans of a pull that were not discarded.
+    /// The plans of a pull that were not discarded, by project. Not sorted by the database: PostgreSQL sorts texts by
+    /// the rules of its locale.
     pub async fn plan_list(&self, pull: &PullRef) -> Result<Vec<PlanRecord>> {
-        on_pool!(self, db => sqlx::query_as::<_, PlanRow>(CURRENT_OF_PULL)
-            .bind(&pull.repo).bind(pull.number).fetch_all(db))
-        .map(|rows| rows.into_iter().map(PlanRecord::from).collect())
+        let rows = on_pool!(self, db => sqlx::query_as::<_, PlanRow>(CURRENT_OF_PULL)
+            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+        let mut plans: Vec<PlanRecord> = rows.into_iter().map(PlanRecord::from).collect();
+        plans.sort_by(|a, b| a.project.cmp(&b.project));
+        Ok(plans)
     }
 
     /// One plan.
@@ -61,6 +68,7 @@ impl Store {
     /// A plan of this project failed: the earlier plan is discarded and the lock given back.
     pub async fn plan_drop(&self, pull: &PullRef, project: &ProjectKey) -> Result<()> {
         let mut tx = self.begin().await?;
+        pull_hold_in_tx(&mut tx, pull).await?;
         drop_in_tx(&mut tx, pull, project).await?;
         tx.commit().await
     }
@@ -73,6 +81,7 @@ impl Store {
         gone.sort();
         gone.dedup();
         let mut tx = self.begin().await?;
+        pull_hold_in_tx(&mut tx, pull).await?;
         for project in &gone {
             discard_in_tx(&mut tx, pull, project).await?;
             let shared = keep.iter().any(|k| k.dir == project.dir && k.workspace == project.workspace);
@@ -87,7 +96,7 @@ impl Store {
     pub async fn plan_prune(&self, before: DateTime<Utc>) -> Result<Vec<PlanId>> {
         let mut tx = self.begin().await?;
         let gone = super::on_tx!(&mut tx, db => sqlx::query_scalar::<_, PlanId>(
-            "DELETE FROM plans WHERE state = 'discarded' AND created_at < $1 RETURNING id").bind(before).fetch_all(db))?;
+            "DELETE FROM plans WHERE state = 'discarded' AND created_at < $1 RETURNING id").bind(kept_time(before)).fetch_all(db))?;
         tx.commit().await.map(|()| gone)
     }
 }
@@ -113,7 +122,7 @@ async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord) -> Result<()> {
         plan.digest.as_ref(),
         JsonText(plan.counts),
         plan.state,
-        plan.created_at,
+        kept_time(plan.created_at),
     )
     .map(drop)
 }

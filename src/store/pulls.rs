@@ -2,8 +2,14 @@
 
 use super::locks::locks_release_in_tx;
 use super::plans::plans_discard_in_tx;
-use super::{NewJob, Result, Store, Tx, execute, on_pool};
+use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{Lock, PullRef, PullState};
+
+macro_rules! state_sql {
+    ($lock:literal) => {
+        concat!("SELECT state FROM pulls WHERE repo = $1 AND number = $2", $lock)
+    };
+}
 
 impl Store {
     /// Notes the state of a pull as the forge told it. A pull that is open again may take locks again.
@@ -22,7 +28,7 @@ impl Store {
             &pull.repo,
             pull.number,
             state,
-            url,
+            free_text(url),
             self.now(),
         )
         .map(drop)
@@ -48,17 +54,38 @@ impl Store {
 
     /// The state of a pull, if it was ever seen.
     pub async fn pull_state(&self, pull: &PullRef) -> Result<Option<PullState>> {
-        on_pool!(self, db => sqlx::query_scalar::<_, PullState>(
-            "SELECT state FROM pulls WHERE repo = $1 AND number = $2")
+        on_pool!(self, db => sqlx::query_scalar::<_, PullState>(state_sql!(""))
             .bind(&pull.repo).bind(pull.number).fetch_optional(db))
     }
 
     /// Pulls that hold a lock: what the reconciler asks the forge about.
     pub async fn pull_list_with_locks(&self) -> Result<Vec<PullRef>> {
-        on_pool!(self, db => sqlx::query_as::<_, PullRow>("SELECT DISTINCT repo, pull FROM locks ORDER BY repo, pull")
-            .fetch_all(db))
-        .map(|rows| rows.into_iter().map(PullRef::from).collect())
+        let rows = on_pool!(self, db => sqlx::query_as::<_, PullRow>("SELECT DISTINCT repo, pull FROM locks")
+            .fetch_all(db))?;
+        let mut pulls: Vec<PullRef> = rows.into_iter().map(PullRef::from).collect();
+        pulls.sort();
+        Ok(pulls)
     }
+}
+
+/// The pull's state, if it was ever seen; nobody can give back its locks or close it until the transaction ends.
+pub(super) async fn pull_share_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<PullState>> {
+    pull_state_in_tx(tx, pull, state_sql!(" FOR SHARE")).await
+}
+
+/// The pull's state, if it was ever seen; nobody can do anything to its locks and plans until the transaction ends.
+pub(super) async fn pull_hold_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<PullState>> {
+    pull_state_in_tx(tx, pull, state_sql!(" FOR UPDATE")).await
+}
+
+/// SQLite's only writing transaction needs no lock on a row.
+async fn pull_state_in_tx(tx: &mut Tx, pull: &PullRef, postgres: &'static str) -> Result<Option<PullState>> {
+    let sql = match tx {
+        Tx::Sqlite(_) => state_sql!(""),
+        Tx::Postgres(_) => postgres,
+    };
+    on_tx!(tx, db => sqlx::query_scalar::<_, PullState>(sql)
+        .bind(&pull.repo).bind(pull.number).fetch_optional(db))
 }
 
 #[derive(sqlx::FromRow)]

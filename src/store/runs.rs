@@ -3,10 +3,10 @@
 use chrono::{DateTime, Utc};
 
 use super::locks::{name_column, name_from_column};
-use super::{Result, Store, execute, on_pool};
+use super::{Result, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
-    CommandId, CommitSha, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId, RunKind, WorkspaceName,
-    text_enum,
+    CommandId, CommitSha, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId, RunKind,
+    WorkspaceName, text_enum,
 };
 
 text_enum! {
@@ -102,10 +102,10 @@ impl Store {
         tx.commit().await.map(|()| id)
     }
 
-    /// The tool starts.
+    /// The tool starts. A run that has ended stays ended.
     pub async fn run_start(&self, id: RunId) -> Result<()> {
         let mut tx = self.begin().await?;
-        execute!(&mut tx, "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2", self.now(), id)?;
+        run_start_in_tx(&mut tx, id, self.now()).await?;
         tx.commit().await
     }
 
@@ -117,7 +117,7 @@ impl Store {
             "UPDATE runs SET state = 'finished', outcome = $1, message = $2, finished_at = $3 \
              WHERE id = $4 AND state <> 'finished'",
             outcome,
-            message,
+            message.map(free_text),
             self.now(),
             id,
         )?;
@@ -157,8 +157,7 @@ impl Store {
             "INSERT INTO run_output (run, seq, text) VALUES ($1, $2, $3)",
             run,
             piece.seq,
-            // PostgreSQL keeps no NUL in a text.
-            piece.text.replace('\0', "\u{fffd}"),
+            free_text(&piece.text),
         )?;
         tx.commit().await
     }
@@ -175,6 +174,12 @@ impl Store {
         let pieces = self.run_output_after(run, 0, i64::MAX).await?;
         Ok(pieces.into_iter().map(|piece| piece.text).collect())
     }
+}
+
+/// `false` when the run has ended before, or is not known.
+pub(super) async fn run_start_in_tx(tx: &mut Tx, id: RunId, now: DateTime<Utc>) -> Result<bool> {
+    execute!(tx, "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2 AND state <> 'finished'", now, id)
+        .map(|rows| rows == 1)
 }
 
 #[derive(sqlx::FromRow)]

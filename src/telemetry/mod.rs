@@ -1,1 +1,161 @@
+//! What the program says about itself while it runs: lines on standard error.
+//!
+//! Nothing is redacted here. Secrets are [`crate::secret::Secret`], which cannot be printed, so none can get
+//! into a line.
 
+use std::fs::File;
+use std::io::{IsTerminal, stderr};
+use std::str::FromStr;
+use std::sync::Mutex;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::MakeWriterExt;
+use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
+
+/// Least important messages to log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogLevel {
+    /// Everything.
+    Debug,
+    /// What happens.
+    #[default]
+    Info,
+    /// What is odd.
+    Warn,
+    /// What a person should look at.
+    Error,
+}
+
+impl FromStr for LogLevel {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "debug" => Ok(Self::Debug),
+            "info" => Ok(Self::Info),
+            "warn" => Ok(Self::Warn),
+            "error" => Ok(Self::Error),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Form of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line, for programs.
+    Json,
+}
+
+impl FromStr for LogFormat {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "text" => Ok(Self::Text),
+            "json" => Ok(Self::Json),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Starts logging to standard error. Fails if somebody did so before.
+pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
+    subscriber(level, format, stderr().is_terminal(), stderr).try_init()
+}
+
+/// Starts logging to a file, and if `aloud` to standard error as well. Fails if somebody did so before.
+pub fn init_file(file: File, aloud: bool) -> Result<(), TryInitError> {
+    let (level, format, file) = (LogLevel::default(), LogFormat::default(), Mutex::new(file));
+    match aloud {
+        true => subscriber(level, format, false, file.and(stderr)).try_init(),
+        false => subscriber(level, format, false, file).try_init(),
+    }
+}
+
+/// Our own messages from `level` on; of the libraries only what may explain a failure.
+fn directives(level: LogLevel) -> &'static str {
+    match level {
+        LogLevel::Debug => "info,lockkeeper=debug,tower_http=debug,sqlx=info,hyper=info,octocrab=info,globset=warn",
+        LogLevel::Info => "warn,lockkeeper=info",
+        LogLevel::Warn => "warn",
+        LogLevel::Error => "error",
+    }
+}
+
+fn subscriber<W>(
+    level: LogLevel,
+    format: LogFormat,
+    colours: bool,
+    writer: W,
+) -> Box<dyn tracing::Subscriber + Send + Sync>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let builder = tracing_subscriber::fmt().with_env_filter(EnvFilter::new(directives(level))).with_writer(writer);
+    match format {
+        LogFormat::Text => Box::new(builder.with_target(false).with_ansi(colours).finish()),
+        LogFormat::Json => Box::new(builder.json().flatten_event(true).finish()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex};
+
+    use tracing::{debug, info, warn};
+
+    use super::*;
+    use crate::secret::Secret;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is logged by `log`, without the time at the beginning of each line.
+    fn logged(level: LogLevel, format: LogFormat, log: impl FnOnce()) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = subscriber(level, format, false, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, log);
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn libraries_are_quieter_than_we_are() {
+        let log = || {
+            info!(target: "lockkeeper::queue", job = 7, "Claimed a job");
+            debug!(target: "lockkeeper::queue", "Nothing to do");
+            info!(target: "sqlx::query", "SELECT 1");
+            warn!(target: "hyper", "Connection lost");
+        };
+        let text = logged(LogLevel::Info, LogFormat::Text, log);
+        let lines: Vec<&str> = text.lines().filter_map(|line| line.split_once("Z  ").map(|(_, rest)| rest)).collect();
+        assert_eq!(lines, ["INFO Claimed a job job=7", "WARN Connection lost"]);
+        assert_eq!(logged(LogLevel::Error, LogFormat::Text, log), "");
+        assert_eq!(logged(LogLevel::Debug, LogFormat::Text, log).lines().count(), 4);
+    }
+
+    #[test]
+    fn json_lines_carry_the_fields() {
+        let log = || info!(target: "lockkeeper::queue", job = 7, token = ?Secret::new("ghp_x"), "Claimed");
+        let line: serde_json::Value = serde_json::from_str(&logged(LogLevel::Info, LogFormat::Json, log)).unwrap();
+        assert_eq!((&line["message"], &line["job"], &line["level"]), (&"Claimed".into(), &7.into(), &"INFO".into()));
+        assert_eq!(line["token"], "Secret(…)");
+    }
+}

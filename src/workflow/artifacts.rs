@@ -9,9 +9,6 @@ use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
 
 use crate::model::{PlanId, PlanRecord, Sha256Digest};
 
-/// Larger plan files are refused: a plan of 20,000 resources is about 20 MiB.
-pub const MAX_PLAN_BYTES: u64 = 512 * 1024 * 1024;
-
 /// Why a plan file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {

@@ -2,9 +2,17 @@
 //! plan file. Decides nothing about pulls; that is `handlers/`.
 
 mod artifacts;
+mod checkouts;
 mod environment;
 mod output;
+mod steps;
+mod terraform;
+mod tool;
 
 pub use artifacts::{ArtifactError, Artifacts};
+pub use checkouts::{CheckoutError, Checkouts, Source};
 pub use environment::ChildEnvironment;
 pub use output::{OutputHub, RunOutput};
+pub use steps::StepError;
+pub use terraform::{Place, PlanMade, RunError, Terraform};
+pub use tool::{Tool, ToolError, Tools};

@@ -1,0 +1,33 @@
+# Every target sets up what it needs first and says what it installs.
+
+SHELL := /bin/bash
+# Tools that this machine lacks are put there by .ci/setup.
+export PATH := $(CURDIR)/.tools/bin:$(PATH)
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint bench
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: ## Install what all other targets need
+	@.ci/setup test
+
+demo: ## Try Lockkeeper on this machine, without an account anywhere (ARGS=--exit: end when it is done)
+	@.ci/setup demo
+	cargo run --locked -- demo $(ARGS)
+
+test: ## Run all tests (ARGS: passed on to cargo test)
+	@.ci/setup test
+	cargo test --locked $(ARGS)
+
+lint: ## Check formatting, lints and documentation
+	@.ci/setup build
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
+
+bench: ## Measure (ARGS: passed on to cargo bench)
+	@.ci/setup test
+	cargo bench --locked $(ARGS)

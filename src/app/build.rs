@@ -1,0 +1,205 @@
+//! From the configuration to the services of a replica.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::{Clock, Ids};
+use crate::command::{BlockedArgs, CommandName, Grammar, Names};
+use crate::config::repo::{AutodiscoverMode, Patterns};
+use crate::config::server::{self, CheckoutStrategy, Database, GithubAuth, SecretSource, ServerConfig};
+use crate::context::{Ctx, Settings, Stops};
+use crate::discovery;
+use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
+use crate::model::CommandKind;
+use crate::process::Supervisor;
+use crate::queue::Nudge;
+use crate::render;
+use crate::secret::Secret;
+use crate::store::{DatabaseUrl, Store};
+use crate::vcs::Forge;
+use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
+use crate::workflow::{Artifacts, Checkouts, ChildEnvironment, OutputHub, Terraform, Tools};
+
+/// What does not come from the configuration.
+pub struct Parts {
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Identifiers.
+    pub ids: Arc<dyn Ids>,
+    /// The `lockkeeper` executable, which also supervises runs.
+    pub exe: PathBuf,
+    /// The environment of the server.
+    pub environment: BTreeMap<String, String>,
+    /// Name of this replica; unlike that of any other, also of earlier ones on the same machine.
+    pub name: String,
+}
+
+/// Opens the database and builds the services.
+pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ctx>> {
+    let storage = &config.storage;
+    std::fs::create_dir_all(&storage.data_dir)
+        .with_context(|| format!("cannot make the data directory {} (--data-dir)", storage.data_dir.display()))?;
+    let url = database_url(&storage.database)?;
+    let store = Store::open(&url, Arc::clone(&parts.clock), Arc::clone(&parts.ids));
+    let store = store.await.with_context(|| format!("cannot open the database {url} (--database-url)"))?;
+    build_on(config, parts, store)
+}
+
+/// Builds the services on a database that is open.
+pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Result<Arc<Ctx>> {
+    let storage = &config.storage;
+    let forge = forge(config, &parts)?;
+    let environment = child_environment(config, &parts);
+    let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
+    let ctx = Ctx {
+        checkouts: Checkouts::new(
+            git,
+            strategy(config),
+            store.clone(),
+            Arc::clone(&parts.clock),
+            Arc::clone(&parts.ids),
+            parts.name.clone(),
+        ),
+        artifacts: Artifacts::in_directory(&storage.plan_dir).context("cannot use the directory of plan files")?,
+        terraform: terraform(config, &parts, environment),
+        pool: Arc::new(Semaphore::new(config.terraform.parallel.get())),
+        hub: OutputHub::default(),
+        nudge: Nudge::default(),
+        stops: Stops::default(),
+        interrupt: CancellationToken::new(),
+        settings: settings(config)?,
+        store,
+        clock: parts.clock,
+        ids: parts.ids,
+        forge,
+    };
+    Ok(Arc::new(ctx))
+}
+
+fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
+    match database {
+        Database::Sqlite(path) => Ok(DatabaseUrl::Sqlite(path.clone())),
+        Database::Postgres(url) => url.expose().parse().map_err(|error| anyhow!("--database-url: {error}")),
+    }
+}
+
+fn forge(config: &ServerConfig, parts: &Parts) -> anyhow::Result<Arc<dyn Forge>> {
+    let github = &config.github;
+    let endpoints = GitHubEndpoints::new(github.host.as_str(), Some(github.api_url.clone()))
+        .context("the address of GitHub cannot be used (--gh-hostname, --gh-api-url)")?;
+    let auth = match &github.auth {
+        GithubAuth::Token { user, token } => GitHubAuth::Token {
+            user: Some(user.clone()),
+            token: match token {
+                SecretSource::Inline(token) => TokenSource::Fixed(token.clone()),
+                SecretSource::File(path) => TokenSource::File(path.clone()),
+            },
+        },
+        GithubAuth::App { id, key, installation, slug: _ } => {
+            GitHubAuth::App { app_id: *id, key: read_secret(key)?, installation: *installation }
+        }
+    };
+    let client = GitHub::new(endpoints, auth, Arc::clone(&parts.clock), Timeouts::default());
+    Ok(Arc::new(client.context("the credentials for GitHub cannot be used")?))
+}
+
+fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
+    match source {
+        SecretSource::Inline(secret) => Ok(secret.clone()),
+        SecretSource::File(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok(Secret::new(&text))
+        }
+    }
+}
+
+fn child_environment(config: &ServerConfig, parts: &Parts) -> ChildEnvironment {
+    let picked = parts.environment.iter().filter(|(name, _)| config.terraform.environment.passes(name));
+    picked.map(|(name, value)| (name.into(), value.into())).collect()
+}
+
+fn terraform(config: &ServerConfig, parts: &Parts, environment: ChildEnvironment) -> Terraform {
+    Terraform {
+        tools: Tools::new(
+            &config.terraform.bin_dir.clone().unwrap_or_else(|| config.storage.data_dir.join("bin")),
+            environment.clone(),
+        ),
+        environment,
+        supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace },
+        scratch: config.storage.data_dir.join("tmp"),
+    }
+}
+
+fn strategy(config: &ServerConfig) -> Strategy {
+    match config.repos.checkout {
+        CheckoutStrategy::Branch => Strategy::Branch,
+        CheckoutStrategy::Merge => Strategy::Merge,
+    }
+}
+
+fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
+    let comments = &config.comments;
+    let allowed = |kind| comments.allowed.contains(&kind);
+    Ok(Settings {
+        allowlist: config.repos.allowlist.clone(),
+        webhook_secrets: config.webhooks.secrets.clone(),
+        grammar: grammar(config),
+        executable: comments.executable_names.first().cloned().unwrap_or_else(|| "lockkeeper".to_owned()),
+        status_name: comments.status_name.clone(),
+        public_url: config.web.public_url.as_str().trim_end_matches('/').to_owned(),
+        allow_drafts: config.repos.allow_drafts,
+        allow_forks: config.repos.allow_forks,
+        autoplan: config.planning.autoplan,
+        silence_allowlist: comments.silence.allowlist_errors,
+        silence_forks: comments.silence.fork_errors,
+        silence_no_projects: comments.silence.no_projects,
+        discovery: discovery_settings(config)?,
+        distribution: config.terraform.distribution,
+        default_version: config.terraform.version.clone(),
+        var_file_dirs: comments.var_file_dirs.clone(),
+        run_timeout: config.terraform.run_timeout,
+        limits: render::Limits {
+            comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),
+            ..render::Limits::default()
+        },
+        style: render::Style { offer_apply: allowed(CommandKind::Apply), ..render::Style::default() },
+    })
+}
+
+fn grammar(config: &ServerConfig) -> Grammar {
+    let comments = &config.comments;
+    let login = match &config.github.auth {
+        GithubAuth::Token { user, .. } => Some(user.clone()),
+        GithubAuth::App { slug, .. } => slug.as_ref().map(|slug| format!("{slug}[bot]")),
+    };
+    let names = |kind: &CommandKind| match kind {
+        CommandKind::Plan | CommandKind::Autoplan => CommandName::Plan,
+        CommandKind::Apply => CommandName::Apply,
+        CommandKind::Unlock => CommandName::Unlock,
+        CommandKind::Help => CommandName::Help,
+    };
+    let allowed: Vec<CommandName> = comments.allowed.iter().map(names).collect();
+    Grammar::new(Names::new(&comments.executable_names, login.as_deref()))
+        .with_allowed(&allowed)
+        .with_blocked(BlockedArgs::new(&comments.blocked_extra_args))
+}
+
+fn discovery_settings(config: &ServerConfig) -> anyhow::Result<discovery::Settings> {
+    let list = config.planning.autoplan_files.join(",");
+    let mode = match config.planning.autodiscover {
+        server::AutodiscoverMode::Auto => AutodiscoverMode::Auto,
+        server::AutodiscoverMode::Enabled => AutodiscoverMode::Enabled,
+        server::AutodiscoverMode::Disabled => AutodiscoverMode::Disabled,
+    };
+    Ok(discovery::Settings {
+        mode,
+        file_list: Patterns::from_flag(&list).context("--autoplan-file-list")?,
+        distribution: config.terraform.distribution,
+        ..discovery::Settings::default()
+    })
+}

@@ -1,0 +1,91 @@
+//! The loops of a running server: each turns one `tick()`.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tracing::error;
+
+use super::Replica;
+use crate::queue::{RENEW_EVERY, Tick};
+
+/// Short jobs at once: they wait for the forge, not for the processor.
+const SHORT_WORKERS: usize = 8;
+/// Commands at once. Most of them wait for a place in the pool of runs; a place in this row costs next to nothing.
+const COMMAND_WORKERS: usize = 64;
+/// Without a nudge the queue is looked at this often: other replicas put jobs in without telling us.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After an error (the database is away) the next try waits this long.
+const AFTER_ERROR: Duration = Duration::from_secs(2);
+const ORPHANS_EVERY: Duration = Duration::from_secs(15);
+const STOPS_EVERY: Duration = Duration::from_secs(2);
+const PULLS_EVERY: Duration = Duration::from_mins(5);
+const PRUNE_EVERY: Duration = Duration::from_hours(1);
+
+/// Starts every loop. Workers claim nothing more once `closing` is cancelled, and end when their job has; the others end
+/// with the last of them.
+pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: &CancellationToken) -> JoinSet<()> {
+    let mut workers = JoinSet::new();
+    for _ in 0..SHORT_WORKERS {
+        let (replica, ended) = (Arc::clone(replica), ended.clone());
+        // Short jobs go on while commands end: what they have to say is to be posted.
+        workers.spawn(async move { work(&replica, &ended, || replica.tick_short()).await });
+    }
+    for _ in 0..COMMAND_WORKERS {
+        let (replica, closing) = (Arc::clone(replica), closing.clone());
+        workers.spawn(async move { work(&replica, &closing, || replica.tick_command()).await });
+    }
+    spawn_every(&mut workers, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
+    spawn_every(&mut workers, ORPHANS_EVERY, ended, replica, |r| async move { Ok(r.tick_orphans().await.map(drop)?) });
+    spawn_every(&mut workers, STOPS_EVERY, ended, replica, |r| async move { r.tick_stops().await });
+    spawn_every(&mut workers, PULLS_EVERY, closing, replica, |r| async move { r.tick_pulls().await });
+    spawn_every(&mut workers, PRUNE_EVERY, closing, replica, |r| async move { r.tick_prune().await });
+    workers
+}
+
+async fn work<F>(replica: &Replica, closing: &CancellationToken, tick: impl Fn() -> F)
+where
+    F: Future<Output = Result<Tick, sqlx::Error>>,
+{
+    while !closing.is_cancelled() {
+        let pause = match tick().await {
+            Ok(Tick::Worked) => continue,
+            Ok(Tick::Idle) => LOOK_EVERY,
+            Err(error) => {
+                error!(%error, "The queue could not be looked at");
+                AFTER_ERROR
+            }
+        };
+        tokio::select! {
+            () = replica.ctx.nudge.nudged() => {}
+            () = tokio::time::sleep(pause) => {}
+            () = closing.cancelled() => {}
+        }
+    }
+}
+
+/// Turns a repair on a timer; it takes no argument and may run at any time.
+fn spawn_every<F>(
+    workers: &mut JoinSet<()>,
+    period: Duration,
+    closing: &CancellationToken,
+    replica: &Arc<Replica>,
+    tick: fn(Arc<Replica>) -> F,
+) where
+    F: Future<Output = anyhow::Result<()>> + Send + 'static,
+{
+    let (replica, closing) = (Arc::clone(replica), closing.clone());
+    workers.spawn(async move {
+        while !closing.is_cancelled() {
+            if let Err(error) = tick(Arc::clone(&replica)).await {
+                error!(error = format!("{error:#}"), "A repair did not come to its end and is tried again");
+            }
+            tokio::select! {
+                () = tokio::time::sleep(period) => {}
+                () = closing.cancelled() => {}
+            }
+        }
+    });
+}

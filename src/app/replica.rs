@@ -1,0 +1,75 @@
+//! One running server, as a value: the services, and workers with a `tick()` that loops or tests turn.
+
+use std::sync::Arc;
+
+use crate::context::Ctx;
+use crate::handlers::reconcile;
+use crate::jobs::{Jobs, RunCommand};
+use crate::queue::{self, Job, Kinds, LeaseKeeper, Running, Tick, Worker};
+
+/// One running server.
+pub struct Replica {
+    /// Its services.
+    pub ctx: Arc<Ctx>,
+    /// The jobs it works on right now.
+    pub running: Running,
+    short: Worker<Jobs>,
+    long: Worker<Jobs>,
+    keeper: LeaseKeeper,
+}
+
+impl Replica {
+    /// A server over its services; `name` signs its claims and is unlike that of any other server, also of earlier
+    /// ones on the same machine.
+    pub fn new(ctx: Arc<Ctx>, name: &str) -> Self {
+        let running = Running::default();
+        let jobs = Arc::new(Jobs::new(Arc::clone(&ctx)));
+        let worker = |kinds| {
+            let (store, clock, nudge) = (ctx.store.clone(), Arc::clone(&ctx.clock), ctx.nudge.clone());
+            Worker::new(store, clock, Arc::clone(&jobs), name.to_owned(), kinds, running.clone(), nudge)
+        };
+        let commands = <RunCommand as Job<Ctx>>::KIND;
+        Self {
+            short: worker(Kinds::Except(commands)),
+            long: worker(Kinds::Only(commands)),
+            keeper: LeaseKeeper::new(ctx.store.clone(), Arc::clone(&ctx.clock), name.to_owned(), running.clone()),
+            running,
+            ctx,
+        }
+    }
+
+    /// Works on one short job: deliveries, comments, statuses.
+    pub async fn tick_short(&self) -> Result<Tick, sqlx::Error> {
+        self.short.tick().await
+    }
+
+    /// Works on one command, however long it takes.
+    pub async fn tick_command(&self) -> Result<Tick, sqlx::Error> {
+        self.long.tick().await
+    }
+
+    /// Renews what is held.
+    pub async fn tick_leases(&self) -> Result<(), sqlx::Error> {
+        self.keeper.tick().await
+    }
+
+    /// Puts back what a dead replica left.
+    pub async fn tick_orphans(&self) -> Result<u64, sqlx::Error> {
+        queue::requeue_orphans(&self.ctx.store, &*self.ctx.clock, &self.ctx.nudge).await
+    }
+
+    /// Stops commands that other replicas asked to stop.
+    pub async fn tick_stops(&self) -> anyhow::Result<()> {
+        reconcile::stops(&self.ctx).await
+    }
+
+    /// Closes pulls whose close event was missed.
+    pub async fn tick_pulls(&self) -> anyhow::Result<()> {
+        reconcile::pulls(&self.ctx).await
+    }
+
+    /// Forgets what is old enough.
+    pub async fn tick_prune(&self) -> anyhow::Result<()> {
+        reconcile::prune(&self.ctx).await
+    }
+}

@@ -1,0 +1,56 @@
+//! `lockkeeper server`: from start to a good end.
+//!
+//! The first SIGTERM or SIGINT stops claiming work and waits for runs; the second interrupts them: a plan is made
+//! again after the next start, an apply reports how far it came.
+
+use anyhow::Context;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+
+use super::{Server, Surroundings};
+use crate::config::server::ServerConfig;
+
+/// Runs the server until it is told to stop.
+pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::Result<()> {
+    let mut signals = Signals::new()?;
+    let listener = TcpListener::bind(config.web.listen).await;
+    let listener = listener.with_context(|| {
+        format!("cannot listen on {} (--bind-address, --port): is another server running?", config.web.listen)
+    })?;
+    let server = Server::start(listener, &config, surroundings).await?;
+    signals.next().await;
+    info!(runs = server.runs(), "Told to stop: no new work is begun; send the signal again to interrupt runs");
+    server.close();
+    tokio::select! {
+        () = server.drained() => {}
+        () = signals.next() => {
+            warn!(runs = server.runs(), "Told to stop again: runs are interrupted");
+            server.interrupt();
+        }
+    }
+    server.stop().await;
+    Ok(())
+}
+
+/// The signals that ask a program to end.
+pub struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    /// From now on the signals do not end the program by themselves.
+    pub fn new() -> anyhow::Result<Self> {
+        let listen = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Self { terminate: listen(SignalKind::terminate())?, interrupt: listen(SignalKind::interrupt())? })
+    }
+
+    /// Waits for the next one.
+    pub async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The one place that reads the environment of the process.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+
+use crate::config::server::RawSettings;
+
+/// Variables, folders and the name of the machine; no flags yet. Variables that are not UTF-8 are left out: none
+/// of ours can be such.
+pub(super) fn read() -> anyhow::Result<RawSettings> {
+    let variables: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect();
+    Ok(RawSettings {
+        flags: BTreeMap::new(),
+        home: variables.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from),
+        working_dir: std::env::current_dir().context("cannot find out the working folder")?,
+        hostname: hostname(&variables),
+        variables,
+    })
+}
+
+/// As the kernel says, else as the shell says, else nothing.
+fn hostname(variables: &BTreeMap<String, String>) -> String {
+    let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = from_kernel.or_else(|| variables.get("HOSTNAME").cloned());
+    name.unwrap_or_default().trim().to_owned()
+}

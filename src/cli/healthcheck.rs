@@ -1,0 +1,98 @@
+//! `lockkeeper healthcheck [--url URL]`: asks the server on this machine whether it lives. For container health
+//! checks, so that an image needs no other program for it.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::{Arg, ArgMatches, Command};
+
+use super::{Exit, Outcome, Terminal, block_on, environment};
+use crate::config::server::{RawSettings, SETTINGS};
+
+/// A server that takes longer is not healthy.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+pub(super) fn command() -> Command {
+    let url = Arg::new("url").long("url").value_name("URL");
+    Command::new("healthcheck")
+        .about("Ask the server on this machine whether it lives")
+        .arg(url.help("What to ask [default: /healthz at LOCKKEEPER_BIND_ADDRESS and LOCKKEEPER_PORT]"))
+}
+
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let url = match matches.get_one::<String>("url") {
+        Some(url) => url.clone(),
+        None => local_url(&environment::read()?),
+    };
+    block_on(ask(&url))??;
+    terminal.line(format_args!("{url}: the server lives"))?;
+    Ok(Exit::Success)
+}
+
+async fn ask(url: &str) -> anyhow::Result<()> {
+    let client = reqwest::Client::builder().timeout(DEADLINE).no_proxy().build().context("cannot make a client")?;
+    let answer = client.get(url).send().await.with_context(|| format!("cannot reach {url}"))?;
+    ensure!(answer.status().is_success(), "{url} answered {}", answer.status());
+    Ok(())
+}
+
+/// The address the server listens on, from here.
+fn local_url(raw: &RawSettings) -> String {
+    let address = text(raw, "bind-address").parse().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    let address = match address {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.to_string(),
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) if address.is_unspecified() => format!("[{}]", Ipv6Addr::LOCALHOST),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
+    format!("http://{address}:{}/healthz", text(raw, "port"))
+}
+
+/// What the variables say, or the default.
+fn text<'a>(raw: &'a RawSettings, flag: &str) -> &'a str {
+    let setting = SETTINGS.iter().find(|setting| setting.flag == flag).expect("the flag is in the table");
+    let default = || setting.default_text(crate::config::server::Compat::None);
+    raw.given(setting).map(|given| given.text).or_else(default).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn the_server_is_asked_where_it_listens() {
+        for (address, port, expected) in [
+            ("", "", "http://127.0.0.1:4141/healthz"),
+            ("10.0.0.7", "80", "http://10.0.0.7:80/healthz"),
+            ("::", "tcp://10.0.0.1:80", "http://[::1]:4141/healthz"),
+        ] {
+            let variables = [("LOCKKEEPER_BIND_ADDRESS", address), ("ATLANTIS_PORT", port)];
+            let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+            assert_eq!(local_url(&RawSettings { variables, ..RawSettings::default() }), expected);
+        }
+    }
+
+    /// A server that answers one request.
+    fn answer_once(status: &'static str) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/healthz", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            write!(stream, "HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn only_a_good_answer_is_healthy() {
+        assert!(ask(&answer_once("200 OK")).await.is_ok());
+        let url = answer_once("503 Service Unavailable");
+        assert_eq!(ask(&url).await.unwrap_err().to_string(), format!("{url} answered 503 Service Unavailable"));
+        assert!(ask("http://127.0.0.1:1/healthz").await.is_err());
+    }
+}

@@ -1,0 +1,291 @@
+//! `lockkeeper replay FILE…`: sends recorded webhooks to a server once more, signed anew.
+//!
+//! A recording is `{"headers": {…}, "body": {…}}`, or an array of such objects. The signature of the recording is
+//! worthless (it belongs to another secret, and to other bytes once the body has been through a parser), so it is
+//! always replaced.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use reqwest::Client;
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::Value;
+use sha2::Sha256;
+
+use super::{Exit, Outcome, Terminal, block_on, environment};
+use crate::clock::{Ids, RandomIds};
+use crate::config::server::{RawSettings, SETTINGS};
+use crate::secret::Secret;
+
+/// More than any recording a person keeps; GitHub itself sends 25 MB at most.
+const LARGEST_FILE: u64 = 64 << 20;
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+const DELIVERY_ID: &str = "x-github-delivery";
+const EVENT: &str = "x-github-event";
+const SIGNATURE: &str = "x-hub-signature-256";
+
+/// Headers that belong to the connection or the signature of the recording.
+const NOT_REPLAYED: [&str; 8] = [
+    "accept-encoding",
+    "connection",
+    "content-length",
+    "host",
+    "transfer-encoding",
+    "x-hub-signature",
+    SIGNATURE,
+    "expect",
+];
+
+pub(super) fn command() -> Command {
+    Command::new("replay")
+        .about("Send recorded webhooks to a server once more")
+        .arg(
+            Arg::new("file")
+                .value_name("FILE")
+                .required(true)
+                .action(ArgAction::Append)
+                .num_args(1..)
+                .help("Recording: {\"headers\": {...}, \"body\": {...}} or an array of these"),
+        )
+        .arg(
+            Arg::new("url")
+                .long("url")
+                .value_name("URL")
+                .default_value("http://127.0.0.1:4141/events")
+                .help("Where to send them"),
+        )
+        .arg(
+            Arg::new("secret")
+                .long("secret")
+                .value_name("SECRET")
+                .help("Webhook secret to sign with [default: first line of LOCKKEEPER_GH_WEBHOOK_SECRET]"),
+        )
+        .arg(
+            Arg::new("new-delivery-ids")
+                .long("new-delivery-ids")
+                .action(ArgAction::SetTrue)
+                .help("Give each delivery a new id; without it the server does not do the work a second time"),
+        )
+}
+
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let mut deliveries = Vec::new();
+    for file in matches.get_many::<String>("file").into_iter().flatten() {
+        deliveries.extend(read_file(Path::new(file)).with_context(|| format!("cannot replay {file}"))?);
+    }
+    if matches.get_flag("new-delivery-ids") {
+        for delivery in &mut deliveries {
+            delivery.renew_id(&RandomIds);
+        }
+    }
+    let sender = Sender {
+        client: Client::builder().timeout(DEADLINE).no_proxy().build().context("cannot make a client")?,
+        url: matches.get_one::<String>("url").expect("the URL has a default").clone(),
+        secret: secret(matches.get_one::<String>("secret"), &environment::read()?),
+    };
+    block_on(sender.send_all(&deliveries, terminal))?
+}
+
+/// The flag, else the first secret of the variable.
+fn secret(flag: Option<&String>, raw: &RawSettings) -> Option<Secret> {
+    let setting = SETTINGS.iter().find(|setting| setting.flag == "gh-webhook-secret");
+    let variable = || setting.and_then(|setting| raw.given(setting)).map(|given| given.text.to_owned());
+    let text = flag.cloned().or_else(variable)?;
+    text.lines().map(Secret::new).find(|secret| !secret.is_empty())
+}
+
+/// One recorded webhook.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Delivery {
+    headers: BTreeMap<String, String>,
+    body: Value,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Recording {
+    Many(Vec<Delivery>),
+    One(Delivery),
+}
+
+fn read_file(path: &Path) -> anyhow::Result<Vec<Delivery>> {
+    let mut text = String::new();
+    let file = File::open(path).context("cannot open it")?;
+    file.take(LARGEST_FILE + 1).read_to_string(&mut text).context("cannot read it")?;
+    ensure!(text.len() as u64 <= LARGEST_FILE, "it is larger than {} MiB", LARGEST_FILE >> 20);
+    parse_recording(&text)
+}
+
+fn parse_recording(text: &str) -> anyhow::Result<Vec<Delivery>> {
+    let value: Value = serde_json::from_str(text).context("it is not JSON")?;
+    let recording = Recording::deserialize(value);
+    match recording.ok().context("it is neither {\"headers\": {…}, \"body\": {…}} nor an array of these")? {
+        Recording::Many(deliveries) => Ok(deliveries),
+        Recording::One(delivery) => Ok(vec![delivery]),
+    }
+}
+
+impl Delivery {
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut headers = self.headers.iter();
+        headers.find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
+    }
+
+    fn renew_id(&mut self, ids: &dyn Ids) {
+        self.headers.retain(|name, _| !name.eq_ignore_ascii_case(DELIVERY_ID));
+        self.headers.insert(DELIVERY_ID.to_owned(), ids.next().to_string());
+    }
+
+    /// `issue_comment 7f3a…`
+    fn title(&self) -> String {
+        let part = |name| self.header(name).unwrap_or("?");
+        format!("{} {}", part(EVENT), part(DELIVERY_ID))
+    }
+
+    /// A body that was recorded as text is sent as it is.
+    fn bytes(&self) -> Vec<u8> {
+        let text = self.body.as_str().map(str::to_owned);
+        text.unwrap_or_else(|| self.body.to_string()).into_bytes()
+    }
+
+    fn header_map(&self, secret: Option<&Secret>, body: &[u8]) -> anyhow::Result<HeaderMap> {
+        let mut headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
+        let is_replayed = |name: &&String| !NOT_REPLAYED.iter().any(|other| name.eq_ignore_ascii_case(other));
+        for name in self.headers.keys().filter(is_replayed) {
+            let key: HeaderName = name.parse().with_context(|| format!("`{name}` is not the name of a header"))?;
+            let value = HeaderValue::from_str(&self.headers[name]);
+            headers.insert(key, value.with_context(|| format!("the header {name} holds more than one line of text"))?);
+        }
+        if let Some(secret) = secret {
+            headers.insert(SIGNATURE, sign(secret, body).parse().expect("a signature is hexadecimal"));
+        }
+        Ok(headers)
+    }
+}
+
+/// `sha256=…` as GitHub sends it in `X-Hub-Signature-256`.
+fn sign(secret: &Secret, body: &[u8]) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.expose().as_bytes()).expect("HMAC takes keys of any length");
+    mac.update(body);
+    format!("sha256={}", hex::encode(mac.finalize().into_bytes()))
+}
+
+/// Where deliveries go.
+struct Sender {
+    client: Client,
+    url: String,
+    secret: Option<Secret>,
+}
+
+impl Sender {
+    /// One line per delivery; goes on after a refusal.
+    async fn send_all(&self, deliveries: &[Delivery], terminal: &mut Terminal<'_>) -> Outcome {
+        let mut exit = Exit::Success;
+        for delivery in deliveries {
+            let title = delivery.title();
+            match self.send(delivery).await {
+                Ok(status) => terminal.line(format_args!("{title}: {status}"))?,
+                Err(error) => {
+                    exit = Exit::Failure;
+                    terminal.line(format_args!("{title}: not accepted: {error:#}"))?;
+                }
+            }
+        }
+        Ok(exit)
+    }
+
+    async fn send(&self, delivery: &Delivery) -> anyhow::Result<String> {
+        let body = delivery.bytes();
+        let headers = delivery.header_map(self.secret.as_ref(), &body)?;
+        let request = self.client.post(&self.url).headers(headers).body(body);
+        let answer = request.send().await.with_context(|| format!("cannot reach {}", self.url))?;
+        let status = answer.status();
+        ensure!(status.is_success(), "{status}: {}", first_line(&answer.text().await.unwrap_or_default()));
+        Ok(status.to_string())
+    }
+}
+
+/// The beginning of what the server said, for a line of output.
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::Router;
+    use axum::http::StatusCode;
+    use axum::routing::post;
+
+    use super::*;
+    use crate::clock::CountingIds;
+
+    #[test]
+    fn the_signature_is_the_one_of_githubs_example() {
+        // GitHub documents this pair for testing webhook receivers.
+        let secret = Secret::new("It's a Secret to Everybody");
+        let expected = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
+        assert_eq!(sign(&secret, b"Hello, World!"), expected);
+    }
+
+    #[test]
+    fn recordings_are_one_or_many() {
+        let one = r#"{"headers": {"X-GitHub-Event": "ping"}, "body": {"zen": "x"}}"#;
+        assert_eq!(parse_recording(one).unwrap()[0].title(), "ping ?");
+        assert_eq!(parse_recording(&format!("[{one}, {one}]")).unwrap().len(), 2);
+        for text in ["", "{}", "[1]", r#"{"headers": {}, "body": {}, "more": 1}"#] {
+            assert!(parse_recording(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_recorded_signature_and_connection_are_not_replayed() {
+        let text = r#"{"headers": {"Host": "x", "X-Hub-Signature-256": "sha256=00", "X-GitHub-Delivery": "old",
+                       "Content-Type": "application/json"}, "body": "{ }"}"#;
+        let mut delivery = parse_recording(text).unwrap().remove(0);
+        delivery.renew_id(&CountingIds::default());
+        assert_eq!(delivery.bytes(), b"{ }");
+        let headers = delivery.header_map(None, b"{ }").unwrap();
+        let names: Vec<&str> = headers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["content-type", DELIVERY_ID]);
+        assert_eq!(headers[DELIVERY_ID], "00000000-0000-7000-8000-000000000001");
+    }
+
+    /// Accepts deliveries that are signed with `right`.
+    async fn server() -> String {
+        let accept = |headers: HeaderMap, body: String| async move {
+            let expected = sign(&Secret::new("right"), body.as_bytes());
+            let is_good = headers.get(SIGNATURE).is_some_and(|value| value.as_bytes() == expected.as_bytes());
+            if is_good { (StatusCode::OK, "ok") } else { (StatusCode::UNAUTHORIZED, "bad signature\nsecond line") }
+        };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/events", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, Router::new().route("/events", post(accept))).await });
+        url
+    }
+
+    #[tokio::test]
+    async fn every_delivery_gets_a_line_and_a_refusal_fails_the_whole() {
+        let text = r#"[{"headers": {"X-GitHub-Event": "ping", "X-GitHub-Delivery": "1"}, "body": {"zen": "x"}}]"#;
+        let deliveries = parse_recording(text).unwrap();
+        let url = server().await;
+        for (secret, exit, line) in [
+            ("right", Exit::Success, "ping 1: 200 OK\n"),
+            ("wrong", Exit::Failure, "ping 1: not accepted: 401 Unauthorized: bad signature\n"),
+        ] {
+            let sender = Sender { client: Client::new(), url: url.clone(), secret: Some(Secret::new(secret)) };
+            let (mut out, mut err) = (Vec::new(), Vec::new());
+            let outcome = sender.send_all(&deliveries, &mut Terminal::new(&mut out, &mut err)).await;
+            assert_eq!((outcome.unwrap(), String::from_utf8(out).unwrap().as_str()), (exit, line));
+        }
+    }
+}

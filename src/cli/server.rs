@@ -1,0 +1,87 @@
+//! `lockkeeper server [FLAGS]`: reads the settings, starts logging, and runs the server.
+
+use std::path::Path;
+
+use clap::{Arg, ArgMatches, Command};
+use tracing::warn;
+
+use super::server_args::{ServerArgs, help};
+use super::{Exit, Outcome, Terminal, block_on, environment};
+use crate::app::{self, Surroundings};
+use crate::config::server::{Problem, RawSettings, SETTINGS, ServerConfig, Warning};
+use crate::telemetry;
+
+/// Takes every word as it is; [`ServerArgs`] makes sense of them.
+pub(super) fn command() -> Command {
+    let words = Arg::new(WORDS).num_args(0..).trailing_var_arg(true).allow_hyphen_values(true);
+    Command::new("server").about("Receive webhooks and run what they ask for").disable_help_flag(true).arg(words)
+}
+
+const WORDS: &str = "FLAGS";
+
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let words = matches.get_many::<String>(WORDS).into_iter().flatten().cloned();
+    let args = ServerArgs::parse(words);
+    if args.wants_help {
+        return Ok(terminal.shown(&help()));
+    }
+    let raw = RawSettings { flags: args.flags, ..environment::read()? };
+    let mut problems = args.problems;
+    problems.extend(missing_files(&raw));
+    match ServerConfig::from_raw(&raw, problems) {
+        Ok((config, warnings)) => {
+            start(config, Surroundings { variables: raw.variables, hostname: raw.hostname }, &warnings)
+        }
+        Err(errors) => Ok(terminal.usage(&format!("error: {errors}\n"))),
+    }
+}
+
+fn start(config: ServerConfig, surroundings: Surroundings, warnings: &[Warning]) -> Outcome {
+    // Somebody else's subscriber in this process is as good as ours.
+    drop(telemetry::init(config.logging.level, config.logging.format));
+    for warning in warnings {
+        warn!("{warning}");
+    }
+    block_on(app::serve(config, surroundings))?.map(|()| Exit::Success)
+}
+
+/// Settings that name a file which must be there from the start.
+const FILES: [&str; 2] = ["gh-token-file", "gh-app-key-file"];
+
+fn missing_files(raw: &RawSettings) -> Vec<Problem> {
+    FILES.iter().filter_map(|flag| missing_file(raw, flag)).collect()
+}
+
+fn missing_file(raw: &RawSettings, flag: &'static str) -> Option<Problem> {
+    let setting = SETTINGS.iter().find(|setting| setting.flag == flag)?;
+    let path = raw.absolute(raw.given(setting)?.text.trim());
+    let reason = unreadable(&path)?;
+    let what = format!("`{}` cannot be read: {reason}", path.display());
+    Some(Problem::with(flag, what, "check the path, and that the account of the server may read the file"))
+}
+
+fn unreadable(path: &Path) -> Option<String> {
+    match std::fs::File::open(path).and_then(|file| file.metadata()) {
+        Ok(metadata) if metadata.is_dir() => Some("it is a folder".to_owned()),
+        Ok(_) => None,
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn files_that_cannot_be_read_are_problems() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("token"), "ghp_x").unwrap();
+        for (file, expected) in [("token", 0), ("absent", 1), (".", 1)] {
+            let flags = BTreeMap::from([("gh-token-file".to_owned(), vec![file.to_owned()])]);
+            let raw = RawSettings { flags, working_dir: dir.path().to_owned(), ..RawSettings::default() };
+            assert_eq!(missing_files(&raw).len(), expected, "{file}");
+        }
+    }
+}

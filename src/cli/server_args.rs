@@ -1,0 +1,182 @@
+//! The command line of `lockkeeper server`, made from the table of settings.
+//!
+//! clap shows the help. It does not read the flags, because it stops at the first thing it does not know, and a
+//! person wants to hear of everything at once.
+
+use std::collections::BTreeMap;
+use std::iter::Peekable;
+
+use clap::{Arg, ArgAction, Command};
+
+use crate::config::server::{ABSENT, Compat, Fallback, Kind, Problem, SETTINGS, Setting, unknown_flag};
+
+/// What a command line says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct ServerArgs {
+    /// Values of each flag in the order given, aliases resolved.
+    pub flags: BTreeMap<String, Vec<String>>,
+    /// What could not be understood.
+    pub problems: Vec<Problem>,
+    /// Whether help was asked for.
+    pub wants_help: bool,
+}
+
+/// A flag of the table, or one of Atlantis' that this version does not have.
+struct Flag {
+    name: &'static str,
+    is_switch: bool,
+}
+
+impl ServerArgs {
+    /// Reads the words after `server`, the way Atlantis does: `--flag value`, `--flag=value`, `--switch`,
+    /// `--switch=false`.
+    pub fn parse(words: impl IntoIterator<Item = String>) -> Self {
+        let mut args = Self::default();
+        let mut words = words.into_iter().peekable();
+        while let Some(word) = words.next() {
+            args.word(&word, &mut words);
+        }
+        args
+    }
+
+    fn word(&mut self, word: &str, rest: &mut Peekable<impl Iterator<Item = String>>) {
+        if matches!(word, "--help" | "-h") {
+            self.wants_help = true;
+            return;
+        }
+        let Some(name) = word.strip_prefix("--").filter(|name| !name.is_empty()) else {
+            return self.problems.push(stray(word));
+        };
+        let (name, value) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value.to_owned())));
+        let Some(flag) = find(name) else {
+            if value.is_none() {
+                drop(take_value(false, rest));
+            }
+            return self.problems.push(unknown_flag(name));
+        };
+        let value = value.or_else(|| flag.is_switch.then(|| "true".to_owned()));
+        match value.or_else(|| take_value(flag.name == "blocked-extra-args", rest)) {
+            Some(value) => self.flags.entry(flag.name.to_owned()).or_default().push(value),
+            None => self.problems.push(no_value(flag.name)),
+        }
+    }
+}
+
+/// The next word, unless it is a flag itself.
+fn take_value(may_begin_with_dash: bool, rest: &mut Peekable<impl Iterator<Item = String>>) -> Option<String> {
+    rest.next_if(|word| may_begin_with_dash || !word.starts_with("--"))
+}
+
+fn find(name: &str) -> Option<Flag> {
+    let is_called = |setting: &&Setting| setting.flag == name || setting.aliases.contains(&name);
+    let setting = SETTINGS.iter().find(is_called);
+    let setting = setting.map(|setting| Flag { name: setting.flag, is_switch: setting.kind == Kind::Switch });
+    let absent = || ABSENT.iter().find(|absent| absent.flag == name);
+    setting.or_else(|| absent().map(|absent| Flag { name: absent.flag, is_switch: absent.is_switch }))
+}
+
+fn stray(word: &str) -> Problem {
+    let fix = "remove it, or put the flag it belongs to in front of it; values of switches are written --flag=false";
+    Problem::about(format!("`{word}`"), "belongs to no flag", fix)
+}
+
+fn no_value(flag: &str) -> Problem {
+    Problem::about(format!("--{flag}"), "no value follows", format!("write --{flag}=VALUE"))
+}
+
+/// Help for all settings.
+pub(super) fn help() -> String {
+    let command = Command::new("server")
+        .bin_name("lockkeeper server")
+        .override_usage("lockkeeper server [FLAGS]")
+        .term_width(100)
+        .about(
+            "Receives webhooks and runs what they ask for.\n\nEvery flag can be given as a variable instead: --gh-user \
+             is read from LOCKKEEPER_GH_USER, then from ATLANTIS_GH_USER. A flag wins over a variable, and an empty \
+             value counts as not given.",
+        )
+        .args(SETTINGS.iter().map(arg));
+    command.clone().render_help().to_string()
+}
+
+fn arg(setting: &Setting) -> Arg {
+    let action = if setting.kind == Kind::Switch { ArgAction::SetTrue } else { ArgAction::Append };
+    Arg::new(setting.flag)
+        .long(setting.flag)
+        .visible_aliases(setting.aliases.iter().copied())
+        .value_name(setting.value_name)
+        .action(action)
+        .help_heading(setting.group.title())
+        .help(help_text(setting))
+}
+
+fn help_text(setting: &Setting) -> String {
+    let choices = match setting.kind {
+        Kind::Choice(words) => format!(" [{}]", words.join(", ")),
+        Kind::Text
+        | Kind::Secret
+        | Kind::Secrets
+        | Kind::List
+        | Kind::Switch
+        | Kind::Number(..)
+        | Kind::Duration
+        | Kind::Path => String::new(),
+    };
+    let default = match (setting.kind, setting.default) {
+        (Kind::Switch, _) | (_, Fallback::Unset) => None,
+        (_, Fallback::Derived(words)) => Some(words),
+        (_, Fallback::Value(_) | Fallback::Named { .. }) => setting.default_text(Compat::None),
+    };
+    let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
+    format!("{}{choices}{default}", setting.help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> (Vec<String>, Vec<String>) {
+        let args = ServerArgs::parse(line.split_whitespace().map(str::to_owned));
+        let flags = args.flags.iter().map(|(flag, values)| format!("{flag}={}", values.join("|"))).collect();
+        let first_line = |problem: &Problem| problem.to_string().lines().next().unwrap_or_default().to_owned();
+        (flags, args.problems.iter().map(first_line).collect())
+    }
+
+    #[test]
+    fn flags_are_read_as_atlantis_reads_them() {
+        for (line, flags) in [
+            ("--port 80 --port=81", vec!["port=80|81"]),
+            ("--allow-fork-prs --allow-draft-prs=false", vec!["allow-draft-prs=false", "allow-fork-prs=true"]),
+            ("--public-url https://x", vec!["atlantis-url=https://x"]),
+            ("--blocked-extra-args --chdir", vec!["blocked-extra-args=--chdir"]),
+            ("--automerge --repo-config x", vec!["automerge=true", "repo-config=x"]),
+            ("--gh-user=", vec!["gh-user="]),
+        ] {
+            let expected: Vec<String> = flags.into_iter().map(str::to_owned).collect();
+            assert_eq!(parse(line), (expected, vec![]), "{line}");
+        }
+    }
+
+    #[test]
+    fn everything_that_is_not_understood_is_reported() {
+        for (line, problems) in [
+            ("--prot 80 --gh-usr=kim", vec!["--prot: there is no such flag", "--gh-usr: there is no such flag"]),
+            ("--port --gh-user kim", vec!["--port: no value follows"]),
+            ("--port", vec!["--port: no value follows"]),
+            ("--allow-fork-prs false", vec!["`false`: belongs to no flag"]),
+            ("-p 80 --", vec!["`-p`: belongs to no flag", "`80`: belongs to no flag", "`--`: belongs to no flag"]),
+        ] {
+            let expected: Vec<String> = problems.into_iter().map(str::to_owned).collect();
+            assert_eq!(parse(line).1, expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn help_names_every_setting_and_no_other_flag() {
+        let help = help();
+        for setting in SETTINGS {
+            assert!(help.contains(&format!("--{} ", setting.flag)) || help.contains(&format!("--{}\n", setting.flag)));
+        }
+        assert!(!help.contains("gitlab"));
+    }
+}

@@ -1,0 +1,23 @@
+//! `lockkeeper version`.
+
+use clap::{ArgMatches, Command};
+
+use super::{Exit, Outcome, Terminal};
+
+pub(super) fn command() -> Command {
+    Command::new("version").about("Show the version")
+}
+
+pub(super) fn run(_: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    terminal.line(format_args!("lockkeeper {}", version()))?;
+    Ok(Exit::Success)
+}
+
+/// `0.1.0`, followed by the commit if the build was told it in `LOCKKEEPER_COMMIT`.
+pub(super) fn version() -> String {
+    let version = env!("CARGO_PKG_VERSION");
+    match option_env!("LOCKKEEPER_COMMIT").filter(|commit| !commit.is_empty()) {
+        Some(commit) => format!("{version} (commit {})", commit.get(..7).unwrap_or(commit)),
+        None => version.to_owned(),
+    }
+}

@@ -1,0 +1,70 @@
+//! Which file of a repository is its configuration: `lockkeeper.yaml`, or `atlantis.yaml` as before.
+
+use super::nearest::quoted;
+use crate::model::RepoPath;
+
+/// The names a configuration file may have, in the root of the repository.
+pub const FILE_NAMES: [&str; 2] = ["lockkeeper.yaml", "atlantis.yaml"];
+
+/// Names that are meant well, but not read (reference 3.1).
+const NEAR_MISSES: [&str; 2] = ["lockkeeper.yml", "atlantis.yml"];
+
+/// Why the configuration file cannot be told.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FileNameError {
+    /// Two files, and no telling which one is meant.
+    #[error("the repository has {}; only one may exist: remove the one that is not meant", quoted(.0))]
+    Several(Vec<RepoPath>),
+    /// The extension would make the file be overlooked.
+    #[error("`{found}` would not be read: rename it to `{meant}`")]
+    Extension {
+        /// The file that is there.
+        found: RepoPath,
+        /// The name it should have.
+        meant: String,
+    },
+}
+
+/// Finds the configuration file among the files of a repository; `None` when it has none.
+pub fn find<'a>(files: impl IntoIterator<Item = &'a RepoPath>) -> Result<Option<RepoPath>, FileNameError> {
+    let candidate = |file: &&RepoPath| FILE_NAMES.contains(&file.as_str()) || NEAR_MISSES.contains(&file.as_str());
+    let mut found: Vec<RepoPath> = files.into_iter().filter(candidate).cloned().collect();
+    found.sort();
+    if let Some(file) = found.iter().find(|file| NEAR_MISSES.contains(&file.as_str())) {
+        let meant = file.as_str().replace(".yml", ".yaml");
+        return Err(FileNameError::Extension { found: file.clone(), meant });
+    }
+    if found.len() > 1 { Err(FileNameError::Several(found)) } else { Ok(found.pop()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_in_the_root_is_the_configuration() {
+        let cases: &[(&[&str], &str)] = &[
+            (&["main.tf", "a/atlantis.yaml", "a/atlantis.yml"], "none"),
+            (&["main.tf", "atlantis.yaml"], "atlantis.yaml"),
+            (&["lockkeeper.yaml"], "lockkeeper.yaml"),
+            (
+                &["lockkeeper.yaml", "atlantis.yaml"],
+                "the repository has `atlantis.yaml`, `lockkeeper.yaml`; only one may exist: \
+                 remove the one that is not meant",
+            ),
+            (&["atlantis.yml"], "`atlantis.yml` would not be read: rename it to `atlantis.yaml`"),
+            (
+                &["lockkeeper.yml", "atlantis.yaml"],
+                "`lockkeeper.yml` would not be read: rename it to `lockkeeper.yaml`",
+            ),
+        ];
+        for (files, expected) in cases {
+            let files: Vec<RepoPath> = files.iter().map(|file| file.parse().unwrap()).collect();
+            let answer = match find(&files) {
+                Ok(file) => file.map_or("none".to_owned(), |file| file.to_string()),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(answer, *expected);
+        }
+    }
+}

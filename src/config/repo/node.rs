@@ -1,0 +1,333 @@
+//! YAML read into nodes that know where they stand in the file. Typed reading comes second, so that one wrong key
+//! does not hide the next one.
+
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
+use serde_saphyr::{Location, Spanned};
+
+use super::problem::{Place, Problem};
+
+/// A value and where it was written. For an alias: where the anchored value was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) place: Place,
+    pub(super) value: Value,
+}
+
+/// What was written. The text of a scalar is the text in the file: `1.10` stays `1.10`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    Null,
+    Scalar(Scalar, String),
+    List(Vec<Node>),
+    Map(Vec<(Located, Node)>),
+}
+
+/// How YAML understands a scalar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scalar {
+    Bool,
+    Integer,
+    Float,
+    Text,
+}
+
+/// A text and where it was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Located {
+    pub(super) place: Place,
+    pub(super) text: String,
+}
+
+/// Levels of lists and mappings: the file needs four, a stack must not overflow.
+const MAX_DEPTH: usize = 16;
+
+/// Events that aliases may stand for. Anchors save typing; a file whose aliases multiply beyond this is a bomb.
+const MAX_REPLAYED_EVENTS: usize = 100_000;
+
+/// Reads one YAML document. `Ok(None)` is an empty one.
+pub(super) fn read(source: &str) -> Result<Option<Node>, Problem> {
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            flow_nesting_limit: MAX_DEPTH,
+            // The ratio would refuse a file whose 150 projects share one anchored `autoplan`.
+            enforce_alias_anchor_ratio: false,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPLAYED_EVENTS },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+        // `yes` and `on` stay texts, because they may be workspaces; the reader of booleans knows them.
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Raw>>(source, options) {
+        Ok(raw) => Ok(Some(node(source, raw)).filter(|node| node.value != Value::Null)),
+        Err(serde_saphyr::Error::Eof { .. }) => Ok(None),
+        Err(error) => Err(unreadable(&error)),
+    }
+}
+
+/// Puts an error of the YAML reader into our words.
+fn unreadable(error: &serde_saphyr::Error) -> Problem {
+    use serde_saphyr::Error as E;
+
+    let place = error.location().and_then(|location| place_of(&location));
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the enum of another crate; it has a hundred variants")]
+    let (what, help) = match error.without_snippet() {
+        E::AliasError { error: inner, .. } => return Problem { place, ..unreadable(inner) },
+        E::DuplicateMappingKey { key: Some(key), .. } => {
+            (format!("`{key}` is written twice in one mapping"), "keep one of the two")
+        }
+        E::Budget { .. }
+        | E::AliasReplayLimitExceeded { .. }
+        | E::AliasReplayStackDepthExceeded { .. }
+        | E::AliasExpansionLimitExceeded { .. } => (
+            "the file is nested too deeply, has too many values, or its aliases multiply too much".to_owned(),
+            "use fewer aliases and levels, or fewer projects",
+        ),
+        E::MultipleDocuments { .. } => {
+            ("the file has more than one YAML document".to_owned(), "remove the `---` and all that follows it")
+        }
+        other => {
+            (format!("this is not valid YAML: {}", message(other)), "see https://yaml.org for how YAML is written")
+        }
+    };
+    Problem { place, what, help: help.to_owned() }
+}
+
+/// The message alone: the place is shown by us.
+fn message(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let first = text.lines().next().unwrap_or_default();
+    let end = first.find(" at line ").unwrap_or(first.len());
+    first[..end].trim_end_matches([',', ':', ' ']).to_owned()
+}
+
+fn place_of(location: &Location) -> Option<Place> {
+    let whole = |number: u64| usize::try_from(number).ok();
+    let (line, column) = (whole(location.line())?, whole(location.column())?);
+    (line > 0).then(|| Place { line, column: column.max(1), width: whole(location.span().len()).unwrap_or(1) })
+}
+
+fn node(source: &str, raw: Spanned<Raw>) -> Node {
+    let located = |location: &Location| place_of(location).unwrap_or(Place::START);
+    let place = located(&raw.defined);
+    let value = match raw.value {
+        Raw::Null => Value::Null,
+        Raw::Text(text) => Value::Scalar(Scalar::Text, text),
+        Raw::Plain(kind, fallback) => {
+            Value::Scalar(kind, written(source, &raw.defined).map_or(fallback, str::to_owned))
+        }
+        Raw::List(items) => Value::List(items.into_iter().map(|item| node(source, item)).collect()),
+        Raw::Map(entries) => {
+            let entry = |(key, value): (Spanned<Key>, _)| {
+                (Located { place: located(&key.defined), text: key.value.0 }, node(source, value))
+            };
+            Value::Map(entries.into_iter().map(entry).collect())
+        }
+    };
+    Node { place, value }
+}
+
+/// The characters of a plain scalar as they stand in the file; `None` when it is quoted or tagged.
+fn written<'a>(source: &'a str, location: &Location) -> Option<&'a str> {
+    let span = location.span();
+    let start = usize::try_from(span.byte_offset()?).ok()?;
+    let text = source.get(start..start + usize::try_from(span.byte_len()?).ok()?)?.trim();
+    (!text.is_empty() && !text.starts_with(['"', '\'', '!', '&', '*'])).then_some(text)
+}
+
+/// What serde is given, before places are taken from the wrapper.
+enum Raw {
+    Null,
+    Text(String),
+    /// Kind, and a spelling for the case that the file's own cannot be found.
+    Plain(Scalar, String),
+    List(Vec<Spanned<Self>>),
+    Map(Vec<(Spanned<Key>, Spanned<Self>)>),
+}
+
+/// A key of a mapping: always read as text.
+struct Key(String);
+
+impl<'de> Deserialize<'de> for Key {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Raw {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawVisitor)
+    }
+}
+
+struct RawVisitor;
+
+macro_rules! plain {
+    ($($method:ident($type:ty) => $kind:ident,)+) => {
+        $(fn $method<E>(self, value: $type) -> Result<Raw, E> {
+            Ok(Raw::Plain(Scalar::$kind, value.to_string()))
+        })+
+    };
+}
+
+impl<'de> Visitor<'de> for RawVisitor {
+    type Value = Raw;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, number, boolean, list or mapping")
+    }
+
+    plain! {
+        visit_bool(bool) => Bool,
+        visit_i64(i64) => Integer,
+        visit_u64(u64) => Integer,
+        visit_i128(i128) => Integer,
+        visit_u128(u128) => Integer,
+        visit_f64(f64) => Float,
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
+        Ok(Raw::Text(text.to_owned()))
+    }
+
+    fn visit_unit<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Raw, E> {
+        Ok(Raw::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Raw, D::Error> {
+        Raw::deserialize(deserializer)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = seq.next_element()? {
+            items.push(item);
+        }
+        Ok(Raw::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Raw, A::Error> {
+        let mut entries = Vec::new();
+        while let Some(entry) = map.next_entry()? {
+            entries.push(entry);
+        }
+        Ok(Raw::Map(entries))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn show(node: &Node) -> String {
+        let at = format!("{}:{}+{}", node.place.line, node.place.column, node.place.width);
+        match &node.value {
+            Value::Null => format!("null@{at}"),
+            Value::Scalar(kind, text) => format!("{kind:?} {text}@{at}"),
+            Value::List(items) => format!("[{}]@{at}", items.iter().map(show).collect::<Vec<_>>().join(", ")),
+            Value::Map(entries) => {
+                let entry = |(key, value): &(Located, Node)| {
+                    format!("{}@{}:{}: {}", key.text, key.place.line, key.place.column, show(value))
+                };
+                format!("{{{}}}@{at}", entries.iter().map(entry).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    fn shown(source: &str) -> String {
+        match read(source) {
+            Ok(node) => node.as_ref().map_or("empty".to_owned(), show),
+            Err(problem) => format!("{:?}: {}", problem.place, problem.what),
+        }
+    }
+
+    #[test]
+    fn scalars_keep_the_spelling_of_the_file() {
+        let cases = [
+            "a: 1.10",
+            "a: 007",
+            "a: 0x1F",
+            "a: yes",
+            "a: True",
+            "a: true",
+            "a: '12'",
+            "a: 1e999",
+            "a: ~",
+            "a:",
+            "a: 2001-01-01",
+            "a: .inf",
+            "a: !!str 1.10",
+            "a: 99999999999999999999999999999999999999999999",
+        ];
+        insta::assert_snapshot!(cases.map(shown).join("\n"), @"
+        {a@1:1: Float 1.10@1:4+4}@1:1+0
+        {a@1:1: Float 007@1:4+3}@1:1+0
+        {a@1:1: Integer 0x1F@1:4+4}@1:1+0
+        {a@1:1: Text yes@1:4+3}@1:1+0
+        {a@1:1: Bool True@1:4+4}@1:1+0
+        {a@1:1: Bool true@1:4+4}@1:1+0
+        {a@1:1: Text 12@1:4+4}@1:1+0
+        {a@1:1: Float 1e999@1:4+5}@1:1+0
+        {a@1:1: null@1:4+1}@1:1+0
+        {a@1:1: null@1:2+0}@1:1+0
+        {a@1:1: Text 2001-01-01@1:4+10}@1:1+0
+        {a@1:1: Float .inf@1:4+4}@1:1+0
+        {a@1:1: Text 1.10@1:10+4}@1:1+0
+        {a@1:1: Float 99999999999999999999999999999999999999999999@1:4+44}@1:1+0
+        ");
+    }
+
+    #[test]
+    fn lists_mappings_aliases_and_merges_know_their_places() {
+        insta::assert_snapshot!(shown("a:\n  - &x {b: 1.0}\n  - *x\n  - <<: *x\n    c: é\n"), @"{a@1:1: [{b@2:9: Float 1.0@2:12+3}@2:8+1, {b@2:9: Float 1.0@2:12+3}@2:8+1, {c@5:5: Text é@5:8+1, b@2:9: Float 1.0@2:12+3}@4:5+0]@2:3+0}@1:1+0");
+    }
+
+    #[test]
+    fn documents_without_content_are_empty() {
+        for source in ["", "# only a comment\n", "---\n", "null", "\n\n"] {
+            assert_eq!(read(source), Ok(None), "{source:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_said_in_our_words() {
+        let deep = "[".repeat(10_000);
+        let bomb = (1..30).fold("a0: &a0 [x, x]\n".to_owned(), |text, i| {
+            format!("{text}a{i}: &a{i} [*a{0}, *a{0}, *a{0}, *a{0}]\n", i - 1)
+        });
+        let cases = [
+            "a: 1\na: 2",
+            "a: [",
+            "a: b: c",
+            "\ta: 1",
+            "a: *x",
+            "a: 1\n---\nb: 2",
+            "a: !foo b",
+            "? [x]\n: y",
+            &deep,
+            &bomb,
+        ];
+        insta::assert_snapshot!(cases.map(shown).join("\n"), @"
+        Some(Place { line: 2, column: 1, width: 1 }): `a` is written twice in one mapping
+        Some(Place { line: 1, column: 4, width: 1 }): this is not valid YAML: unclosed bracket '['
+        Some(Place { line: 1, column: 5, width: 1 }): this is not valid YAML: mapping values are not allowed in this context
+        {a@1:2: Integer 1@1:5+1}@1:2+0
+        Some(Place { line: 1, column: 4, width: 1 }): this is not valid YAML: alias references unknown anchor
+        Some(Place { line: 3, column: 1, width: 0 }): the file has more than one YAML document
+        Some(Place { line: 1, column: 9, width: 1 }): this is not valid YAML: unsupported tag `!foo`
+        Some(Place { line: 1, column: 3, width: 1 }): this is not valid YAML: expected string scalar
+        Some(Place { line: 1, column: 17, width: 1 }): this is not valid YAML: recursion limit exceeded
+        Some(Place { line: 8, column: 25, width: 3 }): the file is nested too deeply, has too many values, or its aliases multiply too much
+        ");
+    }
+}

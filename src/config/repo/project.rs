@@ -1,0 +1,260 @@
+//! One entry of `projects` (reference 4.2).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::LazyLock;
+
+use semver::Version;
+
+use super::dir_glob::DirGlob;
+use super::node::{Located, Node};
+use super::patterns::{Pattern, Patterns};
+use super::problem::shown;
+use super::reader::{Fields, Keys, Reader};
+use crate::model::{ProjectName, RepoPath, WorkspaceName};
+
+/// A project as the repository describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProjectConfig {
+    /// Name to call it by.
+    pub name: Option<ProjectName>,
+    /// Where its code is.
+    pub dir: ProjectDir,
+    /// Workspace to run in.
+    pub workspace: WorkspaceName,
+    /// When a change concerns it.
+    pub autoplan: Autoplan,
+    /// Version of Terraform or OpenTofu to run it with; else it is detected.
+    pub terraform_version: Option<Version>,
+    /// Line of the file where the entry begins, from 1.
+    pub line: usize,
+}
+
+/// Directory or directories of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProjectDir {
+    /// One directory.
+    Path(RepoPath),
+    /// Every directory that matches and holds Terraform code is a project.
+    Glob(DirGlob),
+}
+
+impl fmt::Display for ProjectDir {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => path.fmt(f),
+            Self::Glob(glob) => glob.fmt(f),
+        }
+    }
+}
+
+/// When a change concerns a project.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Autoplan {
+    /// Whether a push plans it. A `plan` comment without flags plans it in any case (reference 3.3).
+    pub enabled: bool,
+    /// Files that concern it, relative to its directory. An empty list: none does.
+    pub when_modified: Patterns,
+}
+
+impl Default for Autoplan {
+    fn default() -> Self {
+        Self { enabled: true, when_modified: DEFAULT_WHEN_MODIFIED.clone() }
+    }
+}
+
+/// What concerns a project that does not say (reference 4.2).
+static DEFAULT_WHEN_MODIFIED: LazyLock<Patterns> = LazyLock::new(|| {
+    let patterns = ["**/*.tf*", "**/*.tofu", "**/*.tofu.json", "**/terragrunt.hcl", "**/.terraform.lock.hcl"];
+    Patterns::new(patterns).expect("these patterns are valid")
+});
+
+pub(super) const PROJECT: Keys = Keys {
+    of: "a project",
+    here: &["name", "dir", "workspace", "autoplan", "terraform_version", "workflow"],
+    later: &[
+        "branch",
+        "terraform_distribution",
+        "plan_requirements",
+        "apply_requirements",
+        "import_requirements",
+        "depends_on",
+        "delete_source_branch_on_merge",
+        "repo_locking",
+        "repo_locks",
+        "execution_order_group",
+        "policy_check",
+        "custom_policy_check",
+        "silence_pr_comments",
+    ],
+};
+
+const AUTOPLAN: Keys = Keys { of: "`autoplan`", here: &["when_modified", "enabled"], later: &[] };
+
+/// Patterns of the whole file, compiled once each: lists repeat from project to project.
+#[derive(Default)]
+pub(super) struct PatternCache(HashMap<String, Pattern>);
+
+impl PatternCache {
+    /// Different patterns in one file; each takes memory once compiled.
+    const MAX: usize = 5_000;
+}
+
+/// Reads one project; `None` when it has no valid directory.
+pub(super) fn read(reader: &mut Reader, cache: &mut PatternCache, node: &Node) -> Option<ProjectConfig> {
+    let fields = reader.fields(node, &PROJECT)?;
+    let name = read_name(reader, &fields);
+    let workspace = read_workspace(reader, &fields);
+    let autoplan = read_autoplan(reader, cache, &fields);
+    let terraform_version = read_version(reader, &fields);
+    check_workflow(reader, &fields);
+    let dir = read_dir(reader, node, &fields)?;
+    if let (ProjectDir::Glob(glob), Some(_), Some(node)) = (&dir, &name, fields.get("name")) {
+        reader.problem(
+            node.place,
+            format!("a project with a pattern as its `dir` (`{}`) cannot have a `name`", shown(glob.as_str())),
+            "remove `name`, or write one entry for each directory",
+        );
+    }
+    Some(ProjectConfig { name, dir, workspace, autoplan, terraform_version, line: node.place.line })
+}
+
+fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<ProjectDir> {
+    const HELP: &str = "write the path from the root of the repository, such as `infra/network`, or `.` for the root";
+    if fields.get("dir").is_none() {
+        reader.problem(node.place, "a project has no `dir`".to_owned(), HELP);
+    }
+    let dir = reader.text(fields, "dir")?;
+    if dir.text.split('/').any(|part| part == "..") {
+        reader.problem(dir.place, format!("`dir` must not have `..`: `{}`", shown(&dir.text)), HELP);
+        return None;
+    }
+    let read = if DirGlob::is_glob(&dir.text) {
+        DirGlob::new(&dir.text).map(ProjectDir::Glob).map_err(|error| error.to_string())
+    } else {
+        let error = || format!("`{}` is not a path of a directory", shown(&dir.text));
+        RepoPath::new(&dir.text).map(ProjectDir::Path).map_err(|_| error())
+    };
+    read.map_err(|error| reader.problem(dir.place, error, HELP)).ok()
+}
+
+fn read_name(reader: &mut Reader, fields: &Fields<'_>) -> Option<ProjectName> {
+    let name = reader.text(fields, "name")?;
+    let invalid = |_| {
+        reader.problem(
+            name.place,
+            format!("`{}` cannot be the name of a project", shown(&name.text)),
+            "use 1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/`",
+        );
+    };
+    ProjectName::new(&name.text).map_err(invalid).ok()
+}
+
+/// The default also stands in for a bad one, so that the rest of the entry is still checked.
+fn read_workspace(reader: &mut Reader, fields: &Fields<'_>) -> WorkspaceName {
+    let Some(workspace) = reader.text(fields, "workspace") else { return WorkspaceName::default() };
+    WorkspaceName::new(&workspace.text).unwrap_or_else(|_| {
+        reader.problem(
+            workspace.place,
+            format!("`{}` cannot be a workspace", shown(&workspace.text)),
+            "leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`",
+        );
+        WorkspaceName::default()
+    })
+}
+
+fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> Option<Version> {
+    let version = reader.text(fields, "terraform_version")?;
+    let parsed = parse_version(version.text.trim());
+    if parsed.is_none() {
+        let what = format!("`{}` is not a version of Terraform", shown(&version.text));
+        reader.problem(version.place, what, "write one exact version, such as `1.9.5` or `v1.9.5`");
+    }
+    parsed
+}
+
+/// A leading `v` is allowed; parts left out are zero, as in `1.9`.
+fn parse_version(text: &str) -> Option<Version> {
+    let text = text.strip_prefix('v').unwrap_or(text);
+    let end = text.find(['-', '+']).unwrap_or(text.len());
+    let (numbers, rest) = text.split_at(end);
+    let zeros = ".0".repeat(2_usize.saturating_sub(numbers.matches('.').count()));
+    Version::parse(&format!("{numbers}{zeros}{rest}")).ok()
+}
+
+fn check_workflow(reader: &mut Reader, fields: &Fields<'_>) {
+    let Some(workflow) = reader.text(fields, "workflow") else { return };
+    if workflow.text != "default" {
+        reader.problem(
+            workflow.place,
+            format!("workflow `{}` is not available in this version yet: only `default` is", shown(&workflow.text)),
+            "remove `workflow` if the default steps (init, plan, apply) do for this project",
+        );
+    }
+}
+
+fn read_autoplan(reader: &mut Reader, cache: &mut PatternCache, fields: &Fields<'_>) -> Autoplan {
+    let default = Autoplan::default();
+    let Some(node) = fields.get("autoplan") else { return default };
+    let Some(fields) = reader.fields(node, &AUTOPLAN) else { return default };
+    let enabled = reader.boolean(&fields, "enabled").unwrap_or(default.enabled);
+    let Some(texts) = reader.texts(&fields, "when_modified") else { return Autoplan { enabled, ..default } };
+    let patterns = texts.iter().filter_map(|text| read_pattern(reader, cache, text)).collect();
+    Autoplan { enabled, when_modified: Patterns::from_list(patterns) }
+}
+
+fn read_pattern(reader: &mut Reader, cache: &mut PatternCache, text: &Located) -> Option<Pattern> {
+    if let Some(pattern) = cache.0.get(&text.text) {
+        return Some(pattern.clone());
+    }
+    if cache.0.len() >= PatternCache::MAX {
+        let what = format!("the file has more than {} different patterns", PatternCache::MAX);
+        reader.problem_of_file(what, "use fewer patterns with more `**` in them");
+        return None;
+    }
+    match Pattern::new(&text.text) {
+        Ok(pattern) => {
+            cache.0.insert(text.text.clone(), pattern.clone());
+            Some(pattern)
+        }
+        Err(error) => {
+            let what = format!("`{}` is not a file pattern: {error}", shown(&text.text));
+            reader.problem(text.place, what, "write it as in a `.dockerignore` file, such as `../modules/**/*.tf`");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_may_be_short_or_have_a_v() {
+        for (text, expected) in [
+            ("1.9.5", "1.9.5"),
+            ("v1.9.5", "1.9.5"),
+            ("1.10", "1.10.0"),
+            ("1", "1.0.0"),
+            ("1.9-rc1", "1.9.0-rc1"),
+            ("1.9.0+ent", "1.9.0+ent"),
+        ] {
+            assert_eq!(parse_version(text).unwrap().to_string(), expected, "{text}");
+        }
+        for text in ["", "v", "latest", ">= 1.5", "1.2.3.4", "1..2", "1.x", "vv1.2.3"] {
+            assert_eq!(parse_version(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_default_patterns_see_code_and_locks_only() {
+        let default = Autoplan::default();
+        let concerns = |file: &str| default.when_modified.matching(&RepoPath::root(), &file.parse().unwrap()).is_some();
+        for file in ["main.tf", "a/b.tfvars", "x.tf.json", "x.tofu", "terragrunt.hcl", "a/.terraform.lock.hcl"] {
+            assert!(concerns(file), "{file}");
+        }
+        for file in ["README.md", "a.hcl", "tf", "a/main.py"] {
+            assert!(!concerns(file), "{file}");
+        }
+    }
+}

@@ -1,0 +1,455 @@
+//! Whole files: what is read from them, and what a person is told.
+
+use std::fmt::Write as _;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn parse(text: &str) -> Result<RepoConfig, ConfigErrors> {
+    RepoConfig::parse("atlantis.yaml", text)
+}
+
+fn errors(text: &str) -> String {
+    parse(text).expect_err("the file should be refused").to_string()
+}
+
+/// One project with one more line.
+fn with_line(line: &str) -> String {
+    format!("version: 3\nprojects:\n  - dir: a\n    {line}\n")
+}
+
+fn show(config: &RepoConfig) -> String {
+    let mut text = format!("parallel: {:?} {:?}\n", config.parallel_plan, config.parallel_apply);
+    for project in &config.projects {
+        let name = project.name.as_ref().map_or("-", |name| name.as_str());
+        let version = project.terraform_version.as_ref().map_or("-".to_owned(), ToString::to_string);
+        let Autoplan { enabled, when_modified } = &project.autoplan;
+        let patterns: Vec<_> = when_modified.texts().collect();
+        let ProjectConfig { dir, workspace, line, .. } = project;
+        writeln!(text, "{line}: {name} {dir} {workspace} {version} {enabled} {patterns:?}").unwrap();
+    }
+    text
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = r#"
+version: 3
+automerge: false
+parallel_plan: true
+parallel_apply: no
+projects:
+  - name: net/prod
+    dir: ./infra/net/
+    workspace: prod
+    workflow: default
+    terraform_version: v1.9.5
+    autoplan:
+      enabled: false
+      when_modified: ["*.tf", "../modules/**", "!x.tf"]
+  - dir: infra/apps/*
+    terraform_version: 1.10
+  - {dir: ., autoplan: {when_modified: []}}
+"#;
+    insta::assert_snapshot!(show(&parse(text).unwrap()), @r#"
+    parallel: Some(true) Some(false)
+    7: net/prod infra/net prod 1.9.5 false ["*.tf", "../modules/**", "!x.tf"]
+    15: - infra/apps/* default 1.10.0 true ["**/*.tf*", "**/*.tofu", "**/*.tofu.json", "**/terragrunt.hcl", "**/.terraform.lock.hcl"]
+    17: - . default - true []
+    "#);
+}
+
+#[test]
+fn keys_without_a_value_are_as_if_absent() {
+    let text = "version: 3\nparallel_plan:\nprojects:\n  - dir: a\n    name:\n    workspace: ''\n    workflow:\n    \
+                terraform_version: ~\n    autoplan:\n  - dir: b\n    autoplan:\n      enabled:\n      when_modified:\n";
+    let config = parse(text).unwrap();
+    let plain = parse("version: 3\nprojects:\n  - dir: a\n\n\n\n\n\n  - dir: b\n").unwrap();
+    let without_lines = |config: RepoConfig| {
+        config.projects.into_iter().map(|project| ProjectConfig { line: 0, ..project }).collect::<Vec<_>>()
+    };
+    assert_eq!(without_lines(config), without_lines(plain));
+    assert_eq!(parse("version: 2\nprojects:\n"), Ok(RepoConfig::default()));
+}
+
+#[test]
+fn files_of_windows_editors_are_read() {
+    let config = parse("\u{feff}version: 3\r\nprojects:\r\n  - dir: a\r\n").unwrap();
+    assert_eq!(config.projects.len(), 1);
+}
+
+#[test]
+fn anchors_and_merges_save_typing() {
+    let mut text = "version: 3\nprojects:\n  - &base\n    dir: d0\n    autoplan: &auto {enabled: false}\n".to_owned();
+    for number in 1..300 {
+        writeln!(text, "  - {{dir: d{number}, autoplan: *auto}}").unwrap();
+    }
+    text.push_str("  - <<: *base\n    dir: e\n");
+    let config = parse(&text).unwrap();
+    assert_eq!(config.projects.len(), 301);
+    assert!(config.projects.iter().all(|project| !project.autoplan.enabled));
+}
+
+/// Every problem of every text: `text => what => help`.
+fn told<'a>(texts: impl IntoIterator<Item = (&'a str, String)>) -> String {
+    let mut told = String::new();
+    for (shown, text) in texts {
+        for problem in parse(&text).expect_err(shown).problems() {
+            writeln!(told, "{shown} => {} => {}", problem.what, problem.help).unwrap();
+        }
+    }
+    told
+}
+
+#[test]
+fn every_bad_value_of_a_project_is_named() {
+    let lines = [
+        "name: [a]",
+        "name: {a: b}",
+        "name: a b",
+        "name: ''",
+        "workspace: [a]",
+        "workspace: a/b",
+        "workspace: -x",
+        "workflow: [a]",
+        "workflow: custom",
+        "terraform_version: [1]",
+        "terraform_version: '>= 1.5'",
+        "autoplan: yes",
+        "autoplan: [enabled]",
+        "autoplan: {enabled: maybe}",
+        "autoplan: {enabled: 1}",
+        "autoplan: {enabled: [true]}",
+        "autoplan: {when_modified: '*.tf'}",
+        "autoplan: {when_modified: [[a]]}",
+        "autoplan: {when_modified: ['[']}",
+        "autoplan: {when_modified: [~]}",
+        "autoplan: {on: true}",
+    ];
+    insta::assert_snapshot!(told(lines.map(|line| (line, with_line(line)))), @"
+    name: [a] => `name` must be a text, not a list => write a text here
+    name: {a: b} => `name` must be a text, not a mapping => write a text here
+    name: a b => `a b` cannot be the name of a project => use 1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/`
+    name: '' => `` cannot be the name of a project => use 1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/`
+    workspace: [a] => `workspace` must be a text, not a list => write a text here
+    workspace: a/b => `a/b` cannot be a workspace => leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
+    workspace: -x => `-x` cannot be a workspace => leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
+    workflow: [a] => `workflow` must be a text, not a list => write a text here
+    workflow: custom => workflow `custom` is not available in this version yet: only `default` is => remove `workflow` if the default steps (init, plan, apply) do for this project
+    terraform_version: [1] => `terraform_version` must be a text, not a list => write a text here
+    terraform_version: '>= 1.5' => `>= 1.5` is not a version of Terraform => write one exact version, such as `1.9.5` or `v1.9.5`
+    autoplan: yes => `autoplan` must be a mapping, not `yes` => write a mapping here
+    autoplan: [enabled] => `autoplan` must be a mapping, not a list => write a mapping here
+    autoplan: {enabled: maybe} => `enabled` must be `true` or `false`, not `maybe` => write `true` or `false` here
+    autoplan: {enabled: 1} => `enabled` must be `true` or `false`, not `1` => write `true` or `false` here
+    autoplan: {enabled: [true]} => `enabled` must be `true` or `false`, not a list => write `true` or `false` here
+    autoplan: {when_modified: '*.tf'} => `when_modified` must be a list, not `*.tf` => write a list here
+    autoplan: {when_modified: [[a]]} => an item of `when_modified` must be a text, not a list => write a text here
+    autoplan: {when_modified: ['[']} => `[` is not a file pattern: `[` is not closed by `]` => write it as in a `.dockerignore` file, such as `../modules/**/*.tf`
+    autoplan: {when_modified: [~]} => an item of `when_modified` must be a text, not nothing => write a text here
+    autoplan: {on: true} => `on` is not a key of `autoplan` => the keys of `autoplan` are `when_modified`, `enabled`
+    ");
+}
+
+#[test]
+fn every_bad_value_of_the_file_is_named() {
+    let texts = [
+        "[]",
+        "text",
+        "version: [3]",
+        "version: 1",
+        "version: 3.0",
+        "version: three",
+        "projects: []",
+        "version: 3\nprojects: a",
+        "version: 3\nprojects: {dir: a}",
+        "version: 3\nprojects: [a]",
+        "version: 3\nprojects: [~]",
+        "version: 3\nprojects: [{}]",
+        "version: 3\nprojects: [{dir: [a]}]",
+        "version: 3\nprojects: [{dir: ../a}]",
+        "version: 3\nprojects: [{dir: 'a/../b'}]",
+        "version: 3\nprojects: [{dir: 'a[', name: b}]",
+        "version: 3\nparallel_plan: 2",
+        "version: 3\nparallel_apply: [true]",
+        "version: 3\nautomerge: perhaps",
+        "version: 3\nautomerge: true",
+        "",
+    ];
+    insta::assert_snapshot!(told(texts.map(|text| (text, text.to_owned()))), @"
+    [] => the file must be a mapping, not a list => write a mapping here
+    text => the file must be a mapping, not `text` => write a mapping here
+    version: [3] => `version` must be a number => write `version: 3`
+    version: 1 => there is no version `1` of this file => write `version: 3`
+    version: 3.0 => there is no version `3.0` of this file => write `version: 3`
+    version: three => there is no version `three` of this file => write `version: 3`
+    projects: [] => `version` is missing => begin the file with `version: 3`
+    version: 3
+    projects: a => `projects` must be a list, not `a` => write a list here
+    version: 3
+    projects: {dir: a} => `projects` must be a list, not a mapping => write a list here
+    version: 3
+    projects: [a] => a project must be a mapping, not `a` => write a mapping here
+    version: 3
+    projects: [~] => a project must be a mapping, not nothing => write a mapping here
+    version: 3
+    projects: [{}] => a project has no `dir` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
+    version: 3
+    projects: [{dir: [a]}] => `dir` must be a text, not a list => write a text here
+    version: 3
+    projects: [{dir: ../a}] => `dir` must not have `..`: `../a` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
+    version: 3
+    projects: [{dir: 'a/../b'}] => `dir` must not have `..`: `a/../b` => write the path from the root of the repository, such as `infra/network`, or `.` for the root
+    version: 3
+    projects: [{dir: 'a[', name: b}] => `a[` is not a pattern of directories: unclosed character class; missing ']' => write the path from the root of the repository, such as `infra/network`, or `.` for the root
+    version: 3
+    parallel_plan: 2 => `parallel_plan` must be `true` or `false`, not `2` => write `true` or `false` here
+    version: 3
+    parallel_apply: [true] => `parallel_apply` must be `true` or `false`, not a list => write `true` or `false` here
+    version: 3
+    automerge: perhaps => `automerge` must be `true` or `false`, not `perhaps` => write `true` or `false` here
+    version: 3
+    automerge: true => `automerge: true` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+     => `version` is missing => begin the file with `version: 3`
+    ");
+}
+
+#[test]
+fn every_key_that_only_atlantis_has_is_refused_by_name() {
+    let projects = project::PROJECT.later.iter().map(|key| (key, with_line(&format!("{key}: []"))));
+    let top = TOP.later.iter().map(|key| (key, format!("version: 3\n{key}:\n")));
+    for (key, text) in projects.chain(top) {
+        let error = parse(&text).expect_err(key);
+        let told: Vec<_> = error.problems().map(|problem| problem.what.as_str()).collect();
+        assert_eq!(told, [format!("`{key}` is not available in this version yet")]);
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once_with_their_places() {
+    let text = "version: 4
+projcts: []
+projects:
+  - name: net work
+    dir: a
+    workspce: prod
+    apply_requirements: [approved]
+    autoplan:
+      when_modified: [\"**/*.tf\", \"[\"]
+  - workspace: $x
+";
+    insta::assert_snapshot!(errors(text), @r#"
+    error: there is no version `4` of this file
+     --> atlantis.yaml:1:10
+      |
+    1 | version: 4
+      |          ^
+      = help: write `version: 3`
+
+    error: `projcts` is not a key of the file
+     --> atlantis.yaml:2:1
+      |
+    2 | projcts: []
+      | ^^^^^^^
+      = help: did you mean `projects`?
+
+    error: `net work` cannot be the name of a project
+     --> atlantis.yaml:4:11
+      |
+    4 |   - name: net work
+      |           ^^^^^^^^
+      = help: use 1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/`
+
+    error: `workspce` is not a key of a project
+     --> atlantis.yaml:6:5
+      |
+    6 |     workspce: prod
+      |     ^^^^^^^^
+      = help: did you mean `workspace`?
+
+    error: `apply_requirements` is not available in this version yet
+     --> atlantis.yaml:7:5
+      |
+    7 |     apply_requirements: [approved]
+      |     ^^^^^^^^^^^^^^^^^^
+      = help: remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+
+    error: `[` is not a file pattern: `[` is not closed by `]`
+     --> atlantis.yaml:9:34
+      |
+    9 |       when_modified: ["**/*.tf", "["]
+      |                                  ^^^
+      = help: write it as in a `.dockerignore` file, such as `../modules/**/*.tf`
+
+    error: a project has no `dir`
+      --> atlantis.yaml:10:5
+       |
+    10 |   - workspace: $x
+       |     ^
+       = help: write the path from the root of the repository, such as `infra/network`, or `.` for the root
+
+    error: `$x` cannot be a workspace
+      --> atlantis.yaml:10:16
+       |
+    10 |   - workspace: $x
+       |                ^^
+       = help: leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
+    "#);
+}
+
+#[test]
+fn files_without_a_version_and_broken_files_say_what_to_do() {
+    let told = ["", "projects: [", "a: 1\na: 2\n"].map(errors).join("\n\n");
+    insta::assert_snapshot!(told, @"
+    error: `version` is missing
+     --> atlantis.yaml
+      = help: begin the file with `version: 3`
+
+    error: this is not valid YAML: unclosed bracket '['
+     --> atlantis.yaml:1:11
+      |
+    1 | projects: [
+      |           ^
+      = help: see https://yaml.org for how YAML is written
+
+    error: `a` is written twice in one mapping
+     --> atlantis.yaml:2:1
+      |
+    2 | a: 2
+      | ^
+      = help: keep one of the two
+    ");
+}
+
+#[test]
+fn projects_that_could_not_be_told_apart_are_refused() {
+    let text = "version: 3
+projects:
+  - {dir: a}
+  - {dir: ./a/, workspace: default}
+  - {dir: a, name: x}
+  - {dir: a, workspace: w}
+  - {dir: b, name: x}
+  - {dir: c/*}
+  - {dir: c/*}
+  - {dir: d/*, name: y}
+";
+    insta::assert_snapshot!(errors(text), @"
+    error: `dir: a` with workspace `default` is already the project of line 3
+     --> atlantis.yaml:4:5
+      |
+    4 |   - {dir: ./a/, workspace: default}
+      |     ^
+      = help: give this project a `name`, so that it can be told apart: `plan -p NAME`
+
+    error: two projects are called `x`; the other one is in line 5
+     --> atlantis.yaml:7:5
+      |
+    7 |   - {dir: b, name: x}
+      |     ^
+      = help: give each project its own name
+
+    error: `dir: c/*` with workspace `default` is already the project of line 8
+     --> atlantis.yaml:9:5
+      |
+    9 |   - {dir: c/*}
+      |     ^
+      = help: remove one of the two
+
+    error: a project with a pattern as its `dir` (`d/*`) cannot have a `name`
+      --> atlantis.yaml:10:22
+       |
+    10 |   - {dir: d/*, name: y}
+       |                      ^
+       = help: remove `name`, or write one entry for each directory
+    ");
+}
+
+#[test]
+fn a_mistake_behind_an_anchor_is_told_once() {
+    let text = "version: 3\nprojects:\n  - {dir: a, autoplan: &x {enabeld: true}}\n  - {dir: b, autoplan: *x}\n";
+    assert_eq!(parse(text).unwrap_err().problems().count(), 1);
+}
+
+#[test]
+fn limits_are_told() {
+    let entries = |count: usize, dir: &str| {
+        (0..count).fold("version: 3\nprojects:\n".to_owned(), |text, n| format!("{text}  - dir: {dir}{n}\n"))
+    };
+    let patterns = |count: usize| {
+        let list = (0..count).fold(String::new(), |text, n| format!("{text}a{n}, "));
+        with_line(&format!("autoplan: {{when_modified: [{list}]}}"))
+    };
+    assert!(parse(&entries(RepoConfig::MAX_PROJECTS, "d")).is_ok());
+    assert!(parse(&entries(RepoConfig::MAX_GLOBS, "x*")).is_ok());
+    let told = [
+        errors(&" ".repeat(RepoConfig::MAX_BYTES + 1)),
+        errors(&entries(RepoConfig::MAX_PROJECTS + 1, "d")),
+        errors(&entries(RepoConfig::MAX_GLOBS + 1, "x*")),
+        errors(&patterns(6_000)),
+    ];
+    insta::assert_snapshot!(told.join("\n\n"), @"
+    error: the file has 1048577 bytes; 1048576 are allowed
+     --> atlantis.yaml
+      = help: use a pattern as the `dir` of projects that look alike, or YAML anchors
+
+    error: there are 5001 projects; 5000 are allowed
+     --> atlantis.yaml
+      = help: use a pattern as the `dir` of projects that look alike
+
+    error: 101 projects have a pattern as their `dir`; 100 are allowed
+     --> atlantis.yaml
+      = help: join patterns, for example with `{a,b}` or `**`
+
+    error: the file has more than 5000 different patterns
+     --> atlantis.yaml
+      = help: use fewer patterns with more `**` in them
+    ");
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_parsing_panic(text in r"(?s).{0,200}") {
+        let _result = parse(&text);
+    }
+
+    #[test]
+    fn nothing_like_a_configuration_makes_parsing_panic(
+        pieces in proptest::collection::vec(
+            prop::sample::select(vec![
+                "version: 3\n", "projects:\n", "  - ", "dir: a\n", "dir: 'b/*'\n", "    name: x\n", "    ", "\n", "autoplan:",
+                " {when_modified: [", "'**/*.tf'", "]", "}", "&a ", "*a", "<<: *a\n", "- ", "[", "{", "|\n", "'", "\"", "#",
+                "!!str ", "---\n", "\t", "é", "workspace: on\n", "terraform_version: 1.10\n", "? ", ": ", "\u{feff}", "\r\n",
+            ]),
+            0..40,
+        )
+    ) {
+        match parse(&pieces.concat()) {
+            Ok(config) => prop_assert!(config.projects.len() <= pieces.len() * 40),
+            Err(errors) => {
+                prop_assert!(errors.problems().count() > 0);
+                prop_assert!(errors.to_string().contains("help:"));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_what_is_read(
+        dirs in proptest::collection::btree_map("[a-z]{1,4}(/[a-z]{1,4}){0,2}", (any::<bool>(), "[a-z]{1,8}"), 1..10)
+    ) {
+        let mut text = "version: 3\nprojects:\n".to_owned();
+        for (dir, (enabled, workspace)) in &dirs {
+            writeln!(text, "  - dir: \"{dir}\"\n    workspace: {workspace}\n    autoplan: {{enabled: {enabled}}}").unwrap();
+        }
+        // A workspace may be spelled like a boolean, but nothing is `null`.
+        prop_assume!(!dirs.values().any(|(_, workspace)| workspace == "null"));
+        let config = parse(&text).unwrap();
+        prop_assert_eq!(config.projects.len(), dirs.len());
+        for (project, (dir, (enabled, workspace))) in config.projects.iter().zip(&dirs) {
+            prop_assert_eq!(&project.dir.to_string(), dir);
+            prop_assert_eq!(project.autoplan.enabled, *enabled);
+            prop_assert_eq!(project.workspace.as_str(), workspace.as_str());
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! What comments may ask for and what is answered.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use super::problems::{Problem, Warning};
+use super::reader::{Read, Reader};
+use crate::model::CommandKind;
+
+/// Commands of this version that can be switched on and off.
+const COMMANDS: [CommandKind; 3] = [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock];
+
+/// Commands of Atlantis that are to come (reference 1.7).
+const COMMANDS_TO_COME: [&str; 5] = ["version", "approve_policies", "cancel", "import", "state"];
+
+/// Commands and answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommentConfig {
+    /// Words that open a command, at least one; the first is used in hints.
+    pub executable_names: Vec<String>,
+    /// What the names of commit statuses begin with.
+    pub status_name: String,
+    /// Which of plan, apply and unlock comments may ask for.
+    pub allowed: BTreeSet<CommandKind>,
+    /// Arguments after `--` that are refused.
+    pub blocked_extra_args: Vec<String>,
+    /// Folders from which a comment may name a `-var-file`; absolute.
+    pub var_file_dirs: Vec<PathBuf>,
+    /// Output is cut after this many comments; `None` is never.
+    pub max_comments: Option<u32>,
+    /// When not to answer.
+    pub silence: SilenceConfig,
+}
+
+/// When not to answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SilenceConfig {
+    /// In repositories that are not served.
+    pub allowlist_errors: bool,
+    /// On pulls from forks.
+    pub fork_errors: bool,
+    /// When a pull touches no project.
+    pub no_projects: bool,
+}
+
+impl CommentConfig {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let executable_names = read_names(reader);
+        let status_name = read_status_name(reader);
+        let allowed = read_allowed(reader);
+        let blocked_extra_args = reader.list("blocked-extra-args");
+        let var_file_dirs = reader.list("var-file-allowlist").iter().map(|dir| reader.raw().absolute(dir)).collect();
+        let max_comments = reader.number::<u32>("max-comments-per-command");
+        let silence = SilenceConfig::read(reader);
+        Ok(Self {
+            executable_names: executable_names?,
+            status_name: status_name?,
+            allowed: allowed?,
+            blocked_extra_args,
+            var_file_dirs,
+            max_comments: max_comments?.filter(|max| *max > 0),
+            silence: silence?,
+        })
+    }
+}
+
+impl SilenceConfig {
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let allowlist_errors = reader.switch("silence-allowlist-errors");
+        let fork_errors = reader.switch("silence-fork-pr-errors");
+        let no_projects = reader.switch("silence-no-projects");
+        Ok(Self { allowlist_errors: allowlist_errors?, fork_errors: fork_errors?, no_projects: no_projects? })
+    }
+}
+
+fn read_names(reader: &mut Reader<'_>) -> Read<Vec<String>> {
+    let names = reader.list("executable-name");
+    let is_odd = |name: &&String| name.starts_with('-') || !name.chars().all(is_word_character);
+    match names.iter().find(is_odd) {
+        None if names.is_empty() => reader.refuse("executable-name", "no word is named", "write a word"),
+        None => Ok(names),
+        Some(odd) => reader.refuse(
+            "executable-name",
+            format!("`{odd}` cannot open a command"),
+            "use words of letters, digits, `-`, `_` and `.`",
+        ),
+    }
+}
+
+fn is_word_character(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '-' | '_' | '.')
+}
+
+fn read_status_name(reader: &mut Reader<'_>) -> Read<String> {
+    let name = reader.text("vcs-status-name").expect("the name has a default");
+    if name.chars().count() > 60 || name.chars().any(char::is_control) {
+        return reader.refuse("vcs-status-name", "too long, or not one line", "write at most 60 characters");
+    }
+    Ok(name)
+}
+
+fn read_allowed(reader: &mut Reader<'_>) -> Read<BTreeSet<CommandKind>> {
+    let mut allowed = BTreeSet::new();
+    let mut result = Ok(());
+    for name in reader.list("allow-commands") {
+        match (name.as_str(), COMMANDS.iter().find(|kind| kind.as_str() == name)) {
+            ("all", _) => allowed.extend(COMMANDS),
+            (_, Some(kind)) => drop(allowed.insert(*kind)),
+            (to_come, None) if COMMANDS_TO_COME.contains(&to_come) => reader.warn(Warning::with(
+                "allow-commands",
+                format!("`{to_come}` is not available in this version yet; comments that give it are told so"),
+            )),
+            (_, None) => result = Err(reader.record(unknown_command(&name))),
+        }
+    }
+    result.map(|()| allowed)
+}
+
+fn unknown_command(name: &str) -> Problem {
+    let names = COMMANDS.map(CommandKind::as_str).join(", ");
+    Problem::with("allow-commands", format!("there is no command `{name}`"), format!("choose from {names}, or `all`"))
+}

@@ -1,0 +1,221 @@
+//! Who Lockkeeper is on GitHub, and where GitHub is.
+
+use std::path::PathBuf;
+
+use url::Url;
+
+use super::problems::{Problem, Warning};
+use super::reader::{Read, Reader, Recorded};
+use crate::model::HostName;
+use crate::secret::Secret;
+
+/// A secret, or the file it is in. The file is read by whoever needs the secret, when it is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSource {
+    /// The secret itself.
+    Inline(Secret),
+    /// A file with nothing but the secret in it; may change at any time.
+    File(PathBuf),
+}
+
+/// How Lockkeeper proves who it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum GithubAuth {
+    /// As an account with a personal access token.
+    Token {
+        /// Name of the account, without `@`.
+        user: String,
+        /// Its token.
+        token: SecretSource,
+    },
+    /// As a GitHub App.
+    App {
+        /// Number of the App.
+        id: u64,
+        /// Its private key, PEM.
+        key: SecretSource,
+        /// Installation to use where an event names none.
+        installation: Option<u64>,
+        /// Its name in URLs, if known.
+        slug: Option<String>,
+    },
+}
+
+/// Everything about GitHub.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GithubConfig {
+    /// Host in the ids of repositories.
+    pub host: HostName,
+    /// Root of the REST API, ends with a slash.
+    pub api_url: Url,
+    /// Who Lockkeeper is.
+    pub auth: GithubAuth,
+}
+
+impl GithubConfig {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let host = read_host(reader);
+        let api_url = read_api_url(reader);
+        let auth = read_auth(reader);
+        let host = host?;
+        let api_url = api_url?.map_or_else(|| default_api_url(&host), Ok);
+        let api_url = api_url.map_err(|problem| reader.record(problem))?;
+        Ok(Self { host, api_url, auth: auth? })
+    }
+}
+
+fn read_host(reader: &mut Reader<'_>) -> Read<HostName> {
+    let host = reader.parsed("gh-hostname", parse_host, "write the name alone, such as `github.example.com`")?;
+    Ok(host.expect("the host has a default"))
+}
+
+fn parse_host(text: &str) -> Result<HostName, String> {
+    HostName::new(text).map_err(|_| format!("`{text}` is not the name of a host"))
+}
+
+fn read_api_url(reader: &mut Reader<'_>) -> Read<Option<Url>> {
+    let fix = "write a URL such as `https://github.example.com/api/v3`";
+    let url = reader.parsed("gh-api-url", web_url, fix)?;
+    if let Some(url) = url.as_ref().filter(|url| url.scheme() == "http" && !is_loopback(url)) {
+        let host = url.host_str().unwrap_or_default();
+        reader.warn(Warning::with("gh-api-url", format!("credentials are sent to {host} without encryption")));
+    }
+    Ok(url)
+}
+
+/// Reads an http(s) URL and makes it end with a slash, so that joining a path appends to it.
+pub(super) fn web_url(text: &str) -> Result<Url, String> {
+    let invalid = |why: &str| format!("`{text}` {why}");
+    let mut url = Url::parse(text).map_err(|error| invalid(&format!("is not a URL: {error}")))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(invalid("begins with neither http:// nor https://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("the URL has a user name or a password in it".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(invalid("has something after the path"));
+    }
+    let path = format!("{}/", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    Ok(url)
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+/// GitHub documents `api.github.com`, `api.SUBDOMAIN.ghe.com`, and `HOST/api/v3` for Enterprise Server.
+fn default_api_url(host: &HostName) -> Result<Url, Problem> {
+    let text = match host.as_str() {
+        name if name == "github.com" || name.ends_with(".ghe.com") => format!("https://api.{name}/"),
+        name => format!("https://{name}/api/v3/"),
+    };
+    let unusable = || Problem::with("gh-hostname", format!("`{host}` makes no URL"), "write a host name");
+    Url::parse(&text).map_err(|_| unusable())
+}
+
+const ONE_WAY: &str = "keep either --gh-user with its token, or --gh-app-id with its key";
+
+fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
+    let user = reader.text("gh-user").map(|user| user.trim_start_matches('@').to_owned());
+    let token = read_source(reader, "gh-token", "gh-token-file");
+    let app = reader.number::<u64>("gh-app-id");
+    let key = read_source(reader, "gh-app-key", "gh-app-key-file");
+    let (token, app, key) = (token?, app?.filter(|id| *id != 0), key?);
+    match (user, token, app, key) {
+        (Some(user), Some(token), None, None) => read_token_auth(reader, user, token),
+        (None, None, Some(id), Some(key)) => read_app_auth(reader, id, key),
+        (None, None, None, None) => reader.refuse(
+            "gh-user",
+            "nothing says who Lockkeeper is on GitHub",
+            "set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)",
+        ),
+        (None, Some(_), None, None) => {
+            reader.refuse("gh-user", "missing, but there is a token", "name the account the token belongs to")
+        }
+        (Some(_), None, None, None) => reader.refuse(
+            "gh-user",
+            "set, but there is no token",
+            "set --gh-token-file (LOCKKEEPER_GH_TOKEN_FILE) or LOCKKEEPER_GH_TOKEN",
+        ),
+        (None, None, None, Some(_)) => {
+            reader.refuse("gh-app-id", "missing, but there is a key", "write the App ID shown in the App's settings")
+        }
+        (None, None, Some(_), None) => reader.refuse(
+            "gh-app-id",
+            "set, but there is no private key",
+            "set --gh-app-key-file (LOCKKEEPER_GH_APP_KEY_FILE) or LOCKKEEPER_GH_APP_KEY",
+        ),
+        (_, _, Some(_), _) | (_, _, _, Some(_)) => {
+            reader.refuse("gh-app-id", "both an account and an App are set up", ONE_WAY)
+        }
+    }
+}
+
+/// The secret or the file with it, not both.
+fn read_source(reader: &mut Reader<'_>, inline: &'static str, file: &'static str) -> Read<Option<SecretSource>> {
+    match (reader.secret(inline), reader.path(file)) {
+        (None, None) => Ok(None),
+        (Some(secret), None) => Ok(Some(SecretSource::Inline(secret))),
+        (None, Some(path)) => Ok(Some(SecretSource::File(path))),
+        (Some(_), Some(_)) => reader.refuse(inline, format!("set, and so is --{file}"), "keep one of the two"),
+    }
+}
+
+fn read_token_auth(reader: &mut Reader<'_>, user: String, token: SecretSource) -> Read<GithubAuth> {
+    let mut unused = Ok(());
+    for flag in ["gh-app-installation-id", "gh-app-slug"] {
+        if reader.given(flag).is_some_and(|given| given.text.trim() != "0") {
+            unused = reader.refuse(flag, "set, but it means nothing without --gh-app-id", ONE_WAY);
+        }
+    }
+    unused.map(|()| GithubAuth::Token { user, token })
+}
+
+fn read_app_auth(reader: &mut Reader<'_>, id: u64, key: SecretSource) -> Read<GithubAuth> {
+    let installation = reader.number::<u64>("gh-app-installation-id")?.filter(|id| *id != 0);
+    Ok(GithubAuth::App { id, key, installation, slug: reader.text("gh-app-slug") })
+}
+
+/// What proves that a webhook is GitHub's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebhookConfig {
+    /// Any of these may have signed. Empty only if the operator allows unsigned webhooks.
+    pub secrets: Vec<Secret>,
+}
+
+impl WebhookConfig {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let secrets = reader.secrets("gh-webhook-secret");
+        let unsigned = reader.switch("allow-unsigned-webhooks")?;
+        match (secrets.is_empty(), unsigned) {
+            (false, false) => {}
+            (true, true) => reader.warn(Warning::with(
+                "allow-unsigned-webhooks",
+                "webhooks are not verified: whoever reaches the server can give it orders",
+            )),
+            (true, false) => Err(no_secret(reader))?,
+            (false, true) => reader.refuse(
+                "allow-unsigned-webhooks",
+                "set, but there is a webhook secret too",
+                "remove it: with a secret every webhook must be signed",
+            )?,
+        }
+        Ok(Self { secrets })
+    }
+}
+
+fn no_secret(reader: &mut Reader<'_>) -> Recorded {
+    reader.record(Problem::with(
+        "gh-webhook-secret",
+        "missing, so anybody could pretend to be GitHub",
+        "set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; \
+         --allow-unsigned-webhooks does without, for trials",
+    ))
+}

@@ -1,0 +1,109 @@
+//! What the operator of a server decides: flags and variables become [`ServerConfig`], or a list of everything
+//! that is wrong with them.
+//!
+//! One table ([`SETTINGS`]) says which settings there are. `cli/` makes the command line from it and reads the
+//! environment; the texts arrive here as [`RawSettings`], each section reads its own, and what it cannot read it
+//! reports and goes on, so that a person sees all problems in one go.
+
+mod absent;
+mod allowlist;
+mod choice;
+mod comments;
+mod duration;
+mod environment;
+mod github;
+mod logging;
+mod problems;
+mod raw;
+mod reader;
+mod readme;
+mod repos;
+mod setting;
+mod storage;
+mod strangers;
+mod table;
+mod terraform;
+#[cfg(test)]
+mod tests;
+mod web;
+
+pub use absent::{ABSENT, Absent, Reason};
+pub use allowlist::{InvalidAllowlist, RepoAllowlist};
+pub use comments::{CommentConfig, SilenceConfig};
+pub use environment::PassEnvironment;
+pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig};
+pub use logging::LoggingConfig;
+pub use problems::{ConfigErrors, Problem, Warning};
+pub use raw::{Given, RawSettings};
+pub use readme::flag_tables;
+pub use repos::{AutodiscoverMode, CheckoutStrategy, PlanningConfig, RepoConfig};
+pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
+pub use storage::{Database, StorageConfig};
+pub use strangers::unknown_flag;
+pub use table::SETTINGS;
+pub use terraform::TerraformConfig;
+pub use web::{WebAuth, WebConfig};
+
+use reader::{Read, Reader};
+
+/// Everything the operator decided, checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Which repositories and pulls are served.
+    pub repos: RepoConfig,
+    /// Who Lockkeeper is on GitHub, and where that is.
+    pub github: GithubConfig,
+    /// What proves that a webhook is GitHub's.
+    pub webhooks: WebhookConfig,
+    /// The web server.
+    pub web: WebConfig,
+    /// Where things are kept.
+    pub storage: StorageConfig,
+    /// Commands and answers.
+    pub comments: CommentConfig,
+    /// When a plan is made by itself.
+    pub planning: PlanningConfig,
+    /// How code is run.
+    pub terraform: TerraformConfig,
+    /// What is logged.
+    pub logging: LoggingConfig,
+}
+
+impl ServerConfig {
+    /// Checks everything. `found` are problems the caller knows of already (unknown flags, missing files); they
+    /// become part of the list.
+    pub fn from_raw(raw: &RawSettings, found: Vec<Problem>) -> Result<(Self, Vec<Warning>), ConfigErrors> {
+        let mut reader = Reader::new(raw, found);
+        strangers::check(&mut reader);
+        let config = Self::read(&mut reader);
+        let (problems, warnings) = reader.finish();
+        match (config, ConfigErrors::of(problems)) {
+            (Ok(config), None) => Ok((config, warnings)),
+            (_, Some(errors)) => Err(errors),
+            (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let repos = RepoConfig::read(reader);
+        let github = GithubConfig::read(reader);
+        let webhooks = WebhookConfig::read(reader);
+        let web = WebConfig::read(reader);
+        let storage = StorageConfig::read(reader);
+        let comments = CommentConfig::read(reader);
+        let planning = PlanningConfig::read(reader);
+        let terraform = TerraformConfig::read(reader);
+        let logging = LoggingConfig::read(reader);
+        Ok(Self {
+            repos: repos?,
+            github: github?,
+            webhooks: webhooks?,
+            web: web?,
+            storage: storage?,
+            comments: comments?,
+            planning: planning?,
+            terraform: terraform?,
+            logging: logging?,
+        })
+    }
+}

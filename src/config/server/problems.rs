@@ -1,0 +1,86 @@
+//! What is wrong with a configuration, told all at once and so that a person can act on it.
+
+use std::fmt;
+
+use super::setting::Setting;
+use super::table::setting;
+
+/// One thing that keeps the server from starting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    subject: String,
+    what: String,
+    fix: String,
+}
+
+impl Problem {
+    /// About one setting.
+    pub fn with(flag: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::about(subject(setting(flag)), what, fix)
+    }
+
+    /// About anything else; `subject` opens the sentence.
+    pub fn about(subject: impl Into<String>, what: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { subject: subject.into(), what: what.into(), fix: fix.into() }
+    }
+}
+
+/// `--gh-user (LOCKKEEPER_GH_USER)`.
+fn subject(setting: &Setting) -> String {
+    format!("--{} ({})", setting.flag, setting.variable())
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}\n     Fix: {}", self.subject, self.what, self.fix)
+    }
+}
+
+/// Everything that keeps the server from starting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct ConfigErrors(Vec<Problem>);
+
+impl ConfigErrors {
+    /// `None` if there is none.
+    pub(super) fn of(problems: Vec<Problem>) -> Option<Self> {
+        (!problems.is_empty()).then_some(Self(problems))
+    }
+
+    /// The problems, in the order in which they were found.
+    pub fn problems(&self) -> &[Problem] {
+        &self.0
+    }
+}
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (count, noun) = (self.0.len(), if self.0.len() == 1 { "problem" } else { "problems" });
+        write!(f, "the server cannot start: {count} {noun} in its configuration")?;
+        for (index, problem) in self.0.iter().enumerate() {
+            write!(f, "\n\n{:>3}. {problem}", index + 1)?;
+        }
+        f.write_str("\n\nAll settings: lockkeeper server --help")
+    }
+}
+
+/// Something the server starts with, but that a person should know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning(String);
+
+impl Warning {
+    /// About one setting.
+    pub(super) fn with(flag: &'static str, what: impl fmt::Display) -> Self {
+        Self(format!("{}: {what}", subject(setting(flag))))
+    }
+
+    /// About anything else.
+    pub(super) fn about(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,218 @@
+//! Reads settings one by one, and remembers every problem instead of stopping at the first.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::duration::parse_duration;
+use super::problems::{Problem, Warning};
+use super::raw::{Given, RawSettings};
+use super::setting::{Compat, Kind, Setting};
+use super::table::setting;
+use crate::secret::Secret;
+
+/// The value could not be read; the reader has the problem.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recorded;
+
+/// A value, or the certainty that a problem has been recorded.
+pub(super) type Read<T> = Result<T, Recorded>;
+
+/// A value to be checked: what was said, or the default.
+struct Value {
+    text: String,
+    /// `(set by ATLANTIS_PORT)`, empty if a flag said it.
+    source: String,
+}
+
+impl From<Given<'_>> for Value {
+    fn from(given: Given<'_>) -> Self {
+        let is_flag = given.source.starts_with("--");
+        let source = if is_flag { String::new() } else { format!(" (set by {})", given.source) };
+        Self { text: given.text.to_owned(), source }
+    }
+}
+
+pub(super) struct Reader<'a> {
+    raw: &'a RawSettings,
+    compat: Compat,
+    problems: Vec<Problem>,
+    warnings: Vec<Warning>,
+    asked: BTreeSet<&'static str>,
+}
+
+impl<'a> Reader<'a> {
+    /// `problems` are those found before.
+    pub fn new(raw: &'a RawSettings, problems: Vec<Problem>) -> Self {
+        let mut reader = Self { raw, compat: Compat::None, problems, warnings: Vec::new(), asked: BTreeSet::new() };
+        if reader.choice::<String>("compat").is_ok_and(|compat| compat.is_some()) {
+            reader.compat = Compat::Atlantis;
+        }
+        reader
+    }
+
+    pub fn raw(&self) -> &'a RawSettings {
+        self.raw
+    }
+
+    /// Ends reading.
+    pub fn finish(self) -> (Vec<Problem>, Vec<Warning>) {
+        (self.problems, self.warnings)
+    }
+
+    #[cfg(test)]
+    pub fn asked(&self) -> &BTreeSet<&'static str> {
+        &self.asked
+    }
+
+    pub fn warn(&mut self, warning: Warning) {
+        self.warnings.push(warning);
+    }
+
+    pub fn record(&mut self, problem: Problem) -> Recorded {
+        self.problems.push(problem);
+        Recorded
+    }
+
+    /// A problem with what was said about `flag`.
+    pub fn refuse<T>(&mut self, flag: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Read<T> {
+        Err(self.record(Problem::with(flag, what, fix)))
+    }
+
+    fn setting(&mut self, flag: &'static str) -> &'static Setting {
+        self.asked.insert(flag);
+        setting(flag)
+    }
+
+    /// What somebody said, not the default.
+    pub fn given(&mut self, flag: &'static str) -> Option<Given<'a>> {
+        let setting = self.setting(flag);
+        self.raw.given(setting)
+    }
+
+    fn value(&mut self, flag: &'static str) -> Option<Value> {
+        let setting = self.setting(flag);
+        let default = || Some(Value { text: setting.default_text(self.compat)?.to_owned(), source: String::new() });
+        self.raw.given(setting).map(Value::from).or_else(default)
+    }
+
+    /// The value as text, or the default.
+    pub fn text(&mut self, flag: &'static str) -> Option<String> {
+        self.value(flag).map(|value| value.text.trim().to_owned()).filter(|text| !text.is_empty())
+    }
+
+    /// Reads the value with `parse`; a failure is reported with `fix`.
+    pub fn parsed<T, E: Display>(
+        &mut self,
+        flag: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, E>,
+        fix: &str,
+    ) -> Read<Option<T>> {
+        let Some(value) = self.value(flag) else { return Ok(None) };
+        match parse(value.text.trim()) {
+            Ok(parsed) => Ok(Some(parsed)),
+            Err(reason) => self.refuse(flag, format!("{reason}{}", value.source), fix),
+        }
+    }
+
+    pub fn switch(&mut self, flag: &'static str) -> Read<bool> {
+        let parse = |text: &str| parse_switch(text).ok_or_else(|| format!("`{text}` is neither yes nor no"));
+        self.parsed(flag, parse, "write `true` or `false`").map(Option::unwrap_or_default)
+    }
+
+    /// One of the words of the setting.
+    pub fn choice<T: FromStr>(&mut self, flag: &'static str) -> Read<Option<T>> {
+        let Kind::Choice(words) = self.setting(flag).kind else { unreachable!("--{flag} is a choice") };
+        let parse = |text: &str| {
+            let word = words.iter().find(|word| word.eq_ignore_ascii_case(text));
+            word.and_then(|word| word.parse().ok()).ok_or_else(|| format!("`{text}` is not one of the choices"))
+        };
+        self.parsed(flag, parse, &format!("choose {}", one_of(words)))
+    }
+
+    /// A number within the bounds of the setting.
+    pub fn number<T: TryFrom<u64>>(&mut self, flag: &'static str) -> Read<Option<T>> {
+        let Kind::Number(min, max) = self.setting(flag).kind else { unreachable!("--{flag} is a number") };
+        let in_bounds = |number: &u64| (min..=max).contains(number);
+        let parse = |text: &str| {
+            let number = text.parse().ok().filter(in_bounds);
+            number
+                .and_then(|number| T::try_from(number).ok())
+                .ok_or_else(|| format!("`{text}` is not a number in the allowed range"))
+        };
+        let fix = if max == u64::MAX {
+            "write a whole number".to_owned()
+        } else {
+            format!("write a whole number from {min} to {max}")
+        };
+        self.parsed(flag, parse, &fix)
+    }
+
+    pub fn duration(&mut self, flag: &'static str) -> Read<Duration> {
+        let fix = "write a time such as `90m`, `2h` or `1h30m`";
+        Ok(self.parsed(flag, parse_duration, fix)?.expect("settings that are times have a default"))
+    }
+
+    /// Items between commas, trimmed, empty ones left out.
+    pub fn list(&mut self, flag: &'static str) -> Vec<String> {
+        let text = self.text(flag).unwrap_or_default();
+        text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(str::to_owned).collect()
+    }
+
+    pub fn path(&mut self, flag: &'static str) -> Option<PathBuf> {
+        self.text(flag).map(|text| self.raw.absolute(&text))
+    }
+
+    /// A secret; warns if it stood on the command line.
+    pub fn secret(&mut self, flag: &'static str) -> Option<Secret> {
+        self.warn_of_secret_flag(flag);
+        self.hidden(flag)
+    }
+
+    /// A text that may hold a secret.
+    pub fn hidden(&mut self, flag: &'static str) -> Option<Secret> {
+        let given = self.given(flag)?;
+        Some(Secret::new(given.text)).filter(|secret| !secret.is_empty())
+    }
+
+    /// All values of a repeated flag, else the lines of the variable.
+    pub fn secrets(&mut self, flag: &'static str) -> Vec<Secret> {
+        let setting = self.setting(flag);
+        self.warn_of_secret_flag(flag);
+        let texts: Vec<&str> = match self.raw.flags.get(flag).filter(|texts| texts.iter().any(|t| !t.is_empty())) {
+            Some(texts) => texts.iter().map(String::as_str).collect(),
+            None => self.raw.given(setting).map(|given| given.text).into_iter().collect(),
+        };
+        let lines = texts.into_iter().flat_map(str::lines);
+        lines.map(Secret::new).filter(|secret| !secret.is_empty()).collect()
+    }
+
+    /// Every process of the machine can read the command line.
+    pub fn warn_of_secret_flag(&mut self, flag: &'static str) {
+        if self.raw.flag(flag).is_some() {
+            let advice = "on the command line every process of this machine can read it; use the variable or a file";
+            self.warn(Warning::with(flag, advice));
+        }
+    }
+}
+
+/// Accepts what people write for yes and no.
+pub(super) fn parse_switch(text: &str) -> Option<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "t" | "1" | "yes" | "y" | "on" => Some(true),
+        "false" | "f" | "0" | "no" | "n" | "off" => Some(false),
+        _ => None,
+    }
+}
+
+/// `` `a`, `b` or `c` ``.
+fn one_of(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} or {last}", rest.join(", ")),
+        None => String::new(),
+    }
+}

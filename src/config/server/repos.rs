@@ -1,0 +1,107 @@
+//! Which repositories and pulls are served, and when a plan is made by itself.
+
+use globset::Glob;
+
+use super::allowlist::RepoAllowlist;
+use super::choice::choice;
+use super::reader::{Read, Reader};
+
+choice! {
+    /// What is planned.
+    pub enum CheckoutStrategy {
+        /// The head of the pull.
+        Branch = "branch",
+        /// The merge of the head into the base branch.
+        Merge = "merge",
+    }
+}
+
+choice! {
+    /// Whether to look for projects that the repository's configuration does not list (reference 3.5).
+    pub enum AutodiscoverMode {
+        /// Only if it lists none.
+        Auto = "auto",
+        /// Always.
+        Enabled = "enabled",
+        /// Never.
+        Disabled = "disabled",
+    }
+}
+
+/// Which repositories and pulls are served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepoConfig {
+    /// The repositories.
+    pub allowlist: RepoAllowlist,
+    /// Whether pulls from forks are served.
+    pub allow_forks: bool,
+    /// Whether draft pulls are planned by themselves.
+    pub allow_drafts: bool,
+    /// What is planned.
+    pub checkout: CheckoutStrategy,
+}
+
+impl RepoConfig {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let allowlist = read_allowlist(reader);
+        let allow_forks = reader.switch("allow-fork-prs");
+        let allow_drafts = reader.switch("allow-draft-prs");
+        let checkout = reader.choice("checkout-strategy");
+        Ok(Self {
+            allowlist: allowlist?,
+            allow_forks: allow_forks?,
+            allow_drafts: allow_drafts?,
+            checkout: checkout?.expect("the strategy has a default"),
+        })
+    }
+}
+
+const ALLOWLIST_EXAMPLE: &str = "name the repositories to serve, such as `github.com/acme/*`";
+
+fn read_allowlist(reader: &mut Reader<'_>) -> Read<RepoAllowlist> {
+    let entries = reader.list("repo-allowlist");
+    if entries.is_empty() {
+        return reader.refuse("repo-allowlist", "missing", ALLOWLIST_EXAMPLE);
+    }
+    match RepoAllowlist::new(&entries) {
+        Ok(allowlist) => Ok(allowlist),
+        Err(reason) => reader.refuse("repo-allowlist", reason.to_string(), ALLOWLIST_EXAMPLE),
+    }
+}
+
+/// When a plan is made by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanningConfig {
+    /// Whether events plan at all.
+    pub autoplan: bool,
+    /// Patterns as in `.dockerignore`, in order; files that match make their folder a project to plan.
+    pub autoplan_files: Vec<String>,
+    /// Whether to look for projects.
+    pub autodiscover: AutodiscoverMode,
+}
+
+impl PlanningConfig {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let disabled = reader.switch("disable-autoplan");
+        let files = read_autoplan_files(reader);
+        let autodiscover = reader.choice("autodiscover-mode");
+        Ok(Self {
+            autoplan: !disabled?,
+            autoplan_files: files?,
+            autodiscover: autodiscover?.expect("the mode has a default"),
+        })
+    }
+}
+
+fn read_autoplan_files(reader: &mut Reader<'_>) -> Read<Vec<String>> {
+    let patterns = reader.list("autoplan-file-list");
+    let is_bad = |pattern: &&String| Glob::new(pattern.trim_start_matches('!')).is_err();
+    match patterns.iter().find(is_bad) {
+        None => Ok(patterns),
+        Some(bad) => reader.refuse(
+            "autoplan-file-list",
+            format!("`{bad}` is not a pattern"),
+            "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them",
+        ),
+    }
+}

@@ -1,0 +1,84 @@
+//! Where the server keeps things.
+
+use std::path::PathBuf;
+
+use super::raw::RawSettings;
+use super::reader::{Read, Reader};
+use crate::secret::Secret;
+
+/// Which database holds the truth (P9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Database {
+    /// A file of this server.
+    Sqlite(PathBuf),
+    /// A `postgres://` URL, which may carry a password.
+    Postgres(Secret),
+}
+
+/// Where the server keeps things.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageConfig {
+    /// Mirrors, checkouts and the built-in database; absolute.
+    pub data_dir: PathBuf,
+    /// The database.
+    pub database: Database,
+    /// Root of the plan files; absolute, other servers may share it.
+    pub plan_dir: PathBuf,
+}
+
+impl StorageConfig {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let data_dir = read_data_dir(reader);
+        let database = read_database(reader);
+        let plan_dir = reader.path("share-plan-dir");
+        let data_dir = data_dir?;
+        Ok(Self {
+            database: database?.unwrap_or_else(|| Database::Sqlite(data_dir.join("lockkeeper.db"))),
+            plan_dir: plan_dir.unwrap_or_else(|| data_dir.join("plans")),
+            data_dir,
+        })
+    }
+}
+
+fn read_data_dir(reader: &mut Reader<'_>) -> Read<PathBuf> {
+    let text = reader.text("data-dir").expect("the folder has a default");
+    if text.starts_with('~') && reader.raw().home.is_none() {
+        let what = format!("`{text}`, but this account has no home folder");
+        return reader.refuse("data-dir", what, "name a folder in full, or set HOME");
+    }
+    Ok(reader.raw().absolute(&text))
+}
+
+fn read_database(reader: &mut Reader<'_>) -> Read<Option<Database>> {
+    let Some(url) = reader.hidden("database-url") else { return Ok(None) };
+    match parse_database(&url, reader.raw()) {
+        Ok(Database::Postgres(url)) => {
+            reader.warn_of_secret_flag("database-url");
+            Ok(Some(Database::Postgres(url)))
+        }
+        Ok(sqlite) => Ok(Some(sqlite)),
+        Err(what) => {
+            reader.refuse("database-url", what, "write postgres://user:password@host/name, or sqlite:/path/to/file")
+        }
+    }
+}
+
+/// Does not repeat the text in its errors: it may hold a password.
+fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static str> {
+    let text = url.expose();
+    if let Some(file) = text.strip_prefix("sqlite:") {
+        let file = file.strip_prefix("//").unwrap_or(file);
+        return match file {
+            "" => Err("it names no file"),
+            ":memory:" => Err("it asks for a database in memory, which would forget every lock"),
+            _ if file.contains('?') => Err("it has parameters, which a SQLite database here does not take"),
+            _ => Ok(Database::Sqlite(raw.absolute(file))),
+        };
+    }
+    let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
+    match url::Url::parse(text) {
+        Ok(_) if is_postgres => Ok(Database::Postgres(url.clone())),
+        Ok(_) => Err("it is for a kind of database that Lockkeeper does not know"),
+        Err(_) => Err("it is not a URL"),
+    }
+}

@@ -1,0 +1,226 @@
+//! Every setting of the server. The command line, the variables, the checks and the table in the README
+//! are made from these rows, so none of them can be forgotten.
+
+use super::setting::{Group, Kind, Setting};
+
+use Group::{Comments, Github, Operation, Planning, Repositories, Storage, Terraform, Web, Webhooks};
+use Kind::{Choice, Duration, List, Number, Path, Secret, Secrets, Text};
+
+/// The settings, in the order in which they are shown.
+pub static SETTINGS: &[Setting] = &[
+    Setting::new(
+        Repositories,
+        "repo-allowlist",
+        "LIST",
+        List,
+        "Repositories to serve, as host/owner/name; `*` stands for anything, `!` in front excludes. Required.",
+    ),
+    Setting::switch(Repositories, "allow-fork-prs", "Also serve pull requests from forks: anybody may then run code."),
+    Setting::switch(Repositories, "allow-draft-prs", "Also plan draft pull requests by itself."),
+    Setting::new(
+        Repositories,
+        "checkout-strategy",
+        "STRATEGY",
+        Choice(&["branch", "merge"]),
+        "What is planned: the head of the pull request, or its merge into the base branch.",
+    )
+    .or("branch"),
+    Setting::new(Github, "gh-user", "NAME", Text, "Account to act as, together with --gh-token or --gh-token-file."),
+    Setting::new(Github, "gh-token", "TOKEN", Secret, "Personal access token of that account."),
+    Setting::new(Github, "gh-token-file", "FILE", Path, "File with the token; read again whenever it is used."),
+    Setting::new(
+        Github,
+        "gh-app-id",
+        "NUMBER",
+        Number(0, u64::MAX),
+        "GitHub App to act as, together with --gh-app-key or --gh-app-key-file.",
+    ),
+    Setting::new(Github, "gh-app-key", "PEM", Secret, "Private key of the App."),
+    Setting::new(Github, "gh-app-key-file", "FILE", Path, "File with the private key of the App."),
+    Setting::new(
+        Github,
+        "gh-app-installation-id",
+        "NUMBER",
+        Number(0, u64::MAX),
+        "Installation of the App to use where an event names none.",
+    )
+    .or_derived("the only installation there is"),
+    Setting::new(Github, "gh-app-slug", "NAME", Text, "Name of the App in URLs, to tell its own comments.")
+        .or_derived("asked of GitHub"),
+    Setting::new(Github, "gh-hostname", "HOST", Text, "Host of GitHub or GitHub Enterprise.").or("github.com"),
+    Setting::new(Github, "gh-api-url", "URL", Text, "Where the REST API is.").or_derived("follows from --gh-hostname"),
+    Setting::new(
+        Webhooks,
+        "gh-webhook-secret",
+        "SECRET",
+        Secrets,
+        "Secret GitHub signs webhooks with. Give the old and the new one while changing it: repeat the flag, or write \
+         one per line in the variable.",
+    ),
+    Setting::switch(
+        Webhooks,
+        "allow-unsigned-webhooks",
+        "Start without a webhook secret: whoever reaches the server can then give it orders.",
+    ),
+    Setting::new(Web, "port", "NUMBER", Number(0, 65535), "Port to listen on; 0 takes any free one.").or("4141"),
+    Setting::new(Web, "bind-address", "ADDRESS", Text, "Address to listen on.").or("0.0.0.0"),
+    Setting::new(Web, "atlantis-url", "URL", Text, "Where people reach this server; a path is allowed.")
+        .also(&["public-url"])
+        .or_derived("http://<host name>:<port>"),
+    Setting::switch(Web, "web-basic-auth", "Ask for --web-username and --web-password before showing a page."),
+    Setting::new(Web, "web-username", "NAME", Text, "User name for the pages.").or_named("lockkeeper", "atlantis"),
+    Setting::new(Web, "web-password", "PASSWORD", Secret, "Password for the pages; there is no default."),
+    Setting::new(Storage, "data-dir", "FOLDER", Path, "Where mirrors, checkouts and the built-in database are kept.")
+        .or_named("~/.lockkeeper", "~/.atlantis"),
+    Setting::new(
+        Storage,
+        "database-url",
+        "URL",
+        Secret,
+        "postgres://user:password@host/name, or sqlite:FILE. Several servers can share one PostgreSQL database.",
+    )
+    .or_derived("sqlite:<data dir>/lockkeeper.db"),
+    Setting::new(Storage, "share-plan-dir", "FOLDER", Path, "Where plan files are kept; servers may share it.")
+        .or_derived("<data dir>/plans"),
+    Setting::new(
+        Comments,
+        "executable-name",
+        "NAMES",
+        List,
+        "Words a comment must begin with to be a command; the first one is used in hints.",
+    )
+    .or_named("lockkeeper", "atlantis"),
+    Setting::new(Comments, "vcs-status-name", "NAME", Text, "What the names of commit statuses begin with.")
+        .or_named("lockkeeper", "atlantis"),
+    Setting::new(Comments, "allow-commands", "LIST", List, "Commands that comments may give; `all` means every one.")
+        .or("plan,apply,unlock"),
+    Setting::new(Comments, "blocked-extra-args", "LIST", List, "Arguments after `--` in a comment that are refused.")
+        .or("-chdir,--chdir,-plugin-dir,--plugin-dir"),
+    Setting::new(
+        Comments,
+        "var-file-allowlist",
+        "FOLDERS",
+        List,
+        "Folders outside the checkout from which a comment may name a -var-file.",
+    ),
+    Setting::new(
+        Comments,
+        "max-comments-per-command",
+        "NUMBER",
+        Number(0, 10_000),
+        "Longer output is cut after this many comments; 0 means never.",
+    )
+    .or("100"),
+    Setting::switch(Comments, "silence-allowlist-errors", "Do not answer in repositories that are not served."),
+    Setting::switch(Comments, "silence-fork-pr-errors", "Do not answer on pull requests from forks."),
+    Setting::switch(Comments, "silence-no-projects", "Do not answer when a pull request touches no project."),
+    Setting::switch(Planning, "disable-autoplan", "Plan only when a comment asks for it."),
+    Setting::new(
+        Planning,
+        "autoplan-file-list",
+        "LIST",
+        List,
+        "Changes to these files make a folder a project to plan (patterns as in .dockerignore).",
+    )
+    .or("**/*.tf,**/*.tf.json,**/*.tfvars,**/*.tfvars.json,**/*.tofu,**/*.tofu.json,**/terragrunt.hcl,\
+         **/.terraform.lock.hcl"),
+    Setting::new(
+        Planning,
+        "autodiscover-mode",
+        "MODE",
+        Choice(&["auto", "enabled", "disabled"]),
+        "Look for projects that the repository's configuration does not list; auto: only if it lists none.",
+    )
+    .or("auto"),
+    Setting::new(
+        Terraform,
+        "default-tf-distribution",
+        "NAME",
+        Choice(&["terraform", "opentofu"]),
+        "Program to use where a project says nothing.",
+    )
+    .also(&["tf-distribution"])
+    .or("terraform"),
+    Setting::new(Terraform, "default-tf-version", "VERSION", Text, "Version to use where a project says nothing.")
+        .or_derived("the one on PATH"),
+    Setting::new(
+        Terraform,
+        "tf-bin-dir",
+        "FOLDER",
+        Path,
+        "Programs of other versions, named like terraform1.9.8 or tofu1.10.0.",
+    )
+    .or_derived("<data dir>/bin"),
+    Setting::new(Terraform, "run-timeout", "TIME", Duration, "A project's run is stopped after this time.").or("2h"),
+    Setting::new(
+        Terraform,
+        "shutdown-grace",
+        "TIME",
+        Duration,
+        "A stopping server waits this long for runs under way, then interrupts them.",
+    )
+    .or("5m"),
+    Setting::new(Terraform, "parallel-pool-size", "NUMBER", Number(1, 1000), "Projects run at the same time at most.")
+        .or("15"),
+    Setting::new(
+        Terraform,
+        "pass-environment",
+        "LIST",
+        List,
+        "More of the server's variables to hand to Terraform and steps, `*` allowed. Always handed over: PATH, HOME, \
+         locale, proxy and certificate variables, TF_*, AWS_*, ARM_*, AZURE_*, GOOGLE_*, GCLOUD_*, CLOUDSDK_*, \
+         KUBE_*. Never: LOCKKEEPER_*, ATLANTIS_* and DATABASE_URL, which hold the server's own secrets.",
+    ),
+    Setting::new(
+        Operation,
+        "log-level",
+        "LEVEL",
+        Choice(&["debug", "info", "warn", "error"]),
+        "Least important messages to log.",
+    )
+    .or("info"),
+    Setting::new(
+        Operation,
+        "log-format",
+        "FORMAT",
+        Choice(&["text", "json"]),
+        "Lines for people, or one JSON object per line.",
+    )
+    .or("text"),
+    Setting::new(
+        Operation,
+        "compat",
+        "PRODUCT",
+        Choice(&["atlantis"]),
+        "Take the defaults that carry a name (command word, status name, data dir, user name) from Atlantis.",
+    ),
+];
+
+/// The row of a flag.
+pub(super) fn setting(flag: &str) -> &'static Setting {
+    SETTINGS.iter().find(|setting| setting.flag == flag).expect("the caller names a row of the table")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::server::absent::ABSENT;
+
+    #[test]
+    fn every_name_is_used_once() {
+        let mut seen = BTreeSet::new();
+        let names = SETTINGS.iter().flat_map(|s| std::iter::once(&s.flag).chain(s.aliases));
+        for name in names.chain(ABSENT.iter().map(|absent| &absent.flag)) {
+            assert!(seen.insert(*name), "--{name} is in the tables twice");
+        }
+    }
+
+    #[test]
+    fn help_is_one_sentence_or_more_and_ends_with_a_full_stop() {
+        for setting in SETTINGS {
+            assert!(setting.help.ends_with('.') && setting.help.len() > 15, "--{}", setting.flag);
+        }
+    }
+}

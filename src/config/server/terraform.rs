@@ -1,0 +1,56 @@
+//! Which program runs the code, for how long, and with which variables.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use semver::Version;
+
+use super::environment::PassEnvironment;
+use super::reader::{Read, Reader};
+use crate::model::Distribution;
+
+/// How code is run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TerraformConfig {
+    /// Program where a project says nothing.
+    pub distribution: Distribution,
+    /// Version where a project says nothing; `None` is the one on PATH.
+    pub version: Option<Version>,
+    /// Programs of other versions, named like `terraform1.9.8`; absolute. `None`: `bin` in the data folder.
+    pub bin_dir: Option<PathBuf>,
+    /// A project's run is stopped after this time.
+    pub run_timeout: Duration,
+    /// How long a stopping server waits for runs before it interrupts them.
+    pub shutdown_grace: Duration,
+    /// How many projects run at the same time at most.
+    pub parallel: NonZeroUsize,
+    /// Which of the server's variables children get.
+    pub environment: PassEnvironment,
+}
+
+impl TerraformConfig {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let distribution = reader.choice("default-tf-distribution");
+        let fix = "write a version in full, such as `1.9.8`";
+        let version = reader.parsed("default-tf-version", parse_version, fix);
+        let bin_dir = reader.path("tf-bin-dir");
+        let run_timeout = reader.duration("run-timeout");
+        let shutdown_grace = reader.duration("shutdown-grace");
+        let parallel = reader.number::<usize>("parallel-pool-size");
+        let environment = PassEnvironment::read(reader);
+        Ok(Self {
+            distribution: distribution?.expect("the program has a default"),
+            version: version?,
+            bin_dir,
+            run_timeout: run_timeout?,
+            shutdown_grace: shutdown_grace?,
+            parallel: parallel?.and_then(NonZeroUsize::new).expect("the table asks for 1 at least, and has a default"),
+            environment: environment?,
+        })
+    }
+}
+
+fn parse_version(text: &str) -> Result<Version, String> {
+    Version::parse(text.strip_prefix('v').unwrap_or(text)).map_err(|_| format!("`{text}` is not a version"))
+}

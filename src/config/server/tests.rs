@@ -1,0 +1,356 @@
+//! The configuration as a whole.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use insta::assert_snapshot;
+
+use super::reader::Reader;
+use super::*;
+use crate::model::CommandKind;
+use crate::secret::Secret;
+
+/// What a token user has to set at least.
+const LEAST: [(&str, &str); 4] = [
+    ("repo-allowlist", "github.com/acme/*"),
+    ("gh-user", "@lockkeeper-bot"),
+    ("gh-token-file", "token"),
+    ("gh-webhook-secret", "old"),
+];
+
+/// Flags by name and value; a flag with the value `-` is left out.
+fn raw(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> RawSettings {
+    let mut all: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (flag, value) in flags {
+        all.entry((*flag).to_owned()).or_default().push((*value).to_owned());
+    }
+    RawSettings {
+        flags: all,
+        variables: variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
+        home: Some("/home/kim".into()),
+        working_dir: "/srv".into(),
+        hostname: "box".to_owned(),
+    }
+}
+
+fn read_with(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<(ServerConfig, String), String> {
+    let all: Vec<_> = LEAST.iter().filter(|(flag, _)| !flags.contains(&(flag, "-"))).chain(flags).copied().collect();
+    let all: Vec<_> = all.into_iter().filter(|(_, value)| *value != "-").collect();
+    match ServerConfig::from_raw(&raw(&all, variables), Vec::new()) {
+        Ok((config, warnings)) => Ok((config, warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))),
+        Err(errors) => Err(errors.to_string()),
+    }
+}
+
+fn config(flags: &[(&str, &str)]) -> ServerConfig {
+    read_with(flags, &[]).unwrap().0
+}
+
+/// The problems alone.
+fn errors(flags: &[(&str, &str)]) -> String {
+    let text = read_with(flags, &[]).expect_err("there is something wrong with the flags");
+    text.lines().filter(|line| line.starts_with(' ')).map(str::trim_start).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_least_that_must_be_set_is_enough() {
+    let config = config(&[]);
+    assert_eq!(config.github.api_url.as_str(), "https://api.github.com/");
+    assert_eq!(config.web.public_url.as_str(), "http://box:4141/");
+    assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/.lockkeeper"));
+    assert_eq!(config.storage.database, Database::Sqlite("/home/kim/.lockkeeper/lockkeeper.db".into()));
+    assert_eq!(
+        config.github.auth,
+        GithubAuth::Token { user: "lockkeeper-bot".to_owned(), token: SecretSource::File("/srv/token".into()) }
+    );
+    assert_eq!(config.comments.executable_names, ["lockkeeper"]);
+    assert_eq!(config.terraform.run_timeout.as_secs(), 7200);
+    assert_eq!(config.planning.autoplan_files.len(), 8);
+}
+
+#[test]
+fn nothing_set_is_answered_with_everything_that_is_missing() {
+    let errors = ServerConfig::from_raw(&raw(&[], &[]), vec![unknown_flag("repo-alowlist")]).unwrap_err();
+    assert_snapshot!(errors, @r"
+    the server cannot start: 4 problems in its configuration
+
+      1. --repo-alowlist: there is no such flag
+         Fix: did you mean --repo-allowlist?
+
+      2. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): missing
+         Fix: name the repositories to serve, such as `github.com/acme/*`
+
+      3. --gh-user (LOCKKEEPER_GH_USER): nothing says who Lockkeeper is on GitHub
+         Fix: set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)
+
+      4. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could pretend to be GitHub
+         Fix: set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; --allow-unsigned-webhooks does without, for trials
+
+    All settings: lockkeeper server --help
+    ");
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let flags = [
+        ("repo-allowlist", "-"),
+        ("repo-allowlist", "https://github.com/acme"),
+        ("gh-token", "ghp_inline"),
+        ("gh-hostname", "https://github.com"),
+        ("port", "ninety"),
+        ("bind-address", "everywhere"),
+        ("atlantis-url", "ftp://x"),
+        ("web-password", "hunter2"),
+        ("database-url", "mysql://root:hunter2@db/x"),
+        ("executable-name", "two words"),
+        ("allow-commands", "plan,destroy"),
+        ("autoplan-file-list", "**/*.tf,[a"),
+        ("checkout-strategy", "rebase"),
+        ("default-tf-version", "1.9"),
+        ("run-timeout", "forever"),
+        ("parallel-pool-size", "0"),
+        ("pass-environment", "LOCKKEEPER_GH_TOKEN,A=b"),
+        ("log-level", "trace"),
+        ("compat", "digger"),
+        ("gitlab-token", "glpat"),
+        ("redis-host", "redis"),
+        ("disable-repo-locking", "true"),
+        ("automerge", "false"),
+    ];
+    let text = read_with(&flags, &[]).unwrap_err();
+    assert!(!text.contains("hunter2") && !text.contains("ghp_inline") && !text.contains("glpat"), "{text}");
+    assert_snapshot!(text, @r"
+    the server cannot start: 22 problems in its configuration
+
+      1. --compat (LOCKKEEPER_COMPAT): `digger` is not one of the choices
+         Fix: choose `atlantis`
+
+      2. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available in this version yet
+         Fix: remove --gitlab-token
+
+      3. --redis-host (LOCKKEEPER_REDIS_HOST): not supported: servers that share work share a PostgreSQL database: use --database-url
+         Fix: remove --redis-host
+
+      4. --disable-repo-locking (LOCKKEEPER_DISABLE_REPO_LOCKING): not supported: two pull requests could then change the same state at once, which Lockkeeper never allows
+         Fix: remove --disable-repo-locking
+
+      5. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): `https://github.com/acme` is not how repositories are named: entries are written without `://`
+         Fix: name the repositories to serve, such as `github.com/acme/*`
+
+      6. --checkout-strategy (LOCKKEEPER_CHECKOUT_STRATEGY): `rebase` is not one of the choices
+         Fix: choose `branch` or `merge`
+
+      7. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not the name of a host
+         Fix: write the name alone, such as `github.example.com`
+
+      8. --gh-token (LOCKKEEPER_GH_TOKEN): set, and so is --gh-token-file
+         Fix: keep one of the two
+
+      9. --port (LOCKKEEPER_PORT): `ninety` is not a number in the allowed range
+         Fix: write a whole number from 0 to 65535
+
+     10. --bind-address (LOCKKEEPER_BIND_ADDRESS): `everywhere` is not an IP address
+         Fix: write an IP address such as `127.0.0.1` or `::`
+
+     11. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` begins with neither http:// nor https://
+         Fix: write the URL people use, such as `https://locks.example.com`
+
+     12. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): off, but a user name or password for the pages is set: they would protect nothing
+         Fix: set --web-basic-auth, or remove --web-username and --web-password
+
+     13. --database-url (LOCKKEEPER_DATABASE_URL): it is for a kind of database that Lockkeeper does not know
+         Fix: write postgres://user:password@host/name, or sqlite:/path/to/file
+
+     14. --executable-name (LOCKKEEPER_EXECUTABLE_NAME): `two words` cannot open a command
+         Fix: use words of letters, digits, `-`, `_` and `.`
+
+     15. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): there is no command `destroy`
+         Fix: choose from plan, apply, unlock, or `all`
+
+     16. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern
+         Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+
+     17. --default-tf-version (LOCKKEEPER_DEFAULT_TF_VERSION): `1.9` is not a version
+         Fix: write a version in full, such as `1.9.8`
+
+     18. --run-timeout (LOCKKEEPER_RUN_TIMEOUT): `forever` is not a length of time
+         Fix: write a time such as `90m`, `2h` or `1h30m`
+
+     19. --parallel-pool-size (LOCKKEEPER_PARALLEL_POOL_SIZE): `0` is not a number in the allowed range
+         Fix: write a whole number from 1 to 1000
+
+     20. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `LOCKKEEPER_GH_TOKEN` would hand the server's own secrets to code from pull requests
+         Fix: remove it; give the secret under another name if a provider needs it
+
+     21. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `A=b` is not the name of a variable
+         Fix: write names only, values are not set here
+
+     22. --log-level (LOCKKEEPER_LOG_LEVEL): `trace` is not one of the choices
+         Fix: choose `debug`, `info`, `warn` or `error`
+
+    All settings: lockkeeper server --help
+    ");
+}
+
+#[test]
+fn half_a_way_to_log_in_is_refused() {
+    let app = [("gh-user", "-"), ("gh-token-file", "-")];
+    let with = |more: &[(&'static str, &'static str)]| errors(&[&app[..], more].concat());
+    assert_snapshot!(with(&[]), @r"
+    1. --gh-user (LOCKKEEPER_GH_USER): nothing says who Lockkeeper is on GitHub
+    Fix: set --gh-user and --gh-token-file (an account), or --gh-app-id and --gh-app-key-file (a GitHub App)
+    ");
+    assert_snapshot!(with(&[("gh-user", "kim")]), @r"
+    1. --gh-user (LOCKKEEPER_GH_USER): set, but there is no token
+    Fix: set --gh-token-file (LOCKKEEPER_GH_TOKEN_FILE) or LOCKKEEPER_GH_TOKEN
+    ");
+    assert_snapshot!(with(&[("gh-app-id", "7")]), @r"
+    1. --gh-app-id (LOCKKEEPER_GH_APP_ID): set, but there is no private key
+    Fix: set --gh-app-key-file (LOCKKEEPER_GH_APP_KEY_FILE) or LOCKKEEPER_GH_APP_KEY
+    ");
+    assert_snapshot!(with(&[("gh-app-key-file", "k.pem")]), @r"
+    1. --gh-app-id (LOCKKEEPER_GH_APP_ID): missing, but there is a key
+    Fix: write the App ID shown in the App's settings
+    ");
+    assert_snapshot!(errors(&[("gh-user", "-")]), @r"
+    1. --gh-user (LOCKKEEPER_GH_USER): missing, but there is a token
+    Fix: name the account the token belongs to
+    ");
+    assert_snapshot!(errors(&[("gh-app-id", "7"), ("gh-app-key-file", "k.pem")]), @r"
+    1. --gh-app-id (LOCKKEEPER_GH_APP_ID): both an account and an App are set up
+    Fix: keep either --gh-user with its token, or --gh-app-id with its key
+    ");
+    assert_snapshot!(errors(&[("gh-app-slug", "locks")]), @r"
+    1. --gh-app-slug (LOCKKEEPER_GH_APP_SLUG): set, but it means nothing without --gh-app-id
+    Fix: keep either --gh-user with its token, or --gh-app-id with its key
+    ");
+}
+
+#[test]
+fn an_app_logs_in_with_its_key() {
+    let flags = [("gh-user", "-"), ("gh-token-file", "-"), ("gh-app-id", "7"), ("gh-app-key-file", "~/k.pem")];
+    let config = config(&[&flags[..], &[("gh-app-installation-id", "0"), ("gh-app-slug", "locks")]].concat());
+    let key = SecretSource::File("/home/kim/k.pem".into());
+    let slug = Some("locks".to_owned());
+    assert_eq!(config.github.auth, GithubAuth::App { id: 7, key, installation: None, slug });
+}
+
+#[test]
+fn old_and_new_webhook_secret_are_both_good() {
+    let by_flags = config(&[("gh-webhook-secret", "new,with,commas")]);
+    assert_eq!(by_flags.webhooks.secrets, [Secret::new("old"), Secret::new("new,with,commas")]);
+    let variables = [("ATLANTIS_GH_WEBHOOK_SECRET", "old\nnew\n")];
+    let (by_variable, _) = read_with(&[("gh-webhook-secret", "-")], &variables).unwrap();
+    assert_eq!(by_variable.webhooks.secrets, [Secret::new("old"), Secret::new("new")]);
+}
+
+#[test]
+fn unsigned_webhooks_must_be_wanted() {
+    let (config, warnings) =
+        read_with(&[("gh-webhook-secret", "-"), ("allow-unsigned-webhooks", "true")], &[]).unwrap();
+    assert_eq!(config.webhooks.secrets, []);
+    assert_snapshot!(warnings, @"--allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): webhooks are not verified: whoever reaches the server can give it orders");
+    assert_snapshot!(errors(&[("allow-unsigned-webhooks", "true")]), @r"
+    1. --allow-unsigned-webhooks (LOCKKEEPER_ALLOW_UNSIGNED_WEBHOOKS): set, but there is a webhook secret too
+    Fix: remove it: with a secret every webhook must be signed
+    ");
+}
+
+#[test]
+fn addresses_of_the_api_follow_from_the_host() {
+    for (flags, expected) in [
+        (vec![("gh-hostname", "GHE.Example.com")], "https://ghe.example.com/api/v3/"),
+        (vec![("gh-hostname", "acme.ghe.com")], "https://api.acme.ghe.com/"),
+        (vec![("gh-api-url", "http://127.0.0.1:9/api")], "http://127.0.0.1:9/api/"),
+    ] {
+        assert_eq!(config(&flags).github.api_url.as_str(), expected, "{flags:?}");
+    }
+}
+
+#[test]
+fn pages_are_protected_wholly_or_not_at_all() {
+    let both = config(&[("web-basic-auth", "true"), ("web-password", "pass")]);
+    let (username, password) = ("lockkeeper".to_owned(), Secret::new("pass"));
+    assert_eq!(both.web.auth, WebAuth::Basic { username, password });
+    assert_snapshot!(errors(&[("web-basic-auth", "true")]), @r"
+    1. --web-password (LOCKKEEPER_WEB_PASSWORD): missing, but --web-basic-auth is set; there is no default password
+    Fix: set LOCKKEEPER_WEB_PASSWORD
+    ");
+    assert_snapshot!(errors(&[("web-username", "kim")]), @r"
+    1. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): off, but a user name or password for the pages is set: they would protect nothing
+    Fix: set --web-basic-auth, or remove --web-username and --web-password
+    ");
+}
+
+#[test]
+fn databases_are_told_apart_by_their_url() {
+    let database = |url| read_with(&[("database-url", url)], &[]).map(|(config, _)| config.storage.database);
+    let postgres = "postgres://kim:pass@db/locks";
+    assert_eq!(database(postgres), Ok(Database::Postgres(Secret::new(postgres))));
+    assert_eq!(database("sqlite:locks.db"), Ok(Database::Sqlite("/srv/locks.db".into())));
+    assert_eq!(database("sqlite:///var/locks.db"), Ok(Database::Sqlite("/var/locks.db".into())));
+    for url in ["sqlite:", "sqlite::memory:", "sqlite:x?mode=ro", "postgres:db", "db.example.com"] {
+        assert!(database(url).is_err(), "{url}");
+    }
+}
+
+#[test]
+fn names_come_from_atlantis_if_wanted() {
+    let config = config(&[("compat", "atlantis"), ("vcs-status-name", "locks")]);
+    assert_eq!(config.comments.executable_names, ["atlantis"]);
+    assert_eq!(config.comments.status_name, "locks");
+    assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/.atlantis"));
+}
+
+#[test]
+fn the_settings_of_an_atlantis_server_are_understood() {
+    let variables = [
+        ("ATLANTIS_PORT", "tcp://10.0.0.1:80"),
+        ("ATLANTIS_REDIS_PORT", "tcp://10.0.0.1:6379"),
+        ("ATLANTIS_ALLOW_COMMANDS", "version,plan,apply,unlock,approve_policies,cancel"),
+        ("ATLANTIS_WRITE_GIT_CREDS", "true"),
+        ("ATLANTIS_TF_DISTRIBUTION", "opentofu"),
+        ("ATLANTIS_AUTOMERGE", "false"),
+        ("ATLANTIS_GITLAB_HOSTNAME", "gitlab.com"),
+        ("ATLANTIS_PORT_4141_TCP_ADDR", "10.0.0.1"),
+        ("LOCKKEEPER_SERVICE_HOST", "10.0.0.1"),
+        ("LOCKKEEPER_EXECUTABLE_NAMES", "a"),
+    ];
+    let (config, warnings) = read_with(&[("gh-token-file", "-"), ("gh-token", "ghp_x")], &variables).unwrap();
+    assert_eq!(config.web.listen.to_string(), "0.0.0.0:4141");
+    assert_eq!(config.terraform.distribution, crate::model::Distribution::OpenTofu);
+    assert_eq!(
+        config.comments.allowed.into_iter().collect::<Vec<_>>(),
+        [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock]
+    );
+    assert_snapshot!(warnings, @r"
+    --write-git-creds (LOCKKEEPER_WRITE_GIT_CREDS): not needed: Lockkeeper hands its credentials to git itself; private modules that Terraform fetches need credentials of their own
+    LOCKKEEPER_EXECUTABLE_NAMES: there is no such setting, it is ignored; did you mean LOCKKEEPER_EXECUTABLE_NAME?
+    --gh-token (LOCKKEEPER_GH_TOKEN): on the command line every process of this machine can read it; use the variable or a file
+    --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): on the command line every process of this machine can read it; use the variable or a file
+    --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `version` is not available in this version yet; comments that give it are told so
+    --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `approve_policies` is not available in this version yet; comments that give it are told so
+    --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `cancel` is not available in this version yet; comments that give it are told so
+    ");
+}
+
+#[test]
+fn every_setting_is_read_by_somebody() {
+    let all: BTreeSet<&str> = SETTINGS.iter().map(|setting| setting.flag).collect();
+    let token = raw(&LEAST, &[]);
+    let app = raw(&[("gh-app-id", "7"), ("gh-app-key", "k")], &[]);
+    let mut asked = BTreeSet::new();
+    for raw in [&token, &app] {
+        let mut reader = Reader::new(raw, Vec::new());
+        ServerConfig::read(&mut reader).map_or_else(drop, drop);
+        asked.extend(reader.asked().iter().copied());
+    }
+    assert_eq!(asked, all);
+}
+
+#[test]
+fn debug_of_a_configuration_shows_no_secret() {
+    let flags =
+        [("database-url", "postgres://kim:hunter2@db/x"), ("web-basic-auth", "true"), ("web-password", "hunter2")];
+    assert!(!format!("{:?}", config(&flags)).contains("hunter2"));
+}

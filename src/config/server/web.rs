@@ -1,0 +1,96 @@
+//! Where the server listens, where people reach it, and who may look.
+
+use std::net::{IpAddr, SocketAddr};
+
+use url::Url;
+
+use super::github::web_url;
+use super::reader::{Read, Reader};
+use crate::secret::Secret;
+
+/// Who may see pages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebAuth {
+    /// Everybody who reaches the server.
+    Open,
+    /// Who knows the password (HTTP Basic).
+    Basic {
+        /// User name.
+        username: String,
+        /// Password.
+        password: Secret,
+    },
+}
+
+/// The web server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebConfig {
+    /// Address and port to listen on; port 0 takes any free one.
+    pub listen: SocketAddr,
+    /// Where people reach the server, ends with a slash; join relative paths to it.
+    pub public_url: Url,
+    /// Who may see pages.
+    pub auth: WebAuth,
+}
+
+impl WebConfig {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let listen = read_listen(reader);
+        let given_url =
+            reader.parsed("atlantis-url", web_url, "write the URL people use, such as `https://locks.example.com`");
+        let auth = read_auth(reader);
+        let (listen, given_url) = (listen?, given_url?);
+        let public_url = match given_url {
+            Some(url) => url,
+            None => default_url(reader, listen.port())?,
+        };
+        Ok(Self { listen, public_url, auth: auth? })
+    }
+}
+
+fn read_listen(reader: &mut Reader<'_>) -> Read<SocketAddr> {
+    let port = reader.number::<u16>("port");
+    let address = reader.parsed("bind-address", parse_address, "write an IP address such as `127.0.0.1` or `::`");
+    let (port, address) = (port?, address?);
+    Ok(SocketAddr::new(address.expect("the address has a default"), port.expect("the port has a default")))
+}
+
+fn parse_address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| format!("`{text}` is not an IP address"))
+}
+
+/// `http://<host name>:<port>` (reference 10.1).
+fn default_url(reader: &mut Reader<'_>, port: u16) -> Read<Url> {
+    let host = match reader.raw().hostname.as_str() {
+        "" => "localhost",
+        name => name,
+    };
+    match web_url(&format!("http://{host}:{port}")) {
+        Ok(url) => Ok(url),
+        Err(_) => reader.refuse(
+            "atlantis-url",
+            format!("not set, and the name of this machine, `{host}`, makes no URL"),
+            "set it to the URL people use",
+        ),
+    }
+}
+
+fn read_auth(reader: &mut Reader<'_>) -> Read<WebAuth> {
+    let named = reader.given("web-username").is_some();
+    let username = reader.text("web-username").unwrap_or_default();
+    let password = reader.secret("web-password");
+    match (reader.switch("web-basic-auth")?, password) {
+        (true, Some(password)) => Ok(WebAuth::Basic { username, password }),
+        (true, None) => reader.refuse(
+            "web-password",
+            "missing, but --web-basic-auth is set; there is no default password",
+            "set LOCKKEEPER_WEB_PASSWORD",
+        ),
+        (false, None) if !named => Ok(WebAuth::Open),
+        (false, _) => reader.refuse(
+            "web-basic-auth",
+            "off, but a user name or password for the pages is set: they would protect nothing",
+            "set --web-basic-auth, or remove --web-username and --web-password",
+        ),
+    }
+}

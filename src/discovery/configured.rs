@@ -1,0 +1,106 @@
+//! Projects that the repository configures: which there are, and which the changed files concern (reference 3.3).
+
+use std::collections::HashSet;
+
+use super::limits::{LimitExceeded, MAX_CONFIGURED, MAX_PATTERN_TESTS};
+use super::{Project, Tree, Why};
+use crate::config::repo::{Patterns, ProjectConfig, ProjectDir, RepoConfig};
+use crate::model::{ProjectKey, RepoPath};
+
+/// An entry of the configuration at one directory.
+#[derive(Debug, Clone)]
+pub(super) struct Configured<'c> {
+    pub(super) key: ProjectKey,
+    config: &'c ProjectConfig,
+}
+
+impl<'c> Configured<'c> {
+    fn new(config: &'c ProjectConfig, dir: RepoPath) -> Self {
+        let key = ProjectKey { dir, workspace: config.workspace.clone(), name: config.name.clone() };
+        Self { key, config }
+    }
+
+    fn patterns(&self) -> &'c Patterns {
+        &self.config.autoplan.when_modified
+    }
+
+    /// Those of the changed files (sorted) that its patterns could match at all.
+    fn near<'a, 'p>(&self, changed: &'a [&'p RepoPath]) -> &'a [&'p RepoPath] {
+        below(changed, &self.patterns().reach(&self.key.dir))
+    }
+
+    fn concerned_by(&self, file: &RepoPath) -> Option<Why> {
+        let pattern = self.patterns().matching(&self.key.dir, file)?;
+        Some(Why::WhenModified { file: file.clone(), pattern: pattern.to_owned() })
+    }
+
+    pub(super) fn into_project(self, why: Why) -> Project {
+        Project {
+            key: self.key,
+            terraform_version: self.config.terraform_version.clone(),
+            autoplan: self.config.autoplan.enabled,
+            why,
+        }
+    }
+}
+
+/// All configured projects, whether their directory is there or not. A pattern as `dir` becomes a project per directory
+/// with code that matches, except where an entry before it, or any entry with a plain path, has that directory and
+/// workspace already.
+pub(super) fn expand<'c>(config: Option<&'c RepoConfig>, tree: &Tree) -> Result<Vec<Configured<'c>>, LimitExceeded> {
+    let entries = config.map_or(&[][..], |config| &config.projects);
+    let plain = entries.iter().filter_map(|entry| match &entry.dir {
+        ProjectDir::Path(dir) => Some(Configured::new(entry, dir.clone())),
+        ProjectDir::Glob(_) => None,
+    });
+    let mut all: Vec<Configured<'c>> = plain.collect();
+    let mut taken: HashSet<_> = all.iter().map(|one| (one.key.dir.clone(), one.key.workspace.clone())).collect();
+    let code: Vec<&RepoPath> =
+        if has_globs(entries) { tree.dirs().filter(|dir| tree.has_code(dir)).collect() } else { vec![] };
+    for entry in entries {
+        let ProjectDir::Glob(glob) = &entry.dir else { continue };
+        for dir in code.iter().filter(|dir| glob.arrives_at(dir)) {
+            if taken.insert(((*dir).clone(), entry.workspace.clone())) {
+                all.push(Configured::new(entry, (*dir).clone()));
+            }
+        }
+        if all.len() > MAX_CONFIGURED {
+            return Err(LimitExceeded::Configured);
+        }
+    }
+    Ok(all)
+}
+
+fn has_globs(entries: &[ProjectConfig]) -> bool {
+    entries.iter().any(|entry| matches!(entry.dir, ProjectDir::Glob(_)))
+}
+
+/// The projects whose `when_modified` matches one of the changed files, which are sorted.
+pub(super) fn concerned(
+    configured: Vec<Configured<'_>>,
+    tree: &Tree,
+    changed: &[&RepoPath],
+) -> Result<Vec<Project>, LimitExceeded> {
+    let present = configured.into_iter().filter(|one| tree.dir_exists(&one.key.dir));
+    let with_files: Vec<_> = present.map(|one| (one.near(changed), one)).collect();
+    let tests: usize = with_files.iter().map(|(near, one)| near.len() * one.patterns().len()).sum();
+    if tests > MAX_PATTERN_TESTS {
+        return Err(LimitExceeded::PatternTests);
+    }
+    let project = |(near, one): (&[&RepoPath], Configured<'_>)| {
+        let why = near.iter().find_map(|file| one.concerned_by(file))?;
+        Some(one.into_project(why))
+    };
+    Ok(with_files.into_iter().filter_map(project).collect())
+}
+
+/// The part of a sorted list that lies below a directory.
+fn below<'a, 'p>(sorted: &'a [&'p RepoPath], dir: &RepoPath) -> &'a [&'p RepoPath] {
+    if dir.is_root() {
+        return sorted;
+    }
+    let prefix = format!("{dir}/");
+    let start = sorted.partition_point(|file| file.as_str() < prefix.as_str());
+    let length = sorted[start..].iter().take_while(|file| file.as_str().starts_with(&prefix)).count();
+    &sorted[start..start + length]
+}

@@ -1,0 +1,34 @@
+//! Limits of a search for projects (P12): a pull request must not keep the server busy for long.
+
+/// Projects a configuration may come to when its patterns are carried out.
+pub(super) const MAX_CONFIGURED: usize = 50_000;
+
+/// Times that a file is held against a pattern, for all projects of a command together: seconds of work.
+pub(super) const MAX_PATTERN_TESTS: usize = 50_000_000;
+
+/// A search for projects came to more than is allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LimitExceeded {
+    /// The command would run too many projects.
+    #[error(
+        "this command concerns {found} projects, and {allowed} are allowed at once: change fewer of them in one pull \
+         request, or choose some with `-d` or `-p`"
+    )]
+    Projects {
+        /// Projects found.
+        found: usize,
+        /// Projects allowed.
+        allowed: usize,
+    },
+    /// The patterns of `dir` match too much.
+    #[error(
+        "the patterns of `dir` in the configuration file match more than {MAX_CONFIGURED} directories: write narrower ones"
+    )]
+    Configured,
+    /// Too many files and patterns.
+    #[error(
+        "so many files changed, and the projects have so many patterns in `when_modified`, that the search for projects \
+         was given up: use fewer patterns, or choose projects with `-d` or `-p`"
+    )]
+    PatternTests,
+}

@@ -1,0 +1,150 @@
+//! The files of a checkout, as a listing that answers quickly. It reads nothing itself.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::model::RepoPath;
+
+/// All files of a checkout, and the directories they are in.
+#[derive(Debug, Clone)]
+pub struct Tree {
+    /// Sorted by directory, then by name, so that the files of a directory are neighbours.
+    files: Vec<RepoPath>,
+    /// Every directory, with its own files in `files`.
+    dirs: BTreeMap<RepoPath, Range<usize>>,
+}
+
+/// Directory (empty for the root) and name.
+fn split(file: &RepoPath) -> (&str, &str) {
+    file.as_str().rsplit_once('/').unwrap_or(("", file.as_str()))
+}
+
+impl Tree {
+    /// Sorts a listing, in any order, with or without repetitions. Sorting takes well under a second at 200,000 files.
+    pub fn new(files: impl IntoIterator<Item = RepoPath>) -> Self {
+        let mut files: Vec<RepoPath> = files.into_iter().filter(|file| !file.is_root()).collect();
+        files.sort_unstable_by(|a, b| split(a).cmp(&split(b)));
+        files.dedup();
+        let mut dirs = BTreeMap::from([(RepoPath::root(), 0..0)]);
+        let mut start = 0;
+        for group in files.chunk_by(|a, b| split(a).0 == split(b).0) {
+            let end = start + group.len();
+            let dir = group[0].parent();
+            insert_ancestors(&mut dirs, &dir);
+            dirs.insert(dir, start..end);
+            start = end;
+        }
+        Self { files, dirs }
+    }
+
+    /// Every file, sorted by directory, then by name.
+    pub fn files(&self) -> &[RepoPath] {
+        &self.files
+    }
+
+    /// Every directory that holds a file, itself or further down; and the root in any case. Sorted.
+    pub fn dirs(&self) -> impl Iterator<Item = &RepoPath> {
+        self.dirs.keys()
+    }
+
+    /// Whether a directory is there. Git keeps no empty ones.
+    pub fn dir_exists(&self, dir: &RepoPath) -> bool {
+        self.dirs.contains_key(dir)
+    }
+
+    /// The files directly in a directory, sorted; none when it does not exist.
+    pub fn files_in(&self, dir: &RepoPath) -> &[RepoPath] {
+        self.dirs.get(dir).map_or(&[], |range| &self.files[range.clone()])
+    }
+
+    /// Whether a directory itself holds a file that makes it a project (reference 3.4).
+    pub fn has_code(&self, dir: &RepoPath) -> bool {
+        self.files_in(dir).iter().any(|file| is_indicator(file.file_name()))
+    }
+}
+
+/// Directories that only hold directories.
+fn insert_ancestors(dirs: &mut BTreeMap<RepoPath, Range<usize>>, dir: &RepoPath) {
+    let mut above = dir.parent();
+    while !dirs.contains_key(&above) {
+        let next = above.parent();
+        dirs.insert(above, 0..0);
+        above = next;
+    }
+}
+
+/// Whether a file name is that of Terraform, OpenTofu or Terragrunt code (reference 3.4, step 4).
+fn is_indicator(name: &str) -> bool {
+    const ENDINGS: [&str; 4] = [".tf", ".tf.json", ".tofu", ".tofu.json"];
+    name == "terragrunt.hcl" || ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn path(text: &str) -> RepoPath {
+        text.parse().unwrap()
+    }
+
+    fn tree(files: &[&str]) -> Tree {
+        Tree::new(files.iter().map(|file| path(file)))
+    }
+
+    #[test]
+    fn files_and_directories_are_found() {
+        let tree = tree(&["a/b/c/x.tf", "a-b/y.tf", "z", "a/b.tf", "a/a", "a/b/d"]);
+        let names = |dir: &str| tree.files_in(&path(dir)).iter().map(RepoPath::as_str).collect::<Vec<_>>();
+        assert_eq!(names("."), ["z"]);
+        assert_eq!(names("a"), ["a/a", "a/b.tf"]);
+        assert_eq!(names("a/b"), ["a/b/d"]);
+        assert_eq!(names("nowhere"), [""; 0]);
+        let dirs: Vec<_> = tree.dirs().map(RepoPath::as_str).collect();
+        assert_eq!(dirs, [".", "a", "a-b", "a/b", "a/b/c"]);
+        assert!(!tree.dir_exists(&path("z")) && !tree.dir_exists(&path("a/b.tf")));
+    }
+
+    #[test]
+    fn an_empty_tree_has_its_root() {
+        assert!(tree(&[]).dir_exists(&RepoPath::root()));
+        assert_eq!(tree(&["."]).files(), &[]);
+    }
+
+    #[test]
+    fn code_is_told_by_the_names_of_files() {
+        for name in ["main.tf", "x.tf.json", "x.tofu", "x.tofu.json", "terragrunt.hcl"] {
+            assert!(tree(&[name]).has_code(&RepoPath::root()), "{name}");
+        }
+        for name in ["x.tfvars", "x.hcl", "tf", "x.json", "my-terragrunt.hcl", "sub/main.tf"] {
+            assert!(!tree(&[name]).has_code(&RepoPath::root()), "{name}");
+        }
+    }
+
+    #[test]
+    fn two_hundred_thousand_files_are_no_trouble() {
+        let tree = Tree::new((0..200_000).map(|n| path(&format!("team{}/app{}/f{n}.tf", n % 50, n % 5_000))));
+        assert_eq!(tree.files().len(), 200_000);
+        assert_eq!(tree.dirs().count(), 5_000 + 50 + 1);
+        assert_eq!(tree.files_in(&path("team7/app4007")).len(), 40);
+    }
+
+    proptest! {
+        #[test]
+        fn every_file_is_in_its_directory_and_every_directory_in_another(
+            files in proptest::collection::vec("[a-c.-]{1,2}(/[a-c-]{1,2}){0,3}", 0..20)
+        ) {
+            let files: Vec<RepoPath> = files.iter().filter_map(|file| RepoPath::new(file).ok()).collect();
+            let tree = Tree::new(files.clone());
+            for file in files.iter().filter(|file| !file.is_root()) {
+                prop_assert!(tree.files_in(&file.parent()).contains(file));
+            }
+            for dir in tree.dirs() {
+                prop_assert!(tree.dir_exists(&dir.parent()));
+                prop_assert!(tree.files_in(dir).iter().all(|file| file.parent() == *dir));
+            }
+            prop_assert_eq!(tree.dirs().map(|dir| tree.files_in(dir).len()).sum::<usize>(), tree.files().len());
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Why a command concerns a project: the answer to "why is this planned".
+
+use std::fmt;
+
+use crate::config::repo::shown;
+use crate::model::RepoPath;
+
+/// The rule that chose a project, and what it went by. Displays as one clause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// A changed file matches `when_modified` of the configured project.
+    WhenModified {
+        /// The first such file.
+        file: RepoPath,
+        /// The pattern that decided.
+        pattern: String,
+    },
+    /// A file changed in a directory with code.
+    OwnDir(RepoPath),
+    /// A file changed in a directory `env`, which belongs to the directory above it.
+    EnvDir(RepoPath),
+    /// A file changed below `modules`, which belongs to the directory that `modules` is in.
+    Modules(RepoPath),
+    /// A person gave its name.
+    ByName,
+    /// A person gave its directory and workspace.
+    ByPlace,
+    /// A person gave a pattern of directories.
+    ByGlob(String),
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = |file: &RepoPath| shown(file.as_str());
+        match self {
+            Self::WhenModified { file: path, pattern } => {
+                write!(f, "`{}` changed and matches `{}` of `when_modified`", file(path), shown(pattern))
+            }
+            Self::OwnDir(path) => write!(f, "`{}` changed", file(path)),
+            Self::EnvDir(path) => write!(f, "`{}` changed, and `env` belongs to the directory above it", file(path)),
+            Self::Modules(path) => {
+                write!(f, "`{}` changed, and `modules` belongs to the directory above it", file(path))
+            }
+            Self::ByName => f.write_str("it was asked for by name"),
+            Self::ByPlace => f.write_str("it was asked for by directory and workspace"),
+            Self::ByGlob(glob) => write!(f, "its directory matches `{}`", shown(glob)),
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What tests and the demo do in the world. Each action tells the webhook's target, as GitHub would.
+
+use std::sync::atomic::Ordering;
+
+use url::Url;
+use uuid::Uuid;
+
+use crate::model::{CommitSha, PullNumber};
+
+use super::world::{Author, CommentError, Push};
+use super::{Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull};
+
+impl Emulator {
+    /// Creates a private repository `owner/name` with these files on `main`.
+    pub async fn create_repo(&self, repo: &str, files: &[(&str, &str)]) -> Result<CommitSha, EmulatorError> {
+        self.shared.world.create_repo(repo, files).await
+    }
+
+    /// Copies a repository to a person; returns the name of the copy.
+    pub async fn fork(&self, repo: &str, owner: &str) -> Result<String, EmulatorError> {
+        self.shared.world.fork(repo, owner).await
+    }
+
+    /// Makes one commit on a branch (a new branch starts at the tip of `main`); returns it.
+    pub async fn push(&self, repo: &str, branch: &str, changes: &[Change]) -> Result<CommitSha, EmulatorError> {
+        self.push_as(repo, &Push { branch, changes, force: false }).await
+    }
+
+    /// Throws the commits of a branch away and makes one commit on the tip of `main` instead.
+    pub async fn force_push(&self, repo: &str, branch: &str, changes: &[Change]) -> Result<CommitSha, EmulatorError> {
+        self.push_as(repo, &Push { branch, changes, force: true }).await
+    }
+
+    async fn push_as(&self, repo: &str, push: &Push<'_>) -> Result<CommitSha, EmulatorError> {
+        let (sha, events) = self.shared.world.push(repo, push).await?;
+        self.publish(events).await;
+        Ok(sha)
+    }
+
+    /// Opens a pull request.
+    pub async fn open_pull(&self, repo: &str, pull: NewPull) -> Result<PullNumber, EmulatorError> {
+        let (number, events) = self.shared.world.open_pull(repo, &pull).await?;
+        let reads = self.shared.hidden_reads.load(Ordering::Relaxed);
+        if reads > 0 {
+            self.shared.faults.add(&format!("GET /repos/{repo}/pulls/{number}"), reads, Fault::NotFound);
+        }
+        self.publish(events).await;
+        Ok(number)
+    }
+
+    /// Comments as a person; returns the comment's id.
+    pub async fn comment(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        author: &str,
+        body: &str,
+    ) -> Result<u64, EmulatorError> {
+        let (comment, event) =
+            self.shared.world.comment(repo, number, &Author::person(author), body).map_err(refused)?;
+        self.publish(vec![event]).await;
+        Ok(comment.id)
+    }
+
+    /// Edits a comment as a person.
+    pub async fn edit_comment(&self, repo: &str, id: u64, by: &str, body: &str) -> Result<(), EmulatorError> {
+        let (_, event) = self.shared.world.edit_comment(repo, id, &Author::person(by), body).map_err(refused)?;
+        self.publish(vec![event]).await;
+        Ok(())
+    }
+
+    /// Closes a pull request without merging.
+    pub async fn close(&self, repo: &str, number: PullNumber, by: &str) -> Result<(), EmulatorError> {
+        let events = self.shared.world.close(repo, number, by).await?;
+        self.publish(events).await;
+        Ok(())
+    }
+
+    /// Opens a closed pull request again.
+    pub async fn reopen(&self, repo: &str, number: PullNumber, by: &str) -> Result<(), EmulatorError> {
+        let events = self.shared.world.reopen(repo, number, by).await?;
+        self.publish(events).await;
+        Ok(())
+    }
+
+    /// Merges a pull request; returns the merge commit.
+    pub async fn merge(&self, repo: &str, number: PullNumber, by: &str) -> Result<CommitSha, EmulatorError> {
+        let (sha, events) = self.shared.world.merge(repo, number, by).await?;
+        self.publish(events).await;
+        Ok(sha)
+    }
+
+    /// Marks a draft as ready for review.
+    pub async fn ready_for_review(&self, repo: &str, number: PullNumber, by: &str) -> Result<(), EmulatorError> {
+        let events = self.shared.world.set_draft(repo, number, by, false)?;
+        self.publish(events).await;
+        Ok(())
+    }
+
+    /// Makes a draft of a pull request.
+    pub async fn convert_to_draft(&self, repo: &str, number: PullNumber, by: &str) -> Result<(), EmulatorError> {
+        let events = self.shared.world.set_draft(repo, number, by, true)?;
+        self.publish(events).await;
+        Ok(())
+    }
+
+    /// Points a pull request at another base branch.
+    pub async fn change_base(&self, repo: &str, number: PullNumber, by: &str, base: &str) -> Result<(), EmulatorError> {
+        let events = self.shared.world.change_base(repo, number, by, base).await?;
+        self.publish(events).await;
+        Ok(())
+    }
+
+    /// Where webhooks go from now on.
+    pub fn set_webhook_target(&self, target: Url) {
+        self.shared.hooks.set_target(target);
+    }
+
+    /// When webhooks are sent from now on. Those that were held are sent when it becomes [`Delivering::Immediately`].
+    pub async fn set_delivering(&self, mode: Delivering) {
+        self.shared.hooks.set_mode(mode);
+        self.shared.hooks.pump().await;
+    }
+
+    /// Sends the oldest held webhook; `None` when there is none.
+    pub async fn deliver_next(&self) -> Option<Delivery> {
+        self.shared.hooks.deliver_next().await
+    }
+
+    /// Loses the oldest held webhook; `None` when there is none.
+    pub fn lose_next(&self) -> Option<Delivery> {
+        self.shared.hooks.lose_next()
+    }
+
+    /// Sends a webhook once more with the same id, whether or not it was sent before.
+    pub async fn redeliver(&self, id: Uuid) -> Result<Delivery, EmulatorError> {
+        self.shared.hooks.redeliver(id).await
+    }
+
+    /// Orders a fault for the next `times` requests of a route: `POST /repos/*/*/issues/*/comments`, without
+    /// `/api/v3`; `*` or `{name}` stands for any one segment, and `*` for any method.
+    pub fn fault(&self, route: &str, times: u32, fault: Fault) {
+        self.shared.faults.add(route, times, fault);
+    }
+
+    /// Answers 404 to the first `reads` reads of every pull opened from now on (0 ends it).
+    pub fn hide_new_pulls(&self, reads: u32) {
+        self.shared.hidden_reads.store(reads, Ordering::Relaxed);
+    }
+
+    /// How many ordered faults have not struck yet.
+    pub fn faults_left(&self) -> u32 {
+        self.shared.faults.left()
+    }
+
+    /// Takes back the faults that have not struck yet.
+    pub fn clear_faults(&self) {
+        self.shared.faults.clear();
+    }
+}
+
+fn refused(error: CommentError) -> EmulatorError {
+    match error {
+        CommentError::Missing(error) => error,
+        CommentError::Blank | CommentError::TooLong => EmulatorError::Refused(error.to_string()),
+    }
+}

@@ -1,0 +1,137 @@
+//! What a pull changes: the difference between its head and the point where it left the base branch.
+
+use std::collections::VecDeque;
+
+use crate::model::CommitSha;
+
+use super::{Git, GitError, sha};
+
+/// GitHub lists no more files of a pull than this (GitHub REST: list pull requests files).
+pub const MAX_FILES: usize = 3000;
+
+/// The difference between base and head of a pull.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Number of commits that the head has and the base has not.
+    pub commits: u64,
+    /// Every changed file, in the order of paths.
+    pub files: Vec<FileChange>,
+}
+
+/// A changed file as GitHub describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileChange {
+    /// Path at the head; of a removed file, where it was.
+    pub path: String,
+    /// Path at the base of a renamed file.
+    pub previous: Option<String>,
+    /// `added`, `modified`, `removed`, `renamed` or `changed` (mode or type only).
+    pub status: &'static str,
+    /// Object id of the content.
+    pub blob: String,
+    /// Added lines.
+    pub additions: u64,
+    /// Removed lines.
+    pub deletions: u64,
+    /// Unified diff without file headers; none for binary files.
+    pub patch: Option<String>,
+}
+
+impl Git {
+    /// Compares head with the merge base of both, with renames detected.
+    pub(in crate::emulator) async fn compare(
+        &self,
+        base: &CommitSha,
+        head: &CommitSha,
+    ) -> Result<Comparison, GitError> {
+        let fork = sha("merge-base", &self.run(&["merge-base", base.as_str(), head.as_str()], &[]).await?)?;
+        let range = format!("{base}..{head}");
+        let count = self.run(&["rev-list", "--count", &range], &[]).await?;
+        let commits = String::from_utf8_lossy(&count).trim().parse().unwrap_or(0);
+        let diff = ["diff-tree", "-r", "-M", "--no-abbrev"];
+        let list = [&diff[..], &["--raw", "--numstat", "-z", fork.as_str(), head.as_str()]].concat();
+        let mut files = files(&self.run(&list, &[]).await?)?;
+        let patch = [&diff[..], &["-p", "--no-color", fork.as_str(), head.as_str()]].concat();
+        add_patches(&mut files, &String::from_utf8_lossy(&self.run(&patch, &[]).await?));
+        Ok(Comparison { commits, files })
+    }
+}
+
+/// Reads `--raw --numstat -z`: first a record per file with mode, object and status, then one with line counts.
+fn files(out: &[u8]) -> Result<Vec<FileChange>, GitError> {
+    let mut fields: VecDeque<String> =
+        out.split(|byte| *byte == 0).map(|field| String::from_utf8_lossy(field).into_owned()).collect();
+    let mut files = Vec::new();
+    while fields.front().is_some_and(|field| field.starts_with(':')) {
+        files.push(raw_record(&mut fields).ok_or_else(|| unreadable("a record of --raw"))?);
+    }
+    for file in &mut files {
+        (file.additions, file.deletions) = counts(&mut fields).ok_or_else(|| unreadable("a record of --numstat"))?;
+    }
+    Ok(files)
+}
+
+fn raw_record(fields: &mut VecDeque<String>) -> Option<FileChange> {
+    let meta = fields.pop_front()?;
+    let meta: Vec<&str> = meta.trim_start_matches(':').split(' ').collect();
+    let [_, _, old, new, letter] = meta.as_slice() else { return None };
+    let first = fields.pop_front()?;
+    let (path, previous) = if letter.starts_with('R') { (fields.pop_front()?, Some(first)) } else { (first, None) };
+    let status = match letter.chars().next()? {
+        'A' => "added",
+        'D' => "removed",
+        'R' => "renamed",
+        'M' if old != new => "modified",
+        _ => "changed",
+    };
+    let blob = if status == "removed" { old } else { new };
+    Some(FileChange { path, previous, status, blob: (*blob).to_owned(), additions: 0, deletions: 0, patch: None })
+}
+
+/// `3\t1\tpath`, or `3\t1\t` followed by both paths of a renamed file; `-` for binary files.
+fn counts(fields: &mut VecDeque<String>) -> Option<(u64, u64)> {
+    let record = fields.pop_front()?;
+    let mut parts = record.splitn(3, '\t');
+    let mut number = || Some(parts.next()?.parse().unwrap_or(0));
+    let (additions, deletions) = (number()?, number()?);
+    if parts.next()?.is_empty() {
+        fields.drain(..2.min(fields.len()));
+    }
+    Some((additions, deletions))
+}
+
+/// Patches come in the order of the list; within one, no line of content starts with `diff --git`.
+fn add_patches(files: &mut [FileChange], text: &str) {
+    let text = format!("\n{text}");
+    for (file, patch) in files.iter_mut().zip(text.split("\ndiff --git ").skip(1)) {
+        file.patch = patch.split_once("\n@@").map(|(_, hunks)| format!("@@{}", hunks.trim_end_matches('\n')));
+    }
+}
+
+fn unreadable(what: &str) -> GitError {
+    GitError::Unreadable { command: "diff-tree", what: what.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rename_keeps_both_paths_and_its_counts() {
+        let (a, b) = ("a".repeat(40), "b".repeat(40));
+        let out = format!(
+            ":100644 100644 {a} {b} R080\0old.tf\0new.tf\0:100644 100755 {a} {a} M\0run\0:100644 000000 {a} {b} D\0gone\0\
+             2\t1\t\0old.tf\0new.tf\00\t0\trun\0-\t-\tgone\0"
+        );
+        let files = files(out.as_bytes()).unwrap();
+        let seen: Vec<_> = files.iter().map(|f| (f.status, f.path.as_str(), f.previous.as_deref())).collect();
+        assert_eq!(seen, [("renamed", "new.tf", Some("old.tf")), ("changed", "run", None), ("removed", "gone", None)]);
+        assert_eq!((files[0].additions, files[0].deletions), (2, 1));
+        assert_eq!(files[2].blob, a);
+    }
+
+    #[test]
+    fn output_that_is_cut_off_is_an_error() {
+        assert!(files(b":100644 100644 a b R080\0old.tf").is_err());
+    }
+}

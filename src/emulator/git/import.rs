@@ -1,0 +1,151 @@
+//! Commits made from nothing but a list of changes: one `git fast-import` per commit, no working tree.
+
+use crate::model::{BranchName, CommitSha};
+
+use super::{Git, GitError, Signature, sha};
+
+/// One change of one file in a push.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Creates a file or replaces its content.
+    Write {
+        /// Path from the root of the repository.
+        path: String,
+        /// Whole content.
+        content: String,
+    },
+    /// Removes a file or a directory.
+    Delete {
+        /// Path from the root of the repository.
+        path: String,
+    },
+    /// Moves a file or a directory as it is.
+    Rename {
+        /// Old path.
+        from: String,
+        /// New path.
+        to: String,
+    },
+    /// Creates a symbolic link, as a hostile pull would.
+    Symlink {
+        /// Path from the root of the repository.
+        path: String,
+        /// Where it points.
+        target: String,
+    },
+}
+
+impl Change {
+    /// Creates a file or replaces its content.
+    pub fn write(path: &str, content: &str) -> Self {
+        Self::Write { path: path.to_owned(), content: content.to_owned() }
+    }
+
+    /// Removes a file or a directory.
+    pub fn delete(path: &str) -> Self {
+        Self::Delete { path: path.to_owned() }
+    }
+
+    /// Moves a file or a directory as it is.
+    pub fn rename(from: &str, to: &str) -> Self {
+        Self::Rename { from: from.to_owned(), to: to.to_owned() }
+    }
+
+    /// Creates a symbolic link.
+    pub fn symlink(path: &str, target: &str) -> Self {
+        Self::Symlink { path: path.to_owned(), target: target.to_owned() }
+    }
+
+    fn write_to(&self, stream: &mut Vec<u8>) {
+        match self {
+            Self::Write { path, content } => blob(stream, "100644", path, content),
+            Self::Symlink { path, target } => blob(stream, "120000", path, target),
+            Self::Delete { path } => stream.extend(format!("D {}\n", quoted(path)).bytes()),
+            Self::Rename { from, to } => stream.extend(format!("R {} {}\n", quoted(from), quoted(to)).bytes()),
+        }
+    }
+}
+
+/// A commit to make, and the branch that shall point at it.
+pub(in crate::emulator) struct Import<'a> {
+    pub(in crate::emulator) branch: &'a BranchName,
+    pub(in crate::emulator) parent: Option<&'a CommitSha>,
+    pub(in crate::emulator) by: &'a Signature,
+    pub(in crate::emulator) message: &'a str,
+    pub(in crate::emulator) changes: &'a [Change],
+    /// Whether the branch may leave its history.
+    pub(in crate::emulator) force: bool,
+}
+
+impl Git {
+    /// Makes the commit and moves the branch.
+    pub(in crate::emulator) async fn import(&self, import: &Import<'_>) -> Result<CommitSha, GitError> {
+        let force: &[&str] = if import.force { &["--force"] } else { &[] };
+        let args = [&["fast-import", "--quiet"], force].concat();
+        sha("fast-import", &self.run(&args, &stream(import)).await?)
+    }
+}
+
+fn stream(import: &Import<'_>) -> Vec<u8> {
+    let Import { branch, by, message, .. } = import;
+    let who = format!("{} <{}> {} +0000", by.login, by.email, by.at.timestamp());
+    let mut out = format!("commit refs/heads/{branch}\nmark :1\nauthor {who}\ncommitter {who}\n").into_bytes();
+    data(&mut out, message);
+    if let Some(parent) = import.parent {
+        out.extend(format!("from {parent}\n").bytes());
+    }
+    for change in import.changes {
+        change.write_to(&mut out);
+    }
+    out.extend(b"\nget-mark :1\n");
+    out
+}
+
+fn blob(stream: &mut Vec<u8>, mode: &str, path: &str, content: &str) {
+    stream.extend(format!("M {mode} inline {}\n", quoted(path)).bytes());
+    data(stream, content);
+}
+
+fn data(stream: &mut Vec<u8>, text: &str) {
+    stream.extend(format!("data {}\n{text}\n", text.len()).bytes());
+}
+
+/// C-style quotes, so that no character of a path can end the line.
+fn quoted(path: &str) -> String {
+    format!("\"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_path_can_become_a_command() {
+        assert_eq!(quoted("a b\"\\\nD ."), r#""a b\"\\\nD .""#);
+    }
+
+    #[test]
+    fn a_commit_is_written_with_everything_it_depends_on() {
+        let by = Signature { login: "alice".into(), email: "a@example.com".into(), at: chrono::DateTime::UNIX_EPOCH };
+        let branch = BranchName::new("main").unwrap();
+        let changes = [Change::write("a.tf", "x\n"), Change::delete("b"), Change::rename("c", "d")];
+        let import =
+            Import { branch: &branch, parent: None, by: &by, message: "Start", changes: &changes, force: false };
+        insta::assert_snapshot!(String::from_utf8(stream(&import)).unwrap(), @r#"
+        commit refs/heads/main
+        mark :1
+        author alice <a@example.com> 0 +0000
+        committer alice <a@example.com> 0 +0000
+        data 5
+        Start
+        M 100644 inline "a.tf"
+        data 2
+        x
+
+        D "b"
+        R "c" "d"
+
+        get-mark :1
+        "#);
+    }
+}

@@ -1,0 +1,161 @@
+//! Reading commits, branches and files out of a repository.
+
+use std::collections::BTreeMap;
+
+use crate::model::{BranchName, CommitSha};
+
+use super::{Git, GitError};
+
+/// An entry of a tree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::emulator) struct Blob {
+    pub(in crate::emulator) mode: String,
+    pub(in crate::emulator) sha: String,
+    pub(in crate::emulator) size: u64,
+    pub(in crate::emulator) path: String,
+}
+
+/// What lies at a path.
+pub(in crate::emulator) enum Content {
+    /// A file or a symbolic link with its bytes.
+    File(Blob, Vec<u8>),
+    /// The entries of a directory.
+    Directory(Vec<Blob>),
+}
+
+/// A commit as a push event describes it.
+#[derive(Debug)]
+pub(in crate::emulator) struct CommitInfo {
+    pub(in crate::emulator) sha: String,
+    pub(in crate::emulator) tree: String,
+    pub(in crate::emulator) author: (String, String),
+    pub(in crate::emulator) committer: (String, String),
+    pub(in crate::emulator) date: String,
+    pub(in crate::emulator) message: String,
+    /// Status letter and path of every changed file.
+    pub(in crate::emulator) files: Vec<(char, String)>,
+}
+
+impl Git {
+    /// Finds the commit that a branch, tag or commit id names.
+    pub(in crate::emulator) async fn resolve(&self, name: &str) -> Result<Option<CommitSha>, GitError> {
+        let name = format!("{name}^{{commit}}");
+        let args = ["rev-parse", "--verify", "--quiet", "--end-of-options", &name];
+        let out = self.output(self.command(&args), &[]).await?;
+        Ok(CommitSha::new(String::from_utf8_lossy(&out.stdout).trim()).ok())
+    }
+
+    /// Every branch and its tip.
+    pub(in crate::emulator) async fn branches(&self) -> Result<BTreeMap<BranchName, CommitSha>, GitError> {
+        let out = self.run(&["for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads"], &[]).await?;
+        let text = String::from_utf8_lossy(&out);
+        let branch = |line: &str| {
+            let (sha, name) = line.split_once(' ')?;
+            Some((BranchName::new(name).ok()?, CommitSha::new(sha).ok()?))
+        };
+        Ok(text.lines().filter_map(branch).collect())
+    }
+
+    /// Whether the first commit is part of the history of the second.
+    pub(in crate::emulator) async fn is_ancestor(&self, old: &CommitSha, new: &CommitSha) -> Result<bool, GitError> {
+        let args = ["merge-base", "--is-ancestor", old.as_str(), new.as_str()];
+        Ok(self.output(self.command(&args), &[]).await?.status.success())
+    }
+
+    /// What lies at a path of a commit. `None` when nothing does.
+    pub(in crate::emulator) async fn content(
+        &self,
+        commit: &CommitSha,
+        path: &str,
+    ) -> Result<Option<Content>, GitError> {
+        let path = path.trim_matches('/');
+        if !path.is_empty() {
+            match self.tree(commit, path).await?.pop() {
+                None => return Ok(None),
+                Some(entry) if entry.mode != "040000" => {
+                    let bytes = self.run(&["cat-file", "blob", &entry.sha], &[]).await?;
+                    return Ok(Some(Content::File(entry, bytes)));
+                }
+                Some(_) => {}
+            }
+        }
+        let folder = if path.is_empty() { String::new() } else { format!("{path}/") };
+        Ok(Some(Content::Directory(self.tree(commit, &folder).await?)))
+    }
+
+    async fn tree(&self, commit: &CommitSha, path: &str) -> Result<Vec<Blob>, GitError> {
+        let mut args = vec!["ls-tree", "-z", "--long", "--full-tree", commit.as_str()];
+        if !path.is_empty() {
+            args.extend(["--", path]);
+        }
+        let out = self.run(&args, &[]).await?;
+        Ok(out.split(|byte| *byte == 0).filter_map(|line| entry(&String::from_utf8_lossy(line))).collect())
+    }
+
+    /// The commits that `new` has and `old` has not, oldest first, at most 2048 as in GitHub's push event.
+    pub(in crate::emulator) async fn log(
+        &self,
+        old: Option<&CommitSha>,
+        new: &CommitSha,
+    ) -> Result<Vec<CommitInfo>, GitError> {
+        let without = old.map(|old| format!("^{old}"));
+        let mut args = vec!["rev-list", "--reverse", "--max-count=2048", new.as_str()];
+        args.extend(without.as_deref());
+        let out = self.run(&args, &[]).await?;
+        let mut commits = Vec::new();
+        for sha in String::from_utf8_lossy(&out).lines() {
+            commits.push(self.commit(sha).await?);
+        }
+        Ok(commits)
+    }
+
+    /// One commit with the files it touches.
+    pub(in crate::emulator) async fn commit(&self, sha: &str) -> Result<CommitInfo, GitError> {
+        let format = "--format=%H%x00%T%x00%an%x00%ae%x00%cn%x00%ce%x00%cI%x00%B";
+        let out = self.run(&["show", "-s", format, sha], &[]).await?;
+        let text = String::from_utf8_lossy(&out);
+        let fields: Vec<&str> = text.splitn(8, '\0').collect();
+        let [sha, tree, an, ae, cn, ce, date, message] = fields.as_slice() else {
+            return Err(GitError::Unreadable { command: "show", what: text.chars().take(200).collect() });
+        };
+        Ok(CommitInfo {
+            sha: (*sha).to_owned(),
+            tree: (*tree).to_owned(),
+            author: ((*an).to_owned(), (*ae).to_owned()),
+            committer: ((*cn).to_owned(), (*ce).to_owned()),
+            date: (*date).to_owned(),
+            message: message.trim_end().to_owned(),
+            files: self.touched(sha).await?,
+        })
+    }
+
+    async fn touched(&self, sha: &str) -> Result<Vec<(char, String)>, GitError> {
+        let args = ["diff-tree", "--root", "-r", "-z", "-m", "--first-parent", "--no-commit-id", "--name-status", sha];
+        let out = self.run(&args, &[]).await?;
+        let text = String::from_utf8_lossy(&out);
+        let fields: Vec<&str> = text.split_terminator('\0').collect();
+        let pair = |pair: &[&str]| Some((pair.first()?.chars().next()?, (*pair.get(1)?).to_owned()));
+        Ok(fields.chunks(2).filter_map(pair).collect())
+    }
+}
+
+/// `100644 blob <sha>     12\tpath`.
+fn entry(line: &str) -> Option<Blob> {
+    let (meta, path) = line.split_once('\t')?;
+    let mut words = meta.split_whitespace();
+    let (mode, _, sha, size) = (words.next()?, words.next()?, words.next()?, words.next()?);
+    Some(Blob { mode: mode.to_owned(), sha: sha.to_owned(), size: size.parse().unwrap_or(0), path: path.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_a_tree_are_read() {
+        let blob = entry("100644 blob 0123     12\ta dir/main.tf").unwrap();
+        assert_eq!((blob.size, blob.path.as_str()), (12, "a dir/main.tf"));
+        assert_eq!(entry("040000 tree 0123       -\tmodules").unwrap().size, 0);
+        assert_eq!(entry(""), None);
+    }
+}

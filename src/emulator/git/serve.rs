@@ -1,0 +1,74 @@
+//! Smart HTTP: `git http-backend` as a CGI child does the protocol, we do names and credentials.
+
+use super::{Git, GitError, failure};
+
+/// A request for the repository as CGI sees it.
+pub(in crate::emulator) struct CgiRequest<'a> {
+    pub(in crate::emulator) method: &'a str,
+    /// What follows the repository: `info/refs`.
+    pub(in crate::emulator) service: &'a str,
+    pub(in crate::emulator) query: &'a str,
+    pub(in crate::emulator) content_type: &'a str,
+    pub(in crate::emulator) content_encoding: &'a str,
+    /// Value of `Git-Protocol`.
+    pub(in crate::emulator) protocol: &'a str,
+    pub(in crate::emulator) user: &'a str,
+    pub(in crate::emulator) body: &'a [u8],
+}
+
+/// What the child answered.
+pub(in crate::emulator) struct CgiAnswer {
+    pub(in crate::emulator) status: u16,
+    pub(in crate::emulator) headers: Vec<(String, String)>,
+    pub(in crate::emulator) body: Vec<u8>,
+}
+
+impl Git {
+    /// Answers one request of a git client.
+    pub(in crate::emulator) async fn serve(&self, request: &CgiRequest<'_>) -> Result<CgiAnswer, GitError> {
+        let mut command = self.command(&["http-backend"]);
+        command
+            .env("GIT_PROJECT_ROOT", self.directory())
+            .env("GIT_HTTP_EXPORT_ALL", "1")
+            .env("PATH_INFO", format!("/{}", request.service))
+            .env("REQUEST_METHOD", request.method)
+            .env("QUERY_STRING", request.query)
+            .env("CONTENT_TYPE", request.content_type)
+            .env("CONTENT_LENGTH", request.body.len().to_string())
+            .env("HTTP_CONTENT_ENCODING", request.content_encoding)
+            .env("GIT_PROTOCOL", request.protocol)
+            .env("REMOTE_USER", request.user)
+            .env("REMOTE_ADDR", "127.0.0.1");
+        let out = self.output(command, request.body).await?;
+        answer(&out.stdout).ok_or_else(|| failure("http-backend", &out.stderr))
+    }
+}
+
+/// Header lines, an empty line, the body; the status is a header.
+fn answer(out: &[u8]) -> Option<CgiAnswer> {
+    let end = out.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let mut answer = CgiAnswer { status: 200, headers: Vec::new(), body: out[end + 4..].to_vec() };
+    for line in String::from_utf8_lossy(&out[..end]).lines() {
+        let (name, value) = line.split_once(':')?;
+        if name.eq_ignore_ascii_case("status") {
+            answer.status = value.split_whitespace().next()?.parse().ok()?;
+        } else {
+            answer.headers.push((name.to_owned(), value.trim().to_owned()));
+        }
+    }
+    Some(answer)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_taken_out_of_the_headers() {
+        let answer = answer(b"Status: 404 Not Found\r\nContent-Type: text/plain\r\n\r\nno").unwrap();
+        assert_eq!(answer.status, 404);
+        assert_eq!(answer.headers, [("Content-Type".to_owned(), "text/plain".to_owned())]);
+        assert_eq!(answer.body, b"no");
+        assert!(super::answer(b"garbage").is_none());
+    }
+}

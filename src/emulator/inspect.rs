@@ -1,0 +1,100 @@
+//! What tests and the demo see of the world, and how they wait for it to change.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::watch;
+
+use crate::model::{CommitSha, PullNumber};
+
+use super::{Comment, Delivery, Emulator, EmulatorError, Exchange, Pull, Statuses};
+
+impl Emulator {
+    /// The conversation of a pull, oldest first.
+    pub fn comments(&self, repo: &str, number: PullNumber) -> Result<Vec<Comment>, EmulatorError> {
+        Ok(self.pull(repo, number)?.comments)
+    }
+
+    /// The statuses of a commit.
+    pub fn statuses(&self, repo: &str, sha: &CommitSha) -> Result<Statuses, EmulatorError> {
+        Ok(self.shared.world.state().repo(repo)?.statuses_of(sha))
+    }
+
+    /// A pull as it is now.
+    pub fn pull(&self, repo: &str, number: PullNumber) -> Result<Pull, EmulatorError> {
+        Ok(self.shared.world.state().repo(repo)?.pull(number)?.clone())
+    }
+
+    /// The reactions to a comment: who, and which (`eyes`).
+    pub fn reactions(&self, repo: &str, comment: u64) -> Result<Vec<(String, String)>, EmulatorError> {
+        let state = self.shared.world.state();
+        let reactions = state.repo(repo)?.reactions.iter().filter(|reaction| reaction.comment == comment);
+        Ok(reactions.map(|reaction| (reaction.login.clone(), reaction.content.clone())).collect())
+    }
+
+    /// The tip of every branch.
+    pub async fn branches(&self, repo: &str) -> Result<BTreeMap<String, CommitSha>, EmulatorError> {
+        let branches = self.shared.world.repo_handle(repo)?.git.branches().await?;
+        Ok(branches.into_iter().map(|(name, tip)| (name.to_string(), tip)).collect())
+    }
+
+    /// The newest 4096 exchanges, oldest first.
+    pub fn requests(&self) -> Vec<Exchange> {
+        self.shared.log.all()
+    }
+
+    /// Every webhook, oldest first, whether sent or held; of those that were sent the newest 4096.
+    pub fn deliveries(&self) -> Vec<Delivery> {
+        self.shared.hooks.all()
+    }
+
+    /// The webhooks that wait to be sent, oldest first.
+    pub fn held(&self) -> Vec<Delivery> {
+        self.shared.hooks.waiting()
+    }
+
+    /// Page of a pull for people.
+    pub fn pull_url(&self, repo: &str, number: PullNumber) -> String {
+        format!("{}/{repo}/pull/{number}", self.base_url())
+    }
+
+    /// For `git clone`, without credentials.
+    pub fn clone_url(&self, repo: &str) -> String {
+        format!("{}/{repo}.git", self.base_url())
+    }
+
+    /// A counter that grows with every change of the world.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.world.changes()
+    }
+
+    /// Waits, without polling and without a limit of its own, until something in the world is so:
+    /// looks now and after every change.
+    ///
+    /// # Panics
+    /// Never: the world lives as long as this handle.
+    pub async fn wait_for<T>(&self, mut look: impl FnMut(&Self) -> Option<T>) -> T {
+        let mut changes = self.changes();
+        loop {
+            changes.borrow_and_update();
+            if let Some(found) = look(self) {
+                return found;
+            }
+            changes.changed().await.expect("the world lives as long as this handle");
+        }
+    }
+
+    /// Waits for the first comment of this author on a pull with an id greater than `after`.
+    pub async fn comment_by(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        author: &str,
+        after: u64,
+    ) -> Result<Comment, EmulatorError> {
+        self.wait_for(|world| match world.comments(repo, number) {
+            Ok(comments) => comments.into_iter().find(|c| c.id > after && c.author == author).map(Ok),
+            Err(error) => Some(Err(error)),
+        })
+        .await
+    }
+}

@@ -1,0 +1,173 @@
+//! What GitHub answers when it says no.
+
+use axum::Json;
+use axum::extract::Request;
+use axum::http::{StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::emulator::EmulatorError;
+use crate::emulator::world::{CommentError, StatusError};
+
+const DOCUMENTATION: &str = "https://docs.github.com/enterprise-server@3.19/rest";
+
+/// Why a request is refused.
+#[derive(Debug)]
+pub(super) enum ApiError {
+    /// It does not exist, or the caller may not know that it does.
+    NotFound,
+    /// A token that is not one of ours.
+    BadCredentials,
+    /// No token where one is needed.
+    AuthenticationRequired,
+    /// A JSON web token that does not hold; GitHub's words for what is wrong.
+    BadJwt(&'static str),
+    /// The right kind of request by the wrong kind of caller.
+    NotForIntegrations,
+    /// The body is no JSON.
+    NotJson,
+    /// The body has another shape than documented.
+    WrongShape(String),
+    /// The body breaks a rule.
+    Invalid {
+        /// What could not be made.
+        resource: &'static str,
+        /// `custom`, `unprocessable` …
+        code: &'static str,
+        /// The field.
+        field: &'static str,
+        /// What is wrong.
+        message: String,
+    },
+    /// Understood, and no.
+    Unprocessable(String),
+    /// A fault on order.
+    SecondaryLimit(StatusCode),
+    /// A fault on order.
+    BadGateway,
+    /// The client does not say what it is.
+    NoUserAgent,
+    /// Something of ours failed.
+    Broken(String),
+}
+
+impl ApiError {
+    fn status(&self) -> StatusCode {
+        match self {
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::BadCredentials | Self::AuthenticationRequired | Self::BadJwt(_) => StatusCode::UNAUTHORIZED,
+            Self::NotForIntegrations | Self::NoUserAgent => StatusCode::FORBIDDEN,
+            Self::NotJson => StatusCode::BAD_REQUEST,
+            Self::WrongShape(_) | Self::Invalid { .. } | Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::SecondaryLimit(status) => *status,
+            Self::BadGateway => StatusCode::BAD_GATEWAY,
+            Self::Broken(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
+            Self::NotFound => "Not Found",
+            Self::BadCredentials => "Bad credentials",
+            Self::AuthenticationRequired => "Requires authentication",
+            Self::NotForIntegrations => "Resource not accessible by integration",
+            Self::NotJson => "Problems parsing JSON",
+            Self::Invalid { .. } => "Validation Failed",
+            Self::SecondaryLimit(_) => {
+                "You have exceeded a secondary rate limit. Please wait a few minutes before you try again."
+            }
+            Self::BadGateway => "Server Error",
+            Self::NoUserAgent => {
+                "Request forbidden by administrative rules. Please make sure your request has a User-Agent header."
+            }
+            Self::BadJwt(text) => text,
+            Self::WrongShape(text) => return format!("Invalid request.\n\n{text}"),
+            Self::Unprocessable(text) => text,
+            Self::Broken(text) => return format!("the emulated GitHub failed: {text}"),
+        }
+        .to_owned()
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let status = self.status();
+        let mut body = json!({
+            "message": self.message(),
+            "documentation_url": DOCUMENTATION,
+            "status": status.as_u16().to_string(),
+        });
+        if let Self::Invalid { resource, code, field, message } = self {
+            body["errors"] = json!([{ "resource": resource, "code": code, "field": field, "message": message }]);
+        }
+        (status, Json(body)).into_response()
+    }
+}
+
+impl From<EmulatorError> for ApiError {
+    fn from(error: EmulatorError) -> Self {
+        match error {
+            EmulatorError::NoRepo(_)
+            | EmulatorError::NoPull(..)
+            | EmulatorError::NoComment(..)
+            | EmulatorError::NoBranch(..)
+            | EmulatorError::BadRepoName(_)
+            | EmulatorError::BadRef(_) => Self::NotFound,
+            EmulatorError::RepoExists(_)
+            | EmulatorError::DirectoryInUse(_)
+            | EmulatorError::NoDelivery(_)
+            | EmulatorError::Refused(_)
+            | EmulatorError::Conflict(..)
+            | EmulatorError::Git(_)
+            | EmulatorError::Start(_)
+            | EmulatorError::AppKey(_) => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+impl From<CommentError> for ApiError {
+    fn from(error: CommentError) -> Self {
+        let message = error.to_string();
+        match error {
+            CommentError::Missing(error) => error.into(),
+            CommentError::Blank | CommentError::TooLong => {
+                Self::Invalid { resource: "IssueComment", code: "unprocessable", field: "data", message }
+            }
+        }
+    }
+}
+
+impl From<StatusError> for ApiError {
+    fn from(error: StatusError) -> Self {
+        let text = error.to_string();
+        match error {
+            StatusError::Invalid { field, message } => {
+                Self::Invalid { resource: "Status", code: "custom", field, message }
+            }
+            StatusError::NoCommit(_) | StatusError::TooMany => Self::Unprocessable(text),
+            StatusError::Other(error) => error.into(),
+        }
+    }
+}
+
+/// For routes and methods that do not exist: GitHub does not tell them apart.
+pub(super) async fn not_found() -> ApiError {
+    ApiError::NotFound
+}
+
+/// GitHub serves nobody who does not say what they are (GitHub REST: user agent required).
+pub(super) async fn require_user_agent(request: Request, next: Next) -> Response {
+    match request.headers().get(header::USER_AGENT) {
+        Some(agent) if !agent.is_empty() => next.run(request).await,
+        _ => ApiError::NoUserAgent.into_response(),
+    }
+}
+
+/// Reads a JSON body; an empty one counts as `{}`.
+pub(super) fn read_body<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+    let body: &[u8] = if body.is_empty() { b"{}" } else { body };
+    let value: Value = serde_json::from_slice(body).map_err(|_| ApiError::NotJson)?;
+    serde_json::from_value(value).map_err(|error| ApiError::WrongShape(error.to_string()))
+}

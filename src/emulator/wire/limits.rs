@@ -1,0 +1,83 @@
+//! The primary rate limit: 5000 requests an hour, counted in windows as GitHub does, and held to.
+
+use std::sync::Mutex;
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, TimeDelta, Utc};
+
+/// Requests in an hour.
+const LIMIT: u64 = 5000;
+
+/// The window that runs now.
+#[derive(Debug, Default)]
+pub(in crate::emulator) struct RateLimit(Mutex<Option<Window>>);
+
+/// What is left in a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    used: u64,
+    reset: DateTime<Utc>,
+}
+
+impl RateLimit {
+    /// Counts a request.
+    pub(super) fn count(&self, now: DateTime<Utc>) -> Window {
+        let mut window = self.0.lock().expect("no code panics while it holds the window");
+        let current = window.filter(|window| now < window.reset);
+        let current = current.unwrap_or(Window { used: 0, reset: now + TimeDelta::hours(1) });
+        *window.insert(Window { used: current.used + 1, ..current })
+    }
+}
+
+impl Window {
+    /// Whether the request was one too many.
+    pub(super) fn is_exceeded(self) -> bool {
+        self.used > LIMIT
+    }
+
+    /// When the next window begins.
+    pub(super) fn reset(self) -> DateTime<Utc> {
+        self.reset
+    }
+
+    /// Writes the headers of every answer.
+    pub(super) fn write(self, headers: &mut HeaderMap) {
+        write(headers, self.used.min(LIMIT), self.reset);
+    }
+}
+
+fn write(headers: &mut HeaderMap, used: u64, reset: DateTime<Utc>) {
+    headers.insert("x-ratelimit-limit", HeaderValue::from(LIMIT));
+    headers.insert("x-ratelimit-remaining", HeaderValue::from(LIMIT - used));
+    headers.insert("x-ratelimit-used", HeaderValue::from(used));
+    headers.insert("x-ratelimit-reset", HeaderValue::from(reset.timestamp()));
+    headers.insert("x-ratelimit-resource", HeaderValue::from_static("core"));
+}
+
+/// The answer when nothing is left.
+pub(super) fn exceeded(reset: DateTime<Utc>) -> Response {
+    let body = serde_json::json!({
+        "message": "API rate limit exceeded.",
+        "documentation_url": "https://docs.github.com/rest/overview/rate-limits-for-the-rest-api",
+        "status": "403",
+    });
+    let mut answer = (StatusCode::FORBIDDEN, axum::Json(body)).into_response();
+    write(answer.headers_mut(), LIMIT, reset);
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_count_starts_again_after_an_hour() {
+        let (limit, start) = (RateLimit::default(), DateTime::UNIX_EPOCH);
+        for _ in 0..LIMIT {
+            assert!(!limit.count(start).is_exceeded());
+        }
+        assert!(limit.count(start + TimeDelta::minutes(59)).is_exceeded());
+        assert!(!limit.count(start + TimeDelta::minutes(60)).is_exceeded());
+    }
+}

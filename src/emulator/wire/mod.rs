@@ -1,0 +1,100 @@
+//! GitHub's wire: REST below `/api/v3`, git over HTTP, a page per pull.
+
+mod app;
+mod auth;
+mod comments;
+mod contents;
+mod errors;
+mod limits;
+mod lines;
+mod observe;
+mod pages;
+mod paging;
+mod pulls;
+mod repos;
+mod smart_http;
+mod statuses;
+pub(super) mod views;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::{from_fn, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{get, patch, post};
+use chrono::{DateTime, Utc};
+use tokio::net::TcpListener;
+
+use super::Shared;
+
+use errors::ApiError;
+use lines::{Line, Lines};
+
+pub(super) use limits::RateLimit;
+
+/// The version of GitHub Enterprise Server whose shape (`/api/v3`, headers) we have.
+pub(super) const ENTERPRISE_VERSION: &str = "3.19.0";
+
+/// What handlers share.
+type Cx = Arc<Shared>;
+
+/// What handlers answer.
+type Answer = Result<Response, ApiError>;
+
+/// Serves until it is dropped.
+pub(super) async fn serve(listener: TcpListener, cx: Cx) {
+    let service = router(&cx).into_make_service_with_connect_info::<Line>();
+    // It ends only by being dropped: our listener's accept does not fail.
+    let _never = axum::serve(Lines(listener), service).await;
+}
+
+fn router(cx: &Cx) -> Router {
+    let git_and_pages = Router::new()
+        .route("/{owner}/{repo}/info/refs", get(smart_http::advertise))
+        .route("/{owner}/{repo}/git-upload-pack", post(smart_http::upload_pack))
+        .route("/{owner}/{repo}/git-receive-pack", post(smart_http::receive_pack))
+        .route("/{owner}/{repo}/pull/{number}", get(pages::pull));
+    Router::new()
+        .nest("/api/v3", api(cx))
+        .merge(git_and_pages)
+        .fallback(errors::not_found)
+        .layer(DefaultBodyLimit::disable())
+        .layer(from_fn_with_state(Arc::clone(cx), observe::observe))
+        .with_state(Arc::clone(cx))
+}
+
+fn api(cx: &Cx) -> Router<Cx> {
+    Router::new()
+        .route("/user", get(app::user))
+        .route("/app", get(app::app))
+        .route("/app/installations", get(app::installations))
+        .route("/app/installations/{id}/access_tokens", post(app::access_token))
+        .nest("/repos/{owner}/{repo}", repo_api())
+        .fallback(errors::not_found)
+        .method_not_allowed_fallback(errors::not_found)
+        .layer(from_fn_with_state(Arc::clone(cx), auth::admit))
+        .layer(from_fn(errors::require_user_agent))
+}
+
+fn repo_api() -> Router<Cx> {
+    Router::new()
+        .route("/", get(repos::get))
+        .route("/installation", get(app::repo_installation))
+        .route("/pulls", get(pulls::list))
+        .route("/pulls/{number}", get(pulls::get))
+        .route("/pulls/{number}/files", get(pulls::files))
+        .route("/issues/{number}/comments", get(comments::list).post(comments::create))
+        .route("/issues/comments/{id}", patch(comments::edit).get(comments::get).delete(comments::delete))
+        .route("/issues/comments/{id}/reactions", post(comments::react))
+        .route("/statuses/{sha}", post(statuses::create))
+        .route("/commits/{*rest}", get(statuses::of_commit))
+        .route("/contents", get(contents::root))
+        .route("/contents/", get(contents::root))
+        .route("/contents/{*path}", get(contents::get))
+}
+
+/// GitHub's way of writing a time.
+fn time(at: DateTime<Utc>) -> String {
+    at.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+}

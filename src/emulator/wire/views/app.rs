@@ -1,0 +1,74 @@
+//! The GitHub App and its installation.
+
+use serde_json::{Value, json};
+
+use crate::emulator::options::AppOptions;
+use crate::emulator::world::{User, UserKind, World};
+
+use super::node_id;
+use super::user::account;
+
+/// When the App was registered; it was there before anything else.
+const REGISTERED: &str = "2020-01-01T00:00:00Z";
+
+/// What the App may do.
+pub(in crate::emulator::wire) fn permissions() -> Value {
+    json!({
+        "checks": "write",
+        "contents": "write",
+        "issues": "write",
+        "members": "read",
+        "metadata": "read",
+        "pull_requests": "write",
+        "statuses": "write",
+    })
+}
+
+fn events() -> Value {
+    json!(["issue_comment", "pull_request", "push"])
+}
+
+/// The App.
+pub(in crate::emulator::wire) fn app(world: &World, app: &AppOptions) -> Value {
+    let owner = User { login: app.slug.clone(), kind: UserKind::Organization };
+    json!({
+        "id": app.id,
+        "slug": app.slug,
+        "node_id": node_id("App", app.id),
+        "owner": account(world, &owner),
+        "name": app.slug,
+        "description": null,
+        "external_url": world.html(""),
+        "html_url": world.html(&format!("/apps/{}", app.slug)),
+        "created_at": REGISTERED,
+        "updated_at": REGISTERED,
+        "permissions": permissions(),
+        "events": events(),
+    })
+}
+
+/// Its installation with an account.
+pub(in crate::emulator::wire) fn installation(world: &World, app: &AppOptions, owner: &User) -> Value {
+    let id = app.installation;
+    json!({
+        "id": id,
+        "account": account(world, owner),
+        "repository_selection": "all",
+        "access_tokens_url": world.api(&format!("/app/installations/{id}/access_tokens")),
+        "repositories_url": world.api("/installation/repositories"),
+        "html_url": world.html(&format!("/organizations/{}/settings/installations/{id}", owner.login)),
+        "app_id": app.id,
+        "app_slug": app.slug,
+        "target_id": owner.id(),
+        "target_type": owner.kind.as_str(),
+        "permissions": permissions(),
+        "events": events(),
+        "created_at": REGISTERED,
+        "updated_at": REGISTERED,
+        "single_file_name": null,
+        "has_multiple_single_files": false,
+        "single_file_paths": [],
+        "suspended_by": null,
+        "suspended_at": null,
+    })
+}

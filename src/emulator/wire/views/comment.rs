@@ -1,0 +1,65 @@
+//! Comments and reactions.
+
+use serde_json::{Value, json};
+
+use crate::emulator::wire::time;
+use crate::emulator::world::{Comment, Pull, Reaction, Repo, World};
+
+use super::pull::association;
+use super::user::user;
+use super::{View, node_id};
+
+/// A comment on a pull request.
+pub(in crate::emulator::wire) fn comment(view: &View<'_>, repo: &Repo, pull: &Pull, comment: &Comment) -> Value {
+    let (name, number, id) = (&repo.name, pull.number, comment.id);
+    let own = view.world.api(&format!("/repos/{name}/issues/comments/{id}"));
+    let reactions = repo.reactions.iter().filter(|reaction| reaction.comment == id);
+    let via = view.world.app.as_ref().filter(|_| comment.via_app).map(|app| super::app(view.world, app));
+    json!({
+        "url": own,
+        "html_url": view.world.html(&format!("/{name}/pull/{number}#issuecomment-{id}")),
+        "issue_url": view.world.api(&format!("/repos/{name}/issues/{number}")),
+        "id": id,
+        "node_id": node_id("IssueComment", id),
+        "user": user(view.world, &comment.author),
+        "created_at": time(comment.created_at),
+        "updated_at": time(comment.updated_at),
+        "author_association": association(repo, &comment.author),
+        "body": comment.body,
+        "reactions": rollup(&own, reactions),
+        "performed_via_github_app": via,
+    })
+}
+
+/// How many reactions of each kind there are.
+pub(super) fn rollup<'a>(of: &str, reactions: impl Iterator<Item = &'a Reaction>) -> Value {
+    let mut counts = json!({
+        "url": format!("{of}/reactions"),
+        "total_count": 0,
+        "+1": 0,
+        "-1": 0,
+        "laugh": 0,
+        "hooray": 0,
+        "confused": 0,
+        "heart": 0,
+        "rocket": 0,
+        "eyes": 0,
+    });
+    for reaction in reactions {
+        for field in ["total_count", reaction.content.as_str()] {
+            counts[field] = json!(counts[field].as_u64().unwrap_or(0) + 1);
+        }
+    }
+    counts
+}
+
+/// A reaction to a comment.
+pub(in crate::emulator::wire) fn reaction(world: &World, reaction: &Reaction) -> Value {
+    json!({
+        "id": reaction.id,
+        "node_id": node_id("Reaction", reaction.id),
+        "user": user(world, &reaction.login),
+        "content": reaction.content,
+        "created_at": time(reaction.at),
+    })
+}

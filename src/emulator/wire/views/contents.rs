@@ -1,0 +1,74 @@
+//! Files and directories.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use crate::emulator::git::Blob;
+use crate::emulator::world::Repo;
+
+use super::{View, merged};
+
+/// Where a file is shown: the repository, and the ref that was asked for.
+pub(in crate::emulator::wire) struct Place<'a> {
+    pub(in crate::emulator::wire) repo: &'a Repo,
+    pub(in crate::emulator::wire) name: &'a str,
+}
+
+const RESERVED: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'#').add(b'%').add(b'<').add(b'>').add(b'?').add(b'`');
+
+/// A path as part of a URL.
+pub(super) fn encoded(path: &str) -> String {
+    utf8_percent_encode(path, RESERVED).to_string()
+}
+
+fn entry(view: &View<'_>, place: &Place<'_>, blob: &Blob) -> Value {
+    let (name, at, path) = (&place.repo.name, place.name, encoded(&blob.path));
+    let kind = match blob.mode.as_str() {
+        "040000" => "dir",
+        "120000" => "symlink",
+        "160000" => "submodule",
+        _ => "file",
+    };
+    let (git, page) = if kind == "dir" { ("trees", "tree") } else { ("blobs", "blob") };
+    let own = view.world.api(&format!("/repos/{name}/contents/{path}?ref={}", encoded(at)));
+    let git = view.world.api(&format!("/repos/{name}/git/{git}/{}", blob.sha));
+    let page = view.world.html(&format!("/{name}/{page}/{}/{path}", encoded(at)));
+    let raw = view.world.html(&format!("/raw/{name}/{}/{path}", encoded(at)));
+    json!({
+        "type": kind,
+        "name": blob.path.rsplit('/').next(),
+        "path": blob.path,
+        "sha": blob.sha,
+        "size": blob.size,
+        "url": own,
+        "git_url": git,
+        "html_url": page,
+        "download_url": (kind != "dir").then_some(raw),
+        "_links": { "self": own, "git": git, "html": page },
+    })
+}
+
+/// The entries of a directory.
+pub(in crate::emulator::wire) fn content_directory(view: &View<'_>, place: &Place<'_>, entries: &[Blob]) -> Value {
+    entries.iter().map(|blob| entry(view, place, blob)).collect()
+}
+
+/// A file with its content in base64, in lines of 60 characters.
+pub(in crate::emulator::wire) fn content_file(view: &View<'_>, place: &Place<'_>, blob: &Blob, bytes: &[u8]) -> Value {
+    let text = STANDARD.encode(bytes);
+    let lines: Vec<&str> = text.as_bytes().chunks(60).filter_map(|line| std::str::from_utf8(line).ok()).collect();
+    let content: String = lines.iter().flat_map(|line| [*line, "\n"]).collect();
+    merged(entry(view, place, blob), json!({ "encoding": "base64", "content": content }))
+}
+
+/// A symbolic link that leads nowhere.
+pub(in crate::emulator::wire) fn content_symlink(
+    view: &View<'_>,
+    place: &Place<'_>,
+    blob: &Blob,
+    bytes: &[u8],
+) -> Value {
+    merged(entry(view, place, blob), json!({ "target": String::from_utf8_lossy(bytes) }))
+}

@@ -1,0 +1,58 @@
+//! The JSON that GitHub shows of things, in REST answers and in webhooks alike.
+
+mod app;
+mod comment;
+mod contents;
+mod event;
+mod pull;
+mod push;
+mod repo;
+mod status;
+mod user;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::emulator::world::{State, World};
+
+pub(super) use app::{app, installation, permissions};
+pub(super) use comment::{comment, reaction};
+pub(super) use contents::{Place, content_directory, content_file, content_symlink};
+pub(super) use pull::{changed_file, pull_full, pull_simple};
+pub(super) use repo::{full_repo, repo};
+pub(super) use status::{combined_status, status};
+pub(super) use user::public_user;
+
+pub(in crate::emulator) use event::{comment_event, pull_event};
+pub(in crate::emulator) use push::{PushFacts, push_event};
+
+/// What every view needs: the records, and where they are served.
+pub(in crate::emulator) struct View<'a> {
+    pub(in crate::emulator) world: &'a World,
+    pub(in crate::emulator) state: &'a State,
+}
+
+impl World {
+    /// URL of a REST resource.
+    fn api(&self, path: &str) -> String {
+        format!("{}/api/v3{path}", self.base_url)
+    }
+
+    /// URL of a page.
+    fn html(&self, path: &str) -> String {
+        format!("{}{path}", self.base_url)
+    }
+}
+
+/// GitHub's opaque global id.
+fn node_id(kind: &str, id: u64) -> String {
+    STANDARD.encode(format!("{:03}:{kind}{id}", kind.len()))
+}
+
+/// Adds the fields of one object to another.
+fn merged(mut into: serde_json::Value, from: serde_json::Value) -> serde_json::Value {
+    if let (Some(into), serde_json::Value::Object(from)) = (into.as_object_mut(), from) {
+        into.extend(from);
+    }
+    into
+}

@@ -1,0 +1,155 @@
+//! Pull requests and their files.
+
+use serde_json::{Value, json};
+
+use crate::emulator::git::FileChange;
+use crate::emulator::wire::time;
+use crate::emulator::world::{Pull, Repo, User};
+use crate::model::{BranchName, CommitSha, PullState};
+
+use super::repo::repo;
+use super::user::{account, user};
+use super::{View, merged, node_id};
+
+/// A pull request as an item of a list.
+pub(in crate::emulator::wire) fn pull_simple(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
+    merged(links(view, base, pull), facts(view, base, pull))
+}
+
+fn links(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
+    let (name, number) = (&base.name, pull.number);
+    let api = |rest: String| view.world.api(&format!("/repos/{name}{rest}"));
+    let (own, issue) = (api(format!("/pulls/{number}")), api(format!("/issues/{number}")));
+    let page = view.world.html(&format!("/{name}/pull/{number}"));
+    let statuses = api(format!("/statuses/{}", pull.head));
+    let review_comment = api("/pulls/comments{/number}".to_owned());
+    json!({
+        "url": own,
+        "html_url": page,
+        "diff_url": format!("{page}.diff"),
+        "patch_url": format!("{page}.patch"),
+        "issue_url": issue,
+        "commits_url": format!("{own}/commits"),
+        "review_comments_url": format!("{own}/comments"),
+        "review_comment_url": review_comment,
+        "comments_url": format!("{issue}/comments"),
+        "statuses_url": statuses,
+        "_links": {
+            "self": { "href": own },
+            "html": { "href": page },
+            "issue": { "href": issue },
+            "comments": { "href": format!("{issue}/comments") },
+            "review_comments": { "href": format!("{own}/comments") },
+            "review_comment": { "href": review_comment },
+            "commits": { "href": format!("{own}/commits") },
+            "statuses": { "href": statuses },
+        },
+    })
+}
+
+fn facts(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
+    let head = view.state.repo(&pull.head_repo).ok();
+    json!({
+        "id": pull.id,
+        "node_id": node_id("PullRequest", pull.id),
+        "number": pull.number,
+        "state": open_or_closed(pull),
+        "locked": false,
+        "title": pull.title,
+        "user": user(view.world, &pull.author),
+        "body": pull.body,
+        "created_at": time(pull.created_at),
+        "updated_at": time(pull.updated_at),
+        "closed_at": pull.closed_at.map(time),
+        "merged_at": merged_at(pull),
+        "merge_commit_sha": pull.merge_commit,
+        "assignee": null,
+        "assignees": [],
+        "requested_reviewers": [],
+        "requested_teams": [],
+        "labels": [],
+        "milestone": null,
+        "draft": pull.draft,
+        "head": end(view, head, &pull.head_branch, &pull.head),
+        "base": end(view, Some(base), &pull.base_branch, &pull.base),
+        "author_association": association(base, &pull.author),
+        "auto_merge": null,
+        "active_lock_reason": null,
+    })
+}
+
+/// `merged` is no state of its own on the wire.
+pub(super) fn open_or_closed(pull: &Pull) -> &'static str {
+    if pull.is_open() { "open" } else { "closed" }
+}
+
+/// When it was merged, if it was.
+pub(super) fn merged_at(pull: &Pull) -> Option<String> {
+    pull.closed_at.filter(|_| pull.state == PullState::Merged).map(time)
+}
+
+/// Head or base.
+fn end(view: &View<'_>, of: Option<&Repo>, branch: &BranchName, sha: &CommitSha) -> Value {
+    let owner = of.map(|repo| &repo.owner);
+    json!({
+        "label": format!("{}:{branch}", owner.map_or("unknown", |owner| owner.login.as_str())),
+        "ref": branch,
+        "sha": sha,
+        "user": owner.map(|owner| account(view.world, owner)),
+        "repo": of.map(|of| repo(view, of)),
+    })
+}
+
+/// How somebody stands to the repository: bots are strangers to GitHub, everybody else here is a member.
+pub(super) fn association(repo: &Repo, login: &str) -> &'static str {
+    match User::new(login).kind.as_str() {
+        "Bot" => "NONE",
+        _ if repo.name.owner.eq_ignore_ascii_case(login) => "OWNER",
+        _ => "MEMBER",
+    }
+}
+
+/// A pull request by itself.
+pub(in crate::emulator::wire) fn pull_full(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
+    let files = &pull.diff.files;
+    let mergeable = pull.is_open().then_some(pull.merge_commit.is_some());
+    let more = json!({
+        "merged": pull.state == PullState::Merged,
+        "mergeable": mergeable,
+        "rebaseable": mergeable,
+        "mergeable_state": pull.mergeable_state(),
+        "merged_by": pull.merged_by.as_deref().map(|login| user(view.world, login)),
+        "comments": pull.comments.len(),
+        "review_comments": 0,
+        "maintainer_can_modify": false,
+        "commits": pull.diff.commits,
+        "additions": files.iter().map(|file| file.additions).sum::<u64>(),
+        "deletions": files.iter().map(|file| file.deletions).sum::<u64>(),
+        "changed_files": files.len(),
+    });
+    merged(pull_simple(view, base, pull), more)
+}
+
+/// A file that a pull request changes.
+pub(in crate::emulator::wire) fn changed_file(view: &View<'_>, base: &Repo, pull: &Pull, file: &FileChange) -> Value {
+    let (name, sha) = (&base.name, &pull.head);
+    let path = super::contents::encoded(&file.path);
+    let mut shown = json!({
+        "sha": file.blob,
+        "filename": file.path,
+        "status": file.status,
+        "additions": file.additions,
+        "deletions": file.deletions,
+        "changes": file.additions + file.deletions,
+        "blob_url": view.world.html(&format!("/{name}/blob/{sha}/{path}")),
+        "raw_url": view.world.html(&format!("/{name}/raw/{sha}/{path}")),
+        "contents_url": view.world.api(&format!("/repos/{name}/contents/{path}?ref={sha}")),
+    });
+    if let Some(patch) = &file.patch {
+        shown["patch"] = json!(patch);
+    }
+    if let Some(previous) = &file.previous {
+        shown["previous_filename"] = json!(previous);
+    }
+    shown
+}

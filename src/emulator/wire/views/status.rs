@@ -1,0 +1,65 @@
+//! Statuses.
+
+use serde_json::{Value, json};
+
+use crate::emulator::wire::paging::Page;
+use crate::emulator::wire::time;
+use crate::emulator::world::{Repo, Status, StatusState, User};
+use crate::model::CommitSha;
+
+use super::repo::repo;
+use super::user::user;
+use super::{View, merged, node_id};
+
+fn simple(view: &View<'_>, repo: &Repo, status: &Status) -> Value {
+    json!({
+        "url": view.world.api(&format!("/repos/{}/statuses/{}", repo.name, status.sha)),
+        "avatar_url": view.world.html(&format!("/avatars/u/{}?", User::new(&status.creator).id())),
+        "id": status.id,
+        "node_id": node_id("StatusContext", status.id),
+        "state": status.state,
+        "description": status.description,
+        "target_url": status.target_url.as_ref().filter(|url| !url.is_empty()),
+        "context": status.context,
+        "created_at": time(status.created_at),
+        "updated_at": time(status.created_at),
+    })
+}
+
+/// A status of a commit.
+pub(in crate::emulator::wire) fn status(view: &View<'_>, repo: &Repo, status: &Status) -> Value {
+    merged(simple(view, repo, status), json!({ "creator": user(view.world, &status.creator) }))
+}
+
+/// The statuses of a commit, newest of each context, and what they come to.
+pub(in crate::emulator::wire) fn combined_status(
+    view: &View<'_>,
+    of: &Repo,
+    sha: &CommitSha,
+    latest: &[Status],
+    page: Page,
+) -> Value {
+    let commit = view.world.api(&format!("/repos/{}/commits/{sha}", of.name));
+    let statuses: Vec<Value> = latest.iter().map(|one| simple(view, of, one)).collect();
+    json!({
+        "state": combined(latest),
+        "statuses": page.slice(statuses),
+        "sha": sha,
+        "total_count": latest.len(),
+        "repository": repo(view, of),
+        "commit_url": commit,
+        "url": format!("{commit}/status"),
+    })
+}
+
+/// Failure if any failed, pending if any is or there are none, else success.
+fn combined(latest: &[Status]) -> StatusState {
+    let any = |state| latest.iter().any(|status| status.state == state);
+    if any(StatusState::Error) || any(StatusState::Failure) {
+        StatusState::Failure
+    } else if latest.is_empty() || any(StatusState::Pending) {
+        StatusState::Pending
+    } else {
+        StatusState::Success
+    }
+}

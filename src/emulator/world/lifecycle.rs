@@ -1,0 +1,226 @@
+//! What people do with a pull request: open, close, reopen, merge, mark as ready, change its base.
+
+use serde_json::{Value, json};
+
+use crate::emulator::EmulatorError;
+use crate::emulator::wire::views::{View, pull_event};
+use crate::model::{BranchName, CommitSha, PullNumber, PullState};
+
+use super::pushes::Standing;
+use super::{Event, NewPull, Pull, RepoHandle, World};
+
+impl World {
+    /// Opens a pull request.
+    pub(in crate::emulator) async fn open_pull(
+        &self,
+        name: &str,
+        new: &NewPull,
+    ) -> Result<(PullNumber, Vec<Event>), EmulatorError> {
+        let _gate = self.gate.lock().await;
+        let repo = self.repo_handle(name)?;
+        let from = self.repo_handle(new.head_repo.as_deref().unwrap_or(name))?;
+        let (branch, base) = (BranchName::new(&new.branch)?, BranchName::new(&new.base)?);
+        let head = from.git.resolve(&format!("refs/heads/{branch}")).await?;
+        let head = head.ok_or_else(|| EmulatorError::NoBranch(from.key.clone(), branch.to_string()))?;
+        let number = self.number_for(&repo, &from, &branch, &base)?;
+        self.take_head(&repo.key, number, &from, &head).await?;
+        let standing = self.stand(&repo.key, number, &base, &head).await?;
+        if standing.diff.commits == 0 {
+            return Err(EmulatorError::Refused(format!("no commits between {base} and {branch}")));
+        }
+        let event = self.opened(&repo.key, number, new, &from.key, (branch, base), standing)?;
+        Ok((number, vec![event]))
+    }
+
+    fn number_for(
+        &self,
+        repo: &RepoHandle,
+        from: &RepoHandle,
+        branch: &BranchName,
+        base: &BranchName,
+    ) -> Result<PullNumber, EmulatorError> {
+        let state = self.state();
+        let repo = state.repo(&repo.key)?;
+        let same = |pull: &Pull| pull.comes_from(&from.key, branch) && pull.base_branch == *base;
+        match repo.open_pulls().find(|pull| same(pull)) {
+            Some(pull) => {
+                Err(EmulatorError::Refused(format!("#{} from {branch} into {base} is open already", pull.number)))
+            }
+            None => Ok(repo.next_number()),
+        }
+    }
+
+    fn opened(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        new: &NewPull,
+        head_repo: &str,
+        (head_branch, base_branch): (BranchName, BranchName),
+        standing: Standing,
+    ) -> Result<Event, EmulatorError> {
+        let now = self.now();
+        self.change(|state| {
+            let id = state.next_id();
+            let pull = Pull {
+                id,
+                number,
+                title: new.title.clone(),
+                body: new.body.clone(),
+                author: new.author.clone(),
+                state: PullState::Open,
+                draft: new.draft,
+                head_repo: head_repo.to_owned(),
+                head_branch,
+                head: standing.head,
+                base_branch,
+                base: standing.base,
+                merge_commit: standing.merge,
+                merged_by: None,
+                created_at: now,
+                updated_at: now,
+                closed_at: None,
+                diff: standing.diff,
+                comments: Vec::new(),
+            };
+            state.repo_mut(repo)?.pulls.insert(number, pull);
+            let view = View { world: self, state };
+            Ok(pull_event(&view, state.repo(repo)?, number, "opened", &new.author, json!({})))
+        })
+    }
+
+    /// Closes without merging.
+    pub(in crate::emulator) async fn close(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+    ) -> Result<Vec<Event>, EmulatorError> {
+        let _gate = self.gate.lock().await;
+        self.must_be(repo, number, PullState::Open)?;
+        Ok(vec![self.closed_in_records(repo, number, by)?])
+    }
+
+    /// Opens a closed pull again; commits pushed meanwhile are in it.
+    pub(in crate::emulator) async fn reopen(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+    ) -> Result<Vec<Event>, EmulatorError> {
+        let _gate = self.gate.lock().await;
+        let pull = self.must_be(repo, number, PullState::Closed)?;
+        let from = self.repo_handle(&pull.head_repo)?;
+        let head = from.git.resolve(&format!("refs/heads/{}", pull.head_branch)).await?;
+        let head = head.ok_or_else(|| EmulatorError::NoBranch(from.key.clone(), pull.head_branch.to_string()))?;
+        self.take_head(repo, number, &from, &head).await?;
+        let standing = self.stand(repo, number, &pull.base_branch, &head).await?;
+        let event = self.changed(repo, number, by, ("reopened", json!({})), |pull| {
+            standing.record(pull);
+            (pull.state, pull.closed_at) = (PullState::Open, None);
+        });
+        Ok(vec![event?])
+    }
+
+    /// Merges with a merge commit on the base branch; returns it.
+    pub(in crate::emulator) async fn merge(
+        &self,
+        name: &str,
+        number: PullNumber,
+        by: &str,
+    ) -> Result<(CommitSha, Vec<Event>), EmulatorError> {
+        let _gate = self.gate.lock().await;
+        let pull = self.must_be(name, number, PullState::Open)?;
+        if pull.draft {
+            return Err(EmulatorError::Refused(format!("#{number} is a draft")));
+        }
+        let repo = self.repo_handle(name)?;
+        let before = repo.git.branches().await?;
+        let tip = before.get(&pull.base_branch);
+        let tip = tip.ok_or_else(|| EmulatorError::NoBranch(name.to_owned(), pull.base_branch.to_string()))?;
+        let merged = repo.git.merge(tip, &pull.head, &self.signature(by), &merge_message(&pull)).await?;
+        let merged = merged.ok_or_else(|| EmulatorError::Conflict(name.to_owned(), number))?;
+        repo.git.update_ref(&format!("refs/heads/{}", pull.base_branch), &merged).await?;
+        repo.git.delete_ref(&format!("refs/pull/{number}/merge")).await?;
+        let closed = self.merged(&repo.key, number, by, &merged)?;
+        let mut events = vec![closed];
+        events.extend(self.after_push(&repo, &before, by).await?);
+        Ok((merged, events))
+    }
+
+    fn merged(&self, repo: &str, number: PullNumber, by: &str, commit: &CommitSha) -> Result<Event, EmulatorError> {
+        let now = self.now();
+        self.changed(repo, number, by, ("closed", json!({})), |pull| {
+            (pull.state, pull.closed_at) = (PullState::Merged, Some(now));
+            pull.merged_by = Some(by.to_owned());
+            pull.merge_commit = Some(commit.clone());
+        })
+    }
+
+    /// Marks a draft as ready, or a ready pull as a draft.
+    pub(in crate::emulator) fn set_draft(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+        draft: bool,
+    ) -> Result<Vec<Event>, EmulatorError> {
+        if self.must_be(repo, number, PullState::Open)?.draft == draft {
+            let word = if draft { "a draft" } else { "ready for review" };
+            return Err(EmulatorError::Refused(format!("#{number} is {word} already")));
+        }
+        let action = if draft { "converted_to_draft" } else { "ready_for_review" };
+        Ok(vec![self.changed(repo, number, by, (action, json!({})), |pull| pull.draft = draft)?])
+    }
+
+    /// Points the pull at another base branch.
+    pub(in crate::emulator) async fn change_base(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+        base: &str,
+    ) -> Result<Vec<Event>, EmulatorError> {
+        let _gate = self.gate.lock().await;
+        let pull = self.must_be(repo, number, PullState::Open)?;
+        let base = BranchName::new(base)?;
+        let standing = self.stand(repo, number, &base, &pull.head).await?;
+        let from = json!({ "base": { "ref": { "from": pull.base_branch }, "sha": { "from": pull.base } } });
+        let event = self.changed(repo, number, by, ("edited", json!({ "changes": from })), |pull| {
+            standing.record(pull);
+            pull.base_branch = base;
+        });
+        Ok(vec![event?])
+    }
+
+    fn must_be(&self, repo: &str, number: PullNumber, state: PullState) -> Result<Pull, EmulatorError> {
+        let pull = self.state().repo(repo)?.pull(number)?.clone();
+        if pull.state == state {
+            return Ok(pull);
+        }
+        Err(EmulatorError::Refused(format!("#{number} is {}, not {state}", pull.state)))
+    }
+
+    fn changed(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        by: &str,
+        (action, extra): (&str, Value),
+        change: impl FnOnce(&mut Pull),
+    ) -> Result<Event, EmulatorError> {
+        let now = self.now();
+        self.change(|state| {
+            let pull = state.repo_mut(repo)?.pull_mut(number)?;
+            change(pull);
+            pull.updated_at = now;
+            let view = View { world: self, state };
+            Ok(pull_event(&view, state.repo(repo)?, number, action, by, extra))
+        })
+    }
+}
+
+fn merge_message(pull: &Pull) -> String {
+    let owner = pull.head_repo.split('/').next().unwrap_or_default();
+    format!("Merge pull request #{} from {owner}/{}\n\n{}", pull.number, pull.head_branch, pull.title)
+}

@@ -1,0 +1,113 @@
+//! What is in the emulated GitHub, and its rules. No wire here: the rules are the same whether a test asks or a client.
+//!
+//! Two locks, always taken in this order:
+//! - `gate` (asynchronous) is held by whoever moves refs, from the first look at a ref until the records agree with it.
+//! - `state` (never held across an await) guards the records. Whoever changes records makes the events under the same
+//!   lock, so an event shows the world as it was at that moment.
+
+mod comments;
+mod lifecycle;
+mod names;
+mod pulls;
+mod pushes;
+mod repos;
+mod state;
+mod statuses;
+mod users;
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use chrono::{DateTime, SubsecRound, Utc};
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+
+use super::git::Signature;
+use super::options::{AppOptions, Options};
+
+pub use comments::{Comment, MAX_COMMENT_CHARS};
+pub use pulls::{NewPull, Pull};
+pub use statuses::{NewStatus, Status, StatusState, Statuses};
+
+pub(super) use comments::CommentError;
+pub(super) use names::FullName;
+pub(super) use repos::{Push, RepoHandle};
+pub(super) use state::{InstallationToken, Reaction, Repo, State};
+pub(super) use statuses::StatusError;
+pub(super) use users::{User, UserKind};
+
+/// Something happened that webhooks tell of.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    pub(super) name: &'static str,
+    /// Id of the repository, for the header that names the hook's owner.
+    pub(super) repo: u64,
+    pub(super) body: serde_json::Value,
+}
+
+/// Who acts, and whether through the GitHub App.
+#[derive(Clone, Debug)]
+pub(super) struct Author {
+    pub(super) login: String,
+    pub(super) via_app: bool,
+}
+
+impl Author {
+    pub(super) fn person(login: &str) -> Self {
+        Self { login: login.to_owned(), via_app: false }
+    }
+}
+
+/// Repositories, pulls, comments, statuses.
+pub(super) struct World {
+    directory: PathBuf,
+    clock: Arc<dyn Clock>,
+    pub(super) base_url: String,
+    pub(super) app: Option<AppOptions>,
+    pub(super) developer: String,
+    state: Mutex<State>,
+    gate: tokio::sync::Mutex<()>,
+    version: watch::Sender<u64>,
+}
+
+impl World {
+    pub(super) fn new(options: &Options, base_url: String) -> Self {
+        Self {
+            directory: options.directory.join("git"),
+            clock: Arc::clone(&options.clock),
+            base_url,
+            app: options.app.clone(),
+            developer: options.developer.clone(),
+            state: Mutex::default(),
+            gate: tokio::sync::Mutex::default(),
+            version: watch::Sender::new(0),
+        }
+    }
+
+    /// The time as GitHub keeps it: whole seconds.
+    pub(super) fn now(&self) -> DateTime<Utc> {
+        self.clock.now().trunc_subsecs(0)
+    }
+
+    /// The records, to look at.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while it holds the records")
+    }
+
+    /// A counter that grows with every change of the records.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
+    /// Changes the records, and tells those who wait.
+    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+        let result = change(&mut self.state());
+        self.version.send_modify(|version| *version += 1);
+        result
+    }
+
+    fn signature(&self, login: &str) -> Signature {
+        Signature { login: login.to_owned(), email: User::new(login).email(), at: self.now() }
+    }
+}

@@ -1,0 +1,140 @@
+//! A pull request as GitHub keeps it.
+
+use chrono::{DateTime, Utc};
+
+use crate::emulator::git::Comparison;
+use crate::model::{BranchName, CommitSha, PullNumber, PullState};
+
+use super::Comment;
+
+/// A pull request.
+#[derive(Clone, Debug)]
+pub struct Pull {
+    /// Number within the repository.
+    pub number: PullNumber,
+    /// Title.
+    pub title: String,
+    /// Description.
+    pub body: Option<String>,
+    /// Login of who opened it.
+    pub author: String,
+    /// Open, closed or merged.
+    pub state: PullState,
+    /// Whether it is a draft.
+    pub draft: bool,
+    /// Repository of the head: `owner/name`, lower-cased.
+    pub head_repo: String,
+    /// Branch of the head.
+    pub head_branch: BranchName,
+    /// Newest commit.
+    pub head: CommitSha,
+    /// Branch it wants to change.
+    pub base_branch: BranchName,
+    /// Tip of that branch when it was last compared.
+    pub base: CommitSha,
+    /// The trial merge while it is open (none if there are conflicts), the real merge once it is merged.
+    pub merge_commit: Option<CommitSha>,
+    /// Login of who merged it.
+    pub merged_by: Option<String>,
+    /// When it was opened.
+    pub created_at: DateTime<Utc>,
+    /// When it last changed.
+    pub updated_at: DateTime<Utc>,
+    /// When it was closed or merged.
+    pub closed_at: Option<DateTime<Utc>>,
+    /// Changed files and commits.
+    pub diff: Comparison,
+    /// The conversation, oldest first.
+    pub comments: Vec<Comment>,
+    pub(in crate::emulator) id: u64,
+}
+
+impl Pull {
+    /// Whether it is neither closed nor merged.
+    pub fn is_open(&self) -> bool {
+        self.state == PullState::Open
+    }
+
+    pub(super) fn comes_from(&self, repo: &str, branch: &BranchName) -> bool {
+        self.head_repo == repo && self.head_branch == *branch
+    }
+
+    /// GitHub's word for whether it can be merged.
+    pub(in crate::emulator) fn mergeable_state(&self) -> &'static str {
+        match (self.state, self.draft, &self.merge_commit) {
+            (PullState::Closed | PullState::Merged, _, _) => "unknown",
+            (PullState::Open, _, None) => "dirty",
+            (PullState::Open, true, Some(_)) => "draft",
+            (PullState::Open, false, Some(_)) => "clean",
+        }
+    }
+}
+
+/// A pull request to open.
+#[derive(Clone, Debug)]
+pub struct NewPull {
+    pub(super) branch: String,
+    pub(super) base: String,
+    pub(super) title: String,
+    pub(super) body: Option<String>,
+    pub(super) author: String,
+    pub(super) draft: bool,
+    pub(super) head_repo: Option<String>,
+}
+
+impl NewPull {
+    /// From `branch` into `main`, by `alice`, with the branch as title, ready for review; change it with the methods.
+    pub fn from_branch(branch: &str) -> Self {
+        Self {
+            branch: branch.to_owned(),
+            base: super::state::DEFAULT_BRANCH.to_owned(),
+            title: branch.to_owned(),
+            body: None,
+            author: "alice".to_owned(),
+            draft: false,
+            head_repo: None,
+        }
+    }
+
+    /// Into another branch than `main`.
+    #[must_use]
+    pub fn into_base(mut self, base: &str) -> Self {
+        base.clone_into(&mut self.base);
+        self
+    }
+
+    /// Its title.
+    #[must_use]
+    pub fn titled(mut self, title: &str) -> Self {
+        title.clone_into(&mut self.title);
+        self
+    }
+
+    /// Its description.
+    #[must_use]
+    pub fn described(mut self, body: &str) -> Self {
+        self.body = Some(body.to_owned());
+        self
+    }
+
+    /// Who opens it.
+    #[must_use]
+    pub fn by(mut self, author: &str) -> Self {
+        author.clone_into(&mut self.author);
+        self
+    }
+
+    /// As a draft.
+    #[must_use]
+    pub fn draft(mut self) -> Self {
+        self.draft = true;
+        self
+    }
+
+    /// The branch is in a fork.
+    #[must_use]
+    pub fn from_fork(mut self, repo: &str) -> Self {
+        self.head_repo = Some(repo.to_ascii_lowercase());
+        self
+    }
+}

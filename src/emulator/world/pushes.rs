@@ -1,0 +1,224 @@
+//! What follows when branches move: a push event, and the pulls that come from or go into those branches.
+
+use std::collections::BTreeMap;
+
+use crate::emulator::EmulatorError;
+use crate::emulator::git::{Comparison, Git};
+use crate::emulator::wire::views::{PushFacts, View, pull_event, push_event};
+use crate::model::{BranchName, CommitSha, PullNumber, PullState};
+
+use super::state::DEFAULT_BRANCH;
+use super::{Event, RepoHandle, World};
+
+/// A branch that moved.
+pub(super) struct Moved {
+    pub(super) branch: BranchName,
+    pub(super) before: Option<CommitSha>,
+    pub(super) after: Option<CommitSha>,
+}
+
+/// Where a pull stands after something moved.
+pub(super) struct Standing {
+    pub(super) head: CommitSha,
+    pub(super) base: CommitSha,
+    pub(super) merge: Option<CommitSha>,
+    pub(super) diff: Comparison,
+}
+
+impl World {
+    /// Compares the branches with what they were, and brings the records after them. The gate must be held.
+    pub(super) async fn after_push(
+        &self,
+        repo: &RepoHandle,
+        before: &BTreeMap<BranchName, CommitSha>,
+        pusher: &str,
+    ) -> Result<Vec<Event>, EmulatorError> {
+        let after = repo.git.branches().await?;
+        let mut events = Vec::new();
+        for moved in moved(before, &after) {
+            events.push(self.push_happened(repo, &moved, pusher).await?);
+            for (base, number) in self.pulls_from(&repo.key, &moved.branch) {
+                events.push(self.head_moved(repo, (&base, number), &moved, pusher).await?);
+            }
+            self.base_moved(repo, &moved.branch).await?;
+        }
+        Ok(events)
+    }
+
+    /// Serves a client's push while nobody else moves refs; the events are those of the branches it moved.
+    pub(in crate::emulator) async fn receive<T>(
+        &self,
+        repo: &RepoHandle,
+        pusher: &str,
+        receive: impl AsyncFnOnce(&Git) -> T,
+    ) -> Result<(T, Vec<Event>), EmulatorError> {
+        let _gate = self.gate.lock().await;
+        let before = repo.git.branches().await?;
+        let answer = receive(&repo.git).await;
+        let events = self.after_push(repo, &before, pusher).await?;
+        Ok((answer, events))
+    }
+
+    async fn push_happened(&self, repo: &RepoHandle, moved: &Moved, pusher: &str) -> Result<Event, EmulatorError> {
+        let (mut commits, mut head, mut forced) = (Vec::new(), None, false);
+        if let Some(after) = &moved.after {
+            // A new branch brings what the default branch has not; if it is the default branch, everything.
+            let main = repo.git.resolve(&format!("refs/heads/{DEFAULT_BRANCH}")).await?;
+            let known = moved.before.as_ref().or(main.as_ref().filter(|_| moved.branch.as_str() != DEFAULT_BRANCH));
+            commits = repo.git.log(known, after).await?;
+            head = Some(repo.git.commit(after.as_str()).await?);
+            if let Some(before) = &moved.before {
+                forced = !repo.git.is_ancestor(before, after).await?;
+            }
+        }
+        let now = self.now();
+        self.change(|state| {
+            state.repo_mut(&repo.key)?.pushed_at = now;
+            let view = View { world: self, state };
+            let (before, after) = (moved.before.as_ref(), moved.after.as_ref());
+            let facts =
+                PushFacts { branch: &moved.branch, before, after, forced, commits: &commits, head: head.as_ref() };
+            Ok(push_event(&view, state.repo(&repo.key)?, &facts, pusher))
+        })
+    }
+
+    fn pulls_from(&self, repo: &str, branch: &BranchName) -> Vec<(String, PullNumber)> {
+        let state = self.state();
+        let of_repo = |(key, base): (&String, &super::Repo)| -> Vec<(String, PullNumber)> {
+            let from = base.open_pulls().filter(|pull| pull.comes_from(repo, branch));
+            from.map(|pull| (key.clone(), pull.number)).collect()
+        };
+        state.repos.iter().flat_map(of_repo).collect()
+    }
+
+    /// A new head, or a closed pull if the branch is gone, as on GitHub.
+    async fn head_moved(
+        &self,
+        from: &RepoHandle,
+        (base, number): (&str, PullNumber),
+        moved: &Moved,
+        by: &str,
+    ) -> Result<Event, EmulatorError> {
+        let (Some(before), Some(after)) = (&moved.before, &moved.after) else {
+            return self.closed_in_records(base, number, by);
+        };
+        let branch = self.state().repo(base)?.pull(number)?.base_branch.clone();
+        self.take_head(base, number, from, after).await?;
+        let standing = self.stand(base, number, &branch, after).await?;
+        let now = self.now();
+        self.change(|state| {
+            let pull = state.repo_mut(base)?.pull_mut(number)?;
+            standing.record(pull);
+            pull.updated_at = now;
+            let view = View { world: self, state };
+            let extra = serde_json::json!({ "before": before, "after": after });
+            Ok(pull_event(&view, state.repo(base)?, number, "synchronize", by, extra))
+        })
+    }
+
+    /// The trial merges of the pulls into a branch follow it; GitHub sends no event for that.
+    async fn base_moved(&self, repo: &RepoHandle, branch: &BranchName) -> Result<(), EmulatorError> {
+        let into: Vec<(PullNumber, CommitSha)> = {
+            let state = self.state();
+            let pulls = state.repo(&repo.key)?.open_pulls().filter(|pull| pull.base_branch == *branch);
+            pulls.map(|pull| (pull.number, pull.head.clone())).collect()
+        };
+        for (number, head) in into {
+            // A deleted base branch leaves the pull as it was.
+            if repo.git.resolve(&format!("refs/heads/{branch}")).await?.is_none() {
+                return Ok(());
+            }
+            let standing = self.stand(&repo.key, number, branch, &head).await?;
+            self.change(|state| state.repo_mut(&repo.key)?.pull_mut(number).map(|pull| standing.record(pull)))?;
+        }
+        Ok(())
+    }
+
+    /// Copies the head of a pull from where it comes from to `refs/pull/N/head`.
+    pub(super) async fn take_head(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        from: &RepoHandle,
+        head: &CommitSha,
+    ) -> Result<(), EmulatorError> {
+        let into = format!("refs/pull/{number}/head");
+        Ok(self.repo_handle(repo)?.git.fetch(&from.git, head, &into).await?)
+    }
+
+    /// Tries the merge of a head that was taken, for `refs/pull/N/merge`, and compares.
+    pub(super) async fn stand(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        base_branch: &BranchName,
+        head: &CommitSha,
+    ) -> Result<Standing, EmulatorError> {
+        let git = self.repo_handle(repo)?.git;
+        let base = git.resolve(&format!("refs/heads/{base_branch}")).await?;
+        let base = base.ok_or_else(|| EmulatorError::NoBranch(repo.to_owned(), base_branch.to_string()))?;
+        let by = self.signature(&self.developer);
+        let merge = git.merge(&base, head, &by, &format!("Merge {head} into {base}")).await?;
+        let trial = format!("refs/pull/{number}/merge");
+        match &merge {
+            Some(merge) => git.update_ref(&trial, merge).await?,
+            None => git.delete_ref(&trial).await?,
+        }
+        let diff = git.compare(&base, head).await?;
+        Ok(Standing { head: head.clone(), base, merge, diff })
+    }
+
+    /// Closes without merging. The gate must be held.
+    pub(super) fn closed_in_records(&self, repo: &str, number: PullNumber, by: &str) -> Result<Event, EmulatorError> {
+        let now = self.now();
+        self.change(|state| {
+            let pull = state.repo_mut(repo)?.pull_mut(number)?;
+            (pull.state, pull.closed_at, pull.updated_at) = (PullState::Closed, Some(now), now);
+            let view = View { world: self, state };
+            Ok(pull_event(&view, state.repo(repo)?, number, "closed", by, serde_json::json!({})))
+        })
+    }
+}
+
+impl Standing {
+    pub(super) fn record(&self, pull: &mut super::Pull) {
+        pull.head = self.head.clone();
+        pull.base = self.base.clone();
+        pull.merge_commit.clone_from(&self.merge);
+        pull.diff = self.diff.clone();
+    }
+}
+
+fn moved(before: &BTreeMap<BranchName, CommitSha>, after: &BTreeMap<BranchName, CommitSha>) -> Vec<Moved> {
+    let mut names: Vec<&BranchName> = before.keys().chain(after.keys()).collect();
+    names.sort();
+    names.dedup();
+    let changed = names.into_iter().filter(|name| before.get(*name) != after.get(*name));
+    let moved = |name: &BranchName| Moved {
+        branch: name.clone(),
+        before: before.get(name).cloned(),
+        after: after.get(name).cloned(),
+    };
+    changed.map(moved).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn branches_that_came_went_or_moved_are_told_apart_from_those_that_stayed() {
+        let sha = |c: &str| CommitSha::new(&c.repeat(40)).unwrap();
+        let branches = |list: &[(&str, &str)]| -> BTreeMap<_, _> {
+            list.iter().map(|(name, c)| (BranchName::new(name).unwrap(), sha(c))).collect()
+        };
+        let before = branches(&[("gone", "a"), ("main", "a"), ("moved", "a")]);
+        let after = branches(&[("main", "a"), ("moved", "b"), ("new", "c")]);
+        let seen: Vec<_> = moved(&before, &after)
+            .iter()
+            .map(|m| (m.branch.to_string(), m.before.is_some(), m.after.is_some()))
+            .collect();
+        let expected = [("gone", true, false), ("moved", true, true), ("new", false, true)];
+        assert_eq!(seen, expected.map(|(name, was, is)| (name.to_owned(), was, is)));
+    }
+}

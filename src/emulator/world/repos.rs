@@ -1,0 +1,120 @@
+//! Making repositories and pushing to them.
+
+use crate::emulator::EmulatorError;
+use crate::emulator::git::{Change, Git, Import};
+use crate::model::{BranchName, CommitSha};
+
+use super::state::DEFAULT_BRANCH;
+use super::{Event, FullName, World};
+
+/// A repository's name as its owner writes it, and its git directory.
+#[derive(Clone)]
+pub(in crate::emulator) struct RepoHandle {
+    pub(in crate::emulator) key: String,
+    pub(in crate::emulator) git: Git,
+}
+
+/// A commit to push, and where.
+pub(in crate::emulator) struct Push<'a> {
+    pub(in crate::emulator) branch: &'a str,
+    pub(in crate::emulator) changes: &'a [Change],
+    /// Replace the branch by this one commit on top of the default branch.
+    pub(in crate::emulator) force: bool,
+}
+
+impl World {
+    /// Creates a repository with one commit on `main`; an organisation owns it.
+    pub(in crate::emulator) async fn create_repo(
+        &self,
+        name: &str,
+        files: &[(&str, &str)],
+    ) -> Result<CommitSha, EmulatorError> {
+        let name = FullName::parse(name)?;
+        let _gate = self.gate.lock().await;
+        let git = self.init(&name).await?;
+        let changes: Vec<Change> = files.iter().map(|(path, content)| Change::write(path, content)).collect();
+        let by = self.signature(&self.developer);
+        let branch = BranchName::new(DEFAULT_BRANCH)?;
+        let import = Import {
+            branch: &branch,
+            parent: None,
+            by: &by,
+            message: "Initial commit",
+            changes: &changes,
+            force: false,
+        };
+        let sha = git.import(&import).await?;
+        self.change(|state| state.add_repo(&name, None, self.now()));
+        Ok(sha)
+    }
+
+    /// Copies a repository with its branches to a person; returns the new name.
+    pub(in crate::emulator) async fn fork(&self, name: &str, owner: &str) -> Result<String, EmulatorError> {
+        let source = self.repo_handle(name)?;
+        let fork = FullName::parse(&format!("{owner}/{}", self.state().repo(name)?.name.name))?;
+        let _gate = self.gate.lock().await;
+        let git = self.init(&fork).await?;
+        for (branch, tip) in source.git.branches().await? {
+            git.fetch(&source.git, &tip, &format!("refs/heads/{branch}")).await?;
+        }
+        self.change(|state| state.add_repo(&fork, Some(source.key), self.now()));
+        Ok(fork.to_string())
+    }
+
+    async fn init(&self, name: &FullName) -> Result<Git, EmulatorError> {
+        if self.state().repo(&name.key()).is_ok() {
+            return Err(EmulatorError::RepoExists(name.to_string()));
+        }
+        let directory = self.directory.join(format!("{}.git", name.key()));
+        if directory.exists() {
+            return Err(EmulatorError::DirectoryInUse(directory));
+        }
+        Ok(Git::init(directory).await?)
+    }
+
+    /// Finds the git directory of a repository.
+    pub(in crate::emulator) fn repo_handle(&self, name: &str) -> Result<RepoHandle, EmulatorError> {
+        let key = self.state().repo(name)?.name.key();
+        let git = Git::at(self.directory.join(format!("{key}.git")));
+        Ok(RepoHandle { key, git })
+    }
+
+    /// Makes a commit on a branch, which starts at the tip of `main` if it is new.
+    pub(in crate::emulator) async fn push(
+        &self,
+        name: &str,
+        push: &Push<'_>,
+    ) -> Result<(CommitSha, Vec<Event>), EmulatorError> {
+        let _gate = self.gate.lock().await;
+        let repo = self.repo_handle(name)?;
+        let branch = BranchName::new(push.branch)?;
+        let before = repo.git.branches().await?;
+        let main = before.get(&BranchName::new(DEFAULT_BRANCH)?);
+        let parent = if push.force { main } else { before.get(&branch).or(main) };
+        let author = self.author_of_branch(&repo.key, &branch);
+        let by = self.signature(&author);
+        let message = message(push.changes);
+        let import =
+            Import { branch: &branch, parent, by: &by, message: &message, changes: push.changes, force: push.force };
+        let sha = repo.git.import(&import).await?;
+        let events = self.after_push(&repo, &before, &author).await?;
+        Ok((sha, events))
+    }
+
+    /// The author of the open pull from this branch, else the developer.
+    fn author_of_branch(&self, repo: &str, branch: &BranchName) -> String {
+        let state = self.state();
+        let mut pulls = state.repos.values().flat_map(super::Repo::open_pulls);
+        let pull = pulls.find(|pull| pull.comes_from(repo, branch));
+        pull.map_or_else(|| self.developer.clone(), |pull| pull.author.clone())
+    }
+}
+
+fn message(changes: &[Change]) -> String {
+    match changes.first() {
+        None => "Empty commit".to_owned(),
+        Some(Change::Write { path, .. } | Change::Symlink { path, .. }) => format!("Update {path}"),
+        Some(Change::Delete { path }) => format!("Delete {path}"),
+        Some(Change::Rename { from, to }) => format!("Rename {from} to {to}"),
+    }
+}

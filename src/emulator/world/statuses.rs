@@ -1,0 +1,200 @@
+//! Commit statuses, by GitHub's rules.
+
+use chrono::{DateTime, Utc};
+
+use crate::emulator::EmulatorError;
+use crate::model::CommitSha;
+
+use super::{Author, Repo, World};
+
+/// State of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum StatusState {
+    /// Could not be found out.
+    Error,
+    /// Not fine.
+    Failure,
+    /// Under way.
+    Pending,
+    /// Fine.
+    Success,
+}
+
+impl StatusState {
+    /// As GitHub spells it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Failure => "failure",
+            Self::Pending => "pending",
+            Self::Success => "success",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        [Self::Error, Self::Failure, Self::Pending, Self::Success].into_iter().find(|state| state.as_str() == text)
+    }
+}
+
+/// A status of a commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// GitHub's id of it.
+    pub id: u64,
+    /// The commit.
+    pub sha: CommitSha,
+    /// Its name.
+    pub context: String,
+    /// Its state.
+    pub state: StatusState,
+    /// One line for people.
+    pub description: Option<String>,
+    /// Page with details.
+    pub target_url: Option<String>,
+    /// Login of who set it.
+    pub creator: String,
+    /// When it was set.
+    pub created_at: DateTime<Utc>,
+}
+
+/// The statuses of one commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statuses {
+    /// The newest of each context, in the order in which the contexts first appeared.
+    pub latest: Vec<Status>,
+    /// Every status ever set, oldest first.
+    pub history: Vec<Status>,
+}
+
+impl Statuses {
+    /// The newest status of a context.
+    pub fn of(&self, context: &str) -> Option<&Status> {
+        self.latest.iter().find(|status| status.context == context)
+    }
+}
+
+/// A status to set, as the request says it.
+#[derive(Clone, Debug, serde::Deserialize)]
+pub struct NewStatus {
+    /// One of the four states.
+    pub state: String,
+    /// Its name, `default` unless told.
+    pub context: Option<String>,
+    /// One line for people.
+    pub description: Option<String>,
+    /// Page with details.
+    pub target_url: Option<String>,
+}
+
+/// Why GitHub does not take a status.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::emulator) enum StatusError {
+    /// A field breaks a rule.
+    #[error("{message}")]
+    Invalid { field: &'static str, message: String },
+    /// The commit is not in the repository.
+    #[error("No commit found for SHA: {0}")]
+    NoCommit(String),
+    /// 1000 per commit and context.
+    #[error("This SHA and context has reached the maximum number of statuses.")]
+    TooMany,
+    /// No such repository, or git failed.
+    #[error(transparent)]
+    Other(#[from] EmulatorError),
+}
+
+const MAX_DESCRIPTION_CHARS: usize = 140;
+const MAX_CONTEXT_CHARS: usize = 255;
+const MAX_PER_CONTEXT: usize = 1000;
+
+impl NewStatus {
+    fn check(&self) -> Result<StatusState, StatusError> {
+        let invalid = |field, message: &str| Err(StatusError::Invalid { field, message: message.to_owned() });
+        let longer = |text: &Option<String>, max| text.as_ref().is_some_and(|text| text.chars().count() > max);
+        let Some(state) = StatusState::parse(&self.state) else {
+            return invalid("state", "state is not included in the list");
+        };
+        if longer(&self.description, MAX_DESCRIPTION_CHARS) {
+            return invalid("description", "description is too long (maximum is 140 characters)");
+        }
+        if longer(&self.context, MAX_CONTEXT_CHARS) {
+            return invalid("context", "context is too long (maximum is 255 characters)");
+        }
+        match &self.target_url {
+            Some(url) if !url.is_empty() && !url.starts_with("http://") && !url.starts_with("https://") => {
+                invalid("target_url", "target_url must use http(s) scheme")
+            }
+            _ => Ok(state),
+        }
+    }
+}
+
+impl World {
+    /// Sets a status on a commit.
+    pub(in crate::emulator) async fn set_status(
+        &self,
+        repo: &str,
+        sha: &str,
+        by: &Author,
+        new: NewStatus,
+    ) -> Result<Status, StatusError> {
+        let git = self.repo_handle(repo)?.git;
+        let unknown = || StatusError::NoCommit(sha.to_owned());
+        let commit = CommitSha::new(sha).map_err(|_| unknown())?;
+        let commit = git.resolve(commit.as_str()).await.map_err(EmulatorError::from)?.ok_or_else(unknown)?;
+        let state = new.check()?;
+        let now = self.now();
+        self.change(|world| {
+            let context = new.context.unwrap_or_else(|| "default".to_owned());
+            let id = world.next_id();
+            let repo = world.repo_mut(repo)?;
+            let same = |status: &&Status| status.sha == commit && status.context.eq_ignore_ascii_case(&context);
+            if repo.statuses.iter().filter(same).count() >= MAX_PER_CONTEXT {
+                return Err(StatusError::TooMany);
+            }
+            let (description, target_url) = (new.description, new.target_url);
+            let creator = by.login.clone();
+            let status = Status { id, sha: commit, context, state, description, target_url, creator, created_at: now };
+            repo.statuses.push(status.clone());
+            Ok(status)
+        })
+    }
+}
+
+impl Repo {
+    /// The statuses of a commit.
+    pub(in crate::emulator) fn statuses_of(&self, sha: &CommitSha) -> Statuses {
+        let history: Vec<Status> = self.statuses.iter().filter(|status| status.sha == *sha).cloned().collect();
+        let mut latest: Vec<Status> = Vec::new();
+        for status in &history {
+            match latest.iter_mut().find(|old| old.context.eq_ignore_ascii_case(&status.context)) {
+                Some(old) => *old = status.clone(),
+                None => latest.push(status.clone()),
+            }
+        }
+        Statuses { latest, history }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new(state: &str, description: &str, url: &str) -> NewStatus {
+        let (description, target_url) = (Some(description.to_owned()), Some(url.to_owned()));
+        NewStatus { state: state.to_owned(), context: None, description, target_url }
+    }
+
+    #[test]
+    fn a_status_is_checked_by_githubs_rules() {
+        assert!(matches!(new("success", &"ü".repeat(140), "https://x").check(), Ok(StatusState::Success)));
+        for (status, wrong) in [
+            (new("done", "", ""), "state"),
+            (new("success", &"x".repeat(141), ""), "description"),
+            (new("success", "", "ftp://x"), "target_url"),
+        ] {
+            assert!(matches!(status.check(), Err(StatusError::Invalid { field, .. }) if field == wrong), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Reading what git says when it fails. Git has no codes for these, so its English sentences are matched; the
+//! environment asks for English.
+
+/// What a failure is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    AuthFailed,
+    NotFound,
+    Unreachable,
+    Corrupt,
+    Other,
+}
+
+/// Longest line kept of a message, in characters.
+const MAX_LINE: usize = 300;
+
+pub(super) fn classify(stderr: &str) -> Class {
+    match stderr {
+        text if is_auth_failure(text) => Class::AuthFailed,
+        text if is_not_found(text) => Class::NotFound,
+        text if is_corrupt(text) => Class::Corrupt,
+        text if is_unreachable(text) => Class::Unreachable,
+        _ => Class::Other,
+    }
+}
+
+fn has_any(stderr: &str, phrases: &[&str]) -> bool {
+    stderr.lines().any(|line| phrases.iter().any(|phrase| line.contains(phrase)))
+}
+
+/// `fatal: Authentication failed for 'https://…'`,
+/// `fatal: could not read Username for 'https://…': terminal prompts disabled`,
+/// `fatal: unable to access 'https://…': The requested URL returned error: 403`.
+fn is_auth_failure(stderr: &str) -> bool {
+    has_any(
+        stderr,
+        &[
+            "fatal: Authentication failed for",
+            "fatal: could not read Username for",
+            "fatal: could not read Password for",
+            "The requested URL returned error: 401",
+            "The requested URL returned error: 403",
+        ],
+    )
+}
+
+/// `fatal: repository 'https://…/' not found`, `fatal: couldn't find remote ref refs/heads/x`,
+/// `fatal: remote error: upload-pack: not our ref 1234…`, `fatal: Not a valid object name 1234…`,
+/// `fatal: '/srv/x.git' does not appear to be a git repository` (with `file:`).
+fn is_not_found(stderr: &str) -> bool {
+    let repository = |line: &str| line.starts_with("fatal: repository '") && line.ends_with("' not found");
+    stderr.lines().any(repository)
+        || missing_ref(stderr).is_some()
+        || is_refused_commit(stderr)
+        || has_any(
+            stderr,
+            &["fatal: Not a valid object name", "fatal: not a tree object", "does not appear to be a git"],
+        )
+}
+
+/// `fatal: couldn't find remote ref refs/heads/x` → `refs/heads/x`.
+pub(super) fn missing_ref(stderr: &str) -> Option<&str> {
+    stderr.lines().find_map(|line| line.strip_prefix("fatal: couldn't find remote ref "))
+}
+
+/// `fatal: remote error: upload-pack: not our ref 1234…`, and from servers that offer tips only
+/// `error: Server does not allow request for unadvertised object 1234…`.
+pub(super) fn is_refused_commit(stderr: &str) -> bool {
+    has_any(stderr, &["not our ref", "does not allow request for unadvertised object"])
+}
+
+/// `error: cannot lock ref 'refs/heads/a/b': 'refs/heads/a' exists; cannot create 'refs/heads/a/b'`: a branch was
+/// replaced by one whose name lies below or above it. Also said as ` ! [new branch] … (unable to update local ref)`.
+pub(super) fn is_name_in_the_way(stderr: &str) -> bool {
+    has_any(stderr, &["exists; cannot create 'refs/", "there are still refs under 'refs/", "directory/file conflict"])
+        || has_any(stderr, &["(unable to update local ref)"])
+}
+
+/// `fatal: Unable to create '/…/shallow.lock': File exists.`, `error: cannot lock ref '…': Unable to create '…/x.lock':
+/// File exists.`: the path of a lock file that a killed git left behind.
+pub(super) fn stale_lock(stderr: &str) -> Option<&str> {
+    let (_, rest) = stderr.split_once("Unable to create '")?;
+    rest.split_once(".lock': File exists").map(|(path, _)| &rest[..path.len() + ".lock".len()])
+}
+
+/// `error: object file objects/12/34… is empty`, `fatal: loose object 1234… (stored in …) is corrupt`,
+/// `fatal: bad object 1234…`, `error: packfile … does not match index`, `fatal: not a git repository: '/…'`,
+/// `fatal: unable to read tree 1234…`, `error: inflate: data stream error`, `fatal: bad config line 1 in file …`.
+fn is_corrupt(stderr: &str) -> bool {
+    has_any(
+        stderr,
+        &[
+            "error: object file ",
+            "fatal: loose object ",
+            "is corrupt",
+            "fatal: bad object ",
+            "error: packfile ",
+            "error: refs/heads/ does not point to a valid object",
+            "fatal: not a git repository",
+            "unable to read tree",
+            "unable to read sha1 file",
+            "error: inflate: ",
+            "fatal: bad config line ",
+            "did not send all necessary objects",
+        ],
+    )
+}
+
+/// `fatal: unable to access 'https://…': Could not resolve host: …`, `…: Failed to connect to … port 443: …`,
+/// `error: RPC failed; curl 18 …`, `fatal: early EOF`, `The requested URL returned error: 502`.
+fn is_unreachable(stderr: &str) -> bool {
+    has_any(
+        stderr,
+        &[
+            "fatal: unable to access '",
+            "error: RPC failed",
+            "fatal: early EOF",
+            "the remote end hung up unexpectedly",
+            "fatal: expected flush after ref listing",
+            "fatal: fetch-pack: invalid index-pack output",
+        ],
+    )
+}
+
+/// The lines that matter, at most three, fit to be shown to people.
+pub(super) fn message(stderr: &str, code: Option<i32>, secret: Option<&str>) -> String {
+    let shown = |line: &&str| ["fatal: ", "error: ", "remote: "].iter().any(|prefix| line.starts_with(prefix));
+    let important: Vec<&str> = stderr.lines().filter(shown).take(3).collect();
+    let lines = if important.is_empty() { stderr.lines().take(3).collect() } else { important };
+    let lines: Vec<String> = lines.into_iter().map(|line| clean(line, secret)).filter(|l| !l.is_empty()).collect();
+    if lines.is_empty() {
+        let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
+        return format!("git ended with {code} and said nothing");
+    }
+    lines.join("\n")
+}
+
+fn clean(line: &str, secret: Option<&str>) -> String {
+    let line = match secret.filter(|secret| !secret.is_empty()) {
+        Some(secret) => line.replace(secret, "…"),
+        None => line.to_owned(),
+    };
+    without_userinfo(&line).chars().filter(|c| !c.is_control()).take(MAX_LINE).collect::<String>().trim().to_owned()
+}
+
+/// `https://user:password@host/` → `https://…@host/`.
+fn without_userinfo(line: &str) -> String {
+    let mut parts = line.split("://");
+    let mut clean = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        clean.push_str("://");
+        let end = part.find(['/', '\'', '"', ' ']).unwrap_or(part.len());
+        match part[..end].rfind('@') {
+            Some(at) => clean.extend(["…", &part[at..]]),
+            None => clean.push_str(part),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_told_apart() {
+        let cases = [
+            ("fatal: Authentication failed for 'https://h/a/b.git/'", Class::AuthFailed),
+            ("fatal: could not read Username for 'https://h': terminal prompts disabled", Class::AuthFailed),
+            ("fatal: unable to access 'https://h/': The requested URL returned error: 403", Class::AuthFailed),
+            ("remote: Repository not found.\nfatal: repository 'https://h/a/b.git/' not found", Class::NotFound),
+            ("fatal: couldn't find remote ref refs/heads/x", Class::NotFound),
+            ("fatal: remote error: upload-pack: not our ref 0123", Class::NotFound),
+            ("fatal: unable to access 'https://h/': Could not resolve host: h", Class::Unreachable),
+            ("fatal: unable to access 'https://h/': The requested URL returned error: 502", Class::Unreachable),
+            ("error: RPC failed; curl 18 transfer closed\nfatal: early EOF", Class::Unreachable),
+            ("error: object file objects/12/34 is empty\nfatal: loose object 12 is corrupt", Class::Corrupt),
+            ("fatal: not a git repository: '/data/x.git'", Class::Corrupt),
+            ("fatal: something new", Class::Other),
+        ];
+        for (stderr, class) in cases {
+            assert_eq!(classify(stderr), class, "{stderr}");
+        }
+    }
+
+    #[test]
+    fn a_stale_lock_is_named() {
+        let stderr = "fatal: Unable to create '/d/x.git/packed-refs.lock': File exists.\n\nAnother git process …";
+        assert_eq!(stale_lock(stderr), Some("/d/x.git/packed-refs.lock"));
+        assert_eq!(stale_lock("fatal: Unable to create '/d/x.git/index': Permission denied"), None);
+    }
+
+    #[test]
+    fn messages_are_short_and_carry_no_credentials() {
+        let stderr =
+            "Cloning…\nremote: hello \u{1b}[31mhunter2\nfatal: no 'https://me:hunter3@h/x@y'\nerror: 3\nerror: 4";
+        insta::assert_snapshot!(message(stderr, Some(128), Some("hunter2")), @"
+        remote: hello [31m…
+        fatal: no 'https://…@h/x@y'
+        error: 3
+        ");
+        insta::assert_snapshot!(message("", Some(1), None), @"git ended with exit code 1 and said nothing");
+    }
+}

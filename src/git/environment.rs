@@ -1,0 +1,99 @@
+//! The environment and configuration every git process gets, and nothing besides.
+
+use std::path::Path;
+
+use url::Url;
+
+use super::GitSettings;
+use crate::process::Cmd;
+use crate::vcs::GitCredentials;
+
+/// Variables that keep the machine's and the user's configuration out and git quiet and English (its messages are
+/// classified). `HOME` leads nowhere because curl would read `~/.netrc`.
+const VARIABLES: &[(&str, &str)] = &[
+    ("GIT_CONFIG_NOSYSTEM", "1"),
+    ("GIT_CONFIG_SYSTEM", "/dev/null"),
+    ("GIT_CONFIG_GLOBAL", "/dev/null"),
+    ("GIT_ATTR_NOSYSTEM", "1"),
+    ("HOME", "/dev/null"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+    ("GIT_ASKPASS", ""),
+    ("SSH_ASKPASS", ""),
+    ("GIT_PAGER", "cat"),
+    ("GIT_EDITOR", "false"),
+    ("GIT_LITERAL_PATHSPECS", "1"),
+    ("GIT_NO_REPLACE_OBJECTS", "1"),
+    ("LC_ALL", "C"),
+];
+
+/// Configuration with the weight of a command line: it overrides the file in the mirror.
+const CONFIG: &[(&str, &str)] = &[
+    // Nothing of a repository runs.
+    ("core.hooksPath", "/dev/null"),
+    ("core.fsmonitor", "false"),
+    ("submodule.recurse", "false"),
+    ("fetch.recurseSubmodules", "false"),
+    ("protocol.ext.allow", "never"),
+    // The data directory may belong to another user (a volume in a container); what is in it is ours all the same.
+    ("safe.directory", "*"),
+    // Objects are checked on arrival. The three exceptions are harmless faults of old tools that many histories have.
+    ("fetch.fsckObjects", "true"),
+    ("fetch.fsck.zeroPaddedFilemode", "ignore"),
+    ("fetch.fsck.badTimezone", "ignore"),
+    ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
+    // Cleaning up is a job of its own, never a surprise in the background.
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("init.defaultBranch", "main"),
+    ("advice.detachedHead", "false"),
+    // A stalled transfer is given up: below 1000 bytes a second for a minute.
+    ("protocol.version", "2"),
+    ("http.lowSpeedLimit", "1000"),
+    ("http.lowSpeedTime", "60"),
+    // A renamed repository redirects the first request; credentials are bound to the first host, see below.
+    ("http.followRedirects", "initial"),
+    // Helpers of an outer scope are forgotten.
+    ("credential.helper", ""),
+];
+
+/// The helper git asks for credentials. `printf` is built into the shell, so the password is in no argument list.
+const HELPER: &str = r#"!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$LOCKKEEPER_GIT_USERNAME" "$LOCKKEEPER_GIT_PASSWORD"; }; f"#;
+
+/// A git command without a repository.
+pub(super) fn git(settings: &GitSettings) -> Cmd {
+    with_config(base(settings), &[])
+}
+
+/// A git command on a mirror. The directory is named outright: git never searches for a repository.
+pub(super) fn git_in(settings: &GitSettings, git_dir: &Path) -> Cmd {
+    git(settings).env("GIT_DIR", git_dir)
+}
+
+/// A git command that may present credentials to the host of `url`, and to no other host or port.
+pub(super) fn git_to(settings: &GitSettings, git_dir: &Path, url: &Url, credentials: Option<&GitCredentials>) -> Cmd {
+    let cmd = base(settings).env("GIT_DIR", git_dir);
+    let Some(credentials) = credentials else {
+        return with_config(cmd, &[]);
+    };
+    let scope = format!("credential.{}.helper", url.origin().ascii_serialization());
+    with_config(cmd, &[(&scope, HELPER)])
+        .env("LOCKKEEPER_GIT_USERNAME", &credentials.username)
+        .env("LOCKKEEPER_GIT_PASSWORD", credentials.password.expose())
+}
+
+fn base(settings: &GitSettings) -> Cmd {
+    let protocols = if settings.allow_file { "https:http:file" } else { "https:http" };
+    Cmd::new(&settings.program)
+        .envs(settings.env.iter().map(|(name, value)| (name, value)))
+        .envs(VARIABLES.iter().copied())
+        .env("GIT_ALLOW_PROTOCOL", protocols)
+        .deadline(settings.deadline)
+}
+
+fn with_config(mut cmd: Cmd, more: &[(&str, &str)]) -> Cmd {
+    let all = CONFIG.iter().chain(more);
+    for (at, (key, value)) in all.clone().enumerate() {
+        cmd = cmd.env(format!("GIT_CONFIG_KEY_{at}"), *key).env(format!("GIT_CONFIG_VALUE_{at}"), *value);
+    }
+    cmd.env("GIT_CONFIG_COUNT", all.count().to_string())
+}

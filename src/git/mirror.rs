@@ -1,0 +1,101 @@
+//! The bare clone of one repository.
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::environment::{git, git_in};
+use super::{GitError, GitSettings, Writer, classify, place};
+use crate::model::RepoId;
+use crate::process::{Cmd, Output};
+
+/// The bare clone of one repository. Reading needs no lock; what writes is serialised inside. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Mirror {
+    pub(super) settings: Arc<GitSettings>,
+    pub(super) repo: RepoId,
+    pub(super) writer: Writer,
+    dir: PathBuf,
+}
+
+impl Mirror {
+    pub(super) fn new(settings: Arc<GitSettings>, repo: &RepoId, writer: Writer) -> Self {
+        let dir = place::mirror(&settings.data_dir, repo);
+        Self { settings, repo: repo.clone(), writer, dir }
+    }
+
+    /// Which repository this is.
+    pub fn repo(&self) -> &RepoId {
+        &self.repo
+    }
+
+    /// Where it lies on disk.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Packs objects and drops what nothing needs, for a reconciler to call now and then. Checkouts keep what they
+    /// need.
+    pub async fn maintain(&self) -> Result<(), GitError> {
+        let _writer = self.writer.lock().await;
+        self.run("clean up the mirror", self.git().args(["gc", "--quiet"])).await.map(drop)
+    }
+
+    pub(super) fn git(&self) -> Cmd {
+        git_in(&self.settings, &self.dir)
+    }
+
+    /// Runs a local command that is expected to succeed. When a killed git has left a lock file behind, that is removed
+    /// and the command tried again: the caller is the only writer, so nobody can hold it.
+    pub(super) async fn run(&self, doing: &str, cmd: Cmd) -> Result<Output, GitError> {
+        let output = self.call(doing, &cmd).await?;
+        if output.is_success() { Ok(output) } else { Err(GitError::from_output(doing, &output, None)) }
+    }
+
+    /// Runs a command whose exit code the caller reads.
+    pub(super) async fn call(&self, doing: &str, cmd: &Cmd) -> Result<Output, GitError> {
+        let mut output = cmd.output().await.map_err(|error| GitError::from_process(doing, error))?;
+        for _ in 0..3 {
+            let stderr = output.stderr.text();
+            let stale = classify::stale_lock(&stderr).map(Path::new).filter(|path| self.contains(path));
+            let Some(stale) = stale.filter(|_| !output.is_success()) else { break };
+            tracing::warn!(repo = %self.repo, file = ?stale, "Removing a lock file that a killed git left behind");
+            std::fs::remove_file(stale).map_err(GitError::from_io(doing))?;
+            output = cmd.output().await.map_err(|error| GitError::from_process(doing, error))?;
+        }
+        Ok(output)
+    }
+
+    /// Git names files by their real path, and the data directory may be a link.
+    fn contains(&self, path: &Path) -> bool {
+        path.starts_with(&self.dir) || self.dir.canonicalize().is_ok_and(|dir| path.starts_with(dir))
+    }
+
+    /// Makes the mirror, or completes one whose making was interrupted: doing it again is harmless.
+    pub(super) async fn init(&self) -> Result<(), GitError> {
+        let doing = format!("make the mirror of {}", self.repo);
+        make_dir(&self.dir).map_err(GitError::from_io(&doing))?;
+        let cmd = git(&self.settings).args(["init", "--bare", "--quiet", "--template="]).operands([&self.dir]);
+        self.run(&doing, cmd).await.map(drop)
+    }
+
+    /// Throws the mirror away. Checkouts of it are noticed to be broken and made anew when they are next prepared.
+    pub(super) fn discard(&self) -> Result<(), GitError> {
+        remove_all(&self.dir).map_err(GitError::from_io(format!("remove the damaged mirror of {}", self.repo)))
+    }
+}
+
+/// Makes a directory and its parents, for nobody but us.
+pub(super) fn make_dir(dir: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Removes a file or a whole directory; nothing to remove is fine. Symbolic links are removed, not followed.
+pub(super) fn remove_all(path: &Path) -> std::io::Result<()> {
+    let removed = match path.symlink_metadata() {
+        Ok(meta) if meta.is_dir() => std::fs::remove_dir_all(path),
+        Ok(_) => std::fs::remove_file(path),
+        Err(error) => Err(error),
+    };
+    removed.or_else(|error| if error.kind() == std::io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}

@@ -1,0 +1,147 @@
+//! Reading a mirror: commits, file lists and files, without a checkout.
+
+use super::{GitError, Mirror, RefName};
+use crate::model::{CommitSha, RepoPath};
+
+/// Most bytes read of a file list; some hundred thousand files.
+const MAX_LIST: usize = 64 * 1024 * 1024;
+
+/// The files of a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TreeFiles {
+    /// Paths in the order of git, symbolic links included, submodules not.
+    pub paths: Vec<RepoPath>,
+    /// How many names were left out because they are not UTF-8, contain control characters or are too long.
+    pub left_out: usize,
+    /// Whether there are more files than can be listed (64 MiB of names).
+    pub truncated: bool,
+}
+
+/// One entry of a tree.
+struct Entry<'a> {
+    mode: &'a str,
+    id: &'a str,
+    size: Option<u64>,
+    name: &'a [u8],
+}
+
+impl Entry<'_> {
+    fn is_file(&self) -> bool {
+        self.mode.starts_with("100")
+    }
+
+    fn is_link(&self) -> bool {
+        self.mode == "120000"
+    }
+}
+
+impl Mirror {
+    /// The commit a ref has here; `None` when there is no such ref.
+    pub async fn commit_of(&self, name: &RefName) -> Result<Option<CommitSha>, GitError> {
+        let cmd = self.git().args(["rev-parse", "--verify", "--quiet", "--end-of-options"]);
+        let output = self.call("look up a ref", &cmd.arg(format!("{name}^{{commit}}"))).await?;
+        match output.code {
+            Some(0) => CommitSha::new(output.stdout.text().trim())
+                .map(Some)
+                .map_err(|error| GitError::other(format!("look up {name}"), error)),
+            Some(1) => Ok(None),
+            _ => Err(GitError::from_output(format!("look up {name}"), &output, None)),
+        }
+    }
+
+    /// Whether a commit is here.
+    pub async fn has_commit(&self, commit: &CommitSha) -> Result<bool, GitError> {
+        let cmd = self.git().args(["cat-file", "-e"]).arg(format!("{commit}^{{commit}}"));
+        let output = self.call("look up a commit", &cmd).await?;
+        Ok(output.is_success())
+    }
+
+    /// All files of a commit.
+    pub async fn files(&self, commit: &CommitSha) -> Result<TreeFiles, GitError> {
+        let cmd = self.git().cap(MAX_LIST).args(["ls-tree", "-r", "-l", "-z", "--full-tree", commit.as_str()]);
+        let output = self.run(&format!("list the files of {}", commit.short()), cmd).await?;
+        let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
+        for entry in entries(&output.stdout.bytes).filter(|entry| entry.is_file() || entry.is_link()) {
+            match path_of(entry.name) {
+                Some(path) => files.paths.push(path),
+                None => files.left_out += 1,
+            }
+        }
+        Ok(files)
+    }
+
+    /// The content of a file; `None` when the commit has no such file. A symbolic link is an error rather than read as
+    /// if its target were the content.
+    pub async fn read(&self, commit: &CommitSha, path: &RepoPath, max_bytes: u64) -> Result<Option<Vec<u8>>, GitError> {
+        let doing = format!("read `{path}` at {}", commit.short());
+        if path.is_root() {
+            return Ok(None);
+        }
+        let list = self.entry(&doing, commit, path).await?;
+        let Some(entry) = entries(&list).next() else {
+            return Ok(None);
+        };
+        if entry.is_link() {
+            return Err(GitError::other(doing, "it is a symbolic link; put a regular file there"));
+        }
+        let Some(size) = entry.size.filter(|_| entry.is_file()) else {
+            return Ok(None);
+        };
+        if size > max_bytes {
+            return Err(GitError::TooLarge { path: path.to_string(), size, limit: max_bytes });
+        }
+        let cap = usize::try_from(size).unwrap_or(usize::MAX);
+        let cmd = self.git().cap(cap).args(["cat-file", "blob", entry.id]);
+        self.run(&doing, cmd).await.map(|output| Some(output.stdout.bytes))
+    }
+
+    /// Whether a commit contains a file, link or directory at a path.
+    pub async fn is_tracked(&self, commit: &CommitSha, path: &RepoPath) -> Result<bool, GitError> {
+        let doing = format!("look for `{path}` at {}", commit.short());
+        Ok(path.is_root() || entries(&self.entry(&doing, commit, path).await?).next().is_some())
+    }
+
+    async fn entry(&self, doing: &str, commit: &CommitSha, path: &RepoPath) -> Result<Vec<u8>, GitError> {
+        let cmd = self.git().args(["ls-tree", "-l", "-z", "--full-tree", commit.as_str()]);
+        self.run(doing, cmd.operands([path.as_str()])).await.map(|output| output.stdout.bytes)
+    }
+}
+
+/// `100644 blob 1234…   57\tpath\0…`; an entry without its end was cut off and is dropped.
+fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    let whole = &list[..list.iter().rposition(|byte| *byte == 0).unwrap_or(0)];
+    whole.split(|byte| *byte == 0).filter_map(|line| {
+        let tab = line.iter().position(|byte| *byte == b'\t')?;
+        let mut words = std::str::from_utf8(&line[..tab]).ok()?.split_ascii_whitespace();
+        let (mode, _kind, id) = (words.next()?, words.next()?, words.next()?);
+        Some(Entry { mode, id, size: words.next()?.parse().ok(), name: &line[tab + 1..] })
+    })
+}
+
+fn path_of(name: &[u8]) -> Option<RepoPath> {
+    let name = std::str::from_utf8(name).ok()?;
+    // A constructor that had to clean the name would make it mean another file.
+    RepoPath::new(name).ok().filter(|path| path.as_str() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_read_entry_by_entry() {
+        let list =
+            b"100644 blob aa 12\ta b/c\x00160000 commit bb       -\tsub\x00120000 blob cc       3\tlink\x00100644 bl";
+        let found: Vec<_> = entries(list).map(|e| (e.id, e.size, e.is_file(), e.is_link())).collect();
+        assert_eq!(found, [("aa", Some(12), true, false), ("bb", None, false, false), ("cc", Some(3), false, true)]);
+        assert_eq!(entries(b"").count(), 0);
+    }
+
+    #[test]
+    fn names_that_cannot_be_told_are_left_out() {
+        assert_eq!(path_of(b"a/b.tf").unwrap().as_str(), "a/b.tf");
+        for name in [&b"a\xFF"[..], b"a\nb", b"a//b", b""] {
+            assert!(path_of(name).is_none(), "{name:?}");
+        }
+    }
+}

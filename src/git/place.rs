@@ -1,0 +1,94 @@
+//! Where things lie below the data directory.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::model::{PullNumber, RepoId, WorkspaceName};
+
+/// `mirrors/<host>/<owner>/<name>.git`. Always three levels, so that one mirror never lies inside of another: groups
+/// in groups (`a/b/c`) become one directory `a%2Fb`.
+pub(super) fn mirror(data_dir: &Path, repo: &RepoId) -> PathBuf {
+    repo_dir(&data_dir.join("mirrors"), repo).with_added_extension("git")
+}
+
+/// `checkouts/<host>/<owner>/<name>/<pull>`.
+pub(super) fn pull(data_dir: &Path, repo: &RepoId, number: PullNumber) -> PathBuf {
+    repo_dir(&data_dir.join("checkouts"), repo).join(number.to_string())
+}
+
+/// Names of a workspace's checkout and its companions in the directory of the pull. No encoded name starts with a dot.
+#[derive(Clone, Debug)]
+pub(super) struct CheckoutPlace {
+    /// The worktree.
+    pub(super) dir: PathBuf,
+    /// Lock file for [`crate::process::Hold`].
+    pub(super) hold: PathBuf,
+    /// Exists while the worktree is being changed.
+    pub(super) mark: PathBuf,
+}
+
+impl CheckoutPlace {
+    pub(super) fn new(pull_dir: &Path, workspace: &WorkspaceName) -> Self {
+        let name = segment(workspace.as_str());
+        Self {
+            dir: pull_dir.join(&name),
+            hold: pull_dir.join(".hold").join(&name),
+            mark: pull_dir.join(".unfinished").join(&name),
+        }
+    }
+}
+
+fn repo_dir(root: &Path, repo: &RepoId) -> PathBuf {
+    root.join(segment(repo.host().as_str())).join(segment(repo.owner())).join(segment(repo.name()))
+}
+
+/// A text as one file name: letters, digits, `-`, `_` and inner dots stay, other bytes become `%XX`. Two texts never
+/// share a name; one that gets too long for a file system ends in `~` and its digest instead.
+fn segment(text: &str) -> String {
+    let mut name = String::new();
+    for (at, byte) in text.bytes().enumerate() {
+        let plain = byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || (byte == b'.' && at > 0);
+        if plain {
+            name.push(char::from(byte));
+        } else {
+            write!(name, "%{byte:02X}").expect("writing to a string does not fail");
+        }
+    }
+    if name.len() > 200 {
+        name.truncate(100);
+        name.push('~');
+        name.push_str(&hex::encode(Sha256::digest(text)));
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn places_are_as_documented() {
+        let data = Path::new("/data");
+        let at = |repo: &str| mirror(data, &repo.parse().unwrap()).display().to_string();
+        assert_eq!(at("GitHub.com/Acme/Infra"), "/data/mirrors/github.com/acme/infra.git");
+        assert_eq!(at("git.example.com:8443/a/b.git/c"), "/data/mirrors/git.example.com%3A8443/a%2Fb.git/c.git");
+        assert_eq!(at("h/.x/b c"), "/data/mirrors/h/%2Ex/b%20c.git");
+        let pull = pull(data, &"h/a/b.tf".parse().unwrap(), PullNumber(-3));
+        let place = CheckoutPlace::new(&pull, &"eu:prod".parse().unwrap());
+        assert_eq!(place.dir.to_str(), Some("/data/checkouts/h/a/b.tf/-3/eu%3Aprod"));
+        assert_eq!(place.hold.to_str(), Some("/data/checkouts/h/a/b.tf/-3/.hold/eu%3Aprod"));
+    }
+
+    proptest! {
+        #[test]
+        fn two_texts_never_share_a_name(a in "[a-c.%~/ ä-]{1,90}", b in "[a-c.%~/ ä-]{1,90}") {
+            let (x, y) = (segment(&a), segment(&b));
+            prop_assert_eq!(a == b, x == y);
+            prop_assert!(x.len() <= 255 && !x.contains('/') && !x.starts_with('.'));
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! `apply`: exactly the plans on record (P5), each at most once (P3).
+//!
+//! Before Terraform starts, in this order: the live pull on the forge is compared with the record; the plan file is
+//! compared with its digest; the tool must be the one that planned; then the gate checks the apply lock, the pull, the
+//! project lock and the plan in one transaction and puts on record that the apply has begun. Whatever cannot be
+//! found out refuses (P6).
+
+use futures::future::join_all;
+use tracing::{Instrument, info_span, warn};
+
+use super::plan::held;
+use super::projects::{self, Ready, Work};
+use super::{CommandCx, headline};
+use crate::command::ApplyCommand;
+use crate::context::Ctx;
+use crate::handlers::reply::Reply;
+use crate::handlers::standing;
+use crate::handlers::standing::Standings;
+use crate::jobs::describe_error;
+use crate::model::{Lock, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId, RunKind};
+use crate::queue::JobError;
+use crate::render::{Body, ProjectReport, Refusal, UserText, status};
+use crate::store::{ApplyGate, ApplyGrant, CommandRow, NewRun, RunRow, RunState};
+use crate::workflow::{RunError, RunOutput, StepError};
+
+pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
+        return Ok(refusal);
+    }
+    if let Some(lock) = cx.ctx.store.apply_lock_get().await? {
+        return Ok(Reply::new(Body::Refused(Refusal::apply_locked(&lock))));
+    }
+    let plans = match projects::plans(cx, &command.target).await? {
+        projects::Plans::Some(plans) => plans,
+        projects::Plans::Refused(reply) => return Ok(reply),
+    };
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
+    let work = Work::of_plans();
+    let reports = join_all(plans.iter().map(|group| apply_group(cx, &work, group, command))).await;
+    if cx.lost.is_cancelled() {
+        return Err(JobError::retry(anyhow::anyhow!("another replica took the command over")));
+    }
+    let mut reports: Vec<ProjectReport> =
+        reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+    reports.sort_by(|a, b| a.key.cmp(&b.key));
+    answer(cx.ctx, cx.pull, Body::Projects(reports)).await
+}
+
+async fn answer(ctx: &Ctx, pull: &Pull, body: Body) -> Result<Reply, JobError> {
+    let standing = Standings::of(ctx, pull).await?;
+    Ok(Reply::new(body).with_statuses(&pull.head, vec![standing.apply_status(ctx)]))
+}
+
+/// Plans that share a directory and a workspace share files on disk: one after the other.
+async fn apply_group(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    group: &[PlanRecord],
+    command: &ApplyCommand,
+) -> Result<Vec<ProjectReport>, JobError> {
+    let mut reports = Vec::new();
+    for plan in group {
+        let span = info_span!("apply", project = %plan.project);
+        reports.push(apply_plan(cx, work, plan, command).instrument(span).await?);
+    }
+    Ok(reports)
+}
+
+async fn apply_plan(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    plan: &PlanRecord,
+    command: &ApplyCommand,
+) -> Result<ProjectReport, JobError> {
+    let (ctx, key) = (cx.ctx, &plan.project);
+    let new = NewRun { command: cx.row.id, kind: RunKind::Apply, pull: cx.pull.at.clone(), project: key.clone() };
+    let run = ctx.store.run_create(&new).await?;
+    cx.status(standing::of_project(ctx, RunKind::Apply, key, run, status::running(RunKind::Apply))).await?;
+    let report = attempt(cx, work, plan, command, run).await?;
+    if cx.lost.is_cancelled() {
+        return Ok(report);
+    }
+    ctx.store.run_finish(run, report.outcome, headline(&report).as_deref()).await?;
+    ctx.hub.announce(run);
+    let state = status::project(RunKind::Apply, report.outcome, report.counts);
+    cx.status(standing::of_project(ctx, RunKind::Apply, key, run, state)).await?;
+    Ok(report)
+}
+
+async fn attempt(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    plan: &PlanRecord,
+    command: &ApplyCommand,
+    run: RunId,
+) -> Result<ProjectReport, JobError> {
+    let report = ProjectReport {
+        run_url: Some(cx.ctx.settings.run_url(run)),
+        ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Failed)
+    };
+    if plan.state == PlanState::NoChanges || plan.state == PlanState::Applied {
+        return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, ..report });
+    }
+    let Ok(_place) = projects::place_in_pool(cx).await else {
+        return Ok(refused(report, "Stopped before anything was applied.", vec![]));
+    };
+    let ready = match prepare(cx, work, plan).await {
+        Ok(ready) => ready,
+        Err(text) => return Ok(ProjectReport { outcome: ProjectOutcome::Refused, message: Some(text), ..report }),
+    };
+    match gate(cx, plan, run).await? {
+        Ok(grant) => through(cx, work, plan, command, run, ready, grant, report).await,
+        Err(refusal) => Ok(refusal.into_report(cx.ctx, report)),
+    }
+}
+
+/// Everything that can be checked without the gate; the refusal says what differs.
+async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<Ready, UserText> {
+    let ctx = cx.ctx;
+    let tool = ctx.terraform.tools.find(plan.distribution, Some(&plan.tool_version)).await;
+    let tool = tool.map_err(|error| {
+        again(format!("The plan was made by {} {}: {error}.", plan.distribution.title(), plan.tool_version))
+    })?;
+    let file = ctx.artifacts.load(plan).await.map_err(|error| {
+        warn!(plan = %plan.id, error = describe_error(&error), "A plan file cannot be used");
+        again(format!("The plan file cannot be used: {error}."))
+    })?;
+    let live = ctx.forge.pull(&cx.pull.at, cx.row.installation).await.map_err(|error| UserText {
+        message: format!("Whether the pull request is still the one that was planned cannot be found out: {error}."),
+        hints: vec!["Nothing was applied. Comment the command again in a moment.".to_owned()],
+    })?;
+    compare(&live, plan)?;
+    let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan, cx.row.installation).await;
+    let source = source.map_err(|error| again(format!("the code that was planned cannot be fetched: {error}.")))?;
+    let checkout = work
+        .checkout_of(cx, &source, &plan.project.workspace)
+        .await
+        .map_err(|error| again(format!("The code that was planned cannot be checked out: {error}.")))?;
+    Ok(Ready { tool, file, checkout })
+}
+
+/// The live pull against the record (P5).
+fn compare(live: &Pull, plan: &PlanRecord) -> Result<(), UserText> {
+    if live.state != PullState::Open {
+        return Err(again(format!("The pull request is {} now.", live.state)));
+    }
+    if live.head != plan.head {
+        return Err(again(format!(
+            "The plan was made for commit `{}`, and the pull request is at `{}` now.",
+            plan.head.short(),
+            live.head.short()
+        )));
+    }
+    if live.base_branch != plan.base_branch {
+        return Err(again(format!(
+            "The plan was made against the base branch `{}`, and the pull request wants to change `{}` now.",
+            plan.base_branch, live.base_branch
+        )));
+    }
+    Ok(())
+}
+
+fn again(message: String) -> UserText {
+    UserText { message, hints: vec!["Nothing was applied. Plan this project again, then apply that plan.".to_owned()] }
+}
+
+/// Why the gate stayed shut.
+enum Shut {
+    Held(Lock),
+    Text(UserText),
+}
+
+impl Shut {
+    fn into_report(self, ctx: &Ctx, report: ProjectReport) -> ProjectReport {
+        match self {
+            Self::Held(lock) => held(ctx, report, &lock),
+            Self::Text(text) => ProjectReport { outcome: ProjectOutcome::Refused, message: Some(text), ..report },
+        }
+    }
+}
+
+async fn gate(cx: &CommandCx<'_>, plan: &PlanRecord, run: RunId) -> Result<Result<ApplyGrant, Shut>, JobError> {
+    let who = &cx.row.actor.login;
+    let gate = cx.ctx.store.apply_begin(plan, run, &cx.pull.url, who, "applied by comment").await?;
+    Ok(match gate {
+        ApplyGate::Granted(grant) => Ok(grant),
+        ApplyGate::HeldBy(lock) => Err(Shut::Held(lock)),
+        ApplyGate::ApplyLocked(lock) => Err(Shut::Text(Refusal::apply_locked(&lock).text)),
+        ApplyGate::PullClosed => Err(Shut::Text(again("The pull request is closed.".to_owned()))),
+        ApplyGate::PlanGone(state) => Err(Shut::Text(again(gone(state)))),
+    })
+}
+
+fn gone(state: PlanState) -> String {
+    match state {
+        PlanState::Discarded => "The plan was discarded in the meantime.".to_owned(),
+        PlanState::Applied => "The plan was applied already.".to_owned(),
+        PlanState::Applying => "The plan is being applied right now.".to_owned(),
+        PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed => {
+            format!("The plan is in the state `{state}` and cannot be applied.")
+        }
+    }
+}
+
+/// The gate is open: from here on the apply has begun, whatever happens.
+#[expect(clippy::too_many_arguments, reason = "everything that was checked goes through together")]
+async fn through(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    plan: &PlanRecord,
+    command: &ApplyCommand,
+    run: RunId,
+    ready: Ready,
+    grant: ApplyGrant,
+    report: ProjectReport,
+) -> Result<ProjectReport, JobError> {
+    cx.ctx.hub.announce(run);
+    let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), run);
+    let applied = work.apply(cx, plan, &ready, &command.extra_args, &output).await;
+    if let Err(error) = &applied {
+        output.say(&describe_error(error)).await;
+    }
+    output.finish().await;
+    if cx.lost.is_cancelled() {
+        return Ok(report);
+    }
+    let state = if applied.is_ok() { PlanState::Applied } else { PlanState::ApplyFailed };
+    cx.ctx.store.apply_end(grant, &cx.pull.at, state).await?;
+    Ok(match applied {
+        Ok(output) => ProjectReport { outcome: ProjectOutcome::Applied, output, ..report },
+        Err(error) => failed(report, &error),
+    })
+}
+
+fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
+    let stopped = matches!(error, RunError::Step(StepError::Stopped { .. }));
+    let outcome = if stopped { ProjectOutcome::Cancelled } else { ProjectOutcome::Failed };
+    let mut hints = projects::hints(error);
+    if stopped {
+        hints.push("What was applied until then is in the state. Plan again to see what is left.".to_owned());
+    }
+    let text = UserText { message: format!("{}.", describe_error(error)), hints };
+    ProjectReport { outcome, message: Some(text), output: error.output().to_owned(), ..report }
+}
+
+fn refused(report: ProjectReport, message: &str, hints: Vec<String>) -> ProjectReport {
+    let text = UserText { message: message.to_owned(), hints };
+    ProjectReport { outcome: ProjectOutcome::Refused, message: Some(text), ..report }
+}
+
+/// The answer to an apply that was cut off by the end of the server; `None` when none of it had begun, so that it may
+/// simply be done (P3).
+pub(super) async fn interrupted(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, JobError> {
+    let runs = ctx.store.run_list(row.id).await?;
+    if runs.iter().all(|run| run.state == RunState::Queued) {
+        return Ok(None);
+    }
+    let mut reports = Vec::new();
+    for run in runs {
+        reports.push(after_crash(ctx, run).await?);
+    }
+    let pull = ctx.forge.pull(&row.pull, row.installation).await.map_err(crate::jobs::forge_job_error)?;
+    answer(ctx, &pull, Body::Interrupted(reports)).await.map(Some)
+}
+
+/// What is known of one project of an apply that was cut off.
+async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> {
+    let report = ProjectReport {
+        run_url: Some(ctx.settings.run_url(run.id)),
+        ..ProjectReport::new(run.project.clone(), ProjectOutcome::Failed)
+    };
+    let text = |message: &str, hints: Vec<String>| Some(UserText { message: message.to_owned(), hints });
+    let report = match (run.state, run.outcome) {
+        (RunState::Finished, outcome) => {
+            let outcome = outcome.unwrap_or(ProjectOutcome::Failed);
+            let message = run.message.as_deref().filter(|_| !outcome.is_success());
+            let message = message.and_then(|message| text(message, vec![]));
+            return Ok(ProjectReport { outcome, output: ctx.store.run_output(run.id).await?, message, ..report });
+        }
+        (RunState::Running, _) => {
+            ctx.store.apply_abandon(&run.pull, run.id).await?;
+            ProjectReport {
+                outcome: ProjectOutcome::Failed,
+                output: ctx.store.run_output(run.id).await?,
+                message: text(
+                    "The apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.",
+                    vec![
+                        "What was applied until then is in the state, as far as Terraform could still write it."
+                            .to_owned(),
+                        "Plan again to see what is left.".to_owned(),
+                    ],
+                ),
+                ..report
+            }
+        }
+        (RunState::Queued, _) => ProjectReport {
+            outcome: ProjectOutcome::Skipped,
+            message: text("Not begun: Lockkeeper stopped before its turn came. Its plan is kept.", vec![]),
+            ..report
+        },
+    };
+    ctx.store.run_finish(run.id, report.outcome, headline(&report).as_deref()).await?;
+    ctx.hub.announce(run.id);
+    Ok(report)
+}

@@ -1,0 +1,42 @@
+//! What has to hold before any command is looked at (reference 1.6, step 5).
+
+use crate::context::Ctx;
+use crate::handlers::reply::Reply;
+use crate::model::{CommandKind, CommandOutcome, Pull, PullState};
+use crate::render::{Body, Refusal};
+use crate::store::CommandRow;
+
+/// The refusal, if there is one.
+pub(super) fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
+    if row.stop_reason.is_some() && row.kind == CommandKind::Autoplan {
+        return Some(Reply::silent(CommandOutcome::Refused));
+    }
+    fork(ctx, row, pull).or_else(|| closed(row, pull)).or_else(|| draft(ctx, row, pull))
+}
+
+fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
+    if !pull.is_fork() || ctx.settings.allow_forks || row.kind == CommandKind::Unlock {
+        return None;
+    }
+    if ctx.settings.silence_forks {
+        return Some(Reply::silent(CommandOutcome::Refused));
+    }
+    Some(Reply::new(Body::Refused(Refusal::fork(pull.head_repo.as_ref()))))
+}
+
+fn closed(row: &CommandRow, pull: &Pull) -> Option<Reply> {
+    if pull.state == PullState::Open || row.kind == CommandKind::Unlock {
+        return None;
+    }
+    if row.kind == CommandKind::Autoplan {
+        return Some(Reply::silent(CommandOutcome::Refused));
+    }
+    let message = format!("this pull request is {}, and commands run on open ones only.", pull.state);
+    Some(Reply::refused("closed", message, vec!["Open it again, then comment the command once more.".to_owned()]))
+}
+
+/// A pull can become a draft between the event and now.
+fn draft(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
+    let refuse = row.kind == CommandKind::Autoplan && pull.draft && !ctx.settings.allow_drafts;
+    refuse.then(|| Reply::silent(CommandOutcome::Refused))
+}

@@ -1,0 +1,24 @@
+//! `help`, and the answers to comments that cannot be carried out; none of them needs the forge.
+
+use crate::command::Command;
+use crate::context::Ctx;
+use crate::handlers::Spec;
+use crate::handlers::reply::Reply;
+use crate::render::{Body, Refusal};
+use crate::store::CommandRow;
+
+/// The answer, if the comment needs nothing but one.
+pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Option<Reply> {
+    match spec {
+        Spec::Command(Command::Help(help)) => Some(Reply::new(Body::Help(ctx.settings.grammar.help(help.topic)))),
+        Spec::Mistake(text) => Some(Reply::new(Body::Mistake(text.clone()))),
+        Spec::NotServed => Some(Reply::new(Body::Refused(Refusal::not_allowlisted(&row.pull.repo)))),
+        Spec::Command(_) | Spec::Autoplan => None,
+    }
+}
+
+/// The grammar knows more commands than this version carries out.
+pub(super) fn not_available(command: &Command) -> Reply {
+    let available = ["plan", "apply", "unlock", "help"];
+    Reply::new(Body::Refused(Refusal::not_available(command.name().as_str(), &available)))
+}

@@ -1,0 +1,176 @@
+//! What is done about commands: a file each. Guards first, then state, then the act; the answer is returned.
+
+mod apply;
+mod guards;
+mod help;
+mod plan;
+mod projects;
+mod unlock;
+
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, info, info_span};
+
+use super::Spec;
+use super::reply::{self, Reply};
+use super::standing;
+use crate::command::Command;
+use crate::context::Ctx;
+use crate::jobs::forge_job_error;
+use crate::model::{CommandId, CommandKind, CommitStatus, Pull, PullState};
+use crate::queue::{Attempt, JobError};
+use crate::render::{Body, ProjectReport, UserText};
+use crate::store::{CommandRow, CommandState};
+use crate::vcs::ForgeError;
+
+/// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
+const NOT_FOUND_WAITS: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(7), Duration::from_secs(15)];
+
+/// What a handler is given.
+pub(super) struct CommandCx<'a> {
+    pub ctx: &'a Ctx,
+    pub row: &'a CommandRow,
+    pub pull: &'a Pull,
+    /// Cancelled when the command is to stop: the pull was closed, or the server will not wait.
+    pub stop: CancellationToken,
+    /// Cancelled when another replica took the command over.
+    pub lost: CancellationToken,
+}
+
+impl CommandCx<'_> {
+    /// Work begins; these statuses say so.
+    pub async fn start(&self, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
+        let head = &self.pull.head;
+        let outbox: Vec<_> = statuses.into_iter().map(|status| reply::status_job(self.row, head, status)).collect();
+        self.ctx.store.command_start(self.row.id, Some(head), &outbox).await?;
+        self.ctx.nudge.nudge();
+        Ok(())
+    }
+
+    /// Sets a status on the head commit right away.
+    pub async fn status(&self, status: CommitStatus) -> Result<(), JobError> {
+        self.ctx.store.job_push(&reply::status_job(self.row, &self.pull.head, status)).await?;
+        self.ctx.nudge.nudge();
+        Ok(())
+    }
+
+    /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
+    /// again after a restart.
+    pub fn abandoned(&self) -> Result<(), JobError> {
+        if self.lost.is_cancelled() {
+            return Err(JobError::retry(anyhow!("another replica took the command over")));
+        }
+        if self.ctx.interrupt.is_cancelled() {
+            return Err(JobError::Retry {
+                at: Some(self.ctx.clock.now()),
+                error: anyhow!("the server was shut down; the plan is made again after the restart"),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// One line about how a run ended, for pages.
+fn headline(report: &ProjectReport) -> Option<String> {
+    if let Some(text) = &report.message {
+        return Some(text.message.clone());
+    }
+    if let Some(holder) = &report.held_by {
+        return Some(format!(
+            "Locked by pull request #{} since {}",
+            holder.pull,
+            holder.since.format("%Y-%m-%d %H:%M")
+        ));
+    }
+    report.counts.map(|counts| counts.to_string())
+}
+
+/// Works on a command and puts its end and everything to be posted about it on record.
+pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobError> {
+    let Some(row) = ctx.store.command_get(id).await? else {
+        return Err(JobError::Fail(anyhow!("the command {id} is not on record")));
+    };
+    if row.state == CommandState::Finished {
+        return Ok(());
+    }
+    let span = info_span!("command", command = %row.id, kind = %row.kind, pull = %row.pull);
+    async {
+        let reply = work(ctx, &row, attempt).await?;
+        let end = reply.into_end(ctx, &row);
+        ctx.store.command_finish(&end).await?;
+        info!(outcome = %end.outcome, reason = end.reason, "The command ended");
+        Ok(())
+    }
+    .instrument(span)
+    .await
+}
+
+async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, JobError> {
+    if row.kind == CommandKind::Apply
+        && let Some(reply) = apply::interrupted(ctx, row).await?
+    {
+        return Ok(reply);
+    }
+    let spec = Spec::from_json(&row.spec).context("the command on record cannot be read").map_err(JobError::Fail)?;
+    if let Some(reply) = help::answer(ctx, row, &spec) {
+        return Ok(reply);
+    }
+    let pull = facts(ctx, row, attempt).await?;
+    if let Some(refusal) = guards::check(ctx, row, &pull) {
+        return Ok(refusal);
+    }
+    if pull.state == PullState::Open {
+        ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
+    }
+    let stop = ctx.stops.enter(row.id);
+    let cx = CommandCx { ctx, row, pull: &pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
+    match spec {
+        Spec::Autoplan => plan::autoplan(&cx).await,
+        Spec::Command(Command::Plan(command)) => plan::by_comment(&cx, &command).await,
+        Spec::Command(Command::Apply(command)) => apply::run(&cx, &command).await,
+        Spec::Command(Command::Unlock) => unlock::run(&cx).await,
+        Spec::Command(other) => Ok(help::not_available(&other)),
+        Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
+    }
+}
+
+/// What the forge says of the pull now. A pull that was opened a moment ago may not be found yet; that is waited out.
+async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, JobError> {
+    match ctx.forge.pull(&row.pull, row.installation).await {
+        Ok(pull) => Ok(pull),
+        Err(error @ ForgeError::NotFound { .. }) => {
+            let tries = usize::try_from(attempt.lease.attempt - 1).unwrap_or(usize::MAX);
+            match NOT_FOUND_WAITS.get(tries) {
+                Some(wait) => Err(JobError::Retry { at: Some(ctx.clock.now() + *wait), error: error.into() }),
+                None => Err(JobError::fail(error)),
+            }
+        }
+        Err(error) => Err(forge_job_error(error)),
+    }
+}
+
+/// The command was tried as often as is sensible: the pull is told, and nothing stays pending.
+pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
+    let Some(row) = ctx.store.command_get(id).await? else { return Ok(()) };
+    let statuses = standing::broken(ctx, row.kind).into_iter().collect();
+    let reply = Reply { statuses, ..Reply::new(Body::Broken(broken(&row, error))) };
+    ctx.store.command_finish(&reply.into_end(ctx, &row)).await?;
+    Ok(())
+}
+
+/// What a person is told when something broke that is not theirs to mend. The full cause is in the log, under the id.
+fn broken(row: &CommandRow, error: &JobError) -> UserText {
+    let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
+    let known = error.downcast_ref::<ForgeError>().map(ToString::to_string);
+    let cause = known.unwrap_or_else(|| "something inside Lockkeeper failed".to_owned());
+    UserText {
+        message: format!("This command could not be carried out: {cause}."),
+        hints: vec![
+            "Comment the command again to try once more.".to_owned(),
+            format!("If it stays so, whoever runs Lockkeeper finds the cause in the log under `{}`.", row.id),
+        ],
+    }
+}

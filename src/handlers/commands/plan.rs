@@ -1,0 +1,242 @@
+//! `plan`, by comment or because the pull changed.
+//!
+//! Each project: lock, then a place in the pool, then Terraform, then the record. The record is kept only if the lock
+//! is still held at that moment, so a plan that was overtaken by `unlock` or by the end of the pull leaves nothing behind
+//! (P7). A project whose plan fails gives its lock back.
+
+use futures::future::join_all;
+use tracing::{Instrument, info_span};
+
+use super::projects::{self, Selection, Work};
+use super::{CommandCx, headline};
+use crate::command::PlanCommand;
+use crate::context::Ctx;
+use crate::discovery::Project;
+use crate::git::Checkout;
+use crate::handlers::reply::Reply;
+use crate::handlers::standing;
+use crate::handlers::standing::Standings;
+use crate::jobs::describe_error;
+use crate::model::{CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectOutcome, RunId, RunKind};
+use crate::queue::JobError;
+use crate::render::{Body, Holder, ProjectReport, UserText, plan_output, status};
+use crate::store::{NewRun, RecordPlan, RunState, TakeLock};
+use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
+
+pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
+    run(cx, &PlanCommand::default(), true).await
+}
+
+pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Result<Reply, JobError> {
+    run(cx, command, false).await
+}
+
+async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
+        return Ok(refusal);
+    }
+    forget_cut_off(cx).await?;
+    let work = match projects::select(cx, &command.target, auto).await? {
+        Selection::Work(work) => work,
+        Selection::Refused(reply) => return Ok(reply),
+    };
+    if !command.target.is_targeted() {
+        let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
+        cx.ctx.store.plan_keep_only(&cx.pull.at, &keep).await?;
+    }
+    let groups = work.groups();
+    let reports = join_all(groups.iter().map(|group| plan_group(cx, &work, group, command))).await;
+    cx.abandoned()?;
+    let mut reports: Vec<ProjectReport> =
+        reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+    reports.sort_by(|a, b| a.key.cmp(&b.key));
+    answer(cx, reports, auto).await
+}
+
+/// A plan that was cut off by the end of the server is made again (P3); its unfinished runs end here.
+async fn forget_cut_off(cx: &CommandCx<'_>) -> Result<(), JobError> {
+    for run in cx.ctx.store.run_list(cx.row.id).await? {
+        if run.state != RunState::Finished {
+            let why = "Cut off when the server stopped; the plan is made again.";
+            cx.ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
+            cx.ctx.hub.announce(run.id);
+        }
+    }
+    Ok(())
+}
+
+/// What the pull is told, and its combined statuses.
+async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, auto: bool) -> Result<Reply, JobError> {
+    let standing = Standings::of(cx.ctx, cx.pull).await?;
+    let mut statuses = vec![standing.plan_status(cx.ctx)];
+    statuses.extend(standing.apply_status_after_plan(cx.ctx));
+    let reply = match reports.is_empty() {
+        false => Reply::new(Body::Projects(reports)),
+        true if auto || cx.ctx.settings.silence_no_projects => Reply::silent(CommandOutcome::Success),
+        true => Reply::new(Body::NoProjects(None)),
+    };
+    Ok(reply.with_statuses(&cx.pull.head, statuses))
+}
+
+/// Projects that share a directory and a workspace share files on disk: one after the other.
+async fn plan_group(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    group: &[&Project],
+    command: &PlanCommand,
+) -> Result<Vec<ProjectReport>, JobError> {
+    let mut reports = Vec::new();
+    for project in group {
+        let span = info_span!("plan", project = %project.key);
+        reports.push(plan_project(cx, work, project, command).instrument(span).await?);
+    }
+    Ok(reports)
+}
+
+async fn plan_project(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    project: &Project,
+    command: &PlanCommand,
+) -> Result<ProjectReport, JobError> {
+    let (ctx, key) = (cx.ctx, &project.key);
+    let new = NewRun { command: cx.row.id, kind: RunKind::Plan, pull: cx.pull.at.clone(), project: key.clone() };
+    let run = ctx.store.run_create(&new).await?;
+    cx.status(standing::of_project(ctx, RunKind::Plan, key, run, status::running(RunKind::Plan))).await?;
+    let report = attempt(cx, work, project, command, run).await?;
+    if cx.abandoned().is_err() {
+        return Ok(report);
+    }
+    ctx.store.run_finish(run, report.outcome, headline(&report).as_deref()).await?;
+    ctx.hub.announce(run);
+    let state = status::project(RunKind::Plan, report.outcome, report.counts);
+    cx.status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
+    Ok(report)
+}
+
+async fn attempt(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    project: &Project,
+    command: &PlanCommand,
+    run: RunId,
+) -> Result<ProjectReport, JobError> {
+    let key = &project.key;
+    let report = ProjectReport {
+        run_url: Some(cx.ctx.settings.run_url(run)),
+        ..ProjectReport::new(key.clone(), ProjectOutcome::Failed)
+    };
+    let lock = match take_lock(cx, project).await? {
+        TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
+        TakeLock::HeldBy(lock) => return Ok(held(cx.ctx, report, &lock)),
+        TakeLock::PullClosed => return Ok(stopped(report, "The pull request was closed.")),
+    };
+    let Ok(_place) = projects::place_in_pool(cx).await else {
+        cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        return Ok(stopped(report, "Stopped before Terraform was started."));
+    };
+    cx.ctx.store.run_start(run).await?;
+    cx.ctx.hub.announce(run);
+    let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), run);
+    let made = work.plan(cx, project, &command.extra_args, &output).await;
+    if let Err(error) = &made {
+        output.say(&describe_error(error)).await;
+    }
+    output.finish().await;
+    match made {
+        Ok((made, checkout)) => record(cx, project, run, &lock, made, &checkout, report).await,
+        Err(error) => {
+            if cx.abandoned().is_ok() {
+                cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+            }
+            Ok(failed(report, &error))
+        }
+    }
+}
+
+async fn take_lock(cx: &CommandCx<'_>, project: &Project) -> Result<TakeLock, JobError> {
+    let reason = match cx.row.kind {
+        CommandKind::Autoplan => "planned when the pull request changed",
+        _ => "planned by comment",
+    };
+    let (store, pull) = (&cx.ctx.store, cx.pull);
+    Ok(store.lock_take(&pull.at, &pull.url, &project.key, &cx.row.actor.login, reason).await?)
+}
+
+/// Keeps the plan file and its record (P5).
+async fn record(
+    cx: &CommandCx<'_>,
+    project: &Project,
+    run: RunId,
+    lock: &Lock,
+    made: PlanMade,
+    checkout: &Checkout,
+    report: ProjectReport,
+) -> Result<ProjectReport, JobError> {
+    let read = plan_output::summary(&made.output);
+    let id = PlanId::next(&*cx.ctx.ids);
+    let digest = if read.no_changes { None } else { Some(save(cx, id, made.file).await?) };
+    let plan = PlanRecord {
+        id,
+        pull: cx.pull.at.clone(),
+        project: project.key.clone(),
+        run,
+        head: checkout.head.clone(),
+        base_branch: cx.pull.base_branch.clone(),
+        base: checkout.base.clone(),
+        distribution: made.tool.distribution,
+        tool_version: made.tool.version,
+        digest,
+        counts: read.counts.unwrap_or_default(),
+        state: if read.no_changes { PlanState::NoChanges } else { PlanState::Planned },
+        created_at: cx.ctx.clock.now(),
+    };
+    let outcome = if read.no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
+    match cx.ctx.store.plan_record(&plan, lock.id).await? {
+        RecordPlan::Recorded => Ok(ProjectReport {
+            outcome,
+            output: made.output,
+            counts: read.counts,
+            changes_outside: read.changes_outside,
+            lock_url: Some(cx.ctx.settings.lock_url(lock.id)),
+            ..report
+        }),
+        RecordPlan::LockLost => {
+            Ok(stopped(report, "The lock was given back while Terraform was planning, so this plan was not kept."))
+        }
+    }
+}
+
+async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::model::Sha256Digest, JobError> {
+    cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
+}
+
+/// Another pull holds the lock; the answer links to it.
+pub(super) fn held(ctx: &Ctx, report: ProjectReport, lock: &Lock) -> ProjectReport {
+    let lock_url = Some(ctx.settings.lock_url(lock.id));
+    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), lock_url, ..report }
+}
+
+/// Who stands in the way.
+fn holder(lock: &Lock) -> Holder {
+    Holder {
+        pull: lock.pull.number,
+        pull_url: lock.pull_url.clone(),
+        who: lock.holder.clone(),
+        since: lock.taken_at,
+        why: lock.reason.clone(),
+    }
+}
+
+fn stopped(report: ProjectReport, why: &str) -> ProjectReport {
+    let text = UserText { message: why.to_owned(), hints: Vec::new() };
+    ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), ..report }
+}
+
+fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
+    let stopped = matches!(error, RunError::Step(StepError::Stopped { .. }));
+    let outcome = if stopped { ProjectOutcome::Cancelled } else { ProjectOutcome::Failed };
+    let text = UserText { message: format!("{}.", describe_error(error)), hints: projects::hints(error) };
+    ProjectReport { outcome, message: Some(text), output: error.output().to_owned(), ..report }
+}

@@ -1,0 +1,46 @@
+//! A pull was closed or merged: nothing of it stays locked (P7).
+
+use tracing::info;
+
+use super::DeliveryEnd;
+use crate::context::Ctx;
+use crate::handlers::reply;
+use crate::jobs::{CleanPull, forge_job_error};
+use crate::model::{CommandId, CommandKind, Lock, Pull, PullEvent, PullState};
+use crate::queue::{Job, JobError};
+use crate::render::{Body, Released, Report};
+use crate::store::NewJob;
+use crate::vcs::Installation;
+
+pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
+    // The event may be late: what counts is what the forge says now.
+    let pull = ctx.forge.pull(&event.pull, event.installation).await.map_err(forge_job_error)?;
+    if pull.state == PullState::Open {
+        return Ok(DeliveryEnd::ignored("the pull request is open again"));
+    }
+    close_pull(ctx, &pull, event.installation).await?;
+    Ok(DeliveryEnd::handled())
+}
+
+/// Gives back the locks of a pull that is not open, stops its plans, and tells the pull. Doing it again finds nothing.
+pub(in crate::handlers) async fn close_pull(ctx: &Ctx, pull: &Pull, via: Installation) -> Result<(), JobError> {
+    let outbox = |freed: &[Lock]| notices(ctx, pull, via, freed);
+    let freed = ctx.store.pull_close(&pull.at, pull.state, &pull.url, outbox).await?;
+    let stopped = ctx.store.command_stop_plans(&pull.at, "the pull request was closed").await?;
+    ctx.stops.stop(&stopped);
+    ctx.store.job_push(&CleanPull { pull: pull.at.clone() }.to_new()).await?;
+    info!(pull = %pull.at, locks = freed.len(), stopped = stopped.len(), "The pull request is closed");
+    Ok(())
+}
+
+fn notices(ctx: &Ctx, pull: &Pull, via: Installation, freed: &[Lock]) -> Vec<NewJob> {
+    if freed.is_empty() {
+        return Vec::new();
+    }
+    let released = freed.iter().map(|lock| Released { key: lock.project.clone(), lock: true, plan: true }).collect();
+    let body = Body::Closed { merged: pull.state == PullState::Merged, released };
+    let id = CommandId::next(&*ctx.ids);
+    let report =
+        Report { head: Some(pull.head.clone()), ..reply::notice(ctx, CommandKind::Unlock, id, &pull.at, body) };
+    reply::comments(ctx, &report, &pull.at, via, ctx.clock.now())
+}

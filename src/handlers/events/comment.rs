@@ -1,0 +1,74 @@
+//! Somebody commented on a pull: perhaps it is a command.
+
+use super::DeliveryEnd;
+use crate::command::{Command, Reading};
+use crate::context::Ctx;
+use crate::handlers::Spec;
+use crate::jobs::RunCommand;
+use crate::model::{Actor, CommandKind, CommentEvent, DeliveryId};
+use crate::queue::{Job, JobError};
+use crate::store::{CreateCommand, NewCommand};
+
+pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent) -> Result<DeliveryEnd, JobError> {
+    if is_own(ctx, event).await {
+        return Ok(DeliveryEnd::ignored("the comment is Lockkeeper's own"));
+    }
+    let spec = match ctx.settings.grammar.read(&event.body) {
+        Reading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
+        Reading::Command(command) => Spec::Command(command),
+        Reading::Mistake(mistake) => Spec::Mistake(mistake.markdown().to_owned()),
+    };
+    if ctx.settings.allowlist.allows(&event.pull.repo) {
+        create(ctx, delivery, event, &spec).await?;
+        return Ok(DeliveryEnd::handled());
+    }
+    if !ctx.settings.silence_allowlist {
+        create(ctx, delivery, event, &Spec::NotServed).await?;
+    }
+    Ok(DeliveryEnd::not_served())
+}
+
+/// The bot never answers itself. Every comment of the bot ends with its hidden line, so even where the forge does not
+/// tell us our own name, a comment of ours is known.
+async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
+    if ctx.settings.grammar.is_own(&event.author) || crate::render::MachineLine::find(&event.body).is_some() {
+        return true;
+    }
+    ctx.forge.login().await.is_ok_and(|login| login.eq_ignore_ascii_case(&event.author))
+}
+
+/// A comment or delivery that was taken before is no news.
+async fn create(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent, spec: &Spec) -> Result<(), JobError> {
+    let new = NewCommand {
+        kind: kind_of(spec),
+        pull: event.pull.clone(),
+        comment: Some(event.comment),
+        delivery: Some(delivery),
+        actor: Actor::commenter(&event.author),
+        installation: event.installation,
+        spec: spec.to_json(),
+    };
+    let job = |command| RunCommand { command, pull: event.pull.clone() }.to_new();
+    match ctx.store.command_create(&new, job).await? {
+        CreateCommand::Created(_) | CreateCommand::Known => Ok(()),
+    }
+}
+
+fn kind_of(spec: &Spec) -> CommandKind {
+    match spec {
+        Spec::Command(Command::Plan(_)) => CommandKind::Plan,
+        Spec::Command(Command::Apply(_)) => CommandKind::Apply,
+        Spec::Command(Command::Unlock) => CommandKind::Unlock,
+        Spec::Autoplan => CommandKind::Autoplan,
+        Spec::Command(
+            Command::Help(_)
+            | Command::Cancel
+            | Command::ApprovePolicies(_)
+            | Command::Version(_)
+            | Command::Import(_)
+            | Command::StateRm(_),
+        )
+        | Spec::Mistake(_)
+        | Spec::NotServed => CommandKind::Help,
+    }
+}

@@ -1,0 +1,48 @@
+//! Repair that takes no argument and may run at any time.
+
+use chrono::TimeDelta;
+use tracing::warn;
+
+use super::events::close_pull;
+use crate::context::Ctx;
+use crate::model::PullState;
+
+/// GitHub offers deliveries for redelivery for three days; this leaves time to look into things.
+const KEEP_DELIVERIES: TimeDelta = TimeDelta::days(30);
+const KEEP_JOBS: TimeDelta = TimeDelta::days(7);
+const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
+
+/// Closes pulls that hold locks although the forge says they are closed: the close event was missed, or the replica
+/// died over it (P7).
+pub async fn pulls(ctx: &Ctx) -> anyhow::Result<()> {
+    for at in ctx.store.pull_list_with_locks().await? {
+        match ctx.forge.pull(&at, None).await {
+            Ok(pull) if pull.state != PullState::Open => {
+                let closed = close_pull(ctx, &pull, None).await;
+                closed.map_err(|error| anyhow::anyhow!(error.message()))?;
+            }
+            Ok(_) => {}
+            Err(error) => {
+                warn!(pull = %at, %error, "Cannot tell whether a pull request that holds locks is still open")
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells commands of this process to stop that were asked to by another replica.
+pub async fn stops(ctx: &Ctx) -> anyhow::Result<()> {
+    ctx.stops.stop(&ctx.store.command_list_stopping().await?);
+    Ok(())
+}
+
+/// Forgets what nobody will ask for any more: deliveries and finished jobs, and plan files of discarded plans (P12).
+pub async fn prune(ctx: &Ctx) -> anyhow::Result<()> {
+    let now = ctx.clock.now();
+    ctx.store.delivery_prune(now - KEEP_DELIVERIES).await?;
+    ctx.store.job_prune(now - KEEP_JOBS).await?;
+    for plan in ctx.store.plan_prune(now - KEEP_DISCARDED_PLANS).await? {
+        ctx.artifacts.remove(plan).await?;
+    }
+    Ok(())
+}

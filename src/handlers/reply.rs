@@ -1,0 +1,130 @@
+//! What a handler answers, and the one place that turns it into rows of the outbox.
+
+use chrono::{DateTime, Utc};
+
+use crate::command::Command;
+use crate::context::Ctx;
+use crate::handlers::Spec;
+use crate::jobs::{PostComment, SetStatus};
+use crate::model::{CommandKind, CommandOutcome, CommitSha, CommitStatus, PullRef};
+use crate::queue::Job;
+use crate::render::{self, Body, Refusal, Report, UserText};
+use crate::store::{CommandRow, FinishedCommand, NewJob};
+use crate::vcs::Installation;
+
+/// The end of a command.
+pub(super) struct Reply {
+    /// What the pull is told.
+    pub told: Told,
+    /// Statuses of the head commit.
+    pub statuses: Vec<CommitStatus>,
+    /// The head commit the command worked on.
+    pub head: Option<CommitSha>,
+}
+
+/// What the pull is told about a command.
+pub(super) enum Told {
+    /// This.
+    Comment(Box<Body>),
+    /// Nothing; it ended so.
+    Nothing(CommandOutcome),
+}
+
+impl Reply {
+    /// Tells the pull.
+    pub fn new(body: Body) -> Self {
+        Self { told: Told::Comment(Box::new(body)), statuses: Vec::new(), head: None }
+    }
+
+    /// A rule forbids it.
+    pub fn refused(reason: &'static str, message: String, hints: Vec<String>) -> Self {
+        Self::new(Body::Refused(Refusal { reason, text: UserText { message, hints } }))
+    }
+
+    /// Ends without a word.
+    pub fn silent(outcome: CommandOutcome) -> Self {
+        Self { told: Told::Nothing(outcome), statuses: Vec::new(), head: None }
+    }
+
+    /// With statuses for the head commit.
+    pub fn with_statuses(mut self, head: &CommitSha, statuses: Vec<CommitStatus>) -> Self {
+        self.head = Some(head.clone());
+        self.statuses = statuses;
+        self
+    }
+
+    /// The end of a command and everything to be posted about it.
+    pub fn into_end(self, ctx: &Ctx, row: &CommandRow) -> FinishedCommand {
+        let head = self.head.or_else(|| row.head.clone());
+        let statuses = self.statuses.into_iter();
+        let statuses: Vec<NewJob> = match &head {
+            Some(head) => statuses.map(|status| status_job(row, head, status)).collect(),
+            None => Vec::new(),
+        };
+        let (outcome, reason, mut outbox) = match self.told {
+            Told::Nothing(outcome) => (outcome, None, Vec::new()),
+            Told::Comment(body) => {
+                let report = report(ctx, row, head, *body);
+                let reason = report.machine_line().reason;
+                let jobs = comments(ctx, &report, &row.pull, row.installation, row.created_at);
+                (report.outcome(), reason, jobs)
+            }
+        };
+        outbox.extend(statuses);
+        FinishedCommand { id: row.id, outcome, reason, outbox }
+    }
+}
+
+fn report(ctx: &Ctx, row: &CommandRow, head: Option<CommitSha>, body: Body) -> Report {
+    let extra_args = match Spec::from_json(&row.spec) {
+        Ok(Spec::Command(Command::Plan(plan))) => plan.extra_args,
+        _ => Vec::new(),
+    };
+    Report {
+        head,
+        duration: (ctx.clock.now() - row.created_at).to_std().ok(),
+        extra_args,
+        ..notice(ctx, row.kind, row.id, &row.pull, body)
+    }
+}
+
+/// A report about something that no command asked for.
+pub(super) fn notice(
+    ctx: &Ctx,
+    command: CommandKind,
+    id: crate::model::CommandId,
+    pull: &PullRef,
+    body: Body,
+) -> Report {
+    Report {
+        command,
+        id,
+        pull: pull.number,
+        head: None,
+        executable: ctx.settings.executable.clone(),
+        duration: None,
+        url: None,
+        extra_args: Vec::new(),
+        style: ctx.settings.style.clone(),
+        body,
+    }
+}
+
+/// The jobs that post a report.
+pub(super) fn comments(
+    ctx: &Ctx,
+    report: &Report,
+    pull: &PullRef,
+    installation: Installation,
+    since: DateTime<Utc>,
+) -> Vec<NewJob> {
+    let post = |comment: render::Comment| {
+        PostComment { pull: pull.clone(), installation, body: comment.body, marker: comment.marker, since }.to_new()
+    };
+    render::comments(report, &ctx.settings.limits).into_iter().map(post).collect()
+}
+
+/// The job that sets a status on the head commit of a command's pull.
+pub(super) fn status_job(row: &CommandRow, head: &CommitSha, status: CommitStatus) -> NewJob {
+    SetStatus { repo: row.pull.repo.clone(), installation: row.installation, commit: head.clone(), status }.to_new()
+}

@@ -1,0 +1,32 @@
+//! What a command row asks for, as kept in the database between a delivery and its handling.
+
+use serde::{Deserialize, Serialize};
+
+use crate::command::Command;
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "ask", content = "with", rename_all = "snake_case")]
+pub enum Spec {
+    /// A command that could be read.
+    Command(Command),
+    /// Plan because the pull changed.
+    Autoplan,
+    /// A comment that was meant as a command but could not be read; the text explains.
+    Mistake(String),
+    /// A command in a repository that is not served.
+    NotServed,
+}
+
+impl Spec {
+    /// The text for the database.
+    #[expect(clippy::missing_panics_doc, reason = "a command consists of texts, numbers and lists")]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("a command consists of texts, numbers and lists")
+    }
+
+    /// Reads the text back.
+    pub fn from_json(text: &str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+}

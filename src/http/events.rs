@@ -1,0 +1,100 @@
+//! The webhook door: `POST /events`. It bounds, verifies, reads and stores, and then lets go (P1, P2).
+//!
+//! | answer | when |
+//! |---|---|
+//! | 200 | the delivery is committed, or it was before |
+//! | 400 | it cannot be read; the log says where |
+//! | 401 | the signature is missing or wrong |
+//! | 403 | the repository is not on the allow-list; kept all the same |
+//! | 413 | the body is larger than [`MAX_BODY_BYTES`] |
+//! | 503 | the database did not take it; the forge may send it again |
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode, header};
+use tracing::{info, warn};
+
+use crate::context::Ctx;
+use crate::jobs::ReadDelivery;
+use crate::model::{DeliveryId, Event};
+use crate::queue::Job;
+use crate::store::{Accepted, NewDelivery};
+use crate::vcs::github::webhook::{self, DeliveryHeader};
+
+/// GitHub REST: webhook payloads are capped at 25 MB.
+pub const MAX_BODY_BYTES: usize = 25 * 1024 * 1024;
+
+type Answer = (StatusCode, String);
+
+/// Takes a delivery.
+pub async fn receive(State(ctx): State<Arc<Ctx>>, headers: HeaderMap, body: Bytes) -> Answer {
+    match understand(&ctx, &headers, &body) {
+        Ok((delivery, event)) => store(&ctx, &headers, body, delivery, event).await,
+        Err(answer) => answer,
+    }
+}
+
+/// Everything that can be decided without the database.
+fn understand(ctx: &Ctx, headers: &HeaderMap, body: &[u8]) -> Result<(DeliveryHeader, Event), Answer> {
+    let delivery = webhook::delivery(headers).map_err(|error| refuse(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    let secrets = &ctx.settings.webhook_secrets;
+    if !secrets.is_empty() {
+        webhook::verify(headers, body, secrets).map_err(|error| {
+            warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery with a bad signature");
+            refuse(StatusCode::UNAUTHORIZED, "the signature of this delivery is missing or wrong")
+        })?;
+    }
+    let event = webhook::parse(headers, body, ctx.forge.host()).map_err(|error| {
+        warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery that cannot be read");
+        refuse(StatusCode::BAD_REQUEST, &format!("the payload cannot be read: {error}"))
+    })?;
+    Ok((delivery, event))
+}
+
+fn refuse(status: StatusCode, why: &str) -> Answer {
+    (status, format!("{why}\n"))
+}
+
+async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHeader, event: Event) -> Answer {
+    let new = NewDelivery {
+        host: ctx.forge.host().clone(),
+        forge_delivery: delivery.id,
+        event: delivery.event,
+        content_type: text_header(headers, &header::CONTENT_TYPE),
+        body: body.to_vec(),
+    };
+    let allowed = event.repo().is_none_or(|repo| ctx.settings.allowlist.allows(repo));
+    let accepted = match event {
+        Event::Ignored { reason } => ctx.store.delivery_ignore(&new, &reason).await,
+        event @ (Event::Pull(_) | Event::Comment(_)) => {
+            let job = |delivery: DeliveryId| ReadDelivery { delivery, event }.to_new();
+            ctx.store.delivery_accept(&new, job).await
+        }
+    };
+    match accepted {
+        Ok(Accepted::New(id)) => {
+            info!(delivery = %id, forge.delivery = new.forge_delivery, event = new.event, "Took a delivery");
+            ctx.nudge.nudge();
+            answer(allowed)
+        }
+        Ok(Accepted::Duplicate) => (StatusCode::OK, "this delivery was taken before\n".to_owned()),
+        Err(error) => {
+            warn!(%error, forge.delivery = new.forge_delivery, "A delivery could not be kept");
+            refuse(StatusCode::SERVICE_UNAVAILABLE, "the delivery could not be kept; send it again")
+        }
+    }
+}
+
+fn answer(allowed: bool) -> Answer {
+    if allowed {
+        (StatusCode::OK, "taken\n".to_owned())
+    } else {
+        refuse(StatusCode::FORBIDDEN, "this repository is not on the allow-list (--repo-allowlist) of this server")
+    }
+}
+
+fn text_header(headers: &HeaderMap, name: &header::HeaderName) -> String {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned()
+}

@@ -1,0 +1,42 @@
+//! Removes what a closed pull left on this disk: its checkouts. Runs in the lane of the pull, so never under the feet
+//! of a run. A second run finds nothing.
+
+use anyhow::Context;
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::RunCommand;
+use crate::context::Ctx;
+use crate::model::PullRef;
+use crate::queue::{Attempt, Job, JobError};
+
+/// A pull to clean up after.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CleanPull {
+    /// The pull.
+    pub pull: PullRef,
+}
+
+#[async_trait]
+impl Job<Ctx> for CleanPull {
+    const KIND: &'static str = "clean_pull";
+    const PRIORITY: i64 = 0;
+    const MAX_ATTEMPTS: i64 = 10;
+
+    fn lane(&self) -> String {
+        RunCommand::lane_of(&self.pull)
+    }
+
+    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+        let removed = ctx.checkouts.remove_pull(&self.pull).await;
+        removed
+            .context("cannot remove the checkouts of a closed pull")
+            .map_err(|error| JobError::Retry { at: None, error })
+    }
+
+    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        warn!(pull = %self.pull, error = error.message(), "The checkouts of a closed pull could not be removed");
+        Ok(())
+    }
+}

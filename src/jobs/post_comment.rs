@@ -1,0 +1,63 @@
+//! Posts one comment of the bot.
+//!
+//! A second run is harmless: every comment carries a marker of its own, and before anything but the first attempt the
+//! comments of the pull are searched for it, because an attempt may have got through although its answer was lost.
+
+use async_trait::async_trait;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use super::forge_job_error;
+use crate::context::Ctx;
+use crate::model::PullRef;
+use crate::queue::{Attempt, Job, JobError};
+use crate::vcs::Installation;
+
+/// How far the forge's clock may be behind ours.
+const SKEW: TimeDelta = TimeDelta::minutes(10);
+
+/// A comment to post.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct PostComment {
+    /// On which pull.
+    pub pull: PullRef,
+    /// Through which installation of the forge's app.
+    pub installation: Installation,
+    /// The Markdown.
+    pub body: String,
+    /// A part of the body that no other comment has.
+    pub marker: String,
+    /// The comment cannot be older than this by our clock; the forge's may differ by [`SKEW`].
+    pub since: DateTime<Utc>,
+}
+
+#[async_trait]
+impl Job<Ctx> for PostComment {
+    const KIND: &'static str = "post_comment";
+    const PRIORITY: i64 = 30;
+    const MAX_ATTEMPTS: i64 = 20;
+
+    fn lane(&self) -> String {
+        format!("comments:{}", self.pull)
+    }
+
+    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+        if attempt.lease.attempt > 1 {
+            let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, self.since - SKEW).await;
+            if let Some(comment) = found.map_err(forge_job_error)? {
+                info!(pull = %self.pull, comment, "The comment had got through before");
+                return Ok(());
+            }
+        }
+        let posted = ctx.forge.comment_post(&self.pull, self.installation, &self.body).await;
+        let comment = posted.map_err(forge_job_error)?;
+        info!(pull = %self.pull, comment, "Posted a comment");
+        Ok(())
+    }
+
+    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        warn!(pull = %self.pull, error = error.message(), "A comment could not be posted");
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Turns a delivery into what it asks for.
+//!
+//! A second run is harmless: a delivery leads to one command at most, closing a pull again finds nothing left to close,
+//! and the comment about it is found by its marker.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::context::Ctx;
+use crate::handlers::events;
+use crate::model::{DeliveryId, Event};
+use crate::queue::{Attempt, Job, JobError};
+
+/// A delivery to read.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReadDelivery {
+    /// The row.
+    pub delivery: DeliveryId,
+    /// What the forge's adapter understood.
+    pub event: Event,
+}
+
+#[async_trait]
+impl Job<Ctx> for ReadDelivery {
+    const KIND: &'static str = "read_delivery";
+    const PRIORITY: i64 = 40;
+    const MAX_ATTEMPTS: i64 = 20;
+
+    fn lane(&self) -> String {
+        match &self.event {
+            Event::Pull(event) => format!("events:{}", event.pull),
+            Event::Comment(event) => format!("events:{}", event.pull),
+            Event::Ignored { .. } => format!("events:{}", self.delivery),
+        }
+    }
+
+    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+        let end = events::handle(ctx, self.delivery, &self.event).await?;
+        ctx.store.delivery_finish(self.delivery, end.state, end.note.as_deref()).await?;
+        Ok(())
+    }
+
+    async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        let note = format!("given up: {}", error.message());
+        ctx.store.delivery_finish(self.delivery, crate::store::DeliveryState::Refused, Some(&note)).await?;
+        Ok(())
+    }
+}

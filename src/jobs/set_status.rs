@@ -1,0 +1,48 @@
+//! Puts one status on a commit.
+//!
+//! A second run is harmless: the newest status of a name counts, and the statuses of one name on one commit are a lane,
+//! so an older one can never come after a newer one.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::forge_job_error;
+use crate::context::Ctx;
+use crate::model::{CommitSha, CommitStatus, RepoId};
+use crate::queue::{Attempt, Job, JobError};
+use crate::vcs::Installation;
+
+/// A status to set.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SetStatus {
+    /// In which repository.
+    pub repo: RepoId,
+    /// Through which installation of the forge's app.
+    pub installation: Installation,
+    /// On which commit.
+    pub commit: CommitSha,
+    /// What.
+    pub status: CommitStatus,
+}
+
+#[async_trait]
+impl Job<Ctx> for SetStatus {
+    const KIND: &'static str = "set_status";
+    const PRIORITY: i64 = 30;
+    const MAX_ATTEMPTS: i64 = 20;
+
+    fn lane(&self) -> String {
+        format!("status:{}@{}:{}", self.repo, self.commit, self.status.context)
+    }
+
+    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+        let set = ctx.forge.status_set(&self.repo, self.installation, &self.commit, &self.status).await;
+        set.map_err(forge_job_error)
+    }
+
+    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        warn!(repo = %self.repo, context = %self.status.context, error = error.message(), "A status could not be set");
+        Ok(())
+    }
+}

@@ -1,0 +1,215 @@
+//! A command before it runs.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use super::ProcessError;
+
+/// A program with arguments, a directory and an explicit environment: nothing is inherited from the server.
+#[derive(Clone)]
+#[must_use = "a command does nothing until it is run"]
+pub struct Cmd {
+    program: OsString,
+    args: Vec<OsString>,
+    operands: Vec<OsString>,
+    dir: Option<PathBuf>,
+    env: BTreeMap<OsString, OsString>,
+    pub(super) deadline: Duration,
+    pub(super) cap: usize,
+}
+
+impl Cmd {
+    /// Deadline of a command that sets none.
+    pub const DEADLINE: Duration = Duration::from_mins(1);
+    /// Most bytes kept of the output (per stream when captured, of both together when streamed), if not set.
+    pub const CAP: usize = 16 * 1024 * 1024;
+
+    /// A program: an absolute path, a path relative to the directory it runs in, or a name for the `PATH` of the
+    /// command's own environment.
+    pub fn new(program: impl Into<OsString>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            operands: Vec::new(),
+            dir: None,
+            env: BTreeMap::new(),
+            deadline: Self::DEADLINE,
+            cap: Self::CAP,
+        }
+    }
+
+    /// Adds an argument. Never a secret: arguments are visible to everybody on the machine.
+    pub fn arg(mut self, arg: impl Into<OsString>) -> Self {
+        self.args.push(arg.into());
+        self
+    }
+
+    /// Adds arguments.
+    pub fn args<I: IntoIterator<Item: Into<OsString>>>(mut self, args: I) -> Self {
+        self.args.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds operands. They follow all arguments and a `--`, so that none of them can be read as an option.
+    pub fn operands<I: IntoIterator<Item: Into<OsString>>>(mut self, operands: I) -> Self {
+        self.operands.extend(operands.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the working directory.
+    pub fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dir = Some(dir.into());
+        self
+    }
+
+    /// Sets a variable; a later value replaces an earlier one.
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets variables.
+    pub fn envs<I, N, V>(mut self, variables: I) -> Self
+    where
+        I: IntoIterator<Item = (N, V)>,
+        N: Into<OsString>,
+        V: Into<OsString>,
+    {
+        self.env.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Sets how long it may take.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sets how many bytes of output are kept, see [`Self::CAP`].
+    pub fn cap(mut self, bytes: usize) -> Self {
+        self.cap = bytes;
+        self
+    }
+
+    /// The program as it was asked for.
+    pub(super) fn program(&self) -> &OsStr {
+        &self.program
+    }
+
+    /// Arguments, `--` and operands.
+    pub(super) fn argv(&self) -> impl Iterator<Item = &OsStr> {
+        let dashes = (!self.operands.is_empty()).then_some(OsStr::new("--"));
+        self.args.iter().map(OsString::as_os_str).chain(dashes).chain(self.operands.iter().map(OsString::as_os_str))
+    }
+
+    /// The command that starts `program` with this command's directory and environment, and nothing of ours. Standard
+    /// input is empty; it leads a process group of its own, so that signals for the server do not reach it.
+    #[expect(clippy::disallowed_methods, reason = "the one place that starts child processes")]
+    pub(super) fn prepare(&self, program: &Path) -> tokio::process::Command {
+        let mut command = tokio::process::Command::new(program);
+        command.env_clear().envs(&self.env).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        if let Some(dir) = &self.dir {
+            command.current_dir(dir);
+        }
+        command
+    }
+
+    /// Finds the program, so that "not found" names what was searched and is told apart from a missing directory.
+    pub(super) fn resolve(&self) -> Result<PathBuf, ProcessError> {
+        if let Some(dir) = self.dir.as_ref().filter(|dir| !dir.is_dir()) {
+            return Err(ProcessError::NoDirectory { program: self.program.clone(), dir: dir.clone() });
+        }
+        let program = Path::new(&self.program);
+        if program.components().count() > 1 || program.is_absolute() {
+            let path = self.dir.as_ref().map_or_else(|| program.to_owned(), |dir| dir.join(program));
+            return is_executable(&path).then_some(path).ok_or_else(|| self.not_found("that path only".to_owned()));
+        }
+        let Some(search) = self.env.get(OsStr::new("PATH")) else {
+            return Err(self.not_found("nothing, the command has no PATH".to_owned()));
+        };
+        // Relative entries would find programs in the working directory, which may be a checkout.
+        let mut candidates = std::env::split_paths(search).filter(|dir| dir.is_absolute()).map(|dir| dir.join(program));
+        candidates.find(|path| is_executable(path)).ok_or_else(|| self.not_found(search.to_string_lossy().into_owned()))
+    }
+
+    fn not_found(&self, searched: String) -> ProcessError {
+        ProcessError::NotFound { program: self.program.clone(), searched }
+    }
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+impl fmt::Debug for Cmd {
+    /// Names only: `Cmd { program: "terraform", args: ["plan", "-var", "…"], env: ["PATH"] }`. Whatever does not look
+    /// like a subcommand or the name of an option is hidden.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let args: Vec<String> = self.argv().enumerate().map(|(at, arg)| argument_name(at, arg)).collect();
+        f.debug_struct("Cmd")
+            .field("program", &self.program)
+            .field("args", &args)
+            .field("env", &self.env.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
+
+fn argument_name(at: usize, arg: &OsStr) -> String {
+    let text = arg.to_string_lossy();
+    let name = text.split('=').next().unwrap_or_default();
+    let is_word = |word: &str| word.len() <= 40 && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_shown = is_word(name) && (name.starts_with('-') || (at == 0 && name == text));
+    if is_shown { name.to_owned() } else { "…".to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_shows_names_and_no_value() {
+        let cmd = Cmd::new("terraform")
+            .args(["plan", "-var=token=hunter2", "-var", "password=hunter2", "hunter2"])
+            .operands(["hunter2"])
+            .env("TF_TOKEN", "hunter2");
+        insta::assert_snapshot!(
+            format!("{cmd:?}"),
+            @r#"Cmd { program: "terraform", args: ["plan", "-var", "-var", "…", "…", "--", "…"], env: ["TF_TOKEN"], .. }"#
+        );
+    }
+
+    #[test]
+    fn a_missing_program_is_named_with_the_path_searched() {
+        let cases = [
+            (Cmd::new("no-such-thing").env("PATH", "/nowhere:/bin"), "/nowhere:/bin"),
+            (Cmd::new("no-such-thing"), "no PATH"),
+            (Cmd::new("/etc/passwd"), "that path only"),
+        ];
+        for (cmd, searched) in cases {
+            let error = cmd.resolve().unwrap_err().to_string();
+            assert!(error.contains(searched) && error.contains("not found"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_program_in_the_working_directory_is_not_found_by_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = dir.path().join("tool");
+        std::fs::write(&tool, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(Cmd::new("tool").dir(dir.path()).env("PATH", ".::/bin").resolve().is_err());
+        assert_eq!(Cmd::new("./tool").dir(dir.path()).resolve().unwrap(), dir.path().join("./tool"));
+    }
+
+    #[test]
+    fn a_missing_directory_is_not_blamed_on_the_program() {
+        let error = Cmd::new("sh").env("PATH", "/bin").dir("/nowhere").resolve().unwrap_err();
+        assert!(matches!(error, ProcessError::NoDirectory { .. }), "{error}");
+    }
+}

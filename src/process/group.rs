@@ -1,0 +1,57 @@
+//! A child that is the leader of a process group and takes the group with it.
+
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// How long a short call may clean up after SIGTERM (git removes its lock files then).
+const GRACE: Duration = Duration::from_secs(2);
+
+/// A running child with its group; dropping it kills both.
+pub(super) struct Group {
+    pub(super) child: Child,
+    id: Pid,
+}
+
+impl Group {
+    /// Starts a command that was set up to lead its own group.
+    pub(super) fn start(mut command: Command) -> std::io::Result<Self> {
+        let child = command.kill_on_drop(true).spawn()?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok()).expect("a child that was not waited for has an id");
+        Ok(Self { child, id: Pid::from_raw(id) })
+    }
+
+    /// Waits for the leader, then ends whoever it left behind.
+    pub(super) async fn wait(&mut self) -> std::io::Result<ExitStatus> {
+        let status = self.child.wait().await;
+        self.signal(Signal::SIGKILL);
+        status
+    }
+
+    /// Ends the group: politely first, by force after [`GRACE`].
+    pub(super) async fn stop(mut self) {
+        self.signal(Signal::SIGTERM);
+        if timeout(GRACE, self.wait()).await.is_err() {
+            self.signal(Signal::SIGKILL);
+            drop(self.child.wait().await);
+        }
+    }
+
+    /// A group that is gone already is what was wanted, so the answer does not matter.
+    fn signal(&self, signal: Signal) {
+        killpg(self.id, signal).ok();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Once the leader has been waited for its number may belong to somebody else.
+        if self.child.id().is_some() {
+            self.signal(Signal::SIGKILL);
+        }
+    }
+}

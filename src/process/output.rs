@@ -1,0 +1,123 @@
+//! Short calls whose output is captured.
+
+use std::borrow::Cow;
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::timeout;
+
+use super::group::Group;
+use super::{Cmd, ProcessError};
+
+/// What a program wrote to one stream.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Captured {
+    /// The first bytes of it.
+    pub bytes: Vec<u8>,
+    /// Whether there was more than the cap of the command.
+    pub truncated: bool,
+}
+
+impl Captured {
+    /// The text; bytes that are not UTF-8 are replaced.
+    pub fn text(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.bytes)
+    }
+}
+
+/// How a short call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Exit code; `None` when a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: Captured,
+    /// Standard error.
+    pub stderr: Captured,
+}
+
+impl Output {
+    /// Whether the exit code is 0.
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0)
+    }
+}
+
+impl Cmd {
+    /// Runs the command and captures its output. An exit code other than 0 is not an error here: the caller knows
+    /// what it means. Dropping the future kills the process group.
+    pub async fn output(&self) -> Result<Output, ProcessError> {
+        let program = self.resolve()?;
+        let mut command = self.prepare(&program);
+        command.args(self.argv());
+        let mut group = Group::start(command)
+            .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
+        if let Ok(output) = timeout(self.deadline, self.collect(&mut group)).await {
+            return output.map_err(|source| ProcessError::Lost { program: self.program().to_owned(), source });
+        }
+        group.stop().await;
+        Err(ProcessError::TimedOut { program: self.program().to_owned(), after: self.deadline })
+    }
+
+    async fn collect(&self, group: &mut Group) -> std::io::Result<Output> {
+        let stdout = group.child.stdout.take().expect("standard output is piped");
+        let stderr = group.child.stderr.take().expect("standard error is piped");
+        let (status, stdout, stderr) =
+            tokio::try_join!(group.wait(), capture(stdout, self.cap), capture(stderr, self.cap))?;
+        Ok(Output { code: status.code(), stdout, stderr })
+    }
+}
+
+/// Reads to the end; what exceeds the cap is thrown away, so that the program is not blocked by a full pipe.
+async fn capture(mut pipe: impl AsyncRead + Unpin, cap: usize) -> std::io::Result<Captured> {
+    let mut bytes = Vec::new();
+    (&mut pipe).take(cap as u64).read_to_end(&mut bytes).await?;
+    let rest = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
+    Ok(Captured { bytes, truncated: rest > 0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn sh(script: &str) -> Cmd {
+        Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script])
+    }
+
+    #[tokio::test]
+    async fn streams_are_kept_apart_and_the_code_is_told() {
+        let output = sh("echo out; echo err >&2; exit 3").output().await.unwrap();
+        assert_eq!((output.code, &*output.stdout.text(), &*output.stderr.text()), (Some(3), "out\n", "err\n"));
+    }
+
+    #[tokio::test]
+    async fn output_beyond_the_cap_is_cut_and_flagged() {
+        let output = sh("printf 0123456789; printf 01234 >&2").cap(5).output().await.unwrap();
+        assert_eq!(output.stdout, Captured { bytes: b"01234".to_vec(), truncated: true });
+        assert_eq!(output.stderr, Captured { bytes: b"01234".to_vec(), truncated: false });
+        assert!(output.is_success());
+    }
+
+    #[tokio::test]
+    async fn the_environment_is_only_what_was_given_and_standard_input_is_empty() {
+        let output = Cmd::new("/usr/bin/env").env("ONLY", "this").output().await.unwrap();
+        assert_eq!(output.stdout.text(), "ONLY=this\n");
+        assert_eq!(sh("cat").output().await.unwrap().stdout.text(), "");
+    }
+
+    #[tokio::test]
+    async fn the_deadline_ends_the_whole_group_and_lets_it_clean_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "trap 'echo clean > done; exit' TERM; sleep 1000 & wait";
+        let error = sh(script).dir(dir.path()).deadline(Duration::from_secs(2)).output().await.unwrap_err();
+        assert!(matches!(error, ProcessError::TimedOut { .. }), "{error}");
+        assert_eq!(std::fs::read_to_string(dir.path().join("done")).unwrap(), "clean\n");
+    }
+
+    #[tokio::test]
+    async fn a_straggler_that_keeps_the_pipe_open_does_not_delay_the_end() {
+        let output = sh("sleep 1000 & echo out").deadline(Duration::from_secs(30)).output().await.unwrap();
+        assert_eq!(output.stdout.text(), "out\n");
+    }
+}

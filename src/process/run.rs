@@ -1,0 +1,203 @@
+//! Long runs under a supervisor, their output streamed line by line.
+
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use super::lines::Lines;
+use super::supervise::DRAIN;
+use super::{Cmd, Ended, ProcessError};
+
+/// Longest line delivered in one piece, in bytes.
+pub const MAX_LINE: usize = 64 * 1024;
+/// How long the supervisor may take beyond its grace period.
+const MARGIN: Duration = DRAIN.saturating_add(Duration::from_secs(10));
+
+/// Where a line comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output of the program.
+    Out,
+    /// Standard error of the program.
+    Err,
+    /// Lockkeeper itself: a limit was reached.
+    Notice,
+}
+
+/// A line of output, without its end. Never longer than [`MAX_LINE`] bytes (a little more where bytes had to be
+/// replaced), never containing NUL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// Where it comes from.
+    pub stream: Stream,
+    /// The text.
+    pub text: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Exit code; 128 + n when signal n ended the program. `None` when it was not started, or when its supervisor
+    /// itself was killed.
+    pub code: Option<i32>,
+    /// The signal that ended it. A shell that reports a signal of its own child looks the same.
+    pub signal: Option<i32>,
+    /// What ended it.
+    pub how: Ended,
+    /// Time from start to end.
+    pub duration: Duration,
+}
+
+impl Exit {
+    /// Whether the program reported success, whatever was asked of it meanwhile.
+    pub fn is_success(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    fn new(status: ExitStatus, how: Ended, duration: Duration) -> Self {
+        let code = status.code();
+        let signal = code.and_then(|code| (129..=192).contains(&code).then(|| code - 128));
+        Self { code, signal, how, duration }
+    }
+}
+
+/// What stands between the server and a program that must not be cut off.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    /// The `lockkeeper` executable.
+    pub exe: PathBuf,
+    /// Time between SIGINT and SIGKILL.
+    pub grace: Duration,
+}
+
+/// A command that will run under a supervisor.
+#[derive(Clone, Debug)]
+#[must_use = "a command does nothing until it is run"]
+pub struct Supervised {
+    cmd: Cmd,
+    supervisor: Supervisor,
+    hold: Option<PathBuf>,
+}
+
+impl Cmd {
+    /// Puts the command under a supervisor.
+    pub fn supervised(self, supervisor: &Supervisor) -> Supervised {
+        Supervised { cmd: self, supervisor: supervisor.clone(), hold: None }
+    }
+}
+
+impl Supervised {
+    /// Names the file the supervisor holds (shared) until the last process of the run is gone, see [`super::Hold`].
+    pub fn hold(mut self, file: impl Into<PathBuf>) -> Self {
+        self.hold = Some(file.into());
+        self
+    }
+
+    /// Runs to the end. Lines of one stream arrive in order; a slow receiver slows the program down, a dropped
+    /// receiver does not. After the cap of the command one [`Stream::Notice`] is sent and the rest is read and thrown
+    /// away. Dropping the future closes the leash: the program is then ended in the same polite way, unobserved.
+    pub async fn run(&self, lines: mpsc::Sender<Line>, cancel: &CancellationToken) -> Result<Exit, ProcessError> {
+        let started = Instant::now();
+        if cancel.is_cancelled() {
+            return Ok(Exit { code: None, signal: None, how: Ended::Cancelled, duration: Duration::ZERO });
+        }
+        let mut child = self.start()?;
+        let (leash, stdout, stderr) = pipes(&mut child);
+        let sink = Sink { lines, cap: self.cmd.cap, used: AtomicUsize::new(0) };
+        let pumps = async { tokio::try_join!(sink.pump(stdout, Stream::Out), sink.pump(stderr, Stream::Err)) };
+        let pumps = async { pumps.await.map_err(|source| self.lost(source)) };
+        let ((status, how), _) = tokio::try_join!(self.follow(child, leash, cancel), pumps)?;
+        Ok(Exit::new(status, how, started.elapsed()))
+    }
+
+    fn start(&self) -> Result<Child, ProcessError> {
+        let program = self.cmd.resolve()?;
+        let mut command = self.cmd.prepare(&self.supervisor.exe);
+        command.arg("supervise").arg("--grace").arg(self.supervisor.grace.as_secs_f64().to_string());
+        if let Some(file) = &self.hold {
+            command.arg("--hold").arg(file);
+        }
+        command.arg("--").arg(program).args(self.cmd.argv()).stdin(Stdio::piped());
+        let program = || self.supervisor.exe.clone().into_os_string();
+        command.spawn().map_err(|source| ProcessError::Start { program: program(), source })
+    }
+
+    async fn follow(
+        &self,
+        mut child: Child,
+        leash: ChildStdin,
+        cancel: &CancellationToken,
+    ) -> Result<(ExitStatus, Ended), ProcessError> {
+        let pid = child.id().unwrap_or_default();
+        let how = tokio::select! {
+            biased;
+            status = child.wait() => return status.map(|status| (status, Ended::Finished)).map_err(|e| self.lost(e)),
+            () = cancel.cancelled() => Ended::Cancelled,
+            () = sleep(self.cmd.deadline) => Ended::TimedOut,
+        };
+        drop(leash);
+        match timeout(self.supervisor.grace.saturating_add(MARGIN), child.wait()).await {
+            Ok(status) => status.map(|status| (status, how)).map_err(|source| self.lost(source)),
+            Err(_) => Err(ProcessError::WouldNotDie { program: self.cmd.program().to_owned(), pid }),
+        }
+    }
+
+    fn lost(&self, source: std::io::Error) -> ProcessError {
+        ProcessError::Lost { program: self.cmd.program().to_owned(), source }
+    }
+}
+
+fn pipes(child: &mut Child) -> (ChildStdin, ChildStdout, ChildStderr) {
+    let leash = child.stdin.take().expect("standard input is piped");
+    let stdout = child.stdout.take().expect("standard output is piped");
+    let stderr = child.stderr.take().expect("standard error is piped");
+    (leash, stdout, stderr)
+}
+
+/// Where both streams of a run come together.
+struct Sink {
+    lines: mpsc::Sender<Line>,
+    cap: usize,
+    used: AtomicUsize,
+}
+
+impl Sink {
+    async fn pump(&self, mut pipe: impl AsyncRead + Unpin, stream: Stream) -> std::io::Result<()> {
+        let mut lines = Lines::new(MAX_LINE);
+        let mut buffer = vec![0; 16 * 1024];
+        loop {
+            let n = pipe.read(&mut buffer).await?;
+            if n == 0 {
+                break;
+            }
+            self.deliver(stream, lines.push(&buffer[..n])).await;
+        }
+        self.deliver(stream, lines.finish()).await;
+        Ok(())
+    }
+
+    async fn deliver(&self, stream: Stream, lines: impl IntoIterator<Item = String>) {
+        for text in lines {
+            let size = text.len() + 1;
+            let before = self.used.fetch_add(size, Ordering::Relaxed);
+            let line = if before + size <= self.cap {
+                Line { stream, text }
+            } else if before <= self.cap {
+                // Only one line can cross the cap, so the notice appears once.
+                let text = format!("Output is longer than {} bytes; the rest is not kept.", self.cap);
+                Line { stream: Stream::Notice, text }
+            } else {
+                continue;
+            };
+            // Nobody listens any more: go on reading so that the program can come to its end.
+            self.lines.send(line).await.ok();
+        }
+    }
+}

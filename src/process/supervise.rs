@@ -1,0 +1,256 @@
+//! The supervisor of one program, a process of its own: `lockkeeper supervise`.
+//!
+//! Standard input is the leash: it never carries data, and its end means that the server wants the program to stop or
+//! is dead. Races, by name, and what is done about each:
+//! - *Late start*: the server dies before the program was started, and its successor already works on the files. The
+//!   hold is taken first and the leash looked at after that. A successor holds the file exclusively only after the
+//!   old server has died, so either the hold is refused or the leash is seen to be gone.
+//! - *Reused number*: a signal for a group that has ended reaches a stranger. Signals are sent under a mutex that also
+//!   guards the flag `over`, and the flag is set before the last member is waited for.
+//! - *Impatient end*: a shell dies of SIGINT at once while the Terraform below it is still saving its state. After an
+//!   interrupt the grace period belongs to the whole group, not only to its leader.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::prctl::set_child_subreaper;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+
+use super::hold::{HoldError, Share};
+
+/// How long output may take to be handed on after the last process has ended.
+pub(super) const DRAIN: Duration = Duration::from_secs(5);
+/// Exit code when the leash was gone before the program was started: the code of a program that SIGINT ended.
+const NOT_STARTED: u8 = 130;
+
+/// What to run and how to end it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Time between SIGINT and SIGKILL.
+    pub grace: Duration,
+    /// File to hold, shared, for as long as anything runs.
+    pub hold: Option<PathBuf>,
+    /// Path of the program.
+    pub program: OsString,
+    /// Its arguments.
+    pub args: Vec<OsString>,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum SuperviseError {
+    /// Somebody else owns the files.
+    #[error(transparent)]
+    Hold(#[from] HoldError),
+    /// A call to the kernel failed.
+    #[error("cannot {doing}")]
+    Os {
+        /// What was tried.
+        doing: &'static str,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The program does not start.
+    #[error("cannot start {program:?}")]
+    Start {
+        /// Which.
+        program: OsString,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+fn os<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> SuperviseError {
+    move |error| SuperviseError::Os { doing, source: error.into() }
+}
+
+/// Runs the program to its end and returns the exit code to hand on: the program's own, or 128 + n for signal n. Must
+/// be called on the main thread: orphans are handed to that one.
+pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
+    disregard_signals().map_err(os("catch signals"))?;
+    let hold = order.hold.as_deref().map(Share::take).transpose()?;
+    if leash_is_gone().map_err(os("look at standard input"))? {
+        return Ok(NOT_STARTED);
+    }
+    set_child_subreaper(true).map_err(os("adopt orphans"))?;
+    let mut child = start(order)?;
+    let leader = pid_of(&child);
+    let pumps = Pumps::start(&mut child).map_err(os("duplicate standard output"))?;
+    let group = Arc::new(Group { id: leader, state: Mutex::default() });
+    watch_leash(Arc::clone(&group), order.grace);
+    let code = wait_for(leader);
+    group.wind_down();
+    sweep();
+    pumps.finish();
+    drop(hold);
+    Ok(code)
+}
+
+/// Only the server decides when to stop. The signals are caught, neither ignored nor blocked: the program would inherit
+/// both, whereas starting a program takes handlers away (and with them an "ignored" that the server was born with).
+fn disregard_signals() -> io::Result<()> {
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)))?;
+    }
+    Ok(())
+}
+
+fn duplicate(fd: impl AsFd) -> io::Result<File> {
+    fd.as_fd().try_clone_to_owned().map(File::from)
+}
+
+fn leash_is_gone() -> io::Result<bool> {
+    let mut leash = duplicate(io::stdin())?;
+    let flags = OFlag::from_bits_retain(fcntl(&leash, FcntlArg::F_GETFL)?);
+    fcntl(&leash, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;
+    let read = leash.read(&mut [0]);
+    fcntl(&leash, FcntlArg::F_SETFL(flags))?;
+    match read {
+        Ok(n) => Ok(n == 0),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the supervisor's own child, started without tokio")]
+fn start(order: &Order) -> Result<Child, SuperviseError> {
+    let mut command = Command::new(&order.program);
+    command.args(&order.args).process_group(0);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().map_err(|source| SuperviseError::Start { program: order.program.clone(), source })
+}
+
+fn pid_of(child: &Child) -> Pid {
+    Pid::from_raw(i32::try_from(child.id()).expect("process numbers of Linux are below 2^22"))
+}
+
+/// The program's process group, and whether it may still be signalled.
+struct Group {
+    id: Pid,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    interrupted: bool,
+    over: bool,
+}
+
+impl Group {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn interrupt(&self) {
+        let mut state = self.state();
+        if !state.over {
+            state.interrupted = true;
+            killpg(self.id, Signal::SIGINT).ok();
+        }
+    }
+
+    fn kill(&self) {
+        if !self.state().over {
+            killpg(self.id, Signal::SIGKILL).ok();
+        }
+    }
+
+    /// After the leader has ended: an interrupted group may use the rest of its grace period, any other one is
+    /// ended now.
+    fn wind_down(&self) {
+        if self.state().interrupted {
+            while !matches!(waitid(Id::PGid(self.id), WaitPidFlag::WEXITED), Err(Errno::ECHILD)) {}
+        }
+        let mut state = self.state();
+        state.over = true;
+        killpg(self.id, Signal::SIGKILL).ok();
+    }
+}
+
+fn watch_leash(group: Arc<Group>, grace: Duration) {
+    thread::spawn(move || {
+        // An error ends the leash as well: better to stop than to run unwatched.
+        io::copy(&mut io::stdin(), &mut io::sink()).ok();
+        group.interrupt();
+        thread::sleep(grace);
+        group.kill();
+    });
+}
+
+/// Waits for the leader, and meanwhile buries orphans that were handed to us.
+fn wait_for(leader: Pid) -> u8 {
+    loop {
+        match waitid(Id::All, WaitPidFlag::WEXITED) {
+            Ok(WaitStatus::Exited(pid, code)) if pid == leader => return low_byte(code),
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid == leader => return low_byte(128 + signal as i32),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return 1,
+        }
+    }
+}
+
+fn low_byte(code: i32) -> u8 {
+    u8::try_from(code & 0xFF).expect("masked to one byte")
+}
+
+/// Ends every descendant that is left, also those that went into a group or session of their own: orphans become our
+/// children. Where the kernel does not list children (`CONFIG_PROC_CHILDREN`) only the group has been ended.
+fn sweep() {
+    while let Some(children) = children().filter(|children| !children.is_empty()) {
+        for child in children {
+            kill(child, Signal::SIGKILL).ok();
+        }
+        waitid(Id::All, WaitPidFlag::WEXITED).ok();
+    }
+}
+
+fn children() -> Option<Vec<Pid>> {
+    let id = std::process::id();
+    let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+    Some(text.split_whitespace().filter_map(|pid| pid.parse().ok().map(Pid::from_raw)).collect())
+}
+
+/// Threads that hand the program's output on.
+struct Pumps(mpsc::Receiver<()>);
+
+impl Pumps {
+    fn start(child: &mut Child) -> io::Result<Self> {
+        let (alive, done) = mpsc::channel();
+        let out = child.stdout.take().map(OwnedFd::from).expect("standard output is piped");
+        let err = child.stderr.take().map(OwnedFd::from).expect("standard error is piped");
+        for (from, to) in [(out, duplicate(io::stdout())?), (err, duplicate(io::stderr())?)] {
+            let alive = alive.clone();
+            thread::spawn(move || {
+                pump(File::from(from), to);
+                drop(alive);
+            });
+        }
+        Ok(Self(done))
+    }
+
+    /// Waits until both have come to the end, that is until all their senders are gone, but not for ever: the reader
+    /// may have stopped reading.
+    fn finish(self) {
+        self.0.recv_timeout(DRAIN).ok();
+    }
+}
+
+/// When nobody reads any more the rest is thrown away, and the program does not notice.
+fn pump(mut from: File, mut to: File) {
+    if io::copy(&mut from, &mut to).is_err() {
+        io::copy(&mut from, &mut io::sink()).ok();
+    }
+}

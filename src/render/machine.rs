@@ -1,0 +1,216 @@
+//! The hidden last line of every comment (design section 8), so that programs need not read prose.
+//!
+//! It is an HTML comment around one JSON object. Values come from pull requests, so nothing inside may end the comment:
+//! `--`, `<` and `>` are written as `\u…`. Its length is bounded: of very many projects only the first are listed, and
+//! `"truncated":true` says so.
+
+use crate::model::{
+    CommandId, CommandKind, CommandOutcome, CommitSha, PlanCounts, ProjectKey, ProjectName, ProjectOutcome, PullNumber,
+    RepoPath, WorkspaceName,
+};
+
+const OPEN: &str = "<!-- lockkeeper ";
+const CLOSE: &str = " -->";
+/// Version of the object's shape.
+const VERSION: u32 = 1;
+
+/// What programs may know of a comment. Written in the order of the fields.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct MachineLine {
+    /// Version of the shape.
+    pub v: u32,
+    /// What was asked for.
+    pub command: CommandKind,
+    /// Which command.
+    pub id: CommandId,
+    /// Which of several comments this is, from 1; only when there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<u32>,
+    /// How many comments there are; only when there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<u32>,
+    /// The pull.
+    pub pull: PullNumber,
+    /// Newest commit of the pull when the command ran; `null` when it was not looked up.
+    pub head: Option<CommitSha>,
+    /// How it ended.
+    pub outcome: CommandOutcome,
+    /// Why it was refused, when that has nothing to do with a project.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Projects were left out because there are too many.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub truncated: bool,
+    /// Each project, in the order of the comment.
+    pub projects: Vec<MachineProject>,
+}
+
+/// One project in the line.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct MachineProject {
+    /// Name from the repository configuration.
+    pub name: Option<ProjectName>,
+    /// Directory.
+    pub dir: RepoPath,
+    /// Workspace.
+    pub workspace: WorkspaceName,
+    /// How it ended.
+    pub outcome: ProjectOutcome,
+    /// What the plan would do; `null` when not known.
+    pub plan: Option<PlanCounts>,
+}
+
+impl MachineProject {
+    /// The entry of a project.
+    pub fn new(key: &ProjectKey, outcome: ProjectOutcome, plan: Option<PlanCounts>) -> Self {
+        Self { name: key.name.clone(), dir: key.dir.clone(), workspace: key.workspace.clone(), outcome, plan }
+    }
+}
+
+impl MachineLine {
+    /// A line without projects.
+    pub fn new(command: CommandKind, id: CommandId, pull: PullNumber, outcome: CommandOutcome) -> Self {
+        Self {
+            v: VERSION,
+            command,
+            id,
+            part: None,
+            parts: None,
+            pull,
+            head: None,
+            outcome,
+            reason: None,
+            truncated: false,
+            projects: Vec::new(),
+        }
+    }
+
+    /// The same line for one of several comments; for the only comment nothing is added.
+    #[must_use]
+    pub fn of_part(&self, part: u32, parts: u32) -> Self {
+        let several = parts > 1;
+        Self { part: several.then_some(part), parts: several.then_some(parts), ..self.clone() }
+    }
+
+    /// Drops projects from the end until the line has at most `limit` bytes.
+    #[must_use]
+    pub fn within(mut self, limit: usize) -> Self {
+        let sizes: Vec<usize> = self.projects.iter().map(|project| escaped(project).len() + 1).collect();
+        let listed: usize = sizes.iter().sum();
+        if self.to_string().len() <= limit {
+            return self;
+        }
+        self.truncated = true;
+        let mut room = limit.saturating_sub(self.to_string().len() - listed.saturating_sub(1));
+        let fits = |size: &&usize| room.checked_sub(**size).map(|rest| room = rest).is_some();
+        let kept = sizes.iter().take_while(fits).count();
+        self.projects.truncate(kept);
+        self
+    }
+
+    /// Reads the line of a comment. Only the last line that is not empty counts: everything above may quote a pull.
+    pub fn find(comment: &str) -> Option<Self> {
+        let last = comment.lines().rev().find(|line| !line.trim().is_empty())?;
+        let json = last.trim_end().strip_prefix(OPEN)?.strip_suffix(CLOSE)?;
+        serde_json::from_str(json).ok()
+    }
+}
+
+impl std::fmt::Display for MachineLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{OPEN}{}{CLOSE}", escaped(self))
+    }
+}
+
+/// JSON in which no HTML comment can end.
+fn escaped(value: &impl serde::Serialize) -> String {
+    let json = serde_json::to_string(value).expect("texts, numbers and lists can always be written as JSON");
+    json.replace("--", r"\u002d\u002d").replace('<', r"\u003c").replace('>', r"\u003e")
+}
+
+/// A text that stands in exactly one comment: part `part` (from 1) of the `parts` comments of a command. With it the
+/// comment is found again, so that it is never posted twice (P2).
+pub fn marker(id: CommandId, part: u32, parts: u32) -> String {
+    if parts > 1 { format!(r#""id":"{id}","part":{part},"#) } else { format!(r#""id":"{id}","pull":"#) }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+
+    fn id() -> CommandId {
+        CommandId::from(Uuid::from_u64_pair(0x7000, 0x8000_0000_0000_0001))
+    }
+
+    fn line() -> MachineLine {
+        let key = ProjectKey::of_dir(RepoPath::root());
+        let counts = PlanCounts { add: 1, ..PlanCounts::default() };
+        MachineLine {
+            head: Some("a1".repeat(20).parse().unwrap()),
+            projects: vec![MachineProject::new(&key, ProjectOutcome::Planned, Some(counts))],
+            ..MachineLine::new(CommandKind::Plan, id(), PullNumber(12), CommandOutcome::Success)
+        }
+    }
+
+    #[test]
+    fn the_line_is_as_the_design_shows_it() {
+        insta::assert_snapshot!(line(), @r#"<!-- lockkeeper {"v":1,"command":"plan","id":"00000000-0000-7000-8000-000000000001","pull":12,"head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","outcome":"success","projects":[{"name":null,"dir":".","workspace":"default","outcome":"planned","plan":{"add":1,"change":0,"destroy":0,"import":0,"forget":0}}]} -->"#);
+        let refused = MachineLine {
+            reason: Some("draft".to_owned()),
+            ..MachineLine::new(CommandKind::Apply, id(), PullNumber(12), CommandOutcome::Refused)
+        };
+        insta::assert_snapshot!(refused.of_part(2, 3), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"00000000-0000-7000-8000-000000000001","part":2,"parts":3,"pull":12,"head":null,"outcome":"refused","reason":"draft","projects":[]} -->"#);
+    }
+
+    #[test]
+    fn only_the_last_line_of_a_comment_counts() {
+        let quoted = format!("{}\nRan Plan", line());
+        assert_eq!(MachineLine::find(&quoted), None);
+        assert_eq!(MachineLine::find(&format!("{quoted}\n{}\n\n", line().of_part(1, 2))), Some(line().of_part(1, 2)));
+        assert_eq!(MachineLine::find(""), None);
+    }
+
+    #[test]
+    fn a_marker_finds_its_own_part_only() {
+        for (part, parts) in [(1, 1), (1, 12), (2, 12), (11, 12), (12, 12)] {
+            let found: Vec<u32> = (1..=parts)
+                .filter(|n| line().of_part(*n, parts).to_string().contains(&marker(id(), part, parts)))
+                .collect();
+            assert_eq!(found, [part]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_read_back_and_cannot_end_early(
+            dir in "[a-z<>!\"\\\\é -]{0,30}", ws in "[a-z<>-]{1,9}", pull in 0..i64::MAX, reason in proptest::option::of(any::<String>()),
+            parts in 1u32..4, counts in proptest::option::of(any::<(u32, u32)>()),
+        ) {
+            let Ok(workspace) = WorkspaceName::new(&ws) else { return Ok(()) };
+            let key = ProjectKey { dir: dir.parse().unwrap(), workspace, name: None };
+            let plan = counts.map(|(add, forget)| PlanCounts { add, forget, ..PlanCounts::default() });
+            let line = MachineLine {
+                reason,
+                projects: vec![MachineProject::new(&key, ProjectOutcome::Failed, plan)],
+                ..MachineLine::new(CommandKind::Autoplan, id(), PullNumber(pull), CommandOutcome::Failure)
+            }.of_part(1, parts);
+            let text = line.to_string();
+            prop_assert_eq!(text.matches("--").count(), 2, "{}", text);
+            prop_assert_eq!(text.lines().count(), 1);
+            prop_assert_eq!(MachineLine::find(&format!("x\n\n{text}")), Some(line));
+        }
+
+        #[test]
+        fn a_line_keeps_its_limit_and_says_what_it_left_out(count in 0usize..60, limit in 400usize..6000) {
+            let projects: Vec<MachineProject> = vec![line().projects[0].clone(); count];
+            let full = MachineLine { projects, ..line() };
+            let cut = full.clone().within(limit);
+            prop_assert!(cut.to_string().len() <= limit);
+            prop_assert_eq!(cut.truncated, cut.projects.len() < count);
+            prop_assert_eq!(cut == full, full.to_string().len() <= limit);
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The refusals that do not need to look at a project: each names its rule, the actual value, and the way out (P10).
+
+use super::report::{Refusal, UserText};
+use crate::model::{ApplyLock, RepoId};
+
+impl Refusal {
+    /// The repository is not one that this server works for.
+    pub fn not_allowlisted(repo: &RepoId) -> Self {
+        refusal(
+            "not_allowlisted",
+            format!("this server does not work for `{repo}`: no entry of its `--repo-allowlist` fits."),
+            [format!("Whoever operates the server can add `{repo}` to the list.")],
+        )
+    }
+
+    /// The pull is a draft.
+    pub fn draft() -> Self {
+        refusal(
+            "draft",
+            "this pull request is a draft, and the server leaves drafts alone.".to_owned(),
+            [
+                "Mark the pull request as ready for review; that plans it at once.".to_owned(),
+                "Or whoever operates the server can allow drafts with `--allow-draft-prs`.".to_owned(),
+            ],
+        )
+    }
+
+    /// The pull comes from another repository; `None` when that was deleted.
+    pub fn fork(head_repo: Option<&RepoId>) -> Self {
+        let from =
+            head_repo.map_or_else(|| "a repository that is gone".to_owned(), |repo| format!("the fork `{repo}`"));
+        refusal(
+            "fork",
+            format!("this pull request comes from {from}, and the server does not run code from forks."),
+            [
+                "Somebody who may push to this repository can bring the branch here and open a pull request from it."
+                    .to_owned(),
+                "Or whoever operates the server can allow forks with `--allow-fork-prs`.".to_owned(),
+            ],
+        )
+    }
+
+    /// The command is known, but this version cannot do it.
+    pub fn not_available(word: &str, available: &[&str]) -> Self {
+        let quoted: Vec<String> = available.iter().map(|word| format!("`{word}`")).collect();
+        refusal(
+            "not_available",
+            format!("`{}` is not part of this version of Lockkeeper.", word.replace('`', "'")),
+            [format!("It understands {}.", quoted.join(", "))],
+        )
+    }
+
+    /// The server-wide apply lock is on.
+    pub fn apply_locked(lock: &ApplyLock) -> Self {
+        let (holder, reason) = (lock.holder.replace('`', "'"), lock.reason.trim());
+        let why = if reason.is_empty() { "without saying why".to_owned() } else { format!("because: {reason}") };
+        refusal(
+            "apply_locked",
+            format!("`{holder}` has switched off every apply on this server since {}, {why}", time(lock.taken_at)),
+            ["Whoever operates the server can switch it on again in the dashboard.".to_owned()],
+        )
+    }
+}
+
+fn time(at: chrono::DateTime<chrono::Utc>) -> String {
+    at.format("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+fn refusal<const N: usize>(reason: &'static str, message: String, hints: [String; N]) -> Refusal {
+    Refusal { reason, text: UserText::new(message, hints) }
+}

@@ -1,0 +1,258 @@
+//! What a finished command has to say, as plain data. Handlers fill it in; nothing here is Markdown yet.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::machine::{MachineLine, MachineProject};
+use super::plan_output::DiffStyle;
+use crate::model::{
+    CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
+};
+
+/// A finished command.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was asked for.
+    pub command: CommandKind,
+    /// Which command; ties the comments to it.
+    pub id: CommandId,
+    /// The pull.
+    pub pull: PullNumber,
+    /// Newest commit of the pull when the command ran, if it was looked up.
+    pub head: Option<CommitSha>,
+    /// Word that starts commands, shown in hints (`--executable-name`).
+    pub executable: String,
+    /// How long it took.
+    pub duration: Option<Duration>,
+    /// Page with everything about the command.
+    pub url: Option<String>,
+    /// Arguments after `--` of the command, repeated in the hint to plan again.
+    pub extra_args: Vec<String>,
+    /// How the operator wants comments to look.
+    pub style: Style,
+    /// What there is to say.
+    pub body: Body,
+}
+
+/// How comments look; each field is a setting of the server.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+#[derive(Clone, Debug)]
+pub struct Style {
+    /// Fold outputs of more than 12 lines (not `--disable-markdown-folding`).
+    pub fold: bool,
+    /// Leave out the sections of projects without changes (`--hide-unchanged-plan-comments`); the table keeps them.
+    pub hide_unchanged: bool,
+    /// Which markers of a plan are coloured.
+    pub diff: DiffStyle,
+    /// Offer to apply a plan (false when apply is switched off).
+    pub offer_apply: bool,
+    /// Offer to apply all plans (not `--disable-apply-all`).
+    pub offer_apply_all: bool,
+    /// Offer to give locks back (false when no locks are taken).
+    pub offer_unlock: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self {
+            fold: true,
+            hide_unchanged: false,
+            diff: DiffStyle::default(),
+            offer_apply: true,
+            offer_apply_all: true,
+            offer_unlock: true,
+        }
+    }
+}
+
+/// What a command has to say.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// Plan or apply ran on these projects; there is at least one.
+    Projects(Vec<ProjectReport>),
+    /// The server died during an apply, which is never repeated (P3). A project whose apply was cut off is `Failed`
+    /// with the last output that was kept, one that was not begun is `Skipped`.
+    Interrupted(Vec<ProjectReport>),
+    /// Nothing in the pull concerns a project.
+    NoProjects(Option<UserText>),
+    /// A rule forbade the whole command.
+    Refused(Refusal),
+    /// The configuration of the repository has mistakes: the text that `config/` makes, with excerpts.
+    ConfigErrors(String),
+    /// Something broke that is not for the people at the pull to mend.
+    Broken(UserText),
+    /// The answer to `help`: the text that `command/` makes.
+    Help(String),
+    /// The command could not be read: the text that `command/` makes.
+    Mistake(String),
+    /// The answer to `unlock`; empty when there was nothing to give back.
+    Unlocked(Vec<Released>),
+    /// The pull was closed, which gave these back.
+    Closed {
+        /// Merged, or only closed.
+        merged: bool,
+        /// What was given back.
+        released: Vec<Released>,
+    },
+    /// Somebody discarded a lock in the dashboard or by the API.
+    LockDiscarded {
+        /// Who.
+        by: String,
+        /// What it protected.
+        released: Released,
+    },
+}
+
+/// A message for people and what they can do about it. Plain text; pairs of backticks mark code.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UserText {
+    /// One or two sentences: the rule and the actual value (P10).
+    pub message: String,
+    /// Ways out, each with who can go it.
+    pub hints: Vec<String>,
+}
+
+impl UserText {
+    /// A message with its ways out.
+    pub fn new(message: impl Into<String>, hints: impl IntoIterator<Item = String>) -> Self {
+        Self { message: message.into(), hints: hints.into_iter().collect() }
+    }
+}
+
+/// Why a whole command was refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Stable word for programs: `draft`, `fork`, `not_allowlisted` ….
+    pub reason: &'static str,
+    /// The same for people.
+    pub text: UserText,
+}
+
+/// How a command went on one project.
+#[derive(Clone, Debug)]
+pub struct ProjectReport {
+    /// Which project.
+    pub key: ProjectKey,
+    /// How it ended.
+    pub outcome: ProjectOutcome,
+    /// What the tool printed, raw; empty when nothing was run.
+    pub output: String,
+    /// The program, for hints that name it.
+    pub tool: Distribution,
+    /// What the plan would do, when that is known.
+    pub counts: Option<PlanCounts>,
+    /// Something was changed outside of the code.
+    pub changes_outside: bool,
+    /// Why it was refused or failed, in our words.
+    pub message: Option<UserText>,
+    /// Page of the lock, where it can be discarded.
+    pub lock_url: Option<String>,
+    /// Page with the whole output.
+    pub run_url: Option<String>,
+    /// Who holds the lock, for the outcome `Locked`.
+    pub held_by: Option<Holder>,
+}
+
+impl ProjectReport {
+    /// A project about which nothing but its outcome is known yet.
+    pub fn new(key: ProjectKey, outcome: ProjectOutcome) -> Self {
+        Self {
+            key,
+            outcome,
+            output: String::new(),
+            tool: Distribution::Terraform,
+            counts: None,
+            changes_outside: false,
+            message: None,
+            lock_url: None,
+            run_url: None,
+            held_by: None,
+        }
+    }
+}
+
+/// Who holds a lock that was wanted.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    /// The pull that holds it.
+    pub pull: PullNumber,
+    /// Page of that pull.
+    pub pull_url: String,
+    /// Who caused it to be taken.
+    pub who: String,
+    /// Since when.
+    pub since: DateTime<Utc>,
+    /// Why, one clause.
+    pub why: String,
+}
+
+/// What was given back for a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// Which project.
+    pub key: ProjectKey,
+    /// Its lock was.
+    pub lock: bool,
+    /// Its plan was discarded.
+    pub plan: bool,
+}
+
+impl Report {
+    /// How the whole command ended.
+    pub fn outcome(&self) -> CommandOutcome {
+        match &self.body {
+            Body::Projects(projects) => CommandOutcome::of(projects.iter().map(|project| project.outcome)),
+            Body::Interrupted(_) | Body::ConfigErrors(_) | Body::Broken(_) => CommandOutcome::Failure,
+            Body::Refused(_) | Body::Mistake(_) => CommandOutcome::Refused,
+            Body::NoProjects(_)
+            | Body::Help(_)
+            | Body::Unlocked(_)
+            | Body::Closed { .. }
+            | Body::LockDiscarded { .. } => CommandOutcome::Success,
+        }
+    }
+
+    /// The hidden line that says the same to programs.
+    pub fn machine_line(&self) -> MachineLine {
+        MachineLine {
+            head: self.head.clone(),
+            reason: self.reason().map(str::to_owned),
+            projects: self.machine_projects(),
+            ..MachineLine::new(self.command, self.id, self.pull, self.outcome())
+        }
+    }
+
+    fn reason(&self) -> Option<&'static str> {
+        match &self.body {
+            Body::Refused(refusal) => Some(refusal.reason),
+            Body::Mistake(_) => Some("not_understood"),
+            Body::Interrupted(_) => Some("interrupted"),
+            Body::ConfigErrors(_) => Some("config"),
+            Body::Broken(_) => Some("broken"),
+            Body::Projects(_)
+            | Body::NoProjects(_)
+            | Body::Help(_)
+            | Body::Unlocked(_)
+            | Body::Closed { .. }
+            | Body::LockDiscarded { .. } => None,
+        }
+    }
+
+    fn machine_projects(&self) -> Vec<MachineProject> {
+        let discarded = |released: &Released| MachineProject::new(&released.key, ProjectOutcome::Discarded, None);
+        match &self.body {
+            Body::Projects(projects) | Body::Interrupted(projects) => {
+                projects.iter().map(|p| MachineProject::new(&p.key, p.outcome, p.counts)).collect()
+            }
+            Body::Unlocked(released) | Body::Closed { released, .. } => released.iter().map(discarded).collect(),
+            Body::LockDiscarded { released, .. } => vec![discarded(released)],
+            Body::NoProjects(_)
+            | Body::Refused(_)
+            | Body::ConfigErrors(_)
+            | Body::Broken(_)
+            | Body::Help(_)
+            | Body::Mistake(_) => Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! One of each comment, and hostile ones; the whole voice of the bot in the snapshots of one test.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeZone, Utc};
+use uuid::Uuid;
+
+use super::*;
+use crate::model::{
+    ApplyLock, CommandId, CommandKind, PlanCounts, ProjectKey, ProjectOutcome, PullNumber, RepoPath, WorkspaceName,
+};
+
+const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]
+
+Terraform will perform the following actions:
+
+  # terraform_data.three will be created
+  + resource \"terraform_data\" \"three\" {
+      + id     = (known after apply)
+      + input  = \"- x\"
+    }
+
+Plan: 1 to add, 0 to change, 0 to destroy.
+";
+const LOCKED_STATE: &str = "╷
+│ Error: Error acquiring the state lock
+│ 
+│ Error message: resource temporarily unavailable
+│ Lock Info:
+│   ID:        83c9c04d-b3d3-9f5b-2b56-0bb4969084ff
+│   Path:      terraform.tfstate
+│   Operation: OperationTypeApply
+│   Who:       root@vm
+│   Created:   2026-11-21 09:00:31.370811785 +0000 UTC
+╵
+";
+const NO_CHANGES: &str = "\nNo changes. Your infrastructure matches the configuration.\n";
+const HOSTILE: &str = "x`|</details>@all\u{202e}#1";
+
+fn at() -> DateTime<Utc> {
+    Utc.with_ymd_and_hms(2026, 11, 21, 9, 0, 0).single().expect("an unambiguous time")
+}
+
+pub(super) fn report(command: CommandKind, body: Body) -> Report {
+    Report {
+        command,
+        id: CommandId::from(Uuid::from_u64_pair(0x7000, 0x8000_0000_0000_0001)),
+        pull: PullNumber(12),
+        head: Some("a1".repeat(20).parse().expect("a commit")),
+        executable: "lockkeeper".to_owned(),
+        duration: Some(Duration::from_secs(12)),
+        url: Some("https://locks.example/commands/1".to_owned()),
+        extra_args: Vec::new(),
+        style: Style::default(),
+        body,
+    }
+}
+
+fn key(dir: &str, workspace: &str, name: Option<&str>) -> ProjectKey {
+    ProjectKey {
+        dir: RepoPath::new(dir).expect("a path"),
+        workspace: WorkspaceName::new(workspace).expect("a workspace"),
+        name: name.map(|name| name.parse().expect("a name")),
+    }
+}
+
+fn project(key: ProjectKey, outcome: ProjectOutcome, output: &str) -> ProjectReport {
+    ProjectReport {
+        output: output.to_owned(),
+        lock_url: Some("https://locks.example/locks/7".to_owned()),
+        run_url: Some("https://locks.example/jobs/9".to_owned()),
+        ..ProjectReport::new(key, outcome)
+    }
+}
+
+pub(super) fn planned() -> ProjectReport {
+    let counts = Some(PlanCounts { add: 1, ..PlanCounts::default() });
+    ProjectReport { counts, ..project(key("infra/net", "default", Some("net")), ProjectOutcome::Planned, PLAN) }
+}
+
+fn held() -> ProjectReport {
+    let holder = Holder {
+        pull: PullNumber(7),
+        pull_url: "https://github.com/acme/infra/pull/7".to_owned(),
+        who: "alice".to_owned(),
+        since: at(),
+        why: "planned by `lockkeeper plan`".to_owned(),
+    };
+    ProjectReport { held_by: Some(holder), ..project(key("db", "prod", None), ProjectOutcome::Locked, "") }
+}
+
+fn refused() -> ProjectReport {
+    let text = UserText::new(
+        "the requirement `approved` is not met: 0 of 1 approval.",
+        ["Somebody with write access other than @bob can approve it.".to_owned()],
+    );
+    ProjectReport { message: Some(text), ..project(key(".", "default", None), ProjectOutcome::Refused, "") }
+}
+
+fn long_plan() -> ProjectReport {
+    let lines = "      + tag = \"value\"\n".repeat(20);
+    let output = format!(
+        "  + resource \"a\" \"b\" {{\n{lines}    }}\n\nPlan: 1 to import, 2 to add, 0 to change, 3 to destroy.\n"
+    );
+    let counts = Some(PlanCounts { add: 2, destroy: 3, import: 1, ..PlanCounts::default() });
+    let long = project(key("infra/long", "default", None), ProjectOutcome::Planned, &output);
+    ProjectReport { counts, changes_outside: true, ..long }
+}
+
+fn plan_samples() -> Vec<(&'static str, Report)> {
+    use CommandKind::{Autoplan, Plan};
+    use ProjectOutcome::{Failed, NoChanges};
+    let idle = || project(key("idle", "default", None), NoChanges, NO_CHANGES);
+    let broken = || project(key("broken", "default", None), Failed, LOCKED_STATE);
+    let many = vec![planned(), idle(), broken(), held(), long_plan()];
+    let hidden = Style { hide_unchanged: true, offer_apply_all: false, ..Style::default() };
+    let args = vec!["-target=a[\"b\"]".to_owned()];
+    vec![
+        ("plan_one", Report { extra_args: args, ..report(Plan, Body::Projects(vec![planned()])) }),
+        ("plan_one_no_changes", report(Plan, Body::Projects(vec![idle()]))),
+        ("plan_one_state_locked", report(Plan, Body::Projects(vec![broken()]))),
+        ("plan_one_held", report(Plan, Body::Projects(vec![held()]))),
+        ("autoplan_many", report(Autoplan, Body::Projects(many))),
+        ("plan_all_idle", Report { style: hidden.clone(), ..report(Plan, Body::Projects(vec![idle(), idle()])) }),
+        ("plan_hidden", Report { style: hidden, ..report(Plan, Body::Projects(vec![planned(), idle()])) }),
+        ("autoplan_no_projects", report(Autoplan, Body::NoProjects(None))),
+    ]
+}
+
+fn apply_samples() -> Vec<(&'static str, Report)> {
+    use CommandKind::Apply;
+    use ProjectOutcome::{Applied, Failed, Skipped};
+    let applied = "terraform_data.one: Creating...\n\nApply complete! Resources: 2 added, 1 changed, 0 destroyed.\n";
+    let stale = "╷\n│ Error: Saved plan is stale\n│ \n│ The given plan file can no longer be applied.\n╵\n";
+    let cut = "terraform_data.one: Creating...\nterraform_data.one: Still creating... [10s elapsed]\n";
+    let text = UserText::new("the server stopped while this ran; below is the last that it kept.", []);
+    let net = || key("infra/net", "default", Some("net"));
+    let cut = ProjectReport { message: Some(text), ..project(net(), Failed, cut) };
+    let stale = project(key("db", "prod", None), Failed, stale);
+    let interrupted = vec![cut, project(key("db", "prod", None), Skipped, "")];
+    vec![
+        ("apply_one", report(Apply, Body::Projects(vec![project(net(), Applied, applied)]))),
+        ("apply_mixed", report(Apply, Body::Projects(vec![project(net(), Applied, applied), stale, refused()]))),
+        ("apply_interrupted", report(Apply, Body::Interrupted(interrupted))),
+    ]
+}
+
+fn other_samples() -> Vec<(&'static str, Report)> {
+    use CommandKind::{Apply, Autoplan, Help, Plan, Unlock};
+    let repo = "github.com/acme/infra".parse().expect("a repository");
+    let lock = ApplyLock { holder: "alice".to_owned(), reason: "database move until noon".to_owned(), taken_at: at() };
+    let released = |plan| Released { key: key("infra/net", "default", Some("net")), lock: true, plan };
+    let usage = "There is no flag `--foo` for `plan`; did you mean `--verbose`?".to_owned();
+    let config =
+        "error: unknown key `nmae`\n --> atlantis.yaml:3:5\n  |\n3 |   - nmae: net\n  |     ^^^^ did you mean `name`?";
+    let broken = UserText::new("this command could not be carried out.", ["Comment it again.".to_owned()]);
+    vec![
+        ("not_allowlisted", report(Plan, Body::Refused(Refusal::not_allowlisted(&repo)))),
+        ("draft", report(Autoplan, Body::Refused(Refusal::draft()))),
+        ("fork", report(Plan, Body::Refused(Refusal::fork(Some(&repo))))),
+        ("fork_gone", report(Plan, Body::Refused(Refusal::fork(None)))),
+        ("not_available", report(Help, Body::Refused(Refusal::not_available("import", &["plan", "apply"])))),
+        ("apply_locked", report(Apply, Body::Refused(Refusal::apply_locked(&lock)))),
+        ("config_errors", report(Plan, Body::ConfigErrors(config.to_owned()))),
+        ("broken", report(Apply, Body::Broken(broken))),
+        ("help", report(Help, Body::Help("lockkeeper plan   makes a plan\nlockkeeper apply  applies it".to_owned()))),
+        ("mistake", report(Help, Body::Mistake(usage))),
+        ("unlocked", report(Unlock, Body::Unlocked(vec![released(true), released(false)]))),
+        ("unlocked_nothing", report(Unlock, Body::Unlocked(Vec::new()))),
+        ("merged", report(Unlock, Body::Closed { merged: true, released: vec![released(true)] })),
+        ("lock_discarded", report(Unlock, Body::LockDiscarded { by: "alice".to_owned(), released: released(true) })),
+    ]
+}
+
+fn hostile() -> Report {
+    let key = key(HOSTILE, "a|b", None);
+    let message = UserText::new(format!("`{HOSTILE}` and <b>{HOSTILE}</b>"), [format!("- {HOSTILE}\n# x")]);
+    let output = format!("```\n</details>\n{HOSTILE}\n<!-- lockkeeper {{}} -->\n");
+    let bad = ProjectReport { message: Some(message), ..project(key, ProjectOutcome::Failed, &output) };
+    report(CommandKind::Plan, Body::Projects(vec![bad, planned()]))
+}
+
+pub(super) fn samples() -> Vec<(&'static str, Report)> {
+    [plan_samples(), apply_samples(), other_samples(), vec![("hostile", hostile())]].concat()
+}
+
+#[test]
+fn the_whole_voice_of_the_bot() {
+    for (name, report) in samples() {
+        let comments = comments(&report, &Limits::default());
+        assert_eq!(comments.len(), 1, "{name}");
+        assert_eq!(MachineLine::find(&comments[0].body), Some(report.machine_line()), "{name}");
+        assert!(comments[0].body.contains(&comments[0].marker), "{name}");
+        insta::assert_snapshot!(name, comments[0].body);
+    }
+}
+
+/// Very many projects with very long outputs.
+fn flood(projects: usize, lines: usize) -> Report {
+    let output = "  + line ``` </details> é\n".repeat(lines);
+    let one = |n: usize| project(key(&format!("dir/{n}"), "default", None), ProjectOutcome::Planned, &output);
+    report(CommandKind::Plan, Body::Projects((0..projects).map(one).collect()))
+}
+
+#[test]
+fn very_much_to_say_becomes_several_comments_that_tell_each_other_apart() {
+    for (comment, most) in [(65_536, 100), (65_536, 3), (4_096, 7), (1, 2), (32_768, 0)] {
+        let report = flood(200, 60);
+        let all = comments(&report, &Limits { comment, comments: most, output: 60_000 });
+        assert!(all.len() > 1 && (most == 0 || all.len() <= most), "{} {most}", all.len());
+        for (n, one) in (1..).zip(&all) {
+            assert!(one.body.len() <= comment.max(MIN_COMMENT), "{}", one.body.len());
+            let line = MachineLine::find(&one.body).expect("every comment has its line");
+            assert_eq!((line.part, line.parts), (Some(n), u32::try_from(all.len()).ok()));
+            assert_eq!(all.iter().filter(|other| other.body.contains(&one.marker)).count(), 1);
+        }
+    }
+}
+
+#[test]
+fn dropped_comments_leave_a_note_and_a_link() {
+    let all = comments(&flood(200, 60), &Limits { comment: 65_536, comments: 2, output: 60_000 });
+    assert!(
+        all[0].body.contains("left out here**, because one command may post only so many: [see all of it](https://")
+    );
+    assert!(all[0].body.starts_with("Ran Plan for 200 projects: 200 planned\n"));
+    assert!(all[1].body.contains("To **apply** all plans of this pull request"));
+}
+
+#[test]
+fn the_middle_of_one_very_long_output_is_left_out() {
+    let all = comments(&flood(1, 5_000), &Limits::default());
+    assert!(all.len() <= 2 && all[0].body.contains(" lines left out here …"));
+    let text = " lines were left out of the middle: [see all of it](https://locks.example/jobs/9).";
+    assert!(all.iter().any(|one| one.body.contains(text)));
+}

@@ -1,0 +1,216 @@
+//! Commit statuses: their names, states and the line beside them (reference 9.1 to 9.3).
+//!
+//! Everything is decided from where the projects of the pull stand; whoever stores that hands it in.
+
+use crate::model::{CommitState, CommitStatus, PlanCounts, ProjectKey, ProjectOutcome, RunKind, StatusContext};
+
+/// GitHub REST: a description of a status has at most 140 characters.
+pub const MAX_DESCRIPTION_CHARS: usize = 140;
+
+/// Where one project of the pull stands: its newest run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// What was run last.
+    pub kind: RunKind,
+    /// How that ended.
+    pub outcome: ProjectOutcome,
+}
+
+/// Name of the status over all projects: `lockkeeper/plan`. `name` is `--vcs-status-name`.
+pub fn context(name: &str, kind: RunKind) -> StatusContext {
+    StatusContext::new(&format!("{name}/{kind}"))
+}
+
+/// Name of the status of one project: `lockkeeper/plan: net`, `lockkeeper/apply: ./default`.
+pub fn project_context(name: &str, kind: RunKind, project: &ProjectKey) -> StatusContext {
+    StatusContext::new(&format!("{name}/{kind}: {}", project.status_id()))
+}
+
+/// A status with the line cut to what the forge takes.
+pub fn status(context: StatusContext, state: CommitState, text: &str, url: Option<String>) -> CommitStatus {
+    CommitStatus { context, state, description: describe(text), url }
+}
+
+/// State and line of a status while its command runs (reference 9.3).
+pub fn running(kind: RunKind) -> (CommitState, String) {
+    (CommitState::Pending, format!("{} in progress...", title(kind)))
+}
+
+/// State and line of the combined status of a command that broke before it had results.
+pub fn failed(kind: RunKind) -> (CommitState, String) {
+    (CommitState::Failure, format!("{} failed.", title(kind)))
+}
+
+/// State and line of the combined plan status when a plan command ended. No projects at all is a success.
+pub fn plan(standings: &[Standing]) -> (CommitState, String) {
+    let Tally { total, plan_failed, .. } = Tally::of(standings);
+    if plan_failed > 0 {
+        return (CommitState::Failure, format!("{plan_failed}/{total} projects failed to plan."));
+    }
+    (CommitState::Success, format!("{total}/{total} projects planned successfully."))
+}
+
+/// State and line of the combined apply status when an apply command ended: failed as soon as one apply is, a success
+/// when nothing is left to apply, otherwise pending.
+pub fn apply(standings: &[Standing]) -> (CommitState, String) {
+    let Tally { total, applied, idle, apply_failed, .. } = Tally::of(standings);
+    if apply_failed > 0 {
+        return (CommitState::Failure, format!("{apply_failed}/{total} projects failed to apply."));
+    }
+    let done = applied + idle;
+    let idle_too = if idle > 0 { format!(" ({idle} up to date)") } else { String::new() };
+    match (done == total, applied) {
+        (true, 0) if total > 0 => (CommitState::Success, format!("{total}/{total} projects up to date.")),
+        (true, _) => (CommitState::Success, format!("{done}/{total} projects applied successfully{idle_too}.")),
+        (false, _) => (CommitState::Pending, format!("{done}/{total} projects applied{idle_too}.")),
+    }
+}
+
+/// What a plan command does to the combined apply status: `None` leaves it untouched, because something still has to be
+/// applied (reference 9.3).
+pub fn apply_after_plan(standings: &[Standing]) -> Option<(CommitState, String)> {
+    let (state, text) = apply(standings);
+    match state {
+        CommitState::Pending => None,
+        CommitState::Success | CommitState::Failure => Some((state, text)),
+    }
+}
+
+/// State and line of the status of one project when its run ended.
+pub fn project(kind: RunKind, outcome: ProjectOutcome, counts: Option<PlanCounts>) -> (CommitState, String) {
+    let state = if outcome.is_success() { CommitState::Success } else { CommitState::Failure };
+    let failed = |why: &str| format!("{} failed: {why}.", title(kind));
+    let text = match outcome {
+        ProjectOutcome::Planned => counts.map_or_else(|| "Plan succeeded.".to_owned(), |counts| counts.to_string()),
+        ProjectOutcome::NoChanges => "No changes.".to_owned(),
+        ProjectOutcome::Applied => "Apply succeeded.".to_owned(),
+        ProjectOutcome::UpToDate => "Up to date.".to_owned(),
+        ProjectOutcome::Imported => "Resource imported: plan again.".to_owned(),
+        ProjectOutcome::StateRemoved => "Resource taken out of the state: plan again.".to_owned(),
+        ProjectOutcome::Discarded => return (CommitState::Failure, "The plan was discarded: plan again.".to_owned()),
+        ProjectOutcome::Locked => failed("another pull request holds the lock"),
+        ProjectOutcome::Refused => failed("refused, the comment says why"),
+        ProjectOutcome::Failed => format!("{} failed.", title(kind)),
+        ProjectOutcome::Cancelled => failed("it was stopped"),
+        ProjectOutcome::Skipped => failed("something before it failed"),
+        ProjectOutcome::PolicyPassed => "Policies hold.".to_owned(),
+        ProjectOutcome::PolicyFailed => failed("policies do not hold"),
+    };
+    (state, text)
+}
+
+/// Cuts a line to the forge's limit at a character.
+pub fn describe(text: &str) -> String {
+    if text.chars().count() <= MAX_DESCRIPTION_CHARS {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(MAX_DESCRIPTION_CHARS - 1).collect();
+    format!("{}…", kept.trim_end())
+}
+
+fn title(kind: RunKind) -> &'static str {
+    match kind {
+        RunKind::Plan => "Plan",
+        RunKind::Apply => "Apply",
+    }
+}
+
+/// How many projects stand where.
+#[derive(Default)]
+struct Tally {
+    total: usize,
+    applied: usize,
+    /// Nothing to apply.
+    idle: usize,
+    plan_failed: usize,
+    apply_failed: usize,
+}
+
+impl Tally {
+    fn of(standings: &[Standing]) -> Self {
+        let mut tally = Self { total: standings.len(), ..Self::default() };
+        for standing in standings {
+            match (standing.outcome, standing.kind) {
+                (ProjectOutcome::Applied, _) => tally.applied += 1,
+                (ProjectOutcome::NoChanges | ProjectOutcome::UpToDate, _) => tally.idle += 1,
+                (outcome, _) if outcome.is_success() => {}
+                (_, RunKind::Plan) => tally.plan_failed += 1,
+                (_, RunKind::Apply) => tally.apply_failed += 1,
+            }
+        }
+        tally
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use super::*;
+    use crate::model::RepoPath;
+
+    fn planned(outcomes: &[ProjectOutcome]) -> Vec<Standing> {
+        outcomes.iter().map(|outcome| Standing { kind: RunKind::Plan, outcome: *outcome }).collect()
+    }
+
+    fn standings() -> Vec<Vec<Standing>> {
+        use ProjectOutcome::{Applied, Failed, Locked, NoChanges, Planned, UpToDate};
+        let apply = |outcome| Standing { kind: RunKind::Apply, outcome };
+        let mut all: Vec<Vec<Standing>> =
+            [&[][..], &[Planned], &[NoChanges], &[Planned, NoChanges, NoChanges], &[Planned, Failed, Locked]]
+                .map(planned)
+                .to_vec();
+        all.push([planned(&[Planned, NoChanges]), vec![apply(Applied)]].concat());
+        all.push([planned(&[NoChanges]), vec![apply(Applied)]].concat());
+        all.push(vec![apply(Applied), apply(UpToDate), apply(Failed)]);
+        all.push([planned(&[Failed]), vec![apply(Applied)]].concat());
+        all
+    }
+
+    #[test]
+    fn combined_statuses_follow_from_where_the_projects_stand() {
+        let mut table = String::new();
+        for standings in standings() {
+            let names: Vec<String> = standings.iter().map(|s| format!("{}:{}", s.kind, s.outcome)).collect();
+            let (plan, apply) = (plan(&standings), apply(&standings));
+            writeln!(table, "{}\n  plan  {} {}\n  apply {} {}", names.join(" "), plan.0, plan.1, apply.0, apply.1)
+                .unwrap();
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn after_a_plan_the_apply_status_changes_only_when_that_is_certain() {
+        use ProjectOutcome::{Failed, NoChanges, Planned};
+        assert_eq!(apply_after_plan(&planned(&[Planned, NoChanges])), None);
+        assert_eq!(apply_after_plan(&planned(&[Failed, NoChanges])), None);
+        let done = apply_after_plan(&planned(&[NoChanges])).unwrap();
+        assert_eq!(done, (CommitState::Success, "Nothing to apply: 1/1 project up to date".to_owned()));
+    }
+
+    #[test]
+    fn each_outcome_of_a_project_has_its_line() {
+        let counts = PlanCounts { add: 1, ..PlanCounts::default() };
+        let mut table = String::new();
+        for outcome in ProjectOutcome::ALL {
+            let (state, text) = project(RunKind::Plan, *outcome, Some(counts));
+            assert!(text.chars().count() <= MAX_DESCRIPTION_CHARS);
+            writeln!(table, "{outcome}: {state} {text}").unwrap();
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn lines_are_cut_at_a_character() {
+        assert_eq!(describe(&"é".repeat(140)).chars().count(), 140);
+        let cut = describe(&"é".repeat(141));
+        assert_eq!((cut.chars().count(), cut.ends_with("é…")), (140, true));
+    }
+
+    #[test]
+    fn contexts_are_named_as_in_the_reference() {
+        let root = ProjectKey::of_dir(RepoPath::root());
+        assert_eq!(context("lockkeeper", RunKind::Plan).as_str(), "lockkeeper/plan");
+        assert_eq!(project_context("atlantis", RunKind::Apply, &root).as_str(), "atlantis/apply: ./default");
+    }
+}

@@ -1,0 +1,190 @@
+//! What each template is given: one typed struct per template. Templates only lay out; every decision is made here.
+
+mod project;
+mod results;
+
+use serde::Serialize;
+
+pub(super) use project::Cap;
+pub(super) use results::results;
+
+use super::report::{Body, Refusal, Released, Report, UserText};
+use crate::model::{CommandKind, CommitSha, ProjectKey};
+
+/// A project's three names.
+#[derive(Serialize)]
+pub(super) struct Label {
+    name: Option<String>,
+    dir: String,
+    workspace: String,
+}
+
+impl Label {
+    pub(super) fn of(key: &ProjectKey) -> Self {
+        Self {
+            name: key.name.as_ref().map(ToString::to_string),
+            dir: key.dir.to_string(),
+            workspace: key.workspace.to_string(),
+        }
+    }
+}
+
+/// Small print at the end.
+#[derive(Serialize)]
+pub(super) struct Footer {
+    commit: Option<String>,
+    took: Option<String>,
+    url: Option<String>,
+}
+
+impl Footer {
+    pub(super) fn of(report: &Report) -> Self {
+        Self {
+            commit: report.head.as_ref().map(|head: &CommitSha| head.short().to_owned()),
+            took: report.duration.map(|time| took(time.as_secs())),
+            url: report.url.clone(),
+        }
+    }
+}
+
+/// `8 s`, `2 min 5 s`, `1 h 2 min`.
+fn took(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// `refusal.md.j2`, `broken.md.j2`
+#[derive(Serialize)]
+pub(super) struct RefusalView<'a> {
+    title: &'static str,
+    message: &'a str,
+    hints_list: &'a [String],
+    footer: Footer,
+}
+
+/// `help.md.j2`, `mistake.md.j2`
+#[derive(Serialize)]
+pub(super) struct HelpView<'a> {
+    text: &'a str,
+}
+
+/// `config_errors.md.j2`
+#[derive(Serialize)]
+pub(super) struct ConfigErrorsView<'a> {
+    title: &'static str,
+    text: &'a str,
+    footer: Footer,
+}
+
+/// `no_projects.md.j2`
+#[derive(Serialize)]
+pub(super) struct NoProjectsView<'a> {
+    title: &'static str,
+    message: Option<&'a str>,
+    hints_list: &'a [String],
+    footer: Footer,
+}
+
+/// `released.md.j2`: the answer to `unlock`, and what closing a pull gave back.
+#[derive(Serialize)]
+pub(super) struct ReleasedView {
+    /// `unlock`, `merged` or `closed`.
+    cause: &'static str,
+    projects: Vec<ReleasedRow>,
+    plan: String,
+}
+
+#[derive(Serialize)]
+struct ReleasedRow {
+    label: Label,
+    what: &'static str,
+}
+
+/// `lock_discarded.md.j2`
+#[derive(Serialize)]
+pub(super) struct LockDiscardedView<'a> {
+    by: &'a str,
+    it: Label,
+    plan: bool,
+    again: String,
+}
+
+/// `Plan` for `autoplan`, so that the first line is the same for both (reference 9.8).
+pub(super) fn title(command: CommandKind) -> &'static str {
+    match command {
+        CommandKind::Plan | CommandKind::Autoplan => "Plan",
+        CommandKind::Apply => "Apply",
+        CommandKind::Unlock => "Unlock",
+        CommandKind::Help => "Command",
+    }
+}
+
+pub(super) fn refusal<'a>(report: &Report, refusal: &'a Refusal) -> RefusalView<'a> {
+    broken(report, &refusal.text)
+}
+
+pub(super) fn help(text: &str) -> HelpView<'_> {
+    HelpView { text }
+}
+
+pub(super) fn config_errors<'a>(report: &Report, text: &'a str) -> ConfigErrorsView<'a> {
+    ConfigErrorsView { title: title(report.command), text, footer: Footer::of(report) }
+}
+
+pub(super) fn broken<'a>(report: &Report, text: &'a UserText) -> RefusalView<'a> {
+    RefusalView {
+        title: title(report.command),
+        message: &text.message,
+        hints_list: &text.hints,
+        footer: Footer::of(report),
+    }
+}
+
+pub(super) fn no_projects<'a>(report: &Report, text: Option<&'a UserText>) -> NoProjectsView<'a> {
+    NoProjectsView {
+        title: title(report.command),
+        message: text.map(|text| text.message.as_str()),
+        hints_list: text.map_or(&[], |text| &text.hints),
+        footer: Footer::of(report),
+    }
+}
+
+pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
+    let cause = match &report.body {
+        Body::Closed { merged: true, .. } => "merged",
+        Body::Closed { merged: false, .. } => "closed",
+        Body::Unlocked(_)
+        | Body::LockDiscarded { .. }
+        | Body::Projects(_)
+        | Body::Interrupted(_)
+        | Body::NoProjects(_)
+        | Body::Refused(_)
+        | Body::ConfigErrors(_)
+        | Body::Broken(_)
+        | Body::Help(_)
+        | Body::Mistake(_) => "unlock",
+    };
+    let row = |released: &Released| ReleasedRow { label: Label::of(&released.key), what: what(released) };
+    ReleasedView { cause, projects: released.iter().map(row).collect(), plan: format!("{} plan", report.executable) }
+}
+
+fn what(released: &Released) -> &'static str {
+    match (released.lock, released.plan) {
+        (true, true) => "lock and plan",
+        (true, false) => "lock",
+        (false, true) => "plan",
+        (false, false) => "nothing was left",
+    }
+}
+
+pub(super) fn lock_discarded<'a>(report: &Report, by: &'a str, released: &Released) -> LockDiscardedView<'a> {
+    LockDiscardedView {
+        by,
+        it: Label::of(&released.key),
+        plan: released.plan,
+        again: format!("{} plan {}", report.executable, released.key.flags()),
+    }
+}

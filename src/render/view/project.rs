@@ -1,0 +1,286 @@
+//! `project.md.j2`: one project of a plan or apply.
+
+use serde::Serialize;
+
+use super::Label;
+use super::results::is_plan;
+use crate::model::{ProjectOutcome, RunKind};
+use crate::render::plan_output::{self, DiffStyle};
+use crate::render::report::{Body, Holder, ProjectReport, Report};
+
+/// Longer outputs are folded (reference 9.7).
+const FOLD_LINES: usize = 12;
+/// Of a failed run whose output names no error, so many lines of the end are shown.
+const TAIL_LINES: usize = 30;
+
+/// Most bytes of an error, which is not folded.
+const MAX_ERROR: usize = 6_000;
+
+/// Most bytes of one output in a comment; the middle of a longer one is cut out.
+#[derive(Clone, Copy)]
+pub(in crate::render) struct Cap(pub usize);
+
+/// The section of a project.
+#[expect(clippy::struct_excessive_bools, reason = "a template asks one question at a time")]
+#[derive(Serialize)]
+pub(super) struct ProjectView {
+    icon: &'static str,
+    label: Label,
+    /// `failed`
+    outcome: &'static str,
+    ok: bool,
+    no_changes: bool,
+    /// `Plan: 1 to add, 0 to change, 0 to destroy.`
+    summary: Option<String>,
+    changes_outside: bool,
+    tool: &'static str,
+    program: &'static str,
+    message: Option<String>,
+    hints: Vec<String>,
+    holder: Option<HolderView>,
+    state_lock: Option<StateLockView>,
+    stale: bool,
+    error: Option<Block>,
+    output: Option<Block>,
+    apply: Option<String>,
+    again: Option<Again>,
+    unlock: String,
+    lock_url: Option<String>,
+    run_url: Option<String>,
+}
+
+#[derive(Serialize)]
+struct HolderView {
+    pull: i64,
+    url: String,
+    who: String,
+    since: String,
+    why: String,
+}
+
+#[derive(Serialize)]
+struct StateLockView {
+    id: String,
+    who: Option<String>,
+    created: Option<String>,
+    operation: Option<String>,
+    command: String,
+}
+
+/// How to try once more.
+#[derive(Serialize)]
+struct Again {
+    verb: RunKind,
+    command: String,
+}
+
+/// A block of code.
+#[derive(Serialize)]
+struct Block {
+    language: &'static str,
+    text: String,
+    title: &'static str,
+    lines: usize,
+    fold: bool,
+    /// Lines that were left out.
+    cut: usize,
+}
+
+impl ProjectView {
+    pub(super) fn of(report: &Report, project: &ProjectReport, cap: Cap) -> Self {
+        let failed = project.outcome == ProjectOutcome::Failed;
+        let (error, output) = if failed { failure(report, project, cap) } else { (None, output(report, project, cap)) };
+        let text = project.message.clone().unwrap_or_default();
+        Self {
+            icon: icon(project.outcome),
+            label: Label::of(&project.key),
+            outcome: phrase(project.outcome),
+            ok: project.outcome.is_success(),
+            no_changes: project.outcome == ProjectOutcome::NoChanges,
+            summary: summary(report, project),
+            changes_outside: project.changes_outside,
+            tool: project.tool.title(),
+            program: project.tool.program(),
+            message: Some(text.message).filter(|message| !message.trim().is_empty()),
+            hints: text.hints,
+            holder: project.held_by.as_ref().map(holder),
+            state_lock: if failed { state_lock(project) } else { None },
+            stale: failed && plan_output::plan_is_stale(&project.output),
+            error,
+            output,
+            apply: apply(report, project),
+            again: again(report, project),
+            unlock: format!("{} unlock", report.executable),
+            lock_url: project.lock_url.clone().filter(|_| report.style.offer_unlock),
+            run_url: project.run_url.clone(),
+        }
+    }
+}
+
+/// A word of the table.
+pub(super) fn phrase(outcome: ProjectOutcome) -> &'static str {
+    match outcome {
+        ProjectOutcome::Planned => "planned",
+        ProjectOutcome::NoChanges => "no changes",
+        ProjectOutcome::Applied => "applied",
+        ProjectOutcome::UpToDate => "nothing to apply",
+        ProjectOutcome::Imported => "imported",
+        ProjectOutcome::StateRemoved => "removed from the state",
+        ProjectOutcome::Discarded => "discarded",
+        ProjectOutcome::Locked => "locked",
+        ProjectOutcome::Refused => "refused",
+        ProjectOutcome::Failed => "failed",
+        ProjectOutcome::Cancelled => "cancelled",
+        ProjectOutcome::Skipped => "not tried",
+        ProjectOutcome::PolicyPassed => "policies passed",
+        ProjectOutcome::PolicyFailed => "policies failed",
+    }
+}
+
+/// A sign beside the word, never instead of it.
+pub(super) fn icon(outcome: ProjectOutcome) -> &'static str {
+    match outcome {
+        ProjectOutcome::Planned => "📝",
+        ProjectOutcome::NoChanges | ProjectOutcome::UpToDate => "➖",
+        ProjectOutcome::Applied
+        | ProjectOutcome::Imported
+        | ProjectOutcome::StateRemoved
+        | ProjectOutcome::PolicyPassed => "✅",
+        ProjectOutcome::Discarded => "🗑️",
+        ProjectOutcome::Locked => "🔒",
+        ProjectOutcome::Refused => "⛔",
+        ProjectOutcome::Failed | ProjectOutcome::PolicyFailed => "❌",
+        ProjectOutcome::Cancelled => "🚫",
+        ProjectOutcome::Skipped => "⏭️",
+    }
+}
+
+/// Place in the comment: what needs a person comes first.
+pub(super) fn rank(outcome: ProjectOutcome) -> u8 {
+    match outcome {
+        ProjectOutcome::Failed => 0,
+        ProjectOutcome::PolicyFailed => 1,
+        ProjectOutcome::Cancelled => 2,
+        ProjectOutcome::Refused => 3,
+        ProjectOutcome::Locked => 4,
+        ProjectOutcome::Skipped => 5,
+        ProjectOutcome::Planned => 6,
+        ProjectOutcome::Applied => 7,
+        ProjectOutcome::Imported => 8,
+        ProjectOutcome::StateRemoved => 9,
+        ProjectOutcome::PolicyPassed => 10,
+        ProjectOutcome::Discarded => 11,
+        ProjectOutcome::UpToDate => 12,
+        ProjectOutcome::NoChanges => 13,
+    }
+}
+
+fn summary(report: &Report, project: &ProjectReport) -> Option<String> {
+    if is_plan(report) {
+        return project.counts.map(|counts| counts.to_string());
+    }
+    plan_output::apply_summary(&project.output).map(|counts| format!("{counts}."))
+}
+
+fn holder(holder: &Holder) -> HolderView {
+    HolderView {
+        pull: holder.pull.0,
+        url: holder.pull_url.clone(),
+        who: holder.who.clone(),
+        since: holder.since.format("%Y-%m-%d %H:%M UTC").to_string(),
+        why: holder.why.clone(),
+    }
+}
+
+fn state_lock(project: &ProjectReport) -> Option<StateLockView> {
+    let lock = plan_output::state_lock(&project.output)?;
+    let command = format!("{} force-unlock {}", project.tool.program(), lock.id);
+    Some(StateLockView { id: lock.id, who: lock.who, created: lock.created, operation: lock.operation, command })
+}
+
+fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
+    let offered = project.outcome == ProjectOutcome::Planned && report.style.offer_apply;
+    offered.then(|| format!("{} apply {}", report.executable, project.key.flags()))
+}
+
+/// Plan again after a plan and after an apply that broke; apply again after one that did not begin.
+fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
+    let interrupted = matches!(report.body, Body::Interrupted(_));
+    let ok = project.outcome.is_success();
+    let broke = matches!(project.outcome, ProjectOutcome::Failed | ProjectOutcome::Cancelled);
+    let verb = match (is_plan(report), ok) {
+        (true, _) => RunKind::Plan,
+        (false, true) => return None,
+        (false, false) if broke || interrupted => RunKind::Plan,
+        (false, false) => RunKind::Apply,
+    };
+    let mut command = format!("{} {verb} {}", report.executable, project.key.flags());
+    let words: Vec<&str> = report.extra_args.iter().map(String::as_str).collect();
+    if let (RunKind::Plan, true, Ok(args)) = (verb, is_plan(report) && !words.is_empty(), shlex::try_join(words)) {
+        command.push_str(" -- ");
+        command.push_str(&args);
+    }
+    Some(Again { verb, command })
+}
+
+fn output(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
+    let text = if is_plan(report) {
+        plan_output::plan_text(&project.output, report.style.diff)
+    } else {
+        plan_output::without_progress(&project.output)
+    };
+    block(report, "diff", "Output", &text, cap)
+}
+
+/// The error unfolded, and the whole output folded unless the error is all of it.
+fn failure(report: &Report, project: &ProjectReport, cap: Cap) -> (Option<Block>, Option<Block>) {
+    let whole = plan_output::plan_text(&project.output, DiffStyle::Resources);
+    let error = plan_output::error_part(&project.output).unwrap_or_else(|| tail(&whole));
+    let repeats = error.lines().count() + 3 >= whole.lines().count() && error.len() <= MAX_ERROR;
+    let shown =
+        block(report, "text", "Error", &error, Cap(cap.0.min(MAX_ERROR))).map(|error| Block { fold: false, ..error });
+    let rest = if repeats { None } else { block(report, "diff", "Whole output", &whole, cap) };
+    (shown, rest.map(|output| Block { fold: report.style.fold, ..output }))
+}
+
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
+}
+
+fn block(report: &Report, language: &'static str, title: &'static str, text: &str, cap: Cap) -> Option<Block> {
+    let text = text.trim_matches('\n');
+    let lines = text.lines().count();
+    let (text, cut) = cut_middle(text, cap.0);
+    let fold = report.style.fold && lines > FOLD_LINES;
+    (!text.is_empty()).then_some(Block { language, text, title, lines, fold, cut })
+}
+
+/// Cuts whole lines out of the middle of a text that is too long; says how many.
+fn cut_middle(text: &str, most: usize) -> (String, usize) {
+    if text.len() <= most {
+        return (text.to_owned(), 0);
+    }
+    let head = &text[..text.floor_char_boundary(most / 2)];
+    let tail = &text[text.ceil_char_boundary(text.len() - most / 2)..];
+    let head = head.rfind('\n').map_or(head, |end| &head[..end]);
+    let tail = tail.find('\n').map_or(tail, |start| &tail[start + 1..]);
+    let all = text.lines().count();
+    let cut = all.saturating_sub(head.lines().count() + tail.lines().count()).max(1);
+    (format!("{head}\n\n… {cut} lines left out here …\n\n{tail}"), cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_output_loses_its_middle_visibly() {
+        let text = (0..100).map(|n| format!("line {n} é\n")).collect::<Vec<_>>().concat();
+        let (shown, cut) = cut_middle(&text, 60);
+        assert_eq!(cut, 95);
+        assert_eq!(shown, "line 0 é\nline 1 é\nline 2 é\n\n… 95 lines left out here …\n\nline 98 é\nline 99 é\n");
+        assert_eq!(cut_middle("é", 10), ("é".to_owned(), 0));
+        assert_eq!(cut_middle(&"é".repeat(50), 9).1, 1);
+    }
+}

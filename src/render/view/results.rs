@@ -1,0 +1,127 @@
+//! `results.md.j2`: a plan or apply of projects.
+
+use serde::Serialize;
+
+use super::project::{Cap, ProjectView, phrase, rank};
+use super::{Footer, Label, title};
+use crate::model::{CommandKind, PlanCounts, ProjectOutcome};
+use crate::render::report::{Body, ProjectReport, Report};
+
+/// The whole comment.
+#[derive(Serialize)]
+pub(in crate::render) struct ResultsView {
+    title: &'static str,
+    single: bool,
+    total: usize,
+    /// `1 failed, 2 planned`
+    tally: String,
+    interrupted: bool,
+    table: Table,
+    projects: Vec<ProjectView>,
+    /// Sections that were left out because nothing changes there.
+    hidden: usize,
+    /// No project has a section of its own to say it.
+    nothing_to_apply: bool,
+    apply_all: Option<String>,
+    unlock: Option<String>,
+    footer: Footer,
+}
+
+/// The overview of several projects.
+#[derive(Serialize)]
+struct Table {
+    /// Whether a plan's numbers are shown.
+    counts: bool,
+    import: bool,
+    forget: bool,
+    rows: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    icon: &'static str,
+    label: Label,
+    default_workspace: bool,
+    outcome: &'static str,
+    counts: Option<PlanCounts>,
+    run_url: Option<String>,
+}
+
+/// Builds the view; projects with errors come first.
+pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport], cap: Cap) -> ResultsView {
+    let mut sorted: Vec<&ProjectReport> = projects.iter().collect();
+    sorted.sort_by_key(|project| rank(project.outcome));
+    let single = sorted.len() == 1;
+    let hide = |p: &&ProjectReport| report.style.hide_unchanged && !single && p.outcome == ProjectOutcome::NoChanges;
+    let shown: Vec<ProjectView> = sorted.iter().filter(|p| !hide(p)).map(|p| ProjectView::of(report, p, cap)).collect();
+    ResultsView {
+        title: title(report.command),
+        single,
+        total: sorted.len(),
+        tally: tally(&sorted),
+        interrupted: matches!(report.body, Body::Interrupted(_)),
+        table: table(&sorted),
+        hidden: sorted.len() - shown.len(),
+        nothing_to_apply: shown.is_empty(),
+        projects: shown,
+        apply_all: apply_all(report, &sorted),
+        unlock: unlock(report, &sorted),
+        footer: Footer::of(report),
+    }
+}
+
+pub(super) fn is_plan(report: &Report) -> bool {
+    matches!(report.command, CommandKind::Plan | CommandKind::Autoplan)
+}
+
+fn apply_all(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
+    let planned = projects.iter().any(|p| p.outcome == ProjectOutcome::Planned);
+    let offered = report.style.offer_apply && report.style.offer_apply_all;
+    (planned && offered).then(|| format!("{} apply", report.executable))
+}
+
+fn unlock(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
+    let holds = is_plan(report) && projects.iter().any(|p| p.outcome.is_success());
+    (holds && report.style.offer_unlock).then(|| format!("{} unlock", report.executable))
+}
+
+/// How many ended how, errors first.
+fn tally(sorted: &[&ProjectReport]) -> String {
+    if let [only] = sorted {
+        return phrase(only.outcome).to_owned();
+    }
+    let mut counted: Vec<(ProjectOutcome, usize)> = Vec::new();
+    for project in sorted {
+        match counted.last_mut() {
+            Some((outcome, count)) if *outcome == project.outcome => *count += 1,
+            _ => counted.push((project.outcome, 1)),
+        }
+    }
+    let words: Vec<String> = counted.iter().map(|(outcome, count)| format!("{count} {}", many(*outcome))).collect();
+    words.join(", ")
+}
+
+fn many(outcome: ProjectOutcome) -> &'static str {
+    if outcome == ProjectOutcome::NoChanges { "without changes" } else { phrase(outcome) }
+}
+
+fn table(sorted: &[&ProjectReport]) -> Table {
+    let any = |number: fn(&PlanCounts) -> u32| sorted.iter().filter_map(|p| p.counts.as_ref()).any(|c| number(c) > 0);
+    Table {
+        counts: sorted.iter().any(|p| p.counts.is_some()),
+        import: any(|c| c.import),
+        forget: any(|c| c.forget),
+        rows: sorted.iter().map(|project| row(project)).collect(),
+    }
+}
+
+fn row(project: &ProjectReport) -> Row {
+    Row {
+        icon: super::project::icon(project.outcome),
+        label: Label::of(&project.key),
+        default_workspace: project.key.workspace.is_default(),
+        outcome: phrase(project.outcome),
+        counts: project.counts,
+        run_url: project.run_url.clone(),
+    }
+}

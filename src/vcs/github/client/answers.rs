@@ -1,0 +1,264 @@
+//! GitHub's answers, only the fields we read, and what they are in our words.
+
+use chrono::{DateTime, Utc};
+use serde::Deserialize;
+use tracing::warn;
+
+use super::cut_chars;
+use crate::model::{
+    BranchName, ChangeKind, ChangedFile, CommitSha, HostName, Pull, PullNumber, PullRef, PullState, RepoId, RepoPath,
+};
+
+/// Longest title; GitHub allows 256 characters.
+const MAX_TITLE: usize = 256;
+
+/// `GET /repos/{owner}/{repo}/pulls/{number}`.
+#[derive(Deserialize)]
+pub(super) struct PullAnswer {
+    number: i64,
+    html_url: String,
+    title: String,
+    state: String,
+    #[serde(default)]
+    draft: Option<bool>,
+    #[serde(default)]
+    merged: Option<bool>,
+    #[serde(default)]
+    merged_at: Option<String>,
+    #[serde(default)]
+    user: Option<UserAnswer>,
+    head: EndAnswer,
+    base: EndAnswer,
+    /// How many files differ, also beyond those GitHub lists.
+    #[serde(default)]
+    pub changed_files: Option<usize>,
+}
+
+/// One end of a pull.
+#[derive(Deserialize)]
+struct EndAnswer {
+    #[serde(rename = "ref")]
+    branch: String,
+    sha: String,
+    /// `null` once the repository is deleted.
+    #[serde(default)]
+    repo: Option<RepoAnswer>,
+}
+
+#[derive(Deserialize)]
+struct RepoAnswer {
+    full_name: String,
+}
+
+#[derive(Deserialize)]
+struct UserAnswer {
+    login: String,
+}
+
+impl PullAnswer {
+    /// In our words. The error says what in the answer cannot be.
+    pub fn into_pull(self, asked: &PullRef) -> Result<Pull, String> {
+        let told = self.base.repo(asked.repo.host())?.ok_or("the pull request has no base repository")?;
+        let at = PullRef { repo: told, number: PullNumber(self.number) };
+        if at != *asked {
+            return Err(format!("the answer is about {at}: was the repository renamed or transferred?"));
+        }
+        if !self.html_url.starts_with("https://") && !self.html_url.starts_with("http://") {
+            return Err("the address of its page is not one of the web".to_owned());
+        }
+        Ok(Pull {
+            state: self.state()?,
+            at,
+            title: cut_chars(&self.title, MAX_TITLE),
+            author: self.user.map_or_else(|| "ghost".to_owned(), |user| user.login),
+            url: self.html_url,
+            head: sha(&self.head.sha)?,
+            head_branch: branch(&self.head.branch)?,
+            head_repo: self.head.repo(asked.repo.host())?,
+            base_branch: branch(&self.base.branch)?,
+            base: sha(&self.base.sha)?,
+            draft: self.draft.unwrap_or(false),
+        })
+    }
+
+    fn state(&self) -> Result<PullState, String> {
+        let merged = self.merged.unwrap_or(false) || self.merged_at.is_some();
+        match self.state.as_str() {
+            "open" => Ok(PullState::Open),
+            "closed" if merged => Ok(PullState::Merged),
+            "closed" => Ok(PullState::Closed),
+            other => Err(format!("a pull request cannot be `{}`", cut_chars(other, 40))),
+        }
+    }
+}
+
+impl EndAnswer {
+    fn repo(&self, host: &HostName) -> Result<Option<RepoId>, String> {
+        let name = self.repo.as_ref().map(|repo| RepoId::new(host.clone(), &repo.full_name));
+        name.transpose().map_err(|error| error.to_string())
+    }
+}
+
+fn sha(text: &str) -> Result<CommitSha, String> {
+    CommitSha::new(text).map_err(|error| error.to_string())
+}
+
+fn branch(text: &str) -> Result<BranchName, String> {
+    BranchName::new(text).map_err(|error| error.to_string())
+}
+
+/// An entry of `GET /repos/{owner}/{repo}/pulls/{number}/files`.
+#[derive(Deserialize)]
+pub(super) struct FileAnswer {
+    filename: String,
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    previous_filename: Option<String>,
+}
+
+impl FileAnswer {
+    /// In our words; `None` for a path that cannot be one inside a repository, which no project can have.
+    pub fn into_changed_file(self, at: &PullRef) -> Option<ChangedFile> {
+        let path = usable_path(&self.filename, at)?;
+        let kind = kind(&self.status);
+        let previous = self.previous_filename.filter(|_| kind == ChangeKind::Renamed);
+        Some(ChangedFile { path, previous: previous.and_then(|path| usable_path(&path, at)), kind })
+    }
+}
+
+/// `copied` makes a new file and leaves the old one as it is. `changed` is a change of the mode. Anything else that
+/// GitHub lists counts as modified: a plan too many does no harm, a plan too few does.
+fn kind(status: &str) -> ChangeKind {
+    match status {
+        "added" | "copied" => ChangeKind::Added,
+        "removed" => ChangeKind::Removed,
+        "renamed" => ChangeKind::Renamed,
+        _ => ChangeKind::Modified,
+    }
+}
+
+fn usable_path(text: &str, at: &PullRef) -> Option<RepoPath> {
+    match RepoPath::new(text) {
+        Ok(path) => Some(path),
+        Err(error) => {
+            let error = cut_chars(&error.to_string(), 300);
+            warn!(pull = %at, "A changed file of {at} is left out: {error}");
+            None
+        }
+    }
+}
+
+/// An entry of `GET /repos/{owner}/{repo}/issues/{number}/comments`.
+#[derive(Deserialize)]
+pub(super) struct CommentAnswer {
+    pub id: u64,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    user: Option<UserAnswer>,
+    created_at: DateTime<Utc>,
+}
+
+impl CommentAnswer {
+    /// Whether it is a comment of ours from that time with the marker in it.
+    pub fn is_ours(&self, login: &str, marker: &str, since: DateTime<Utc>) -> bool {
+        self.created_at >= since
+            && self.user.as_ref().is_some_and(|user| user.login.eq_ignore_ascii_case(login))
+            && self.body.as_ref().is_some_and(|body| body.contains(marker))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn asked() -> PullRef {
+        PullRef { repo: "github.com/acme/infra".parse().unwrap(), number: PullNumber(12) }
+    }
+
+    fn pull(change: impl FnOnce(&mut Value)) -> Result<Pull, String> {
+        let end = |branch: &str| json!({"ref": branch, "sha": "a1".repeat(20), "repo": {"full_name": "Acme/Infra"}});
+        let mut answer = json!({
+            "number": 12, "html_url": "https://github.com/acme/infra/pull/12", "title": "Add a subnet", "state": "open",
+            "draft": false, "merged": false, "merged_at": null, "user": {"login": "jane"},
+            "head": end("subnet"), "base": end("main"),
+        });
+        change(&mut answer);
+        serde_json::from_value::<PullAnswer>(answer).unwrap().into_pull(&asked())
+    }
+
+    #[test]
+    fn merged_and_closed_are_told_apart() {
+        let state = |state: &str, merged: Value, at: Value| {
+            pull(|answer| {
+                answer["state"] = json!(state);
+                answer["merged"] = merged;
+                answer["merged_at"] = at;
+            })
+            .unwrap()
+            .state
+        };
+        assert_eq!(state("open", json!(false), Value::Null), PullState::Open);
+        assert_eq!(state("closed", json!(false), Value::Null), PullState::Closed);
+        assert_eq!(state("closed", json!(true), Value::Null), PullState::Merged);
+        assert_eq!(state("closed", Value::Null, json!("2026-01-01T00:00:00Z")), PullState::Merged);
+    }
+
+    #[test]
+    fn forks_and_deleted_forks_are_forks() {
+        assert!(!pull(|_| {}).unwrap().is_fork());
+        assert!(pull(|answer| answer["head"]["repo"]["full_name"] = json!("eve/infra")).unwrap().is_fork());
+        let deleted = pull(|answer| answer["head"]["repo"] = Value::Null).unwrap();
+        assert!(deleted.head_repo.is_none() && deleted.is_fork());
+    }
+
+    #[test]
+    fn answers_that_cannot_be_are_explained() {
+        let told = |place: &str, value: Value| pull(|answer| *answer.pointer_mut(place).unwrap() = value).unwrap_err();
+        insta::assert_snapshot!(
+            told("/number", json!(13)),
+            @"the answer is about github.com/acme/infra#13: was the repository renamed or transferred?"
+        );
+        insta::assert_snapshot!(
+            told("/base/repo/full_name", json!("acme/other")),
+            @"the answer is about github.com/acme/other#12: was the repository renamed or transferred?"
+        );
+        insta::assert_snapshot!(told("/base/repo", Value::Null), @"the pull request has no base repository");
+        insta::assert_snapshot!(told("/state", json!("odd")), @"a pull request cannot be `odd`");
+        insta::assert_snapshot!(
+            told("/head/ref", json!("--upload-pack=x")),
+            @r#""--upload-pack=x" is not a branch name"#
+        );
+        insta::assert_snapshot!(told("/head/sha", json!("abc")), @r#""abc" is not a full commit id"#);
+        insta::assert_snapshot!(
+            told("/html_url", json!("javascript:alert(1)")),
+            @"the address of its page is not one of the web"
+        );
+    }
+
+    #[test]
+    fn statuses_of_files_are_mapped_so_that_nothing_is_missed() {
+        let file = |name: &str, status: &str| {
+            let answer = json!({"filename": name, "status": status, "previous_filename": "old/main.tf"});
+            let file = serde_json::from_value::<FileAnswer>(answer).unwrap().into_changed_file(&asked());
+            file.map_or("left out".to_owned(), |file| format!("{} {:?}", file.kind, file.previous))
+        };
+        for (status, expected) in [
+            ("added", "added None"),
+            ("copied", "added None"),
+            ("removed", "removed None"),
+            ("modified", "modified None"),
+            ("changed", "modified None"),
+            ("unchanged", "modified None"),
+            ("brand_new", "modified None"),
+            ("renamed", r#"renamed Some(RepoPath("old/main.tf"))"#),
+        ] {
+            assert_eq!(file("new/main.tf", status), expected, "{status}");
+        }
+        assert_eq!(file("../../etc/passwd", "added"), "left out");
+        assert_eq!(file("a\nb", "added"), "left out");
+    }
+}

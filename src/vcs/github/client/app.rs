@@ -1,0 +1,160 @@
+//! A GitHub App: it signs a short-lived JWT to say who it is, and exchanges it for a token per installation (GitHub
+//! REST: "Authenticating as a GitHub App", "Generating an installation access token").
+//!
+//! Tokens are cached by our own clock and not by octocrab's, whose cache reads the machine's clock and does not limit
+//! the answers it reads.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use octocrab::jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::call::{Call, Failure};
+use super::wire::Wire;
+use super::{GitHubSetupError, url_segments};
+use crate::model::RepoId;
+use crate::secret::Secret;
+use crate::vcs::Installation;
+
+/// A JWT is dated back so that a clock of ours that is fast does not make it come from the future.
+const JWT_BACKDATED: TimeDelta = TimeDelta::seconds(60);
+/// GitHub takes JWTs that end within ten minutes; one less for a clock that is slow.
+const JWT_LASTS: TimeDelta = TimeDelta::minutes(9);
+/// A token this close to its end is replaced: a git fetch that starts with it must be able to finish.
+const TOKEN_MARGIN: TimeDelta = TimeDelta::minutes(10);
+/// Most repositories whose installation is remembered; looking one up again costs a request.
+const MAX_REMEMBERED: usize = 10_000;
+
+/// A GitHub App with what it remembers.
+pub(super) struct App {
+    id: u64,
+    key: EncodingKey,
+    configured: Installation,
+    by_repo: Mutex<HashMap<RepoId, u64>>,
+    tokens: Mutex<HashMap<u64, TokenSlot>>,
+}
+
+/// One per installation, locked while its token is being replaced, so that a burst of requests asks once.
+type TokenSlot = Arc<tokio::sync::Mutex<Option<IssuedToken>>>;
+
+struct IssuedToken {
+    token: Secret,
+    expires: DateTime<Utc>,
+}
+
+#[derive(Serialize)]
+struct Claims {
+    /// A number: older GitHub Enterprise Servers refuse a text.
+    iss: u64,
+    iat: i64,
+    exp: i64,
+}
+
+impl App {
+    pub fn new(id: u64, key: &Secret, configured: Installation) -> Result<Self, GitHubSetupError> {
+        let key = EncodingKey::from_rsa_pem(key.expose().as_bytes())
+            .map_err(|error| GitHubSetupError::AppKey(error.to_string()))?;
+        Ok(Self { id, key, configured, by_repo: Mutex::default(), tokens: Mutex::default() })
+    }
+
+    /// Which installation to use: the one of the event, else the configured one, else the one GitHub names.
+    pub async fn installation(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<u64, Failure> {
+        let known = via.or(self.configured).or_else(|| self.remembered(repo));
+        match known {
+            Some(installation) => Ok(installation),
+            None => self.look_up(wire, repo).await,
+        }
+    }
+
+    fn remembered(&self, repo: &RepoId) -> Installation {
+        self.by_repo.lock().expect("nothing panics while it holds this lock").get(repo).copied()
+    }
+
+    async fn look_up(&self, wire: &Wire, repo: &RepoId) -> Result<u64, Failure> {
+        #[derive(Deserialize)]
+        struct Found {
+            id: u64,
+        }
+        let path = format!("/repos/{}/installation", url_segments(repo.full_name()));
+        let call = Call::get(path, format!("the installation of the GitHub App for {}", repo.full_name()));
+        let found: Found = wire.send(&call, &self.jwt(wire)?).await?.json(&wire.host, &call.what)?;
+        let mut by_repo = self.by_repo.lock().expect("nothing panics while it holds this lock");
+        if by_repo.len() >= MAX_REMEMBERED {
+            by_repo.clear();
+        }
+        by_repo.insert(repo.clone(), found.id);
+        Ok(found.id)
+    }
+
+    /// A token of the installation that is good for [`TOKEN_MARGIN`] at least.
+    pub async fn token(&self, wire: &Wire, installation: u64) -> Result<Secret, Failure> {
+        let slot = self.slot(installation);
+        let mut slot = slot.lock().await;
+        if let Some(issued) = slot.as_ref().filter(|issued| issued.expires - wire.clock.now() > TOKEN_MARGIN) {
+            return Ok(issued.token.clone());
+        }
+        match self.issue(wire, installation).await {
+            Ok(issued) => Ok(slot.insert(issued).token.clone()),
+            Err(failure) => {
+                self.forget_repos_of(installation);
+                Err(failure)
+            }
+        }
+    }
+
+    fn slot(&self, installation: u64) -> TokenSlot {
+        let mut tokens = self.tokens.lock().expect("nothing panics while it holds this lock");
+        Arc::clone(tokens.entry(installation).or_default())
+    }
+
+    async fn issue(&self, wire: &Wire, installation: u64) -> Result<IssuedToken, Failure> {
+        #[derive(Deserialize)]
+        struct Issued {
+            token: String,
+            expires_at: DateTime<Utc>,
+        }
+        let path = format!("/app/installations/{installation}/access_tokens");
+        let what = format!("a token for installation {installation} of the GitHub App");
+        let call = Call::post(path, json!({}), what).repeatable();
+        let issued: Issued = wire.send(&call, &self.jwt(wire)?).await?.json(&wire.host, &call.what)?;
+        Ok(IssuedToken { token: Secret::new(&issued.token), expires: issued.expires_at })
+    }
+
+    /// Throws a token away that GitHub no longer takes, unless another request has replaced it already.
+    pub async fn forget(&self, installation: u64, refused: &Secret) {
+        let slot = self.slot(installation);
+        let mut slot = slot.lock().await;
+        if slot.as_ref().is_some_and(|issued| issued.token == *refused) {
+            *slot = None;
+        }
+    }
+
+    /// An App that was removed and installed again has another installation.
+    fn forget_repos_of(&self, installation: u64) {
+        self.by_repo.lock().expect("nothing panics while it holds this lock").retain(|_, id| *id != installation);
+    }
+
+    /// Comments of an App appear under its slug and `[bot]`.
+    pub async fn login(&self, wire: &Wire) -> Result<String, Failure> {
+        #[derive(Deserialize)]
+        struct Myself {
+            slug: String,
+        }
+        let call = Call::get("/app".to_owned(), "the GitHub App itself");
+        let myself: Myself = wire.send(&call, &self.jwt(wire)?).await?.json(&wire.host, &call.what)?;
+        Ok(format!("{}[bot]", myself.slug))
+    }
+
+    fn jwt(&self, wire: &Wire) -> Result<Secret, Failure> {
+        let now = wire.clock.now();
+        let claims =
+            Claims { iss: self.id, iat: (now - JWT_BACKDATED).timestamp(), exp: (now + JWT_LASTS).timestamp() };
+        encode(&Header::new(Algorithm::RS256), &claims, &self.key).map(|jwt| Secret::new(&jwt)).map_err(|error| {
+            let message = format!("the key of the GitHub App cannot sign: {error}");
+            Failure::denied(&wire.host, "any request of the GitHub App", &message)
+        })
+    }
+}

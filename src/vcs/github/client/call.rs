@@ -1,0 +1,105 @@
+//! What a request asks, and how it ended.
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, Method, StatusCode};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::model::HostName;
+use crate::vcs::ForgeError;
+
+/// One request to the API.
+pub(super) struct Call {
+    pub method: Method,
+    /// Path and query below the base of the API.
+    pub path: String,
+    /// JSON to send.
+    pub body: Option<Value>,
+    /// What is asked for, in words: `pull request acme/infra#12`.
+    pub what: String,
+    /// Whether asking again cannot do harm.
+    pub repeatable: bool,
+}
+
+impl Call {
+    pub fn get(path: String, what: impl Into<String>) -> Self {
+        Self { method: Method::GET, path, body: None, what: what.into(), repeatable: true }
+    }
+
+    pub fn post(path: String, body: Value, what: impl Into<String>) -> Self {
+        Self { method: Method::POST, path, body: Some(body), what: what.into(), repeatable: false }
+    }
+
+    /// For requests whose second effect does not matter.
+    pub fn repeatable(self) -> Self {
+        Self { repeatable: true, ..self }
+    }
+}
+
+/// An answer with a status of success.
+pub(super) struct Answer {
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// Reads the JSON. An answer that is none may come from a proxy in between, and whether the request got through is
+    /// not known then.
+    pub fn json<T: DeserializeOwned>(&self, host: &HostName, what: &str) -> Result<T, Failure> {
+        let mut deserializer = serde_json::Deserializer::from_slice(&self.body);
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+            let message = format!("the answer cannot be understood at `{}`: {}", error.path(), error.inner());
+            Failure::passing(host, what, &message)
+        })
+    }
+}
+
+/// How a request failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// The status, if there was an answer.
+    pub status: Option<StatusCode>,
+    /// What the caller is told.
+    pub error: ForgeError,
+}
+
+impl Failure {
+    /// A passing fault.
+    pub fn passing(host: &HostName, what: &str, message: &str) -> Self {
+        let error = ForgeError::Unavailable { what: what.to_owned(), host: host.clone(), message: one_line(message) };
+        Self { status: None, error }
+    }
+
+    /// Something that trying again will not mend.
+    pub fn rejected(host: &HostName, what: &str, message: &str) -> Self {
+        let error = ForgeError::Rejected { what: what.to_owned(), host: host.clone(), message: one_line(message) };
+        Self { status: None, error }
+    }
+
+    /// Credentials that cannot work.
+    pub fn denied(host: &HostName, what: &str, message: &str) -> Self {
+        let error = ForgeError::Denied { what: what.to_owned(), host: host.clone(), message: one_line(message) };
+        Self { status: None, error }
+    }
+
+    /// Whether the same request may work a moment later.
+    pub fn is_passing(&self) -> bool {
+        matches!(self.error, ForgeError::Unavailable { .. })
+    }
+}
+
+impl From<Failure> for ForgeError {
+    fn from(failure: Failure) -> Self {
+        failure.error
+    }
+}
+
+/// Longest message of the forge that we repeat, in characters.
+const MAX_MESSAGE: usize = 300;
+
+/// Puts words of others on one line and cuts them.
+pub(super) fn one_line(text: &str) -> String {
+    let words: Vec<&str> =
+        text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
+    super::cut_chars(&words.join(" "), MAX_MESSAGE)
+}

@@ -1,0 +1,248 @@
+//! GitHub's REST API behind [`Forge`].
+//!
+//! octocrab brings connections, TLS (rustls with the system's certificates) and the headers GitHub wants. What it would
+//! decide in our place is done here: answers are read into our own slim types because its models refuse fields that
+//! GitHub Enterprise leaves out, failures are classified for the caller, every answer has a size limit, and tokens are
+//! cached by [`Clock`]. Reads are repeated after passing faults; writes never are, because only the caller can find out
+//! whether the first one got through.
+
+mod answers;
+mod app;
+mod auth;
+mod call;
+mod classify;
+mod endpoints;
+mod pages;
+mod wire;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, SecondsFormat, SubsecRound, Utc};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::OnceCell;
+
+use self::answers::{CommentAnswer, FileAnswer, PullAnswer};
+use self::auth::Credentials;
+use self::call::{Call, Failure};
+use self::pages::Pages;
+use self::wire::Wire;
+use super::super::{Forge, ForgeError, GitCredentials, Installation};
+use crate::clock::Clock;
+use crate::model::{ChangedFile, CommitSha, CommitStatus, HostName, Pull, PullRef, RepoId};
+
+pub use auth::{GitHubAuth, TokenSource};
+pub use endpoints::{GitHubEndpoints, InvalidEndpoint};
+pub use wire::Timeouts;
+
+/// GitHub lists no more changed files of a pull than this (GitHub REST: "List pull requests files").
+const MAX_LISTED_FILES: usize = 3000;
+/// Longest description of a status in characters (GitHub REST: "Create a commit status").
+const MAX_DESCRIPTION: usize = 140;
+/// User name that GitHub accepts with every token.
+const USER_OF_TOKENS: &str = "x-access-token";
+
+/// Why a connection to GitHub cannot even be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum GitHubSetupError {
+    /// The key of the App is none.
+    #[error("the key of the GitHub App is not an RSA private key in PEM ({0}): download one from the App's settings")]
+    AppKey(String),
+    /// No usable certificates of authorities on this machine, mostly.
+    #[error("the HTTP client cannot be made ({0}): are the certificates of the system (ca-certificates) installed?")]
+    Client(String),
+}
+
+/// A connection to one GitHub.
+pub struct GitHub {
+    endpoints: GitHubEndpoints,
+    wire: Wire,
+    credentials: Credentials,
+    login: OnceCell<String>,
+}
+
+impl GitHub {
+    /// Prepares a connection; nothing is sent yet. Must be called inside a Tokio runtime, which octocrab needs.
+    pub fn new(
+        endpoints: GitHubEndpoints,
+        auth: GitHubAuth,
+        clock: Arc<dyn Clock>,
+        timeouts: Timeouts,
+    ) -> Result<Self, GitHubSetupError> {
+        let wire = Wire::new(&endpoints, clock, timeouts)?;
+        Ok(Self { wire, endpoints, credentials: Credentials::new(auth)?, login: OnceCell::new() })
+    }
+
+    async fn pull_answer(&self, at: &PullRef, via: Installation) -> Result<PullAnswer, Failure> {
+        let call = Call::get(format!("{}/pulls/{}", repo_path(&at.repo), at.number), pull_words(at));
+        let answer = self.credentials.send(&self.wire, &at.repo, via, &call).await?;
+        answer.json(&self.wire.host, &call.what)
+    }
+
+    /// GitHub silently stops listing; a pull whose files are not all known must not look as if it left projects alone
+    /// (P6).
+    async fn check_complete(&self, at: &PullRef, via: Installation, listed: usize) -> Result<(), Failure> {
+        let all = self.pull_answer(at, via).await?.changed_files.unwrap_or(usize::MAX);
+        if all <= listed {
+            return Ok(());
+        }
+        let message = format!(
+            "it lists only the first {listed} changed files of this pull request, so which projects it touches cannot \
+             be told for certain: split it into smaller ones"
+        );
+        Err(Failure::rejected(&self.wire.host, &files_words(at), &message))
+    }
+
+    async fn known_login(&self) -> Result<&str, Failure> {
+        let login = self.login.get_or_try_init(|| self.credentials.login(&self.wire)).await?;
+        Ok(login)
+    }
+}
+
+#[async_trait]
+impl Forge for GitHub {
+    fn host(&self) -> &HostName {
+        self.endpoints.host()
+    }
+
+    async fn login(&self) -> Result<String, ForgeError> {
+        Ok(self.known_login().await?.to_owned())
+    }
+
+    async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError> {
+        let pull = self.pull_answer(at, via).await?.into_pull(at);
+        pull.map_err(|message| Failure::rejected(&self.wire.host, &pull_words(at), &message).into())
+    }
+
+    async fn changed_files(&self, at: &PullRef, via: Installation) -> Result<Vec<ChangedFile>, ForgeError> {
+        let path = format!("{}/pulls/{}/files", repo_path(&at.repo), at.number);
+        let mut pages = Pages::new(self, (&at.repo, via), &path, "", files_words(at));
+        let (mut files, mut listed) = (Vec::new(), 0);
+        while let Some(page) = pages.next::<FileAnswer>().await? {
+            listed += page.len();
+            files.extend(page.into_iter().filter_map(|file| file.into_changed_file(at)));
+        }
+        if listed >= MAX_LISTED_FILES {
+            self.check_complete(at, via, listed).await?;
+        }
+        Ok(files)
+    }
+
+    async fn comment_post(&self, at: &PullRef, via: Installation, body: &str) -> Result<u64, ForgeError> {
+        #[derive(Deserialize)]
+        struct Posted {
+            id: u64,
+        }
+        let call = Call::post(comments_path(at), json!({ "body": body }), format!("a comment on {}", short(at)));
+        let answer = self.credentials.send(&self.wire, &at.repo, via, &call).await?;
+        Ok(answer.json::<Posted>(&self.wire.host, &call.what)?.id)
+    }
+
+    async fn comment_find(
+        &self,
+        at: &PullRef,
+        via: Installation,
+        marker: &str,
+        since: DateTime<Utc>,
+    ) -> Result<Option<u64>, ForgeError> {
+        let login = self.known_login().await?;
+        // GitHub keeps whole seconds, so a comment can seem older than the moment just before it was written.
+        let since = since.trunc_subsecs(0);
+        let query = format!("since={}&", since.to_rfc3339_opts(SecondsFormat::Secs, true));
+        let what = format!("the comments of {}", short(at));
+        let mut pages = Pages::new(self, (&at.repo, via), &comments_path(at), &query, what);
+        while let Some(page) = pages.next::<CommentAnswer>().await? {
+            if let Some(found) = page.iter().find(|comment| comment.is_ours(login, marker, since)) {
+                return Ok(Some(found.id));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn status_set(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        commit: &CommitSha,
+        status: &CommitStatus,
+    ) -> Result<(), ForgeError> {
+        let body = json!({
+            "state": status.state,
+            "context": status.context,
+            "description": cut_chars(&status.description, MAX_DESCRIPTION),
+            "target_url": status.url,
+        });
+        let what = format!("the status `{}` of {}@{}", status.context, repo.full_name(), commit.short());
+        let call = Call::post(format!("{}/statuses/{commit}", repo_path(repo)), body, what);
+        self.credentials.send(&self.wire, repo, via, &call).await?;
+        Ok(())
+    }
+
+    fn clone_url(&self, repo: &RepoId) -> String {
+        self.endpoints.clone_url(repo)
+    }
+
+    fn pull_head_ref(&self, at: &PullRef) -> String {
+        format!("refs/pull/{}/head", at.number)
+    }
+
+    async fn git_credentials(&self, repo: &RepoId, via: Installation) -> Result<GitCredentials, ForgeError> {
+        Ok(self.credentials.git(&self.wire, repo, via).await?)
+    }
+}
+
+fn repo_path(repo: &RepoId) -> String {
+    format!("/repos/{}", url_segments(repo.full_name()))
+}
+
+fn comments_path(at: &PullRef) -> String {
+    format!("{}/issues/{}/comments", repo_path(&at.repo), at.number)
+}
+
+/// `acme/infra#12`: the host is said by the error around it.
+fn short(at: &PullRef) -> String {
+    format!("{}#{}", at.repo.full_name(), at.number)
+}
+
+fn pull_words(at: &PullRef) -> String {
+    format!("pull request {}", short(at))
+}
+
+fn files_words(at: &PullRef) -> String {
+    format!("the changed files of {}", short(at))
+}
+
+/// A name with slashes as part of a URL.
+fn url_segments(name: &str) -> String {
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+    utf8_percent_encode(name, KEPT).to_string()
+}
+
+/// Cuts a text to a number of characters, ending in `…` when something is missing.
+fn cut_chars(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    let kept: String = text.chars().take(max.saturating_sub(1)).collect();
+    format!("{kept}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(cut_chars("äöü", 3), "äöü");
+        assert_eq!(cut_chars("äöüß", 3), "äö…");
+        assert_eq!(cut_chars(&"é".repeat(200), MAX_DESCRIPTION).chars().count(), MAX_DESCRIPTION);
+    }
+
+    #[test]
+    fn names_cannot_leave_their_place_in_a_url() {
+        assert_eq!(url_segments("acme/infra.git-2_x~"), "acme/infra.git-2_x~");
+        assert_eq!(url_segments("a b/ü?x#y%2f"), "a%20b/%C3%BC%3Fx%23y%252f");
+    }
+}

@@ -1,0 +1,76 @@
+//! Lists that GitHub gives out in pages.
+
+use axum::http::HeaderMap;
+use axum::http::header::LINK;
+use serde::de::DeserializeOwned;
+
+use super::GitHub;
+use super::call::{Call, Failure};
+use crate::model::RepoId;
+use crate::vcs::Installation;
+
+/// Entries of a page: the most GitHub gives.
+const PAGE: usize = 100;
+/// Most pages we read: twice what GitHub lists of changed files, and 6,000 comments are more than any pull has.
+const MAX_PAGES: usize = 60;
+
+/// A list that is read page by page. Links in answers are only asked whether there is more, never followed: the next
+/// page is always asked of the configured API, so an answer cannot send our token elsewhere.
+pub(super) struct Pages<'a> {
+    github: &'a GitHub,
+    repo: &'a RepoId,
+    via: Installation,
+    /// Path and query, to which the number of the page is added.
+    path: String,
+    what: String,
+    next: Option<usize>,
+}
+
+impl<'a> Pages<'a> {
+    /// `query` holds parameters besides those of paging, as `name=value&`, or nothing.
+    pub fn new(
+        github: &'a GitHub,
+        (repo, via): (&'a RepoId, Installation),
+        path: &str,
+        query: &str,
+        what: String,
+    ) -> Self {
+        Self { github, repo, via, path: format!("{path}?{query}per_page={PAGE}"), what, next: Some(1) }
+    }
+
+    /// The next page; `None` after the last.
+    pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Failure> {
+        let Some(number) = self.next else { return Ok(None) };
+        let wire = &self.github.wire;
+        if number > MAX_PAGES {
+            let message = format!("the list does not end after {} entries", MAX_PAGES * PAGE);
+            return Err(Failure::rejected(&wire.host, &self.what, &message));
+        }
+        let call = Call::get(format!("{}&page={number}", self.path), self.what.as_str());
+        let answer = self.github.credentials.send(wire, self.repo, self.via, &call).await?;
+        let entries: Vec<T> = answer.json(&wire.host, &self.what)?;
+        self.next = has_more(&answer.headers, entries.len()).then_some(number + 1);
+        Ok(Some(entries))
+    }
+}
+
+/// Whether another page follows. Without any `Link` (a proxy may drop it) a full page says that there may be one.
+fn has_more(headers: &HeaderMap, entries: usize) -> bool {
+    let links: Vec<&str> = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()).collect();
+    if links.is_empty() { entries >= PAGE } else { links.iter().any(|link| link.contains(r#"rel="next""#)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_decides_and_without_one_the_length_of_the_page() {
+        let with = |link: &str| HeaderMap::from_iter([(LINK, link.parse().unwrap())]);
+        let next = r#"<https://api.github.com/x?page=2>; rel="next", <https://api.github.com/x?page=9>; rel="last""#;
+        assert!(has_more(&with(next), 1));
+        assert!(!has_more(&with(r#"<https://api.github.com/x?page=1>; rel="prev""#), 100));
+        assert!(has_more(&HeaderMap::new(), 100));
+        assert!(!has_more(&HeaderMap::new(), 99));
+    }
+}

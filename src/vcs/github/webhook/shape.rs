@@ -1,0 +1,92 @@
+//! The few fields of GitHub's payloads that we read.
+//!
+//! GitHub's own recordings break its published schemas, so nothing is required here that is not needed, and everything
+//! that GitHub may send as `null` is optional.
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+
+/// What every payload with actions has.
+#[derive(Deserialize)]
+pub(super) struct Acted {
+    #[serde(default)]
+    pub action: Option<String>,
+    #[serde(default)]
+    pub changes: Option<Changes>,
+    #[serde(default)]
+    pub issue: Option<MaybePull>,
+}
+
+/// What an edit changed.
+#[derive(Deserialize)]
+pub(super) struct Changes {
+    #[serde(default)]
+    pub base: Option<IgnoredAny>,
+}
+
+/// An issue, which GitHub marks when it is a pull request.
+#[derive(Deserialize)]
+pub(super) struct MaybePull {
+    #[serde(default)]
+    pub pull_request: Option<IgnoredAny>,
+}
+
+/// `pull_request`.
+#[derive(Deserialize)]
+pub(super) struct PullPayload {
+    pub pull_request: PullPart,
+    pub repository: Repository,
+    #[serde(default)]
+    pub sender: Option<User>,
+    #[serde(default)]
+    pub installation: Option<Installation>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct PullPart {
+    pub number: i64,
+    #[serde(default)]
+    pub draft: Option<bool>,
+}
+
+/// `issue_comment`.
+#[derive(Deserialize)]
+pub(super) struct CommentPayload {
+    pub issue: Numbered,
+    pub comment: Comment,
+    pub repository: Repository,
+    #[serde(default)]
+    pub installation: Option<Installation>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Numbered {
+    pub number: i64,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Comment {
+    pub id: u64,
+    #[serde(default)]
+    pub body: Option<String>,
+    #[serde(default)]
+    pub user: Option<User>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Repository {
+    pub full_name: String,
+}
+
+/// A person, bot or organisation; GitHub sends `null` once the account is deleted.
+#[derive(Deserialize)]
+pub(super) struct User {
+    pub login: String,
+    #[serde(default, rename = "type")]
+    pub kind: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Installation {
+    pub id: u64,
+}

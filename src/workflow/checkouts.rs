@@ -1,0 +1,226 @@
+//! The mirrors and checkouts of this replica: a cache of the forge on this disk (P9).
+//!
+//! A mirror is fetched under a lease in the database, so that nothing else of this replica works on it; a checkout is
+//! prepared only when no run that was started earlier still uses it, even one that outlived its server.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use tracing::warn;
+
+use crate::clock::{Clock, Ids};
+use crate::git::{
+    Checkout, CheckoutStrategy, DirError, FetchRequest, Fetched, Git, GitError, Head, Prepared, RefName, TreeFiles,
+    Wanted,
+};
+use crate::model::{BranchName, CommitSha, PlanRecord, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
+use crate::store::{Lease, Store};
+use crate::vcs::{Forge, ForgeError, Installation};
+
+/// A fetch that takes longer is broken off; the first fetch of a very large repository over a slow line fits.
+const FETCH_DEADLINE: Duration = Duration::from_mins(30);
+
+/// What is checked out.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Source {
+    /// For which pull.
+    pub pull: PullRef,
+    /// Head commit of the pull.
+    pub head: CommitSha,
+    /// Base branch.
+    pub base_branch: BranchName,
+    /// Commit of the base branch.
+    pub base: CommitSha,
+}
+
+impl Source {
+    /// Exactly what a plan was made of (P5).
+    pub fn of_plan(plan: &PlanRecord) -> Self {
+        Self {
+            pull: plan.pull.clone(),
+            head: plan.head.clone(),
+            base_branch: plan.base_branch.clone(),
+            base: plan.base.clone(),
+        }
+    }
+}
+
+/// Why there is no checkout.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckoutError {
+    /// The head cannot be merged into the base.
+    #[error("the pull request conflicts with `{base}`")]
+    Conflict {
+        /// Base branch.
+        base: BranchName,
+        /// Files in conflict.
+        files: Vec<String>,
+    },
+    /// The commit is not there any more.
+    #[error("the commit `{}` is gone from the repository", head.short())]
+    HeadGone {
+        /// The commit.
+        head: CommitSha,
+    },
+    /// Somebody else works on the mirror.
+    #[error("cannot obtain an exclusive lease `{key}`: it is held by {holder}")]
+    Busy {
+        /// The lease.
+        key: String,
+        /// Who holds it.
+        holder: String,
+    },
+    /// The base branch is not there any more.
+    #[error("the branch `{base}` is gone from the repository")]
+    BaseGone {
+        /// Base branch.
+        base: BranchName,
+    },
+    /// The directory of the project cannot be used.
+    #[error(transparent)]
+    Dir(#[from] DirError),
+    /// The forge gave no credentials.
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+    /// Git did not do it.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    /// The database did not answer.
+    #[error("the database did not do what was asked")]
+    Store(#[from] sqlx::Error),
+}
+
+/// The mirrors and checkouts of this replica.
+pub struct Checkouts {
+    git: Git,
+    strategy: CheckoutStrategy,
+    store: Store,
+    clock: Arc<dyn Clock>,
+    ids: Arc<dyn Ids>,
+    /// Name of this replica.
+    replica: String,
+    /// Within this process a fetch waits for the one before it; the lease keeps others away.
+    fetching: Mutex<HashMap<RepoId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Checkouts {
+    /// Mirrors and checkouts that `git` keeps, fetched under leases of this replica.
+    pub fn new(
+        git: Git,
+        strategy: CheckoutStrategy,
+        store: Store,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+        replica: String,
+    ) -> Self {
+        Self { git, strategy, store, clock, ids, replica, fetching: Mutex::default() }
+    }
+
+    /// Brings the mirror up to the head and the base branch of a pull.
+    pub async fn fetch(&self, forge: &dyn Forge, pull: &Pull, via: Installation) -> Result<Source, CheckoutError> {
+        let base_ref = RefName::branch(&pull.base_branch);
+        let fetched = self.fetch_commit(forge, &pull.at, &pull.head, std::slice::from_ref(&base_ref), via).await?;
+        let base = fetched.commit_of(&base_ref).cloned();
+        let base = base.ok_or_else(|| CheckoutError::BaseGone { base: pull.base_branch.clone() })?;
+        Ok(Source { pull: pull.at.clone(), head: pull.head.clone(), base_branch: pull.base_branch.clone(), base })
+    }
+
+    /// Brings the mirror up to the commits of a plan: on this replica they may never have been fetched (P9).
+    pub async fn fetch_plan(
+        &self,
+        forge: &dyn Forge,
+        plan: &PlanRecord,
+        via: Installation,
+    ) -> Result<Source, CheckoutError> {
+        let mirror = self.git.mirror(&plan.pull.repo);
+        for commit in [&plan.head, &plan.base] {
+            // A mirror that is not there yet has no commits; asking it is an error.
+            if !mirror.has_commit(commit).await.unwrap_or(false) {
+                self.fetch_commit(forge, &plan.pull, commit, &[], via).await?;
+            }
+        }
+        Ok(Source::of_plan(plan))
+    }
+
+    async fn fetch_commit(
+        &self,
+        forge: &dyn Forge,
+        at: &PullRef,
+        commit: &CommitSha,
+        refs: &[RefName],
+        via: Installation,
+    ) -> Result<Fetched, CheckoutError> {
+        let credentials = forge.git_credentials(&at.repo, via).await?;
+        let pull_ref = RefName::new(&forge.pull_head_ref(at)).ok();
+        let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
+        let request = FetchRequest {
+            url: &forge.clone_url(&at.repo),
+            credentials: Some(&credentials),
+            refs: &refs,
+            wanted: Some(commit),
+            deadline: FETCH_DEADLINE,
+        };
+        let gate = self.gate(&at.repo);
+        let _turn = gate.lock().await;
+        let lease = self.lease(&at.repo).await?;
+        let fetched = self.git.mirror(&at.repo).fetch(&request).await;
+        if let Err(error) = self.store.lease_release(&lease).await {
+            warn!(%error, key = lease.key, "A lease could not be given back; it ends by itself");
+        }
+        let fetched = fetched?;
+        match fetched.wanted {
+            Head::Present | Head::NotAsked => Ok(fetched),
+            Head::Gone => Err(CheckoutError::HeadGone { head: commit.clone() }),
+        }
+    }
+
+    fn gate(&self, repo: &RepoId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(fetching.entry(repo.clone()).or_default())
+    }
+
+    async fn lease(&self, repo: &RepoId) -> Result<Lease, CheckoutError> {
+        let key = format!("repository_sync:{}:{repo}", self.replica);
+        let holder = self.ids.next().to_string();
+        // Two exchanges with the forge at most, each with its own deadline.
+        let until = self.clock.now() + TimeDelta::from_std(FETCH_DEADLINE * 2).unwrap_or(TimeDelta::MAX);
+        if let Some(lease) = self.store.lease_take(&key, &holder, until).await? {
+            return Ok(lease);
+        }
+        let holder = self.store.lease_get(&key).await?.map_or_else(|| "nobody any more".to_owned(), |l| l.holder);
+        warn!(key, holder, "cannot obtain an exclusive lease");
+        Err(CheckoutError::Busy { key, holder })
+    }
+
+    /// The checkout of a workspace, at exactly the source.
+    pub async fn prepare(&self, source: &Source, workspace: &WorkspaceName) -> Result<Checkout, CheckoutError> {
+        let wanted = Wanted {
+            pull: source.pull.number,
+            workspace,
+            head: &source.head,
+            base: &source.base,
+            strategy: self.strategy,
+        };
+        match self.git.mirror(&source.pull.repo).prepare(&wanted).await? {
+            Prepared::Ready(checkout) => Ok(checkout),
+            Prepared::Conflict { files } => Err(CheckoutError::Conflict { base: source.base_branch.clone(), files }),
+        }
+    }
+
+    /// The files of a checkout.
+    pub async fn files(&self, source: &Source, checkout: &Checkout) -> Result<TreeFiles, GitError> {
+        self.git.mirror(&source.pull.repo).files(&checkout.commit).await
+    }
+
+    /// Whether a file is part of what is checked out.
+    pub async fn is_tracked(&self, repo: &RepoId, checkout: &Checkout, path: &RepoPath) -> Result<bool, GitError> {
+        self.git.mirror(repo).is_tracked(&checkout.commit, path).await
+    }
+
+    /// Removes every checkout of a pull, when nothing uses them any more.
+    pub async fn remove_pull(&self, pull: &PullRef) -> Result<(), GitError> {
+        self.git.mirror(&pull.repo).remove_pull(pull.number).await
+    }
+}

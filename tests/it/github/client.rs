@@ -1,0 +1,239 @@
+//! What the client asks of GitHub and makes of the answers.
+
+use std::fs;
+use std::sync::Arc;
+
+use lockkeeper::clock::ManualClock;
+use lockkeeper::model::{CommitSha, CommitState, CommitStatus, StatusContext};
+use lockkeeper::secret::Secret;
+use lockkeeper::vcs::github::{GitHub, GitHubAuth, Timeouts, TokenSource};
+use lockkeeper::vcs::{Forge, ForgeError};
+use serde_json::{Value, json};
+
+use super::server::{Reply, ScriptedGitHub, endpoints, pull, start, token};
+
+const PULL: &str = "GET /repos/acme/infra/pulls/12";
+
+/// What GitHub tells of a pull, with the fields we do not read left out but for some.
+pub fn pull_answer() -> Value {
+    let end = |branch: &str, sha: &str| {
+        json!({"label": format!("acme:{branch}"), "ref": branch, "sha": sha.repeat(20),
+            "repo": {"id": 1, "full_name": "Acme/Infra", "private": true}})
+    };
+    json!({
+        "url": "https://api.github.com/repos/acme/infra/pulls/12", "id": 279_147_437, "number": 12, "state": "open",
+        "html_url": "https://github.com/acme/infra/pull/12", "locked": false, "title": "Add a subnet", "body": null,
+        "user": {"login": "jane-doe", "id": 21, "type": "User"}, "draft": true, "merged": false, "merged_at": null,
+        "head": end("subnet", "a1"), "base": end("main", "b2"), "changed_files": 2, "mergeable_state": "clean",
+    })
+}
+
+fn files(range: std::ops::Range<usize>) -> Value {
+    range.map(|n| json!({"filename": format!("dir{n}/main.tf"), "status": "modified", "patch": "@@"})).collect()
+}
+
+fn files_page(page: usize) -> String {
+    format!("{PULL}/files?per_page=100&page={page}")
+}
+
+#[tokio::test]
+async fn a_pull_is_read_with_the_token() {
+    let server = ScriptedGitHub::start().await;
+    server.on(PULL, Reply::json(&pull_answer()));
+    let told = server.client().pull(&pull(), None).await.unwrap();
+    insta::assert_snapshot!(
+        serde_json::to_string(&told).unwrap(),
+        @r#"{"at":{"repo":"github.com/acme/infra","number":12},"title":"Add a subnet","author":"jane-doe","url":"https://github.com/acme/infra/pull/12","head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","head_branch":"subnet","head_repo":"github.com/acme/infra","base_branch":"main","base":"b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2","state":"open","draft":true}"#
+    );
+    let asked = &server.asked()[0];
+    assert_eq!(asked.header("authorization"), "Bearer ghp_test");
+    assert_eq!(asked.headers.get_all("authorization").iter().count(), 1);
+    assert_eq!(asked.header("accept"), "application/vnd.github+json");
+    assert_eq!(asked.header("x-github-api-version"), "2022-11-28");
+    assert!(!asked.header("user-agent").is_empty(), "GitHub refuses requests without one");
+}
+
+#[tokio::test]
+async fn the_path_of_an_enterprise_api_is_kept() {
+    for base in ["/api/v3", "/repos"] {
+        let server = ScriptedGitHub::start().await;
+        server.on(&format!("GET {base}/repos/acme/infra/pulls/12"), Reply::json(&pull_answer()));
+        let at = endpoints(&format!("{}{base}", server.url));
+        let clock = Arc::new(ManualClock::new(start()));
+        let github = GitHub::new(at, token("ghp_test"), clock, Timeouts::default()).unwrap();
+        assert_eq!(github.pull(&pull(), None).await.unwrap().at, pull());
+        assert_eq!(github.clone_url(&pull().repo), format!("{}/acme/infra.git", server.url));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_about_another_repository_is_refused() {
+    let server = ScriptedGitHub::start().await;
+    let mut other = pull_answer();
+    other["base"]["repo"]["full_name"] = json!("acme/other");
+    server.on(PULL, Reply::json(&other));
+    let error = server.client().pull(&pull(), None).await.unwrap_err();
+    insta::assert_snapshot!(
+        error,
+        @"github.com rejected pull request acme/infra#12: the answer is about github.com/acme/other#12: was the repository renamed or transferred?"
+    );
+    assert!(matches!(error, ForgeError::Rejected { .. }));
+}
+
+#[tokio::test]
+async fn all_pages_of_changed_files_are_read() {
+    let server = ScriptedGitHub::start().await;
+    server.on(&files_page(1), Reply::json(&files(0..100)));
+    server.on(&files_page(2), Reply::json(&files(100..200)));
+    server.on(&files_page(3), Reply::json(&files(200..230)));
+    let files = server.client().changed_files(&pull(), None).await.unwrap();
+    assert_eq!(files.len(), 230);
+    assert_eq!(files[229].path.as_str(), "dir229/main.tf");
+}
+
+#[tokio::test]
+async fn links_to_another_host_are_not_followed() {
+    let server = ScriptedGitHub::start().await;
+    let elsewhere = ScriptedGitHub::start().await;
+    let link = format!("<{}/repositories/1/files?page=2>; rel=\"next\"", elsewhere.url);
+    server.on(&files_page(1), Reply::json(&files(0..100)).header("link", link));
+    server.on(&files_page(2), Reply::json(&files(100..200)).header("link", "<http://x/?page=1>; rel=\"prev\""));
+    assert_eq!(server.client().changed_files(&pull(), None).await.unwrap().len(), 200);
+    assert!(elsewhere.asked().is_empty());
+}
+
+/// Lists the files of a pull of which GitHub gives out 3000 and says that there are `all`.
+async fn three_thousand_of(all: Value) -> Result<usize, ForgeError> {
+    let server = ScriptedGitHub::start().await;
+    for page in 1..=30 {
+        server.on(&files_page(page), Reply::json(&files((page - 1) * 100..page * 100)));
+    }
+    server.on(&files_page(31), Reply::json(&json!([])));
+    let mut answer = pull_answer();
+    answer["changed_files"] = all;
+    server.on(PULL, Reply::json(&answer));
+    server.client().changed_files(&pull(), None).await.map(|files| files.len())
+}
+
+#[tokio::test]
+async fn files_beyond_those_github_lists_are_not_taken_for_unchanged() {
+    assert_eq!(three_thousand_of(json!(3000)).await.unwrap(), 3000);
+    assert!(matches!(three_thousand_of(Value::Null).await, Err(ForgeError::Rejected { .. })));
+    let error = three_thousand_of(json!(3001)).await.unwrap_err();
+    insta::assert_snapshot!(
+        error,
+        @"github.com rejected the changed files of acme/infra#12: it lists only the first 3000 changed files of this pull request, so which projects it touches cannot be told for certain: split it into smaller ones"
+    );
+}
+
+#[tokio::test]
+async fn a_comment_is_posted_and_its_id_returned() {
+    let server = ScriptedGitHub::start().await;
+    server.on("POST /repos/acme/infra/issues/12/comments", Reply::status(201, &json!({"id": 4711})));
+    let body = "Planned \u{1f6a2}\n<!-- lockkeeper {} -->";
+    assert_eq!(server.client().comment_post(&pull(), None, body).await.unwrap(), 4711);
+    let asked = &server.asked()[0];
+    assert_eq!(asked.body, json!({"body": body}));
+    assert_eq!(asked.header("content-type"), "application/json");
+}
+
+#[tokio::test]
+async fn only_our_own_comment_of_that_time_with_the_marker_is_found() {
+    let comment = |id: u64, login: Value, created: &str, body: &str| json!({"id": id, "user": login, "created_at": created, "updated_at": "2026-03-01T13:00:00Z", "body": body});
+    let (us, at) = (json!({"login": "Keeper"}), "2026-03-01T12:00:05Z");
+    let mut first: Vec<Value> = (0..94).map(|id| comment(id, us.clone(), at, "another")).collect();
+    first.extend([
+        comment(101, json!({"login": "eve"}), at, "marker-7"),
+        comment(102, us.clone(), "2026-03-01T12:00:04Z", "marker-7"),
+        comment(103, us.clone(), at, "marker-8"),
+        comment(104, Value::Null, at, "marker-7"),
+        json!({"id": 105, "user": us, "created_at": at, "body": null}),
+        json!({"id": 106, "user": {"login": "eve", "type": "Bot"}, "created_at": at, "body": "marker-7"}),
+    ]);
+    let server = ScriptedGitHub::start().await;
+    let page =
+        |n: usize| format!("GET /repos/acme/infra/issues/12/comments?since=2026-03-01T12:00:05Z&per_page=100&page={n}");
+    server.on("GET /user", Reply::json(&json!({"login": "keeper"})));
+    let github = server.client();
+    for (second, found) in
+        [(comment(200, us.clone(), at, "x marker-7 y"), Some(200)), (json!({"id": 201, "created_at": at}), None)]
+    {
+        server.on(&page(1), Reply::json(&first.clone().into()));
+        server.on(&page(2), Reply::json(&json!([second])));
+        // GitHub keeps whole seconds: half a second later is still the same second.
+        let since = "2026-03-01T12:00:05.5Z".parse().unwrap();
+        assert_eq!(github.comment_find(&pull(), None, "marker-7", since).await.unwrap(), found);
+    }
+}
+
+#[tokio::test]
+async fn a_status_is_cut_to_what_github_takes() {
+    let server = ScriptedGitHub::start().await;
+    let commit = CommitSha::new(&"a1".repeat(20)).unwrap();
+    let line = format!("POST /repos/acme/infra/statuses/{commit}");
+    server.on(&line, Reply::status(201, &json!({})));
+    let status = CommitStatus {
+        context: StatusContext::new("lockkeeper/plan: net"),
+        state: CommitState::Failure,
+        description: "ä".repeat(200),
+        url: Some("https://keeper.example/jobs/1".to_owned()),
+    };
+    server.client().status_set(&pull().repo, None, &commit, &status).await.unwrap();
+    let sent = json!({"state": "failure", "context": "lockkeeper/plan: net",
+        "description": format!("{}…", "ä".repeat(139)), "target_url": "https://keeper.example/jobs/1"});
+    assert_eq!(server.asked()[0].body, sent);
+}
+
+#[tokio::test]
+async fn a_rotated_token_file_is_used_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("token");
+    let auth = GitHubAuth::Token { user: Some("keeper".to_owned()), token: TokenSource::File(path.clone()) };
+    let server = ScriptedGitHub::start().await;
+    let github = server.client_of(auth, &Arc::new(ManualClock::new(start())));
+    let missing = github.pull(&pull(), None).await.unwrap_err();
+    assert!(matches!(missing, ForgeError::Unavailable { .. }), "{missing}");
+    for text in ["ghp_one", "ghp_two"] {
+        fs::write(&path, format!("{text}\n")).unwrap();
+        server.on(PULL, Reply::json(&pull_answer()));
+        github.pull(&pull(), None).await.unwrap();
+        assert_eq!(server.asked()[0].header("authorization"), format!("Bearer {text}"));
+        let git = github.git_credentials(&pull().repo, None).await.unwrap();
+        assert_eq!((git.username.as_str(), git.password.expose()), ("keeper", text));
+    }
+}
+
+#[tokio::test]
+async fn the_login_is_asked_once() {
+    let server = ScriptedGitHub::start().await;
+    server.on("GET /user", Reply::json(&json!({"login": "Keeper", "name": null})));
+    let github = server.client();
+    assert_eq!(github.login().await.unwrap(), "Keeper");
+    assert_eq!(github.login().await.unwrap(), "Keeper");
+}
+
+#[tokio::test]
+async fn the_configured_user_stands_in_only_when_the_token_may_not_ask() {
+    let auth = || GitHubAuth::Token { user: Some("keeper".to_owned()), token: TokenSource::Fixed(Secret::new("t")) };
+    let server = ScriptedGitHub::start().await;
+    let github = server.client_of(auth(), &Arc::new(ManualClock::new(start())));
+    server.on("GET /user", Reply::status(401, &json!({"message": "Bad credentials"})));
+    assert!(matches!(github.login().await, Err(ForgeError::Denied { .. })));
+    server.on("GET /user", Reply::status(403, &json!({})).header("retry-after", "1"));
+    assert!(matches!(github.login().await, Err(ForgeError::RateLimited { .. })));
+    server.on("GET /user", Reply::status(403, &json!({"message": "Resource not accessible"})));
+    assert_eq!(github.login().await.unwrap(), "keeper");
+    server.on("GET /user", Reply::status(403, &json!({})));
+    assert!(matches!(server.client().login().await, Err(ForgeError::Denied { .. })), "no name to fall back to");
+}
+
+#[test]
+fn the_head_of_a_pull_has_its_ref_on_the_base_repository() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _inside = runtime.enter();
+    let clock = Arc::new(ManualClock::new(start()));
+    let at = endpoints("http://127.0.0.1:1");
+    let github = GitHub::new(at, token("ghp_test"), clock, Timeouts::default()).unwrap();
+    assert_eq!(github.pull_head_ref(&pull()), "refs/pull/12/head");
+    assert_eq!(github.host().as_str(), "github.com");
+}

@@ -1,0 +1,313 @@
+//! Supervised runs with real processes. Nothing here waits for time to pass: every step follows an event (a line of
+//! output, the end of a run, a lock that is released).
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lockkeeper::process::{Cmd, Ended, Exit, Hold, Line, ProcessError, Stream, Supervisor};
+use nix::sys::signal::Signal;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
+/// Far more than anything here takes; a test that needs it has failed.
+const LONG: Duration = Duration::from_mins(1);
+
+fn supervisor(grace: Duration) -> Supervisor {
+    Supervisor { exe: LOCKKEEPER.into(), grace }
+}
+
+fn sh(script: &str) -> Cmd {
+    Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script]).deadline(LONG)
+}
+
+// Scripts that trap a signal wait with `wait`: a shell acts on a trap only between commands and inside of `wait`.
+
+/// A run in the background and its lines.
+struct Run {
+    lines: mpsc::Receiver<Line>,
+    cancel: CancellationToken,
+    end: tokio::task::JoinHandle<Result<Exit, ProcessError>>,
+}
+
+impl Run {
+    fn start(cmd: Cmd, grace: Duration) -> Self {
+        Self::start_holding(cmd, grace, None)
+    }
+
+    fn start_holding(cmd: Cmd, grace: Duration, hold: Option<&Path>) -> Self {
+        let (sender, lines) = mpsc::channel(4);
+        let cancel = CancellationToken::new();
+        let token = cancel.clone();
+        let mut run = cmd.supervised(&supervisor(grace));
+        if let Some(hold) = hold {
+            run = run.hold(hold);
+        }
+        let end = tokio::spawn(async move { run.run(sender, &token).await });
+        Self { lines, cancel, end }
+    }
+
+    /// The next line of standard output or error.
+    async fn line(&mut self) -> String {
+        tokio::time::timeout(LONG, self.lines.recv()).await.expect("a line in time").expect("a line").text
+    }
+
+    /// All lines that are left, and the end.
+    async fn finish(mut self) -> (Vec<(Stream, String)>, Exit) {
+        let mut all = Vec::new();
+        while let Some(line) = tokio::time::timeout(LONG, self.lines.recv()).await.expect("the end in time") {
+            all.push((line.stream, line.text));
+        }
+        (all, self.end.await.unwrap().unwrap())
+    }
+}
+
+/// A named pipe that a script waits for with `read x < gate`, in a directory of its own.
+struct Gate(PathBuf);
+
+fn gate() -> (tempfile::TempDir, Gate) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("gate");
+    nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    (dir, Gate(path))
+}
+
+impl Gate {
+    /// Lets the script go on; waits until it is there.
+    fn open(self) {
+        std::fs::write(self.0, "go\n").unwrap();
+    }
+}
+
+/// Whether a process still exists (a zombie does not count).
+fn is_alive(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && !line.contains('Z'))
+}
+
+#[tokio::test]
+async fn lines_of_both_streams_arrive_in_order_with_the_exit_code() {
+    let run = Run::start(sh("for i in 1 2 3; do echo out $i; echo err $i >&2; done; printf end; exit 7"), LONG);
+    let (lines, exit) = run.finish().await;
+    let of = |stream| lines.iter().filter(|l| l.0 == stream).map(|l| l.1.clone()).collect::<Vec<_>>();
+    assert_eq!(of(Stream::Out), ["out 1", "out 2", "out 3", "end"]);
+    assert_eq!(of(Stream::Err), ["err 1", "err 2", "err 3"]);
+    assert_eq!((exit.code, exit.signal, exit.how), (Some(7), None, Ended::Finished));
+}
+
+#[tokio::test]
+async fn a_program_ended_by_a_signal_says_which() {
+    let (_, exit) = Run::start(sh("kill -TERM $$"), LONG).finish().await;
+    assert_eq!((exit.code, exit.signal, exit.how), (Some(143), Some(15), Ended::Finished));
+}
+
+#[tokio::test]
+async fn a_long_line_is_split_and_not_lost() {
+    let (lines, _) = Run::start(sh("head -c 150000 /dev/zero | tr '\\0' x; echo; echo next"), LONG).finish().await;
+    let sizes: Vec<usize> = lines.iter().map(|line| line.1.len()).collect();
+    assert_eq!(sizes, [65536, 65536, 150_000 - 2 * 65536, 4]);
+}
+
+#[tokio::test]
+async fn output_beyond_the_cap_is_announced_once_and_does_not_block_the_program() {
+    let (lines, exit) = Run::start(sh("yes 123456789 | head -n 100000").cap(100), LONG).finish().await;
+    assert_eq!(lines.len(), 11);
+    assert_eq!(lines[9], (Stream::Out, "123456789".into()));
+    assert_eq!(lines[10], (Stream::Notice, "Output is longer than 100 bytes; the rest is not kept.".into()));
+    assert!(exit.is_success());
+}
+
+#[tokio::test]
+async fn a_receiver_that_went_away_does_not_stop_the_program() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sender, lines) = mpsc::channel(1);
+    drop(lines);
+    let run = sh("yes | head -n 100000; echo done > done").dir(dir.path()).supervised(&supervisor(LONG));
+    assert!(run.run(sender, &CancellationToken::new()).await.unwrap().is_success());
+    assert!(dir.path().join("done").exists());
+}
+
+#[tokio::test]
+async fn the_environment_is_only_what_was_given() {
+    let (lines, _) = Run::start(Cmd::new("/usr/bin/env").env("ONLY", "this"), LONG).finish().await;
+    assert_eq!(lines, [(Stream::Out, "ONLY=this".into())]);
+}
+
+#[tokio::test]
+async fn the_supervisor_hands_on_no_file_of_its_own() {
+    let probe = sh("readlink /proc/self/fd/0; ls /proc/self/fd");
+    let direct = probe.output().await.unwrap();
+    let (lines, _) = Run::start(probe, LONG).finish().await;
+    let lines: Vec<String> = lines.into_iter().map(|line| line.1).collect();
+    assert_eq!(lines, direct.stdout.text().lines().collect::<Vec<_>>());
+    assert_eq!(lines[0], "/dev/null");
+}
+
+#[tokio::test]
+async fn the_program_can_hear_every_signal_that_asks_it_to_stop() {
+    let probe = Cmd::new("/bin/grep").args(["-E", "^Sig(Blk|Ign)", "/proc/self/status"]);
+    let (lines, _) = Run::start(probe, LONG).finish().await;
+    assert_eq!(lines.len(), 2);
+    for (_, line) in lines {
+        let bits = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGPIPE] {
+            assert_eq!(bits & (1 << (signal as i32 - 1)), 0, "{signal}: {line}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn cancel_is_polite_and_the_code_is_seen() {
+    let mut run = Run::start(sh("trap 'kill $!; echo saved; exit 5' INT; sleep 1000 & echo ready; wait"), LONG);
+    assert_eq!(run.line().await, "ready");
+    run.cancel.cancel();
+    let (lines, exit) = run.finish().await;
+    assert_eq!(lines, [(Stream::Out, "saved".into())]);
+    assert_eq!((exit.code, exit.how), (Some(5), Ended::Cancelled));
+}
+
+#[tokio::test]
+async fn the_deadline_is_polite_too() {
+    let script = "trap 'kill $!; exit 5' INT; sleep 1000 & wait";
+    let (_, exit) = Run::start(sh(script).deadline(Duration::from_secs(2)), LONG).finish().await;
+    assert_eq!((exit.code, exit.how), (Some(5), Ended::TimedOut));
+}
+
+#[tokio::test]
+async fn a_program_that_ignores_sigint_is_killed_after_the_grace_period() {
+    let script = "trap '' INT; echo ready; while :; do sleep 1000; done";
+    let mut run = Run::start(sh(script), Duration::from_millis(200));
+    assert_eq!(run.line().await, "ready");
+    run.cancel.cancel();
+    let (_, exit) = run.finish().await;
+    assert_eq!((exit.code, exit.signal, exit.how), (Some(137), Some(9), Ended::Cancelled));
+    assert!(exit.duration >= Duration::from_millis(200));
+}
+
+#[tokio::test]
+async fn a_run_that_is_cancelled_before_it_starts_does_not_start() {
+    let (sender, _lines) = mpsc::channel(1);
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let exit = sh("exit 0").supervised(&supervisor(LONG)).run(sender, &cancel).await.unwrap();
+    assert_eq!((exit.code, exit.how), (None, Ended::Cancelled));
+}
+
+#[tokio::test]
+async fn grandchildren_do_not_outlive_the_run_even_in_a_session_of_their_own() {
+    let (dir, gate) = gate();
+    let script = "sleep 1000 & echo $!; setsid -f sh -c 'echo $$; exec sleep 1000'; read x < gate";
+    let mut run = Run::start(sh(script).dir(dir.path()), LONG);
+    let pids = [run.line().await, run.line().await];
+    assert!(pids.iter().all(|pid| is_alive(pid)), "{pids:?}");
+    gate.open();
+    assert!(run.finish().await.1.is_success());
+    assert!(!pids.iter().any(|pid| is_alive(pid)), "{pids:?}");
+}
+
+#[tokio::test]
+async fn a_polite_child_of_an_impatient_shell_gets_the_grace_period() {
+    let (dir, gate) = gate();
+    let child = "trap 'kill $!; echo saving; read x < gate; echo saved; exit' INT; sleep 1000 & echo ready; wait";
+    std::fs::write(dir.path().join("child"), child).unwrap();
+    let mut run = Run::start(sh("sh child; :").dir(dir.path()), LONG);
+    assert_eq!(run.line().await, "ready");
+    run.cancel.cancel();
+    assert_eq!(run.line().await, "saving");
+    gate.open();
+    let (lines, exit) = run.finish().await;
+    assert_eq!(lines, [(Stream::Out, "saved".into())]);
+    assert_eq!((exit.signal, exit.how), (Some(2), Ended::Cancelled), "the shell itself did not wait");
+}
+
+#[tokio::test]
+async fn a_missing_program_is_an_error_and_not_an_exit_code() {
+    let (sender, _lines) = mpsc::channel(1);
+    let run = Cmd::new("no-such-terraform").env("PATH", "/usr/bin:/bin").supervised(&supervisor(LONG));
+    let error = run.run(sender, &CancellationToken::new()).await.unwrap_err();
+    insta::assert_snapshot!(error, @r#"the program "no-such-terraform" was not found or is not executable (searched: /usr/bin:/bin)"#);
+}
+
+#[tokio::test]
+async fn the_hold_is_released_only_after_the_last_process_has_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let hold = dir.path().join("hold");
+    let script = "trap 'kill $!; echo saved > saved; exit' INT; sleep 1000 & echo ready; wait";
+    let mut run = Run::start_holding(sh(script).dir(dir.path()), LONG, Some(&hold));
+    assert_eq!(run.line().await, "ready");
+    assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
+    // The future is dropped, as in a server that gives up: nobody observes the end but through the hold.
+    run.end.abort();
+    let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join("saved")).unwrap(), "saved\n");
+}
+
+#[tokio::test]
+async fn the_hold_stays_with_the_program_when_the_supervisor_itself_is_killed() {
+    let (dir, gate) = gate();
+    let hold = dir.path().join("hold");
+    let script = "echo $PPID; read x < gate; touch over";
+    let mut run = Run::start_holding(sh(script).dir(dir.path()), LONG, Some(&hold));
+    let supervisor = run.line().await;
+    assert!(sh(&format!("kill -9 {supervisor}")).output().await.unwrap().is_success());
+    assert_eq!(run.finish().await.1.code, None);
+    assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
+    gate.open();
+    let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
+    assert!(dir.path().join("over").exists());
+}
+
+#[tokio::test]
+async fn nothing_starts_while_somebody_holds_the_files_exclusively() {
+    let dir = tempfile::tempdir().unwrap();
+    let hold = dir.path().join("hold");
+    let _server = Hold::exclusive(&hold, Duration::ZERO).await.unwrap();
+    let (lines, exit) = Run::start_holding(sh("echo started"), LONG, Some(&hold)).finish().await;
+    assert_eq!(exit.code, Some(125));
+    assert!(lines.len() == 1 && lines[0].1.starts_with("lockkeeper supervise: a run started earlier"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn nothing_starts_when_the_leash_is_gone_already() {
+    // A short call has an empty standard input.
+    let output = Cmd::new(LOCKKEEPER).args(["supervise", "--grace", "1", "--", "/bin/echo", "started"]);
+    let output = output.output().await.unwrap();
+    assert_eq!((output.code, &*output.stdout.text()), (Some(130), ""));
+}
+
+#[tokio::test]
+async fn killing_the_server_ends_the_program_politely() {
+    // `sleep` stands for the server: it holds the other end of the leash, and is killed without a chance to act.
+    // The reader of the program's output goes away as well: writing to a closed pipe would kill the program.
+    let dir = tempfile::tempdir().unwrap();
+    let hold = dir.path().join("hold");
+    let program = "trap 'kill $!; for i in 1 2 3; do echo saving; done; echo saved > saved; exit' INT; \
+                   sleep 1000 & echo ready; wait";
+    let server = format!(
+        "sh -c 'echo $$ >&2; exec sleep 1000' | {LOCKKEEPER} supervise --grace 60 --hold hold -- /bin/sh -c '{}' | \
+         sh -c 'read x; echo $x >&2'",
+        program.replace('\'', "'\\''")
+    );
+    let mut run = Run::start(sh(&server).dir(dir.path()), LONG);
+    let (first, second) = (run.line().await, run.line().await);
+    let pid = if first == "ready" { second } else { first };
+    assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
+    let killed = sh(&format!("kill -9 {pid}")).output().await.unwrap();
+    assert!(killed.is_success());
+    let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
+    assert_eq!(std::fs::read_to_string(dir.path().join("saved")).unwrap(), "saved\n");
+}
+
+#[tokio::test]
+async fn signals_for_the_supervisor_do_not_reach_the_program() {
+    let (dir, gate) = gate();
+    let mut run = Run::start(sh("echo $PPID; read x < gate; echo alive").dir(dir.path()), LONG);
+    let supervisor = run.line().await;
+    for signal in ["INT", "TERM", "HUP"] {
+        assert!(sh(&format!("kill -{signal} {supervisor}")).output().await.unwrap().is_success());
+    }
+    gate.open();
+    let (lines, exit) = run.finish().await;
+    assert_eq!(lines, [(Stream::Out, "alive".into())]);
+    assert_eq!((exit.code, exit.how), (Some(0), Ended::Finished));
+}

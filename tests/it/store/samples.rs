@@ -1,0 +1,131 @@
+//! Rows to store: the least that each resource needs.
+
+use lockkeeper::model::{
+    Actor, CommandId, CommandKind, Distribution, Lock, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
+    PullNumber, PullRef, PullState, RepoPath, RunId, RunKind, Sha256Digest,
+};
+use lockkeeper::store::{ApplyGate, CreateCommand, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock};
+
+use crate::support::db::TestDb;
+
+/// Page of every sample pull.
+pub const URL: &str = "https://github.com/acme/infra/pull/1";
+
+/// What a person could type, and what must come back as it was. NUL is a case of its own.
+pub const HOSTILE: &str =
+    "'; DROP TABLE locks; -- \" \\ $1 ? %s {{x}} \u{1b}[31m \r\n\t é 漢字 🚤 \u{202e}\u{feff}\u{10ffff}";
+
+/// A pull of `github.com/acme/infra`.
+pub fn pull(number: i64) -> PullRef {
+    PullRef { repo: "github.com/acme/infra".parse().unwrap(), number: PullNumber(number) }
+}
+
+/// A pull of that number which the database knows as open.
+pub async fn open_pull(store: &Store, number: i64) -> PullRef {
+    let pull = pull(number);
+    store.pull_seen(&pull, PullState::Open, URL).await.unwrap();
+    pull
+}
+
+/// The project of a directory.
+pub fn project(dir: &str) -> ProjectKey {
+    ProjectKey::of_dir(RepoPath::new(dir).unwrap())
+}
+
+/// The project of a directory with a name.
+pub fn named(dir: &str, name: &str) -> ProjectKey {
+    ProjectKey { name: Some(name.parse().unwrap()), ..project(dir) }
+}
+
+/// Takes a lock with sample texts.
+pub async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> TakeLock {
+    store.lock_take(pull, URL, project, "ada", "planned by `lockkeeper plan`").await.unwrap()
+}
+
+/// Takes a lock that is free.
+pub async fn taken(store: &Store, pull: &PullRef, project: &ProjectKey) -> Lock {
+    match take(store, pull, project).await {
+        TakeLock::Taken(lock) => lock,
+        other @ (TakeLock::AlreadyOurs(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) => {
+            panic!("the lock is not free: {other:?}")
+        }
+    }
+}
+
+/// A job that only its lane tells from others.
+pub fn job(lane: &str) -> NewJob {
+    NewJob { kind: "work", payload: "{}".to_owned(), lane: lane.to_owned(), priority: 0, run_after: None }
+}
+
+/// A command of a pull that no comment asked for.
+pub fn new_command(kind: CommandKind, pull: &PullRef) -> NewCommand {
+    NewCommand {
+        kind,
+        pull: pull.clone(),
+        comment: None,
+        delivery: None,
+        actor: Actor::commenter("ada"),
+        installation: None,
+        spec: "{}".to_owned(),
+    }
+}
+
+/// Keeps a command of its own lane.
+pub async fn command(store: &Store, kind: CommandKind, pull: &PullRef) -> CommandId {
+    match store.command_create(&new_command(kind, pull), |id| job(&format!("command {id}"))).await.unwrap() {
+        CreateCommand::Created(id) => id,
+        CreateCommand::Known => panic!("a command without comment and delivery is always new"),
+    }
+}
+
+/// Keeps a command and one run of it.
+pub async fn run(store: &Store, kind: RunKind, pull: &PullRef, project: &ProjectKey) -> RunId {
+    let command_kind = match kind {
+        RunKind::Plan => CommandKind::Plan,
+        RunKind::Apply => CommandKind::Apply,
+    };
+    let command = command(store, command_kind, pull).await;
+    store.run_create(&NewRun { command, kind, pull: pull.clone(), project: project.clone() }).await.unwrap()
+}
+
+/// A plan with changes, not kept yet.
+pub async fn new_plan(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> PlanRecord {
+    let run = run(db.store(), RunKind::Plan, pull, project).await;
+    PlanRecord {
+        id: PlanId::next(&*db.ids),
+        pull: pull.clone(),
+        project: project.clone(),
+        run,
+        head: "a1".repeat(20).parse().unwrap(),
+        base_branch: "release/1.0".parse().unwrap(),
+        base: "b2".repeat(32).parse().unwrap(),
+        distribution: Distribution::OpenTofu,
+        tool_version: "1.9.0-alpha2+build.7".parse().unwrap(),
+        digest: Some(Sha256Digest::of(b"plan")),
+        counts: PlanCounts { add: 1, change: 2, destroy: 3, import: 4, forget: u32::MAX },
+        state: PlanState::Planned,
+        created_at: db.now(),
+    }
+}
+
+/// A plan that is kept under its lock, which is taken if need be.
+pub async fn planned(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> PlanRecord {
+    let plan = new_plan(db, pull, project).await;
+    let lock = match take(db.store(), pull, project).await {
+        TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
+        refused @ (TakeLock::HeldBy(_) | TakeLock::PullClosed) => panic!("no lock for a plan: {refused:?}"),
+    };
+    assert_eq!(db.store().plan_record(&plan, lock.id).await.unwrap(), RecordPlan::Recorded);
+    plan
+}
+
+/// Asks to apply a plan in a run of its own.
+pub async fn begin_apply(store: &Store, plan: &PlanRecord) -> ApplyGate {
+    let run = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
+    store.apply_begin(plan, run, URL, "ada", "applied by `lockkeeper apply`").await.unwrap()
+}
+
+/// The state of a plan in the database.
+pub async fn plan_state(store: &Store, plan: &PlanRecord) -> PlanState {
+    store.plan_get(plan.id).await.unwrap().expect("the plan was kept").state
+}

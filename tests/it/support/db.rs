@@ -1,0 +1,122 @@
+//! A database for one test, of either kind (P11), with a clock and identifiers the test owns.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use lockkeeper::clock::{Clock, CountingIds, ManualClock};
+use lockkeeper::store::{DatabaseUrl, Store};
+use tempfile::TempDir;
+
+use super::postgres::{self, Content};
+
+/// Which database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backend {
+    /// A file in a temporary directory.
+    Sqlite,
+    /// A database of the throw-away cluster.
+    Postgres,
+}
+
+/// A migrated database with one store on it. Every store on it shares the clock and the identifiers.
+pub struct TestDb {
+    /// Which database it is.
+    pub backend: Backend,
+    /// Where it is, for a program that opens it itself.
+    pub url: DatabaseUrl,
+    /// Stands still at [`start_of_time`] until the test moves it.
+    pub clock: Arc<ManualClock>,
+    /// `…-000000000001` and so on.
+    pub ids: Arc<CountingIds>,
+    /// Holds the file of SQLite; free for the test otherwise.
+    pub dir: TempDir,
+    store: Store,
+}
+
+impl TestDb {
+    /// A database of its own with every migration applied.
+    pub async fn new(backend: Backend) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let url = match backend {
+            Backend::Sqlite => DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db")),
+            Backend::Postgres => postgres::new_database(Content::Migrated).await,
+        };
+        let (clock, ids) = (Arc::new(ManualClock::new(start_of_time())), Arc::new(CountingIds::default()));
+        let store = open(&url, &clock, &ids).await;
+        Self { backend, url, clock, ids, dir, store }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Another store on the same database: a second replica, or the same one after a restart.
+    pub async fn reopen(&self) -> Store {
+        open(&self.url, &self.clock, &self.ids).await
+    }
+
+    /// The time of the test's clock.
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+}
+
+async fn open(url: &DatabaseUrl, clock: &Arc<ManualClock>, ids: &Arc<CountingIds>) -> Store {
+    Store::open(url, clock.clone(), ids.clone()).await.expect("a new database opens")
+}
+
+/// Nine o'clock on a Monday morning.
+pub fn start_of_time() -> DateTime<Utc> {
+    "2026-03-02T09:00:00Z".parse().expect("the constant is RFC 3339")
+}
+
+/// Runs each `async fn name(db: &TestDb)` on both databases, as the tests `name::sqlite` and `name::postgres`.
+/// A test that is not listed is dead code and does not compile in CI.
+macro_rules! store_test {
+    ($($name:ident),+ $(,)?) => {
+        $(mod $name {
+            use crate::support::db::{Backend, TestDb};
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(&TestDb::new(Backend::Sqlite).await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                super::$name(&TestDb::new(Backend::Postgres).await).await;
+            }
+        })+
+    };
+}
+
+pub(crate) use store_test;
+
+/// Runs each story `async fn name(backend: Backend)` on both databases, as the tests `name::sqlite` and
+/// `name::postgres`. Both hold the same inline snapshots.
+macro_rules! story {
+    ($($name:ident),+ $(,)?) => {
+        $(mod $name {
+            use crate::support::db::{Backend, tell};
+
+            #[test]
+            fn sqlite() {
+                tell(super::$name(Backend::Sqlite));
+            }
+
+            #[test]
+            fn postgres() {
+                tell(super::$name(Backend::Postgres));
+            }
+        })+
+    };
+}
+
+pub(crate) use story;
+
+/// Runs a story to its end.
+pub fn tell(story: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    insta::allow_duplicates! { runtime.block_on(story) }
+}

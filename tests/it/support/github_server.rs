@@ -1,0 +1,193 @@
+//! A GitHub that answers what the test says and remembers what it was asked.
+
+use std::collections::{HashMap, VecDeque};
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, Response};
+use chrono::{DateTime, Utc};
+use lockkeeper::clock::ManualClock;
+use lockkeeper::model::{PullNumber, PullRef};
+use lockkeeper::secret::Secret;
+use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// What the server does with a request.
+pub enum Reply {
+    /// Answers.
+    Answer { status: u16, headers: Vec<(&'static str, String)>, body: String },
+    /// Begins an answer and drops the connection.
+    Drop,
+    /// Never answers.
+    Stall,
+    /// Answers with this many mebibytes.
+    Mebibytes(usize),
+}
+
+impl Reply {
+    /// An answer of success.
+    pub fn json(body: &Value) -> Self {
+        Self::status(200, body)
+    }
+
+    /// An answer with a status.
+    pub fn status(status: u16, body: &Value) -> Self {
+        Self::Answer { status, headers: Vec::new(), body: body.to_string() }
+    }
+
+    /// The same with one more header.
+    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        if let Self::Answer { headers, .. } = &mut self {
+            headers.push((name, value.into()));
+        }
+        self
+    }
+
+    async fn send(self) -> Response<Body> {
+        let builder = Response::builder();
+        let built = match self {
+            Self::Answer { status, headers, body } => headers
+                .into_iter()
+                .fold(builder.status(status), |builder, (name, value)| builder.header(name, value))
+                .body(body.into()),
+            Self::Drop => builder.body(Body::from_stream(futures::stream::iter([
+                Ok(Bytes::from_static(b"{\"id\"")),
+                Err(std::io::Error::other("dropped on purpose")),
+            ]))),
+            Self::Stall => pending().await,
+            Self::Mebibytes(count) => {
+                let chunk = Bytes::from(vec![b' '; 1 << 20]);
+                let chunks = std::iter::repeat_n(chunk, count).map(Ok::<_, std::io::Error>);
+                builder.body(Body::from_stream(futures::stream::iter(chunks)))
+            }
+        };
+        built.unwrap()
+    }
+}
+
+/// A request the server got.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// `GET /repos/acme/infra/pulls/12`.
+    pub line: String,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// Its body.
+    pub body: Value,
+}
+
+impl Asked {
+    /// A header as text, empty when missing.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+}
+
+#[derive(Default)]
+struct Script {
+    replies: HashMap<String, VecDeque<Reply>>,
+    asked: Vec<Asked>,
+    unexpected: Vec<String>,
+}
+
+/// The server; it refuses to end while a reply is unused or after it got a request nobody scripted.
+pub struct ScriptedGitHub {
+    /// Its origin.
+    pub url: String,
+    script: Arc<Mutex<Script>>,
+    task: JoinHandle<()>,
+}
+
+impl ScriptedGitHub {
+    /// Starts on a free port.
+    pub async fn start() -> Self {
+        let script = Arc::new(Mutex::new(Script::default()));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(answer).with_state(Arc::clone(&script));
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, script, task }
+    }
+
+    /// Says what to do with the next request of this line.
+    pub fn on(&self, line: &str, reply: Reply) {
+        self.script.lock().unwrap().replies.entry(line.to_owned()).or_default().push_back(reply);
+    }
+
+    /// What it was asked since the last time, in order.
+    pub fn asked(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.script.lock().unwrap().asked)
+    }
+
+    /// Only the first lines of [`Self::asked`].
+    pub fn lines(&self) -> Vec<String> {
+        self.asked().into_iter().map(|asked| asked.line).collect()
+    }
+
+    /// A client with a fixed token.
+    pub fn client(&self) -> GitHub {
+        self.client_of(token("ghp_test"), &Arc::new(ManualClock::new(start())))
+    }
+
+    /// A client with credentials and a clock.
+    pub fn client_of(&self, auth: GitHubAuth, clock: &Arc<ManualClock>) -> GitHub {
+        let clock = Arc::clone(clock);
+        GitHub::new(endpoints(&self.url), auth, clock, Timeouts::default()).unwrap()
+    }
+}
+
+impl Drop for ScriptedGitHub {
+    fn drop(&mut self) {
+        self.task.abort();
+        if std::thread::panicking() {
+            return;
+        }
+        let script = self.script.lock().unwrap();
+        assert!(script.unexpected.is_empty(), "nobody scripted {:?}", script.unexpected);
+        let unused: Vec<&String> = script.replies.iter().filter(|(_, left)| !left.is_empty()).map(|(l, _)| l).collect();
+        assert!(unused.is_empty(), "nobody asked for {unused:?}");
+    }
+}
+
+async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> Response<Body> {
+    let (parts, body) = request.into_parts();
+    let line = format!("{} {}", parts.method, parts.uri);
+    let body = to_bytes(body, 1 << 20).await.unwrap();
+    let asked =
+        Asked { line: line.clone(), headers: parts.headers, body: serde_json::from_slice(&body).unwrap_or_default() };
+    let reply = {
+        let mut script = script.lock().unwrap();
+        script.asked.push(asked);
+        let reply = script.replies.get_mut(&line).and_then(VecDeque::pop_front);
+        if reply.is_none() {
+            script.unexpected.push(line);
+        }
+        reply
+    };
+    reply.unwrap_or_else(|| Reply::status(418, &Value::Null)).send().await
+}
+
+/// Addresses of the server, standing in for github.com.
+pub fn endpoints(url: &str) -> GitHubEndpoints {
+    GitHubEndpoints::new("github.com", Some(url.parse().unwrap())).unwrap()
+}
+
+/// Credentials of a fixed token.
+pub fn token(text: &str) -> GitHubAuth {
+    GitHubAuth::Token { user: None, token: TokenSource::Fixed(Secret::new(text)) }
+}
+
+/// When tests begin.
+pub fn start() -> DateTime<Utc> {
+    "2026-03-01T12:00:00Z".parse().unwrap()
+}
+
+/// The pull of the tests.
+pub fn pull() -> PullRef {
+    PullRef { repo: "github.com/acme/infra".parse().unwrap(), number: PullNumber(12) }
+}

@@ -1,0 +1,168 @@
+//! A throw-away PostgreSQL cluster, one per test process.
+//!
+//! It is started by the first test that asks and lives in a temporary directory. A small shell, the keeper, starts it
+//! and then reads its standard input, a pipe of which only the test process holds the other end. When the test process
+//! ends, in whatever way, the keeper reads the end of file, stops the server and removes the directory.
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use lockkeeper::clock::{ManualClock, RandomIds};
+use lockkeeper::store::{DatabaseUrl, Store};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection};
+use tokio::sync::OnceCell;
+
+/// Arguments: directory, folder with PostgreSQL's programs, port. PostgreSQL refuses to run as root.
+const KEEPER: &str = r#"
+set -eu
+trap '' HUP INT TERM
+dir=$1 bin=$2 port=$3
+if [ "$(id -u)" = 0 ]; then
+    chown postgres "$dir"
+    as() { runuser -u postgres -- "$@"; }
+else
+    as() { "$@"; }
+fi
+cd "$dir"
+finish() { as "$bin/pg_ctl" -D "$dir/data" -m immediate stop >/dev/null 2>&1 || true; cd /; rm -rf "$dir"; }
+trap finish EXIT
+as "$bin/initdb" -D "$dir/data" -A trust -U postgres --no-sync -E UTF8 --locale=C 2>&1
+cat >>"$dir/data/postgresql.conf" <<CONF
+listen_addresses = '127.0.0.1'
+port = $port
+unix_socket_directories = ''
+max_connections = 600
+shared_buffers = 64MB
+fsync = off
+full_page_writes = off
+autovacuum = off
+CONF
+as "$bin/pg_ctl" -D "$dir/data" -w -s -l "$dir/data/log" start 2>&1 || { cat "$dir/data/log"; exit 1; }
+echo ready
+cat >/dev/null
+"#;
+
+/// Others on this machine may take the free port before the server does.
+const START_TRIES: usize = 5;
+
+/// Sorts like a cluster somebody set up for people, so that no test leans on the order of bytes.
+const MIGRATED: &str = "CREATE DATABASE migrated TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'";
+const EMPTY: &str = "CREATE DATABASE empty TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'";
+
+static CLUSTER: OnceCell<Cluster> = OnceCell::const_new();
+static DATABASES: AtomicU64 = AtomicU64::new(0);
+
+struct Cluster {
+    port: u16,
+    /// Holds the pipe; dropped by the end of the process only.
+    _keeper: Child,
+}
+
+/// What a new database starts with.
+#[derive(Clone, Copy, Debug)]
+pub enum Content {
+    /// Every migration applied.
+    Migrated,
+    /// Nothing.
+    Empty,
+}
+
+/// Makes a database that no other test uses.
+pub async fn new_database(content: Content) -> DatabaseUrl {
+    let cluster = CLUSTER.get_or_init(Cluster::start).await;
+    let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
+    let template = match content {
+        Content::Migrated => "migrated",
+        Content::Empty => "empty",
+    };
+    cluster.run(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
+    cluster.url(&name)
+}
+
+impl Cluster {
+    async fn start() -> Self {
+        let cluster = tokio::task::spawn_blocking(start_cluster).await.expect("starting a cluster does not panic");
+        let cluster = cluster.unwrap_or_else(|log| panic!("PostgreSQL did not start; it said:\n{log}"));
+        cluster.run(MIGRATED).await;
+        cluster.run(EMPTY).await;
+        let clock = ManualClock::new(super::db::start_of_time());
+        let store = Store::open(&cluster.url("migrated"), Arc::new(clock), Arc::new(RandomIds)).await;
+        store.expect("the migrations apply to an empty database").close().await;
+        cluster
+    }
+
+    async fn run(&self, sql: &str) {
+        let options: PgConnectOptions = self.address("postgres").parse().expect("our own address is well-formed");
+        let mut connection = options.connect().await.expect("the cluster accepts connections");
+        sqlx::raw_sql(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        connection.close().await.expect("the connection is idle");
+    }
+
+    fn address(&self, database: &str) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/{database}", self.port)
+    }
+
+    fn url(&self, database: &str) -> DatabaseUrl {
+        self.address(database).parse().expect("our own address is well-formed")
+    }
+}
+
+fn start_cluster() -> Result<Cluster, String> {
+    let programs = find_programs();
+    let mut log = String::new();
+    for _ in 0..START_TRIES {
+        match try_start(&programs, free_port()) {
+            Ok(cluster) => return Ok(cluster),
+            Err(said) => log = said,
+        }
+    }
+    Err(log)
+}
+
+/// Waits for the keeper's `ready`; otherwise gives everything it said.
+fn try_start(programs: &Path, port: u16) -> Result<Cluster, String> {
+    let dir = tempfile::Builder::new().prefix("lockkeeper-pg-").tempdir().expect("a temporary directory can be made");
+    let mut keeper = keeper_command(&dir.keep(), programs, port).spawn().expect("every system has a shell");
+    let mut lines = BufReader::new(keeper.stdout.take().expect("stdout is a pipe")).lines();
+    let mut said = String::new();
+    while let Some(Ok(line)) = lines.next() {
+        if line == "ready" {
+            return Ok(Cluster { port, _keeper: keeper });
+        }
+        said += &(line + "\n");
+    }
+    keeper.wait().expect("the keeper is our child");
+    Err(said)
+}
+
+/// In a process group of its own, so that an interrupted test run does not interrupt the cleaning.
+#[expect(clippy::disallowed_methods, reason = "process::Cmd would end the keeper before it has cleaned up")]
+fn keeper_command(dir: &Path, programs: &Path, port: u16) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", KEEPER, "sh"]).arg(dir).arg(programs).arg(port.to_string());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    command
+}
+
+/// The newest of the folders that have what is needed.
+fn find_programs() -> PathBuf {
+    let complete = |dir: &PathBuf| ["initdb", "pg_ctl", "postgres"].iter().all(|name| dir.join(name).exists());
+    let debian = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut folders: Vec<PathBuf> = debian.map(|entry| entry.path().join("bin")).filter(complete).collect();
+    folders
+        .sort_by_key(|path| path.components().rev().nth(1).and_then(|v| v.as_os_str().to_str()?.parse::<u32>().ok()));
+    let on_path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&on_path).find(complete);
+    on_path.or(folders.pop()).expect("PostgreSQL's `initdb`, `pg_ctl` and `postgres` were not found: run `make setup`")
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+    listener.local_addr().expect("a bound socket has an address").port()
+}

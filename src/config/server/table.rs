@@ -102,8 +102,7 @@ pub static SETTINGS: &[Setting] = &[
         "FOLDERS",
         List,
         "Folders outside the checkout from which a comment may name a -var-file.",
-    )
-    .or_derived("the data dir"),
+    ),
     Setting::new(
         Comments,
         "max-comments-per-command",

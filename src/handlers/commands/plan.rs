@@ -10,6 +10,7 @@ use tracing::{Instrument, info_span};
 use super::projects::{self, Selection, Work};
 use super::{CommandCx, headline};
 use crate::command::PlanCommand;
+use crate::context::Ctx;
 use crate::discovery::Project;
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
@@ -32,7 +33,7 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
     cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
-    if let Some(refusal) = projects::var_file_refusal(&command.extra_args) {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
     }
     forget_cut_off(cx).await?;
@@ -128,7 +129,7 @@ async fn attempt(
     };
     let lock = match take_lock(cx, project).await? {
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-        TakeLock::HeldBy(lock) => return Ok(held(report, &lock)),
+        TakeLock::HeldBy(lock) => return Ok(held(cx.ctx, report, &lock)),
         TakeLock::PullClosed => return Ok(stopped(report, "The pull request was closed.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
@@ -211,12 +212,14 @@ async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::mo
     cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
 }
 
-fn held(report: ProjectReport, lock: &Lock) -> ProjectReport {
-    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), ..report }
+/// Another pull holds the lock; the answer links to it.
+pub(super) fn held(ctx: &Ctx, report: ProjectReport, lock: &Lock) -> ProjectReport {
+    let lock_url = Some(ctx.settings.lock_url(lock.id));
+    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), lock_url, ..report }
 }
 
 /// Who stands in the way.
-pub(super) fn holder(lock: &Lock) -> Holder {
+fn holder(lock: &Lock) -> Holder {
     Holder {
         pull: lock.pull.number,
         pull_url: lock.pull_url.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::context::Ctx;
-use crate::model::{CommandKind, CommitState, CommitStatus, ProjectKey, Pull, RunId, RunKind};
+use crate::model::{CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, PullRef, RunId, RunKind};
 use crate::render::status::{self, Standing};
 
 /// The newest run of each project at the head commit of a pull.
@@ -11,14 +11,19 @@ pub(super) struct Standings(Vec<Standing>);
 
 impl Standings {
     /// Adds up what is on record.
-    pub async fn of(ctx: &Ctx, pull: &Pull) -> Result<Self, sqlx::Error> {
+    pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
         let mut newest = BTreeMap::new();
-        for run in ctx.store.run_list_of_head(&pull.at, &pull.head).await? {
+        for run in ctx.store.run_list_of_head(pull, head).await? {
             if let Some(outcome) = run.outcome {
                 newest.insert(run.project, Standing { kind: run.kind, outcome });
             }
         }
         Ok(Self(newest.into_values().collect()))
+    }
+
+    /// Whether nothing was run yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// The combined status of planning.
@@ -48,13 +53,17 @@ pub(super) fn pending(ctx: &Ctx, kind: RunKind) -> CommitStatus {
 }
 
 /// A command broke before it had results.
-pub(super) fn broken(ctx: &Ctx, kind: CommandKind) -> Option<CommitStatus> {
-    let kind = match kind {
-        CommandKind::Plan | CommandKind::Autoplan => RunKind::Plan,
-        CommandKind::Apply => RunKind::Apply,
-        CommandKind::Unlock | CommandKind::Help => return None,
-    };
-    Some(combined(ctx, kind, status::failed(kind)))
+pub(super) fn broken(ctx: &Ctx, kind: RunKind) -> CommitStatus {
+    combined(ctx, kind, status::failed(kind))
+}
+
+/// What a command runs, if anything.
+pub(super) fn run_kind(kind: CommandKind) -> Option<RunKind> {
+    match kind {
+        CommandKind::Plan | CommandKind::Autoplan => Some(RunKind::Plan),
+        CommandKind::Apply => Some(RunKind::Apply),
+        CommandKind::Unlock | CommandKind::Help => None,
+    }
 }
 
 /// The status of one project.

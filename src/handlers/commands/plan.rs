@@ -20,7 +20,7 @@ use crate::jobs::describe_error;
 use crate::model::{CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, Holder, ProjectReport, UserText, plan_output, status};
-use crate::store::{NewRun, RecordPlan, RunState, TakeLock};
+use crate::store::{NewRun, RecordPlan, TakeLock};
 use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
 
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
@@ -32,14 +32,15 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
 }
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
     }
-    forget_cut_off(cx).await?;
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
+    // A plan that was cut off by the end of the server is made again (P3).
+    super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let work = match projects::select(cx, &command.target, auto).await? {
         Selection::Work(work) => work,
-        Selection::Refused(reply) => return Ok(reply),
+        Selection::Refused(reply) => return refused(cx, reply, command.target.is_targeted()).await,
     };
     if !command.target.is_targeted() {
         let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
@@ -54,21 +55,18 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
     answer(cx, reports, auto).await
 }
 
-/// A plan that was cut off by the end of the server is made again (P3); its unfinished runs end here.
-async fn forget_cut_off(cx: &CommandCx<'_>) -> Result<(), JobError> {
-    for run in cx.ctx.store.run_list(cx.row.id).await? {
-        if run.state != RunState::Finished {
-            let why = "Cut off when the server stopped; the plan is made again.";
-            cx.ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
-            cx.ctx.hub.announce(run.id);
-        }
-    }
-    Ok(())
+/// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
+/// pull stands; whatever keeps all of it from being planned is a failure.
+async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Reply, JobError> {
+    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let stays = targeted && !standing.is_empty();
+    let status = if stays { standing.plan_status(cx.ctx) } else { standing::broken(cx.ctx, RunKind::Plan) };
+    Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
 
 /// What the pull is told, and its combined statuses.
 async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, auto: bool) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, cx.pull).await?;
+    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let mut statuses = vec![standing.plan_status(cx.ctx)];
     statuses.extend(standing.apply_status_after_plan(cx.ctx));
     let reply = match reports.is_empty() {
@@ -133,7 +131,9 @@ async fn attempt(
         TakeLock::PullClosed => return Ok(stopped(report, "The pull request was closed.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
-        cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        if cx.abandoned().is_ok() {
+            cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        }
         return Ok(stopped(report, "Stopped before Terraform was started."));
     };
     cx.ctx.store.run_start(run).await?;

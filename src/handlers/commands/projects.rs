@@ -246,8 +246,6 @@ pub(super) async fn place_in_pool(cx: &CommandCx<'_>) -> Result<OwnedSemaphorePe
     tokio::select! {
         biased;
         () = cx.stop.cancelled() => Err(Stopped),
-        () = cx.lost.cancelled() => Err(Stopped),
-        () = cx.ctx.interrupt.cancelled() => Err(Stopped),
         place = cx.ctx.pool.clone().acquire_owned() => Ok(place.expect("the pool is never closed")),
     }
 }

@@ -21,6 +21,11 @@ impl Standings {
         Ok(Self(newest.into_values().collect()))
     }
 
+    /// Whether nothing was run yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The combined status of planning.
     pub fn plan_status(&self, ctx: &Ctx) -> CommitStatus {
         combined(ctx, RunKind::Plan, status::plan(&self.0))
@@ -48,13 +53,17 @@ pub(super) fn pending(ctx: &Ctx, kind: RunKind) -> CommitStatus {
 }
 
 /// A command broke before it had results.
-pub(super) fn broken(ctx: &Ctx, kind: CommandKind) -> Option<CommitStatus> {
-    let kind = match kind {
-        CommandKind::Plan | CommandKind::Autoplan => RunKind::Plan,
-        CommandKind::Apply => RunKind::Apply,
-        CommandKind::Unlock | CommandKind::Help => return None,
-    };
-    Some(combined(ctx, kind, status::failed(kind)))
+pub(super) fn broken(ctx: &Ctx, kind: RunKind) -> CommitStatus {
+    combined(ctx, kind, status::failed(kind))
+}
+
+/// What a command runs, if anything.
+pub(super) fn run_kind(kind: CommandKind) -> Option<RunKind> {
+    match kind {
+        CommandKind::Plan | CommandKind::Autoplan => Some(RunKind::Plan),
+        CommandKind::Apply => Some(RunKind::Apply),
+        CommandKind::Unlock | CommandKind::Help => None,
+    }
 }
 
 /// The status of one project.

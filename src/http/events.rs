@@ -68,7 +68,7 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
     let allowed = event.repo().is_none_or(|repo| ctx.settings.allowlist.allows(repo));
     let accepted = match event {
         Event::Ignored { reason } => ctx.store.delivery_ignore(&new, &reason).await,
-        event => {
+        event @ (Event::Pull(_) | Event::Comment(_)) => {
             let job = |delivery: DeliveryId| ReadDelivery { delivery, event }.to_new();
             ctx.store.delivery_accept(&new, job).await
         }

@@ -11,7 +11,7 @@ use anyhow::Context;
 use futures::future::join_all;
 use tracing::{Instrument, info_span, warn};
 
-use super::plan::holder;
+use super::plan::held;
 use super::projects::{self, Ready, Work};
 use super::{CommandCx, headline};
 use crate::command::ApplyCommand;
@@ -27,6 +27,9 @@ use crate::store::{ApplyGate, ApplyGrant, CommandRow, NewRun, RunRow, RunState};
 use crate::workflow::{RunError, RunOutput, StepError};
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
+        return Ok(refusal);
+    }
     if let Some(lock) = cx.ctx.store.apply_lock_get().await? {
         return Ok(Reply::new(Body::Refused(Refusal::apply_locked(&lock))));
     }
@@ -110,7 +113,7 @@ async fn attempt(
     };
     match gate(cx, plan, run).await? {
         Ok(grant) => through(cx, work, plan, command, run, ready, grant, report).await,
-        Err(refusal) => Ok(refusal.into_report(report)),
+        Err(refusal) => Ok(refusal.into_report(cx.ctx, report)),
     }
 }
 
@@ -171,11 +174,9 @@ enum Shut {
 }
 
 impl Shut {
-    fn into_report(self, report: ProjectReport) -> ProjectReport {
+    fn into_report(self, ctx: &Ctx, report: ProjectReport) -> ProjectReport {
         match self {
-            Self::Held(lock) => {
-                ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(&lock)), ..report }
-            }
+            Self::Held(lock) => held(ctx, report, &lock),
             Self::Text(text) => ProjectReport { outcome: ProjectOutcome::Refused, message: Some(text), ..report },
         }
     }

@@ -10,6 +10,7 @@ use tracing::{Instrument, info_span};
 use super::projects::{self, Selection, Work};
 use super::{CommandCx, headline};
 use crate::command::PlanCommand;
+use crate::context::Ctx;
 use crate::discovery::Project;
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
@@ -31,15 +32,15 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
 }
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
-    if let Some(refusal) = projects::var_file_refusal(&command.extra_args) {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
     }
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     // A plan that was cut off by the end of the server is made again (P3).
     super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let work = match projects::select(cx, &command.target, auto).await? {
         Selection::Work(work) => work,
-        Selection::Refused(reply) => return Ok(reply),
+        Selection::Refused(reply) => return refused(cx, reply, command.target.is_targeted()).await,
     };
     if !command.target.is_targeted() {
         let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
@@ -52,6 +53,15 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
     answer(cx, reports, auto).await
+}
+
+/// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
+/// pull stands; whatever keeps all of it from being planned is a failure.
+async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Reply, JobError> {
+    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let stays = targeted && !standing.is_empty();
+    let status = if stays { standing.plan_status(cx.ctx) } else { standing::broken(cx.ctx, RunKind::Plan) };
+    Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
 
 /// What the pull is told, and its combined statuses.
@@ -117,11 +127,13 @@ async fn attempt(
     };
     let lock = match take_lock(cx, project).await? {
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-        TakeLock::HeldBy(lock) => return Ok(held(report, &lock)),
+        TakeLock::HeldBy(lock) => return Ok(held(cx.ctx, report, &lock)),
         TakeLock::PullClosed => return Ok(stopped(report, "The pull request was closed.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
-        cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        if cx.abandoned().is_ok() {
+            cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        }
         return Ok(stopped(report, "Stopped before Terraform was started."));
     };
     cx.ctx.store.run_start(run).await?;
@@ -200,12 +212,14 @@ async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::mo
     cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
 }
 
-fn held(report: ProjectReport, lock: &Lock) -> ProjectReport {
-    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), ..report }
+/// Another pull holds the lock; the answer links to it.
+pub(super) fn held(ctx: &Ctx, report: ProjectReport, lock: &Lock) -> ProjectReport {
+    let lock_url = Some(ctx.settings.lock_url(lock.id));
+    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), lock_url, ..report }
 }
 
 /// Who stands in the way.
-pub(super) fn holder(lock: &Lock) -> Holder {
+fn holder(lock: &Lock) -> Holder {
     Holder {
         pull: lock.pull.number,
         pull_url: lock.pull_url.clone(),

@@ -1,7 +1,9 @@
 //! `lockkeeper server`: from start to a good end.
 //!
-//! The first SIGTERM or SIGINT stops claiming work and waits for runs; the second interrupts them: a plan is made
-//! again after the next start, an apply reports how far it came.
+//! The first SIGTERM or SIGINT stops claiming work and waits for runs; the second, or the end of `--shutdown-grace`,
+//! interrupts them: a plan is made again after the next start, an apply reports how far it came.
+
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
@@ -24,13 +26,21 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
     server.close();
     tokio::select! {
         () = server.drained() => {}
-        () = signals.next() => {
-            warn!(runs = server.runs(), "Told to stop again: runs are interrupted");
+        why = impatience(&mut signals, config.terraform.shutdown_grace) => {
+            warn!(runs = server.runs(), "{why}: runs are interrupted");
             server.interrupt();
         }
     }
     server.stop().await;
     Ok(())
+}
+
+/// Waits until runs get no more time, and says why.
+async fn impatience(signals: &mut Signals, grace: Duration) -> &'static str {
+    tokio::select! {
+        () = signals.next() => "Told to stop again",
+        () = tokio::time::sleep(grace) => "Runs took longer than --shutdown-grace",
+    }
 }
 
 /// The signals that ask a program to end.

@@ -15,11 +15,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::info;
 
-use super::{Parts, Replica, build, loops};
+use super::{Parts, Replica, build, loops, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::ServerConfig;
 use crate::context::Ctx;
-use crate::http;
 
 /// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
 const POST_LAST_WORDS: Duration = Duration::from_secs(5);
@@ -65,12 +64,12 @@ impl Server {
         let address = listener.local_addr().context("cannot tell on which address the server listens")?;
         let replica = Arc::new(replica(config, surroundings).await?);
         let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
-        let router = http::door(Arc::clone(&replica.ctx));
-        let web = axum::serve(listener, router).with_graceful_shutdown(ended.clone().cancelled_owned());
+        let router = web::router(&replica.ctx, config, closing.clone()).await?;
+        let serving = axum::serve(listener, router).with_graceful_shutdown(ended.clone().cancelled_owned());
         info!(%address, url = replica.ctx.settings.public_url, "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
-            _web: AbortOnDropHandle::new(tokio::spawn(web.into_future())),
+            _web: AbortOnDropHandle::new(tokio::spawn(serving.into_future())),
             _only_one: only_one,
             replica,
             address,

@@ -79,7 +79,8 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
             ctx.nudge.nudge();
             answer(allowed)
         }
-        Ok(Accepted::Duplicate) => (StatusCode::OK, "this delivery was taken before\n".to_owned()),
+        Ok(Accepted::Duplicate) if allowed => (StatusCode::OK, "this delivery was taken before\n".to_owned()),
+        Ok(Accepted::Duplicate) => answer(allowed),
         Err(error) => {
             warn!(%error, forge.delivery = new.forge_delivery, "A delivery could not be kept");
             refuse(StatusCode::SERVICE_UNAVAILABLE, "the delivery could not be kept; send it again")

@@ -13,10 +13,12 @@ use crate::model::{PlanId, PlanRecord, Sha256Digest};
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
     /// There is no such file.
-    #[error("the plan file {0} is gone from the store of plan files")]
+    #[error("the plan file `{0}` is gone from the store of plan files")]
     Missing(PlanId),
     /// Its content is not what was stored.
-    #[error("the plan file {id} is not the one that was made: its SHA-256 is {found}, the record says {recorded}")]
+    #[error(
+        "the plan file `{id}` is not the one that was made: its SHA-256 is `{found}`, the record says `{recorded}`"
+    )]
     Altered {
         /// The plan.
         id: PlanId,

@@ -108,12 +108,12 @@ fn checkout_refusal(error: CheckoutError) -> Result<Reply, JobError> {
     match error {
         CheckoutError::Conflict { base, files } => Ok(Reply::refused(
             "merge_conflict",
-            format!("This pull request cannot be merged into `{base}` without conflicts in {}.", list(&files)),
+            format!("this pull request cannot be merged into `{base}` without conflicts in {}.", list(&files)),
             vec!["Resolve the conflicts and push; the plan then runs by itself.".to_owned()],
         )),
         CheckoutError::HeadGone { head } => Ok(Reply::refused(
             "head_gone",
-            format!("The commit `{}` is not part of the pull request any more.", head.short()),
+            format!("the commit `{}` is not part of the pull request any more.", head.short()),
             vec!["A push replaced it; the plan of the newest commit runs by itself.".to_owned()],
         )),
         error @ (CheckoutError::BaseGone { .. } | CheckoutError::Dir(_)) => {
@@ -191,7 +191,7 @@ pub(super) async fn plans(cx: &CommandCx<'_>, target: &command::Target) -> Resul
     let wanted: Vec<PlanRecord> = recorded.into_iter().filter(|plan| concerns(target, plan)).collect();
     if wanted.is_empty() {
         let word = &cx.ctx.settings.executable;
-        let what = if target.is_targeted() { "There is no plan of that project" } else { "There is no plan to apply" };
+        let what = if target.is_targeted() { "there is no plan of that project" } else { "there is no plan to apply" };
         return Ok(Plans::Refused(Reply::refused(
             "no_plan",
             format!("{what} in this pull request."),
@@ -227,7 +227,7 @@ pub(super) fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
     let first = var_files_outside(extra).into_iter().find(allowed)?;
     Some(Reply::refused(
         "var_file",
-        format!("The variables file `{}` lies outside of the project's directory.", first.replace('`', "'")),
+        format!("the variables file `{}` lies outside of the project's directory.", first.replace('`', "'")),
         vec![
             "Name a file below the project's directory, without `..` at its beginning.".to_owned(),
             "Or whoever runs Lockkeeper can allow its directory with `--var-file-allowlist`.".to_owned(),
@@ -246,8 +246,6 @@ pub(super) async fn place_in_pool(cx: &CommandCx<'_>) -> Result<OwnedSemaphorePe
     tokio::select! {
         biased;
         () = cx.stop.cancelled() => Err(Stopped),
-        () = cx.lost.cancelled() => Err(Stopped),
-        () = cx.ctx.interrupt.cancelled() => Err(Stopped),
         place = cx.ctx.pool.clone().acquire_owned() => Ok(place.expect("the pool is never closed")),
     }
 }

@@ -20,10 +20,10 @@ use super::standing;
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::jobs::forge_job_error;
-use crate::model::{CommandId, CommandKind, CommitStatus, Pull, PullState};
+use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunKind};
 use crate::queue::{Attempt, JobError};
-use crate::render::{Body, ProjectReport, UserText};
-use crate::store::{CommandRow, CommandState};
+use crate::render::{Body, ProjectReport, UserText, status};
+use crate::store::{CommandRow, CommandState, RunState};
 use crate::vcs::ForgeError;
 
 /// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
@@ -99,7 +99,8 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
     }
     let span = info_span!("command", command = %row.id, kind = %row.kind, pull = %row.pull);
     async {
-        let reply = work(ctx, &row, attempt).await?;
+        let mut reply = work(ctx, &row, attempt).await?;
+        reply.statuses.extend(end_leftovers(ctx, &row).await?);
         let end = reply.into_end(ctx, &row);
         ctx.store.command_finish(&end).await?;
         info!(outcome = %end.outcome, reason = end.reason, "The command ended");
@@ -173,10 +174,32 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, J
 /// The command was tried as often as is sensible: the pull is told, and nothing stays pending.
 pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
     let Some(row) = ctx.store.command_get(id).await? else { return Ok(()) };
-    let statuses = standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
+    let mut statuses = end_leftovers(ctx, &row).await?;
+    statuses.extend(standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)));
     let reply = Reply { statuses, ..Reply::new(Body::Broken(broken(&row, error))) };
     ctx.store.command_finish(&reply.into_end(ctx, &row)).await?;
     Ok(())
+}
+
+/// Ends the runs that an earlier attempt of the command began and no later one took up, because it was refused or given
+/// up: nothing may count as under way for ever, least of all a plan that is being applied, whose lock would never go back
+/// (P7). The statuses say so.
+async fn end_leftovers(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
+    let mut statuses = Vec::new();
+    for run in ctx.store.run_list(row.id).await?.into_iter().filter(|run| run.state != RunState::Finished) {
+        if run.kind == RunKind::Apply {
+            ctx.store.apply_abandon(&run.pull, run.id).await?;
+        }
+        let outcome = ProjectOutcome::Cancelled;
+        ctx.store.run_finish(run.id, outcome, Some("The command ended before this was done.")).await?;
+        ctx.hub.announce(run.id);
+        let state = status::project(run.kind, outcome, None);
+        statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, state));
+    }
+    if let (false, Some(kind)) = (statuses.is_empty(), standing::run_kind(row.kind)) {
+        statuses.push(standing::broken(ctx, kind));
+    }
+    Ok(statuses)
 }
 
 /// What a person is told when something broke that is not theirs to mend. The full cause is in the log, under the id.

@@ -47,6 +47,12 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
     let url = database_url(&storage.database)?;
     let store = Store::open(&url, Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     let store = store.await.with_context(|| format!("cannot open the database {url} (--database-url)"))?;
+    build_on(config, parts, store)
+}
+
+/// Builds the services on a database that is open.
+pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Result<Arc<Ctx>> {
+    let storage = &config.storage;
     let forge = forge(config, &parts)?;
     let environment = child_environment(config, &parts);
     let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
@@ -155,6 +161,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         discovery: discovery_settings(config)?,
         distribution: config.terraform.distribution,
         default_version: config.terraform.version.clone(),
+        var_file_dirs: comments.var_file_dirs.clone(),
         run_timeout: config.terraform.run_timeout,
         limits: render::Limits {
             comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),

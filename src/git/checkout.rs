@@ -97,9 +97,10 @@ impl Checkout {
 }
 
 impl Mirror {
-    /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are exactly
-    /// those of the commit. Untracked files stay while the commit stays; when it changes only [`KEPT`] ones do. Waits
-    /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`].
+    /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are
+    /// exactly those of the commit. Untracked files stay while the commit stays; when it changes only those of `KEPT` do. Waits
+    /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`] the
+    /// mirror has been thrown away: fetch and prepare once more.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
         let doing = format!("check out {} for pull {} of {}", wanted.head.short(), wanted.pull, self.repo);
         let pull_dir = place::pull(&self.settings.data_dir, &self.repo, wanted.pull);
@@ -111,7 +112,11 @@ impl Mirror {
             Merge::Done(commit) => commit,
             Merge::Conflict(files) => return Ok(Prepared::Conflict { files }),
         };
-        let fresh = self.place_commit(&doing, &place, &commit).await?;
+        let fresh = match self.place_commit(&doing, &place, &commit).await {
+            // Objects are missing that the refs promise: no fetch would bring them back as long as the refs are there.
+            Err(damage @ GitError::Corrupt { .. }) => return self.discard().and(Err(damage)),
+            result => result?,
+        };
         Ok(Prepared::Ready(Checkout {
             path: place.dir,
             hold: place.hold,
@@ -189,8 +194,8 @@ impl Mirror {
         Ok(fresh)
     }
 
-    /// The directory in the mirror that belongs to a worktree, or `None` when the worktree is not whole. The file `.git`
-    /// in it could have been changed by a run, so it must point where git itself had pointed it.
+    /// The directory in the mirror that belongs to a worktree, or `None` when the worktree is not whole. The file
+    /// `.git` in it could have been changed by a run, so it must point where git itself had pointed it.
     fn admin_dir(&self, dir: &Path) -> Option<PathBuf> {
         let link = dir.join(".git");
         let is_file = link.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() < 8192);

@@ -33,7 +33,7 @@ pub enum GitError {
         /// Git's words.
         message: String,
     },
-    /// The mirror is damaged. [`super::Mirror::fetch`] repairs it by itself.
+    /// The mirror is damaged. [`super::Mirror::fetch`] repairs that by itself; another caller fetches again.
     #[error("cannot {doing}, the local copy is damaged: {message}")]
     Corrupt {
         /// What was tried.

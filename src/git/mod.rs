@@ -5,7 +5,7 @@
 //!
 //! Everything fetched is hostile. No configuration of the user or the system is read; hooks, file system monitors,
 //! filters, submodules, pagers and editors do not run; objects are checked on arrival; paths on disk are made from
-//! validated names only; see [`environment`]. Credentials travel in the environment of one `git fetch` and nowhere
+//! validated names only; see `environment`. Credentials travel in the environment of one `git fetch` and nowhere
 //! else.
 //!
 //! Invariants:
@@ -53,7 +53,7 @@ pub struct GitSettings {
     /// The program: a path, or a name looked up in the `PATH` of `env`.
     pub program: OsString,
     /// Variables for every call: `PATH`, and where wanted proxies and certificates (`https_proxy`, `no_proxy`,
-    /// `SSL_CERT_FILE`, `GIT_SSL_CAINFO`). What [`environment`] sets wins.
+    /// `SSL_CERT_FILE`, `GIT_SSL_CAINFO`). What `environment` sets wins.
     pub env: Vec<(OsString, OsString)>,
     /// Whether `file://` may be fetched from; only for tests and demonstrations.
     pub allow_file: bool,

@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn lists_are_read_entry_by_entry() {
         let list =
-            b"100644 blob aa      12\ta b/c\x00160000 commit bb       -\tsub\x00120000 blob cc       3\tlink\x00100644 bl";
+            b"100644 blob aa 12\ta b/c\x00160000 commit bb       -\tsub\x00120000 blob cc       3\tlink\x00100644 bl";
         let found: Vec<_> = entries(list).map(|e| (e.id, e.size, e.is_file(), e.is_link())).collect();
         assert_eq!(found, [("aa", Some(12), true, false), ("bb", None, false, false), ("cc", Some(3), false, true)]);
         assert_eq!(entries(b"").count(), 0);

@@ -25,7 +25,7 @@ pub struct Cmd {
 
 impl Cmd {
     /// Deadline of a command that sets none.
-    pub const DEADLINE: Duration = Duration::from_secs(60);
+    pub const DEADLINE: Duration = Duration::from_mins(1);
     /// Most bytes kept of the output (per stream when captured, of both together when streamed), if not set.
     pub const CAP: usize = 16 * 1024 * 1024;
 

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use tokio::time::{Instant, sleep};
 
 /// How often the lock is tried.
@@ -36,6 +37,20 @@ pub enum HoldError {
 #[derive(Debug)]
 #[must_use = "the hold ends when it is dropped"]
 pub struct Hold {
+    file: File,
+}
+
+impl Drop for Hold {
+    /// Unlocks by word: a child that is being started at this moment has a copy of the open file until it runs its
+    /// program, and closing ours would leave the lock to that copy.
+    fn drop(&mut self) {
+        self.file.unlock().ok();
+    }
+}
+
+/// A supervisor's share in a hold. It ends when the last process that inherited the open file has ended.
+#[derive(Debug)]
+pub(super) struct Share {
     _file: File,
 }
 
@@ -48,7 +63,7 @@ impl Hold {
         let end = Instant::now() + deadline;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Self { _file: file }),
+                Ok(()) => return Ok(Self { file }),
                 Err(TryLockError::WouldBlock) if Instant::now() >= end => {
                     return Err(HoldError::Busy { path: path.to_owned(), waited: deadline });
                 }
@@ -57,14 +72,21 @@ impl Hold {
             }
         }
     }
+}
 
-    /// Takes the file shared, or says at once that somebody has it exclusively.
-    pub(super) fn shared(path: &Path) -> Result<Self, HoldError> {
+impl Share {
+    /// Takes the file shared for this process and all it starts from now on, or says at once that somebody has it
+    /// exclusively.
+    pub(super) fn take(path: &Path) -> Result<Self, HoldError> {
         let file = open(path)?;
+        let io = |source| HoldError::Io { path: path.to_owned(), source };
+        // Every process of the run inherits the open file: even if the supervisor is killed the lock stays until the
+        // last of them has gone.
+        fcntl(&file, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| io(errno.into()))?;
         match file.try_lock_shared() {
             Ok(()) => Ok(Self { _file: file }),
             Err(TryLockError::WouldBlock) => Err(HoldError::Busy { path: path.to_owned(), waited: Duration::ZERO }),
-            Err(TryLockError::Error(source)) => Err(HoldError::Io { path: path.to_owned(), source }),
+            Err(TryLockError::Error(source)) => Err(io(source)),
         }
     }
 }
@@ -83,14 +105,14 @@ mod tests {
     async fn exclusive_waits_for_shared_and_shared_refuses_exclusive() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("hold");
-        let run = Hold::shared(&path).unwrap();
-        let second_run = Hold::shared(&path).unwrap();
+        let run = Share::take(&path).unwrap();
+        let second_run = Share::take(&path).unwrap();
         let error = Hold::exclusive(&path, Duration::ZERO).await.unwrap_err();
         assert!(matches!(error, HoldError::Busy { .. }), "{error}");
         drop((run, second_run));
         let server = Hold::exclusive(&path, Duration::ZERO).await.unwrap();
-        assert!(Hold::shared(&path).is_err());
+        assert!(Share::take(&path).is_err());
         drop(server);
-        assert!(Hold::shared(&path).is_ok());
+        assert!(Share::take(&path).is_ok());
     }
 }

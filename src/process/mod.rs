@@ -15,7 +15,8 @@
 //!   supervisor then sends SIGINT to the program's group and, after the grace period, SIGKILL.
 //! - *Nobody stays behind.* When the supervisor ends, every descendant of the program is dead.
 //! - *The hold outlives the program.* The shared lock on the hold file is released after the last descendant is
-//!   gone, so [`Hold::exclusive`] is proof that no old run still touches the files it guards.
+//!   gone, even when the supervisor is killed, so [`Hold::exclusive`] is proof that no old run still touches the files
+//!   it guards.
 //! - *Output never kills.* The supervisor keeps reading the program's output when the server is gone: a program
 //!   that saves its state after SIGINT is not ended half-way by SIGPIPE or a full pipe.
 
@@ -35,7 +36,7 @@ use std::time::Duration;
 pub use cmd::Cmd;
 pub use hold::{Hold, HoldError};
 pub use output::{Captured, Output};
-pub use run::{Exit, Line, Stream, Supervised, Supervisor};
+pub use run::{Exit, Line, MAX_LINE, Stream, Supervised, Supervisor};
 
 /// How a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

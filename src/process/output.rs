@@ -51,14 +51,11 @@ impl Cmd {
         command.args(self.argv());
         let mut group = Group::start(command)
             .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
-        let result = timeout(self.deadline, self.collect(&mut group)).await;
-        match result {
-            Ok(output) => output.map_err(|source| ProcessError::Lost { program: self.program().to_owned(), source }),
-            Err(_) => {
-                group.stop().await;
-                Err(ProcessError::TimedOut { program: self.program().to_owned(), after: self.deadline })
-            }
+        if let Ok(output) = timeout(self.deadline, self.collect(&mut group)).await {
+            return output.map_err(|source| ProcessError::Lost { program: self.program().to_owned(), source });
         }
+        group.stop().await;
+        Err(ProcessError::TimedOut { program: self.program().to_owned(), after: self.deadline })
     }
 
     async fn collect(&self, group: &mut Group) -> std::io::Result<Output> {

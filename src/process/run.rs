@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncRead, AsyncReadExt};
-use tokio::process::{Child, ChildStdin};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -109,9 +109,7 @@ impl Supervised {
             return Ok(Exit { code: None, signal: None, how: Ended::Cancelled, duration: Duration::ZERO });
         }
         let mut child = self.start()?;
-        let leash = child.stdin.take().expect("standard input is piped");
-        let stdout = child.stdout.take().expect("standard output is piped");
-        let stderr = child.stderr.take().expect("standard error is piped");
+        let (leash, stdout, stderr) = pipes(&mut child);
         let sink = Sink { lines, cap: self.cmd.cap, used: AtomicUsize::new(0) };
         let pumps = async { tokio::try_join!(sink.pump(stdout, Stream::Out), sink.pump(stderr, Stream::Err)) };
         let pumps = async { pumps.await.map_err(|source| self.lost(source)) };
@@ -154,6 +152,13 @@ impl Supervised {
     fn lost(&self, source: std::io::Error) -> ProcessError {
         ProcessError::Lost { program: self.cmd.program().to_owned(), source }
     }
+}
+
+fn pipes(child: &mut Child) -> (ChildStdin, ChildStdout, ChildStderr) {
+    let leash = child.stdin.take().expect("standard input is piped");
+    let stdout = child.stdout.take().expect("standard output is piped");
+    let stderr = child.stderr.take().expect("standard error is piped");
+    (leash, stdout, stderr)
 }
 
 /// Where both streams of a run come together.

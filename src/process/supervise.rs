@@ -29,7 +29,7 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
-use super::hold::{Hold, HoldError};
+use super::hold::{HoldError, Share};
 
 /// How long output may take to be handed on after the last process has ended.
 pub(super) const DRAIN: Duration = Duration::from_secs(5);
@@ -77,11 +77,11 @@ fn os<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> SuperviseErr
     move |error| SuperviseError::Os { doing, source: error.into() }
 }
 
-/// Runs the program to its end and returns the exit code to hand on: the program's own, or 128 + n for signal n. Must be
-/// called on the main thread: orphans are handed to that one.
+/// Runs the program to its end and returns the exit code to hand on: the program's own, or 128 + n for signal n. Must
+/// be called on the main thread: orphans are handed to that one.
 pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     disregard_signals().map_err(os("catch signals"))?;
-    let hold = order.hold.as_deref().map(Hold::shared).transpose()?;
+    let hold = order.hold.as_deref().map(Share::take).transpose()?;
     if leash_is_gone().map_err(os("look at standard input"))? {
         return Ok(NOT_STARTED);
     }
@@ -100,7 +100,7 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
 }
 
 /// Only the server decides when to stop. The signals are caught, neither ignored nor blocked: the program would inherit
-/// both, whereas starting a program takes handlers away.
+/// both, whereas starting a program takes handlers away (and with them an "ignored" that the server was born with).
 fn disregard_signals() -> io::Result<()> {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)))?;

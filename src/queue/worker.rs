@@ -15,6 +15,9 @@ use crate::clock::Clock;
 use crate::model::JobId;
 use crate::store::{Finish, JobLease, Store};
 
+/// After this many attempts a job that panics is given up.
+const ATTEMPTS_AT_A_PANIC: i64 = 6;
+
 /// A claimed job on its way, with the token that tells it to stop.
 #[derive(Clone, Debug)]
 pub struct Attempt {
@@ -116,18 +119,28 @@ impl<R: Runner> Worker<R> {
 
     /// Claims one job, if there is one, and sees it through.
     pub async fn tick(&self) -> Result<Tick, sqlx::Error> {
+        let Some(lease) = self.claim().await? else {
+            return Ok(Tick::Idle);
+        };
+        self.see_through(lease).await.map(|()| Tick::Worked)
+    }
+
+    /// Claims the next job, if there is one.
+    pub async fn claim(&self) -> Result<Option<JobLease>, sqlx::Error> {
         let until = self.clock.now() + LEASE;
         let (only, except) = match self.kinds {
             Kinds::Only(kind) => (kind, ""),
             Kinds::Except(kind) => ("", kind),
         };
-        let Some(lease) = self.store.job_claim(&self.holder, until, only, except).await? else {
-            return Ok(Tick::Idle);
-        };
+        self.store.job_claim(&self.holder, until, only, except).await
+    }
+
+    /// Works on a claimed job and writes down how it ended.
+    pub async fn see_through(&self, lease: JobLease) -> Result<(), sqlx::Error> {
         let span = info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
         self.work(lease).instrument(span).await?;
         self.nudge.nudge();
-        Ok(Tick::Worked)
+        Ok(())
     }
 
     async fn work(&self, lease: JobLease) -> Result<(), sqlx::Error> {
@@ -138,7 +151,7 @@ impl<R: Runner> Worker<R> {
             warn!("Lost the lease of the job; its result is not written");
             return Ok(());
         }
-        let result = result.unwrap_or_else(|panic| Err(JobError::retry(panic_error(&*panic))));
+        let result = result.unwrap_or_else(|panic| Err(after_panic(&*panic, &attempt.lease)));
         let finish = match result {
             Ok(()) => self.store.job_finish(&attempt.lease).await?,
             Err(error) => self.after_error(&attempt, error).await?,
@@ -167,6 +180,12 @@ impl<R: Runner> Worker<R> {
             }
         }
     }
+}
+
+/// However patient the job is otherwise, a bug is not waited for.
+fn after_panic(panic: &(dyn std::any::Any + Send), lease: &JobLease) -> JobError {
+    let error = panic_error(panic);
+    if lease.attempt < ATTEMPTS_AT_A_PANIC { JobError::retry(error) } else { JobError::Fail(error) }
 }
 
 fn panic_error(panic: &(dyn std::any::Any + Send)) -> anyhow::Error {

@@ -152,6 +152,20 @@ pub struct ProjectReport {
     pub run_url: Option<String>,
     /// Who holds the lock, for the outcome `Locked`.
     pub held_by: Option<Holder>,
+    /// What is worth a try next.
+    pub next: Next,
+}
+
+/// The command that a section offers for another try.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    /// What follows from the outcome.
+    #[default]
+    ByOutcome,
+    /// A new plan: the old one is of no use any more.
+    Plan,
+    /// None: it would be refused.
+    Nothing,
 }
 
 impl ProjectReport {
@@ -168,6 +182,7 @@ impl ProjectReport {
             lock_url: None,
             run_url: None,
             held_by: None,
+            next: Next::default(),
         }
     }
 }

@@ -1,9 +1,14 @@
 //! Tests that need the whole program, other programs, or the network of this machine, in one binary.
 
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test, here and in the helpers of tests")]
+
 mod architecture;
 mod e2e;
 mod emulator;
+mod git;
 mod github;
+mod pages;
 mod process;
-// mod store;
+mod store;
+mod stories;
 mod support;

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper::process::{Cmd, Ended, Exit, Hold, Line, ProcessError, Stream, Supervisor};
+use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
 /// Far more than anything here takes; a test that needs it has failed.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 
 fn supervisor(grace: Duration) -> Supervisor {
     Supervisor { exe: LOCKKEEPER.into(), grace }
@@ -133,14 +134,26 @@ async fn the_environment_is_only_what_was_given() {
 }
 
 #[tokio::test]
-async fn the_supervisor_hands_on_no_file_and_no_signal_mask() {
-    let dir = tempfile::tempdir().unwrap();
-    let probe = sh("readlink /proc/self/fd/0; ls /proc/self/fd; exec grep -E '^Sig(Blk|Ign)' /proc/self/status");
+async fn the_supervisor_hands_on_no_file_of_its_own() {
+    let probe = sh("readlink /proc/self/fd/0; ls /proc/self/fd");
     let direct = probe.output().await.unwrap();
-    let (lines, _) = Run::start_holding(probe, LONG, Some(&dir.path().join("hold"))).finish().await;
+    let (lines, _) = Run::start(probe, LONG).finish().await;
     let lines: Vec<String> = lines.into_iter().map(|line| line.1).collect();
     assert_eq!(lines, direct.stdout.text().lines().collect::<Vec<_>>());
     assert_eq!(lines[0], "/dev/null");
+}
+
+#[tokio::test]
+async fn the_program_can_hear_every_signal_that_asks_it_to_stop() {
+    let probe = Cmd::new("/bin/grep").args(["-E", "^Sig(Blk|Ign)", "/proc/self/status"]);
+    let (lines, _) = Run::start(probe, LONG).finish().await;
+    assert_eq!(lines.len(), 2);
+    for (_, line) in lines {
+        let bits = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGPIPE] {
+            assert_eq!(bits & (1 << (signal as i32 - 1)), 0, "{signal}: {line}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -227,6 +240,21 @@ async fn the_hold_is_released_only_after_the_last_process_has_gone() {
     run.end.abort();
     let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
     assert_eq!(std::fs::read_to_string(dir.path().join("saved")).unwrap(), "saved\n");
+}
+
+#[tokio::test]
+async fn the_hold_stays_with_the_program_when_the_supervisor_itself_is_killed() {
+    let (dir, gate) = gate();
+    let hold = dir.path().join("hold");
+    let script = "echo $PPID; read x < gate; touch over";
+    let mut run = Run::start_holding(sh(script).dir(dir.path()), LONG, Some(&hold));
+    let supervisor = run.line().await;
+    assert!(sh(&format!("kill -9 {supervisor}")).output().await.unwrap().is_success());
+    assert_eq!(run.finish().await.1.code, None);
+    assert!(Hold::exclusive(&hold, Duration::ZERO).await.is_err());
+    gate.open();
+    let _hold = Hold::exclusive(&hold, LONG).await.unwrap();
+    assert!(dir.path().join("over").exists());
 }
 
 #[tokio::test]

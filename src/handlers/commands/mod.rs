@@ -1,29 +1,31 @@
 //! What is done about commands: a file each. Guards first, then state, then the act; the answer is returned.
 
 mod apply;
+mod give_up;
 mod guards;
 mod help;
 mod plan;
 mod projects;
 mod unlock;
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 use tracing::{Instrument, info, info_span};
+
+pub use give_up::give_up;
 
 use super::Spec;
 use super::reply::{self, Reply};
-use super::standing;
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::jobs::forge_job_error;
-use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunKind};
+use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState};
 use crate::queue::{Attempt, JobError};
-use crate::render::{Body, ProjectReport, UserText, status};
-use crate::store::{CommandRow, CommandState, RunState};
+use crate::render::ProjectReport;
+use crate::store::{CommandRow, CommandState, RunRow, RunState};
 use crate::vcs::ForgeError;
 
 /// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
@@ -35,7 +37,8 @@ pub(super) struct CommandCx<'a> {
     pub ctx: &'a Ctx,
     pub row: &'a CommandRow,
     pub pull: &'a Pull,
-    /// Cancelled when the command is to stop: the pull was closed, the server will not wait, or `lost`.
+    /// Cancelled when the command is to stop: the pull was closed, the server will not wait, or another replica took
+    /// the command over.
     pub stop: CancellationToken,
     /// Cancelled when another replica took the command over.
     pub lost: CancellationToken,
@@ -56,6 +59,21 @@ impl CommandCx<'_> {
         self.ctx.store.job_push(&reply::status_job(self.row, &self.pull.head, status)).await?;
         self.ctx.nudge.nudge();
         Ok(())
+    }
+
+    /// Stops what runs when the server is interrupted or the lease is lost: a child must not outlive its right to run.
+    async fn pass_on_stops(&self) -> Infallible {
+        tokio::select! {
+            () = self.ctx.interrupt.cancelled() => {}
+            () = self.lost.cancelled() => {}
+        }
+        self.stop.cancel();
+        std::future::pending().await
+    }
+
+    /// Why the command is to stop early, if it is: a clause.
+    pub async fn stop_reason(&self) -> Result<Option<String>, JobError> {
+        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop_reason))
     }
 
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
@@ -99,8 +117,7 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
     }
     let span = info_span!("command", command = %row.id, kind = %row.kind, pull = %row.pull);
     async {
-        let mut reply = work(ctx, &row, attempt).await?;
-        reply.statuses.extend(end_leftovers(ctx, &row).await?);
+        let reply = work(ctx, &row, attempt).await.map_err(|error| give_up::patience(&row, attempt, error))?;
         let end = reply.into_end(ctx, &row);
         ctx.store.command_finish(&end).await?;
         info!(outcome = %end.outcome, reason = end.reason, "The command ended");
@@ -121,39 +138,33 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
         return Ok(reply);
     }
     let pull = facts(ctx, row, attempt).await?;
-    if let Some(refusal) = guards::check(ctx, row, &pull) {
+    if let Some(mut refusal) = guards::check(ctx, row, &pull) {
+        // An earlier attempt was cut off, and no later one will end what it began.
+        if row.state == CommandState::Running {
+            refusal.statuses.extend(give_up::wind_up(ctx, row).await?);
+        }
         return Ok(refusal);
     }
     if pull.state == PullState::Open {
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
     }
     let stop = ctx.stops.enter(row.id);
-    let _also = stop_with(&stop.token, &attempt.lost, &ctx.interrupt);
     let cx = CommandCx { ctx, row, pull: &pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
-    match spec {
-        Spec::Autoplan => plan::autoplan(&cx).await,
-        Spec::Command(Command::Plan(command)) => plan::by_comment(&cx, &command).await,
-        Spec::Command(Command::Apply(command)) => apply::run(&cx, &command).await,
-        Spec::Command(Command::Unlock) => unlock::run(&cx).await,
-        Spec::Command(other) => Ok(help::not_available(&other)),
-        Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
+    tokio::select! {
+        reply = act(&cx, spec) => reply,
+        never = cx.pass_on_stops() => match never {},
     }
 }
 
-/// Cancels `stop`, and so interrupts what runs, when one of the others is cancelled; until the handle is dropped.
-fn stop_with(
-    stop: &CancellationToken,
-    lost: &CancellationToken,
-    interrupt: &CancellationToken,
-) -> AbortOnDropHandle<()> {
-    let (stop, lost, interrupt) = (stop.clone(), lost.clone(), interrupt.clone());
-    AbortOnDropHandle::new(tokio::spawn(async move {
-        tokio::select! {
-            () = lost.cancelled() => {}
-            () = interrupt.cancelled() => {}
-        }
-        stop.cancel();
-    }))
+async fn act(cx: &CommandCx<'_>, spec: Spec) -> Result<Reply, JobError> {
+    match spec {
+        Spec::Autoplan => plan::autoplan(cx).await,
+        Spec::Command(Command::Plan(command)) => plan::by_comment(cx, &command).await,
+        Spec::Command(Command::Apply(command)) => apply::run(cx, &command).await,
+        Spec::Command(Command::Unlock) => unlock::run(cx).await,
+        Spec::Command(other) => Ok(help::not_available(&other)),
+        Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
+    }
 }
 
 /// What the forge says of the pull now. A pull that was opened a moment ago may not be found yet; that is waited out.
@@ -171,47 +182,12 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, J
     }
 }
 
-/// The command was tried as often as is sensible: the pull is told, and nothing stays pending.
-pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
-    let Some(row) = ctx.store.command_get(id).await? else { return Ok(()) };
-    let mut statuses = end_leftovers(ctx, &row).await?;
-    statuses.extend(standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)));
-    let reply = Reply { statuses, ..Reply::new(Body::Broken(broken(&row, error))) };
-    ctx.store.command_finish(&reply.into_end(ctx, &row)).await?;
-    Ok(())
-}
-
-/// Ends the runs that an earlier attempt of the command began and no later one took up, because it was refused or given
-/// up: nothing may count as under way for ever, least of all a plan that is being applied, whose lock would never go back
-/// (P7). The statuses say so.
-async fn end_leftovers(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
-    let mut statuses = Vec::new();
-    for run in ctx.store.run_list(row.id).await?.into_iter().filter(|run| run.state != RunState::Finished) {
-        if run.kind == RunKind::Apply {
-            ctx.store.apply_abandon(&run.pull, run.id).await?;
-        }
-        let outcome = ProjectOutcome::Cancelled;
-        ctx.store.run_finish(run.id, outcome, Some("The command ended before this was done.")).await?;
+/// Runs that an earlier attempt left unfinished end here, because everything is done again.
+async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error> {
+    for run in runs.into_iter().filter(|run| run.state != RunState::Finished) {
+        let why = "Cut off when the server stopped; it is done again.";
+        ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
         ctx.hub.announce(run.id);
-        let state = status::project(run.kind, outcome, None);
-        statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, state));
     }
-    if let (false, Some(kind)) = (statuses.is_empty(), standing::run_kind(row.kind)) {
-        statuses.push(standing::broken(ctx, kind));
-    }
-    Ok(statuses)
-}
-
-/// What a person is told when something broke that is not theirs to mend. The full cause is in the log, under the id.
-fn broken(row: &CommandRow, error: &JobError) -> UserText {
-    let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
-    let known = error.downcast_ref::<ForgeError>().map(ToString::to_string);
-    let cause = known.unwrap_or_else(|| "something inside Lockkeeper failed".to_owned());
-    UserText {
-        message: format!("This command could not be carried out: {cause}."),
-        hints: vec![
-            "Comment the command again to try once more.".to_owned(),
-            format!("If it stays so, whoever runs Lockkeeper finds the cause in the log under `{}`.", row.id),
-        ],
-    }
+    Ok(())
 }

@@ -18,8 +18,8 @@ use crate::handlers::standing::Standings;
 use crate::jobs::describe_error;
 use crate::model::{CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
-use crate::render::{Body, Holder, ProjectReport, UserText, plan_output, status};
-use crate::store::{NewRun, RecordPlan, RunState, TakeLock};
+use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
+use crate::store::{NewRun, RecordPlan, TakeLock};
 use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
 
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
@@ -31,11 +31,12 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
 }
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
-    if let Some(refusal) = projects::var_file_refusal(&command.extra_args) {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
     }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
-    forget_cut_off(cx).await?;
+    // A plan that was cut off by the end of the server is made again (P3).
+    super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let work = match projects::select(cx, &command.target, auto).await? {
         Selection::Work(work) => work,
         Selection::Refused(reply) => return refused(cx, reply, command.target.is_targeted()).await,
@@ -50,38 +51,32 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
     let mut reports: Vec<ProjectReport> =
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
-    answer(cx, reports, auto).await
+    answer(cx, reports, command, auto).await
 }
 
-/// Nothing could be planned. The status was set to pending and must not stay so: what was planned before still counts
-/// when the command concerned a part of the pull only.
+/// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
+/// pull stands; whatever keeps all of it from being planned is a failure.
 async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, cx.pull).await?;
-    let status = if targeted && !standing.is_empty() {
-        standing.plan_status(cx.ctx)
-    } else {
-        standing::broken(cx.ctx, RunKind::Plan)
-    };
+    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let stays = targeted && !standing.is_empty();
+    let status = if stays { standing.plan_status(cx.ctx) } else { standing::broken(cx.ctx, RunKind::Plan) };
     Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
 
-/// A plan that was cut off by the end of the server is made again (P3); its unfinished runs end here.
-async fn forget_cut_off(cx: &CommandCx<'_>) -> Result<(), JobError> {
-    for run in cx.ctx.store.run_list(cx.row.id).await? {
-        if run.state != RunState::Finished {
-            let why = "Cut off when the server stopped; the plan is made again.";
-            cx.ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
-            cx.ctx.hub.announce(run.id);
-        }
-    }
-    Ok(())
-}
-
 /// What the pull is told, and its combined statuses.
-async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, auto: bool) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, cx.pull).await?;
+async fn answer(
+    cx: &CommandCx<'_>,
+    reports: Vec<ProjectReport>,
+    command: &PlanCommand,
+    auto: bool,
+) -> Result<Reply, JobError> {
+    let standing = if command.target.is_targeted() {
+        Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
+    } else {
+        Standings::of_search(cx.ctx, cx.row.id).await?
+    };
     let mut statuses = vec![standing.plan_status(cx.ctx)];
-    statuses.extend(standing.apply_status_after_plan(cx.ctx));
+    statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull).await?);
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
         true if auto || cx.ctx.settings.silence_no_projects => Reply::silent(CommandOutcome::Success),
@@ -140,14 +135,14 @@ async fn attempt(
     };
     let lock = match take_lock(cx, project).await? {
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-        TakeLock::HeldBy(lock) => return Ok(held(report, &lock)),
-        TakeLock::PullClosed => return Ok(stopped(report, "The pull request was closed.")),
+        TakeLock::HeldBy(lock) => return Ok(held(cx, report, &lock)),
+        TakeLock::PullClosed => return Ok(stopped(report, "the pull request was closed before its turn came.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
         if cx.abandoned().is_ok() {
             cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
         }
-        return Ok(stopped(report, "Stopped before Terraform was started."));
+        return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
     };
     cx.ctx.store.run_start(run).await?;
     cx.ctx.hub.announce(run);
@@ -163,7 +158,7 @@ async fn attempt(
             if cx.abandoned().is_ok() {
                 cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
             }
-            Ok(failed(report, &error))
+            failed(cx, report, &error).await
         }
     }
 }
@@ -216,7 +211,11 @@ async fn record(
             ..report
         }),
         RecordPlan::LockLost => {
-            Ok(stopped(report, "The lock was given back while Terraform was planning, so this plan was not kept."))
+            let why = cx.stop_reason().await?;
+            let next = if why.is_some() { Next::Nothing } else { Next::Plan };
+            let why = why.unwrap_or_else(|| "the lock was given back".to_owned());
+            let message = format!("{why} while the plan was made, so it was not kept.");
+            Ok(ProjectReport { next, ..stopped(report, &message) })
         }
     }
 }
@@ -225,29 +224,35 @@ async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::mo
     cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
 }
 
-fn held(report: ProjectReport, lock: &Lock) -> ProjectReport {
-    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), ..report }
-}
-
-/// Who stands in the way.
-pub(super) fn holder(lock: &Lock) -> Holder {
-    Holder {
+/// Somebody stands in the way.
+pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
+    let holder = Holder {
         pull: lock.pull.number,
         pull_url: lock.pull_url.clone(),
         who: lock.holder.clone(),
         since: lock.taken_at,
         why: lock.reason.clone(),
-    }
+    };
+    let lock_url = Some(cx.ctx.settings.lock_url(lock.id));
+    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder), lock_url, ..report }
 }
 
+/// Whatever stops a plan early would stop the next one too, so none is offered.
 fn stopped(report: ProjectReport, why: &str) -> ProjectReport {
-    let text = UserText { message: why.to_owned(), hints: Vec::new() };
-    ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), ..report }
+    let message = Some(UserText::new(why, []));
+    ProjectReport { outcome: ProjectOutcome::Cancelled, message, next: Next::Nothing, ..report }
 }
 
-fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
-    let stopped = matches!(error, RunError::Step(StepError::Stopped { .. }));
-    let outcome = if stopped { ProjectOutcome::Cancelled } else { ProjectOutcome::Failed };
+async fn why_stopped(cx: &CommandCx<'_>) -> Result<String, JobError> {
+    Ok(cx.stop_reason().await?.unwrap_or_else(|| "the server was told to stop".to_owned()))
+}
+
+async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError) -> Result<ProjectReport, JobError> {
+    let report = ProjectReport { output: error.output().to_owned(), ..report };
+    if let RunError::Step(StepError::Stopped { step, .. }) = error {
+        let message = format!("{}, so `{step}` was interrupted.", why_stopped(cx).await?);
+        return Ok(stopped(report, &message));
+    }
     let text = UserText { message: format!("{}.", describe_error(error)), hints: projects::hints(error) };
-    ProjectReport { outcome, message: Some(text), output: error.output().to_owned(), ..report }
+    Ok(ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), ..report })
 }

@@ -6,7 +6,7 @@ use super::Label;
 use super::results::is_plan;
 use crate::model::{ProjectOutcome, RunKind};
 use crate::render::plan_output::{self, DiffStyle};
-use crate::render::report::{Body, Holder, ProjectReport, Report};
+use crate::render::report::{Body, Holder, Next, ProjectReport, Report};
 
 /// Longer outputs are folded (reference 9.7).
 const FOLD_LINES: usize = 12;
@@ -208,11 +208,11 @@ fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
     let interrupted = matches!(report.body, Body::Interrupted(_));
     let ok = project.outcome.is_success();
     let broke = matches!(project.outcome, ProjectOutcome::Failed | ProjectOutcome::Cancelled);
-    let verb = match (is_plan(report), ok) {
-        (true, _) => RunKind::Plan,
-        (false, true) => return None,
-        (false, false) if broke || interrupted => RunKind::Plan,
-        (false, false) => RunKind::Apply,
+    let verb = match (project.next, is_plan(report), ok) {
+        (Next::Nothing, _, _) | (Next::ByOutcome, false, true) => return None,
+        (Next::Plan, _, _) | (Next::ByOutcome, true, _) => RunKind::Plan,
+        (Next::ByOutcome, false, false) if broke || interrupted => RunKind::Plan,
+        (Next::ByOutcome, false, false) => RunKind::Apply,
     };
     let mut command = format!("{} {verb} {}", report.executable, project.key.flags());
     let words: Vec<&str> = report.extra_args.iter().map(String::as_str).collect();

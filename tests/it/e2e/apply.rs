@@ -7,7 +7,8 @@ use super::world::{World, resource};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_apply_that_fails_is_explained_and_can_be_planned_again() {
     let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
-    let failing = "resource \"terraform_data\" \"bad\" {\n  provisioner \"local-exec\" {\n    command = \"exit 3\"\n  }\n}\n";
+    let failing =
+        "resource \"terraform_data\" \"bad\" {\n  provisioner \"local-exec\" {\n    command = \"exit 3\"\n  }\n}\n";
     let code = world.files().backend("root") + &resource("good", "\"kept\"") + failing;
     let pull = world.open("feature", &[("main.tf", &code)]).await;
     world.answer(pull).await.is("autoplan success | . default planned");

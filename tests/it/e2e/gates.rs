@@ -78,7 +78,10 @@ impl PlanGate {
     }
 }
 
-async fn visit(visits: mpsc::UnboundedSender<Visit>, open: watch::Receiver<bool>) -> ([(axum::http::HeaderName, &'static str); 1], &'static str) {
+async fn visit(
+    visits: mpsc::UnboundedSender<Visit>,
+    open: watch::Receiver<bool>,
+) -> ([(axum::http::HeaderName, &'static str); 1], &'static str) {
     if !*open.borrow() {
         let (go, gone) = oneshot::channel();
         visits.send(Visit(go)).ok();

@@ -10,7 +10,11 @@ async fn a_change_is_planned_by_itself_applied_on_request_and_unlocked_by_the_me
     let code = world.files().backend("root") + &resource("greeting", "\"hello\"");
     let pull = world.open("feature", &[("main.tf", &code)]).await;
 
-    world.answer(pull).await.is("autoplan success | . default planned").says("Plan: 1 to add, 0 to change, 0 to destroy");
+    world
+        .answer(pull)
+        .await
+        .is("autoplan success | . default planned")
+        .says("Plan: 1 to add, 0 to change, 0 to destroy");
     assert_eq!(world.status(pull, "lockkeeper/plan", StatusState::Success).await, "1/1 projects planned successfully.");
     world.status(pull, "lockkeeper/plan: ./default", StatusState::Success).await;
     assert_eq!(world.locks().await, ["#1 . default"]);
@@ -18,7 +22,10 @@ async fn a_change_is_planned_by_itself_applied_on_request_and_unlocked_by_the_me
     world.ask(pull, "lockkeeper plan").await.is("plan success | . default planned");
     world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied").says("1 added");
     assert!(world.files().state("root", None).contains("hello"));
-    assert_eq!(world.status(pull, "lockkeeper/apply", StatusState::Success).await, "1/1 projects applied successfully.");
+    assert_eq!(
+        world.status(pull, "lockkeeper/apply", StatusState::Success).await,
+        "1/1 projects applied successfully."
+    );
 
     let said = world.ask(pull, "lockkeeper plan").await;
     said.is("plan success | . default no_changes").says("Nothing has to be applied");
@@ -32,12 +39,14 @@ async fn a_change_is_planned_by_itself_applied_on_request_and_unlocked_by_the_me
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_project_with_an_error_is_shown_first_and_gives_its_lock_back() {
-    let world = World::start(|files| vec![("net/main.tf", files.backend("net")), ("zone/main.tf", String::new())]).await;
+    let world =
+        World::start(|files| vec![("net/main.tf", files.backend("net")), ("zone/main.tf", String::new())]).await;
     let net = world.files().backend("net") + &resource("a", "1");
     let pull = world.open("feature", &[("net/main.tf", &net), ("zone/main.tf", &resource("b", "var.absent"))]).await;
 
     let said = world.answer(pull).await;
-    said.is("autoplan partial | net default planned | zone default failed").says("Reference to undeclared input variable");
+    said.is("autoplan partial | net default planned | zone default failed")
+        .says("Reference to undeclared input variable");
     let place = |heading: &str| said.text.find(heading).unwrap_or_else(|| panic!("{heading}:\n{}", said.text));
     assert!(place("### ❌ dir: `zone`") < place("### 📝 dir: `net`"), "{}", said.text);
     assert_eq!(world.status(pull, "lockkeeper/plan", StatusState::Failure).await, "1/2 projects failed to plan.");
@@ -48,7 +57,8 @@ async fn a_project_with_an_error_is_shown_first_and_gives_its_lock_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_workspace_is_made_and_planned_with_its_variables() {
     let world = World::start(|files| vec![("app/main.tf", files.backend("app"))]).await;
-    let code = world.files().backend("app") + "variable \"size\" { default = \"small\" }\n" + &resource("a", "var.size");
+    let code =
+        world.files().backend("app") + "variable \"size\" { default = \"small\" }\n" + &resource("a", "var.size");
     let pull = world.open("feature", &[("app/main.tf", &code), ("app/env/staging.tfvars", "size = \"large\"\n")]).await;
     world.answer(pull).await.is("autoplan success | app default planned");
 
@@ -92,9 +102,9 @@ async fn projects_that_share_a_directory_are_told_apart_by_name() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_changed_module_plans_the_project_that_uses_it() {
     let module = |value: &str| format!("{}\noutput \"it\" {{ value = 1 }}\n", resource("inner", value));
-    let main = |files: &super::world::Files| files.backend("root") + "module \"thing\" { source = \"./modules/thing\" }\n";
-    let world =
-        World::start(|files| vec![("main.tf", main(files)), ("modules/thing/main.tf", module("1"))]).await;
+    let main =
+        |files: &super::world::Files| files.backend("root") + "module \"thing\" { source = \"./modules/thing\" }\n";
+    let world = World::start(|files| vec![("main.tf", main(files)), ("modules/thing/main.tf", module("1"))]).await;
     let pull = world.open("feature", &[("modules/thing/main.tf", &module("2"))]).await;
     world.answer(pull).await.is("autoplan success | . default planned").says("module.thing.terraform_data.inner");
     world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");

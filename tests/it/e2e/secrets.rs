@@ -32,7 +32,8 @@ async fn code_that_prints_the_environment_sees_no_secret_of_the_server() {
     for part in ["AWS_PROFILE=for-terraform", "EXTRA_SETTING=wanted", "PATH=", "HOME=", "TF_IN_AUTOMATION=true"] {
         assert!(seen.contains(part), "{part} is missing in:\n{seen}");
     }
-    for part in [TOKEN, WEBHOOK_SECRET, "an older secret", "ghp_somebody_elses", "LOCKKEEPER_", "_GH_", "DATABASE_URL"] {
+    for part in [TOKEN, WEBHOOK_SECRET, "an older secret", "ghp_somebody_elses", "LOCKKEEPER_", "_GH_", "DATABASE_URL"]
+    {
         assert!(!seen.contains(part), "{part} is in:\n{seen}");
         assert!(part.ends_with('_') || !said.text.contains(part), "{part} is in:\n{}", said.text);
     }

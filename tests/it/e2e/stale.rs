@@ -87,6 +87,8 @@ async fn a_state_that_moved_on_is_explained() {
     world.answer(pull).await.is("autoplan success | a default planned | b default planned");
     world.ask(pull, "lockkeeper apply -d a").await.is("apply success | a default applied");
     let said = world.ask(pull, "lockkeeper apply -d b").await;
-    said.is("apply failure | b default failed").says("Saved plan is stale").says("A new plan takes the change into account");
+    said.is("apply failure | b default failed")
+        .says("Saved plan is stale")
+        .says("A new plan takes the change into account");
     world.finish(&["#1 a default", "#1 b default"]).await;
 }

@@ -71,10 +71,7 @@ impl World {
     }
 
     /// The same with other settings.
-    pub async fn start_with(
-        settings: Settings,
-        files: impl FnOnce(&Files) -> Vec<(&'static str, String)>,
-    ) -> Self {
+    pub async fn start_with(settings: Settings, files: impl FnOnce(&Files) -> Vec<(&'static str, String)>) -> Self {
         let dir = tempfile::Builder::new().prefix("lockkeeper-world-").tempdir().expect("a temporary directory");
         let forge = dir.path().join("forge");
         let options = Options::new(&forge, Arc::new(SystemClock), Secret::new(WEBHOOK_SECRET));

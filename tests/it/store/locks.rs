@@ -1,5 +1,6 @@
 //! Project locks: one holder (P4), and none of a closed pull (P7).
 
+use std::slice;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -49,8 +50,8 @@ async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
     assert_eq!(outcome, TakeLock::Taken(lock.clone()));
     assert_eq!(store.lock_get(lock.id).await.unwrap().as_ref(), Some(&lock));
     assert_eq!(store.lock_holder(&lock.key).await.unwrap().as_ref(), Some(&lock));
-    assert_eq!(store.lock_list().await.unwrap(), [lock.clone()]);
-    assert_eq!(store.lock_list_of_pull(&one).await.unwrap(), [lock.clone()]);
+    assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(&lock));
+    assert_eq!(store.lock_list_of_pull(&one).await.unwrap(), slice::from_ref(&lock));
     assert_eq!(db.reopen().await.lock_list().await.unwrap(), [lock]);
 }
 
@@ -96,7 +97,7 @@ async fn a_closed_pull_is_refused_even_the_lock_that_it_still_holds(db: &TestDb)
     let one = open_pull(db.store(), 1).await;
     let plan = planned(db, &one, &project("net")).await;
     assert!(matches!(begin_apply(db.store(), &plan).await, ApplyGate::Granted(_)));
-    assert_eq!(db.store().pull_close(&one, PullState::Merged, URL).await.unwrap(), []);
+    assert_eq!(db.store().pull_close(&one, PullState::Merged, URL, |_| vec![]).await.unwrap(), []);
     assert_eq!(take(db.store(), &one, &project("net")).await, TakeLock::PullClosed);
 }
 
@@ -136,10 +137,10 @@ async fn release_spares_a_lock_under_which_an_apply_is_running(db: &TestDb) {
     taken(store, &one, &project("free")).await;
     let ApplyGate::Granted(grant) = begin_apply(store, &running).await else { panic!("nothing stops this apply") };
     assert!(!store.lock_release(&one, &project("net")).await.unwrap());
-    assert_eq!(store.lock_discard(grant.lock.id).await.unwrap(), None);
+    assert_eq!(store.lock_discard(grant.lock.id, |_| vec![]).await.unwrap(), None);
     let freed = store.lock_release_all(&one).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("free")]);
-    assert_eq!(store.lock_list().await.unwrap(), [grant.lock.clone()]);
+    assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(&grant.lock));
     assert_eq!(plan_state(store, &running).await, PlanState::Applying);
     store.apply_end(grant, &one, PlanState::Applied).await.unwrap();
     assert_eq!(store.lock_release_all(&one).await.unwrap().len(), 1);
@@ -150,14 +151,14 @@ async fn a_discarded_lock_takes_its_plans_with_it(db: &TestDb) {
     let (a, b) = (planned(db, &one, &named("net", "a")).await, planned(db, &one, &named("net", "b")).await);
     let other = planned(db, &one, &project("other")).await;
     let lock = db.store().lock_holder(&key(&project("net"))).await.unwrap().unwrap();
-    assert_eq!(db.store().lock_discard(lock.id).await.unwrap(), Some(lock));
+    assert_eq!(db.store().lock_discard(lock.id, |_| vec![]).await.unwrap(), Some(lock));
     let states =
         [plan_state(db.store(), &a).await, plan_state(db.store(), &b).await, plan_state(db.store(), &other).await];
     assert_eq!(states, [PlanState::Discarded, PlanState::Discarded, PlanState::Planned]);
 }
 
 async fn a_lock_that_is_gone_cannot_be_discarded(db: &TestDb) {
-    assert_eq!(db.store().lock_discard(LockId::next(&*db.ids)).await.unwrap(), None);
+    assert_eq!(db.store().lock_discard(LockId::next(&*db.ids), |_| vec![]).await.unwrap(), None);
 }
 
 /// Upper case sorts before lower case, and `-` before `/`, whatever the locale of the database says.
@@ -235,7 +236,8 @@ async fn close_meets_take_and_no_lock_is_left(db: &TestDb) {
             let (pull, net) = (open_pull(db.store(), number).await, project(&number.to_string()));
             let take_one = take(db.store(), &pull, &net);
             let take_two = take(other, &pull, &net);
-            let (_, closed, _) = tokio::join!(take_one, other.pull_close(&pull, PullState::Closed, URL), take_two);
+            let (_, closed, _) =
+                tokio::join!(take_one, other.pull_close(&pull, PullState::Closed, URL, |_| vec![]), take_two);
             closed.unwrap();
         }
     });

@@ -46,7 +46,9 @@ pub async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> TakeLo
 pub async fn taken(store: &Store, pull: &PullRef, project: &ProjectKey) -> Lock {
     match take(store, pull, project).await {
         TakeLock::Taken(lock) => lock,
-        other => panic!("the lock is not free: {other:?}"),
+        other @ (TakeLock::AlreadyOurs(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) => {
+            panic!("the lock is not free: {other:?}")
+        }
     }
 }
 
@@ -61,6 +63,7 @@ pub fn new_command(kind: CommandKind, pull: &PullRef) -> NewCommand {
         kind,
         pull: pull.clone(),
         comment: None,
+        delivery: None,
         actor: Actor::commenter("ada"),
         installation: None,
         spec: "{}".to_owned(),
@@ -71,7 +74,7 @@ pub fn new_command(kind: CommandKind, pull: &PullRef) -> NewCommand {
 pub async fn command(store: &Store, kind: CommandKind, pull: &PullRef) -> CommandId {
     match store.command_create(&new_command(kind, pull), |id| job(&format!("command {id}"))).await.unwrap() {
         CreateCommand::Created(id) => id,
-        CreateCommand::KnownComment => panic!("a command without a comment is always new"),
+        CreateCommand::Known => panic!("a command without comment and delivery is always new"),
     }
 }
 

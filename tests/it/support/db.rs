@@ -92,3 +92,31 @@ macro_rules! store_test {
 }
 
 pub(crate) use store_test;
+
+/// Runs each story `async fn name(backend: Backend)` on both databases, as the tests `name::sqlite` and
+/// `name::postgres`. Both hold the same inline snapshots.
+macro_rules! story {
+    ($($name:ident),+ $(,)?) => {
+        $(mod $name {
+            use crate::support::db::{Backend, tell};
+
+            #[test]
+            fn sqlite() {
+                tell(super::$name(Backend::Sqlite));
+            }
+
+            #[test]
+            fn postgres() {
+                tell(super::$name(Backend::Postgres));
+            }
+        })+
+    };
+}
+
+pub(crate) use story;
+
+/// Runs a story to its end.
+pub fn tell(story: impl Future<Output = ()>) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    insta::allow_duplicates! { runtime.block_on(story) }
+}

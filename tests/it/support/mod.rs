@@ -1,6 +1,8 @@
 //! What the tests stand on. A file per thing; `main.rs` and this file stay plain lists of modules.
 
+pub mod bot;
 pub mod db;
+pub mod git_http;
 pub mod openapi;
 pub mod postgres;
 pub mod server;

@@ -1,0 +1,618 @@
+//! Mirrors and checkouts with real git, over real HTTP.
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lockkeeper::git::{
+    Checkout, CheckoutStrategy, DirError, FetchRequest, Fetched, Git, GitError, GitSettings, Head, Mirror, Prepared,
+    RefName, Wanted,
+};
+use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
+use lockkeeper::process::{Cmd, Hold};
+use lockkeeper::secret::Secret;
+use lockkeeper::vcs::GitCredentials;
+
+use crate::support::git_http::GitServer;
+
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+const USER: &str = "x-access-token";
+const PASSWORD: &str = "s3cr3t p%ss:w'rd";
+const PULL: PullNumber = PullNumber(12);
+
+/// A repository on a server, a clone to work in, and a data directory.
+struct World {
+    dir: tempfile::TempDir,
+    server: GitServer,
+    git: Git,
+}
+
+impl World {
+    async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let server = GitServer::start(&dir.path().join("srv"), Some(&format!("{USER}:{PASSWORD}"))).await;
+        let mut settings = GitSettings::new(dir.path().join("data"), PATH);
+        settings.hold_wait = Duration::ZERO;
+        let world = Self { dir, server, git: Git::new(settings) };
+        std::fs::create_dir_all(world.path("srv/acme")).unwrap();
+        world.sh("git init -q --bare -b main srv/acme/infra.git && git init -q -b main work").await;
+        world.commit("main.tf=one").await;
+        world.push("main").await;
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Runs a script in the world's directory and returns what it prints.
+    async fn sh(&self, script: &str) -> String {
+        let cmd = Cmd::new("sh").env("PATH", PATH).env("HOME", "/dev/null").args(["-ec", script]).dir(self.dir.path());
+        let identity = ["AUTHOR", "COMMITTER"].into_iter().flat_map(|role| {
+            [("NAME", "Ann"), ("EMAIL", "ann@example.com"), ("DATE", "@1700000000 +0100")]
+                .map(|(what, value)| (format!("GIT_{role}_{what}"), value))
+        });
+        let output = cmd.envs(identity).output().await.unwrap();
+        assert!(output.is_success(), "{script}: {}", output.stderr.text());
+        output.stdout.text().trim().to_owned()
+    }
+
+    /// Commits files (`path=content`, `-path` removes) in the clone.
+    async fn commit(&self, changes: &str) -> CommitSha {
+        for change in changes.split_whitespace() {
+            if let Some((path, content)) = change.split_once('=') {
+                let path = self.path("work").join(path);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, content).unwrap();
+            } else {
+                std::fs::remove_file(self.path("work").join(&change[1..])).unwrap();
+            }
+        }
+        let id = self.sh("cd work && git add -A && git commit -q --allow-empty -m change && git rev-parse HEAD").await;
+        id.parse().unwrap()
+    }
+
+    /// Sets a ref on the server to the clone's HEAD: `main` or `refs/pull/12/head`.
+    async fn push(&self, name: &str) {
+        let name = if name.starts_with("refs/") { name.to_owned() } else { format!("refs/heads/{name}") };
+        self.sh(&format!("cd work && git push -q --force ../srv/acme/infra.git HEAD:{name}")).await;
+    }
+
+    /// A pull that changes something, pushed; returns base and head.
+    async fn pull(&self, changes: &str) -> (CommitSha, CommitSha) {
+        let base = self.sh("cd work && git rev-parse main").await.parse().unwrap();
+        self.sh("cd work && git checkout -q --detach main").await;
+        let head = self.commit(changes).await;
+        self.push("refs/pull/12/head").await;
+        (base, head)
+    }
+
+    fn mirror(&self) -> Mirror {
+        self.git.mirror(&"github.com/acme/infra".parse().unwrap())
+    }
+
+    fn url(&self) -> String {
+        format!("{}/acme/infra.git", self.server.url)
+    }
+
+    async fn fetch(&self, wanted: Option<&CommitSha>) -> Result<Fetched, GitError> {
+        self.fetch_as(PASSWORD, &self.url(), &[main(), pull_ref()], wanted).await
+    }
+
+    async fn fetch_as(
+        &self,
+        password: &str,
+        url: &str,
+        refs: &[RefName],
+        wanted: Option<&CommitSha>,
+    ) -> Result<Fetched, GitError> {
+        let credentials = GitCredentials { username: USER.into(), password: Secret::new(password) };
+        let deadline = Duration::from_mins(1);
+        let request = FetchRequest { url, credentials: Some(&credentials), refs, wanted, deadline };
+        self.mirror().fetch(&request).await
+    }
+
+    async fn prepare(
+        &self,
+        (base, head): &(CommitSha, CommitSha),
+        strategy: CheckoutStrategy,
+    ) -> Result<Prepared, GitError> {
+        let workspace = WorkspaceName::default();
+        self.mirror().prepare(&Wanted { pull: PULL, workspace: &workspace, head, base, strategy }).await
+    }
+
+    /// Fetches and checks out the head of the pull.
+    async fn checkout(&self, commits: &(CommitSha, CommitSha)) -> Checkout {
+        assert_eq!(self.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+        ready(self.prepare(commits, CheckoutStrategy::Branch).await.unwrap())
+    }
+}
+
+fn main() -> RefName {
+    RefName::new("refs/heads/main").unwrap()
+}
+
+fn pull_ref() -> RefName {
+    RefName::new("refs/pull/12/head").unwrap()
+}
+
+fn ready(prepared: Prepared) -> Checkout {
+    match prepared {
+        Prepared::Ready(checkout) => checkout,
+        Prepared::Conflict { files } => panic!("conflict in {files:?}"),
+    }
+}
+
+fn read(checkout: &Checkout, path: &str) -> String {
+    std::fs::read_to_string(checkout.path.join(path)).unwrap_or_else(|error| format!("({:?})", error.kind()))
+}
+
+fn path(text: &str) -> RepoPath {
+    text.parse().unwrap()
+}
+
+/// Every file below a directory whose content contains a text.
+fn files_with(dir: &Path, text: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(files_with(&path, text));
+        } else if std::fs::read(&path).unwrap().windows(text.len()).any(|window| window == text.as_bytes()) {
+            found.push(path);
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn refs_are_fetched_with_the_right_credentials() {
+    let world = World::new().await;
+    let (base, head) = world.pull("main.tf=two").await;
+    let fetched = world.fetch(Some(&head)).await.unwrap();
+    assert_eq!(fetched.refs, [(main(), Some(base.clone())), (pull_ref(), Some(head.clone()))]);
+    assert_eq!(fetched.wanted, Head::Present);
+    assert_eq!(world.mirror().commit_of(&pull_ref()).await.unwrap(), Some(head));
+    assert_eq!(world.mirror().commit_of(&RefName::new("refs/heads/x").unwrap()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_told_apart_and_not_repeated() {
+    let world = World::new().await;
+    let error = world.fetch_as("wr0ng-token", &world.url(), &[main()], None).await.unwrap_err();
+    assert!(matches!(error, GitError::AuthFailed { .. }), "{error}");
+    assert!(!format!("{error} {error:?}").contains("wr0ng-token"), "{error}");
+    let request = FetchRequest {
+        url: &world.url(),
+        credentials: None,
+        refs: &[main()],
+        wanted: None,
+        deadline: Duration::from_mins(1),
+    };
+    let error = world.mirror().fetch(&request).await.unwrap_err();
+    assert!(matches!(error, GitError::AuthFailed { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_repository_or_server_that_is_not_there_is_told_apart() {
+    let world = World::new().await;
+    let url = format!("{}/acme/none.git", world.server.url);
+    let error = world.fetch_as(PASSWORD, &url, &[main()], None).await.unwrap_err();
+    assert!(matches!(error, GitError::NotFound { .. }), "{error}");
+    // Port 1 of the loopback interface: nobody listens.
+    let error = world.fetch_as(PASSWORD, "http://127.0.0.1:1/a/b.git", &[main()], None).await.unwrap_err();
+    assert!(matches!(error, GitError::Unreachable { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn credentials_are_in_no_file_and_no_argument() {
+    let world = World::new().await;
+    // A git that writes down how everything it starts is called.
+    let real = world.sh("command -v git").await;
+    let spy = world.path("spy");
+    let script = format!("#!/bin/sh\nexport GIT_TRACE={}\nexec {real} \"$@\"\n", world.path("trace").display());
+    std::fs::write(&spy, script).unwrap();
+    std::fs::set_permissions(&spy, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut settings = GitSettings::new(world.path("data"), PATH);
+    settings.program = spy.into();
+    let world = World { git: Git::new(settings), ..world };
+    let commits = world.pull("main.tf=two").await;
+    world.checkout(&commits).await;
+    let trace = std::fs::read_to_string(world.path("trace")).unwrap();
+    assert!(trace.contains("fetch") && trace.contains("LOCKKEEPER_GIT_PASSWORD"), "{trace}");
+    for part in [PASSWORD, "s3cr3t"] {
+        assert_eq!(files_with(world.dir.path(), part), Vec::<PathBuf>::new());
+    }
+}
+
+#[tokio::test]
+async fn credentials_do_not_follow_a_redirect_to_another_server() {
+    let world = World::new().await;
+    let front = GitServer::redirecting_to(&world.server).await;
+    let url = format!("{}/acme/infra.git", front.url);
+    let error = world.fetch_as(PASSWORD, &url, &[main()], None).await.unwrap_err();
+    assert!(matches!(error, GitError::AuthFailed { .. }), "{error}");
+    let log = world.server.log.lock().unwrap();
+    assert!(!log.authorization.is_empty() && log.authorization.iter().all(Option::is_none), "{:?}", log.authorization);
+}
+
+#[tokio::test]
+async fn urls_that_could_leak_or_run_something_are_refused() {
+    let world = World::new().await;
+    for (url, problem) in [
+        ("https://me:hunter2@h/a/b.git", "contains credentials"),
+        ("ext::sh -c touch% /tmp/x", "not supported"),
+        ("file:///srv/x.git", "not supported"),
+        ("ssh://h/a/b.git", "not supported"),
+        ("--upload-pack=x", "not valid"),
+    ] {
+        let error = world.fetch_as(PASSWORD, url, &[main()], None).await.unwrap_err().to_string();
+        assert!(error.contains(problem) && !error.contains("hunter2"), "{error}");
+    }
+    let error = world.fetch_as("two\nlines", &world.url(), &[main()], None).await.unwrap_err().to_string();
+    assert!(error.contains("line break") && !error.contains("two"), "{error}");
+}
+
+#[tokio::test]
+async fn a_ref_that_is_gone_on_the_server_is_gone_here() {
+    let world = World::new().await;
+    world.pull("main.tf=two").await;
+    world.fetch(None).await.unwrap();
+    world.sh("git -C srv/acme/infra.git update-ref -d refs/pull/12/head").await;
+    let fetched = world.fetch(None).await.unwrap();
+    assert!(fetched.commit_of(&main()).is_some() && fetched.commit_of(&pull_ref()).is_none());
+    assert_eq!(fetched.wanted, Head::NotAsked);
+    assert_eq!(world.mirror().commit_of(&pull_ref()).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_forced_push_moves_the_ref_and_the_old_head_can_still_be_asked_for() {
+    let world = World::new().await;
+    let (_, old) = world.pull("main.tf=old").await;
+    let (_, new) = world.pull("main.tf=new").await;
+    let fetched = world.fetch(Some(&old)).await.unwrap();
+    assert_eq!(fetched.commit_of(&pull_ref()), Some(&new));
+    assert_eq!(fetched.wanted, Head::Present, "the server has not cleaned up yet and gives it away by its id");
+    let (_, lost) = world.pull("main.tf=lost").await;
+    world.pull("main.tf=newest").await;
+    world.sh("git -C srv/acme/infra.git gc -q --prune=now").await;
+    assert_eq!(world.fetch(Some(&lost)).await.unwrap().wanted, Head::Gone);
+    assert_eq!(world.fetch(Some(&old)).await.unwrap().wanted, Head::Present, "what is here needs no server");
+}
+
+#[tokio::test]
+async fn a_branch_may_be_replaced_by_one_below_its_name() {
+    let world = World::new().await;
+    world.push("release").await;
+    let (old, new) = (RefName::new("refs/heads/release").unwrap(), RefName::new("refs/heads/release/1").unwrap());
+    world.fetch_as(PASSWORD, &world.url(), &[old], None).await.unwrap();
+    world.sh("git -C srv/acme/infra.git update-ref -d refs/heads/release").await;
+    world.push("release/1").await;
+    let fetched = world.fetch_as(PASSWORD, &world.url(), std::slice::from_ref(&new), None).await.unwrap();
+    assert!(fetched.commit_of(&new).is_some());
+}
+
+#[tokio::test]
+async fn a_damaged_mirror_is_fetched_anew() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    world.checkout(&commits).await;
+    let mirror = world.mirror();
+    std::fs::write(mirror.dir().join("config"), "[core\n").unwrap();
+    let checkout = world.checkout(&commits).await;
+    assert!(checkout.fresh);
+    assert_eq!(read(&checkout, "main.tf"), "two");
+}
+
+#[tokio::test]
+async fn missing_objects_come_back_with_the_next_fetch() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    world.fetch(None).await.unwrap();
+    let blob = world.sh("cd work && git rev-parse HEAD:main.tf").await;
+    let (start, rest) = blob.split_at(2);
+    let unpack = "for p in objects/pack/*.pack; do mv $p p; rm -f ${p%.pack}.*; git unpack-objects -q < p; done";
+    world.sh(&format!("cd {} && {unpack} && rm objects/{start}/{rest}", world.mirror().dir().display())).await;
+    let error = world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap_err();
+    assert!(matches!(error, GitError::Corrupt { .. }), "{error}");
+    assert_eq!(read(&world.checkout(&commits).await, "main.tf"), "two");
+}
+
+#[tokio::test]
+async fn lock_files_of_a_killed_git_do_not_stay_in_the_way() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    world.checkout(&commits).await;
+    let commits = world.pull("main.tf=three").await;
+    let mirror = world.mirror();
+    std::fs::write(mirror.dir().join("refs/pull/12/head.lock"), "").unwrap();
+    std::fs::write(mirror.dir().join("worktrees/default/index.lock"), "").unwrap();
+    std::fs::write(mirror.dir().join("worktrees/default/HEAD.lock"), "").unwrap();
+    let checkout = world.checkout(&commits).await;
+    assert!(!checkout.fresh);
+    assert_eq!(read(&checkout, "main.tf"), "three");
+}
+
+#[tokio::test]
+async fn files_are_listed_and_read_without_a_checkout() {
+    let world = World::new().await;
+    symlink("main.tf", world.path("work/link")).unwrap();
+    std::fs::write(world.path("work").join("line\nbreak"), "x").unwrap();
+    let (_, head) = world.pull("a/b.tf=deep [x]=brackets").await;
+    world.fetch(Some(&head)).await.unwrap();
+    let mirror = world.mirror();
+    let files = mirror.files(&head).await.unwrap();
+    assert_eq!(files.paths, ["[x]", "a/b.tf", "link", "main.tf"].map(path));
+    assert_eq!((files.left_out, files.truncated), (1, false));
+    let read = async |name: &str, max| mirror.read(&head, &path(name), max).await;
+    assert_eq!(read("a/b.tf", 4).await.unwrap().unwrap(), b"deep");
+    assert_eq!(read("[x]", 100).await.unwrap().unwrap(), b"brackets");
+    assert!(read("none", 100).await.unwrap().is_none());
+    assert!(read("a", 100).await.unwrap().is_none());
+    assert!(read(".", 100).await.unwrap().is_none());
+    assert!(matches!(read("a/b.tf", 3).await.unwrap_err(), GitError::TooLarge { size: 4, limit: 3, .. }));
+    assert!(read("link", 100).await.unwrap_err().to_string().contains("symbolic link"));
+    assert!(mirror.is_tracked(&head, &path("a")).await.unwrap());
+    assert!(!mirror.is_tracked(&head, &path("a/c.tf")).await.unwrap());
+    let unknown = "12".repeat(20).parse().unwrap();
+    assert!(matches!(mirror.files(&unknown).await.unwrap_err(), GitError::NotFound { .. }));
+}
+
+#[tokio::test]
+async fn a_checkout_is_exactly_at_the_head() {
+    let world = World::new().await;
+    let commits = world.pull("a/main.tf=two -main.tf").await;
+    let checkout = world.checkout(&commits).await;
+    assert!(checkout.fresh && !checkout.merged);
+    assert_eq!((&checkout.commit, &checkout.base, &checkout.head), (&commits.1, &commits.0, &commits.1));
+    assert_eq!((read(&checkout, "a/main.tf"), read(&checkout, "main.tf")), ("two".into(), "(NotFound)".into()));
+    let status = world.sh(&format!("cd {} && git rev-parse HEAD && git status --short", checkout.path.display())).await;
+    assert_eq!(status, commits.1.to_string());
+}
+
+#[tokio::test]
+async fn a_commit_that_was_not_fetched_is_an_error_that_says_so() {
+    let world = World::new().await;
+    world.fetch(None).await.unwrap();
+    let never: CommitSha = "12".repeat(20).parse().unwrap();
+    let error = world.prepare(&(never.clone(), never), CheckoutStrategy::Branch).await.unwrap_err();
+    assert!(matches!(&error, GitError::NotFound { .. }) && error.to_string().contains("fetched first"), "{error}");
+}
+
+#[tokio::test]
+async fn a_checkout_is_used_again_and_keeps_what_init_brought() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two dir/x.tf=x old.tf=o").await;
+    let checkout = world.checkout(&commits).await;
+    let write = |name: &str| {
+        std::fs::create_dir_all(checkout.path.join(name).parent().unwrap()).unwrap();
+        std::fs::write(checkout.path.join(name), "left").unwrap();
+    };
+    let kept =
+        ["dir/.terraform/modules/a/.git/HEAD", "dir/.terraform.lock.hcl", "terraform.tfstate", "x.tfstate.backup"];
+    let dropped = ["generated.tf", "default.tfplan", "cloned/.git/HEAD", "now-tracked.tf"];
+    kept.into_iter().chain(dropped).for_each(write);
+    write("main.tf");
+
+    let again = world.checkout(&commits).await;
+    assert!(!again.fresh);
+    assert_eq!(read(&again, "main.tf"), "two", "tracked files are reset");
+    assert_eq!(read(&again, "generated.tf"), "left", "the commit is the same, so files made from it stay");
+
+    let commits = world.pull("main.tf=two dir/x.tf=x now-tracked.tf=theirs renamed.tf=o").await;
+    let moved = world.checkout(&commits).await;
+    assert!(!moved.fresh);
+    assert_eq!(kept.map(|name| read(&moved, name)), ["left"; 4]);
+    assert_eq!(
+        ["generated.tf", "default.tfplan", "cloned/.git/HEAD", "old.tf"].map(|name| read(&moved, name)),
+        ["(NotFound)"; 4]
+    );
+    assert_eq!(["now-tracked.tf", "renamed.tf"].map(|name| read(&moved, name)), ["theirs", "o"]);
+}
+
+#[tokio::test]
+async fn a_change_hidden_by_an_index_flag_is_undone() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    let checkout = world.checkout(&commits).await;
+    let dir = checkout.path.display();
+    for flag in ["--assume-unchanged", "--skip-worktree"] {
+        world.sh(&format!("cd {dir} && git update-index {flag} main.tf && echo evil > main.tf")).await;
+        let again = world.checkout(&commits).await;
+        assert_eq!((read(&again, "main.tf"), again.fresh), ("two".into(), false), "{flag}");
+    }
+}
+
+/// Something that happens to a checkout.
+type Damage<'a> = Box<dyn Fn() + 'a>;
+
+#[tokio::test]
+async fn a_broken_checkout_is_made_anew() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    let first = world.checkout(&commits).await;
+    let admin = world.mirror().dir().join("worktrees/default");
+    let other = world.path("work/.git").display().to_string();
+    let breaks: [(&str, Damage); 6] = [
+        ("the file .git is missing", Box::new(|| std::fs::remove_file(first.path.join(".git")).unwrap())),
+        (
+            "the file .git leads elsewhere",
+            Box::new(|| {
+                std::fs::write(first.path.join(".git"), format!("gitdir: {other}\n")).unwrap();
+            }),
+        ),
+        ("the administrative directory is missing", Box::new(|| std::fs::remove_dir_all(&admin).unwrap())),
+        ("the directory is half deleted", Box::new(|| std::fs::remove_dir_all(&first.path).unwrap())),
+        (
+            "git was killed while it made the worktree",
+            Box::new(|| {
+                std::fs::remove_dir_all(&first.path).unwrap();
+                std::fs::write(admin.join("locked"), "initializing").unwrap();
+            }),
+        ),
+        (
+            "git was killed while it moved the worktree",
+            Box::new(|| {
+                std::fs::write(first.path.join("of-another-commit.tf"), "x").unwrap();
+                std::fs::write(first.path.parent().unwrap().join(".unfinished/default"), "").unwrap();
+            }),
+        ),
+    ];
+    for (what, damage) in breaks {
+        damage();
+        let checkout = world.checkout(&commits).await;
+        assert!(checkout.fresh, "{what}");
+        assert_eq!(
+            (read(&checkout, "main.tf"), read(&checkout, "of-another-commit.tf")),
+            ("two".into(), "(NotFound)".into()),
+            "{what}"
+        );
+        assert!(!world.checkout(&commits).await.fresh, "{what}: whole again");
+    }
+}
+
+#[tokio::test]
+async fn merging_is_deterministic_and_keeps_both_sides() {
+    let world = World::new().await;
+    let (_, head) = world.pull("pull.tf=p").await;
+    world.sh("cd work && git checkout -q main").await;
+    let base = world.commit("base.tf=b").await;
+    world.push("main").await;
+    let commits = (base, head);
+    world.fetch(Some(&commits.1)).await.unwrap();
+    let merged = ready(world.prepare(&commits, CheckoutStrategy::Merge).await.unwrap());
+    assert!(merged.merged);
+    assert_eq!(["base.tf", "pull.tf", "main.tf"].map(|name| read(&merged, name)), ["b", "p", "one"]);
+    let log = world.sh(&format!("cd {} && git show -s --format='%P|%an|%cn|%ct' HEAD", merged.path.display())).await;
+    assert_eq!(log, format!("{} {}|Lockkeeper|Lockkeeper|1700000000", commits.0, commits.1));
+    world.mirror().remove_pull(PULL).await.unwrap();
+    let again = ready(world.prepare(&commits, CheckoutStrategy::Merge).await.unwrap());
+    assert!(again.fresh);
+    assert_eq!(again.commit, merged.commit);
+}
+
+#[tokio::test]
+async fn a_merge_conflict_names_the_files_and_changes_nothing() {
+    let world = World::new().await;
+    let (_, head) = world.pull("main.tf=theirs other.tf=x").await;
+    world.sh("cd work && git checkout -q main").await;
+    let base = world.commit("main.tf=ours").await;
+    world.push("main").await;
+    world.fetch(Some(&head)).await.unwrap();
+    match world.prepare(&(base, head), CheckoutStrategy::Merge).await.unwrap() {
+        Prepared::Conflict { files } => assert_eq!(files, ["main.tf"]),
+        Prepared::Ready(checkout) => panic!("{checkout:?}"),
+    }
+    assert!(!world.path("data/checkouts/github.com/acme/infra/12/default").exists());
+}
+
+#[tokio::test]
+async fn a_directory_that_leaves_through_a_link_is_refused() {
+    let world = World::new().await;
+    symlink("/etc", world.path("work/out")).unwrap();
+    symlink("real", world.path("work/in")).unwrap();
+    let commits = world.pull("real/a/main.tf=x").await;
+    let checkout = world.checkout(&commits).await;
+    let resolve = |dir: &str| checkout.resolve_dir(&path(dir));
+    assert_eq!(resolve("in/a").unwrap(), checkout.path.canonicalize().unwrap().join("real/a"));
+    assert_eq!(resolve(".").unwrap(), checkout.path.canonicalize().unwrap());
+    assert_eq!(resolve("out").unwrap_err(), DirError::Leaves(path("out")));
+    assert_eq!(resolve("none").unwrap_err(), DirError::Missing(path("none")));
+    assert_eq!(resolve("main.tf").unwrap_err(), DirError::NotADirectory(path("main.tf")));
+}
+
+#[tokio::test]
+async fn nothing_of_a_repository_runs() {
+    let world = World::new().await;
+    // What a repository can bring along, and below what a run could have left in the mirror.
+    std::fs::write(world.path("work/.gitattributes"), "*.tf filter=lfs merge=evil diff=evil\n").unwrap();
+    std::fs::write(world.path("work/.gitmodules"), "[submodule \"s\"]\n\tpath = s\n\turl = ../x.git\n").unwrap();
+    let commits = world.pull("hooks/post-checkout=x").await;
+    world.checkout(&commits).await;
+    let mirror = world.mirror();
+    let ran = world.path("ran");
+    let script = format!("#!/bin/sh\necho $0 >> {}\n", ran.display());
+    std::fs::create_dir_all(mirror.dir().join("hooks")).unwrap();
+    for hook in ["post-checkout", "reference-transaction", "post-index-change", "fsmonitor-watchman", "pre-auto-gc"] {
+        let file = mirror.dir().join("hooks").join(hook);
+        std::fs::write(&file, &script).unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let hooks = mirror.dir().join("hooks");
+    world
+        .sh(&format!(
+            "cd {} && git config core.hooksPath {1} && git config core.fsmonitor {1}/fsmonitor-watchman",
+            mirror.dir().display(),
+            hooks.display()
+        ))
+        .await;
+    let commits = world.pull("main.tf=three").await;
+    let checkout = world.checkout(&commits).await;
+    assert_eq!((read(&checkout, "main.tf"), checkout.fresh), ("three".into(), false));
+    world.mirror().remove_pull(PULL).await.unwrap();
+    assert!(world.checkout(&commits).await.fresh);
+    world.mirror().maintain().await.unwrap();
+    assert!(!ran.exists(), "{}", std::fs::read_to_string(&ran).unwrap_or_default());
+}
+
+#[tokio::test]
+async fn a_checkout_in_use_is_neither_changed_nor_removed() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    let checkout = world.checkout(&commits).await;
+    let run = Hold::exclusive(&checkout.hold, Duration::ZERO).await.unwrap();
+    let busy = world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap_err();
+    assert!(matches!(busy, GitError::Busy { .. }), "{busy}");
+    let busy = world.mirror().remove_pull(PULL).await.unwrap_err();
+    assert!(matches!(busy, GitError::Busy { .. }), "{busy}");
+    assert_eq!(read(&checkout, "main.tf"), "two");
+    drop(run);
+    world.mirror().remove(PULL, &WorkspaceName::default()).await.unwrap();
+    assert!(!checkout.path.exists());
+    world.mirror().remove_pull(PULL).await.unwrap();
+    world.mirror().remove_pull(PULL).await.unwrap();
+    assert!(!checkout.path.parent().unwrap().exists());
+}
+
+#[tokio::test]
+async fn callers_at_the_same_time_do_not_disturb_each_other() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    let one = async |number: i64| {
+        world.fetch(Some(&commits.1)).await.unwrap();
+        let workspace = WorkspaceName::default();
+        let (pull, strategy) = (PullNumber(number), CheckoutStrategy::Merge);
+        let wanted = Wanted { pull, workspace: &workspace, head: &commits.1, base: &commits.0, strategy };
+        ready(world.mirror().prepare(&wanted).await.unwrap()).commit
+    };
+    let all = futures::future::join_all((1..=6).map(one)).await;
+    assert!(all.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_runs_into_the_deadline() {
+    let world = World::new().await;
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/a/b.git", silent.local_addr().unwrap());
+    let deadline = Duration::from_millis(500);
+    let request = FetchRequest { url: &url, credentials: None, refs: &[main()], wanted: None, deadline };
+    let error = world.mirror().fetch(&request).await.unwrap_err();
+    assert!(matches!(error, GitError::TimedOut { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn files_are_a_transport_only_where_that_is_allowed() {
+    let world = World::new().await;
+    let mut settings = GitSettings::new(world.path("data"), PATH);
+    settings.allow_file = true;
+    let world = World { git: Git::new(settings), ..world };
+    let url = format!("file://{}", world.path("srv/acme/infra.git").display());
+    let fetched = world.fetch_as(PASSWORD, &url, &[main()], None).await.unwrap();
+    assert!(fetched.commit_of(&main()).is_some());
+}
+
+#[tokio::test]
+async fn the_version_of_git_is_known() {
+    let world = World::new().await;
+    assert!(world.git.version().await.unwrap().starts_with(char::is_numeric));
+}

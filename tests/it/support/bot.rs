@@ -1,0 +1,299 @@
+//! A Lockkeeper that a story turns by hand, beside an emulated GitHub.
+//!
+//! Real are the store (of either kind), git, the wire to GitHub, the supervisor of runs. The clock stands still until
+//! the story or a wait moves it. Terraform is the stand-in of `tests/fakes`, told what to do by the files of the pull.
+//!
+//! A story ends with [`Bot::end`], which fails when a comment was not read, a job not finished, a lock not explained,
+//! or an exchange violates GitHub's description.
+
+mod crash;
+mod parcel;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lockkeeper::app::{self, Parts, Replica};
+use lockkeeper::clock::Clock;
+use lockkeeper::config::server::{RawSettings, ServerConfig};
+use lockkeeper::emulator::{Comment, Delivering, Emulator, NewPull, Options};
+use lockkeeper::http;
+use lockkeeper::model::{CommitSha, Lock, PullNumber};
+use lockkeeper::queue::Tick;
+use lockkeeper::secret::Secret;
+use lockkeeper::store::{JobState, Store};
+
+use super::db::{Backend, TestDb};
+use super::openapi::OpenApi;
+
+pub use crash::work_together;
+pub use parcel::{Parcel, comment_payload};
+
+/// The bot's own account.
+pub const LOGIN: &str = "lockbot";
+/// The repository of the stories.
+pub const REPO: &str = "acme/infra";
+const TOKEN: &str = "ghp_the_bots_own_token";
+const SECRET: &str = "the-webhook-secret";
+
+/// A Lockkeeper and its world.
+pub struct Bot {
+    /// GitHub.
+    pub github: Emulator,
+    /// The database, the clock and the identifiers.
+    pub db: TestDb,
+    /// The server; gone while crashed.
+    pub replica: Arc<Replica>,
+    /// Directory with the stand-in and its notes.
+    pub tools: PathBuf,
+    /// Where webhooks go.
+    pub events: url::Url,
+    flags: BTreeMap<String, Vec<String>>,
+    door: tokio::task::JoinHandle<()>,
+    read: BTreeSet<u64>,
+    replicas: u32,
+}
+
+impl Bot {
+    /// A bot with usual settings, serving an `acme/infra` of the given files.
+    pub async fn new(backend: Backend, files: &[(&str, &str)]) -> Self {
+        Self::with(backend, files, &[]).await
+    }
+
+    /// A bot with more flags: `("allow-draft-prs", "true")`.
+    pub async fn with(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)]) -> Self {
+        let db = TestDb::new(backend).await;
+        let secret = Secret::new(SECRET);
+        let options = Options::new(&db.dir.path().join("github"), db.clock.clone(), secret);
+        let github = Emulator::start(options.with_token(LOGIN, Secret::new(TOKEN))).await.expect("the emulator starts");
+        github.create_repo(REPO, files).await.expect("the repository is made");
+        let tools = db.dir.path().join("tools");
+        std::fs::create_dir(&tools).expect("a directory can be made");
+        std::fs::copy(stand_in(), tools.join("terraform")).expect("the stand-in can be copied");
+        let mut all = usual_flags(&github, &tools, &db);
+        all.extend(flags.iter().map(|(flag, value)| ((*flag).to_owned(), vec![(*value).to_owned()])));
+        let replica = build(&db, &all, 1).await;
+        let (events, door) = open_door(&replica).await;
+        github.set_webhook_target(events.clone());
+        Self { github, db, replica, tools, events, flags: all, door, read: BTreeSet::new(), replicas: 1 }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Store {
+        &self.replica.ctx.store
+    }
+
+    /// Pushes changed files to a branch and opens a pull request from it.
+    pub async fn open_pull(&mut self, branch: &str, files: &[(&str, &str)]) -> PullNumber {
+        self.push(branch, files).await;
+        let pull = self.github.open_pull(REPO, NewPull::from_branch(branch)).await.expect("the pull is opened");
+        self.settle().await;
+        pull
+    }
+
+    /// Pushes changed files to a branch.
+    pub async fn push(&self, branch: &str, files: &[(&str, &str)]) -> CommitSha {
+        let changes: Vec<_> =
+            files.iter().map(|(path, text)| lockkeeper::emulator::Change::write(*path, *text)).collect();
+        self.github.push(REPO, branch, &changes).await.expect("the push is taken")
+    }
+
+    /// `alice` comments, and everything that follows from it is done.
+    pub async fn say(&mut self, pull: PullNumber, text: &str) {
+        self.github.comment(REPO, pull, "alice", text).await.expect("the comment is taken");
+        self.settle().await;
+    }
+
+    /// Turns the crank until nothing is left to do; the clock is moved to whatever waits.
+    pub async fn settle(&self) {
+        loop {
+            self.github.set_delivering(Delivering::Immediately).await;
+            let short = self.replica.tick_short().await.expect("the queue answers");
+            let command = self.replica.tick_command().await.expect("the queue answers");
+            if short == Tick::Idle && command == Tick::Idle && !self.wait_for_next().await {
+                return;
+            }
+        }
+    }
+
+    /// Moves the clock to the next job that waits for its time; `false` when none does.
+    async fn wait_for_next(&self) -> bool {
+        let open = self.store().job_list_open().await.expect("the jobs can be listed");
+        let Some(next) = open.iter().filter(|job| job.state == JobState::Queued).map(|job| job.run_after).min() else {
+            return false;
+        };
+        self.db.clock.advance_to(next);
+        true
+    }
+
+    /// The comments of the bot on a pull that the story has not read yet, oldest first, without their hidden lines.
+    pub fn heard(&mut self, pull: PullNumber) -> Vec<String> {
+        let comments = self.unread(pull);
+        self.read.extend(comments.iter().map(|comment| comment.id));
+        comments.into_iter().map(|comment| without_machine_line(&comment.body)).collect()
+    }
+
+    /// The one comment of the bot that the story has not read yet.
+    pub fn answer(&mut self, pull: PullNumber) -> String {
+        let mut heard = self.heard(pull);
+        assert_eq!(heard.len(), 1, "expected one comment, heard: {heard:#?}");
+        heard.remove(0)
+    }
+
+    /// The hidden line of the newest comment of the bot.
+    pub fn machine_line(&self, pull: PullNumber) -> String {
+        let comments = self.github.comments(REPO, pull).expect("the pull exists");
+        let own = comments.iter().rev().find(|comment| comment.author == LOGIN).expect("the bot has commented");
+        own.body.lines().next_back().unwrap_or_default().to_owned()
+    }
+
+    fn unread(&self, pull: PullNumber) -> Vec<Comment> {
+        let comments = self.github.comments(REPO, pull).expect("the pull exists");
+        comments.into_iter().filter(|comment| comment.author == LOGIN && !self.read.contains(&comment.id)).collect()
+    }
+
+    /// `context: state, description`, a line each, of the head commit.
+    pub fn statuses(&self, pull: PullNumber) -> String {
+        let head = self.github.pull(REPO, pull).expect("the pull exists").head;
+        let statuses = self.github.statuses(REPO, &head).expect("the commit exists");
+        let line = |status: &lockkeeper::emulator::Status| {
+            let description = status.description.as_deref().unwrap_or_default();
+            format!("{}: {:?}, {description}\n", status.context, status.state)
+        };
+        let mut lines: Vec<String> = statuses.latest.iter().map(line).collect();
+        lines.sort();
+        lines.concat()
+    }
+
+    /// Every lock, as `owner/repo/dir/workspace by #pull`.
+    pub async fn locks(&self) -> Vec<String> {
+        let mut locks = self.store().lock_list().await.expect("the locks can be listed");
+        locks.sort_by(|a, b| a.key.cmp(&b.key));
+        locks.iter().map(|lock: &Lock| format!("{} by #{}", lock.key, lock.pull.number)).collect()
+    }
+
+    /// What Terraform was called for, in order: `init network`, `plan network`.
+    pub fn calls(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.tools.join("calls")).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    /// Starts to work on the next command without waiting for its end.
+    pub fn begin_command(&self) -> tokio::task::JoinHandle<Tick> {
+        let replica = Arc::clone(&self.replica);
+        tokio::spawn(async move { replica.tick_command().await.expect("the queue answers") })
+    }
+
+    /// Works off deliveries, comments and statuses, but no command.
+    pub async fn settle_short(&self) {
+        loop {
+            self.github.set_delivering(Delivering::Immediately).await;
+            if self.replica.tick_short().await.expect("the queue answers") == Tick::Idle {
+                return;
+            }
+        }
+    }
+
+    /// Waits until some run has printed a line that contains the text.
+    pub async fn printed(&self, text: &str) {
+        let mut news = self.replica.ctx.hub.subscribe();
+        loop {
+            for run in self.store().run_list_recent(50).await.expect("the runs can be listed") {
+                if self.store().run_output(run.id).await.expect("the output can be read").contains(text) {
+                    return;
+                }
+            }
+            news.recv().await.expect("the hub lives as long as the bot");
+        }
+    }
+
+    /// The process is gone between two instructions: what it worked on is left as it is in the database. The server
+    /// that takes over is another replica; leases of the dead one are over.
+    pub async fn crash_and_restart(&mut self) {
+        self.door.abort();
+        self.replicas += 1;
+        self.db.clock.advance(lockkeeper::queue::LEASE * 2);
+        self.replica = build(&self.db, &self.flags, self.replicas).await;
+        (self.events, self.door) = open_door(&self.replica).await;
+        self.github.set_webhook_target(self.events.clone());
+        self.replica.tick_orphans().await.expect("the queue answers");
+    }
+
+    /// Ends the story. `locks` are those that may remain.
+    pub async fn end(self, locks: &[&str]) {
+        self.end_given_up(locks, &[]).await;
+    }
+
+    /// Ends a story in which jobs of these kinds were given up, in this order.
+    pub async fn end_given_up(mut self, locks: &[&str], kinds: &[&str]) {
+        self.settle().await;
+        let open = self.store().job_list_open().await.expect("the jobs can be listed");
+        assert!(open.is_empty(), "jobs are not finished: {open:#?}");
+        let failed = self.store().job_list_failed(100).await.expect("the jobs can be listed");
+        let given_up: Vec<&str> = failed.iter().rev().map(|job| job.kind.as_str()).collect();
+        assert_eq!(given_up, kinds, "jobs were given up: {failed:#?}");
+        let mut number = 1;
+        while self.github.pull(REPO, PullNumber(number)).is_ok() {
+            let unread: Vec<String> = self.heard(PullNumber(number));
+            assert!(unread.is_empty(), "nobody has read these comments of #{number}: {unread:#?}");
+            number += 1;
+        }
+        assert_eq!(self.locks().await, locks, "locks remain that the story does not explain");
+        assert_eq!(self.github.faults_left(), 0, "a fault was ordered that did not happen");
+        OpenApi::github().check_all(&self.github.requests());
+        self.door.abort();
+    }
+}
+
+fn stand_in() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/terraform")
+}
+
+fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTreeMap<String, Vec<String>> {
+    let data = db.dir.path().join("data");
+    [
+        ("repo-allowlist", "github.test/acme/*"),
+        ("gh-hostname", "github.test"),
+        ("gh-api-url", &github.api_url()),
+        ("gh-user", LOGIN),
+        ("gh-token", TOKEN),
+        ("gh-webhook-secret", SECRET),
+        ("atlantis-url", "https://locks.example.com"),
+        ("data-dir", &data.display().to_string()),
+        ("share-plan-dir", &db.dir.path().join("plans").display().to_string()),
+        ("tf-bin-dir", &tools.display().to_string()),
+        ("shutdown-grace", "2s"),
+    ]
+    .map(|(flag, value)| (flag.to_owned(), vec![value.to_owned()]))
+    .into()
+}
+
+async fn build(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u32) -> Arc<Replica> {
+    let raw = RawSettings { flags: flags.clone(), ..RawSettings::default() };
+    let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+    let parts = Parts {
+        clock: db.clock.clone() as Arc<dyn Clock>,
+        ids: db.ids.clone(),
+        exe: env!("CARGO_BIN_EXE_lockkeeper").into(),
+        environment: BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),
+        name: format!("replica-{number}"),
+    };
+    let name = parts.name.clone();
+    let store = db.reopen().await;
+    let ctx = app::build_on(&config, parts, store).expect("the services can be built");
+    Arc::new(Replica::new(ctx, &name))
+}
+
+/// Listens for deliveries; returns where, and what listens.
+async fn open_door(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle<()>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let address = listener.local_addr().expect("a listener has an address");
+    let router = http::door(Arc::clone(&replica.ctx));
+    let door = tokio::spawn(async move { axum::serve(listener, router).await.expect("the door stays open") });
+    (format!("http://{address}/events").parse().expect("an address makes a URL"), door)
+}
+
+fn without_machine_line(body: &str) -> String {
+    let lines: Vec<&str> = body.lines().filter(|line| !line.starts_with("<!-- lockkeeper ")).collect();
+    lines.join("\n").trim_end().to_owned()
+}

@@ -1,0 +1,116 @@
+//! A forge's git server, as small as can be: bare repositories behind `git http-backend` with basic authentication.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use base64::Engine as _;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpListener;
+
+/// What the server does and has seen.
+#[derive(Default)]
+pub struct Log {
+    /// `Authorization` of every request, if any.
+    pub authorization: Vec<Option<String>>,
+}
+
+/// A running server; it ends with the test's runtime.
+#[derive(Clone)]
+pub struct GitServer {
+    /// `http://127.0.0.1:PORT`.
+    pub url: String,
+    /// What it has seen.
+    pub log: Arc<Mutex<Log>>,
+}
+
+#[derive(Clone)]
+struct Site {
+    root: PathBuf,
+    expected: Option<String>,
+    redirect: Option<String>,
+    log: Arc<Mutex<Log>>,
+}
+
+impl GitServer {
+    /// Serves the repositories below `root`; `user:password` is demanded where given.
+    pub async fn start(root: &Path, credentials: Option<&str>) -> Self {
+        let basic = |text| format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(text));
+        Self::serve(root, credentials.map(basic), None).await
+    }
+
+    /// Redirects everything to another server.
+    pub async fn redirecting_to(other: &Self) -> Self {
+        Self::serve(Path::new("/"), None, Some(other.url.clone())).await
+    }
+
+    async fn serve(root: &Path, expected: Option<String>, redirect: Option<String>) -> Self {
+        let log = Arc::<Mutex<Log>>::default();
+        let site = Site { root: root.to_owned(), expected, redirect, log: Arc::clone(&log) };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let router = Router::new().fallback(answer).with_state(site);
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        Self { url, log }
+    }
+}
+
+async fn answer(State(site): State<Site>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let text = |name| parts.headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let authorization = text(header::AUTHORIZATION);
+    site.log.lock().unwrap().authorization.push(authorization.clone());
+    if let Some(other) = &site.redirect {
+        return (StatusCode::FOUND, [(header::LOCATION, format!("{other}{}", parts.uri))]).into_response();
+    }
+    if site.expected.is_some() && site.expected != authorization {
+        return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Basic realm=\"git\"")]).into_response();
+    }
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    let variables = [
+        ("GIT_PROJECT_ROOT", site.root.display().to_string()),
+        ("GIT_HTTP_EXPORT_ALL", "1".to_owned()),
+        ("GIT_PROTOCOL", text(header::HeaderName::from_static("git-protocol")).unwrap_or_default()),
+        ("REQUEST_METHOD", parts.method.to_string()),
+        ("PATH_INFO", parts.uri.path().to_owned()),
+        ("QUERY_STRING", parts.uri.query().unwrap_or_default().to_owned()),
+        ("CONTENT_TYPE", text(header::CONTENT_TYPE).unwrap_or_default()),
+        ("HTTP_CONTENT_ENCODING", text(header::CONTENT_ENCODING).unwrap_or_default()),
+        ("CONTENT_LENGTH", body.len().to_string()),
+        ("PATH", "/usr/bin:/bin".to_owned()),
+        ("HOME", "/dev/null".to_owned()),
+    ];
+    from_cgi(&run(&variables, body).await)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a CGI program reads standard input, which `Cmd` does not offer")]
+async fn run(variables: &[(&str, String)], body: Bytes) -> Vec<u8> {
+    let mut command = tokio::process::Command::new("git");
+    command.arg("http-backend").env_clear().envs(variables.iter().map(|(name, value)| (name, value)));
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A program that ends without reading everything is fine.
+    let write = async move { stdin.write_all(&body).await.ok() };
+    let (_, output) = tokio::join!(write, child.wait_with_output());
+    output.unwrap().stdout
+}
+
+fn from_cgi(output: &[u8]) -> Response {
+    let end = output.windows(4).position(|window| window == b"\r\n\r\n").expect("headers of a CGI answer");
+    let (mut status, mut headers) = (StatusCode::OK, HeaderMap::new());
+    for line in std::str::from_utf8(&output[..end]).unwrap().split("\r\n") {
+        let (name, value) = line.split_once(": ").unwrap();
+        if name == "Status" {
+            status = value[..3].parse().unwrap();
+        } else {
+            headers.insert(header::HeaderName::try_from(name).unwrap(), value.parse().unwrap());
+        }
+    }
+    (status, headers, Body::from(output[end + 4..].to_vec())).into_response()
+}

@@ -138,7 +138,11 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
         return Ok(reply);
     }
     let pull = facts(ctx, row, attempt).await?;
-    if let Some(refusal) = guards::check(ctx, row, &pull) {
+    if let Some(mut refusal) = guards::check(ctx, row, &pull) {
+        // An earlier attempt was cut off, and no later one will end what it began.
+        if row.state == CommandState::Running {
+            refusal.statuses.extend(give_up::wind_up(ctx, row).await?);
+        }
         return Ok(refusal);
     }
     if pull.state == PullState::Open {

@@ -145,7 +145,7 @@ impl<R: Runner> Worker<R> {
 
     async fn work(&self, lease: JobLease) -> Result<(), sqlx::Error> {
         let attempt = Attempt { lost: self.running.enter(lease.id), lease };
-        let result = std::panic::AssertUnwindSafe(self.runner.run(&attempt)).catch_unwind().await;
+        let result = std::panic::AssertUnwindSafe(self.attempt(&attempt)).catch_unwind().await;
         self.running.leave(attempt.lease.id);
         if attempt.lost.is_cancelled() {
             warn!("Lost the lease of the job; its result is not written");
@@ -160,6 +160,15 @@ impl<R: Runner> Worker<R> {
             warn!("Another replica took the job over while it was worked on");
         }
         Ok(())
+    }
+
+    /// A job that takes the whole server down with it never gets as far as an error: it is given up by its count.
+    async fn attempt(&self, attempt: &Attempt) -> Result<(), JobError> {
+        let most = self.runner.max_attempts(&attempt.lease.kind);
+        if attempt.lease.attempt > most {
+            return Err(JobError::Fail(anyhow::anyhow!("it was begun {most} times and never came to an end")));
+        }
+        self.runner.run(attempt).await
     }
 
     async fn after_error(&self, attempt: &Attempt, error: JobError) -> Result<Finish, sqlx::Error> {

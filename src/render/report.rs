@@ -140,6 +140,8 @@ pub struct ProjectReport {
     pub output: String,
     /// The program, for hints that name it.
     pub tool: Distribution,
+    /// Everything the run printed, `init` included; only for `--verbose`.
+    pub log: Option<String>,
     /// What the plan would do, when that is known.
     pub counts: Option<PlanCounts>,
     /// Something was changed outside of the code.
@@ -175,6 +177,7 @@ impl ProjectReport {
             key,
             outcome,
             output: String::new(),
+            log: None,
             tool: Distribution::Terraform,
             counts: None,
             changes_outside: false,

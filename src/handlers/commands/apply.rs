@@ -14,7 +14,7 @@ use tracing::{Instrument, info_span, warn};
 use super::plan::held;
 use super::projects::{self, Ready, Work};
 use super::{CommandCx, headline};
-use crate::command::ApplyCommand;
+use crate::command::{ApplyCommand, MergeMethod, MergeWish};
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
@@ -30,6 +30,9 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
     }
+    if let MergeWish::By(method) = command.merge {
+        return Ok(no_merging(method));
+    }
     if let Some(lock) = cx.ctx.store.apply_lock_get().await? {
         return Ok(Reply::new(Body::Refused(Refusal::apply_locked(&lock))));
     }
@@ -38,7 +41,11 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         projects::Plans::Refused(reply) => return Ok(reply),
     };
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
-    let work = Work::of_plans();
+    let abreast = match plans.first().and_then(|group| group.first()) {
+        Some(plan) => projects::apply_abreast(cx, plan).await,
+        None => 1,
+    };
+    let work = Work::of_plans(abreast);
     let reports = join_all(plans.iter().map(|group| apply_group(cx, &work, group, command))).await;
     if cx.lost.is_cancelled() {
         return Err(JobError::retry(anyhow::anyhow!("another replica took the command over")));
@@ -47,6 +54,15 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
     answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
+}
+
+/// Nothing is merged in this version, so a way of merging cannot be followed.
+fn no_merging(method: MergeMethod) -> Reply {
+    Reply::refused(
+        "not_available",
+        format!("`--auto-merge-method {method}` cannot be followed: this version of Lockkeeper does not merge."),
+        vec!["Leave the flag out, apply, and merge by hand.".to_owned()],
+    )
 }
 
 async fn answer(ctx: &Ctx, pull: &PullRef, head: &CommitSha, body: Body) -> Result<Reply, JobError> {
@@ -61,6 +77,7 @@ async fn apply_group(
     group: &[PlanRecord],
     command: &ApplyCommand,
 ) -> Result<Vec<ProjectReport>, JobError> {
+    let _turn = work.turn().await;
     let mut reports = Vec::new();
     for plan in group {
         let span = info_span!("apply", project = %plan.project);
@@ -80,6 +97,7 @@ async fn apply_plan(
     let run = ctx.store.run_create(&new).await?;
     cx.status(standing::of_project(ctx, RunKind::Apply, key, run, status::running(RunKind::Apply))).await?;
     let report = attempt(cx, work, plan, command, run).await?;
+    let report = ProjectReport { log: super::log(ctx, command.verbose, run).await?, ..report };
     if cx.lost.is_cancelled() {
         return Ok(report);
     }

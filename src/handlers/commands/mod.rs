@@ -22,7 +22,7 @@ use super::reply::{self, Reply};
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::jobs::forge_job_error;
-use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState};
+use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::{Attempt, JobError};
 use crate::render::ProjectReport;
 use crate::store::{CommandRow, CommandState, RunRow, RunState};
@@ -90,6 +90,11 @@ impl CommandCx<'_> {
         }
         Ok(())
     }
+}
+
+/// Everything a run printed, for `--verbose`.
+async fn log(ctx: &Ctx, verbose: bool, run: RunId) -> Result<Option<String>, sqlx::Error> {
+    if verbose { ctx.store.run_output(run).await.map(Some) } else { Ok(None) }
 }
 
 /// One line about how a run ended, for pages.

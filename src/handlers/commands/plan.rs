@@ -92,6 +92,7 @@ async fn plan_group(
     group: &[&Project],
     command: &PlanCommand,
 ) -> Result<Vec<ProjectReport>, JobError> {
+    let _turn = work.turn().await;
     let mut reports = Vec::new();
     for project in group {
         let span = info_span!("plan", project = %project.key);
@@ -111,6 +112,7 @@ async fn plan_project(
     let run = ctx.store.run_create(&new).await?;
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, status::running(RunKind::Plan))).await?;
     let report = attempt(cx, work, project, command, run).await?;
+    let report = ProjectReport { log: super::log(ctx, command.verbose, run).await?, ..report };
     if cx.abandoned().is_err() {
         return Ok(report);
     }
@@ -211,6 +213,7 @@ async fn record(
             ..report
         }),
         RecordPlan::LockLost => {
+            cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
             let why = cx.stop_reason().await?;
             let next = if why.is_some() { Next::Nothing } else { Next::Plan };
             let why = why.unwrap_or_else(|| "the lock was given back".to_owned());

@@ -42,6 +42,7 @@ pub(super) struct ProjectView {
     stale: bool,
     error: Option<Block>,
     output: Option<Block>,
+    log: Option<Block>,
     apply: Option<String>,
     again: Option<Again>,
     unlock: String,
@@ -108,6 +109,7 @@ impl ProjectView {
             stale: failed && plan_output::plan_is_stale(&project.output),
             error,
             output,
+            log: log(report, project, cap),
             apply: apply(report, project),
             again: again(report, project),
             unlock: format!("{} unlock", report.executable),
@@ -233,6 +235,12 @@ fn output(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
 }
 
 /// The error unfolded, and the whole output folded unless the error is all of it.
+/// Everything the run printed, always folded.
+fn log(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
+    let text = plan_output::clean(project.log.as_deref()?);
+    block(report, "text", "Log", &text, cap).map(|log| Block { fold: true, ..log })
+}
+
 fn failure(report: &Report, project: &ProjectReport, cap: Cap) -> (Option<Block>, Option<Block>) {
     let whole = plan_output::plan_text(&project.output, DiffStyle::Resources);
     let error = plan_output::error_part(&project.output).unwrap_or_else(|| tail(&whole));

@@ -15,6 +15,7 @@ mod show;
 mod stage;
 mod terraform;
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -79,14 +80,16 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         () = stage.strike() => {}
         () = signals.next() => {}
     }
-    match ending? {
-        Ending::Held => Ok(Exit::Success),
-        Ending::Stopped => Ok(Exit::Failure),
-        Ending::Failed(step) => {
-            page.failed(step, &folder.end_of_log(LOG_LINES), folder.keep())?;
-            Ok(Exit::Failure)
-        }
-    }
+    let problem = match ending {
+        Ok(Ending::Held) => return Ok(Exit::Success),
+        Ok(Ending::Stopped) => return Ok(Exit::Failure),
+        Ok(Ending::Failed(step)) => format!("“{}” did not hold.", step.title),
+        // Nobody reads what is printed: that is not the story's fault.
+        Err(error) if error.is::<io::Error>() => return Err(error),
+        Err(error) => format!("{error:#}."),
+    };
+    page.failed(&problem, &folder.end_of_log(LOG_LINES), folder.keep())?;
+    Ok(Exit::Failure)
 }
 
 /// Finds what is needed, says so, and starts everything.
@@ -101,8 +104,7 @@ async fn set(args: &ArgMatches, raw: RawSettings, folder: &Folder, page: &mut Pa
     page.begin(&[
         ("Terraform", format!("{tool}, {program}")),
         ("Server", stage.dashboard()),
-        ("GitHub", stage.github.base_url().to_owned()),
-        ("Repository", sample::REPO.to_owned()),
+        ("GitHub", format!("emulated, with the repository {}", sample::REPO)),
         ("Log", folder.log().display().to_string()),
     ])?;
     Ok(stage)

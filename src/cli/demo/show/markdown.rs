@@ -223,7 +223,29 @@ mod tests {
     #[test]
     fn a_comment_is_readable_without_a_browser() {
         let shown = lines(COMMENT, &Look { colours: false, width: 30 }).join("\n");
-        assert_snapshot!(shown, @"");
+        assert_snapshot!(shown, @r"
+        Ran Plan for dir: `network`
+
+        Plan: 1 to add.
+
+        ▾ Show Output (2 lines)
+
+          + a very long line of output
+
+          - b
+
+        • To apply this plan, comment:
+            lockkeeper apply
+        • To discard it, open the lock
+          (http://x/locks/1)
+
+        ──────────────────────────────
+
+          Note:
+          Mind this.
+
+        Commit `1f3c` · 2 s
+        ");
     }
 
     #[test]

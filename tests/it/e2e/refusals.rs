@@ -97,7 +97,8 @@ async fn comments_that_cannot_be_carried_out_are_answered_with_the_way_out() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn output_that_is_too_long_for_one_comment_is_posted_in_parts() {
     let world = World::start(|_| vec![("a/main.tf", String::new()), ("b/main.tf", String::new())]).await;
-    let many = "resource \"terraform_data\" \"many\" {\n  count = 300\n  input = \"number ${count.index} of many\"\n}\n";
+    let many =
+        "resource \"terraform_data\" \"many\" {\n  count = 300\n  input = \"number ${count.index} of many\"\n}\n";
     let pull: PullNumber = world.open("feature", &[("a/main.tf", many), ("b/main.tf", many)]).await;
     let first = world.answer(pull).await;
     first.is("autoplan success | a default planned | b default planned");

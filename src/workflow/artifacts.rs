@@ -16,7 +16,9 @@ pub enum ArtifactError {
     #[error("the plan file `{0}` is gone from the store of plan files")]
     Missing(PlanId),
     /// Its content is not what was stored.
-    #[error("the plan file `{id}` is not the one that was made: its SHA-256 is `{found}`, the record says `{recorded}`")]
+    #[error(
+        "the plan file `{id}` is not the one that was made: its SHA-256 is `{found}`, the record says `{recorded}`"
+    )]
     Altered {
         /// The plan.
         id: PlanId,

@@ -163,12 +163,14 @@ async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<R
         Shut::stale(error)
     })?;
     let live = ctx.forge.pull(&cx.pull.at, cx.row.installation).await.map_err(|error| {
-        let message = format!("whether the pull request is still the one that was planned cannot be found out: {error}.");
+        let message =
+            format!("whether the pull request is still the one that was planned cannot be found out: {error}.");
         Shut::ForNow(UserText::new(message, ["Nothing was applied. Comment the command again in a moment.".to_owned()]))
     })?;
     compare(&live, plan)?;
     let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan, cx.row.installation).await;
-    let source = source.map_err(|error| Shut::stale(format!("the code that was planned cannot be fetched: {error}")))?;
+    let source =
+        source.map_err(|error| Shut::stale(format!("the code that was planned cannot be fetched: {error}")))?;
     let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await;
     let checkout =
         checkout.map_err(|error| Shut::stale(format!("the code that was planned cannot be checked out: {error}")))?;
@@ -190,7 +192,9 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
 fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
     let made = format!("{} {}", plan.distribution.title(), plan.tool_version);
     let message = match error {
-        ToolError::OtherVersion { found, .. } => format!("the plan was made by {made}, and this server has {found} now"),
+        ToolError::OtherVersion { found, .. } => {
+            format!("the plan was made by {made}, and this server has {found} now")
+        }
         ToolError::Missing { .. } | ToolError::Unreadable { .. } | ToolError::Process(_) => {
             format!("the plan was made by {made}, which this server does not have any more: {}", describe_error(error))
         }

@@ -124,20 +124,27 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
         return Ok(reply);
     }
     let pull = facts(ctx, row, attempt).await?;
-    if let Some(refusal) = guards::check(ctx, row, &pull) {
-        return Ok(refusal);
-    }
+    let reply = if let Some(refusal) = guards::check(ctx, row, &pull) {
+        refusal
+    } else {
+        act(ctx, row, &pull, &spec, attempt).await?
+    };
+    Ok(Reply { head: reply.head.or(Some(pull.head)), ..reply })
+}
+
+/// Does what the command asks for.
+async fn act(ctx: &Ctx, row: &CommandRow, pull: &Pull, spec: &Spec, attempt: &Attempt) -> Result<Reply, JobError> {
     if pull.state == PullState::Open {
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
     }
     let stop = ctx.stops.enter(row.id);
-    let cx = CommandCx { ctx, row, pull: &pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
+    let cx = CommandCx { ctx, row, pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
     match spec {
         Spec::Autoplan => plan::autoplan(&cx).await,
-        Spec::Command(Command::Plan(command)) => plan::by_comment(&cx, &command).await,
-        Spec::Command(Command::Apply(command)) => apply::run(&cx, &command).await,
+        Spec::Command(Command::Plan(command)) => plan::by_comment(&cx, command).await,
+        Spec::Command(Command::Apply(command)) => apply::run(&cx, command).await,
         Spec::Command(Command::Unlock) => unlock::run(&cx).await,
-        Spec::Command(other) => Ok(help::not_available(&other)),
+        Spec::Command(other) => Ok(help::not_available(other)),
         Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
     }
 }

@@ -1,7 +1,7 @@
 //! Time and identifiers come in by the front door, so that tests can own both.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -44,15 +44,19 @@ impl ManualClock {
         Self(Mutex::new(start.trunc_subsecs(6)))
     }
 
+    fn lock(&self) -> MutexGuard<'_, DateTime<Utc>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Moves forward.
     pub fn advance(&self, duration: Duration) {
         let step = TimeDelta::from_std(duration).unwrap_or(TimeDelta::MAX);
-        *self.0.lock().expect("no code panics while it holds the clock") += step;
+        *self.lock() += step;
     }
 
     /// Moves to the instant, unless it has passed already.
     pub fn advance_to(&self, instant: DateTime<Utc>) {
-        let mut now = self.0.lock().expect("no code panics while it holds the clock");
+        let mut now = self.lock();
         *now = instant.trunc_subsecs(6).max(*now);
     }
 }
@@ -60,7 +64,7 @@ impl ManualClock {
 #[async_trait]
 impl Clock for ManualClock {
     fn now(&self) -> DateTime<Utc> {
-        *self.0.lock().expect("no code panics while it holds the clock")
+        *self.lock()
     }
 
     async fn sleep(&self, duration: Duration) {

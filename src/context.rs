@@ -1,6 +1,7 @@
 //! What handlers and jobs are given: the services of one replica and the settings they follow.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ pub struct Ctx {
 }
 
 /// What the operator wants, as far as handlers and jobs need it.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
 pub struct Settings {
     /// Which repositories are served.
     pub allowlist: RepoAllowlist,
@@ -81,6 +83,8 @@ pub struct Settings {
     pub distribution: Distribution,
     /// Which version of it, unless a project says otherwise; `None`: whichever is there.
     pub default_version: Option<semver::Version>,
+    /// Where variables files outside of a project may lie.
+    pub var_file_dirs: Vec<PathBuf>,
     /// How long a run may take.
     pub run_timeout: Duration,
     /// Limits on what is posted.

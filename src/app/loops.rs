@@ -21,8 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 const ORPHANS_EVERY: Duration = Duration::from_secs(15);
 const STOPS_EVERY: Duration = Duration::from_secs(2);
-const PULLS_EVERY: Duration = Duration::from_secs(300);
-const PRUNE_EVERY: Duration = Duration::from_secs(3600);
+const PULLS_EVERY: Duration = Duration::from_mins(5);
+const PRUNE_EVERY: Duration = Duration::from_hours(1);
 
 /// Starts every loop. Workers claim nothing more once `closing` is cancelled, and end when their job has; the others end
 /// with the last of them.

@@ -4,7 +4,11 @@ mod build;
 mod loops;
 mod replica;
 mod serve;
+mod server;
+mod web;
 
 pub use build::{Parts, build, build_on};
 pub use replica::Replica;
-pub use serve::{Surroundings, serve};
+pub use serve::{Signals, serve};
+pub use server::{Server, Surroundings};
+pub use web::router;

@@ -53,8 +53,10 @@ impl Replica {
         self.keeper.tick().await
     }
 
-    /// Puts back what a dead replica left.
+    /// Puts back what a dead replica left. After a pause of the whole machine our own leases look like those of a dead
+    /// one; they are renewed first, so that we never take work over from ourselves.
     pub async fn tick_orphans(&self) -> Result<u64, sqlx::Error> {
+        self.keeper.tick().await?;
         queue::requeue_orphans(&self.ctx.store, &*self.ctx.clock, &self.ctx.nudge).await
     }
 

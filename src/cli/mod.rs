@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 everything went well, 1 something failed, 2 the command line or the configuration is wrong.
 
+mod demo;
 mod environment;
 mod healthcheck;
 mod replay;
@@ -49,6 +50,7 @@ struct Subcommand {
 /// Every subcommand, in the order of help.
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "server", command: server::command, run: server::run },
+    Subcommand { name: "demo", command: demo::command, run: demo::run },
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "healthcheck", command: healthcheck::command, run: healthcheck::run },
     Subcommand { name: "version", command: version::command, run: version::run },
@@ -119,6 +121,7 @@ mod tests {
 
         Commands:
           server       Receive webhooks and run what they ask for
+          demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
           replay       Send recorded webhooks to a server once more
           healthcheck  Ask the server on this machine whether it lives
           version      Show the version

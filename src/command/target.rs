@@ -287,7 +287,7 @@ mod tests {
             assert_eq!(DirSelector::new(text), Err(error), "{text:?}");
         }
         assert_eq!(DirSelector::new(&"*".repeat(600)), Err(InvalidDir::TooLong(512)));
-        assert_eq!(DirSelector::new(&"a".repeat(5000)), Err(InvalidDir::TooLong(4096)));
+        assert_eq!(DirSelector::new(&"a".repeat(5000)), Err(InvalidDir::TooLong(RepoPath::MAX_BYTES)));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::Spec;
-use crate::model::{CommandId, CommandKind, CommitState, CommitStatus, ProjectKey, Pull, RunId, RunKind};
+use crate::model::{CommandId, CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, PullRef, RunId, RunKind};
 use crate::render::status::{self, Standing};
 use crate::store::RunRow;
 
@@ -14,8 +14,8 @@ pub(super) struct Standings(Vec<Standing>);
 
 impl Standings {
     /// Adds up what is on record. Projects that only an earlier search found concern the pull no longer.
-    pub async fn of(ctx: &Ctx, pull: &Pull) -> Result<Self, sqlx::Error> {
-        let runs = ctx.store.run_list_of_head(&pull.at, &pull.head).await?;
+    pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
+        let runs = ctx.store.run_list_of_head(pull, head).await?;
         let since = newest_search(ctx, &runs).await?;
         Ok(Self::sum(runs.into_iter().filter(|run| since.is_none_or(|since| run.command >= since))))
     }
@@ -31,7 +31,7 @@ impl Standings {
         Self(newest.into_values().collect())
     }
 
-    /// Whether nothing was run at this head yet.
+    /// Whether nothing was run yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -43,10 +43,15 @@ impl Standings {
 
     /// The combined status of applying after a plan. While something waits to be applied there is none on a commit,
     /// unless a command before has set it: then it must not go on saying that all is done (reference 9.3 lets it).
-    pub async fn apply_status_after_plan(&self, ctx: &Ctx, pull: &Pull) -> Result<Option<CommitStatus>, sqlx::Error> {
+    pub async fn apply_status_after_plan(
+        &self,
+        ctx: &Ctx,
+        pull: &PullRef,
+        head: &CommitSha,
+    ) -> Result<Option<CommitStatus>, sqlx::Error> {
         match status::apply_after_plan(&self.0) {
             Some(line) => Ok(Some(combined(ctx, RunKind::Apply, line))),
-            None if ctx.store.command_has_ended_at(&pull.at, &pull.head).await? => Ok(Some(self.apply_status(ctx))),
+            None if ctx.store.command_has_ended_at(pull, head).await? => Ok(Some(self.apply_status(ctx))),
             None => Ok(None),
         }
     }
@@ -89,13 +94,17 @@ pub(super) fn pending(ctx: &Ctx, kind: RunKind) -> CommitStatus {
 }
 
 /// A command broke before it had results.
-pub(super) fn broken(ctx: &Ctx, kind: CommandKind) -> Option<CommitStatus> {
-    let kind = match kind {
-        CommandKind::Plan | CommandKind::Autoplan => RunKind::Plan,
-        CommandKind::Apply => RunKind::Apply,
-        CommandKind::Unlock | CommandKind::Help => return None,
-    };
-    Some(combined(ctx, kind, status::failed(kind)))
+pub(super) fn broken(ctx: &Ctx, kind: RunKind) -> CommitStatus {
+    combined(ctx, kind, status::failed(kind))
+}
+
+/// What a command runs, if anything.
+pub(super) fn run_kind(kind: CommandKind) -> Option<RunKind> {
+    match kind {
+        CommandKind::Plan | CommandKind::Autoplan => Some(RunKind::Plan),
+        CommandKind::Apply => Some(RunKind::Apply),
+        CommandKind::Unlock | CommandKind::Help => None,
+    }
 }
 
 /// The status of one project.

@@ -68,7 +68,7 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
     let allowed = event.repo().is_none_or(|repo| ctx.settings.allowlist.allows(repo));
     let accepted = match event {
         Event::Ignored { reason } => ctx.store.delivery_ignore(&new, &reason).await,
-        event => {
+        event @ (Event::Pull(_) | Event::Comment(_)) => {
             let job = |delivery: DeliveryId| ReadDelivery { delivery, event }.to_new();
             ctx.store.delivery_accept(&new, job).await
         }
@@ -79,7 +79,8 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
             ctx.nudge.nudge();
             answer(allowed)
         }
-        Ok(Accepted::Duplicate) => (StatusCode::OK, "this delivery was taken before\n".to_owned()),
+        Ok(Accepted::Duplicate) if allowed => (StatusCode::OK, "this delivery was taken before\n".to_owned()),
+        Ok(Accepted::Duplicate) => answer(allowed),
         Err(error) => {
             warn!(%error, forge.delivery = new.forge_delivery, "A delivery could not be kept");
             refuse(StatusCode::SERVICE_UNAVAILABLE, "the delivery could not be kept; send it again")

@@ -1,18 +1,90 @@
-//! The web server: the webhook door, the pages, the API.
+//! The web server: the webhook door, and what people and programs see: the dashboard, the JSON API and the health of
+//! the process.
+//!
+//! Invariants, by name:
+//! - *guarded unless open*: every route, known or not, asks for the web user when there is one; only [`health`] and
+//!   the webhook door are open, and they are separate routers, so no spelling of a path slips past the guard;
+//! - *no change without intent*: whatever changes something goes through [`csrf`];
+//! - *one voice for errors*: a handler returns a [`Failure`]; one layer turns it into a page or JSON with a reference
+//!   that the log knows, and nothing else of the cause leaves the process;
+//! - *nothing from elsewhere*: the policy of [`headers`] lets a page load nothing but our own files, and no script or
+//!   style that stands in the page.
 
+mod api;
+mod auth;
+mod csrf;
+mod errors;
 pub mod events;
+mod extract;
+mod headers;
+mod health;
+mod pages;
+mod trace;
+mod web;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use tower_http::catch_panic::CatchPanicLayer;
+
+pub use auth::{WebAuth, WebUser};
+pub use errors::Failure;
+pub use web::{Discard, Setup, Web};
 
 use crate::context::Ctx;
 
-/// The webhook door.
+/// A page or an answer that takes longer is given up; streams are only bound until their first byte.
+const REQUEST_TIME: Duration = Duration::from_secs(30);
+/// Bodies are short forms.
+const BODY_BYTES: usize = 16 * 1024;
+
+/// The webhook door: guarded by signatures, not by the web user.
 pub fn door(ctx: Arc<Ctx>) -> Router {
     Router::new()
         .route("/events", post(events::receive).layer(DefaultBodyLimit::max(events::MAX_BODY_BYTES)))
         .with_state(ctx)
+}
+
+/// Everything but the webhook door. A proxy that serves the public address below a path strips that path, so the
+/// routes stand at the root and only links carry it (reference 11).
+pub fn router(web: Arc<Web>) -> Router {
+    let guarded = Router::new()
+        .merge(pages::router())
+        .merge(api::router())
+        .fallback(|| async { Failure::no_such_page() })
+        .method_not_allowed_fallback(|| async { Failure::wrong_method() })
+        .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(middleware::from_fn_with_state(Arc::clone(&web), auth::guard));
+    guarded
+        .merge(health::router())
+        .layer(middleware::from_fn(time_limit))
+        .layer(CatchPanicLayer::custom(|cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause)))
+        .layer(middleware::from_fn_with_state(Arc::clone(&web), errors::render))
+        .layer(middleware::map_response(headers::secure))
+        .layer(middleware::from_fn_with_state(Arc::clone(&web), trace::log))
+        .with_state(web)
+}
+
+async fn time_limit(request: Request, next: Next) -> Response {
+    within(REQUEST_TIME, next.run(request)).await
+}
+
+async fn within(limit: Duration, answer: impl Future<Output = Response>) -> Response {
+    tokio::time::timeout(limit, answer).await.unwrap_or_else(|_| Failure::too_slow().into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_that_takes_too_long_is_given_up() {
+        let answer = within(Duration::ZERO, std::future::pending()).await;
+        assert_eq!(answer.status(), axum::http::StatusCode::GATEWAY_TIMEOUT);
+    }
 }

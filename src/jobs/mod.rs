@@ -96,6 +96,24 @@ pub(crate) fn forge_job_error(error: ForgeError) -> JobError {
     }
 }
 
+/// What is waited for as long as a forge may be away: a day, at five minutes from one try to the next.
+const ATTEMPTS_WHILE_AWAY: i64 = 300;
+/// What a forge refuses is tried this often, which takes an hour: somebody may be mending the permissions.
+const ATTEMPTS_WHILE_REFUSED: i64 = 20;
+
+/// For work that only has to get through some time: a forge that is away is waited for, one that refuses is not for long.
+fn patient(error: JobError, attempt: &Attempt) -> JobError {
+    let refused = |error: &anyhow::Error| {
+        matches!(error.downcast_ref(), Some(ForgeError::Denied { .. } | ForgeError::NotFound { .. }))
+    };
+    match error {
+        JobError::Retry { error, .. } if attempt.lease.attempt >= ATTEMPTS_WHILE_REFUSED && refused(&error) => {
+            JobError::Fail(error)
+        }
+        other => other,
+    }
+}
+
 /// An error and its causes in one line.
 pub(crate) fn describe_error(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();

@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::forge_job_error;
+use super::{ATTEMPTS_WHILE_AWAY, forge_job_error, patient};
 use crate::context::Ctx;
 use crate::model::PullRef;
 use crate::queue::{Attempt, Job, JobError};
@@ -36,7 +36,7 @@ pub struct PostComment {
 impl Job<Ctx> for PostComment {
     const KIND: &'static str = "post_comment";
     const PRIORITY: i64 = 30;
-    const MAX_ATTEMPTS: i64 = 20;
+    const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
 
     fn lane(&self) -> String {
         format!("comments:{}", self.pull)
@@ -45,13 +45,13 @@ impl Job<Ctx> for PostComment {
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         if attempt.lease.attempt > 1 {
             let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, self.since - SKEW).await;
-            if let Some(comment) = found.map_err(forge_job_error)? {
+            if let Some(comment) = found.map_err(|error| patient(forge_job_error(error), attempt))? {
                 info!(pull = %self.pull, comment, "The comment had got through before");
                 return Ok(());
             }
         }
         let posted = ctx.forge.comment_post(&self.pull, self.installation, &self.body).await;
-        let comment = posted.map_err(forge_job_error)?;
+        let comment = posted.map_err(|error| patient(forge_job_error(error), attempt))?;
         info!(pull = %self.pull, comment, "Posted a comment");
         Ok(())
     }

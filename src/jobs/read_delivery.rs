@@ -6,6 +6,7 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::{ATTEMPTS_WHILE_AWAY, patient};
 use crate::context::Ctx;
 use crate::handlers::events;
 use crate::model::{DeliveryId, Event};
@@ -24,7 +25,7 @@ pub struct ReadDelivery {
 impl Job<Ctx> for ReadDelivery {
     const KIND: &'static str = "read_delivery";
     const PRIORITY: i64 = 40;
-    const MAX_ATTEMPTS: i64 = 20;
+    const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
 
     fn lane(&self) -> String {
         match &self.event {
@@ -34,8 +35,8 @@ impl Job<Ctx> for ReadDelivery {
         }
     }
 
-    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
-        let end = events::handle(ctx, self.delivery, &self.event).await?;
+    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+        let end = events::handle(ctx, self.delivery, &self.event).await.map_err(|error| patient(error, attempt))?;
         ctx.store.delivery_finish(self.delivery, end.state, end.note.as_deref()).await?;
         Ok(())
     }

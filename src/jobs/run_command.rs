@@ -31,7 +31,8 @@ impl RunCommand {
 impl Job<Ctx> for RunCommand {
     const KIND: &'static str = "run_command";
     const PRIORITY: i64 = 10;
-    const MAX_ATTEMPTS: i64 = 6;
+    /// An hour; what is tried less often says so itself.
+    const MAX_ATTEMPTS: i64 = 20;
 
     fn lane(&self) -> String {
         Self::lane_of(&self.pull)

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::forge_job_error;
+use super::{ATTEMPTS_WHILE_AWAY, forge_job_error, patient};
 use crate::context::Ctx;
 use crate::model::{CommitSha, CommitStatus, RepoId};
 use crate::queue::{Attempt, Job, JobError};
@@ -30,15 +30,15 @@ pub struct SetStatus {
 impl Job<Ctx> for SetStatus {
     const KIND: &'static str = "set_status";
     const PRIORITY: i64 = 30;
-    const MAX_ATTEMPTS: i64 = 20;
+    const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
 
     fn lane(&self) -> String {
         format!("status:{}@{}:{}", self.repo, self.commit, self.status.context)
     }
 
-    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         let set = ctx.forge.status_set(&self.repo, self.installation, &self.commit, &self.status).await;
-        set.map_err(forge_job_error)
+        set.map_err(|error| patient(forge_job_error(error), attempt))
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {

@@ -98,10 +98,12 @@ impl CommandOutcome {
     pub fn of(projects: impl IntoIterator<Item = ProjectOutcome>) -> Self {
         let (mut good, mut bad, mut refused) = (0, 0, 0);
         for outcome in projects {
-            match outcome {
-                ProjectOutcome::Locked | ProjectOutcome::Refused => refused += 1,
-                other if other.is_success() => good += 1,
-                _ => bad += 1,
+            if matches!(outcome, ProjectOutcome::Locked | ProjectOutcome::Refused) {
+                refused += 1;
+            } else if outcome.is_success() {
+                good += 1;
+            } else {
+                bad += 1;
             }
         }
         match (good, bad, refused) {

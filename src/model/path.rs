@@ -25,8 +25,8 @@ pub enum InvalidPath {
 pub struct RepoPath(String);
 
 impl RepoPath {
-    /// Linux's own limit on a path.
-    pub const MAX_BYTES: usize = 4096;
+    /// Longer than the paths of real repositories; a longer one fits in no index of PostgreSQL.
+    pub const MAX_BYTES: usize = 1024;
 
     /// The root of the repository.
     pub fn root() -> Self {

@@ -82,7 +82,7 @@ impl From<sqlx::Error> for JobError {
 
 /// The wait after a failed attempt: 1, 2, 4 … seconds, at most five minutes.
 pub fn backoff(attempt: i64) -> Duration {
-    const CEILING: Duration = Duration::from_secs(300);
+    const CEILING: Duration = Duration::from_mins(5);
     let doublings = u32::try_from(attempt.clamp(1, 16) - 1).unwrap_or(0);
     Duration::from_secs(1 << doublings).min(CEILING)
 }

@@ -15,6 +15,9 @@ use crate::clock::Clock;
 use crate::model::JobId;
 use crate::store::{Finish, JobLease, Store};
 
+/// After this many attempts a job that panics is given up.
+const ATTEMPTS_AT_A_PANIC: i64 = 6;
+
 /// A claimed job on its way, with the token that tells it to stop.
 #[derive(Clone, Debug)]
 pub struct Attempt {
@@ -138,7 +141,7 @@ impl<R: Runner> Worker<R> {
             warn!("Lost the lease of the job; its result is not written");
             return Ok(());
         }
-        let result = result.unwrap_or_else(|panic| Err(JobError::retry(panic_error(&*panic))));
+        let result = result.unwrap_or_else(|panic| Err(after_panic(&*panic, &attempt.lease)));
         let finish = match result {
             Ok(()) => self.store.job_finish(&attempt.lease).await?,
             Err(error) => self.after_error(&attempt, error).await?,
@@ -167,6 +170,12 @@ impl<R: Runner> Worker<R> {
             }
         }
     }
+}
+
+/// However patient the job is otherwise, a bug is not waited for.
+fn after_panic(panic: &(dyn std::any::Any + Send), lease: &JobLease) -> JobError {
+    let error = panic_error(panic);
+    if lease.attempt < ATTEMPTS_AT_A_PANIC { JobError::retry(error) } else { JobError::Fail(error) }
 }
 
 fn panic_error(panic: &(dyn std::any::Any + Send)) -> anyhow::Error {

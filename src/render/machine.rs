@@ -41,7 +41,7 @@ pub struct MachineLine {
     /// Projects were left out because there are too many.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Each project, in the order of the comment.
+    /// Each project, by directory, workspace and name.
     pub projects: Vec<MachineProject>,
 }
 

@@ -49,10 +49,9 @@ impl Store {
         }
         let wanted = Wanted { pull: &plan.pull, pull_url, project: &plan.project, holder, reason };
         let lock = match self.lock_take_in_tx(&mut tx, &wanted).await? {
-            Some(TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock)) => lock,
-            Some(TakeLock::HeldBy(lock)) => return Ok(ApplyGate::HeldBy(lock)),
-            Some(TakeLock::PullClosed) => return Ok(ApplyGate::PullClosed),
-            None => return Err(sqlx::Error::Protocol("the lock changed hands while asking to apply".to_owned())),
+            TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
+            TakeLock::HeldBy(lock) => return Ok(ApplyGate::HeldBy(lock)),
+            TakeLock::PullClosed => return Ok(ApplyGate::PullClosed),
         };
         if !mark_applying(&mut tx, plan.id).await? {
             let state = plan_state(&mut tx, plan.id).await?;

@@ -12,7 +12,7 @@
 use chrono::{DateTime, Utc};
 
 use super::pulls::{pull_hold_in_tx, pull_share_in_tx};
-use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
+use super::{NewJob, Pool, Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
     Lock, LockId, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, PullState, RepoId, RepoPath, WorkspaceName,
 };
@@ -41,6 +41,19 @@ pub(crate) struct Wanted<'a> {
     pub reason: &'a str,
 }
 
+impl Wanted<'_> {
+    fn refused_by(&self, lock: Lock) -> TakeLock {
+        if lock.pull == *self.pull { TakeLock::AlreadyOurs(lock) } else { TakeLock::HeldBy(lock) }
+    }
+
+    fn restless(&self) -> sqlx::Error {
+        sqlx::Error::Protocol(format!(
+            "the lock of {} changed hands {TAKE_TRIES} times while {} was taking it",
+            self.project, self.pull
+        ))
+    }
+}
+
 macro_rules! take_sql {
     ($lock:literal) => {
         concat!(
@@ -54,8 +67,31 @@ macro_rules! take_sql {
     };
 }
 
+/// Reads to the end: SQLite commits a statement of its own only then.
+macro_rules! insert_lock {
+    ($store:expr, $wanted:expr, $sql:expr, $db:expr) => {
+        sqlx::query_as::<_, LockRow>($sql)
+            .bind(LockId::next(&*$store.ids))
+            .bind(&$wanted.pull.repo)
+            .bind(&$wanted.project.dir)
+            .bind(&$wanted.project.workspace)
+            .bind(name_column($wanted.project))
+            .bind($wanted.pull.number)
+            .bind(free_text($wanted.pull_url))
+            .bind(free_text($wanted.holder))
+            .bind(free_text($wanted.reason))
+            .bind($store.now())
+            .fetch_all($db)
+            .await
+            .map(|mut rows| rows.pop().map(Lock::from))
+    };
+}
+
 const BY_KEY: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
      WHERE repo = $1 AND dir = $2 AND workspace = $3";
+const BY_KEY_FOR_OPEN_PULL: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
+     WHERE repo = $1 AND dir = $2 AND workspace = $3 \
+     AND EXISTS (SELECT 1 FROM pulls p WHERE p.repo = $1 AND p.number = $4 AND p.state = 'open')";
 const BY_ID: &str =
     "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks WHERE id = $1";
 const OF_PULL: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
@@ -90,44 +126,57 @@ impl Store {
     ) -> Result<TakeLock> {
         let wanted = Wanted { pull, pull_url, project, holder, reason };
         for _ in 0..TAKE_TRIES {
-            let mut tx = self.begin().await?;
-            let taken = self.lock_take_in_tx(&mut tx, &wanted).await?;
-            tx.commit().await?;
-            if let Some(outcome) = taken {
-                return Ok(outcome);
+            if let Some(lock) = self.lock_insert(&wanted).await? {
+                return Ok(TakeLock::Taken(lock));
+            }
+            if let Some(refused) = self.lock_look(&wanted).await? {
+                return Ok(refused);
             }
         }
-        Err(sqlx::Error::Protocol(format!("the lock of {project} changed hands {TAKE_TRIES} times while taking it")))
+        Err(wanted.restless())
     }
 
-    /// `None`: somebody released it between the insert and the look; try again.
-    pub(super) async fn lock_take_in_tx(&self, tx: &mut Tx, wanted: &Wanted<'_>) -> Result<Option<TakeLock>> {
-        if let Some(row) = self.lock_insert_in_tx(tx, wanted).await? {
-            return Ok(Some(TakeLock::Taken(row.into())));
+    /// The one statement, as a transaction of its own.
+    async fn lock_insert(&self, wanted: &Wanted<'_>) -> Result<Option<Lock>> {
+        match &self.pool {
+            Pool::Sqlite { write, .. } => insert_lock!(self, wanted, take_sql!(""), write),
+            Pool::Postgres(pool) => insert_lock!(self, wanted, take_sql!(" FOR SHARE"), pool),
         }
-        if pull_share_in_tx(tx, wanted.pull).await? != Some(PullState::Open) {
-            return Ok(Some(TakeLock::PullClosed));
-        }
-        let key = LockKey::of(&wanted.pull.repo, wanted.project);
-        let held = on_tx!(tx, db => sqlx::query_as::<_, LockRow>(BY_KEY)
-            .bind(&key.repo).bind(&key.dir).bind(&key.workspace).fetch_optional(db))?;
-        Ok(held.map(Lock::from).map(|lock| {
-            let ours = lock.pull == *wanted.pull;
-            if ours { TakeLock::AlreadyOurs(lock) } else { TakeLock::HeldBy(lock) }
-        }))
     }
 
-    async fn lock_insert_in_tx(&self, tx: &mut Tx, wanted: &Wanted<'_>) -> Result<Option<LockRow>> {
-        let sql = match tx {
-            Tx::Sqlite(_) => take_sql!(""),
-            Tx::Postgres(_) => take_sql!(" FOR SHARE"),
-        };
-        let project = wanted.project;
-        on_tx!(tx, db => sqlx::query_as::<_, LockRow>(sql)
-            .bind(LockId::next(&*self.ids)).bind(&wanted.pull.repo).bind(&project.dir).bind(&project.workspace)
-            .bind(name_column(project)).bind(wanted.pull.number).bind(free_text(wanted.pull_url))
-            .bind(free_text(wanted.holder)).bind(free_text(wanted.reason)).bind(self.now())
-            .fetch_optional(db))
+    /// Why the lock could not be taken. `None`: whoever had it just left.
+    async fn lock_look(&self, wanted: &Wanted<'_>) -> Result<Option<TakeLock>> {
+        let held = on_pool!(self, db => sqlx::query_as::<_, LockRow>(BY_KEY_FOR_OPEN_PULL)
+            .bind(&wanted.pull.repo).bind(&wanted.project.dir).bind(&wanted.project.workspace)
+            .bind(wanted.pull.number).fetch_optional(db))?;
+        match held {
+            Some(row) => Ok(Some(wanted.refused_by(row.into()))),
+            None if self.pull_state(wanted.pull).await? == Some(PullState::Open) => Ok(None),
+            None => Ok(Some(TakeLock::PullClosed)),
+        }
+    }
+
+    /// The same as a part of a transaction, in which the pull stays open and keeps its locks until the end.
+    pub(super) async fn lock_take_in_tx(&self, tx: &mut Tx, wanted: &Wanted<'_>) -> Result<TakeLock> {
+        for _ in 0..TAKE_TRIES {
+            let inserted = match tx {
+                Tx::Sqlite(tx) => insert_lock!(self, wanted, take_sql!(""), &mut **tx),
+                Tx::Postgres(tx) => insert_lock!(self, wanted, take_sql!(" FOR SHARE"), &mut **tx),
+            };
+            if let Some(lock) = inserted? {
+                return Ok(TakeLock::Taken(lock));
+            }
+            if pull_share_in_tx(tx, wanted.pull).await? != Some(PullState::Open) {
+                return Ok(TakeLock::PullClosed);
+            }
+            let held = on_tx!(tx, db => sqlx::query_as::<_, LockRow>(BY_KEY)
+                .bind(&wanted.pull.repo).bind(&wanted.project.dir).bind(&wanted.project.workspace)
+                .fetch_optional(db))?;
+            if let Some(row) = held {
+                return Ok(wanted.refused_by(row.into()));
+            }
+        }
+        Err(wanted.restless())
     }
 
     /// Gives back one lock of a pull, if that pull still holds it and no apply is running under it.

@@ -1,7 +1,8 @@
 //! The only SQL. A file per resource; the resource comes first in the name of a method.
 //!
 //! One text of SQL serves SQLite and PostgreSQL (P11); a `match` stands only where the dialects differ.
-//! Reads go straight to the pool, writes always through a [`Tx`]: on SQLite that is the one writing
+//! Reads go straight to the pool, writes through a `Tx`, but for the one statement that takes a
+//! lock and is a transaction by itself: on SQLite both use the one writing
 //! connection, so that writers queue up in the program instead of failing with "database is locked".
 //! Public methods own their transaction; `*_in_tx` functions cannot be given a pool.
 //!

@@ -3,11 +3,14 @@
 //! Nothing is redacted here. Secrets are [`crate::secret::Secret`], which cannot be printed, so none can get
 //! into a line.
 
+use std::fs::File;
 use std::io::{IsTerminal, stderr};
 use std::str::FromStr;
+use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::writer::MakeWriterExt;
 use tracing_subscriber::util::{SubscriberInitExt, TryInitError};
 
 /// Least important messages to log.
@@ -63,6 +66,15 @@ impl FromStr for LogFormat {
 /// Starts logging to standard error. Fails if somebody did so before.
 pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
     subscriber(level, format, stderr().is_terminal(), stderr).try_init()
+}
+
+/// Starts logging to a file, and if `aloud` to standard error as well. Fails if somebody did so before.
+pub fn init_file(file: File, aloud: bool) -> Result<(), TryInitError> {
+    let (level, format, file) = (LogLevel::default(), LogFormat::default(), Mutex::new(file));
+    match aloud {
+        true => subscriber(level, format, false, file.and(stderr)).try_init(),
+        false => subscriber(level, format, false, file).try_init(),
+    }
 }
 
 /// Our own messages from `level` on; of the libraries only what may explain a failure.

@@ -20,7 +20,7 @@ use crate::store::{Lease, Store};
 use crate::vcs::{Forge, ForgeError, Installation};
 
 /// A fetch that takes longer is broken off; the first fetch of a very large repository over a slow line fits.
-const FETCH_DEADLINE: Duration = Duration::from_secs(30 * 60);
+const FETCH_DEADLINE: Duration = Duration::from_mins(30);
 
 /// What is checked out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -1,1 +1,210 @@
+//! The law of the rooms (design section 6): imports only go down. And no test file is forgotten.
 
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The rooms by level, the lowest first. A room may use any room of a lower level.
+const LEVELS: &[&[&str]] = &[
+    &["model", "clock", "secret", "telemetry"],
+    &["command", "config", "discovery", "render"],
+    &["store", "vcs", "git", "process"],
+    &["locks", "queue", "workflow"],
+    &["handlers", "jobs", "context"],
+    &["http", "cli", "emulator"],
+    &["app"],
+];
+
+/// Rooms of one level that may use each other: who, whom, why.
+const NEIGHBOURS: &[(&str, &str, &str)] = &[
+    ("model", "clock", "identifiers come from `Ids`"),
+    ("git", "process", "git is a program"),
+    ("handlers", "context", "a handler is given its context"),
+    ("jobs", "context", "a job is given its context"),
+    ("jobs", "handlers", "the job of a command calls the handler of that command"),
+    ("cli", "emulator", "`demo` runs against the emulator"),
+];
+
+/// The only import that goes up.
+const UPWARDS: &[(&str, &str, &str)] =
+    &[("cli", "app", "the command line is the door to the application: `server` builds and runs it")];
+
+#[test]
+fn imports_only_go_down() {
+    let src = root().join("src");
+    let violations: Vec<String> = rust_files(&src)
+        .iter()
+        .filter_map(|file| Some((file, room_of(file.strip_prefix(&src).ok()?)?)))
+        .flat_map(|(file, room)| violations(&room, &shown(file), &read(file)))
+        .collect();
+    assert!(violations.is_empty(), "\n{}\n", violations.join("\n"));
+}
+
+#[test]
+fn every_room_has_a_level() {
+    let rooms: BTreeSet<String> = modules(&read(&root().join("src/lib.rs"))).into_iter().collect();
+    let listed: BTreeSet<String> = LEVELS.iter().copied().flatten().map(ToString::to_string).collect();
+    assert_eq!(rooms, listed, "src/lib.rs left, the table of this test right");
+}
+
+#[test]
+fn a_wrong_import_is_found_with_its_file_line_and_rule() {
+    let text = "//! crate::app is only mentioned\nuse crate::model::Lock;\nuse crate::{\n    model::{Lock, LockId},\n    \
+                http::Api,\n};\nfn f() { crate::vcs::x() } // crate::app\n#[cfg(test)]\nmod tests {\n    use crate::app;\n}\n";
+    let found = violations("store", "src/store/x.rs", text);
+    assert_eq!(
+        found,
+        [
+            "src/store/x.rs:3: `store` (level 2) must not use `http` (level 5): imports only go down",
+            "src/store/x.rs:7: `store` must not use `vcs`: both are on level 2, and the table in tests/it/architecture.rs \
+             does not let them",
+        ]
+    );
+    assert_eq!(violations("cli", "x", "use crate::app::run;\nuse crate::emulator;\n"), Vec::<String>::new());
+    assert_eq!(violations("http", "x", "use crate::attic::run;\n"), ["x:1: `attic` is no room of src/lib.rs"]);
+}
+
+#[test]
+fn every_test_file_is_reachable_by_a_mod_line() {
+    let tests = root().join("tests/it");
+    let mut reachable = BTreeSet::new();
+    let mut open = vec![tests.join("main.rs")];
+    while let Some(file) = open.pop() {
+        open.extend(modules(&read(&file)).iter().map(|module| module_file(&file, module)));
+        reachable.insert(file);
+    }
+    let forgotten: Vec<_> = rust_files(&tests).into_iter().filter(|file| !reachable.contains(file)).collect();
+    assert!(forgotten.is_empty(), "no `mod` line leads to {forgotten:?}: its tests never run");
+}
+
+/// Everything in `text` that the table forbids to `room`.
+fn violations(room: &str, file: &str, text: &str) -> Vec<String> {
+    imports(text)
+        .into_iter()
+        .filter_map(|(line, used)| Some(format!("{file}:{line}: {}", broken_rule(room, &used)?)))
+        .collect()
+}
+
+fn broken_rule(room: &str, used: &str) -> Option<String> {
+    let listed = |table: &[(&str, &str, &str)]| table.iter().any(|(who, whom, _)| *who == room && *whom == used);
+    let (Some(from), Some(to)) = (level(room), level(used)) else {
+        return Some(format!("`{}` is no room of src/lib.rs", if level(used).is_none() { used } else { room }));
+    };
+    if room == used || to < from || listed(NEIGHBOURS) || listed(UPWARDS) {
+        return None;
+    }
+    Some(if to > from {
+        format!("`{room}` (level {from}) must not use `{used}` (level {to}): imports only go down")
+    } else {
+        let law = "and the table in tests/it/architecture.rs does not let them";
+        format!("`{room}` must not use `{used}`: both are on level {from}, {law}")
+    })
+}
+
+fn level(room: &str) -> Option<usize> {
+    LEVELS.iter().position(|rooms| rooms.contains(&room))
+}
+
+/// Line and room of every path that starts with `crate::`, outside of comments and of the tests at the end of a file.
+/// A macro's fragment is no room: it is judged where the macro is used.
+fn imports(text: &str) -> Vec<(usize, String)> {
+    let product = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    let code: Vec<&str> = product.lines().map(|line| line.split("//").next().unwrap_or_default()).collect();
+    let code = code.join("\n");
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        if code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+            continue;
+        }
+        let line = code[..at].matches('\n').count() + 1;
+        found.extend(first_segments(&code[at + "crate::".len()..]).into_iter().map(|room| (line, room)));
+    }
+    found.retain(|(_, room)| !matches!(room.as_str(), "" | "self") && !is_macro(room, &code));
+    found
+}
+
+/// A `macro_rules!` of the crate's root is not a room.
+fn is_macro(name: &str, code: &str) -> bool {
+    code.contains(&format!("crate::{name}!"))
+}
+
+/// `model` of `model::Lock`; `model` and `store` of `{model::{Lock, LockId}, store}`.
+fn first_segments(path: &str) -> Vec<String> {
+    let word =
+        |text: &str| -> String { text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect() };
+    let Some(group) = path.strip_prefix('{') else {
+        return vec![word(path)];
+    };
+    let (mut depth, mut start, mut words) = (1, 0, Vec::new());
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 || (depth == 1 && c == ',') {
+            words.push(word(&group[start..at]));
+            start = at + 1;
+        }
+        if depth == 0 {
+            break;
+        }
+    }
+    words
+}
+
+/// The room of a file of `src`; `lib.rs` and `main.rs` are none and may use everything.
+fn room_of(file: &Path) -> Option<String> {
+    let first = file.components().next()?.as_os_str().to_str()?;
+    let room = first.strip_suffix(".rs").unwrap_or(first);
+    let is_tests = file.file_stem().is_some_and(|stem| stem == "tests");
+    (!matches!(room, "lib" | "main") && !is_tests).then(|| room.to_owned())
+}
+
+/// The names in lines like `mod x;` and `pub mod x;`.
+fn modules(text: &str) -> Vec<String> {
+    let name = |line: &str| {
+        Some(line.trim().strip_suffix(';')?.rsplit_once("mod ")?)
+            .map(|(before, name)| (before.to_owned(), name.to_owned()))
+    };
+    text.lines()
+        .filter_map(name)
+        .filter(|(before, _)| before.is_empty() || before.starts_with("pub"))
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// Where the module `name` of `parent` is kept.
+fn module_file(parent: &Path, name: &str) -> PathBuf {
+    let dir = parent.parent().expect("a file is in a directory");
+    let stem = parent.file_stem().expect("a file has a name");
+    let dir = if stem == "main" || stem == "mod" { dir.to_owned() } else { dir.join(stem) };
+    let flat = dir.join(format!("{name}.rs"));
+    if flat.exists() { flat } else { dir.join(name).join("mod.rs") }
+}
+
+fn rust_files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display())) {
+        let path = entry.expect("the directory stays while it is read").path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    files
+}
+
+fn read(file: &Path) -> String {
+    fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
+}
+
+fn shown(file: &Path) -> String {
+    file.strip_prefix(root()).unwrap_or(file).display().to_string()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

@@ -1,11 +1,13 @@
 //! Tests that need the whole program, other programs, or the network of this machine, in one binary.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "an unexpected error fails the test, here and in the helpers of tests")]
 
 mod architecture;
+mod e2e;
 mod emulator;
 mod git;
 mod github;
+mod pages;
 mod process;
 mod store;
 mod stories;

@@ -24,7 +24,7 @@ pub struct CommentConfig {
     pub allowed: BTreeSet<CommandKind>,
     /// Arguments after `--` that are refused.
     pub blocked_extra_args: Vec<String>,
-    /// Folders from which a comment may name a `-var-file`; absolute. Empty: the data folder.
+    /// Folders from which a comment may name a `-var-file`; absolute.
     pub var_file_dirs: Vec<PathBuf>,
     /// Output is cut after this many comments; `None` is never.
     pub max_comments: Option<u32>,

@@ -102,8 +102,7 @@ pub static SETTINGS: &[Setting] = &[
         "FOLDERS",
         List,
         "Folders outside the checkout from which a comment may name a -var-file.",
-    )
-    .or_derived("the data dir"),
+    ),
     Setting::new(
         Comments,
         "max-comments-per-command",
@@ -158,7 +157,7 @@ pub static SETTINGS: &[Setting] = &[
         "shutdown-grace",
         "TIME",
         Duration,
-        "A stopping server waits this long for runs under way, then interrupts them.",
+        "A stopping server waits this long for runs, then interrupts them; an interrupted run has as long to end.",
     )
     .or("5m"),
     Setting::new(Terraform, "parallel-pool-size", "NUMBER", Number(1, 1000), "Projects run at the same time at most.")

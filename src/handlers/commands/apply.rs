@@ -5,6 +5,9 @@
 //! project lock and the plan in one transaction and puts on record that the apply has begun. Whatever cannot be
 //! found out refuses (P6).
 
+use std::collections::BTreeMap;
+
+use anyhow::Context;
 use futures::future::join_all;
 use tracing::{Instrument, info_span, warn};
 
@@ -17,13 +20,16 @@ use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
 use crate::jobs::describe_error;
-use crate::model::{Lock, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId, RunKind};
+use crate::model::{CommitSha, Lock, PlanRecord, PlanState, ProjectOutcome, Pull, PullRef, PullState, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, Next, ProjectReport, Refusal, UserText, status};
 use crate::store::{ApplyGate, ApplyGrant, CommandRow, NewRun, RunRow, RunState};
 use crate::workflow::{RunError, RunOutput, StepError, ToolError};
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
+        return Ok(refusal);
+    }
     if let Some(lock) = cx.ctx.store.apply_lock_get().await? {
         return Ok(Reply::new(Body::Refused(Refusal::apply_locked(&lock))));
     }
@@ -40,12 +46,12 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     let mut reports: Vec<ProjectReport> =
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
-    answer(cx.ctx, cx.pull, Body::Projects(reports)).await
+    answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
 }
 
-async fn answer(ctx: &Ctx, pull: &Pull, body: Body) -> Result<Reply, JobError> {
-    let standing = Standings::of(ctx, pull).await?;
-    Ok(Reply::new(body).with_statuses(&pull.head, vec![standing.apply_status(ctx)]))
+async fn answer(ctx: &Ctx, pull: &PullRef, head: &CommitSha, body: Body) -> Result<Reply, JobError> {
+    let standing = Standings::of(ctx, pull, head).await?;
+    Ok(Reply::new(body).with_statuses(head, vec![standing.apply_status(ctx)]))
 }
 
 /// Plans that share a directory and a workspace share files on disk: one after the other.
@@ -96,22 +102,22 @@ async fn attempt(
         ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Failed)
     };
     if let Err(shut) = compare(cx.pull, plan) {
-        return Ok(shut.into_report(cx, report));
+        return Ok(shut.into_report(cx.ctx, report));
     }
     if plan.state == PlanState::NoChanges || plan.state == PlanState::Applied {
         return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, ..report });
     }
     let Ok(_place) = projects::place_in_pool(cx).await else {
         let text = UserText::new("stopped before anything was applied.", []);
-        return Ok(Shut::ForNow(text).into_report(cx, report));
+        return Ok(Shut::ForNow(text).into_report(cx.ctx, report));
     };
     let ready = match prepare(cx, work, plan).await {
         Ok(ready) => ready,
-        Err(shut) => return Ok(shut.into_report(cx, report)),
+        Err(shut) => return Ok(shut.into_report(cx.ctx, report)),
     };
     match gate(cx, plan, run).await? {
         Ok(grant) => through(cx, work, plan, command, run, ready, grant, report).await,
-        Err(shut) => Ok(shut.into_report(cx, report)),
+        Err(shut) => Ok(shut.into_report(cx.ctx, report)),
     }
 }
 
@@ -133,7 +139,7 @@ impl Shut {
         Self::Stale(UserText::new(format!("{differs}. Nothing was applied."), []))
     }
 
-    fn into_report(self, cx: &CommandCx<'_>, report: ProjectReport) -> ProjectReport {
+    fn into_report(self, ctx: &Ctx, report: ProjectReport) -> ProjectReport {
         let refused = |text, next| ProjectReport {
             outcome: ProjectOutcome::Refused,
             message: Some(text),
@@ -141,7 +147,7 @@ impl Shut {
             ..report.clone()
         };
         match self {
-            Self::Held(lock) => held(cx, report, &lock),
+            Self::Held(lock) => held(ctx, report, &lock),
             Self::Stale(text) => refused(text, Next::Plan),
             Self::ForNow(text) => refused(text, Next::ByOutcome),
             Self::Closed(state) => {
@@ -289,19 +295,29 @@ fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
     ProjectReport { outcome, message: Some(text), output: error.output().to_owned(), ..report }
 }
 
-/// The answer to an apply that was cut off by the end of the server; `None` when none of it had begun, so that it may
-/// simply be done (P3).
+/// The answer to an apply that was cut off by the end of the server; `None` when Terraform was not started for any of
+/// it, so that it may simply be done (P3). Nobody but the database is asked: what happened is on record even while the
+/// forge is away.
 pub(super) async fn interrupted(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, JobError> {
     let runs = ctx.store.run_list(row.id).await?;
-    if runs.iter().all(|run| run.state == RunState::Queued) {
+    if runs.iter().all(|run| run.started_at.is_none()) {
+        super::forget_cut_off(ctx, runs).await?;
         return Ok(None);
     }
-    let mut reports = Vec::new();
-    for run in runs {
-        reports.push(after_crash(ctx, run).await?);
+    // Of an earlier attempt that had not begun, runs may be left that a later one did again.
+    let newest: BTreeMap<_, _> = runs.into_iter().map(|run| (run.project.clone(), run)).collect();
+    let (mut reports, mut statuses) = (Vec::new(), Vec::new());
+    for run in newest.into_values() {
+        let id = run.id;
+        let report = after_crash(ctx, run).await?;
+        let state = status::project(RunKind::Apply, report.outcome, report.counts);
+        statuses.push(standing::of_project(ctx, RunKind::Apply, &report.key, id, state));
+        reports.push(report);
     }
-    let pull = ctx.forge.pull(&row.pull, row.installation).await.map_err(crate::jobs::forge_job_error)?;
-    answer(ctx, &pull, Body::Interrupted(reports)).await.map(Some)
+    let head = row.head.clone().context("an apply began without a head commit on record").map_err(JobError::Fail)?;
+    let mut reply = answer(ctx, &row.pull, &head, Body::Interrupted(reports)).await?;
+    reply.statuses.extend(statuses);
+    Ok(Some(reply))
 }
 
 /// What is known of one project of an apply that was cut off.

@@ -1,28 +1,31 @@
 //! What is done about commands: a file each. Guards first, then state, then the act; the answer is returned.
 
 mod apply;
+mod give_up;
 mod guards;
 mod help;
 mod plan;
 mod projects;
 mod unlock;
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, info_span};
 
+pub use give_up::give_up;
+
 use super::Spec;
 use super::reply::{self, Reply};
-use super::standing;
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::jobs::forge_job_error;
-use crate::model::{CommandId, CommandKind, CommitStatus, Pull, PullState};
+use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState};
 use crate::queue::{Attempt, JobError};
-use crate::render::{Body, ProjectReport, UserText};
-use crate::store::{CommandRow, CommandState};
+use crate::render::ProjectReport;
+use crate::store::{CommandRow, CommandState, RunRow, RunState};
 use crate::vcs::ForgeError;
 
 /// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
@@ -34,7 +37,8 @@ pub(super) struct CommandCx<'a> {
     pub ctx: &'a Ctx,
     pub row: &'a CommandRow,
     pub pull: &'a Pull,
-    /// Cancelled when the command is to stop: the pull was closed, or the server will not wait.
+    /// Cancelled when the command is to stop: the pull was closed, the server will not wait, or another replica took
+    /// the command over.
     pub stop: CancellationToken,
     /// Cancelled when another replica took the command over.
     pub lost: CancellationToken,
@@ -60,6 +64,16 @@ impl CommandCx<'_> {
     /// Why the command is to stop early, if it is: a clause.
     pub async fn stop_reason(&self) -> Result<Option<String>, JobError> {
         Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop_reason))
+    }
+
+    /// Stops what runs when the server is interrupted or the lease is lost: a child must not outlive its right to run.
+    async fn pass_on_stops(&self) -> Infallible {
+        tokio::select! {
+            () = self.ctx.interrupt.cancelled() => {}
+            () = self.lost.cancelled() => {}
+        }
+        self.stop.cancel();
+        std::future::pending().await
     }
 
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
@@ -103,7 +117,7 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
     }
     let span = info_span!("command", command = %row.id, kind = %row.kind, pull = %row.pull);
     async {
-        let reply = work(ctx, &row, attempt).await?;
+        let reply = work(ctx, &row, attempt).await.map_err(|error| give_up::patience(&row, attempt, error))?;
         let end = reply.into_end(ctx, &row);
         ctx.store.command_finish(&end).await?;
         info!(outcome = %end.outcome, reason = end.reason, "The command ended");
@@ -127,23 +141,36 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
     let reply = if let Some(refusal) = guards::check(ctx, row, &pull) {
         refusal
     } else {
-        act(ctx, row, &pull, &spec, attempt).await?
+        carry_out(ctx, row, &pull, &spec, attempt).await?
     };
     Ok(Reply { head: reply.head.or(Some(pull.head)), ..reply })
 }
 
-/// Does what the command asks for.
-async fn act(ctx: &Ctx, row: &CommandRow, pull: &Pull, spec: &Spec, attempt: &Attempt) -> Result<Reply, JobError> {
+/// Does what the command asks for, until it is to stop.
+async fn carry_out(
+    ctx: &Ctx,
+    row: &CommandRow,
+    pull: &Pull,
+    spec: &Spec,
+    attempt: &Attempt,
+) -> Result<Reply, JobError> {
     if pull.state == PullState::Open {
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
     }
     let stop = ctx.stops.enter(row.id);
     let cx = CommandCx { ctx, row, pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
+    tokio::select! {
+        reply = act(&cx, spec) => reply,
+        never = cx.pass_on_stops() => match never {},
+    }
+}
+
+async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
     match spec {
-        Spec::Autoplan => plan::autoplan(&cx).await,
-        Spec::Command(Command::Plan(command)) => plan::by_comment(&cx, command).await,
-        Spec::Command(Command::Apply(command)) => apply::run(&cx, command).await,
-        Spec::Command(Command::Unlock) => unlock::run(&cx).await,
+        Spec::Autoplan => plan::autoplan(cx).await,
+        Spec::Command(Command::Plan(command)) => plan::by_comment(cx, command).await,
+        Spec::Command(Command::Apply(command)) => apply::run(cx, command).await,
+        Spec::Command(Command::Unlock) => unlock::run(cx).await,
         Spec::Command(other) => Ok(help::not_available(other)),
         Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
     }
@@ -164,25 +191,12 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, J
     }
 }
 
-/// The command was tried as often as is sensible: the pull is told, and nothing stays pending.
-pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
-    let Some(row) = ctx.store.command_get(id).await? else { return Ok(()) };
-    let statuses = standing::broken(ctx, row.kind).into_iter().collect();
-    let reply = Reply { statuses, ..Reply::new(Body::Broken(broken(&row, error))) };
-    ctx.store.command_finish(&reply.into_end(ctx, &row)).await?;
-    Ok(())
-}
-
-/// What a person is told when something broke that is not theirs to mend. The full cause is in the log, under the id.
-fn broken(row: &CommandRow, error: &JobError) -> UserText {
-    let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
-    let known = error.downcast_ref::<ForgeError>().map(ToString::to_string);
-    let cause = known.unwrap_or_else(|| "something inside Lockkeeper failed".to_owned());
-    UserText {
-        message: format!("This command could not be carried out: {cause}."),
-        hints: vec![
-            "Comment the command again to try once more.".to_owned(),
-            format!("If it stays so, whoever runs Lockkeeper finds the cause in the log under `{}`.", row.id),
-        ],
+/// Runs that an earlier attempt left unfinished end here, because everything is done again.
+async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error> {
+    for run in runs.into_iter().filter(|run| run.state != RunState::Finished) {
+        let why = "Cut off when the server stopped; it is done again.";
+        ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
+        ctx.hub.announce(run.id);
     }
+    Ok(())
 }

@@ -10,6 +10,7 @@ use tracing::{Instrument, info_span};
 use super::projects::{self, Selection, Work};
 use super::{CommandCx, headline};
 use crate::command::PlanCommand;
+use crate::context::Ctx;
 use crate::discovery::Project;
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
@@ -19,7 +20,7 @@ use crate::jobs::describe_error;
 use crate::model::{CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
-use crate::store::{NewRun, RecordPlan, RunState, TakeLock};
+use crate::store::{NewRun, RecordPlan, TakeLock};
 use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
 
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
@@ -31,11 +32,12 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
 }
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
-    if let Some(refusal) = projects::var_file_refusal(&command.extra_args) {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
     }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
-    forget_cut_off(cx).await?;
+    // A plan that was cut off by the end of the server is made again (P3).
+    super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let work = match projects::select(cx, &command.target, auto).await? {
         Selection::Work(work) => work,
         Selection::Refused(reply) => return refused(cx, reply, command.target.is_targeted()).await,
@@ -53,25 +55,13 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
     answer(cx, reports, command, auto).await
 }
 
-/// A plan that was cut off by the end of the server is made again (P3); its unfinished runs end here.
-async fn forget_cut_off(cx: &CommandCx<'_>) -> Result<(), JobError> {
-    for run in cx.ctx.store.run_list(cx.row.id).await? {
-        if run.state != RunState::Finished {
-            let why = "Cut off when the server stopped; the plan is made again.";
-            cx.ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
-            cx.ctx.hub.announce(run.id);
-        }
-    }
-    Ok(())
-}
-
 /// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
 /// pull stands; whatever keeps all of it from being planned is a failure.
 async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, cx.pull).await?;
+    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let stays = targeted && !standing.is_empty();
-    let status = if stays { Some(standing.plan_status(cx.ctx)) } else { standing::broken(cx.ctx, cx.row.kind) };
-    Ok(reply.with_statuses(&cx.pull.head, status.into_iter().collect()))
+    let status = if stays { standing.plan_status(cx.ctx) } else { standing::broken(cx.ctx, RunKind::Plan) };
+    Ok(reply.with_statuses(&cx.pull.head, vec![status]))
 }
 
 /// What the pull is told, and its combined statuses.
@@ -82,12 +72,12 @@ async fn answer(
     auto: bool,
 ) -> Result<Reply, JobError> {
     let standing = if command.target.is_targeted() {
-        Standings::of(cx.ctx, cx.pull).await?
+        Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
     } else {
         Standings::of_search(cx.ctx, cx.row.id).await?
     };
     let mut statuses = vec![standing.plan_status(cx.ctx)];
-    statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull).await?);
+    statuses.extend(standing.apply_status_after_plan(cx.ctx, &cx.pull.at, &cx.pull.head).await?);
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
         true if auto || cx.ctx.settings.silence_no_projects => Reply::silent(CommandOutcome::Success),
@@ -146,11 +136,13 @@ async fn attempt(
     };
     let lock = match take_lock(cx, project).await? {
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-        TakeLock::HeldBy(lock) => return Ok(held(cx, report, &lock)),
+        TakeLock::HeldBy(lock) => return Ok(held(cx.ctx, report, &lock)),
         TakeLock::PullClosed => return Ok(stopped(report, "the pull request was closed before its turn came.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
-        cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        if cx.abandoned().is_ok() {
+            cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+        }
         return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
     };
     cx.ctx.store.run_start(run).await?;
@@ -233,17 +225,21 @@ async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::mo
     cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
 }
 
-/// Somebody stands in the way.
-pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
-    let holder = Holder {
+/// Another pull holds the lock; the answer links to it.
+pub(super) fn held(ctx: &Ctx, report: ProjectReport, lock: &Lock) -> ProjectReport {
+    let lock_url = Some(ctx.settings.lock_url(lock.id));
+    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), lock_url, ..report }
+}
+
+/// Who stands in the way.
+fn holder(lock: &Lock) -> Holder {
+    Holder {
         pull: lock.pull.number,
         pull_url: lock.pull_url.clone(),
         who: lock.holder.clone(),
         since: lock.taken_at,
         why: lock.reason.clone(),
-    };
-    let lock_url = Some(cx.ctx.settings.lock_url(lock.id));
-    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder), lock_url, ..report }
+    }
 }
 
 /// Whatever stops a plan early would stop the next one too, so none is offered.

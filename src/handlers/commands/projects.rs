@@ -1,7 +1,7 @@
 //! From a command to the projects it concerns, and what running one of them needs.
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use super::CommandCx;
 use crate::command::{self, var_files_outside};
 use crate::config::repo::{self, RepoConfig};
+use crate::context::Ctx;
 use crate::discovery::{self, Input, Project, Tree};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
@@ -219,15 +220,25 @@ fn concerns(target: &command::Target, plan: &PlanRecord) -> bool {
     }
 }
 
-/// A variables file outside of the checkout could be any file of the server.
-pub(super) fn var_file_refusal(extra: &[String]) -> Option<Reply> {
-    let outside = var_files_outside(extra);
-    let first = outside.first()?;
+/// A variables file outside of the project could be any file of the server; only those below the directories of
+/// `--var-file-allowlist` may be named (reference 1.6, step 8).
+pub(super) fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
+    let allowed = |file: &&str| !ctx.settings.var_file_dirs.iter().any(|dir| lies_below(dir, Path::new(file)));
+    let first = var_files_outside(extra).into_iter().find(allowed)?;
     Some(Reply::refused(
         "var_file",
         format!("the variables file `{}` lies outside of the project's directory.", first.replace('`', "'")),
-        vec!["Name a file below the project's directory, without `..` at its beginning.".to_owned()],
+        vec![
+            "Name a file below the project's directory, without `..` at its beginning.".to_owned(),
+            "Or whoever runs Lockkeeper can allow its directory with `--var-file-allowlist`.".to_owned(),
+        ],
     ))
+}
+
+/// By name alone: an absolute path without `..` that begins with the directory.
+fn lies_below(dir: &Path, file: &Path) -> bool {
+    let plain = file.components().all(|part| part != std::path::Component::ParentDir);
+    plain && file.is_absolute() && file.starts_with(dir)
 }
 
 /// A place in the pool, or the end of waiting because the command is to stop.
@@ -235,8 +246,6 @@ pub(super) async fn place_in_pool(cx: &CommandCx<'_>) -> Result<OwnedSemaphorePe
     tokio::select! {
         biased;
         () = cx.stop.cancelled() => Err(Stopped),
-        () = cx.lost.cancelled() => Err(Stopped),
-        () = cx.ctx.interrupt.cancelled() => Err(Stopped),
         place = cx.ctx.pool.clone().acquire_owned() => Ok(place.expect("the pool is never closed")),
     }
 }

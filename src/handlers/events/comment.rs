@@ -13,6 +13,11 @@ pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent
     if is_own(ctx, event).await {
         return Ok(DeliveryEnd::ignored("the comment is Lockkeeper's own"));
     }
+    if crate::render::MachineLine::find(&event.body).is_some() {
+        return Ok(DeliveryEnd::ignored(
+            "the comment ends with the hidden line of a Lockkeeper, so it asks for nothing",
+        ));
+    }
     let spec = match ctx.settings.grammar.read(&event.body) {
         Reading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),
         Reading::Command(command) => Spec::Command(command),
@@ -29,9 +34,9 @@ pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent
 }
 
 /// The bot never answers itself. Every comment of the bot ends with its hidden line, so even where the forge does not
-/// tell us our own name, a comment of ours is known.
+/// tell us our own name, or another Lockkeeper serves the repository as well, no two answer each other for ever.
 async fn is_own(ctx: &Ctx, event: &CommentEvent) -> bool {
-    if ctx.settings.grammar.is_own(&event.author) || crate::render::MachineLine::find(&event.body).is_some() {
+    if ctx.settings.grammar.is_own(&event.author) {
         return true;
     }
     ctx.forge.login().await.is_ok_and(|login| login.eq_ignore_ascii_case(&event.author))

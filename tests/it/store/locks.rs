@@ -1,5 +1,6 @@
 //! Project locks: one holder (P4), and none of a closed pull (P7).
 
+use std::slice;
 use std::sync::Arc;
 
 use futures::future::join_all;
@@ -49,8 +50,8 @@ async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
     assert_eq!(outcome, TakeLock::Taken(lock.clone()));
     assert_eq!(store.lock_get(lock.id).await.unwrap().as_ref(), Some(&lock));
     assert_eq!(store.lock_holder(&lock.key).await.unwrap().as_ref(), Some(&lock));
-    assert_eq!(store.lock_list().await.unwrap(), [lock.clone()]);
-    assert_eq!(store.lock_list_of_pull(&one).await.unwrap(), [lock.clone()]);
+    assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(&lock));
+    assert_eq!(store.lock_list_of_pull(&one).await.unwrap(), slice::from_ref(&lock));
     assert_eq!(db.reopen().await.lock_list().await.unwrap(), [lock]);
 }
 
@@ -139,7 +140,7 @@ async fn release_spares_a_lock_under_which_an_apply_is_running(db: &TestDb) {
     assert_eq!(store.lock_discard(grant.lock.id, |_| vec![]).await.unwrap(), None);
     let freed = store.lock_release_all(&one).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("free")]);
-    assert_eq!(store.lock_list().await.unwrap(), [grant.lock.clone()]);
+    assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(&grant.lock));
     assert_eq!(plan_state(store, &running).await, PlanState::Applying);
     store.apply_end(grant, &one, PlanState::Applied).await.unwrap();
     assert_eq!(store.lock_release_all(&one).await.unwrap().len(), 1);
@@ -235,7 +236,8 @@ async fn close_meets_take_and_no_lock_is_left(db: &TestDb) {
             let (pull, net) = (open_pull(db.store(), number).await, project(&number.to_string()));
             let take_one = take(db.store(), &pull, &net);
             let take_two = take(other, &pull, &net);
-            let (_, closed, _) = tokio::join!(take_one, other.pull_close(&pull, PullState::Closed, URL, |_| vec![]), take_two);
+            let (_, closed, _) =
+                tokio::join!(take_one, other.pull_close(&pull, PullState::Closed, URL, |_| vec![]), take_two);
             closed.unwrap();
         }
     });

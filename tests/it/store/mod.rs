@@ -1,4 +1,16 @@
 //! Every public method of the store, on both databases (P11). A file per resource, as in `src/store`.
 
+mod apply;
+mod apply_locks;
+mod commands;
+mod deliveries;
+mod jobs;
+mod leases;
 mod locks;
+mod open;
+mod plans;
+mod pulls;
+mod runs;
 mod samples;
+mod schema;
+mod settings;

@@ -46,7 +46,9 @@ pub async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> TakeLo
 pub async fn taken(store: &Store, pull: &PullRef, project: &ProjectKey) -> Lock {
     match take(store, pull, project).await {
         TakeLock::Taken(lock) => lock,
-        other => panic!("the lock is not free: {other:?}"),
+        other @ (TakeLock::AlreadyOurs(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) => {
+            panic!("the lock is not free: {other:?}")
+        }
     }
 }
 

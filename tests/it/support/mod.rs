@@ -5,3 +5,4 @@ pub mod db;
 pub mod git_http;
 pub mod openapi;
 pub mod postgres;
+pub mod server;

@@ -1,0 +1,177 @@
+//! A server as a value: started on a listener, told to close, stopped. `lockkeeper server` and the demo run the same.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use chrono::TimeDelta;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::info;
+
+use super::{Parts, Replica, build, loops, web};
+use crate::clock::{Ids, RandomIds, SystemClock};
+use crate::config::server::ServerConfig;
+use crate::context::Ctx;
+
+/// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
+const POST_LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How often a server that is to end looks whether its work has.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Later than the end of any lease.
+const EVERY_LEASE: TimeDelta = TimeDelta::days(3650);
+
+/// What the server finds around it.
+pub struct Surroundings {
+    /// Its environment.
+    pub variables: BTreeMap<String, String>,
+    /// Name of the machine.
+    pub hostname: String,
+}
+
+/// A server that runs. Dropping it breaks everything off; [`Self::stop`] is the good end.
+pub struct Server {
+    replica: Arc<Replica>,
+    address: SocketAddr,
+    /// No new command is begun.
+    closing: CancellationToken,
+    /// Nothing is done any more.
+    ended: CancellationToken,
+    workers: JoinSet<()>,
+    _web: AbortOnDropHandle<std::io::Result<()>>,
+    _only_one: File,
+}
+
+impl Server {
+    /// Opens everything, takes up what an earlier server left, and serves on the listener.
+    pub async fn start(
+        listener: TcpListener,
+        config: &ServerConfig,
+        surroundings: Surroundings,
+    ) -> anyhow::Result<Self> {
+        std::fs::create_dir_all(&config.storage.data_dir).with_context(|| {
+            format!("cannot make the data directory {} (--data-dir)", config.storage.data_dir.display())
+        })?;
+        let only_one = only_one(&config.storage.data_dir)?;
+        let address = listener.local_addr().context("cannot tell on which address the server listens")?;
+        let replica = Arc::new(replica(config, surroundings).await?);
+        let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
+        let router = web::router(&replica.ctx, config, closing.clone()).await?;
+        let serving = axum::serve(listener, router).with_graceful_shutdown(ended.clone().cancelled_owned());
+        info!(%address, url = replica.ctx.settings.public_url, "Lockkeeper is ready");
+        Ok(Self {
+            workers: loops::start(&replica, &closing, &ended),
+            _web: AbortOnDropHandle::new(tokio::spawn(serving.into_future())),
+            _only_one: only_one,
+            replica,
+            address,
+            closing,
+            ended,
+        })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its services.
+    pub fn ctx(&self) -> &Arc<Ctx> {
+        &self.replica.ctx
+    }
+
+    /// How many jobs are being worked on.
+    pub fn runs(&self) -> usize {
+        self.replica.running.count()
+    }
+
+    /// Begins no new command; those under way go on.
+    pub fn close(&self) {
+        self.closing.cancel();
+    }
+
+    /// Interrupts the runs under way: a plan is made again after the next start, an apply reports how far it came.
+    pub fn interrupt(&self) {
+        self.replica.ctx.interrupt.cancel();
+    }
+
+    /// Waits until nothing is worked on, and for a moment more until what the last commands had to say is posted.
+    pub async fn drained(&self) {
+        while self.runs() > 0 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let posted = async {
+            while self.has_something_to_say().await {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        tokio::time::timeout(POST_LAST_WORDS, posted).await.ok();
+    }
+
+    async fn has_something_to_say(&self) -> bool {
+        let open = self.replica.ctx.store.job_list_open().await;
+        open.is_ok_and(|jobs| jobs.iter().any(|job| job.kind != "run_command"))
+    }
+
+    /// Begins nothing new, waits for what is under way, and ends.
+    pub async fn stop(mut self) {
+        self.close();
+        self.drained().await;
+        self.ended.cancel();
+        let workers = async { while self.workers.join_next().await.is_some() {} };
+        tokio::time::timeout(POST_LAST_WORDS, workers).await.ok();
+        self.replica.ctx.store.close().await;
+        info!("Lockkeeper has stopped");
+    }
+}
+
+async fn replica(config: &ServerConfig, surroundings: Surroundings) -> anyhow::Result<Replica> {
+    let ids = RandomIds;
+    let name = format!("{}-{}", surroundings.hostname, ids.next());
+    let parts = Parts {
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(ids),
+        exe: std::env::current_exe().context("cannot tell where the lockkeeper executable is")?,
+        environment: surroundings.variables,
+        name: name.clone(),
+    };
+    let ctx = build(config, parts).await?;
+    take_over(&ctx).await?;
+    Ok(Replica::new(ctx, &name))
+}
+
+/// Two servers on one data directory would tread on each other's checkouts.
+fn only_one(data_dir: &Path) -> anyhow::Result<File> {
+    let path = data_dir.join("lockkeeper.lock");
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = file.with_context(|| format!("cannot write {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(std::fs::TryLockError::WouldBlock) => {
+            bail!("another Lockkeeper uses the data directory {} (--data-dir)", data_dir.display())
+        }
+        Err(std::fs::TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("cannot lock {}", path.display()))
+        }
+    }
+}
+
+/// On a database of our own every job that is marked as running was left by an earlier server.
+async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {
+    if ctx.store.is_shared() {
+        return Ok(());
+    }
+    let orphans = ctx.store.job_requeue_orphans(ctx.clock.now() + EVERY_LEASE).await?;
+    if orphans > 0 {
+        info!(orphans, "Taking up work that an earlier server left");
+    }
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! The web server of a replica: the webhook door and the dashboard.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use async_trait::async_trait;
+use axum::Router;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::server::{self, ServerConfig};
+use crate::context::Ctx;
+use crate::handlers::dashboard;
+use crate::http::{self, Discard, Setup, Web, WebAuth};
+use crate::model::{Lock, LockId};
+
+/// Everything that is served; streams end when `closing` is cancelled.
+pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: CancellationToken) -> anyhow::Result<Router> {
+    let setup = Setup {
+        store: ctx.store.clone(),
+        clock: Arc::clone(&ctx.clock),
+        ids: Arc::clone(&ctx.ids),
+        hub: ctx.hub.clone(),
+        public_url: config.web.public_url.clone(),
+        auth: auth(config),
+        discard: Arc::new(DiscardLock(Arc::clone(ctx))),
+        shutting_down: closing,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
+    let web = Web::new(setup).await.context("cannot read what the dashboard needs from the database")?;
+    Ok(http::door(Arc::clone(ctx)).merge(http::router(Arc::new(web))))
+}
+
+fn auth(config: &ServerConfig) -> Option<WebAuth> {
+    match &config.web.auth {
+        server::WebAuth::Open => None,
+        server::WebAuth::Basic { username, password } => {
+            Some(WebAuth { user: username.clone(), password: password.clone() })
+        }
+    }
+}
+
+/// Gives locks back for the dashboard, which tells the pull too.
+struct DiscardLock(Arc<Ctx>);
+
+#[async_trait]
+impl Discard for DiscardLock {
+    async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error> {
+        dashboard::discard_lock(&self.0, id, who).await
+    }
+}

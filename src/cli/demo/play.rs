@@ -1,0 +1,253 @@
+//! Plays the steps of the script and finds out whether they hold. Prints nothing.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use tokio::time::timeout;
+
+use super::sample::{self, REPO};
+use super::script::{Act, BOT, Expect, PROJECT, Role, Step};
+use super::stage::Stage;
+use crate::emulator::{Attempt, Comment, Delivery, NewPull, Status};
+use crate::model::{PlanCounts, PullNumber};
+use crate::render::{MachineLine, MachineProject};
+
+/// The bot has this long to answer. A busy machine needs a few seconds.
+const ANSWER_WITHIN: Duration = Duration::from_secs(90);
+/// What follows the answer (statuses) has this long.
+const SETTLE_WITHIN: Duration = Duration::from_secs(15);
+/// What the database and the states say is looked at this often.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// What became of a step.
+pub(super) struct Scene {
+    /// The bot's answer; `None`: it did not come in time.
+    pub answer: Option<Comment>,
+    /// How long that took.
+    pub took: Duration,
+    /// Statuses of the head commit, if the step is about them.
+    pub statuses: Vec<Status>,
+    pub verdicts: Vec<Verdict>,
+}
+
+impl Scene {
+    /// Whether everything holds.
+    pub fn holds(&self) -> bool {
+        self.verdicts.iter().all(|verdict| verdict.problem.is_none())
+    }
+}
+
+/// Whether something holds.
+pub(super) struct Verdict {
+    pub claim: &'static str,
+    /// What is seen instead.
+    pub problem: Option<Problem>,
+}
+
+/// Something does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub expected: String,
+    pub seen: String,
+}
+
+/// Plays on a stage.
+pub(super) struct Player<'a> {
+    stage: &'a Stage,
+    /// Newest comment that is known.
+    seen: u64,
+}
+
+impl<'a> Player<'a> {
+    pub fn new(stage: &'a Stage) -> Self {
+        Self { stage, seen: 0 }
+    }
+
+    /// Does what the step says; returns the webhook that told the server of it.
+    pub async fn act(&mut self, act: Act) -> anyhow::Result<Delivery> {
+        if let Act::Open(role) = act {
+            self.push(role).await?;
+        }
+        let before = self.stage.github.deliveries().len();
+        let (role, number) = (act.role(), number(act.role()));
+        match act {
+            Act::Open(role) => self.open(role).await?,
+            Act::Say(_, words) => self.seen = self.stage.github.comment(REPO, number, role.login(), words).await?,
+            Act::Merge(_) => drop(self.stage.github.merge(REPO, number, role.login()).await?),
+        }
+        let delivery = self.stage.github.deliveries().into_iter().nth(before);
+        let delivery = delivery.context("the emulated GitHub sent no webhook")?;
+        let accepted = matches!(delivery.outcome(), Some(Attempt::Answered(200..=299)));
+        ensure!(accepted, "the server did not take the webhook `{}`: {:?}", delivery.event, delivery.outcome());
+        Ok(delivery)
+    }
+
+    async fn push(&self, role: Role) -> anyhow::Result<()> {
+        let change = sample::change(role.change());
+        self.stage.github.push(REPO, role.branch(), &[change]).await?;
+        Ok(())
+    }
+
+    async fn open(&self, role: Role) -> anyhow::Result<()> {
+        let pull = NewPull::from_branch(role.branch()).titled(role.title()).by(role.login());
+        let opened = self.stage.github.open_pull(REPO, pull).await?;
+        ensure!(opened == number(role), "the pull request of {} got the number {opened}", role.login());
+        Ok(())
+    }
+
+    /// Waits for the answer and for everything that has to hold.
+    pub async fn watch(&mut self, step: &Step) -> anyhow::Result<Scene> {
+        let number = number(step.act.role());
+        let started = Instant::now();
+        let answer = self.stage.github.comment_by(REPO, number, BOT, self.seen);
+        let answer = timeout(ANSWER_WITHIN, answer).await.ok().transpose()?;
+        let took = started.elapsed();
+        self.seen = answer.as_ref().map_or(self.seen, |answer| answer.id);
+        let judge = Judge { stage: self.stage, answer: answer.as_ref(), number };
+        let verdicts = judge.settle(step).await?;
+        let statuses = if step.is_about_statuses() { judge.statuses()? } else { Vec::new() };
+        Ok(Scene { answer, took, statuses, verdicts })
+    }
+}
+
+impl Step {
+    fn is_about_statuses(&self) -> bool {
+        self.checks.iter().any(|(expect, _)| matches!(expect, Expect::Status(..)))
+    }
+}
+
+fn number(role: Role) -> PullNumber {
+    PullNumber(role.number())
+}
+
+/// Looks whether something holds.
+struct Judge<'a> {
+    stage: &'a Stage,
+    answer: Option<&'a Comment>,
+    number: PullNumber,
+}
+
+impl Judge<'_> {
+    /// Looks until everything holds, or until it is certain or very likely that it never will.
+    async fn settle(&self, step: &Step) -> anyhow::Result<Vec<Verdict>> {
+        let started = Instant::now();
+        loop {
+            let verdicts = self.verdicts(step).await?;
+            let failed = || step.checks.iter().zip(&verdicts).filter(|(_, verdict)| verdict.problem.is_some());
+            let is_final = failed().any(|((expect, _), _)| expect.is_final()) || self.answer.is_none();
+            if failed().next().is_none() || is_final || started.elapsed() > SETTLE_WITHIN {
+                return Ok(verdicts);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn verdicts(&self, step: &Step) -> anyhow::Result<Vec<Verdict>> {
+        let mut verdicts = Vec::new();
+        for (expect, claim) in step.checks {
+            verdicts.push(Verdict { claim, problem: self.problem(expect).await? });
+        }
+        Ok(verdicts)
+    }
+
+    async fn problem(&self, expect: &Expect) -> anyhow::Result<Option<Problem>> {
+        let problem = |expected: String, seen: String| (expected != seen).then_some(Problem { expected, seen });
+        Ok(match expect {
+            Expect::Project(outcome) => problem(format!("{PROJECT} {outcome}"), self.projects()),
+            Expect::Adds(add) => {
+                let counts = PlanCounts { add: *add, ..PlanCounts::default() };
+                problem(counts.to_string(), self.counts())
+            }
+            Expect::Command(outcome) => problem(outcome.to_string(), self.outcome()),
+            Expect::Words(words) => self.lacks(words),
+            Expect::Status(context, state) => problem(state.as_str().to_owned(), self.status(context)?),
+            Expect::LockOf(role) => problem(format!("{PROJECT} by #{}", role.number()), self.locks().await?),
+            Expect::NoLock => problem(NO_LOCK.to_owned(), self.locks().await?),
+            Expect::Resources(count) => problem(resources(*count), resources(self.resources()?)),
+        })
+    }
+
+    fn line(&self) -> Option<MachineLine> {
+        MachineLine::find(&self.answer?.body)
+    }
+
+    fn projects(&self) -> String {
+        let Some(line) = self.line() else { return NO_ANSWER.to_owned() };
+        if line.projects.is_empty() {
+            return format!("no project, {}", self.outcome());
+        }
+        let name =
+            |project: &MachineProject| project.name.as_ref().map_or(project.dir.to_string(), ToString::to_string);
+        let projects = line.projects.iter().map(|project| format!("{} {}", name(project), project.outcome));
+        projects.collect::<Vec<_>>().join(", ")
+    }
+
+    fn counts(&self) -> String {
+        let counts = self.line().and_then(|line| line.projects.first()?.plan);
+        counts.map_or_else(|| "no plan".to_owned(), |counts| counts.to_string())
+    }
+
+    fn outcome(&self) -> String {
+        self.line().map_or_else(|| NO_ANSWER.to_owned(), |line| line.outcome.to_string())
+    }
+
+    fn lacks(&self, words: &str) -> Option<Problem> {
+        let body = self.answer.map_or(NO_ANSWER, |answer| &answer.body);
+        let missing = || Problem { expected: format!("`{words}` in the answer"), seen: "other words".to_owned() };
+        (!body.contains(words)).then(missing)
+    }
+
+    fn statuses(&self) -> anyhow::Result<Vec<Status>> {
+        let head = self.stage.github.pull(REPO, self.number)?.head;
+        Ok(self.stage.github.statuses(REPO, &head)?.latest)
+    }
+
+    fn status(&self, context: &str) -> anyhow::Result<String> {
+        let statuses = self.statuses()?;
+        let status = statuses.iter().find(|status| status.context == context);
+        Ok(status.map_or("no such status", |status| status.state.as_str()).to_owned())
+    }
+
+    async fn locks(&self) -> anyhow::Result<String> {
+        let locks = self.stage.server.ctx().store.lock_list().await.context("cannot read the locks")?;
+        let locks: Vec<String> =
+            locks.iter().map(|lock| format!("{} by #{}", lock.key.dir, lock.pull.number)).collect();
+        Ok(if locks.is_empty() { NO_LOCK.to_owned() } else { locks.join(", ") })
+    }
+
+    /// How many resources Terraform has put on record.
+    fn resources(&self) -> anyhow::Result<usize> {
+        let path = sample::state_file(&self.stage.states, PROJECT);
+        let Ok(text) = std::fs::read(&path) else { return Ok(0) };
+        let state: State = serde_json::from_slice(&text).context("Terraform's state cannot be read")?;
+        Ok(state.resources.iter().map(|resource| resource.instances.len()).sum())
+    }
+}
+
+const NO_ANSWER: &str = "no answer";
+const NO_LOCK: &str = "no lock";
+
+fn resources(count: usize) -> String {
+    format!("{count} resources in the state")
+}
+
+/// What counts in a state file.
+#[derive(serde::Deserialize)]
+struct State {
+    resources: Vec<StateResource>,
+}
+
+#[derive(serde::Deserialize)]
+struct StateResource {
+    instances: Vec<serde::de::IgnoredAny>,
+}
+
+impl Expect {
+    /// Whether it cannot come to hold any more once the answer is there.
+    fn is_final(self) -> bool {
+        match self {
+            Self::Project(_) | Self::Adds(_) | Self::Command(_) | Self::Words(_) => true,
+            Self::Status(..) | Self::LockOf(_) | Self::NoLock | Self::Resources(_) => false,
+        }
+    }
+}

@@ -1,0 +1,2 @@
+environment = "staging"
+release     = "2.7.1"

@@ -1,0 +1,6 @@
+environment = "staging"
+cidr        = "10.20.0.0/16"
+
+subnets = {
+  web = "10.20.1.0/24"
+}

@@ -1,0 +1,81 @@
+//! Colours and width of a terminal.
+
+use std::io::{IsTerminal, stdout};
+
+/// Widest text that is pleasant to read.
+const WIDEST: usize = 100;
+/// Narrower terminals break the lines by themselves.
+const NARROWEST: usize = 40;
+/// Where nothing tells the width: a file, a pipe.
+const USUAL: usize = 80;
+
+/// What a piece of text is, told by colour where there is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli::demo) enum Ink {
+    Plain,
+    Strong,
+    Faint,
+    Good,
+    Bad,
+    Changed,
+    Code,
+}
+
+impl Ink {
+    /// Select Graphic Rendition parameters (ECMA-48).
+    fn code(self) -> &'static str {
+        match self {
+            Self::Plain => "0",
+            Self::Strong => "1",
+            Self::Faint => "2",
+            Self::Good => "32",
+            Self::Bad => "31",
+            Self::Changed => "33",
+            Self::Code => "36",
+        }
+    }
+}
+
+/// What the terminal can show.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::cli::demo) struct Look {
+    pub colours: bool,
+    pub width: usize,
+}
+
+impl Look {
+    /// Of standard output. `NO_COLOR`, if set to anything, switches colours off (no-color.org).
+    pub fn of_stdout(no_color: Option<&str>) -> Self {
+        let width = terminal_size::terminal_size_of(stdout()).map_or(USUAL, |(width, _)| usize::from(width.0));
+        Self {
+            colours: stdout().is_terminal() && no_color.is_none_or(str::is_empty),
+            width: width.clamp(NARROWEST, WIDEST),
+        }
+    }
+
+    /// The text in its colour.
+    pub fn ink(&self, ink: Ink, text: &str) -> String {
+        if !self.colours || ink == Ink::Plain || text.is_empty() {
+            return text.to_owned();
+        }
+        format!("\u{1b}[{}m{text}\u{1b}[0m", ink.code())
+    }
+
+    /// The same terminal with a margin taken off.
+    pub fn narrower(&self, margin: usize) -> Self {
+        Self { width: self.width.saturating_sub(margin), ..*self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colours_are_left_out_where_there_are_none() {
+        let look = |colours| Look { colours, width: 80 };
+        assert_eq!(look(true).ink(Ink::Good, "✓"), "\u{1b}[32m✓\u{1b}[0m");
+        assert_eq!(look(true).ink(Ink::Plain, "x"), "x");
+        assert_eq!(look(false).ink(Ink::Good, "✓"), "✓");
+    }
+}

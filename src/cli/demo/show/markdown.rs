@@ -1,0 +1,245 @@
+//! A comment of the bot as a terminal can show it.
+
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+
+use super::ink::{Ink, Look};
+use super::text::{Text, chop};
+
+/// The lines of a comment, no wider than the look. What GitHub does not show either (the line for programs) is left
+/// out; what it folds is shown.
+pub(super) fn lines(markdown: &str, look: &Look) -> Vec<String> {
+    let mut writer = Writer::new(*look);
+    for event in Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_GFM) {
+        writer.event(event);
+    }
+    writer.finish()
+}
+
+/// How deep a list item or a quotation is indented.
+const INDENT: usize = 2;
+
+struct Writer {
+    look: Look,
+    done: Vec<String>,
+    text: Text,
+    /// Inks of what is open, the innermost last.
+    inks: Vec<Ink>,
+    /// Columns to the left of the text.
+    indent: usize,
+    /// Stands in front of the next line only.
+    bullet: Option<String>,
+    /// Inside of a code block: its language.
+    code: Option<String>,
+    /// Where the open link goes.
+    link: Option<String>,
+    cells: Vec<String>,
+}
+
+impl Writer {
+    fn new(look: Look) -> Self {
+        Self {
+            look,
+            done: Vec::new(),
+            text: Text::default(),
+            inks: Vec::new(),
+            indent: 0,
+            bullet: None,
+            code: None,
+            link: None,
+            cells: Vec::new(),
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        match event {
+            Event::Start(tag) => self.start(tag),
+            Event::End(tag) => self.end(tag),
+            Event::Text(text) if self.code.is_some() => self.output(&text),
+            Event::Text(text) => self.text.push(self.ink(), &text),
+            Event::Code(code) | Event::InlineMath(code) | Event::DisplayMath(code) => self.code_in_text(&code),
+            Event::Html(html) | Event::InlineHtml(html) => self.html(&html),
+            Event::SoftBreak | Event::HardBreak => self.text.push(Ink::Plain, " "),
+            Event::Rule => self.rule(),
+            Event::FootnoteReference(_) | Event::TaskListMarker(_) => {}
+        }
+    }
+
+    fn start(&mut self, tag: Tag<'_>) {
+        match tag {
+            Tag::Paragraph => self.gap(),
+            Tag::Heading { .. } => {
+                self.gap();
+                self.inks.push(Ink::Strong);
+            }
+            Tag::Strong => self.inks.push(Ink::Strong),
+            Tag::Emphasis => self.inks.push(self.ink()),
+            Tag::Link { dest_url, .. } => self.link = Some(dest_url.into_string()),
+            Tag::BlockQuote(_) => {
+                self.gap();
+                self.indent += INDENT;
+            }
+            Tag::Item => {
+                self.flush();
+                self.bullet = Some("•".to_owned());
+                self.indent += INDENT;
+            }
+            Tag::List(_) if self.indent == 0 => self.gap(),
+            Tag::CodeBlock(kind) => self.start_code(kind),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, tag: TagEnd) {
+        match tag {
+            TagEnd::Paragraph => self.flush(),
+            TagEnd::Heading(_) => {
+                self.flush();
+                self.inks.pop();
+            }
+            TagEnd::Strong | TagEnd::Emphasis => drop(self.inks.pop()),
+            TagEnd::Link => self.end_link(),
+            TagEnd::BlockQuote(_) | TagEnd::Item => {
+                self.flush();
+                self.indent -= INDENT;
+            }
+            TagEnd::CodeBlock => self.code = None,
+            TagEnd::TableCell => self.end_cell(),
+            TagEnd::TableRow | TagEnd::TableHead => self.end_row(),
+            _ => {}
+        }
+    }
+
+    fn ink(&self) -> Ink {
+        self.inks.last().copied().unwrap_or(Ink::Plain)
+    }
+
+    /// Where no colour tells it apart, quotation marks do.
+    fn code_in_text(&mut self, code: &str) {
+        let quote = if self.look.colours { "" } else { "`" };
+        self.text.push(Ink::Code, &format!("{quote}{code}{quote}"));
+    }
+
+    /// An empty line between blocks, but not inside of a list.
+    fn gap(&mut self) {
+        self.flush();
+        if self.indent == 0 && self.done.last().is_some_and(|line| !line.is_empty()) {
+            self.done.push(String::new());
+        }
+    }
+
+    fn flush(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        if text.is_blank() {
+            return;
+        }
+        for line in text.lines(&self.look.narrower(self.indent)) {
+            let margin = match self.bullet.take() {
+                Some(bullet) => format!("{}{bullet} ", " ".repeat(self.indent.saturating_sub(INDENT))),
+                None => " ".repeat(self.indent),
+            };
+            self.done.push(margin + &line);
+        }
+    }
+
+    fn start_code(&mut self, kind: CodeBlockKind<'_>) {
+        self.gap();
+        self.code = Some(match kind {
+            CodeBlockKind::Fenced(language) => language.into_string(),
+            CodeBlockKind::Indented => String::new(),
+        });
+    }
+
+    /// What a program printed, or a command to copy.
+    fn output(&mut self, text: &str) {
+        let language = self.code.clone().unwrap_or_default();
+        let margin = " ".repeat(self.indent + INDENT);
+        for line in text.lines() {
+            let ink = ink_of_output(&language, line);
+            for part in chop(line, self.look.width.saturating_sub(margin.len())) {
+                self.done.push(format!("{margin}{}", self.look.ink(ink, &part)).trim_end().to_owned());
+            }
+        }
+    }
+
+    /// Of HTML there is only what the bot's templates use.
+    fn html(&mut self, html: &str) {
+        let html = html.trim();
+        if let Some((_, rest)) = html.split_once("<summary>") {
+            self.gap();
+            let summary = rest.split("</summary>").next().unwrap_or_default();
+            self.text.push(Ink::Strong, &format!("▾ {summary}"));
+            self.flush();
+        } else if html == "<sub>" {
+            self.inks.push(Ink::Faint);
+        } else if html == "</sub>" {
+            self.inks.pop();
+        }
+    }
+
+    /// Where a link goes follows it: a terminal cannot hide it.
+    fn end_link(&mut self) {
+        if let Some(url) = self.link.take() {
+            self.text.push(Ink::Faint, &format!(" ({url})"));
+        }
+    }
+
+    fn rule(&mut self) {
+        self.gap();
+        self.done.push(self.look.ink(Ink::Faint, &"─".repeat(self.look.width)));
+    }
+
+    fn end_cell(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        self.cells.push(text.lines(&Look { width: usize::MAX, ..self.look }).join(" "));
+    }
+
+    fn end_row(&mut self) {
+        if self.cells.len() > 0 {
+            let cells = std::mem::take(&mut self.cells);
+            self.done.push(cells.join("  ").trim_end().to_owned());
+        }
+    }
+
+    fn finish(mut self) -> Vec<String> {
+        self.flush();
+        while self.done.last().is_some_and(String::is_empty) {
+            self.done.pop();
+        }
+        self.done
+    }
+}
+
+fn ink_of_output(language: &str, line: &str) -> Ink {
+    match (language, line.trim_start().chars().next()) {
+        ("shell", _) => Ink::Code,
+        ("diff", Some('+')) => Ink::Good,
+        ("diff", Some('-')) => Ink::Bad,
+        ("diff", Some('!' | '~')) => Ink::Changed,
+        _ => Ink::Plain,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use insta::assert_snapshot;
+
+    use super::*;
+
+    const COMMENT: &str = "Ran Plan for dir: `network`\n\n**Plan: 1 to add.**\n\n<details><summary>Show Output (2 lines)</summary>\n\n\
+        ```diff\n+ a very long line of output\n\n- b\n```\n\n</details>\n\n* To **apply** this plan, comment:\n  ```shell\n  lockkeeper apply\n  ```\n\
+        * To **discard** it, [open the lock](http://x/locks/1)\n\n---\n\n> [!NOTE]\n> Mind this.\n\n<sub>Commit `1f3c` · 2 s</sub>\n\n\
+        <!-- lockkeeper {\"v\":1} -->\n";
+
+    #[test]
+    fn a_comment_is_readable_without_a_browser() {
+        let shown = lines(COMMENT, &Look { colours: false, width: 30 }).join("\n");
+        assert_snapshot!(shown, @"");
+    }
+
+    #[test]
+    fn additions_and_removals_have_colours() {
+        let shown = lines(COMMENT, &Look { colours: true, width: 80 }).join("\n");
+        assert!(shown.contains("\u{1b}[32m+ a very long line of output\u{1b}[0m"), "{shown}");
+        assert!(shown.contains("\u{1b}[31m- b\u{1b}[0m"), "{shown}");
+    }
+}

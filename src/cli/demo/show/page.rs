@@ -1,0 +1,173 @@
+//! The transcript: what is printed, in the order in which it happens.
+
+use std::io;
+use std::path::Path;
+
+use super::ink::{Ink, Look};
+use super::markdown;
+use super::text::Text;
+use crate::cli::Terminal;
+use crate::cli::demo::play::{Scene, Verdict};
+use crate::cli::demo::script::{Act, BOT, INTRO, Step};
+use crate::emulator::{Comment, Delivery, Status, StatusState};
+
+/// Columns in front of everything but titles.
+const MARGIN: &str = "   ";
+
+/// Prints the transcript.
+pub(in crate::cli::demo) struct Page<'a, 't> {
+    terminal: &'a mut Terminal<'t>,
+    look: Look,
+}
+
+/// Where to look around.
+pub(in crate::cli::demo) struct Addresses {
+    pub dashboard: String,
+    pub pulls: Vec<String>,
+}
+
+impl<'a, 't> Page<'a, 't> {
+    pub fn new(terminal: &'a mut Terminal<'t>, look: Look) -> Self {
+        Self { terminal, look }
+    }
+
+    /// What is about to happen, with what.
+    pub fn begin(&mut self, facts: &[(&str, String)]) -> io::Result<()> {
+        self.line(&self.look.ink(Ink::Strong, "Lockkeeper demo"))?;
+        self.line("")?;
+        self.prose(INTRO)?;
+        self.line("")?;
+        for (name, value) in facts {
+            self.line(&format!("{MARGIN}{} {value}", self.look.ink(Ink::Faint, &format!("{name:<11}"))))?;
+        }
+        Ok(())
+    }
+
+    /// A step begins.
+    pub fn step(&mut self, number: usize, steps: usize, step: &Step) -> io::Result<()> {
+        let title = format!("{number}/{steps}  {}", step.title);
+        let rule = "─".repeat(self.look.width.saturating_sub(title.chars().count() + 1));
+        self.line("")?;
+        self.line(&format!("{} {}", self.look.ink(Ink::Strong, &title), self.look.ink(Ink::Faint, &rule)))?;
+        self.line("")?;
+        self.prose(step.why)?;
+        self.line("")?;
+        self.line(&format!("{MARGIN}{}", self.look.ink(Ink::Code, &deed(step.act))))
+    }
+
+    /// The webhook was taken.
+    pub fn delivered(&mut self, delivery: &Delivery) -> io::Result<()> {
+        let action = delivery.action.as_deref().unwrap_or("sent");
+        let text = format!("GitHub sends the signed webhook {} ({action}); the server takes it.", delivery.event);
+        self.line(&format!("{MARGIN}{}", self.look.ink(Ink::Faint, &text)))?;
+        self.line("")
+    }
+
+    /// What came of a step.
+    pub fn scene(&mut self, scene: &Scene) -> io::Result<()> {
+        match &scene.answer {
+            Some(answer) => self.comment(answer, scene)?,
+            None => self.line(&format!("{MARGIN}{BOT} says nothing for {} seconds.", scene.took.as_secs()))?,
+        }
+        self.statuses(&scene.statuses)?;
+        self.line("")?;
+        scene.verdicts.iter().try_for_each(|verdict| self.verdict(verdict))
+    }
+
+    fn comment(&mut self, comment: &Comment, scene: &Scene) -> io::Result<()> {
+        let after = self.look.ink(Ink::Faint, &format!("after {:.1} s", scene.took.as_secs_f64()));
+        self.line(&format!("{MARGIN}{} comments {after}", self.look.ink(Ink::Strong, BOT)))?;
+        let bar = self.look.ink(Ink::Faint, "│");
+        for line in markdown::lines(&comment.body, &self.look.narrower(MARGIN.len() + 2)) {
+            self.line(format!("{MARGIN}{bar} {line}").trim_end())?;
+        }
+        Ok(())
+    }
+
+    fn statuses(&mut self, statuses: &[Status]) -> io::Result<()> {
+        let Some(first) = statuses.first() else { return Ok(()) };
+        self.line("")?;
+        self.line(&format!("{MARGIN}Statuses of the commit {}", first.sha.short()))?;
+        let widest = statuses.iter().map(|status| status.context.chars().count()).max().unwrap_or_default();
+        for status in statuses {
+            let (ink, sign) = sign(status.state);
+            let text = status.description.as_deref().unwrap_or_default();
+            self.line(&format!("{MARGIN}{} {:<widest$}  {text}", self.look.ink(ink, sign), status.context))?;
+        }
+        Ok(())
+    }
+
+    fn verdict(&mut self, verdict: &Verdict) -> io::Result<()> {
+        let Some(problem) = &verdict.problem else {
+            return self.line(&format!("{MARGIN}{} {}", self.look.ink(Ink::Good, "✓"), verdict.claim));
+        };
+        self.line(&format!("{MARGIN}{} {}", self.look.ink(Ink::Bad, "✗"), verdict.claim))?;
+        self.line(&format!("{MARGIN}  expected: {}", problem.expected))?;
+        self.line(&format!("{MARGIN}  seen:     {}", problem.seen))
+    }
+
+    /// Every step held.
+    pub fn all_held(&mut self, steps: usize, seconds: u64) -> io::Result<()> {
+        self.line("")?;
+        let line = format!("All {steps} steps held, in {seconds} seconds.");
+        self.line(&format!("{} {}", self.look.ink(Ink::Good, "✓"), self.look.ink(Ink::Strong, &line)))
+    }
+
+    /// Where to look around while it is up.
+    pub fn stay(&mut self, at: &Addresses) -> io::Result<()> {
+        self.line("")?;
+        self.line(&format!("{MARGIN}Dashboard      {}", at.dashboard))?;
+        for pull in &at.pulls {
+            self.line(&format!("{MARGIN}Pull request   {pull}"))?;
+        }
+        self.line("")?;
+        self.prose("Everything stays up until you press Ctrl-C.")
+    }
+
+    /// It did not hold: what the server has to say about it, and where the rest is.
+    pub fn failed(&mut self, step: &Step, log: &[String], folder: &Path) -> io::Result<()> {
+        self.line("")?;
+        let title = format!("The demo ends here: “{}” did not hold.", step.title);
+        self.line(&format!("{} {}", self.look.ink(Ink::Bad, "✗"), self.look.ink(Ink::Strong, &title)))?;
+        self.line("")?;
+        self.line(&format!("{MARGIN}The server's log ends so:"))?;
+        let bar = self.look.ink(Ink::Faint, "│");
+        for line in log {
+            self.line(&format!("{MARGIN}{bar} {line}"))?;
+        }
+        self.line("")?;
+        self.prose(&format!("Everything is stopped; log, database and states are kept in {}", folder.display()))
+    }
+
+    /// Somebody had enough.
+    pub fn stopped(&mut self) -> io::Result<()> {
+        self.line("")?;
+        self.line("Stopped.")
+    }
+
+    fn prose(&mut self, text: &str) -> io::Result<()> {
+        let lines = Text::plain(text).lines(&self.look.narrower(MARGIN.len()));
+        lines.iter().try_for_each(|line| self.line(&format!("{MARGIN}{line}")))
+    }
+
+    fn line(&mut self, line: &str) -> io::Result<()> {
+        self.terminal.line(line)
+    }
+}
+
+fn deed(act: Act) -> String {
+    let (who, number) = (act.role().login(), act.role().number());
+    match act {
+        Act::Open(role) => format!("{who} opens #{number} “{}”: {}", role.title(), role.change().0),
+        Act::Say(_, words) => format!("{who} comments on #{number}: {words}"),
+        Act::Merge(_) => format!("{who} merges #{number}"),
+    }
+}
+
+fn sign(state: StatusState) -> (Ink, &'static str) {
+    match state {
+        StatusState::Success => (Ink::Good, "✓"),
+        StatusState::Pending => (Ink::Changed, "…"),
+        StatusState::Failure | StatusState::Error => (Ink::Bad, "✗"),
+    }
+}

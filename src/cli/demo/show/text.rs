@@ -1,0 +1,89 @@
+//! Text in pieces of different ink, broken into lines.
+
+use super::ink::{Ink, Look};
+
+/// Pieces of text that flow together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Text(Vec<(Ink, String)>);
+
+impl Text {
+    pub fn plain(text: &str) -> Self {
+        Self(vec![(Ink::Plain, text.to_owned())])
+    }
+
+    pub fn push(&mut self, ink: Ink, text: &str) {
+        self.0.push((ink, text.to_owned()));
+    }
+
+    pub fn is_blank(&self) -> bool {
+        self.0.iter().all(|(_, text)| text.trim().is_empty())
+    }
+
+    /// Lines of at most the look's width, broken between words. A longer word is left as it is: it is a URL.
+    pub fn lines(&self, look: &Look) -> Vec<String> {
+        let (mut lines, mut line, mut room) = (Vec::new(), String::new(), look.width);
+        for word in self.words() {
+            let width = word.iter().map(|(_, text)| text.chars().count()).sum::<usize>();
+            let gap = usize::from(!line.is_empty());
+            if gap == 1 && width + gap > room {
+                lines.push(std::mem::take(&mut line));
+                room = look.width;
+            } else if gap == 1 {
+                line.push(' ');
+                room -= gap;
+            }
+            line.extend(word.iter().map(|(ink, text)| look.ink(*ink, text)));
+            room = room.saturating_sub(width);
+        }
+        lines.extend((!line.is_empty()).then_some(line));
+        lines
+    }
+
+    /// What stands between white space; one word may have several inks.
+    fn words(&self) -> Vec<Vec<(Ink, &str)>> {
+        let mut words: Vec<Vec<(Ink, &str)>> = vec![Vec::new()];
+        for (ink, text) in &self.0 {
+            for (i, part) in text.split(char::is_whitespace).enumerate() {
+                if i > 0 {
+                    words.push(Vec::new());
+                }
+                if let Some(word) = words.last_mut().filter(|_| !part.is_empty()) {
+                    word.push((*ink, part));
+                }
+            }
+        }
+        words.retain(|word| !word.is_empty());
+        words
+    }
+}
+
+/// A line of a program's output, broken at the width; nothing is lost and nothing is moved.
+pub(super) fn chop(line: &str, width: usize) -> Vec<String> {
+    let chars: Vec<char> = line.chars().collect();
+    if chars.is_empty() {
+        return vec![String::new()];
+    }
+    chars.chunks(width.max(1)).map(|chunk| chunk.iter().collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_kept_whole_and_inks_apart() {
+        let mut text = Text::plain("one two");
+        text.push(Ink::Strong, "three four");
+        text.push(Ink::Plain, ", five https://example.com/very/long");
+        let look = Look { colours: false, width: 12 };
+        assert_eq!(text.lines(&look), ["one twothree", "four, five", "https://example.com/very/long"]);
+        let look = Look { colours: true, width: 80 };
+        assert!(text.lines(&look)[0].contains("two\u{1b}[1mthree\u{1b}[0m \u{1b}[1mfour\u{1b}[0m, five"));
+    }
+
+    #[test]
+    fn output_is_broken_where_the_line_ends() {
+        assert_eq!(chop("  abc def", 4), ["  ab", "c de", "f"]);
+        assert_eq!(chop("", 4), [""]);
+    }
+}

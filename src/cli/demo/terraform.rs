@@ -1,0 +1,121 @@
+//! Finding the Terraform or OpenTofu that the demo runs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+use crate::model::Distribution;
+use crate::workflow::{ChildEnvironment, Tool, Tools};
+
+/// Where `make demo` puts one, from the top of the source tree.
+const OWN_TOOLS: &str = ".tools/bin";
+
+/// Variables of the person's own projects, which would change what the demo does.
+const FOREIGN: [&str; 3] = ["TF_", "AWS_", "GOOGLE_"];
+
+/// A program, and the folder in which the server finds it under its own name.
+pub(super) struct Found {
+    pub tool: Tool,
+    pub bin_dir: PathBuf,
+}
+
+/// The environment of the server in the demo: nothing of the person's own projects.
+pub(super) fn environment(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let is_foreign = |name: &str| FOREIGN.iter().any(|prefix| name.starts_with(prefix));
+    let kept = variables.iter().filter(|(name, _)| !is_foreign(name));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Finds the program, asks what it is, and links it into `bin_dir`.
+pub(super) async fn find(
+    named: Option<&Path>,
+    working_dir: &Path,
+    environment: &BTreeMap<String, String>,
+    bin_dir: PathBuf,
+) -> anyhow::Result<Found> {
+    let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
+    let (program, distribution) = match named {
+        Some(program) => (working_dir.join(program), distribution_of(program)),
+        None => look(&places(path, working_dir)).with_context(missing)?,
+    };
+    if !program.is_file() {
+        bail!("there is no program {} (--terraform)", program.display());
+    }
+    link(&program, &bin_dir.join(distribution.program()))?;
+    let children: ChildEnvironment = environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
+    let tool = Tools::new(&bin_dir, children).find(distribution, None).await;
+    let tool = tool.with_context(|| format!("{} is of no use as {}", program.display(), distribution.title()))?;
+    Ok(Found { tool: Tool { program, ..tool }, bin_dir })
+}
+
+fn missing() -> String {
+    format!(
+        "there is neither `terraform` nor `tofu` on the PATH or in {OWN_TOOLS}. Install one of them, or name it with \
+         --terraform PATH; in a checkout of the source, `make demo` fetches one"
+    )
+}
+
+/// The `PATH`, then what `make demo` has set up.
+fn places(path: &str, working_dir: &Path) -> Vec<PathBuf> {
+    std::env::split_paths(path).chain([working_dir.join(OWN_TOOLS)]).filter(|dir| dir.is_absolute()).collect()
+}
+
+fn look(places: &[PathBuf]) -> Option<(PathBuf, Distribution)> {
+    let find = |distribution: Distribution| {
+        let program = places.iter().map(|dir| dir.join(distribution.program())).find(|file| file.is_file());
+        program.map(|program| (program, distribution))
+    };
+    find(Distribution::Terraform).or_else(|| find(Distribution::OpenTofu))
+}
+
+fn distribution_of(program: &Path) -> Distribution {
+    let name = program.file_name().unwrap_or_default().to_string_lossy();
+    if name.contains("tofu") { Distribution::OpenTofu } else { Distribution::Terraform }
+}
+
+fn link(program: &Path, link: &Path) -> anyhow::Result<()> {
+    let parent = link.parent().unwrap_or(link);
+    let made = std::fs::create_dir_all(parent).and_then(|()| std::os::unix::fs::symlink(program, link));
+    made.with_context(|| format!("cannot make the link {}", link.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(dir: &Path, name: &str) -> PathBuf {
+        let path = dir.join(name);
+        std::fs::create_dir_all(dir).unwrap();
+        std::fs::write(&path, "").unwrap();
+        path
+    }
+
+    #[test]
+    fn terraform_goes_before_tofu_and_the_path_before_our_own_tools() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = dir.path().join("first");
+        let places = places(&format!("relative:{}", first.display()), dir.path());
+        assert_eq!(places, [first.clone(), dir.path().join(".tools/bin")]);
+        assert_eq!(look(&places), None);
+        let tofu = program(&first, "tofu");
+        assert_eq!(look(&places), Some((tofu, Distribution::OpenTofu)));
+        let own = program(&dir.path().join(".tools/bin"), "terraform");
+        assert_eq!(look(&places), Some((own, Distribution::Terraform)));
+        let on_path = program(&first, "terraform");
+        assert_eq!(look(&places), Some((on_path, Distribution::Terraform)));
+    }
+
+    #[test]
+    fn a_named_program_is_what_its_name_says() {
+        assert_eq!(distribution_of(Path::new("/opt/tofu-1.9/tofu")), Distribution::OpenTofu);
+        assert_eq!(distribution_of(Path::new("/opt/tofu/terraform_1.9")), Distribution::Terraform);
+    }
+
+    #[test]
+    fn settings_of_the_persons_own_projects_are_left_out() {
+        let variables = ["PATH", "HOME", "TF_WORKSPACE", "AWS_PROFILE"].map(|name| (name.to_owned(), String::new()));
+        let kept: Vec<String> = environment(&variables.into()).into_keys().collect();
+        assert_eq!(kept, ["HOME", "PATH"]);
+    }
+}

@@ -1,0 +1,100 @@
+//! The end of a command that cannot be carried out: how often it is tried, and what is left behind.
+
+use anyhow::anyhow;
+
+use super::apply;
+use crate::context::Ctx;
+use crate::handlers::reply::Reply;
+use crate::handlers::standing;
+use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, RunKind};
+use crate::queue::{Attempt, JobError};
+use crate::render::{Body, UserText, status};
+use crate::store::{CommandRow, CommandState, RunRow};
+use crate::vcs::ForgeError;
+use crate::workflow::CheckoutError;
+
+/// After this many attempts (half a minute) somebody should hear of it.
+const ATTEMPTS: i64 = 6;
+
+/// A forge that is away is waited for as long as the queue allows, because nobody could be told either. An apply is
+/// not: who asked for it does not expect it an hour later.
+pub(super) fn patience(row: &CommandRow, attempt: &Attempt, error: JobError) -> JobError {
+    match error {
+        JobError::Retry { error, .. } if attempt.lease.attempt >= ATTEMPTS && !is_worth_waiting(row, &error) => {
+            JobError::Fail(error)
+        }
+        other => other,
+    }
+}
+
+fn is_worth_waiting(row: &CommandRow, error: &anyhow::Error) -> bool {
+    let away = matches!(forge_error(error), Some(ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. }));
+    away && row.kind != CommandKind::Apply
+}
+
+fn forge_error(error: &anyhow::Error) -> Option<&ForgeError> {
+    let of_checkout = || match error.downcast_ref::<CheckoutError>()? {
+        CheckoutError::Forge(error) => Some(error),
+        CheckoutError::Conflict { .. }
+        | CheckoutError::HeadGone { .. }
+        | CheckoutError::Busy { .. }
+        | CheckoutError::BaseGone { .. }
+        | CheckoutError::Dir(_)
+        | CheckoutError::Git(_)
+        | CheckoutError::Store(_) => None,
+    };
+    error.downcast_ref::<ForgeError>().or_else(of_checkout)
+}
+
+/// The command was tried as often as is sensible: the pull is told, and nothing stays pending, locked or half done.
+pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Result<()> {
+    let Some(row) = ctx.store.command_get(id).await? else { return Ok(()) };
+    if row.state == CommandState::Finished {
+        return Ok(());
+    }
+    let interrupted = match row.kind {
+        CommandKind::Apply => apply::interrupted(ctx, &row).await.map_err(|error| anyhow!(error.message()))?,
+        CommandKind::Plan | CommandKind::Autoplan | CommandKind::Unlock | CommandKind::Help => None,
+    };
+    let reply = match interrupted {
+        Some(reply) => reply,
+        None => Reply { statuses: wind_up(ctx, &row).await?, ..Reply::new(Body::Broken(broken(&row, error))) },
+    };
+    ctx.store.command_finish(&reply.into_end(ctx, &row)).await?;
+    Ok(())
+}
+
+/// Ends the runs of the command and returns the statuses that say so.
+async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
+    let mut statuses: Vec<CommitStatus> =
+        standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
+    for run in ctx.store.run_list(row.id).await? {
+        ctx.store.run_finish(run.id, ProjectOutcome::Failed, Some("The command could not be carried out.")).await?;
+        ctx.hub.announce(run.id);
+        discard(ctx, &run).await?;
+        statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, status::failed(run.kind)));
+    }
+    Ok(statuses)
+}
+
+/// A plan that nobody is shown must not be applied (P5).
+async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
+    match run.kind {
+        RunKind::Plan => ctx.store.plan_drop(&run.pull, &run.project).await,
+        RunKind::Apply => Ok(()),
+    }
+}
+
+/// What a person is told when something broke that is not theirs to mend. The full cause is in the log, under the id.
+fn broken(row: &CommandRow, error: &JobError) -> UserText {
+    let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
+    let known = forge_error(error).map(ToString::to_string);
+    let cause = known.unwrap_or_else(|| "something inside Lockkeeper failed".to_owned());
+    UserText {
+        message: format!("This command could not be carried out: {cause}."),
+        hints: vec![
+            "Comment the command again to try once more.".to_owned(),
+            format!("If it stays so, whoever runs Lockkeeper finds the cause in the log under `{}`.", row.id),
+        ],
+    }
+}

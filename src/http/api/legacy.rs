@@ -1,0 +1,55 @@
+//! The routes by which Atlantis' page changes something. Ours has its own; these stay for scripts that call them with
+//! the web password, and refuse browsers ([`Script`]).
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::Deserialize;
+
+use crate::http::csrf::Script;
+use crate::http::extract::Asked;
+use crate::http::pages::{Discarding, Found, discard_lock, find_lock};
+use crate::http::{Failure, Web};
+use crate::store::SetApplyLock;
+
+/// Says why when nobody else does.
+const REASON: &str = "stopped by a script, without a reason";
+
+/// `POST /apply/lock`
+pub(super) async fn stop_applies(State(web): State<Arc<Web>>, Script(who): Script) -> Result<&'static str, Failure> {
+    Ok(match web.store.apply_lock_set(&who.0, REASON).await? {
+        SetApplyLock::Set => "All applies are stopped.\n",
+        SetApplyLock::AlreadySet => "All applies were stopped before.\n",
+    })
+}
+
+/// `DELETE /apply/unlock`
+pub(super) async fn allow_applies(State(web): State<Arc<Web>>, Script(who): Script) -> Result<&'static str, Failure> {
+    let was_stopped = web.store.apply_lock_clear().await?;
+    tracing::info!(who = who.0, "Applies are allowed again");
+    Ok(if was_stopped { "Applies are allowed again.\n" } else { "Applies were not stopped.\n" })
+}
+
+/// The lock that is meant: its identifier or its classic text.
+#[derive(Default, Deserialize)]
+pub(super) struct WhichLock {
+    id: Option<String>,
+}
+
+/// `DELETE /locks?id=…`
+pub(super) async fn discard(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Asked(which): Asked<WhichLock>,
+) -> Result<&'static str, Failure> {
+    let asked = which.id.ok_or_else(|| Failure::query_wanted("id"))?;
+    let id = match find_lock(&web, &asked).await? {
+        Found::One(lock) => lock.id,
+        Found::None | Found::Several => return Err(Failure::no_such_lock(&asked)),
+    };
+    match discard_lock(&web, id, &who).await? {
+        Discarding::Done => Ok("The lock is given back and its plans are discarded.\n"),
+        Discarding::NotHeld => Err(Failure::no_such_lock(&asked)),
+        Discarding::ApplyRunning => Err(Failure::apply_is_running()),
+    }
+}

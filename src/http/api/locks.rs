@@ -1,0 +1,65 @@
+//! `GET /api/locks`.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use chrono::SecondsFormat;
+use serde::Serialize;
+
+use crate::http::{Failure, Web};
+use crate::model::Lock;
+
+/// Every lock, newest first.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Locks {
+    locks: Vec<LockJson>,
+}
+
+/// One lock in the words of reference 11.4. What Atlantis does not tell comes last.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct LockJson {
+    name: String,
+    project_name: String,
+    project_repo: String,
+    project_repo_path: String,
+    #[serde(rename = "PullID")]
+    pull_id: String,
+    #[serde(rename = "PullURL")]
+    pull_url: String,
+    user: String,
+    workspace: String,
+    time: String,
+    #[serde(rename = "ID")]
+    id: String,
+    host: String,
+    reason: String,
+}
+
+/// Answers with every lock.
+pub(super) async fn list(State(web): State<Arc<Web>>) -> Result<Json<Locks>, Failure> {
+    let locks = web.store.lock_list().await?;
+    Ok(Json(Locks { locks: locks.iter().map(LockJson::from).collect() }))
+}
+
+impl From<&Lock> for LockJson {
+    fn from(lock: &Lock) -> Self {
+        let project_name = lock.project.name.as_ref().map(ToString::to_string).unwrap_or_default();
+        Self {
+            name: format!("{}/{project_name}", lock.key),
+            project_name,
+            project_repo: lock.key.repo.full_name().to_owned(),
+            project_repo_path: lock.key.dir.to_string(),
+            pull_id: lock.pull.number.to_string(),
+            pull_url: lock.pull_url.clone(),
+            user: lock.holder.clone(),
+            workspace: lock.key.workspace.to_string(),
+            time: lock.taken_at.to_rfc3339_opts(SecondsFormat::AutoSi, true),
+            id: lock.id.to_string(),
+            host: lock.key.repo.host().to_string(),
+            reason: lock.reason.clone(),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What load balancers and monitors ask. Open to everybody, so it says nothing that helps an attacker: the version only
+//! to those who may use the pages (the lesson of CVE-2025-58445), and of an error only that there is one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde::Serialize;
+use tracing::error;
+
+use super::Web;
+
+/// A probe wants an answer before its own patience ends.
+const PING_TIME: Duration = Duration::from_secs(5);
+
+/// The open routes.
+pub(super) fn router() -> Router<Arc<Web>> {
+    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).route("/status", get(status))
+}
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'static str>,
+}
+
+/// The process answers.
+async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok", error: None })
+}
+
+/// The process and its database answer.
+async fn readyz(State(web): State<Arc<Web>>) -> (StatusCode, Json<Health>) {
+    let problem = match tokio::time::timeout(PING_TIME, web.store.ping()).await {
+        Ok(Ok(())) => return (StatusCode::OK, Json(Health { status: "ok", error: None })),
+        Ok(Err(error)) => {
+            error!(%error, "The database does not answer");
+            "the database does not answer; the log of this replica says why"
+        }
+        Err(_) => {
+            error!(timeout_s = PING_TIME.as_secs(), "The database does not answer in time");
+            "the database does not answer in time"
+        }
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "error", error: Some(problem) }))
+}
+
+#[derive(Serialize)]
+struct Status {
+    shutting_down: bool,
+    in_progress_operations: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+}
+
+/// What a rollout waits for (reference 11).
+async fn status(State(web): State<Arc<Web>>, headers: HeaderMap) -> Result<Json<Status>, super::Failure> {
+    let known = web.auth.as_ref().is_none_or(|auth| auth.accepts(&headers));
+    Ok(Json(Status {
+        shutting_down: web.shutting_down.is_cancelled(),
+        in_progress_operations: web.store.command_count_running().await?,
+        version: known.then(|| web.version.clone()),
+    }))
+}

@@ -1,0 +1,243 @@
+//! What a tool prints to a terminal, as lines of HTML.
+//!
+//! Converters at hand write colours into `style` attributes, which our policy forbids; this one writes classes. It knows
+//! what Terraform and its friends use: the sixteen colours of the text, bold, faint, italic and underlined. Everything
+//! else that a terminal would obey is dropped: backgrounds and exact colours, because nobody could promise that the text
+//! stays readable, and movements of the cursor, because they could paint over what was printed before.
+
+use std::fmt::Write as _;
+use std::iter::Peekable;
+use std::str::Chars;
+
+use super::text::is_deceptive;
+
+const ESCAPE: char = '\u{1b}';
+
+/// How text looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Style {
+    colour: Option<u8>,
+    bold: bool,
+    faint: bool,
+    italic: bool,
+    underline: bool,
+}
+
+impl Style {
+    /// The names of the classes; empty for plain text.
+    fn classes(self) -> String {
+        let marks = [(self.bold, "b"), (self.faint, "f"), (self.italic, "i"), (self.underline, "u")];
+        let mut classes: Vec<String> = marks.iter().filter(|(on, _)| *on).map(|(_, name)| (*name).to_owned()).collect();
+        classes.extend(self.colour.map(|colour| format!("c{colour}")));
+        classes.join(" ")
+    }
+
+    /// Obeys `ESC [ … m` (ECMA-48, "Select Graphic Rendition").
+    fn select(&mut self, parameters: &str) {
+        // A group with colons describes one exact colour or a fancy underline.
+        let mut codes = parameters.split(';').filter(|code| !code.contains(':')).map(|code| match code {
+            "" => 0,
+            code => code.parse::<u16>().unwrap_or(u16::MAX),
+        });
+        while let Some(code) = codes.next() {
+            match code {
+                0 => *self = Self::default(),
+                1 => self.bold = true,
+                2 => self.faint = true,
+                3 => self.italic = true,
+                4 => self.underline = true,
+                22 => (self.bold, self.faint) = (false, false),
+                23 => self.italic = false,
+                24 => self.underline = false,
+                30..=37 => self.colour = u8::try_from(code - 30).ok(),
+                90..=97 => self.colour = u8::try_from(code - 90 + 8).ok(),
+                39 => self.colour = None,
+                38 => self.colour = extended_colour(&mut codes).or(self.colour),
+                48 | 58 => drop(extended_colour(&mut codes)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What follows 38 or 48: `5;n` or `2;r;g;b`. Only the first sixteen of the numbered colours are ours.
+fn extended_colour(codes: &mut impl Iterator<Item = u16>) -> Option<u8> {
+    match codes.next() {
+        Some(5) => codes.next().and_then(|n| u8::try_from(n).ok()).filter(|n| *n < 16),
+        Some(2) => {
+            let _rgb = [codes.next(), codes.next(), codes.next()];
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Writes the lines of a run; knows the number of the next line and how its text looks.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Painter {
+    lines: u64,
+    style: Style,
+}
+
+impl Painter {
+    /// How many lines there were.
+    pub fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    /// Some whole lines as HTML, without a line break between them.
+    pub fn paint(&mut self, text: &str) -> String {
+        let mut html = String::with_capacity(text.len() * 2);
+        for line in text.split_terminator('\n') {
+            self.lines += 1;
+            let number = self.lines;
+            write!(html, "<div class=\"l\" id=\"L{number}\"><a href=\"#L{number}\">{number}</a><span>")
+                .expect("a String takes any text");
+            self.paint_line(last_overwrite(line), &mut html);
+            html.push_str("</span></div>");
+        }
+        html
+    }
+
+    fn paint_line(&mut self, line: &str, html: &mut String) {
+        let mut chars = line.chars().peekable();
+        let mut text = String::new();
+        while let Some(c) = chars.next() {
+            if c != ESCAPE {
+                text.push(c);
+                continue;
+            }
+            let before = self.style;
+            self.escape(&mut chars);
+            if self.style != before {
+                push_text(before, &std::mem::take(&mut text), html);
+            }
+        }
+        push_text(self.style, &text, html);
+    }
+
+    /// Consumes the rest of a control sequence and obeys it if it is ours.
+    fn escape(&mut self, chars: &mut Peekable<Chars<'_>>) {
+        match chars.next() {
+            Some('[') => {
+                let mut parameters = String::new();
+                while let Some(c) = chars.next_if(|c| matches!(c, ' '..='?')) {
+                    parameters.push(c);
+                }
+                if chars.next_if(|c| matches!(c, '@'..='~')) == Some('m') {
+                    self.style.select(&parameters);
+                }
+            }
+            // A title or a link, up to BEL or ESC \.
+            Some(']' | 'P' | '^' | '_' | 'X') => {
+                while let Some(c) = chars.next() {
+                    if c == '\u{7}' || (c == ESCAPE && chars.next_if_eq(&'\\').is_some()) {
+                        break;
+                    }
+                }
+            }
+            // Two more characters: the choice of a character set.
+            Some(' '..='/') => drop(chars.next()),
+            Some(_) | None => {}
+        }
+    }
+}
+
+/// A terminal goes back to the start of the line at a carriage return; what is printed last stays to be seen.
+fn last_overwrite(line: &str) -> &str {
+    let line = line.trim_end_matches('\r');
+    line.rsplit_once('\r').map_or(line, |(_, last)| last)
+}
+
+fn push_text(style: Style, text: &str, html: &mut String) {
+    if text.is_empty() {
+        return;
+    }
+    let classes = style.classes();
+    if !classes.is_empty() {
+        write!(html, "<span class=\"{classes}\">").expect("a String takes any text");
+    }
+    text.chars().for_each(|c| push_char(c, html));
+    if !classes.is_empty() {
+        html.push_str("</span>");
+    }
+}
+
+fn push_char(c: char, html: &mut String) {
+    match c {
+        '&' => html.push_str("&amp;"),
+        '<' => html.push_str("&lt;"),
+        '>' => html.push_str("&gt;"),
+        '"' => html.push_str("&quot;"),
+        '\'' => html.push_str("&#39;"),
+        '\t' => html.push('\t'),
+        c if is_deceptive(c) => html.push('\u{fffd}'),
+        c => html.push(c),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn line(text: &str) -> String {
+        let html = Painter::default().paint(text);
+        let start = "<div class=\"l\" id=\"L1\"><a href=\"#L1\">1</a><span>";
+        html.strip_prefix(start).and_then(|rest| rest.strip_suffix("</span></div>")).unwrap().to_owned()
+    }
+
+    #[test]
+    fn colours_become_classes() {
+        for (text, html) in [
+            ("plain", "plain"),
+            ("\u{1b}[31mred\u{1b}[0m plain", "<span class=\"c1\">red</span> plain"),
+            ("\u{1b}[1m\u{1b}[32m+\u{1b}[0m\u{1b}[0m x", "<span class=\"b c2\">+</span> x"),
+            ("\u{1b}[1;4;91ma\u{1b}[22;24;39mb", "<span class=\"b u c9\">a</span>b"),
+            ("\u{1b}[38;5;12mx", "<span class=\"c12\">x</span>"),
+            ("\u{1b}[38;2;1;2;3;1mx", "<span class=\"b\">x</span>"),
+            ("\u{1b}[48;5;1;3mx", "<span class=\"i\">x</span>"),
+            ("\u{1b}[2mx\u{1b}[my", "<span class=\"f\">x</span>y"),
+            ("\u{1b}[38:2::1:2:3mx\u{1b}[99999mx", "xx"),
+        ] {
+            assert_eq!(line(text), html, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_moves_the_cursor_or_hides_text_is_dropped() {
+        for (text, html) in [
+            ("a\u{1b}[2Kb\u{1b}[1Ac", "abc"),
+            ("a\u{1b}]0;title\u{7}b\u{1b}]8;;https://x\u{1b}\\c", "abc"),
+            ("a\u{1b}(Bb\u{1b}7c\u{1b}", "abc"),
+            (" 10%\r 50%\r100%\r", "100%"),
+            ("a\u{8}\u{202e}b", "a\u{fffd}\u{fffd}b"),
+            ("\u{1b}[31", ""),
+        ] {
+            assert_eq!(line(text), html, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_style_lasts_until_it_is_taken_back_and_lines_are_counted_on() {
+        let mut painter = Painter::default();
+        painter.paint("\u{1b}[33ma\nb\n");
+        let html = painter.paint("c\u{1b}[0m\n\n");
+        insta::assert_snapshot!(html, @r##"<div class="l" id="L3"><a href="#L3">3</a><span><span class="c3">c</span></span></div><div class="l" id="L4"><a href="#L4">4</a><span></span></div>"##);
+        assert_eq!(painter.lines(), 4);
+    }
+
+    proptest! {
+        #[test]
+        fn only_our_own_tags_come_out(text in "[\\x1b\\[\\]0-9;:m<>&\"'a-c\\\\\r\n]{0,60}") {
+            let html = Painter::default().paint(&text);
+            let tag = regex::Regex::new(
+                r#"<div class="l" id="L\d+"><a href="\#L\d+">\d+</a><span>|</span></div>|<span class="[a-z0-9 ]+">|</span>"#,
+            ).unwrap();
+            let rest = tag.replace_all(&html, "");
+            prop_assert!(!rest.contains(['<', '>', '"', '\'']), "{}", rest);
+            prop_assert_eq!(html.matches("<span").count(), html.matches("</span>").count());
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What was asked for lately, and its runs.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::text::{Badge, PullName, Search, Stamp, duration, shown};
+use crate::http::{Failure, Web};
+use crate::model::{CommandId, Lock, Origin, PullRef};
+use crate::store::{CommandRow, RunRow};
+
+/// Commands that a search looks through.
+const SEARCHED: i64 = 500;
+/// Commands on the page.
+const SHOWN: usize = 40;
+/// Runs looked at to find those of the commands.
+const RUNS: i64 = 2000;
+
+/// A command in the list.
+#[derive(Serialize)]
+pub(super) struct CommandLine {
+    kind: &'static str,
+    pull: PullName,
+    actor: String,
+    way: &'static str,
+    asked: Stamp,
+    took: Option<String>,
+    badge: Badge,
+    note: Option<String>,
+    runs: Vec<RunLink>,
+}
+
+/// A run of a command.
+#[derive(Serialize)]
+struct RunLink {
+    id: String,
+    project: String,
+    badge: Badge,
+}
+
+/// The newest commands that the search finds.
+pub(super) async fn recent_commands(
+    web: &Web,
+    search: &Search,
+    locks: &[Lock],
+    now: DateTime<Utc>,
+) -> Result<Vec<CommandLine>, Failure> {
+    let commands = web.store.command_list(SEARCHED).await?;
+    let mut runs: HashMap<CommandId, Vec<RunRow>> = HashMap::new();
+    for run in web.store.run_list_recent(RUNS).await? {
+        runs.entry(run.command).or_default().push(run);
+    }
+    let links: HashMap<&PullRef, &str> = locks.iter().map(|lock| (&lock.pull, lock.pull_url.as_str())).collect();
+    let lines = commands.iter().filter_map(|command| {
+        let runs = runs.remove(&command.id).unwrap_or_default();
+        let link = links.get(&command.pull).copied();
+        is_found(search, command, &runs).then(|| CommandLine::new(command, &runs, link, now))
+    });
+    Ok(lines.take(SHOWN).collect())
+}
+
+fn is_found(search: &Search, command: &CommandRow, runs: &[RunRow]) -> bool {
+    let mut fields = vec![command.kind.as_str().to_owned(), command.pull.to_string(), command.actor.login.clone()];
+    fields.extend(runs.iter().map(|run| run.project.to_string()));
+    let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+    search.finds(&fields)
+}
+
+impl CommandLine {
+    fn new(command: &CommandRow, runs: &[RunRow], pull_url: Option<&str>, now: DateTime<Utc>) -> Self {
+        let took = command.finished_at.map(|end| duration(end - command.created_at));
+        let note = command.stop_reason.as_ref().or(command.reason.as_ref()).map(|note| shown(note));
+        let pull_url = pull_url.map_or_else(|| pull_page(&command.pull), str::to_owned);
+        Self {
+            kind: command.kind.as_str(),
+            pull: PullName::new(&command.pull, &pull_url),
+            actor: shown(&command.actor.login),
+            way: way(command.actor.origin),
+            asked: Stamp::new(command.created_at, now),
+            took,
+            badge: Badge::of_command(command.state, command.outcome),
+            note,
+            runs: runs.iter().rev().map(RunLink::new).collect(),
+        }
+    }
+}
+
+impl RunLink {
+    fn new(run: &RunRow) -> Self {
+        Self {
+            id: run.id.to_string(),
+            project: shown(&run.project.status_id()),
+            badge: Badge::of_run(run.state, run.outcome),
+        }
+    }
+}
+
+/// The page of a pull whose address is not at hand, in GitHub's form; GitHub is the one forge there is an adapter for.
+pub(super) fn pull_page(pull: &PullRef) -> String {
+    format!("https://{}/{}/pull/{}", pull.repo.host(), pull.repo.full_name(), pull.number)
+}
+
+const fn way(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Comment => "by comment",
+        Origin::Pull => "by a push",
+        Origin::Page => "on the dashboard",
+        Origin::Api => "through the API",
+        Origin::Cli => "on the command line",
+        Origin::Reconciler => "by repair",
+    }
+}

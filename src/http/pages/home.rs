@@ -1,0 +1,177 @@
+//! `/` and `/locks`: the locks, the switch of all applies, and what was asked for lately.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+
+use super::commands::{CommandLine, recent_commands};
+use super::text::{PullName, Search, Stamp, shown};
+use super::visitor::Visitor;
+use crate::http::extract::Asked;
+use crate::http::{Failure, Web};
+use crate::model::{ApplyLock, Lock};
+
+/// Locks on one page; a search finds the others.
+const LOCKS_SHOWN: usize = 300;
+
+/// `?q=…&notice=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wish {
+    q: String,
+    notice: String,
+}
+
+/// What a page that changed something says afterwards. A code in the address and not a text, so that nobody can put
+/// words into our mouth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Notice {
+    Discarded,
+    Stopped,
+    AlreadyStopped,
+    Allowed,
+    AlreadyAllowed,
+}
+
+impl Notice {
+    const ALL: [Self; 5] = [Self::Discarded, Self::Stopped, Self::AlreadyStopped, Self::Allowed, Self::AlreadyAllowed];
+
+    /// As it stands in the address.
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Discarded => "discarded",
+            Self::Stopped => "stopped",
+            Self::AlreadyStopped => "already-stopped",
+            Self::Allowed => "allowed",
+            Self::AlreadyAllowed => "already-allowed",
+        }
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Discarded => "The lock is given back and its plans are discarded. The pull request is told.",
+            Self::Stopped => "All applies are stopped. What was running already goes on to its end.",
+            Self::AlreadyStopped => "Somebody had stopped all applies before you; their reason stays.",
+            Self::Allowed => "Applies are allowed again.",
+            Self::AlreadyAllowed => "Applies were allowed already.",
+        }
+    }
+
+    fn find(code: &str) -> Option<&'static str> {
+        Self::ALL.into_iter().find(|notice| notice.code() == code).map(Self::text)
+    }
+}
+
+#[derive(Serialize)]
+struct View {
+    q: String,
+    /// This page again, with the search and without the notice.
+    here: String,
+    notice: Option<&'static str>,
+    apply_lock: Option<ApplyLockView>,
+    locks: Vec<LockLine>,
+    /// How many are held.
+    held: usize,
+    /// How many of them the search found.
+    found: usize,
+    commands: Vec<CommandLine>,
+}
+
+#[derive(Serialize)]
+struct ApplyLockView {
+    holder: String,
+    reason: String,
+    since: Stamp,
+}
+
+impl ApplyLockView {
+    fn new(lock: &ApplyLock, now: DateTime<Utc>) -> Self {
+        Self { holder: shown(&lock.holder), reason: shown(&lock.reason), since: Stamp::new(lock.taken_at, now) }
+    }
+}
+
+/// A lock in the list.
+#[derive(Serialize)]
+pub(super) struct LockLine {
+    id: String,
+    pull: PullName,
+    dir: String,
+    workspace: String,
+    name: Option<String>,
+    holder: String,
+    reason: String,
+    since: Stamp,
+}
+
+impl LockLine {
+    /// As seen now.
+    pub fn new(lock: &Lock, now: DateTime<Utc>) -> Self {
+        Self {
+            id: lock.id.to_string(),
+            pull: PullName::new(&lock.pull, &lock.pull_url),
+            dir: shown(lock.key.dir.as_str()),
+            workspace: shown(lock.key.workspace.as_str()),
+            name: lock.project.name.as_ref().map(|name| shown(name.as_str())),
+            holder: shown(&lock.holder),
+            reason: shown(&lock.reason),
+            since: Stamp::new(lock.taken_at, now),
+        }
+    }
+}
+
+/// Shows the page.
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Asked(wish): Asked<Wish>,
+) -> Result<Response, Failure> {
+    let (now, search) = (web.clock.now(), Search::new(&wish.q));
+    let all = web.store.lock_list().await?;
+    let found: Vec<&Lock> = all.iter().filter(|lock| is_found(&search, lock)).collect();
+    let view = View {
+        here: here(&web, &wish.q),
+        notice: Notice::find(&wish.notice),
+        apply_lock: web.store.apply_lock_get().await?.map(|lock| ApplyLockView::new(&lock, now)),
+        locks: found.iter().take(LOCKS_SHOWN).map(|lock| LockLine::new(lock, now)).collect(),
+        held: all.len(),
+        found: found.len(),
+        commands: recent_commands(&web, &search, &all, now).await?,
+        q: wish.q,
+    };
+    visitor.page("home.html", &view)
+}
+
+fn here(web: &Web, query: &str) -> String {
+    let query =
+        if query.is_empty() { String::new() } else { format!("?q={}", utf8_percent_encode(query, NON_ALPHANUMERIC)) };
+    web.link(&format!("/{query}"))
+}
+
+fn is_found(search: &Search, lock: &Lock) -> bool {
+    let name = lock.project.name.as_ref().map_or("", |name| name.as_str());
+    search.finds(&[
+        &lock.key.repo.to_string(),
+        &lock.key.to_string(),
+        &lock.pull.to_string(),
+        name,
+        &lock.holder,
+        &lock.reason,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_notice_is_found_by_its_code_and_nothing_else_is() {
+        for notice in Notice::ALL {
+            assert_eq!(Notice::find(notice.code()), Some(notice.text()));
+        }
+        assert_eq!(Notice::find("<script>"), None);
+    }
+}

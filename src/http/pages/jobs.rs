@@ -1,0 +1,185 @@
+//! `/jobs/{id}`: a run, what it is about, and what it prints. The same address while it runs and ever after (P9).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
+use futures::TryStreamExt;
+use futures::stream::{self, Stream};
+use serde::Serialize;
+
+use super::ansi::Painter;
+use super::commands::pull_page;
+use super::text::{Badge, PullName, Stamp, duration, shown};
+use super::visitor::Visitor;
+use crate::http::extract::Segment;
+use crate::http::{Failure, Web};
+use crate::model::{RunId, RunKind};
+use crate::store::{CommandRow, OutputPiece, RunRow, RunState, Store};
+
+/// Pieces read at once; each holds about 32 KiB at most.
+pub(super) const PIECES: i64 = 32;
+/// The end of the output that the page shows; the rest is one click away, as text.
+const SHOWN_BYTES: usize = 2 * 1024 * 1024;
+/// A browser slows down with more.
+const SHOWN_LINES: u64 = 20_000;
+
+#[derive(Serialize)]
+struct View {
+    id: String,
+    kind: &'static str,
+    live: bool,
+    badge: Badge,
+    pull: PullName,
+    dir: String,
+    workspace: String,
+    name: Option<String>,
+    message: Option<String>,
+    asked_by: Option<String>,
+    asked_for: &'static str,
+    asked: Stamp,
+    started: Option<Stamp>,
+    finished: Option<Stamp>,
+    took: Option<String>,
+    output: Output,
+}
+
+#[derive(Default, Serialize)]
+struct Output {
+    html: String,
+    /// The last piece that is in it.
+    seq: i64,
+    lines: u64,
+    /// Lines before the first that is shown.
+    left_out: u64,
+}
+
+/// Finds a run by the text in the address.
+pub(super) async fn find_run(web: &Web, asked: &str) -> Result<RunRow, Failure> {
+    let id: RunId = asked.parse().map_err(|_| Failure::no_such_run())?;
+    web.store.run_get(id).await?.ok_or_else(Failure::no_such_run)
+}
+
+/// Shows the page.
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Segment(asked): Segment,
+) -> Result<Response, Failure> {
+    // First the state and then the output: a run that is over by now has printed everything.
+    let run = find_run(&web, &asked).await?;
+    let command = web.store.command_get(run.command).await?;
+    let output = read_output(&web.store, run.id).await?;
+    visitor.page("job.html", &View::new(&run, command.as_ref(), output, web.clock.now()))
+}
+
+impl View {
+    fn new(run: &RunRow, command: Option<&CommandRow>, output: Output, now: DateTime<Utc>) -> Self {
+        let stamp = |at| Stamp::new(at, now);
+        Self {
+            id: run.id.to_string(),
+            kind: match run.kind {
+                RunKind::Plan => "Plan",
+                RunKind::Apply => "Apply",
+            },
+            live: run.state != RunState::Finished,
+            badge: Badge::of_run(run.state, run.outcome),
+            pull: PullName::new(&run.pull, &pull_page(&run.pull)),
+            dir: shown(run.project.dir.as_str()),
+            workspace: shown(run.project.workspace.as_str()),
+            name: run.project.name.as_ref().map(|name| shown(name.as_str())),
+            message: run.message.as_deref().map(shown),
+            asked_by: command.map(|command| shown(&command.actor.login)),
+            asked_for: command.map_or(run.kind.as_str(), |command| command.kind.as_str()),
+            asked: stamp(run.created_at),
+            started: run.started_at.map(stamp),
+            finished: run.finished_at.map(stamp),
+            took: run.started_at.map(|start| duration(run.finished_at.unwrap_or(now) - start)),
+            output,
+        }
+    }
+}
+
+/// The end of what a run printed. Earlier pieces are read as well, for the numbers of the lines and the colours that
+/// last, but not kept.
+async fn read_output(store: &Store, run: RunId) -> Result<Output, Failure> {
+    let (mut painter, mut end, mut seq) = (Painter::default(), Tail::default(), 0);
+    loop {
+        let pieces = store.run_output_after(run, seq, PIECES).await?;
+        let Some(last) = pieces.last() else {
+            let lines = painter.lines();
+            let left_out = end.pieces.front().map_or(0, |(before, _)| *before);
+            return Ok(Output { html: end.html(), seq, lines, left_out });
+        };
+        seq = last.seq;
+        for piece in &pieces {
+            end.push(&mut painter, piece);
+        }
+    }
+}
+
+/// The last pieces as HTML, each with the number of lines before it.
+#[derive(Default)]
+struct Tail {
+    pieces: VecDeque<(u64, String)>,
+    bytes: usize,
+}
+
+impl Tail {
+    fn push(&mut self, painter: &mut Painter, piece: &OutputPiece) {
+        let before = painter.lines();
+        let html = painter.paint(&piece.text);
+        self.bytes += html.len();
+        self.pieces.push_back((before, html));
+        while self.pieces.len() > 1 && self.is_too_long(painter.lines()) {
+            let dropped = self.pieces.pop_front().map_or(0, |(_, html)| html.len());
+            self.bytes -= dropped;
+        }
+    }
+
+    fn is_too_long(&self, lines: u64) -> bool {
+        let first = self.pieces.front().map_or(lines, |(before, _)| *before);
+        self.bytes > SHOWN_BYTES || lines - first > SHOWN_LINES
+    }
+
+    fn html(self) -> String {
+        self.pieces.into_iter().map(|(_, html)| html).collect()
+    }
+}
+
+/// `GET /jobs/{id}/output.txt`: everything, without colours, as it is stored at this moment.
+pub(super) async fn plain(State(web): State<Arc<Web>>, Segment(asked): Segment) -> Result<Response, Failure> {
+    let run = find_run(&web, &asked).await?;
+    let body = Body::from_stream(plain_text(web.store.clone(), run.id));
+    Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
+}
+
+fn plain_text(store: Store, run: RunId) -> impl Stream<Item = Result<Vec<u8>, sqlx::Error>> + Send {
+    let pages = stream::try_unfold((store, 0), move |(store, seq)| async move {
+        let pieces = store.run_output_after(run, seq, PIECES).await?;
+        let next = pieces.last().map(|last| last.seq);
+        Ok::<_, sqlx::Error>(next.map(|next| (pieces, (store, next))))
+    });
+    pages.map_ok(|pieces| pieces.iter().flat_map(|piece| strip_ansi_escapes::strip(&piece.text)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_long_output_is_kept_and_its_lines_keep_their_numbers() {
+        let (mut painter, mut tail) = (Painter::default(), Tail::default());
+        for seq in 1..=50 {
+            tail.push(&mut painter, &OutputPiece { seq, text: "x\n".repeat(1000) });
+        }
+        assert_eq!(painter.lines(), 50_000);
+        let before = tail.pieces.front().unwrap().0;
+        assert_eq!(before, 30_000);
+        assert!(tail.html().starts_with("<div class=\"l\" id=\"L30001\">"));
+    }
+}

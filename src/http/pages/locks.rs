@@ -1,0 +1,243 @@
+//! One lock: everything about it, and the way to give it back.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Redirect, Response};
+use chrono::{DateTime, Utc};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::apply_switch::back;
+use super::home::{LockLine, Notice};
+use super::text::{Stamp, shown};
+use super::visitor::Visitor;
+use crate::http::csrf::Confirmed;
+use crate::http::extract::{Asked, Segment};
+use crate::http::{Failure, Web, WebUser};
+use crate::model::{Lock, LockId, PlanRecord, PlanState};
+
+#[derive(Serialize)]
+struct View {
+    lock: LockLine,
+    /// The classic text form.
+    classic: String,
+    plans: Vec<PlanLine>,
+    /// An apply is running under it.
+    applying: bool,
+}
+
+#[derive(Serialize)]
+struct PlanLine {
+    run: String,
+    project: Option<String>,
+    state: &'static str,
+    summary: String,
+    head: String,
+    base_branch: String,
+    tool: String,
+    made: Stamp,
+}
+
+impl PlanLine {
+    fn new(plan: &PlanRecord, now: DateTime<Utc>) -> Self {
+        Self {
+            run: plan.run.to_string(),
+            project: plan.project.name.as_ref().map(|name| shown(name.as_str())),
+            state: state_words(plan.state),
+            summary: if plan.counts.is_empty() { "No changes.".to_owned() } else { plan.counts.to_string() },
+            head: plan.head.short().to_owned(),
+            base_branch: shown(plan.base_branch.as_str()),
+            tool: format!("{} {}", plan.distribution.title(), plan.tool_version),
+            made: Stamp::new(plan.created_at, now),
+        }
+    }
+}
+
+const fn state_words(state: PlanState) -> &'static str {
+    match state {
+        PlanState::Planned => "waiting to be applied",
+        PlanState::NoChanges => "nothing to apply",
+        PlanState::Applying => "being applied",
+        PlanState::Applied => "applied",
+        PlanState::ApplyFailed => "apply failed",
+        PlanState::Discarded => "discarded",
+    }
+}
+
+/// `GET /locks/{id}`: by our identifier; a classic name leads there.
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Segment(asked): Segment,
+) -> Result<Response, Failure> {
+    let Ok(id) = asked.parse::<LockId>() else {
+        return lead_to(&web, &asked).await;
+    };
+    let lock = web.store.lock_get(id).await?.ok_or_else(|| Failure::no_such_lock(&asked))?;
+    let (now, plans) = (web.clock.now(), plans_under(&web, &lock).await?);
+    let view = View {
+        lock: LockLine::new(&lock, now),
+        classic: lock.key.to_string(),
+        applying: plans.iter().any(|plan| plan.state == PlanState::Applying),
+        plans: plans.iter().map(|plan| PlanLine::new(plan, now)).collect(),
+    };
+    visitor.page("lock.html", &view)
+}
+
+async fn plans_under(web: &Web, lock: &Lock) -> Result<Vec<PlanRecord>, Failure> {
+    let mut plans = web.store.plan_list(&lock.pull).await?;
+    plans.retain(|plan| plan.project.dir == lock.key.dir && plan.project.workspace == lock.key.workspace);
+    Ok(plans)
+}
+
+/// `?id=…`
+#[derive(Default, Deserialize)]
+pub(super) struct ById {
+    id: Option<String>,
+}
+
+/// `GET /lock?id=…`, where Atlantis shows a lock.
+pub(super) async fn by_query(State(web): State<Arc<Web>>, Asked(by): Asked<ById>) -> Result<Response, Failure> {
+    let asked = by.id.ok_or_else(|| Failure::query_wanted("id"))?;
+    lead_to(&web, &asked).await
+}
+
+async fn lead_to(web: &Web, asked: &str) -> Result<Response, Failure> {
+    let path = match find_lock(web, asked).await? {
+        Found::One(lock) => format!("/locks/{}", lock.id),
+        Found::Several => format!("/?q={}", utf8_percent_encode(asked.trim_end_matches('/'), NON_ALPHANUMERIC)),
+        Found::None => return Err(Failure::no_such_lock(asked)),
+    };
+    Ok(Redirect::to(&web.link(&path)).into_response())
+}
+
+/// Which lock a text means.
+pub(in crate::http) enum Found {
+    One(Box<Lock>),
+    /// Locks of the same classic name on several hosts.
+    Several,
+    None,
+}
+
+/// Looks for a lock by identifier or classic name: `owner/repo/path/workspace`, and a project's name or just a slash
+/// after it (reference 7.1); with the host before it, it means one lock for certain.
+pub(in crate::http) async fn find_lock(web: &Web, asked: &str) -> Result<Found, Failure> {
+    if let Ok(id) = asked.parse::<LockId>() {
+        let lock = web.store.lock_get(id).await?;
+        return Ok(lock.map_or(Found::None, |lock| Found::One(Box::new(lock))));
+    }
+    let mut meant = web.store.lock_list().await?.into_iter().filter(|lock| is_called(lock, asked));
+    Ok(match (meant.next(), meant.next()) {
+        (None, _) => Found::None,
+        (Some(lock), None) => Found::One(Box::new(lock)),
+        (Some(_), Some(_)) => Found::Several,
+    })
+}
+
+fn is_called(lock: &Lock, asked: &str) -> bool {
+    let rest_fits = |repo: &str| {
+        let (start, rest) = asked.split_at_checked(repo.len())?;
+        let after = rest.strip_prefix(&format!("/{}/{}", lock.key.dir, lock.key.workspace))?;
+        let name = lock.project.name.as_ref().map(|name| name.as_str());
+        let end_fits =
+            after.is_empty() || after.strip_prefix('/').is_some_and(|end| end.is_empty() || Some(end) == name);
+        Some(start.to_lowercase() == repo && end_fits)
+    };
+    let fits = |repo: &str| rest_fits(repo).unwrap_or(false);
+    fits(lock.key.repo.full_name()) || fits(&lock.key.repo.to_string())
+}
+
+/// No fields but the token.
+#[derive(Deserialize)]
+pub(super) struct Nothing {}
+
+/// `POST /locks/{id}`: discards the plans and gives the lock back. Takes identifiers only, so that nobody gives back
+/// another lock than the one that was shown.
+pub(super) async fn discard(
+    State(web): State<Arc<Web>>,
+    Segment(asked): Segment,
+    form: Confirmed<Nothing>,
+) -> Result<Redirect, Failure> {
+    let id: LockId = asked.parse().map_err(|_| Failure::no_such_lock(&asked))?;
+    match discard_lock(&web, id, &form.who).await? {
+        Discarding::Done => Ok(back(&web, Notice::Discarded)),
+        Discarding::NotHeld => Err(Failure::no_such_lock(&asked)),
+        Discarding::ApplyRunning => Err(Failure::apply_is_running()),
+    }
+}
+
+/// What came of giving back a lock.
+#[must_use]
+pub(in crate::http) enum Discarding {
+    Done,
+    /// Nobody holds it any more.
+    NotHeld,
+    /// It is still held, because an apply is running under it.
+    ApplyRunning,
+}
+
+/// Gives back a lock for somebody.
+pub(in crate::http) async fn discard_lock(web: &Web, id: LockId, who: &WebUser) -> Result<Discarding, Failure> {
+    if let Some(lock) = web.discard.discard(id, &who.0).await? {
+        warn!(who = who.0, lock = %lock.key, pull = %lock.pull, "A lock was discarded");
+        return Ok(Discarding::Done);
+    }
+    Ok(match web.store.lock_get(id).await? {
+        Some(_) => Discarding::ApplyRunning,
+        None => Discarding::NotHeld,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::{LockKey, ProjectKey, PullNumber, PullRef};
+
+    fn lock(name: Option<&str>) -> Lock {
+        let project = ProjectKey {
+            dir: "infra/net".parse().unwrap(),
+            workspace: "Prod".parse().unwrap(),
+            name: name.map(|name| name.parse().unwrap()),
+        };
+        let pull = PullRef { repo: "github.com/acme/infra".parse().unwrap(), number: PullNumber(7) };
+        Lock {
+            id: Uuid::nil().into(),
+            key: LockKey::of(&pull.repo, &project),
+            project,
+            pull,
+            pull_url: String::new(),
+            holder: String::new(),
+            reason: String::new(),
+            taken_at: DateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn a_lock_is_found_by_every_classic_spelling() {
+        for asked in [
+            "acme/infra/infra/net/Prod",
+            "acme/infra/infra/net/Prod/",
+            "Acme/Infra/infra/net/Prod/vpc",
+            "github.com/acme/infra/infra/net/Prod",
+        ] {
+            assert!(is_called(&lock(Some("vpc")), asked), "{asked}");
+        }
+        for asked in [
+            "",
+            "acme/infra",
+            "acme/infra/infra/net/prod",
+            "acme/infra/infra/net/Production",
+            "acme/infra/infra/net/Prod/db",
+            "ácme/infra/infra/net/Prod",
+            "gitlab.com/acme/infra/infra/net/Prod",
+        ] {
+            assert!(!is_called(&lock(Some("vpc")), asked), "{asked}");
+        }
+        assert!(!is_called(&lock(None), "acme/infra/infra/net/Prod/vpc"));
+    }
+}

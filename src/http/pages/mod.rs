@@ -1,0 +1,45 @@
+//! The dashboard: which locks are held, whether applies may run, what was asked for, and what a run prints.
+//!
+//! Made for somebody who is woken at night and has a phone: every page is complete HTML from the server, works without
+//! scripts, and says who, since when and why. The one script appends the output of a run while it is printed.
+//! Everything shown may come from a pull request, so everything is escaped by the templates; [`ansi`] alone writes HTML
+//! by hand.
+
+mod ansi;
+mod apply_switch;
+mod commands;
+mod home;
+mod jobs;
+mod locks;
+mod stream;
+mod templates;
+mod text;
+mod visitor;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use super::Web;
+
+pub(super) use locks::{Discarding, Found, discard_lock, find_lock};
+pub(super) use templates::Templates;
+pub(super) use text::shown;
+
+/// Pages and static files.
+pub(super) fn router() -> Router<Arc<Web>> {
+    Router::new()
+        .route("/", get(home::show))
+        .route("/index.html", get(home::show))
+        .route("/locks", get(home::show))
+        // The classic name of a lock has slashes, and some proxies decode them.
+        .route("/locks/{*id}", get(locks::show).post(locks::discard))
+        .route("/lock", get(locks::by_query))
+        .route("/apply-lock/stop", post(apply_switch::stop))
+        .route("/apply-lock/allow", post(apply_switch::allow))
+        .route("/jobs/{id}", get(jobs::show))
+        .route("/jobs/{id}/output.txt", get(jobs::plain))
+        .route("/jobs/{id}/events", get(stream::events))
+        .route("/static/{hash}/{name}", get(templates::file))
+}

@@ -1,0 +1,52 @@
+//! The person in front of a page: who it is, and the cookie and token of its forms.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header;
+use axum::http::request::Parts;
+use axum::response::{AppendHeaders, IntoResponse, Response};
+use serde::Serialize;
+
+use super::text::Stamp;
+use crate::http::csrf::Session;
+use crate::http::{Failure, Web, WebUser};
+
+/// Somebody who looks at a page.
+pub(super) struct Visitor {
+    web: Arc<Web>,
+    user: WebUser,
+    session: Session,
+    is_new: bool,
+}
+
+#[derive(Serialize)]
+struct Page<'a, V> {
+    /// For the hidden field of every form.
+    token: String,
+    now: Stamp,
+    #[serde(flatten)]
+    view: &'a V,
+}
+
+impl FromRequestParts<Arc<Web>> for Visitor {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+        let user = WebUser::from_request_parts(parts, web).await?;
+        let known = Session::of(&parts.headers, &web.public_url);
+        let is_new = known.is_none();
+        Ok(Self { web: Arc::clone(web), user, session: known.unwrap_or_else(Session::fresh), is_new })
+    }
+}
+
+impl Visitor {
+    /// A page for this person.
+    pub fn page<V: Serialize>(&self, template: &str, view: &V) -> Result<Response, Failure> {
+        let now = self.web.clock.now();
+        let page = Page { token: self.web.csrf.token(&self.session, &self.user), now: Stamp::new(now, now), view };
+        let html = self.web.templates.render(template, &page)?;
+        let cookie = self.is_new.then(|| (header::SET_COOKIE, self.session.set_cookie(&self.web.public_url)));
+        Ok((AppendHeaders(cookie), html).into_response())
+    }
+}

@@ -1,0 +1,115 @@
+//! What every page and answer is made from.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::auth::WebAuth;
+use super::csrf::CsrfKey;
+use super::pages::Templates;
+use crate::clock::{Clock, Ids};
+use crate::model::{Lock, LockId};
+use crate::store::Store;
+use crate::workflow::OutputHub;
+
+/// Browsers that may watch runs at the same time on this replica; each costs a connection and a query a second (P12).
+const VIEWERS: usize = 256;
+
+/// Gives back a lock for somebody at the dashboard, and tells the pull.
+#[async_trait]
+pub trait Discard: Send + Sync + 'static {
+    /// `None`: nobody holds it any more, or an apply is running under it.
+    async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error>;
+}
+
+/// What [`Web`] is built from.
+pub struct Setup {
+    /// The database.
+    pub store: Store,
+    /// The present, for "3 minutes ago".
+    pub clock: Arc<dyn Clock>,
+    /// Where the references of requests come from.
+    pub ids: Arc<dyn Ids>,
+    /// News of what runs print.
+    pub hub: OutputHub,
+    /// Where people reach the server; its path is put in front of every link.
+    pub public_url: Url,
+    /// Who may use the pages and the API; `None` lets everybody in.
+    pub auth: Option<WebAuth>,
+    /// Gives back locks.
+    pub discard: Arc<dyn Discard>,
+    /// Cancelled when the server begins to stop; ends the streams.
+    pub shutting_down: CancellationToken,
+    /// Shown to those who may use the pages.
+    pub version: String,
+}
+
+/// The dashboard and the API.
+pub struct Web {
+    pub(super) store: Store,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) ids: Arc<dyn Ids>,
+    pub(super) hub: OutputHub,
+    pub(super) public_url: Url,
+    pub(super) auth: Option<WebAuth>,
+    pub(super) discard: Arc<dyn Discard>,
+    pub(super) shutting_down: CancellationToken,
+    pub(super) version: String,
+    pub(super) csrf: CsrfKey,
+    pub(super) viewers: Arc<Semaphore>,
+    pub(super) templates: Templates,
+}
+
+impl Web {
+    /// Reads the key of the forms from the database, where all replicas share it, and makes it when there is none.
+    pub async fn new(setup: Setup) -> Result<Self, sqlx::Error> {
+        let csrf = CsrfKey::load(&setup.store).await?;
+        let templates = Templates::new(base_path(&setup.public_url), &setup.version);
+        Ok(Self {
+            store: setup.store,
+            clock: setup.clock,
+            ids: setup.ids,
+            hub: setup.hub,
+            public_url: setup.public_url,
+            auth: setup.auth,
+            discard: setup.discard,
+            shutting_down: setup.shutting_down,
+            version: setup.version,
+            csrf,
+            viewers: Arc::new(Semaphore::new(VIEWERS)),
+            templates,
+        })
+    }
+
+    /// A path of ours as a link: with the path of the public address in front.
+    pub(super) fn link(&self, path: &str) -> String {
+        format!("{}{path}", base_path(&self.public_url))
+    }
+}
+
+impl fmt::Debug for Web {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Web").field("public_url", &self.public_url.as_str()).finish_non_exhaustive()
+    }
+}
+
+/// `/lockkeeper` of `https://host/lockkeeper/`; empty for the root.
+fn base_path(public_url: &Url) -> &str {
+    public_url.path().trim_end_matches('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_the_public_address_is_the_start_of_every_link() {
+        for (url, base) in [("https://h", ""), ("https://h/", ""), ("https://h/a/b/", "/a/b"), ("http://h:1/a", "/a")] {
+            assert_eq!(base_path(&url.parse().unwrap()), base, "{url}");
+        }
+    }
+}

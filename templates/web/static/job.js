@@ -1,0 +1,44 @@
+// Appends what a run prints, and brings the facts up to date when it ends. Without it the page reloads itself.
+(function () {
+  "use strict";
+  const output = document.getElementById("output");
+  const live = document.getElementById("live");
+  if (!output || !output.dataset.events) return;
+
+  const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 120;
+  const toEnd = () => window.scrollTo(0, document.documentElement.scrollHeight);
+  const say = (text) => { if (live) live.textContent = text; };
+  let follow = !location.hash;
+
+  function append(html) {
+    const wasAtEnd = atEnd();
+    const nothing = document.getElementById("nothing");
+    if (nothing) nothing.remove();
+    output.insertAdjacentHTML("beforeend", html);
+    if (follow && wasAtEnd) toEnd();
+  }
+
+  async function refreshFacts() {
+    const answer = await fetch(location.pathname, { headers: { Accept: "text/html" } });
+    if (!answer.ok) return;
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    const facts = page.getElementById("facts");
+    if (facts) document.getElementById("facts").replaceWith(facts);
+    document.title = page.title;
+  }
+
+  const events = new EventSource(output.dataset.events + "?after=" + output.dataset.seq);
+  events.onopen = () => say("Live: new lines appear as they are printed.");
+  events.onmessage = (event) => append(event.data);
+  events.addEventListener("end", () => {
+    events.close();
+    say("The run has ended.");
+    refreshFacts().catch(() => say("The run has ended. Reload the page to see how."));
+  });
+  events.onerror = () => {
+    const lost = events.readyState === EventSource.CLOSED;
+    say(lost ? "Not live any more. Reload the page to see what is new." : "Connection lost, trying again…");
+  };
+  window.addEventListener("hashchange", () => { follow = false; });
+  if (follow && output.childElementCount > 40) toEnd();
+})();

@@ -1,0 +1,129 @@
+//! The server is killed (SIGKILL) and started again (P1, P3).
+
+use chrono::{TimeDelta, Utc};
+use lockkeeper::emulator::StatusState;
+
+use super::gates::{ApplyGate, PlanGate};
+use super::world::World;
+use crate::support::db::Backend;
+use crate::support::postgres::{self, Content};
+use crate::support::server::Settings;
+
+/// Runs each story on both databases, as the tests `name::sqlite` and `name::postgres`.
+macro_rules! on_both {
+    ($($name:ident),+ $(,)?) => {
+        $(mod $name {
+            use crate::support::db::Backend;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn sqlite() {
+                super::$name(Backend::Sqlite).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn postgres() {
+                super::$name(Backend::Postgres).await;
+            }
+        })+
+    };
+}
+
+on_both!(
+    a_plan_cut_off_by_a_crash_is_made_again_by_itself,
+    an_apply_cut_off_by_a_crash_is_reported_and_never_run_again,
+    what_was_taken_before_a_crash_is_worked_on_after_it,
+);
+
+async fn settings(backend: Backend) -> Settings {
+    match backend {
+        Backend::Sqlite => Settings::default(),
+        Backend::Postgres => Settings::default().database(postgres::new_database(Content::Migrated).await),
+    }
+}
+
+/// Kills the server and starts it again. On a shared database another replica may only take over when the leases of the
+/// dead one have run out; that time is passed in the database.
+async fn crash(world: &mut World, backend: Backend) {
+    world.server.kill9().await;
+    if backend == Backend::Postgres {
+        let store = world.store().await;
+        store.job_requeue_orphans(Utc::now() + TimeDelta::hours(1)).await.expect("the database");
+        store.close().await;
+    }
+    world.server.restart().await;
+}
+
+async fn a_plan_cut_off_by_a_crash_is_made_again_by_itself(backend: Backend) {
+    let mut world = World::start_with(settings(backend).await, |_| vec![("main.tf", String::new())]).await;
+    let gate = PlanGate::start().await;
+    let pull = world.open("feature", &[("main.tf", &gate.code())]).await;
+    let first = gate.visit().await;
+    let before = world.server.terraforms();
+    assert_eq!(before.len(), 1);
+
+    crash(&mut world, backend).await;
+    world.server.interrupted(1).await;
+    // The old Terraform still lives, asked politely to stop; the new one waits for it.
+    assert_eq!(world.server.terraforms(), before);
+    gate.assert_nobody_waits().await;
+    first.let_in();
+
+    let second = gate.visit().await;
+    let after = world.server.terraforms();
+    assert!(after.len() == 1 && after != before, "{before:?}, {after:?}");
+    second.let_in();
+    world.answer(pull).await.is("autoplan success | . default planned");
+    world.status(pull, "lockkeeper/plan", StatusState::Success).await;
+    world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");
+    world.finish(&["#1 . default"]).await;
+}
+
+async fn an_apply_cut_off_by_a_crash_is_reported_and_never_run_again(backend: Backend) {
+    let files = |files: &super::world::Files| vec![("main.tf", files.backend("root"))];
+    let mut world = World::start_with(settings(backend).await, files).await;
+    let gate = ApplyGate::new(world.dir.path());
+    let pull = world.open("feature", &[("x.tf", &gate.code("slow"))]).await;
+    world.answer(pull).await.is("autoplan success | . default planned");
+    world.comment(pull, "lockkeeper apply").await;
+    let applying = gate.reached().await;
+
+    crash(&mut world, backend).await;
+    let said = world.answer(pull).await;
+    said.is("apply failure (interrupted) | . default failed").says("interrupted").says("lockkeeper plan");
+    world.server.alone().await;
+    drop(applying);
+    assert_eq!((gate.effects(), world.server.calls("apply").len()), (vec!["begun".to_owned()], 1));
+    assert!(world.plans(pull).await.is_empty(), "the plan is discarded");
+    world.status(pull, "lockkeeper/apply", StatusState::Failure).await;
+    world.status(pull, "lockkeeper/apply: ./default", StatusState::Failure).await;
+    world.ask(pull, "lockkeeper apply").await.is("apply refused (no_plan)");
+
+    world.ask(pull, "lockkeeper plan").await.is("plan success | . default planned");
+    world.comment(pull, "lockkeeper apply").await;
+    gate.reached().await.let_through();
+    world.answer(pull).await.is("apply success | . default applied");
+    assert_eq!(gate.effects(), ["begun", "begun", "ended"]);
+    world.finish(&["#1 . default"]).await;
+}
+
+async fn what_was_taken_before_a_crash_is_worked_on_after_it(backend: Backend) {
+    let files = vec![("a/main.tf", String::new()), ("b/main.tf", String::new())];
+    let mut world = World::start_with(settings(backend).await, |_| files).await;
+    let gate = PlanGate::start().await;
+    let first = world.open("first", &[("a/main.tf", &gate.code())]).await;
+    let visit = gate.visit().await;
+    // A server that is told to stop takes webhooks to the end, but begins nothing new.
+    world.server.terminate();
+    world.server.logged("Told to stop").await;
+    let second = world.open("second", &[("b/main.tf", &gate.code())]).await;
+    let deliveries = world.github.deliveries();
+    let answered = lockkeeper::emulator::Attempt::Answered(200);
+    assert!(deliveries.iter().all(|delivery| delivery.outcome() == Some(&answered)), "{deliveries:?}");
+
+    gate.open();
+    crash(&mut world, backend).await;
+    visit.let_in();
+    world.answer(first).await.is("autoplan success | a default planned");
+    world.answer(second).await.is("autoplan success | b default planned");
+    world.finish(&["#1 a default", "#2 b default"]).await;
+}

@@ -1,0 +1,268 @@
+//! A GitHub with one repository, a server that works for it, and people who comment.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use lockkeeper::clock::{RandomIds, SystemClock};
+use lockkeeper::emulator::{Change, Comment, Delivering, Emulator, NewPull, Options, StatusState};
+use lockkeeper::model::{CommitSha, Lock, PlanRecord, PullNumber, PullRef};
+use lockkeeper::render::MachineLine;
+use lockkeeper::secret::Secret;
+use lockkeeper::store::Store;
+use tempfile::TempDir;
+
+use crate::support::openapi::OpenApi;
+use crate::support::server::{BOT, HOST, Server, Settings, TOKEN, WEBHOOK_SECRET, within};
+
+/// The repository of every story.
+pub const REPO: &str = "acme/infra";
+
+/// A GitHub, a server, and what the story has read.
+pub struct World {
+    pub github: Emulator,
+    pub server: Server,
+    /// States and whatever a story lays down; outside of the server's directory.
+    pub dir: TempDir,
+    read: Mutex<BTreeMap<PullNumber, u64>>,
+}
+
+/// A comment of the bot, with its hidden line.
+#[derive(Debug)]
+pub struct Said {
+    /// The Markdown.
+    pub text: String,
+    /// The hidden line.
+    pub line: MachineLine,
+}
+
+impl Said {
+    /// `outcome | dir workspace outcome | …`, as the hidden line has it.
+    pub fn outcome(&self) -> String {
+        let projects = self.line.projects.iter().map(|p| format!(" | {} {} {}", p.dir, p.workspace, p.outcome));
+        let reason = self.line.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        format!("{} {}{reason}{}", self.line.command, self.line.outcome, projects.collect::<String>())
+    }
+
+    /// Asserts how it ended.
+    #[track_caller]
+    pub fn is(&self, outcome: &str) -> &Self {
+        assert_eq!(self.outcome(), outcome, "in:\n{}", self.text);
+        self
+    }
+
+    /// Asserts that people can read this.
+    #[track_caller]
+    pub fn says(&self, part: &str) -> &Self {
+        assert!(self.text.contains(part), "`{part}` is not in:\n{}", self.text);
+        self
+    }
+}
+
+impl World {
+    /// A repository with these files on `main`, and a server with the default settings.
+    pub async fn start(files: impl FnOnce(&Files) -> Vec<(&'static str, String)>) -> Self {
+        Self::start_with(Settings::default(), files).await
+    }
+
+    /// The same with other settings.
+    pub async fn start_with(settings: Settings, files: impl FnOnce(&Files) -> Vec<(&'static str, String)>) -> Self {
+        let dir = tempfile::Builder::new().prefix("lockkeeper-world-").tempdir().expect("a temporary directory");
+        let forge = dir.path().join("forge");
+        let options = Options::new(&forge, Arc::new(SystemClock), Secret::new(WEBHOOK_SECRET))
+            .with_token(BOT, Secret::new(TOKEN));
+        let github = Emulator::start(options).await.expect("it starts");
+        let files = files(&Files { states: dir.path().join("states") });
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+        github.create_repo(REPO, &files).await.expect("it is new");
+        let server = Server::start(&github, settings).await;
+        Self { github, server, dir, read: Mutex::default() }
+    }
+
+    /// Where states and other files of the story are.
+    pub fn files(&self) -> Files {
+        Files { states: self.dir.path().join("states") }
+    }
+
+    /// Pushes a commit with one file to a branch.
+    pub async fn push(&self, branch: &str, path: &str, content: &str) -> CommitSha {
+        self.github.push(REPO, branch, &[Change::write(path, content)]).await.expect("a push")
+    }
+
+    /// Pushes a commit with these files to a new branch and opens a pull request.
+    pub async fn open(&self, branch: &str, files: &[(&str, &str)]) -> PullNumber {
+        let changes: Vec<Change> = files.iter().map(|(path, text)| Change::write(path, text)).collect();
+        self.github.push(REPO, branch, &changes).await.expect("a push");
+        self.github.open_pull(REPO, NewPull::from_branch(branch)).await.expect("a pull")
+    }
+
+    /// A developer comments.
+    pub async fn comment(&self, pull: PullNumber, text: &str) {
+        self.github.comment(REPO, pull, "alice", text).await.expect("a comment");
+    }
+
+    /// A developer comments, and the bot answers.
+    pub async fn ask(&self, pull: PullNumber, text: &str) -> Said {
+        self.comment(pull, text).await;
+        self.answer(pull).await
+    }
+
+    /// The next comment of the bot that the story has not read yet.
+    pub async fn answer(&self, pull: PullNumber) -> Said {
+        let after = self.read().get(&pull).copied().unwrap_or(0);
+        let comment = self.github.comment_by(REPO, pull, BOT, after);
+        let comment = within("the answer of the bot", comment).await.expect("the pull exists");
+        self.read().insert(pull, comment.id);
+        let line = MachineLine::find(&comment.body).unwrap_or_else(|| panic!("no hidden line in:\n{}", comment.body));
+        Said { text: comment.body, line }
+    }
+
+    fn read(&self) -> std::sync::MutexGuard<'_, BTreeMap<PullNumber, u64>> {
+        self.read.lock().expect("no test panics while it holds the list")
+    }
+
+    /// Everything the bot ever said on a pull.
+    pub fn said(&self, pull: PullNumber) -> Vec<Comment> {
+        let comments = self.github.comments(REPO, pull).expect("the pull exists");
+        comments.into_iter().filter(|comment| comment.author == BOT).collect()
+    }
+
+    /// The webhooks of what happens next are lost.
+    pub async fn lose_webhooks(&self) {
+        self.github.set_delivering(Delivering::Held).await;
+    }
+
+    /// Webhooks arrive again; those of the meantime are gone.
+    pub async fn keep_webhooks(&self) {
+        while self.github.lose_next().is_some() {}
+        self.github.set_delivering(Delivering::Immediately).await;
+    }
+
+    /// Newest commit of a pull.
+    pub fn head(&self, pull: PullNumber) -> CommitSha {
+        self.github.pull(REPO, pull).expect("the pull exists").head
+    }
+
+    /// Waits for the state of a status on the head of a pull, and returns its line.
+    pub async fn status(&self, pull: PullNumber, context: &str, state: StatusState) -> String {
+        let head = self.head(pull);
+        let look = |github: &Emulator| {
+            let statuses = github.statuses(REPO, &head).expect("the repository exists");
+            let status = statuses.of(context).filter(|status| status.state == state)?;
+            Some(status.description.clone().unwrap_or_default())
+        };
+        within(&format!("{context} {}", state.as_str()), self.github.wait_for(look)).await
+    }
+
+    /// Waits until no status of the head of a pull is pending.
+    pub async fn settled(&self, pull: PullNumber) {
+        let head = self.head(pull);
+        let look = |github: &Emulator| {
+            let statuses = github.statuses(REPO, &head).expect("the repository exists").latest;
+            statuses.iter().all(|status| status.state != StatusState::Pending).then_some(())
+        };
+        within("the end of every pending status", self.github.wait_for(look)).await;
+    }
+
+    /// The server's database, opened beside it.
+    pub async fn store(&self) -> Store {
+        let store = Store::open(&self.server.database(), Arc::new(SystemClock), Arc::new(RandomIds)).await;
+        store.expect("the database of the server opens")
+    }
+
+    /// Every lock: `#1 dir workspace`.
+    pub async fn locks(&self) -> Vec<String> {
+        let store = self.store().await;
+        let mut locks: Vec<String> = store.lock_list().await.expect("locks").iter().map(shown).collect();
+        store.close().await;
+        locks.sort();
+        locks
+    }
+
+    /// The plans of a pull that count.
+    pub async fn plans(&self, pull: PullNumber) -> Vec<PlanRecord> {
+        let store = self.store().await;
+        let plans = store.plan_list(&self.pull_ref(pull)).await.expect("plans");
+        store.close().await;
+        plans
+    }
+
+    /// Waits until the checkouts of closed pulls are gone from the disk.
+    pub async fn cleaned(&self) {
+        let checkouts = self.server.data_dir().join(format!("checkouts/{HOST}/{REPO}"));
+        let left = || std::fs::read_dir(&checkouts).is_ok_and(|mut entries| entries.next().is_some());
+        within("the cleaning of the disk", async {
+            while left() {
+                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+            }
+        })
+        .await;
+    }
+
+    /// The pull as the server names it.
+    pub fn pull_ref(&self, number: PullNumber) -> PullRef {
+        PullRef { repo: format!("{HOST}/{REPO}").parse().expect("a repository"), number }
+    }
+
+    /// Ends the story. Nothing that the bot said is unread, no job is left or was given up, every lock is explained, no
+    /// process is left, no credential leaked, and GitHub's API was used as it is described.
+    pub async fn finish(mut self, locks: &[&str]) {
+        self.server.finish().await;
+        let store = self.store().await;
+        assert_eq!(jobs(&store.job_list_open().await.expect("jobs")), [""; 0], "jobs are left");
+        assert_eq!(jobs(&store.job_list_failed(100).await.expect("jobs")), [""; 0], "jobs were given up");
+        store.close().await;
+        assert_eq!(self.locks().await, locks);
+        let read = self.read().clone();
+        for number in (1..).map(PullNumber).take_while(|number| self.github.pull(REPO, *number).is_ok()) {
+            let last = read.get(&number).copied().unwrap_or(0);
+            let unread: Vec<Comment> = self.said(number).into_iter().filter(|comment| comment.id > last).collect();
+            assert_eq!(unread, [], "the bot said something that the story has not read");
+        }
+        OpenApi::github().check_all(&self.github.requests());
+    }
+}
+
+fn shown(lock: &Lock) -> String {
+    format!("#{} {} {}", lock.pull.number, lock.key.dir, lock.key.workspace)
+}
+
+fn jobs(jobs: &[lockkeeper::store::JobView]) -> Vec<String> {
+    jobs.iter().map(|job| format!("{} in {}: {:?}", job.kind, job.lane, job.last_error)).collect()
+}
+
+/// Terraform code for stories. Each directory keeps its state outside of any checkout, as real backends do.
+pub struct Files {
+    states: PathBuf,
+}
+
+impl Files {
+    /// A path for a file of the story.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.states.with_file_name(name)
+    }
+
+    /// The backend of a directory.
+    pub fn backend(&self, name: &str) -> String {
+        let states = self.states.display();
+        format!(
+            "terraform {{\n  backend \"local\" {{\n    path = \"{states}/{name}.tfstate\"\n    \
+             workspace_dir = \"{states}/{name}.d\"\n  }}\n}}\n"
+        )
+    }
+
+    /// The state of a directory, in a workspace other than `default` if told; empty when there is none.
+    pub fn state(&self, name: &str, workspace: Option<&str>) -> String {
+        let path = match workspace {
+            None => self.states.join(format!("{name}.tfstate")),
+            // Terraform puts the file under its base name.
+            Some(workspace) => self.states.join(format!("{name}.d")).join(workspace).join("terraform.tfstate"),
+        };
+        std::fs::read_to_string(path).unwrap_or_default()
+    }
+}
+
+/// A resource that only remembers a value.
+pub fn resource(name: &str, value: &str) -> String {
+    format!("resource \"terraform_data\" \"{name}\" {{\n  input = {value}\n}}\n")
+}

@@ -1,0 +1,299 @@
+//! A server without a socket, a database in a file, and a browser that remembers its cookie.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderMap, Request, StatusCode, header};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use chrono::DateTime;
+use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
+use lockkeeper::http::{Discard, Setup, Web, WebAuth, router};
+use lockkeeper::model::{
+    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId,
+    PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RunId, RunKind, Sha256Digest,
+};
+use lockkeeper::secret::Secret;
+use lockkeeper::store::{
+    CreateCommand, DatabaseUrl, FinishedCommand, NewCommand, NewJob, NewRun, OutputPiece, Store, TakeLock,
+};
+use lockkeeper::workflow::OutputHub;
+use tempfile::TempDir;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+/// Every test's browser has this cookie, so that the token of its forms is always the same.
+const SESSION: &str = "5e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n0";
+const KEY: &str = "the key of the tests";
+
+pub struct World {
+    pub store: Store,
+    pub clock: Arc<ManualClock>,
+    pub ids: Arc<CountingIds>,
+    pub hub: OutputHub,
+    pub stop: CancellationToken,
+    dir: Arc<TempDir>,
+}
+
+pub struct Browser {
+    app: Router,
+    https: bool,
+    authorization: Option<String>,
+    cookie: Option<String>,
+    /// The database lives as long as somebody may ask for it.
+    _dir: Arc<TempDir>,
+}
+
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: String,
+}
+
+/// Gives locks back, without telling anybody.
+struct PlainDiscard(Store);
+
+#[async_trait]
+impl Discard for PlainDiscard {
+    async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error> {
+        assert!(!who.is_empty());
+        self.0.lock_discard(id, |_| Vec::new()).await
+    }
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let start = DateTime::parse_from_rfc3339("2026-03-04T05:06:07Z").unwrap().to_utc();
+        let (clock, ids) = (Arc::new(ManualClock::new(start)), Arc::new(CountingIds::default()));
+        let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
+        let store =
+            Store::open(&url, Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&ids) as Arc<dyn Ids>).await.unwrap();
+        store.setting_get_or_insert("csrf_key", KEY).await.unwrap();
+        let (hub, stop) = (OutputHub::default(), CancellationToken::new());
+        Self { store, clock, ids, hub, stop, dir: Arc::new(dir) }
+    }
+
+    pub async fn browser(&self) -> Browser {
+        self.browser_with(None, "https://locks.example").await
+    }
+
+    pub async fn browser_of_user(&self) -> Browser {
+        let mut browser = self.browser_with(Some(("ops", "hunter2 ü")), "https://locks.example").await;
+        browser.authorization = Some(basic("ops", "hunter2 ü"));
+        browser
+    }
+
+    pub async fn browser_with(&self, auth: Option<(&str, &str)>, public_url: &str) -> Browser {
+        self.browser_and(auth, public_url, Arc::new(PlainDiscard(self.store.clone()))).await
+    }
+
+    pub async fn browser_and(
+        &self,
+        auth: Option<(&str, &str)>,
+        public_url: &str,
+        discard: Arc<dyn Discard>,
+    ) -> Browser {
+        let setup = Setup {
+            store: self.store.clone(),
+            clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
+            ids: Arc::new(CountingIds::default()),
+            hub: self.hub.clone(),
+            public_url: public_url.parse().unwrap(),
+            auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
+            discard,
+            shutting_down: self.stop.clone(),
+            version: "1.2.3".to_owned(),
+        };
+        let app = router(Arc::new(Web::new(setup).await.unwrap()));
+        let https = public_url.starts_with("https");
+        let name = if https { "__Host-lockkeeper" } else { "lockkeeper" };
+        let cookie = Some(format!("{name}={}", SESSION.replace(['n', '5'], "f")));
+        Browser { app, https, authorization: None, cookie, _dir: Arc::clone(&self.dir) }
+    }
+
+    pub fn wait(&self, seconds: u64) {
+        self.clock.advance(Duration::from_secs(seconds));
+    }
+
+    pub async fn lock(&self, pull: &PullRef, project: &ProjectKey, holder: &str, reason: &str) -> Lock {
+        let url = format!("https://github.com/{}/pull/{}", pull.repo.full_name(), pull.number);
+        self.lock_with_url(pull, &url, project, holder, reason).await
+    }
+
+    pub async fn lock_with_url(
+        &self,
+        pull: &PullRef,
+        url: &str,
+        project: &ProjectKey,
+        holder: &str,
+        reason: &str,
+    ) -> Lock {
+        self.store.pull_seen(pull, PullState::Open, url).await.unwrap();
+        match self.store.lock_take(pull, url, project, holder, reason).await.unwrap() {
+            TakeLock::Taken(lock) => lock,
+            other @ (TakeLock::AlreadyOurs(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) => panic!("{other:?}"),
+        }
+    }
+
+    pub async fn command(&self, kind: CommandKind, pull: &PullRef, actor: Actor) -> CommandId {
+        let new = NewCommand {
+            kind,
+            pull: pull.clone(),
+            comment: None,
+            delivery: None,
+            actor,
+            installation: None,
+            spec: "{}".to_owned(),
+        };
+        let job = |_| NewJob {
+            kind: "command",
+            payload: "{}".to_owned(),
+            lane: "lane".to_owned(),
+            priority: 0,
+            run_after: None,
+        };
+        match self.store.command_create(&new, job).await.unwrap() {
+            CreateCommand::Created(id) => id,
+            CreateCommand::Known => panic!("the command is new"),
+        }
+    }
+
+    pub async fn end_command(&self, id: CommandId, outcome: CommandOutcome, reason: Option<&str>) {
+        let end = FinishedCommand { id, outcome, reason: reason.map(str::to_owned), outbox: Vec::new() };
+        assert!(self.store.command_finish(&end).await.unwrap());
+    }
+
+    pub async fn run(&self, command: CommandId, kind: RunKind, pull: &PullRef, project: &ProjectKey) -> RunId {
+        let new = NewRun { command, kind, pull: pull.clone(), project: project.clone() };
+        let id = self.store.run_create(&new).await.unwrap();
+        self.store.run_start(id).await.unwrap();
+        id
+    }
+
+    pub async fn print(&self, run: RunId, seq: i64, text: &str) {
+        self.store.run_output_append(run, &OutputPiece { seq, text: text.to_owned() }).await.unwrap();
+    }
+
+    pub async fn end_run(&self, run: RunId, outcome: ProjectOutcome, message: Option<&str>) {
+        assert!(self.store.run_finish(run, outcome, message).await.unwrap());
+    }
+
+    pub async fn plan(&self, lock: &Lock, run: RunId) -> PlanRecord {
+        let plan = PlanRecord {
+            id: PlanId::next(&*self.ids),
+            pull: lock.pull.clone(),
+            project: lock.project.clone(),
+            run,
+            head: CommitSha::new(&"a1".repeat(20)).unwrap(),
+            base_branch: "main".parse().unwrap(),
+            base: CommitSha::new(&"b2".repeat(20)).unwrap(),
+            distribution: Distribution::Terraform,
+            tool_version: "1.9.8".parse().unwrap(),
+            digest: Some(Sha256Digest::of(b"plan")),
+            counts: PlanCounts { add: 2, change: 1, ..PlanCounts::default() },
+            state: PlanState::Planned,
+            created_at: self.clock.now(),
+        };
+        let _recorded = self.store.plan_record(&plan, lock.id).await.unwrap();
+        plan
+    }
+}
+
+pub fn pull(repo: &str, number: i64) -> PullRef {
+    PullRef { repo: repo.parse().unwrap(), number: PullNumber(number) }
+}
+
+pub fn project(dir: &str, workspace: &str, name: Option<&str>) -> ProjectKey {
+    ProjectKey {
+        dir: dir.parse().unwrap(),
+        workspace: workspace.parse().unwrap(),
+        name: name.map(|name| name.parse().unwrap()),
+    }
+}
+
+pub fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))
+}
+
+impl Browser {
+    #[must_use]
+    pub fn without_cookie(mut self) -> Self {
+        self.cookie = None;
+        self
+    }
+
+    #[must_use]
+    pub fn without_password(mut self) -> Self {
+        self.authorization = None;
+        self
+    }
+
+    /// A request as a browser makes it for somebody who follows a link.
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(self.request("GET", path).header(header::ACCEPT, "text/html,*/*").body(Body::empty()).unwrap()).await
+    }
+
+    /// Fills in the form of a page, as the page's browser would.
+    pub async fn post(&self, path: &str, fields: &str) -> Answer {
+        let token = self.token().await;
+        let request = self.request("POST", path).header("sec-fetch-site", "same-origin");
+        self.send(form(request, &format!("token={token}&{fields}"))).await
+    }
+
+    /// The token in the forms of the first page.
+    pub async fn token(&self) -> String {
+        let page = self.get("/").await.body;
+        let start = page.split_once("name=\"token\" value=\"").expect("the page has a form").1;
+        start.split_once('"').unwrap().0.to_owned()
+    }
+
+    pub fn request(&self, method: &str, path: &str) -> axum::http::request::Builder {
+        let host = if self.https { "locks.example" } else { "localhost:4141" };
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, host);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(header::AUTHORIZATION, authorization);
+        }
+        if let Some(cookie) = &self.cookie {
+            request = request.header(header::COOKIE, cookie);
+        }
+        request
+    }
+
+    pub async fn respond(&self, request: Request<Body>) -> axum::response::Response {
+        self.app.clone().oneshot(request).await.unwrap()
+    }
+
+    pub async fn send(&self, request: Request<Body>) -> Answer {
+        let (parts, body) = self.respond(request).await.into_parts();
+        let body = to_bytes(body, 64 * 1024 * 1024).await.unwrap();
+        // The templates write a slash as an entity, which browsers read as a slash.
+        let body = String::from_utf8(body.to_vec()).unwrap().replace("&#x2f;", "/");
+        Answer { status: parts.status, headers: parts.headers, body }
+    }
+}
+
+pub fn form(request: axum::http::request::Builder, fields: &str) -> Request<Body> {
+    let request = request
+        .header(header::CONTENT_TYPE, "application/x-www-form-urlencoded")
+        .header(header::ACCEPT, "text/html,*/*");
+    request.body(Body::from(fields.to_owned())).unwrap()
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The text inside the first `<main>`, without tags, a line each.
+    pub fn text(&self) -> String {
+        let main = self.body.split_once("<main").and_then(|(_, rest)| rest.split_once("</main>"));
+        let html = main.map_or(self.body.as_str(), |(main, _)| main).split_once('>').unwrap().1;
+        let text = regex::Regex::new("<[^>]*>").unwrap().replace_all(html, "\n");
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        lines.join("\n")
+    }
+}

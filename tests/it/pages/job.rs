@@ -1,0 +1,88 @@
+use axum::http::StatusCode;
+use insta::assert_snapshot;
+use lockkeeper::model::{Actor, CommandKind, ProjectOutcome, RunId, RunKind};
+
+use super::fixture::{World, project, pull};
+use super::home::settings;
+
+pub async fn running(world: &World) -> RunId {
+    let infra = pull("github.com/acme/infra", 12);
+    let command = world.command(CommandKind::Plan, &infra, Actor::commenter("alice")).await;
+    world.run(command, RunKind::Plan, &infra, &project("infra/net", "prod", Some("net"))).await
+}
+
+#[tokio::test]
+async fn the_page_of_a_finished_run_shows_its_facts_and_its_output_in_colour() {
+    let world = World::new().await;
+    let run = running(&world).await;
+    world.print(run, 1, "Initializing...\n\u{1b}[1mterraform_data.a\u{1b}[0m will be created\n").await;
+    world.wait(72);
+    world.print(run, 2, "  \u{1b}[32m+\u{1b}[0m input = \"<b>&\"\n").await;
+    world.end_run(run, ProjectOutcome::Planned, Some("Plan: 1 to add, 0 to change, 0 to destroy.")).await;
+    world.wait(3600);
+    let page = world.browser().await.get(&format!("/jobs/{run}")).await;
+    assert_eq!(page.status, StatusCode::OK);
+    settings().bind(|| assert_snapshot!("finished run", page.body));
+}
+
+#[tokio::test]
+async fn the_page_of_a_running_run_goes_on_by_itself_with_and_without_scripts() {
+    let world = World::new().await;
+    let run = running(&world).await;
+    world.print(run, 7, "one\n").await;
+    let page = world.browser().await.get(&format!("/jobs/{run}")).await.body;
+    assert!(page.contains("<noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>"));
+    assert!(page.contains(&format!("data-events=\"/jobs/{run}/events\" data-seq=\"7\"")), "{page}");
+    assert!(page.contains("/job.js\" defer></script>"));
+    world.end_run(run, ProjectOutcome::Failed, None).await;
+    let page = world.browser().await.get(&format!("/jobs/{run}")).await.body;
+    assert!(!page.contains("<noscript>") && !page.contains("<script") && !page.contains("data-events"));
+}
+
+#[tokio::test]
+async fn a_run_without_output_says_why_there_is_none() {
+    let world = World::new().await;
+    let run = running(&world).await;
+    let path = format!("/jobs/{run}");
+    assert!(world.browser().await.get(&path).await.text().contains("Nothing was printed yet."));
+    world.end_run(run, ProjectOutcome::Skipped, None).await;
+    assert!(world.browser().await.get(&path).await.text().contains("This run printed nothing."));
+}
+
+#[tokio::test]
+async fn a_long_output_shows_its_end_and_leads_to_everything() {
+    let world = World::new().await;
+    let run = running(&world).await;
+    for seq in 1..=70 {
+        world.print(run, seq, &format!("line of piece {seq}\n").repeat(400)).await;
+    }
+    let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
+    let page = browser.get(&path).await.body;
+    assert!(page.contains("The first 8000 lines are left out here."));
+    assert!(page.contains("id=\"L8001\"") && page.contains("id=\"L28000\"") && !page.contains("id=\"L8000\""));
+    let text = browser.get(&format!("{path}/output.txt")).await;
+    assert_eq!(text.header("content-type"), "text/plain; charset=utf-8");
+    assert_eq!(text.body.lines().count(), 28_000);
+}
+
+#[tokio::test]
+async fn the_output_as_text_has_no_colours() {
+    let world = World::new().await;
+    let run = running(&world).await;
+    world.print(run, 1, "\u{1b}[31m<red>\u{1b}[0m\n").await;
+    let text = world.browser().await.get(&format!("/jobs/{run}/output.txt")).await;
+    assert_eq!(text.body, "<red>\n");
+}
+
+#[tokio::test]
+async fn a_run_that_is_not_known_is_explained() {
+    let browser = World::new().await.browser().await;
+    for path in ["", "/output.txt", "/events"] {
+        for id in ["00000000-0000-7000-8000-000000000009", "x", "%ff"] {
+            let answer = browser.get(&format!("/jobs/{id}{path}")).await;
+            assert_eq!(answer.status, StatusCode::NOT_FOUND, "{id}{path}");
+        }
+    }
+    let text = browser.get("/jobs/x").await.text();
+    assert!(text.contains("No run has this name."));
+}

@@ -1,0 +1,188 @@
+//! Things asked for on pulls.
+
+use std::time::Duration;
+
+use futures::future::join_all;
+use lockkeeper::model::{Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin};
+use lockkeeper::store::{CommandState, CreateCommand, FinishedCommand, NewCommand, Store};
+
+use super::samples::{HOSTILE, command, job, new_command, pull};
+use crate::support::db::{TestDb, start_of_time, store_test};
+
+store_test!(
+    a_command_is_kept_together_with_its_job,
+    a_command_keeps_any_text_and_every_kind_and_origin,
+    the_same_comment_is_one_command,
+    the_same_comment_on_many_connections_at_once_is_one_command,
+    commands_without_a_comment_are_all_different,
+    a_delivery_that_is_read_again_leads_to_nothing_more,
+    a_started_command_has_a_head_and_statuses_to_post,
+    a_finished_command_has_an_end_and_its_outbox_in_order,
+    finishing_posts_exactly_once,
+    a_command_that_has_ended_does_not_start_again,
+    plans_are_asked_to_stop_and_applies_never,
+    commands_are_listed_newest_first,
+    outboxes_of_crossing_lanes_do_not_block_each_other,
+);
+
+fn head() -> CommitSha {
+    "0123456789abcdef0123456789abcdef01234567".parse().unwrap()
+}
+
+fn end(id: CommandId, lanes: &[&str]) -> FinishedCommand {
+    let outbox = lanes.iter().map(|lane| job(lane)).collect();
+    FinishedCommand { id, outcome: CommandOutcome::Refused, reason: Some("locked".to_owned()), outbox }
+}
+
+async fn lanes(store: &Store) -> Vec<String> {
+    store.job_list_open().await.unwrap().into_iter().map(|job| job.lane).collect()
+}
+
+async fn a_command_is_kept_together_with_its_job(db: &TestDb) {
+    let id = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    assert_eq!(lanes(&db.reopen().await).await, [format!("command {id}")]);
+    let kept = db.reopen().await.command_get(id).await.unwrap().unwrap();
+    assert_eq!((kept.id, kept.kind, &kept.pull, kept.spec.as_str()), (id, CommandKind::Plan, &pull(1), "{}"));
+    assert_eq!((kept.actor, kept.installation, kept.head), (Actor::commenter("ada"), None, None));
+    assert_eq!((kept.state, kept.outcome, kept.reason, kept.stop_reason), (CommandState::Queued, None, None, None));
+    assert_eq!((kept.created_at, kept.finished_at), (start_of_time(), None));
+    assert!(db.store().command_get(CommandId::next(&*db.ids)).await.unwrap().is_none());
+}
+
+async fn a_command_keeps_any_text_and_every_kind_and_origin(db: &TestDb) {
+    let spec = format!("{HOSTILE}{}", "x".repeat(1 << 20));
+    for (&kind, &origin) in CommandKind::ALL.iter().cycle().zip(Origin::ALL) {
+        let actor = Actor { login: HOSTILE.to_owned(), origin };
+        let new = NewCommand { actor, installation: Some(u64::MAX), spec: spec.clone(), ..new_command(kind, &pull(1)) };
+        let CreateCommand::Created(id) = db.store().command_create(&new, |_| job("lane")).await.unwrap() else {
+            panic!("a command without a comment is always new")
+        };
+        let kept = db.store().command_get(id).await.unwrap().unwrap();
+        assert_eq!((kept.kind, kept.actor, kept.installation), (kind, new.actor, Some(u64::MAX)));
+        assert!(kept.spec == spec, "the specification came back changed");
+    }
+}
+
+async fn the_same_comment_is_one_command(db: &TestDb) {
+    let asked = NewCommand { comment: Some(u64::MAX), ..new_command(CommandKind::Plan, &pull(1)) };
+    let again = NewCommand { kind: CommandKind::Apply, ..asked.clone() };
+    assert!(matches!(db.store().command_create(&asked, |_| job("a")).await.unwrap(), CreateCommand::Created(_)));
+    let outcome = db.store().command_create(&again, |_| panic!("no job for a known comment")).await.unwrap();
+    assert_eq!(outcome, CreateCommand::Known);
+    assert_eq!(db.store().command_list(10).await.unwrap().len(), 1);
+    let elsewhere = NewCommand { pull: pull(2), ..asked };
+    assert!(matches!(db.store().command_create(&elsewhere, |_| job("b")).await.unwrap(), CreateCommand::Created(_)));
+    assert_eq!(lanes(db.store()).await, ["a", "b"]);
+}
+
+async fn the_same_comment_on_many_connections_at_once_is_one_command(db: &TestDb) {
+    let other = db.reopen().await;
+    for comment in 1..=20 {
+        let asked = NewCommand { comment: Some(comment), ..new_command(CommandKind::Plan, &pull(1)) };
+        let stores = [db.store(), &other].into_iter().cycle().take(16);
+        let outcomes = join_all(stores.map(|store| store.command_create(&asked, |_| job("lane")))).await;
+        let known = outcomes.into_iter().filter(|o| *o.as_ref().unwrap() == CreateCommand::Known).count();
+        assert_eq!((known, lanes(db.store()).await.len() as u64), (15, comment));
+    }
+}
+
+async fn commands_without_a_comment_are_all_different(db: &TestDb) {
+    let (a, b) = (
+        command(db.store(), CommandKind::Autoplan, &pull(1)).await,
+        command(db.store(), CommandKind::Autoplan, &pull(1)).await,
+    );
+    assert_ne!(a, b);
+}
+
+async fn a_delivery_that_is_read_again_leads_to_nothing_more(db: &TestDb) {
+    let delivery = Some(DeliveryId::next(&*db.ids));
+    let new = NewCommand { delivery, ..new_command(CommandKind::Autoplan, &pull(1)) };
+    let first = db.store().command_create(&new, |_| job("lane")).await.unwrap();
+    assert!(matches!(first, CreateCommand::Created(_)));
+    assert_eq!(db.store().command_create(&new, |_| job("lane")).await.unwrap(), CreateCommand::Known);
+    assert_eq!(lanes(db.store()).await, ["lane"]);
+}
+
+async fn a_started_command_has_a_head_and_statuses_to_post(db: &TestDb) {
+    let id = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    assert_eq!(db.store().command_count_running().await.unwrap(), 0);
+    db.store().command_start(id, Some(&head()), &[job("status 1"), job("status 2")]).await.unwrap();
+    let kept = db.store().command_get(id).await.unwrap().unwrap();
+    assert_eq!((kept.state, kept.head), (CommandState::Running, Some(head())));
+    assert_eq!(lanes(db.store()).await[1..], ["status 1", "status 2"]);
+    assert_eq!(db.store().command_count_running().await.unwrap(), 1);
+}
+
+async fn a_finished_command_has_an_end_and_its_outbox_in_order(db: &TestDb) {
+    let id = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    db.store().command_start(id, None, &[]).await.unwrap();
+    db.clock.advance(Duration::from_micros(1));
+    let reason = Some(format!("{HOSTILE}\0"));
+    assert!(db.store().command_finish(&FinishedCommand { reason, ..end(id, &["z", "a", "z"]) }).await.unwrap());
+    let kept = db.store().command_get(id).await.unwrap().unwrap();
+    assert_eq!((kept.state, kept.outcome), (CommandState::Finished, Some(CommandOutcome::Refused)));
+    assert_eq!((kept.reason, kept.finished_at), (Some(format!("{HOSTILE}\u{fffd}")), Some(db.now())));
+    assert_eq!(lanes(db.store()).await[1..], ["z", "a", "z"]);
+    assert_eq!(db.store().command_count_running().await.unwrap(), 0);
+}
+
+async fn finishing_posts_exactly_once(db: &TestDb) {
+    let other = db.reopen().await;
+    let id = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    let finish = end(id, &["comment"]);
+    let stores = [db.store(), &other].into_iter().cycle().take(16);
+    let finished = join_all(stores.map(|store| store.command_finish(&finish))).await;
+    assert_eq!(finished.into_iter().filter(|first| *first.as_ref().unwrap()).count(), 1);
+    assert_eq!(lanes(db.store()).await[1..], ["comment"]);
+    assert!(!db.store().command_finish(&end(CommandId::next(&*db.ids), &["comment"])).await.unwrap());
+    assert_eq!(lanes(db.store()).await.len(), 2);
+}
+
+async fn a_command_that_has_ended_does_not_start_again(db: &TestDb) {
+    let id = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    assert!(db.store().command_finish(&end(id, &[])).await.unwrap());
+    db.store().command_start(id, Some(&head()), &[job("status")]).await.unwrap();
+    let kept = db.store().command_get(id).await.unwrap().unwrap();
+    assert_eq!((kept.state, kept.head, lanes(db.store()).await.len()), (CommandState::Finished, None, 1));
+}
+
+async fn plans_are_asked_to_stop_and_applies_never(db: &TestDb) {
+    let mut ids = Vec::new();
+    for &kind in CommandKind::ALL {
+        ids.push(command(db.store(), kind, &pull(1)).await);
+    }
+    let over = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    assert!(db.store().command_finish(&end(over, &[])).await.unwrap());
+    command(db.store(), CommandKind::Plan, &pull(2)).await;
+    db.store().command_start(ids[1], None, &[]).await.unwrap();
+    assert_eq!(CommandKind::ALL[..2], [CommandKind::Plan, CommandKind::Autoplan]);
+    assert_eq!(db.store().command_stop_plans(&pull(1), "newer commit\0").await.unwrap(), ids[..2]);
+    assert_eq!(db.store().command_stop_plans(&pull(1), "second reason").await.unwrap(), []);
+    assert_eq!(db.reopen().await.command_list_stopping().await.unwrap(), ids[..2]);
+    let kept = db.store().command_get(ids[0]).await.unwrap().unwrap();
+    assert_eq!((kept.state, kept.stop_reason.as_deref()), (CommandState::Queued, Some("newer commit\u{fffd}")));
+    assert!(db.store().command_finish(&end(ids[0], &[])).await.unwrap());
+    assert_eq!(db.store().command_list_stopping().await.unwrap(), ids[1..2]);
+}
+
+async fn commands_are_listed_newest_first(db: &TestDb) {
+    let a = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    let b = command(db.store(), CommandKind::Plan, &pull(2)).await;
+    db.clock.advance(Duration::from_micros(1));
+    let c = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    let ids = |list: Vec<lockkeeper::store::CommandRow>| list.into_iter().map(|c| c.id).collect::<Vec<_>>();
+    assert_eq!(ids(db.store().command_list(10).await.unwrap()), [c, b, a]);
+    assert_eq!(ids(db.store().command_list(1).await.unwrap()), [c]);
+}
+
+/// One posts `a` then `b`, the other `b` then `a`.
+async fn outboxes_of_crossing_lanes_do_not_block_each_other(db: &TestDb) {
+    let other = db.reopen().await;
+    for number in 1..=50 {
+        let one = command(db.store(), CommandKind::Plan, &pull(number)).await;
+        let two = command(db.store(), CommandKind::Plan, &pull(number)).await;
+        let (one, two) = (end(one, &["a", "b", "c"]), end(two, &["c", "b", "a"]));
+        let (one, two) = tokio::join!(db.store().command_finish(&one), other.command_finish(&two));
+        assert!(one.unwrap() && two.unwrap());
+    }
+}

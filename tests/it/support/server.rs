@@ -1,0 +1,363 @@
+//! The real program, started as an operator would: `lockkeeper server …` against an emulated GitHub.
+//!
+//! Nothing of the machine's environment reaches it. Its `PATH` begins with a folder of its own, by which every process
+//! it starts can be told from all others: [`Server::children`] finds them, also those that outlive a SIGKILL.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use base64::Engine;
+use lockkeeper::emulator::Emulator;
+use lockkeeper::store::DatabaseUrl;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStderr, Command};
+use tokio::sync::watch;
+
+/// Account of the bot.
+pub const BOT: &str = "lockbot";
+/// Its token.
+pub const TOKEN: &str = "ghp_EndToEndTokenOfTheBot0123456789abcd";
+/// Signs the webhooks.
+pub const WEBHOOK_SECRET: &str = "end-to-end-webhook-secret-7f3a";
+/// Host in the names of repositories.
+pub const HOST: &str = "github.test";
+/// Where people would reach the server.
+pub const PUBLIC_URL: &str = "https://lockkeeper.test";
+
+/// Far more than anything takes; a wait that needs it has failed.
+const LONG: Duration = Duration::from_secs(60);
+/// Processes end without telling us; this often we look.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Waits, but not for ever.
+pub async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what} did not happen within {LONG:?}"))
+}
+
+/// How to start a server.
+#[derive(Clone, Default)]
+pub struct Settings {
+    flags: Vec<String>,
+    variables: BTreeMap<String, String>,
+    database: Option<DatabaseUrl>,
+}
+
+impl Settings {
+    /// One more flag, `--name=value`.
+    #[must_use]
+    pub fn flag(mut self, flag: &str) -> Self {
+        self.flags.push(flag.to_owned());
+        self
+    }
+
+    /// One more variable.
+    #[must_use]
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// Another database than SQLite in the data directory.
+    #[must_use]
+    pub fn database(mut self, url: DatabaseUrl) -> Self {
+        self.database = Some(url);
+        self
+    }
+}
+
+/// A server on a directory that outlives its process.
+pub struct Server {
+    github: Emulator,
+    settings: Settings,
+    dir: TempDir,
+    process: Option<Child>,
+    log: Log,
+}
+
+impl Server {
+    /// Starts it and waits until it is ready.
+    pub async fn start(github: &Emulator, settings: Settings) -> Self {
+        let dir = tempfile::Builder::new().prefix("lockkeeper-e2e-").tempdir().expect("a temporary directory");
+        for folder in ["bin", "home", "data"] {
+            std::fs::create_dir(dir.path().join(folder)).expect("the directory is ours");
+        }
+        std::os::unix::fs::symlink(find_terraform(), dir.path().join("bin/terraform")).expect("a new link");
+        let mut server = Self { github: github.clone(), settings, dir, process: None, log: Log::default() };
+        server.restart().await;
+        server
+    }
+
+    /// Starts it again on the same data; it must not be running. Webhooks go to the new process.
+    pub async fn restart(&mut self) {
+        assert!(self.process.is_none(), "the server is still running");
+        let begin = self.log.text().len();
+        let mut process = self.command().spawn().expect("the program is there");
+        self.log.follow(process.stderr.take().expect("standard error is piped"));
+        self.process = Some(process);
+        let ready = self.log.line_with("Lockkeeper is ready", begin).await;
+        let address = ready.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address = address.unwrap_or_else(|| panic!("no address in: {ready}"));
+        self.github.set_webhook_target(format!("http://{address}/events").parse().expect("a URL"));
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the program under test, not a child of it")]
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+        command.arg("server").args(["--port=0", "--bind-address=127.0.0.1"]);
+        command.arg(format!("--gh-hostname={HOST}")).arg(format!("--gh-api-url={}", self.github.api_url()));
+        command.arg(format!("--gh-user={BOT}")).arg(format!("--repo-allowlist={HOST}/*"));
+        command.arg(format!("--atlantis-url={PUBLIC_URL}"));
+        command.arg("--data-dir").arg(self.data_dir()).args(&self.settings.flags);
+        command.env_clear().env("PATH", self.search_path()).env("HOME", self.dir().join("home"));
+        command.env("LOCKKEEPER_GH_TOKEN", TOKEN).env("LOCKKEEPER_GH_WEBHOOK_SECRET", WEBHOOK_SECRET);
+        command.env("LOCKKEEPER_DATABASE_URL", address_of(&self.database()));
+        command.env("TF_CLI_CONFIG_FILE", "/dev/null").env("TF_LOG", "info");
+        command.env("TF_LOG_PATH", self.terraform_log_path()).envs(&self.settings.variables);
+        command.current_dir(self.dir()).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        command
+    }
+
+    fn search_path(&self) -> String {
+        format!("{}:/usr/local/bin:/usr/bin:/bin", self.dir().join("bin").display())
+    }
+
+    /// Everything of this server is below here.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// `--data-dir`.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir().join("data")
+    }
+
+    /// The database.
+    pub fn database(&self) -> DatabaseUrl {
+        let sqlite = || DatabaseUrl::Sqlite(self.data_dir().join("lockkeeper.db"));
+        self.settings.database.clone().unwrap_or_else(sqlite)
+    }
+
+    fn terraform_log_path(&self) -> PathBuf {
+        self.dir().join("terraform.log")
+    }
+
+    /// Terraform's own log of every call.
+    pub fn terraform_log(&self) -> String {
+        std::fs::read_to_string(self.terraform_log_path()).unwrap_or_default()
+    }
+
+    /// The arguments of every call of a Terraform command, oldest first.
+    pub fn calls(&self, command: &str) -> Vec<String> {
+        let log = self.terraform_log();
+        let args = log.lines().filter_map(|line| line.split_once("CLI command args: []string{"));
+        args.map(|(_, args)| args.to_owned()).filter(|args| args.starts_with(&format!("\"{command}\""))).collect()
+    }
+
+    /// Waits until Terraform has been asked politely to stop so many times.
+    pub async fn interrupted(&self, times: usize) {
+        let asked = || self.terraform_log().matches("initiating interrupt sequence").count();
+        within("the interrupt of Terraform", async {
+            while asked() < times {
+                tokio::time::sleep(LOOK).await;
+            }
+        })
+        .await;
+    }
+
+    /// Kills the server as a crash would; what it had started is left behind.
+    pub async fn kill9(&mut self) {
+        let mut process = self.process.take().expect("the server is running");
+        process.kill().await.expect("the process is ours");
+    }
+
+    /// Tells it to stop (SIGTERM).
+    pub fn terminate(&self) {
+        let id = self.process.as_ref().and_then(Child::id).expect("the server is running");
+        let pid = Pid::from_raw(i32::try_from(id).expect("process numbers of Linux are below 2^22"));
+        kill(pid, Signal::SIGTERM).expect("the process is ours");
+    }
+
+    /// Waits until it has ended by itself.
+    pub async fn exit(&mut self) -> ExitStatus {
+        let mut process = self.process.take().expect("the server is running");
+        within("the end of the server", process.wait()).await.expect("the process is ours")
+    }
+
+    /// What it logged so far, over all its lives.
+    pub fn log(&self) -> String {
+        self.log.text()
+    }
+
+    /// Waits for a line of the log that contains this, and returns it.
+    pub async fn logged(&self, part: &str) -> String {
+        self.log.line_with(part, 0).await
+    }
+
+    /// The processes started by it that live: number and program, without the server itself.
+    pub fn children(&self) -> Vec<(i32, String)> {
+        let own = self.process.as_ref().and_then(Child::id);
+        let mark = self.dir().join("bin").display().to_string();
+        let processes = std::fs::read_dir("/proc").expect("Linux").flatten();
+        let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let others = ids.filter(|id| own != u32::try_from(*id).ok());
+        others.filter_map(|id| Some((id, command_line(id, &mark)?))).collect()
+    }
+
+    /// The Terraforms among them.
+    pub fn terraforms(&self) -> Vec<(i32, String)> {
+        let is_terraform = |line: &str| line.split(' ').next().is_some_and(|program| program.ends_with("/terraform"));
+        self.children().into_iter().filter(|(_, line)| is_terraform(line)).collect()
+    }
+
+    /// Waits until nothing it started lives any more.
+    pub async fn alone(&self) {
+        within("the end of every child", async {
+            while !self.children().is_empty() {
+                tokio::time::sleep(LOOK).await;
+            }
+        })
+        .await;
+    }
+
+    /// Stops it and holds it to what is true of every server at its end: it ends well, leaves no process behind, and
+    /// no credential is in its log or on its disk.
+    pub async fn finish(&mut self) {
+        if self.process.is_some() {
+            self.terminate();
+            let status = self.exit().await;
+            assert!(status.success(), "the server ended with {status}");
+        }
+        assert_eq!(self.children(), [], "children were left behind");
+        self.assert_no_credentials();
+    }
+
+    fn assert_no_credentials(&self) {
+        self.log.assert_clean("the log");
+        for file in files_below(self.dir()) {
+            // A file may be gone again, and a pipe has no content.
+            if file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+                assert_clean(&file.display().to_string(), &std::fs::read(&file).unwrap_or_default());
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    #[expect(clippy::print_stderr, reason = "a failed test shows what the server said")]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("--- log of the server\n{}--- its children: {:?}", self.log.text(), self.children());
+        }
+    }
+}
+
+/// The command line of a living process whose `PATH` names our folder.
+fn command_line(id: i32, mark: &str) -> Option<String> {
+    let read = |file: &str| std::fs::read(format!("/proc/{id}/{file}")).ok();
+    let environment = read("environ")?;
+    let ours = environment.split(|byte| *byte == 0).filter(|line| line.starts_with(b"PATH="));
+    let ours = ours.into_iter().any(|line| contains(line, mark.as_bytes()));
+    let line = String::from_utf8_lossy(&read("cmdline")?).trim_end_matches('\0').replace('\0', " ");
+    // A process that has ended and was not waited for yet has no command line.
+    (ours && !line.is_empty()).then_some(line)
+}
+
+/// The token, the secret, and the token as git presents it.
+fn credentials() -> [String; 3] {
+    let basic = base64::engine::general_purpose::STANDARD.encode(format!("{BOT}:{TOKEN}"));
+    [TOKEN.to_owned(), WEBHOOK_SECRET.to_owned(), basic]
+}
+
+fn assert_clean(place: &str, content: &[u8]) {
+    for credential in credentials() {
+        assert!(!contains(content, credential.as_bytes()), "a credential is in {place}");
+    }
+}
+
+fn contains(content: &[u8], part: &[u8]) -> bool {
+    content.windows(part.len()).any(|window| window == part)
+}
+
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_dir = |path: &Path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
+    entries.flat_map(|path| if is_dir(&path) { files_below(&path) } else { vec![path] }).collect()
+}
+
+fn address_of(database: &DatabaseUrl) -> String {
+    match database {
+        DatabaseUrl::Sqlite(path) => format!("sqlite:{}", path.display()),
+        DatabaseUrl::Postgres(options) => format!(
+            "postgres://{}@{}:{}/{}",
+            options.get_username(),
+            options.get_host(),
+            options.get_port(),
+            options.get_database().expect("databases of tests have a name")
+        ),
+    }
+}
+
+/// On `PATH`, or where `make setup` puts it.
+fn find_terraform() -> PathBuf {
+    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders = std::env::split_paths(&path).chain([tools]).map(|folder| folder.join("terraform"));
+    folders.find(|program| program.is_file()).expect("no `terraform` was found: run `make setup`")
+}
+
+/// What the server says, line by line.
+#[derive(Clone)]
+struct Log {
+    text: Arc<Mutex<String>>,
+    length: watch::Sender<usize>,
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { text: Arc::default(), length: watch::Sender::new(0) }
+    }
+}
+
+impl Log {
+    fn follow(&self, stderr: ChildStderr) {
+        let log = self.clone();
+        tokio::spawn(async move {
+            let mut lines = BufReader::new(stderr).lines();
+            while let Ok(Some(line)) = lines.next_line().await {
+                log.add(&line);
+            }
+            log.add("(the process has ended)");
+        });
+    }
+
+    fn add(&self, line: &str) {
+        let mut text = self.text.lock().expect("no test panics while it holds the log");
+        writeln!(text, "{line}").expect("writing to a string does not fail");
+        self.length.send_replace(text.len());
+    }
+
+    fn text(&self) -> String {
+        self.text.lock().expect("no test panics while it holds the log").clone()
+    }
+
+    async fn line_with(&self, part: &str, after: usize) -> String {
+        let mut length = self.length.subscribe();
+        let found = length.wait_for(|_| self.text()[after..].lines().any(|line| line.contains(part)));
+        let what = format!("a line with `{part}` in the log");
+        drop(within(&what, found).await.expect("the log lives as long as this handle"));
+        let text = self.text();
+        text[after..].lines().find(|line| line.contains(part)).expect("it was there a moment ago").to_owned()
+    }
+
+    fn assert_clean(&self, place: &str) {
+        assert_clean(place, self.text().as_bytes());
+    }
+}

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::Spec;
-use crate::model::{CommandId, CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, PullRef, RunId, RunKind};
+use crate::model::{
+    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, Pull, PullRef, RunId, RunKind,
+};
 use crate::render::status::{self, Standing};
 use crate::store::RunRow;
 
@@ -31,7 +33,7 @@ impl Standings {
         Self(newest.into_values().collect())
     }
 
-    /// Whether nothing was run yet.
+    /// Whether nothing was run at this head yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -43,15 +45,10 @@ impl Standings {
 
     /// The combined status of applying after a plan. While something waits to be applied there is none on a commit,
     /// unless a command before has set it: then it must not go on saying that all is done (reference 9.3 lets it).
-    pub async fn apply_status_after_plan(
-        &self,
-        ctx: &Ctx,
-        pull: &PullRef,
-        head: &CommitSha,
-    ) -> Result<Option<CommitStatus>, sqlx::Error> {
+    pub async fn apply_status_after_plan(&self, ctx: &Ctx, pull: &Pull) -> Result<Option<CommitStatus>, sqlx::Error> {
         match status::apply_after_plan(&self.0) {
             Some(line) => Ok(Some(combined(ctx, RunKind::Apply, line))),
-            None if ctx.store.command_has_ended_at(pull, head).await? => Ok(Some(self.apply_status(ctx))),
+            None if ctx.store.command_has_ended_at(&pull.at, &pull.head).await? => Ok(Some(self.apply_status(ctx))),
             None => Ok(None),
         }
     }

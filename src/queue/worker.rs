@@ -119,18 +119,28 @@ impl<R: Runner> Worker<R> {
 
     /// Claims one job, if there is one, and sees it through.
     pub async fn tick(&self) -> Result<Tick, sqlx::Error> {
+        let Some(lease) = self.claim().await? else {
+            return Ok(Tick::Idle);
+        };
+        self.see_through(lease).await.map(|()| Tick::Worked)
+    }
+
+    /// Claims the next job, if there is one.
+    pub async fn claim(&self) -> Result<Option<JobLease>, sqlx::Error> {
         let until = self.clock.now() + LEASE;
         let (only, except) = match self.kinds {
             Kinds::Only(kind) => (kind, ""),
             Kinds::Except(kind) => ("", kind),
         };
-        let Some(lease) = self.store.job_claim(&self.holder, until, only, except).await? else {
-            return Ok(Tick::Idle);
-        };
+        self.store.job_claim(&self.holder, until, only, except).await
+    }
+
+    /// Works on a claimed job and writes down how it ended.
+    pub async fn see_through(&self, lease: JobLease) -> Result<(), sqlx::Error> {
         let span = info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
         self.work(lease).instrument(span).await?;
         self.nudge.nudge();
-        Ok(Tick::Worked)
+        Ok(())
     }
 
     async fn work(&self, lease: JobLease) -> Result<(), sqlx::Error> {

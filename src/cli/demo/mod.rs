@@ -72,23 +72,21 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     drop(telemetry::init_file(folder.open_log()?, args.get_flag("verbose")));
     let stage = tokio::select! {
         stage = set(args, raw, &folder, &mut page) => stage?,
-        () = signals.next() => return stopped(&mut page),
+        () = signals.next() => return Ok(Exit::Failure),
     };
     let ending = perform(&stage, &mut page, &mut signals, args.get_flag("exit")).await;
-    stage.strike().await;
+    tokio::select! {
+        () = stage.strike() => {}
+        () = signals.next() => {}
+    }
     match ending? {
         Ending::Held => Ok(Exit::Success),
-        Ending::Stopped => stopped(&mut page),
+        Ending::Stopped => Ok(Exit::Failure),
         Ending::Failed(step) => {
             page.failed(step, &folder.end_of_log(LOG_LINES), folder.keep())?;
             Ok(Exit::Failure)
         }
     }
-}
-
-fn stopped(page: &mut Page<'_, '_>) -> Outcome {
-    page.stopped()?;
-    Ok(Exit::Failure)
 }
 
 /// Finds what is needed, says so, and starts everything.
@@ -119,12 +117,12 @@ async fn perform(
 ) -> anyhow::Result<Ending> {
     let ending = tokio::select! {
         ending = tell(stage, page) => ending?,
-        () = signals.next() => Ending::Stopped,
+        () = signals.next() => page.stopping().map(|()| Ending::Stopped)?,
     };
     if matches!(ending, Ending::Held) && !leaves {
         page.stay(&addresses(stage))?;
         signals.next().await;
-        page.stopped()?;
+        page.stopping()?;
     }
     Ok(ending)
 }

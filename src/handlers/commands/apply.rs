@@ -102,22 +102,22 @@ async fn attempt(
         ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Failed)
     };
     if let Err(shut) = compare(cx.pull, plan) {
-        return Ok(shut.into_report(cx.ctx, report));
+        return Ok(shut.into_report(cx, report));
     }
     if plan.state == PlanState::NoChanges || plan.state == PlanState::Applied {
         return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, ..report });
     }
     let Ok(_place) = projects::place_in_pool(cx).await else {
         let text = UserText::new("stopped before anything was applied.", []);
-        return Ok(Shut::ForNow(text).into_report(cx.ctx, report));
+        return Ok(Shut::ForNow(text).into_report(cx, report));
     };
     let ready = match prepare(cx, work, plan).await {
         Ok(ready) => ready,
-        Err(shut) => return Ok(shut.into_report(cx.ctx, report)),
+        Err(shut) => return Ok(shut.into_report(cx, report)),
     };
     match gate(cx, plan, run).await? {
         Ok(grant) => through(cx, work, plan, command, run, ready, grant, report).await,
-        Err(shut) => Ok(shut.into_report(cx.ctx, report)),
+        Err(shut) => Ok(shut.into_report(cx, report)),
     }
 }
 
@@ -139,7 +139,7 @@ impl Shut {
         Self::Stale(UserText::new(format!("{differs}. Nothing was applied."), []))
     }
 
-    fn into_report(self, ctx: &Ctx, report: ProjectReport) -> ProjectReport {
+    fn into_report(self, cx: &CommandCx<'_>, report: ProjectReport) -> ProjectReport {
         let refused = |text, next| ProjectReport {
             outcome: ProjectOutcome::Refused,
             message: Some(text),
@@ -147,7 +147,7 @@ impl Shut {
             ..report.clone()
         };
         match self {
-            Self::Held(lock) => held(ctx, report, &lock),
+            Self::Held(lock) => held(cx, report, &lock),
             Self::Stale(text) => refused(text, Next::Plan),
             Self::ForNow(text) => refused(text, Next::ByOutcome),
             Self::Closed(state) => {

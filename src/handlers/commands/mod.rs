@@ -61,11 +61,6 @@ impl CommandCx<'_> {
         Ok(())
     }
 
-    /// Why the command is to stop early, if it is: a clause.
-    pub async fn stop_reason(&self) -> Result<Option<String>, JobError> {
-        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop_reason))
-    }
-
     /// Stops what runs when the server is interrupted or the lease is lost: a child must not outlive its right to run.
     async fn pass_on_stops(&self) -> Infallible {
         tokio::select! {
@@ -74,6 +69,11 @@ impl CommandCx<'_> {
         }
         self.stop.cancel();
         std::future::pending().await
+    }
+
+    /// Why the command is to stop early, if it is: a clause.
+    pub async fn stop_reason(&self) -> Result<Option<String>, JobError> {
+        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop_reason))
     }
 
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done

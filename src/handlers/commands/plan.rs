@@ -10,7 +10,6 @@ use tracing::{Instrument, info_span};
 use super::projects::{self, Selection, Work};
 use super::{CommandCx, headline};
 use crate::command::PlanCommand;
-use crate::context::Ctx;
 use crate::discovery::Project;
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
@@ -77,7 +76,7 @@ async fn answer(
         Standings::of_search(cx.ctx, cx.row.id).await?
     };
     let mut statuses = vec![standing.plan_status(cx.ctx)];
-    statuses.extend(standing.apply_status_after_plan(cx.ctx, &cx.pull.at, &cx.pull.head).await?);
+    statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull).await?);
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
         true if auto || cx.ctx.settings.silence_no_projects => Reply::silent(CommandOutcome::Success),
@@ -136,7 +135,7 @@ async fn attempt(
     };
     let lock = match take_lock(cx, project).await? {
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-        TakeLock::HeldBy(lock) => return Ok(held(cx.ctx, report, &lock)),
+        TakeLock::HeldBy(lock) => return Ok(held(cx, report, &lock)),
         TakeLock::PullClosed => return Ok(stopped(report, "the pull request was closed before its turn came.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
@@ -225,21 +224,17 @@ async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::mo
     cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
 }
 
-/// Another pull holds the lock; the answer links to it.
-pub(super) fn held(ctx: &Ctx, report: ProjectReport, lock: &Lock) -> ProjectReport {
-    let lock_url = Some(ctx.settings.lock_url(lock.id));
-    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), lock_url, ..report }
-}
-
-/// Who stands in the way.
-fn holder(lock: &Lock) -> Holder {
-    Holder {
+/// Somebody stands in the way.
+pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
+    let holder = Holder {
         pull: lock.pull.number,
         pull_url: lock.pull_url.clone(),
         who: lock.holder.clone(),
         since: lock.taken_at,
         why: lock.reason.clone(),
-    }
+    };
+    let lock_url = Some(cx.ctx.settings.lock_url(lock.id));
+    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder), lock_url, ..report }
 }
 
 /// Whatever stops a plan early would stop the next one too, so none is offered.

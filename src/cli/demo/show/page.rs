@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use super::ink::{Ink, Look};
 use super::markdown;
@@ -75,7 +76,7 @@ impl<'a, 't> Page<'a, 't> {
     }
 
     fn comment(&mut self, comment: &Comment, scene: &Scene) -> io::Result<()> {
-        let after = self.look.ink(Ink::Faint, &format!("after {:.1} s", scene.took.as_secs_f64()));
+        let after = self.look.ink(Ink::Faint, &format!("after {}", spoken(scene.took)));
         self.line(&format!("{MARGIN}{} comments {after}", self.look.ink(Ink::Strong, BOT)))?;
         let bar = self.look.ink(Ink::Faint, "│");
         for line in markdown::lines(&comment.body, &self.look.narrower(MARGIN.len() + 2)) {
@@ -139,10 +140,10 @@ impl<'a, 't> Page<'a, 't> {
         self.prose(&format!("Everything is stopped; log, database and states are kept in {}", folder.display()))
     }
 
-    /// Somebody had enough.
-    pub fn stopped(&mut self) -> io::Result<()> {
+    /// Somebody has had enough.
+    pub fn stopping(&mut self) -> io::Result<()> {
         self.line("")?;
-        self.line("Stopped.")
+        self.line("Stopping.")
     }
 
     fn prose(&mut self, text: &str) -> io::Result<()> {
@@ -153,6 +154,13 @@ impl<'a, 't> Page<'a, 't> {
     fn line(&mut self, line: &str) -> io::Result<()> {
         self.terminal.line(line)
     }
+}
+
+fn spoken(took: Duration) -> String {
+    if took < Duration::from_secs(1) {
+        return format!("{} ms", took.as_millis());
+    }
+    format!("{:.1} s", took.as_secs_f64())
 }
 
 fn deed(act: Act) -> String {

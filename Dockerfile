@@ -51,5 +51,6 @@ STOPSIGNAL SIGTERM
 # Asks the port that LOCKKEEPER_PORT says: a port given as a flag is not seen here.
 HEALTHCHECK --interval=30s --timeout=6s --start-period=30s CMD ["lockkeeper", "healthcheck"]
 # tini collects processes whose parent was killed, and hands signals to the server alone: it decides what a run is told.
-ENTRYPOINT ["tini", "--", "lockkeeper"]
+# -s keeps it quiet under `docker run --init`.
+ENTRYPOINT ["tini", "-s", "--", "lockkeeper"]
 CMD ["server"]

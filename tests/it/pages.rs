@@ -1,7 +1,5 @@
 //! The dashboard and the API, asked over their router.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests may stop a test where it stands, like the tests do")]
-
 mod fixture;
 
 mod api;

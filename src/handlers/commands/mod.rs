@@ -138,12 +138,19 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
         return Ok(reply);
     }
     let pull = facts(ctx, row, attempt).await?;
-    let reply = if let Some(refusal) = guards::check(ctx, row, &pull) {
-        refusal
-    } else {
-        carry_out(ctx, row, &pull, &spec, attempt).await?
+    let reply = match guards::check(ctx, row, &pull) {
+        Some(refusal) => refuse(ctx, row, refusal).await?,
+        None => carry_out(ctx, row, &pull, &spec, attempt).await?,
     };
     Ok(Reply { head: reply.head.or(Some(pull.head)), ..reply })
+}
+
+async fn refuse(ctx: &Ctx, row: &CommandRow, mut refusal: Reply) -> Result<Reply, JobError> {
+    // An earlier attempt was cut off, and no later one will end what it began.
+    if row.state == CommandState::Running {
+        refusal.statuses.extend(give_up::wind_up(ctx, row).await?);
+    }
+    Ok(refusal)
 }
 
 /// Does what the command asks for, until it is to stop.

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lockkeeper::app::{self, Parts, Replica};
-use lockkeeper::clock::{Clock, CountingIds, ManualClock};
+use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::emulator::{Comment, Delivering, Emulator, NewPull, Options};
 use lockkeeper::http;

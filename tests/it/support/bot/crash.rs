@@ -64,6 +64,14 @@ impl Bot {
         build(&self.db, &flags, self.replicas).await
     }
 
+    /// Waits until Terraform was called so often for this.
+    pub async fn calls_of(&self, call: &str, times: usize) {
+        let mut news = self.replica.ctx.hub.subscribe();
+        while self.calls().iter().filter(|other| *other == call).count() < times {
+            news.recv().await.expect("the hub lives as long as the bot");
+        }
+    }
+
     /// Statuses that still say that something is under way.
     pub fn pending(&self, pull: lockkeeper::model::PullNumber) -> Vec<String> {
         self.statuses(pull).lines().filter(|line| line.contains(": Pending, ")).map(str::to_owned).collect()

@@ -6,12 +6,15 @@
 //! A story ends with [`Bot::end`], which fails when a comment was not read, a job not finished, a lock not explained,
 //! or an exchange violates GitHub's description.
 
+mod crash;
+mod parcel;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use lockkeeper::app::{self, Parts, Replica};
-use lockkeeper::clock::{Clock, CountingIds, ManualClock};
+use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::emulator::{Comment, Delivering, Emulator, NewPull, Options};
 use lockkeeper::http;
@@ -22,6 +25,9 @@ use lockkeeper::store::{JobState, Store};
 
 use super::db::{Backend, TestDb};
 use super::openapi::OpenApi;
+
+pub use crash::work_together;
+pub use parcel::{Parcel, comment_payload};
 
 /// The bot's own account.
 pub const LOGIN: &str = "lockbot";
@@ -40,6 +46,8 @@ pub struct Bot {
     pub replica: Arc<Replica>,
     /// Directory with the stand-in and its notes.
     pub tools: PathBuf,
+    /// Where webhooks go.
+    pub events: url::Url,
     flags: BTreeMap<String, Vec<String>>,
     door: tokio::task::JoinHandle<()>,
     read: BTreeSet<u64>,
@@ -64,8 +72,10 @@ impl Bot {
         std::fs::copy(stand_in(), tools.join("terraform")).expect("the stand-in can be copied");
         let mut all = usual_flags(&github, &tools, &db);
         all.extend(flags.iter().map(|(flag, value)| ((*flag).to_owned(), vec![(*value).to_owned()])));
-        let (replica, door) = start(&db, &github, &all, 1).await;
-        Self { github, db, replica, tools, flags: all, door, read: BTreeSet::new(), replicas: 1 }
+        let replica = build(&db, &all, 1).await;
+        let (events, door) = open_door(&replica).await;
+        github.set_webhook_target(events.clone());
+        Self { github, db, replica, tools, events, flags: all, door, read: BTreeSet::new(), replicas: 1 }
     }
 
     /// The store.
@@ -203,18 +213,25 @@ impl Bot {
         self.door.abort();
         self.replicas += 1;
         self.db.clock.advance(lockkeeper::queue::LEASE * 2);
-        let (replica, door) = start(&self.db, &self.github, &self.flags, self.replicas).await;
-        (self.replica, self.door) = (replica, door);
+        self.replica = build(&self.db, &self.flags, self.replicas).await;
+        (self.events, self.door) = open_door(&self.replica).await;
+        self.github.set_webhook_target(self.events.clone());
         self.replica.tick_orphans().await.expect("the queue answers");
     }
 
     /// Ends the story. `locks` are those that may remain.
-    pub async fn end(mut self, locks: &[&str]) {
+    pub async fn end(self, locks: &[&str]) {
+        self.end_given_up(locks, &[]).await;
+    }
+
+    /// Ends a story in which jobs of these kinds were given up, in this order.
+    pub async fn end_given_up(mut self, locks: &[&str], kinds: &[&str]) {
         self.settle().await;
         let open = self.store().job_list_open().await.expect("the jobs can be listed");
         assert!(open.is_empty(), "jobs are not finished: {open:#?}");
         let failed = self.store().job_list_failed(100).await.expect("the jobs can be listed");
-        assert!(failed.is_empty(), "jobs were given up: {failed:#?}");
+        let given_up: Vec<&str> = failed.iter().rev().map(|job| job.kind.as_str()).collect();
+        assert_eq!(given_up, kinds, "jobs were given up: {failed:#?}");
         let mut number = 1;
         while self.github.pull(REPO, PullNumber(number)).is_ok() {
             let unread: Vec<String> = self.heard(PullNumber(number));
@@ -243,6 +260,7 @@ fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTree
         ("gh-webhook-secret", SECRET),
         ("atlantis-url", "https://locks.example.com"),
         ("data-dir", &data.display().to_string()),
+        ("share-plan-dir", &db.dir.path().join("plans").display().to_string()),
         ("tf-bin-dir", &tools.display().to_string()),
         ("shutdown-grace", "2s"),
     ]
@@ -250,12 +268,7 @@ fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTree
     .into()
 }
 
-async fn start(
-    db: &TestDb,
-    github: &Emulator,
-    flags: &BTreeMap<String, Vec<String>>,
-    number: u32,
-) -> (Arc<Replica>, tokio::task::JoinHandle<()>) {
+async fn build(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u32) -> Arc<Replica> {
     let raw = RawSettings { flags: flags.clone(), ..RawSettings::default() };
     let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
     let parts = Parts {
@@ -268,13 +281,16 @@ async fn start(
     let name = parts.name.clone();
     let store = db.reopen().await;
     let ctx = app::build_on(&config, parts, store).expect("the services can be built");
-    let replica = Arc::new(Replica::new(ctx, &name));
+    Arc::new(Replica::new(ctx, &name))
+}
+
+/// Listens for deliveries; returns where, and what listens.
+async fn open_door(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle<()>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
     let address = listener.local_addr().expect("a listener has an address");
     let router = http::door(Arc::clone(&replica.ctx));
     let door = tokio::spawn(async move { axum::serve(listener, router).await.expect("the door stays open") });
-    github.set_webhook_target(format!("http://{address}/events").parse().expect("an address makes a URL"));
-    (replica, door)
+    (format!("http://{address}/events").parse().expect("an address makes a URL"), door)
 }
 
 fn without_machine_line(body: &str) -> String {

@@ -1,0 +1,295 @@
+//! The server dies, is told to stop, or misses something: nobody is left without an answer (P1, P3, P7).
+
+use insta::assert_snapshot;
+use lockkeeper::emulator::{Delivering, NewPull};
+use lockkeeper::model::PullNumber;
+
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    a_plan_that_is_killed_anywhere_is_told_once,
+    an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once,
+    an_apply_that_was_cut_off_is_told_with_its_last_words,
+    an_apply_that_was_cut_off_is_told_although_github_was_away,
+    an_apply_of_several_projects_that_was_cut_off_tells_of_each,
+    a_plan_that_was_cut_off_is_made_again,
+    an_interrupted_server_makes_its_plan_again_after_the_restart,
+    an_interrupted_server_reports_how_far_its_apply_came,
+    a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind,
+    a_close_that_was_missed_is_made_up_for,
+    what_is_old_is_forgotten,
+);
+
+const LOCK: &str = "acme/infra/network/default by #1";
+const NETWORK: (&str, &str) = ("network/main.tf", "# narrow\n");
+
+/// Where the server is killed: after so many wake-ups. Dense where a command begins, and reaching beyond its end.
+const KILLS: [usize; 16] = [1, 2, 4, 7, 11, 16, 22, 29, 37, 46, 56, 67, 79, 92, 106, 130];
+
+fn directories(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("p{n:02}/main.tf")).collect()
+}
+
+async fn many_projects(backend: Backend) -> (Bot, Vec<String>) {
+    let files = directories(KILLS.len());
+    let before: Vec<(&str, &str)> = files.iter().map(|file| (file.as_str(), "# narrow\n")).collect();
+    (Bot::new(backend, &before).await, files)
+}
+
+fn held(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("acme/infra/p{n:02}/default by #{}", n + 1)).collect()
+}
+
+async fn end_holding_all(bot: Bot) {
+    let locks = held(KILLS.len());
+    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>()).await;
+}
+
+async fn a_plan_that_is_killed_anywhere_is_told_once(backend: Backend) {
+    let (mut bot, files) = many_projects(backend).await;
+    let mut cut = 0;
+    for (file, wakes) in files.iter().zip(KILLS) {
+        bot.push(file, &[(file, "# fake: add 1 change 0 destroy 0\n")]).await;
+        let pull = bot.github.open_pull(REPO, NewPull::from_branch(file)).await.unwrap();
+        cut += usize::from(bot.work_until_killed(wakes).await);
+        bot.crash_and_restart().await;
+        bot.settle().await;
+        let told = bot.heard(pull);
+        assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
+        assert!(told[0].contains("1 planned"), "killed after {wakes}: {}", told[0]);
+        assert_eq!(bot.pending(pull), [""; 0], "killed after {wakes}");
+    }
+    assert!(cut > KILLS.len() / 2, "only {cut} plans were cut off");
+    end_holding_all(bot).await;
+}
+
+async fn an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once(backend: Backend) {
+    let (mut bot, files) = many_projects(backend).await;
+    let (mut cut, mut interrupted) = (0, 0);
+    for (file, wakes) in files.iter().zip(KILLS) {
+        let pull = bot.open_pull(file, &[(file, "# fake: add 1 change 0 destroy 0\n")]).await;
+        assert_eq!(bot.heard(pull).len(), 1);
+        bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+        cut += usize::from(bot.work_until_killed(wakes).await);
+        bot.crash_and_restart().await;
+        bot.settle().await;
+        let told = bot.heard(pull);
+        assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
+        let applied = told[0].contains("1 applied");
+        let stopped = told[0].contains("The server stopped in the middle of this apply");
+        assert!(applied || stopped, "killed after {wakes}: {}", told[0]);
+        interrupted += usize::from(stopped);
+        let calls = format!("apply {}", file.trim_end_matches("/main.tf"));
+        let calls = bot.calls().iter().filter(|call| **call == calls).count();
+        assert!(calls == 1 || (calls == 0 && stopped), "killed after {wakes}: applied {calls} times");
+        assert_eq!(bot.pending(pull), [""; 0], "killed after {wakes}");
+    }
+    assert!(cut > KILLS.len() / 2 && interrupted > 0, "{cut} applies were cut off, {interrupted} were interrupted");
+    end_holding_all(bot).await;
+}
+
+/// A pull request whose apply hangs, and the server has just died over it.
+async fn dead_in_apply(backend: Backend, files: &[(&str, &str)]) -> (Bot, PullNumber) {
+    let before: Vec<(&str, &str)> = files.iter().map(|(path, _)| (*path, "# narrow\n")).collect();
+    let mut bot = Bot::new(backend, &before).await;
+    let pull = bot.open_pull("wider", files).await;
+    bot.answer(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.settle_short().await;
+    command.abort();
+    command.await.unwrap_err();
+    (bot, pull)
+}
+
+async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend) {
+    let (mut bot, pull) = dead_in_apply(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
+    assert!(!bot.pending(pull).is_empty(), "the apply was under way");
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.machine_line(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    assert_eq!(bot.calls().iter().filter(|call| *call == "apply network").count(), 1);
+    let again = bot.ask(pull, "lockkeeper apply").await;
+    assert_snapshot!(again, @"");
+    bot.end(&[LOCK]).await;
+}
+
+async fn an_apply_that_was_cut_off_is_told_although_github_was_away(backend: Backend) {
+    let (mut bot, pull) = dead_in_apply(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
+    for route in ["GET /repos/*/*/pulls/*", "POST /repos/*/*/issues/*/comments"] {
+        bot.github.fault(route, 1000, lockkeeper::emulator::Fault::BadGateway);
+    }
+    bot.crash_and_restart().await;
+    bot.settle_until(bot.db.now() + chrono::TimeDelta::minutes(10)).await;
+    bot.github.clear_faults();
+    bot.settle().await;
+    assert!(bot.answer(pull).contains("The server stopped in the middle of this apply"));
+    assert_eq!(bot.pending(pull), [""; 0]);
+    bot.end(&[LOCK]).await;
+}
+
+async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Backend) {
+    let files = [
+        ("a/main.tf", "# fake: add 1 change 0 destroy 0\n"),
+        ("b/main.tf", "# fake: hang apply\n"),
+        ("c/main.tf", "# fake: add 3 change 0 destroy 0\n"),
+    ];
+    let (mut bot, pull) = dead_in_apply_one_by_one(backend, &files).await;
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    // What had not begun is still there to be applied.
+    let rest = bot.ask(pull, "lockkeeper apply -d c").await;
+    assert!(rest.contains("1 applied"), "{rest}");
+    let locks = ["a", "b", "c"].map(|dir| format!("acme/infra/{dir}/default by #1"));
+    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>()).await;
+}
+
+/// The same with a single place for runs, so that a project waits.
+async fn dead_in_apply_one_by_one(backend: Backend, files: &[(&str, &str)]) -> (Bot, PullNumber) {
+    let before: Vec<(&str, &str)> = files.iter().map(|(path, _)| (*path, "# narrow\n")).collect();
+    let mut bot = Bot::with(backend, &before, &[("parallel-pool-size", "1")]).await;
+    let pull = bot.open_pull("wider", files).await;
+    bot.answer(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    command.abort();
+    command.await.unwrap_err();
+    (bot, pull)
+}
+
+async fn a_plan_that_was_cut_off_is_made_again(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    command.abort();
+    command.await.unwrap_err();
+    bot.crash_and_restart().await;
+    std::fs::write(bot.tools.join("go"), "").unwrap();
+    bot.settle().await;
+    assert!(bot.answer(pull).contains("1 planned"));
+    assert_eq!(bot.pending(pull), [""; 0]);
+    assert_snapshot!(runs(&bot).await, @"");
+    bot.end(&[LOCK]).await;
+}
+
+/// State, outcome and headline of every run, oldest first.
+async fn runs(bot: &Bot) -> String {
+    let mut runs = bot.store().run_list_recent(100).await.unwrap();
+    runs.sort_by_key(|run| run.id);
+    let line = |run: &lockkeeper::store::RunRow| {
+        let outcome = run.outcome.map(|outcome| outcome.to_string()).unwrap_or_default();
+        format!("{} {}: {} {outcome} ({})", run.kind, run.project, run.state, run.message.as_deref().unwrap_or("-"))
+    };
+    runs.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+async fn an_interrupted_server_makes_its_plan_again_after_the_restart(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    bot.replica.ctx.interrupt.cancel();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
+    bot.settle_short().await;
+    assert_eq!(bot.heard(pull), [""; 0], "nothing is told of a plan that is made again");
+    assert_eq!(bot.locks().await, [LOCK], "nobody else may come in between");
+    std::fs::write(bot.tools.join("go"), "").unwrap();
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert!(bot.answer(pull).contains("1 planned"));
+    assert_eq!(bot.pending(pull), [""; 0]);
+    bot.end(&[LOCK]).await;
+}
+
+async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: hang apply\n")]).await;
+    bot.answer(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.replica.ctx.interrupt.cancel();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
+    bot.settle_short().await;
+    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert_eq!(bot.heard(pull), [""; 0], "it is told once");
+    assert_eq!(bot.calls().iter().filter(|call| *call == "apply network").count(), 1);
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind(backend: Backend) {
+    let files = [("a/main.tf", "# fake: no changes\n"), ("b/main.tf", "# fake: add 1 change 0 destroy 0\n")];
+    let mut bot = Bot::new(backend, &files.map(|(path, _)| (path, "# narrow\n"))).await;
+    let plans = bot.db.dir.path().join("plans");
+    std::fs::remove_dir_all(&plans).unwrap();
+    std::fs::write(&plans, "a file where the directory was").unwrap();
+    let pull = bot.open_pull("wider", &files).await;
+    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    assert!(bot.ask(pull, "lockkeeper apply").await.contains("There is no plan to apply"));
+    bot.end_given_up(&[], &["run_command"]).await;
+}
+
+async fn a_close_that_was_missed_is_made_up_for(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, ("dns/main.tf", "# narrow\n")]).await;
+    let closed = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    let open = bot.open_pull("names", &[("dns/main.tf", "# wider\n")]).await;
+    bot.answer(closed);
+    bot.answer(open);
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github.close(REPO, closed, "alice").await.unwrap();
+    assert_eq!(bot.github.lose_next().unwrap().action.as_deref(), Some("closed"));
+    bot.settle().await;
+    assert_eq!(bot.locks().await.len(), 2, "nobody knows of it");
+    bot.replica.tick_pulls().await.unwrap();
+    bot.settle().await;
+    assert_snapshot!(bot.answer(closed), @"");
+    bot.replica.tick_pulls().await.unwrap();
+    bot.end(&["acme/infra/dns/default by #2"]).await;
+}
+
+async fn what_is_old_is_forgotten(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, ("dns/main.tf", "# narrow\n")]).await;
+    let closed = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    let open = bot.open_pull("names", &[("dns/main.tf", "# wider\n")]).await;
+    bot.answer(closed);
+    bot.answer(open);
+    bot.github.close(REPO, closed, "alice").await.unwrap();
+    bot.settle().await;
+    bot.answer(closed);
+    assert_eq!(plan_files(&bot), 2);
+    bot.db.clock.advance(std::time::Duration::from_hours(24 * 6));
+    bot.replica.tick_prune().await.unwrap();
+    assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (2, false), "it is not old yet");
+    bot.db.clock.advance(std::time::Duration::from_hours(24 * 2));
+    bot.replica.tick_prune().await.unwrap();
+    assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (1, false), "the discarded plan is gone");
+    bot.db.clock.advance(std::time::Duration::from_hours(24 * 23));
+    bot.replica.tick_prune().await.unwrap();
+    assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (1, true));
+    let applied = bot.ask(open, "lockkeeper apply").await;
+    assert!(applied.contains("1 applied"), "a plan that is still wanted is kept: {applied}");
+    bot.end(&["acme/infra/dns/default by #2"]).await;
+}
+
+fn plan_files(bot: &Bot) -> usize {
+    std::fs::read_dir(bot.db.dir.path().join("plans/plans")).unwrap().count()
+}

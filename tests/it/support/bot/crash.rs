@@ -1,0 +1,103 @@
+//! Dying at a chosen moment, coming back, and working beside others.
+
+use std::sync::Arc;
+use std::task::Poll;
+
+use chrono::{DateTime, Utc};
+use lockkeeper::app::Replica;
+use lockkeeper::queue::Tick;
+use lockkeeper::store::JobState;
+
+use super::{Bot, build};
+
+impl Bot {
+    /// Works, but is gone when it has been woken this often: a kill between any two instructions. `false` when
+    /// everything was done before.
+    ///
+    /// What the last wake-up was about has happened, a commit or a request; nothing after it has.
+    pub async fn work_until_killed(&self, wakes: usize) -> bool {
+        let mut work = Box::pin(self.settle());
+        let mut left = wakes;
+        std::future::poll_fn(|cx| {
+            if left == 0 {
+                return Poll::Ready(true);
+            }
+            left -= 1;
+            work.as_mut().poll(cx).map(|()| false)
+        })
+        .await
+    }
+
+    /// Works off everything that is due until then; then it is then.
+    pub async fn settle_until(&self, then: DateTime<Utc>) {
+        loop {
+            let short = self.replica.tick_short().await.expect("the queue answers");
+            let command = self.replica.tick_command().await.expect("the queue answers");
+            if short == Tick::Worked || command == Tick::Worked {
+                continue;
+            }
+            let open = self.store().job_list_open().await.expect("the jobs can be listed");
+            let queued = open.iter().filter(|job| job.state == JobState::Queued);
+            match queued.map(|job| job.run_after).min().filter(|next| *next < then) {
+                Some(next) => self.db.clock.advance_to(next),
+                None => break,
+            }
+        }
+        self.db.clock.advance_to(then);
+    }
+
+    /// The server ends and starts again with other values of a flag; none at all leaves it out.
+    pub async fn restart_with(&mut self, flag: &str, values: &[&str]) {
+        self.flags.remove(flag);
+        if !values.is_empty() {
+            self.flags.insert(flag.to_owned(), values.iter().map(|value| (*value).to_owned()).collect());
+        }
+        self.crash_and_restart().await;
+    }
+
+    /// Another server on the same database, on a machine of its own.
+    pub async fn replica_beside(&mut self) -> Arc<Replica> {
+        self.replicas += 1;
+        let mut flags = self.flags.clone();
+        let data = self.db.dir.path().join(format!("data-{}", self.replicas));
+        flags.insert("data-dir".to_owned(), vec![data.display().to_string()]);
+        build(&self.db, &flags, self.replicas).await
+    }
+
+    /// Waits until Terraform was called so often for this.
+    pub async fn calls_of(&self, call: &str, times: usize) {
+        let mut news = self.replica.ctx.hub.subscribe();
+        while self.calls().iter().filter(|other| *other == call).count() < times {
+            news.recv().await.expect("the hub lives as long as the bot");
+        }
+    }
+
+    /// Statuses that still say that something is under way.
+    pub fn pending(&self, pull: lockkeeper::model::PullNumber) -> Vec<String> {
+        self.statuses(pull).lines().filter(|line| line.contains(": Pending, ")).map(str::to_owned).collect()
+    }
+}
+
+/// Several servers work at once, each on several jobs, until nothing is left to do.
+pub async fn work_together(replicas: &[&Arc<Replica>]) {
+    let mut workers = tokio::task::JoinSet::new();
+    for replica in replicas {
+        for _ in 0..3 {
+            workers.spawn(work_to_the_end(Arc::clone(replica)));
+        }
+    }
+    while let Some(ended) = workers.join_next().await {
+        ended.expect("no worker panics");
+    }
+}
+
+async fn work_to_the_end(replica: Arc<Replica>) {
+    loop {
+        let short = replica.tick_short().await.expect("the queue answers");
+        let command = replica.tick_command().await.expect("the queue answers");
+        let idle = short == Tick::Idle && command == Tick::Idle;
+        if idle && replica.ctx.store.job_list_open().await.expect("the jobs can be listed").is_empty() {
+            return;
+        }
+    }
+}

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::ink::{Ink, Look};
 use super::markdown;
-use super::text::Text;
 use crate::cli::Terminal;
 use crate::cli::demo::play::{Scene, Verdict};
 use crate::cli::demo::script::{Act, BOT, INTRO, Step};
@@ -100,9 +99,9 @@ impl<'a, 't> Page<'a, 't> {
 
     fn verdict(&mut self, verdict: &Verdict) -> io::Result<()> {
         let Some(problem) = &verdict.problem else {
-            return self.line(&format!("{MARGIN}{} {}", self.look.ink(Ink::Good, "✓"), verdict.claim));
+            return self.claim((Ink::Good, "✓"), verdict.claim);
         };
-        self.line(&format!("{MARGIN}{} {}", self.look.ink(Ink::Bad, "✗"), verdict.claim))?;
+        self.claim((Ink::Bad, "✗"), verdict.claim)?;
         self.line(&format!("{MARGIN}  expected: {}", problem.expected))?;
         self.line(&format!("{MARGIN}  seen:     {}", problem.seen))
     }
@@ -147,8 +146,18 @@ impl<'a, 't> Page<'a, 't> {
     }
 
     fn prose(&mut self, text: &str) -> io::Result<()> {
-        let lines = Text::plain(text).lines(&self.look.narrower(MARGIN.len()));
+        let lines = markdown::lines(text, &self.look.narrower(MARGIN.len()));
         lines.iter().try_for_each(|line| self.line(&format!("{MARGIN}{line}")))
+    }
+
+    /// A sentence with a sign in front of it.
+    fn claim(&mut self, (ink, sign): (Ink, &str), claim: &str) -> io::Result<()> {
+        let mut sign = self.look.ink(ink, sign);
+        for line in markdown::lines(claim, &self.look.narrower(MARGIN.len() + 2)) {
+            self.line(&format!("{MARGIN}{sign} {line}"))?;
+            " ".clone_into(&mut sign);
+        }
+        Ok(())
     }
 
     fn line(&mut self, line: &str) -> io::Result<()> {

@@ -19,7 +19,7 @@ use crate::stub::{self, Call};
 
 /// After the first, in which the repository is cloned and the program asked for its version.
 const ROUNDS: u32 = 30;
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Measures and reports.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {

@@ -18,11 +18,11 @@ use crate::stats::{Samples, millis, ratio};
 
 /// Requests in a second, and for how many seconds.
 const LOADS: [(u32, u32); 2] = [(50, 10), (200, 15)];
-/// Pace and seconds of the appends beside it.
-const APPENDS: (u32, u32) = (200, 5);
+/// Pace and seconds of the appends, before and once more after the loads.
+const APPENDS: (u32, u32) = (200, 4);
 /// How long the server is left alone before it is weighed.
 const IDLE: Duration = Duration::from_secs(5);
-const DRAIN_DEADLINE: Duration = Duration::from_secs(60);
+const DRAIN_DEADLINE: Duration = Duration::from_mins(1);
 
 /// Measures and reports.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
@@ -33,27 +33,44 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let server = Server::start(&dir, &github).await?;
     let mut weight = Table::new(&["server process", "RSS MiB", "PSS MiB", "processor ms in 5 s"]);
     weigh("after the start, idle", &server, &mut weight).await?;
+    let section = knock(&dir, &server).await?;
+    weigh("after both loads, idle", &server, &mut weight).await?;
+    server.stop().await?;
+    let mut idle = Section::new("Idle server").with_table(weight);
+    idle.note("From `/proc/PID/smaps_rollup` and `/proc/PID/stat` of the server process, which has no children then.");
+    Ok(section.followed_by(idle))
+}
+
+/// Sends the loads, with appends before and after them.
+async fn knock(dir: &Path, server: &Server) -> anyhow::Result<Section> {
     let mut section = Section::new("Webhook acknowledgement, SQLite on disk, synchronous = FULL");
-    let mut table = Table::new(&["ms from due to answered", "p50", "p90", "p99", "max", "requests"]);
-    let appended = append(&dir).await?;
+    let mut appended = append(dir).await?;
     let store = server.store().await?;
+    let mut loads = Vec::new();
     for (series, (rate, seconds)) in (1..).zip(LOADS) {
         let sent = deliveries::comments(series, u64::from(rate * seconds), SECRET);
         let answers = load::send(&server.events, sent, rate).await?;
         let backlog = server::drained(&store, DRAIN_DEADLINE).await?;
-        table.row(format!("{rate} requests/s for {seconds} s"), answers.latency.cells());
-        table.row(format!("× append, at {rate}/s"), times(&answers.latency, &appended));
         describe(rate, &answers, backlog, &mut section);
+        loads.push((rate, answers.latency));
     }
-    table.row("append + fdatasync of the same bytes, 200/s", appended.cells());
+    appended.extend(append(dir).await?);
     check_kept(&store, &mut section).await?;
-    weigh("after both loads, idle", &server, &mut weight).await?;
-    server.stop().await?;
-    let mut memory = Section::new("Idle server").with_table(weight);
-    memory.note("From /proc/PID/smaps_rollup and /proc/PID/stat of the server process, which has no children then.");
-    let mut section = section.with_table(table);
+    store.close().await;
     explain(&mut section);
-    Ok(section.followed_by(memory))
+    Ok(section.with_table(table(&loads, &appended)))
+}
+
+fn table(loads: &[(u32, Samples)], appended: &Samples) -> Table {
+    let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "samples"]);
+    for (rate, latency) in loads {
+        table.row(format!("webhook due → answered, {rate}/s"), latency.cells());
+    }
+    table.row("append + fdatasync of the same bytes", appended.cells());
+    for (rate, latency) in loads {
+        table.row(format!("webhook ÷ append, {rate}/s"), times(latency, appended));
+    }
+    table
 }
 
 async fn weigh(when: &str, server: &Server, table: &mut Table) -> anyhow::Result<()> {
@@ -75,8 +92,8 @@ async fn append(dir: &Path) -> anyhow::Result<Samples> {
     tokio::task::spawn_blocking(move || disk::append(&dir, bodies, Duration::from_secs(1) / rate)).await?
 }
 
-fn times(these: &Samples, those: &Samples) -> Vec<String> {
-    [50, 90, 99, 100].iter().map(|&percent| ratio(these.quantile(percent), those.quantile(percent))).collect()
+fn times(webhooks: &Samples, appends: &Samples) -> Vec<String> {
+    [50, 90, 99, 100].iter().map(|&percent| ratio(webhooks.quantile(percent), appends.quantile(percent))).collect()
 }
 
 fn describe(rate: u32, answers: &Answers, backlog: Duration, section: &mut Section) {

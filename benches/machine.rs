@@ -57,8 +57,7 @@ fn load() -> String {
 fn filesystem(dir: &Path) -> String {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let mounts = read("/proc/self/mountinfo");
-    let at =
-        |line: &&str| line.split_whitespace().nth(4).map(Path::new).filter(|point| dir.starts_with(point)).is_some();
+    let at = |line: &&str| line.split_whitespace().nth(4).is_some_and(|point| dir.starts_with(Path::new(point)));
     let depth = |line: &&str| line.split_whitespace().nth(4).map_or(0, str::len);
     let mount = mounts.lines().filter(at).max_by_key(depth);
     let kind = mount.and_then(|line| line.split_once(" - ")?.1.split_whitespace().next());

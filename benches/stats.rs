@@ -39,6 +39,15 @@ impl FromIterator<Duration> for Samples {
     }
 }
 
+impl IntoIterator for Samples {
+    type Item = Duration;
+    type IntoIter = std::vec::IntoIter<Duration>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 impl Extend<Duration> for Samples {
     fn extend<I: IntoIterator<Item = Duration>>(&mut self, samples: I) {
         self.0.extend(samples);

@@ -28,8 +28,6 @@ Plan: 1 to add, 0 to change, 0 to destroy.
 /// A call, as noted.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// `init` or `plan`.
-    pub step: String,
     /// When `main` began.
     pub began: DateTime<Utc>,
     /// Right before the end.
@@ -53,9 +51,9 @@ pub fn take_calls(tools: &Path) -> anyhow::Result<Vec<Call>> {
 
 fn read_call(line: &str) -> Option<Call> {
     let words: Vec<&str> = line.split(' ').collect();
-    let &[step, began, ended] = words.as_slice() else { return None };
+    let &[_, began, ended] = words.as_slice() else { return None };
     let time = |text: &str| DateTime::from_timestamp_micros(text.parse().ok()?);
-    Some(Call { step: step.to_owned(), began: time(began)?, ended: time(ended)? })
+    Some(Call { began: time(began)?, ended: time(ended)? })
 }
 
 /// The directory of tools, if that is where this program was started from.

@@ -171,14 +171,10 @@ impl Grammar {
             return Ok(Command::Help(help::read(rest, |topic| self.allows(topic))));
         }
         if !self.allows(known) {
-            return Err((None, Fault::at(name, self.not_allowed(known))));
+            return Err((None, Fault::at(name, not_allowed(known))));
         }
         let rules = Rules { blocked: &self.blocked, merge_methods: self.merge_methods };
         known.spec().read(rest, &rules).map_err(|fault| (Some(known.spec()), fault))
-    }
-
-    fn not_allowed(&self, name: CommandName) -> Problem {
-        if CommandName::HERE.contains(&name) { Problem::NotAllowed { name } } else { Problem::NotHere { name } }
     }
 
     fn unknown_command(&self, word: &Word) -> Fault {
@@ -191,4 +187,9 @@ impl Grammar {
         let scene = Scene { line, executable: self.names.primary(), allowed: &self.allowed, spec };
         Reading::Mistake(scene.mistake(fault))
     }
+}
+
+/// What the operator has switched off is another thing than what is still to come.
+fn not_allowed(name: CommandName) -> Problem {
+    if CommandName::HERE.contains(&name) { Problem::NotAllowed { name } } else { Problem::NotHere { name } }
 }

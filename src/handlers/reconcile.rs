@@ -23,7 +23,7 @@ pub async fn pulls(ctx: &Ctx) -> anyhow::Result<()> {
             }
             Ok(_) => {}
             Err(error) => {
-                warn!(pull = %at, %error, "Cannot tell whether a pull request that holds locks is still open")
+                warn!(pull = %at, %error, "Cannot tell whether a pull request that holds locks is still open");
             }
         }
     }

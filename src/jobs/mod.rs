@@ -110,7 +110,7 @@ fn patient(error: JobError, attempt: &Attempt) -> JobError {
         JobError::Retry { error, .. } if attempt.lease.attempt >= ATTEMPTS_WHILE_REFUSED && refused(&error) => {
             JobError::Fail(error)
         }
-        other => other,
+        other @ (JobError::Retry { .. } | JobError::Fail(_)) => other,
     }
 }
 

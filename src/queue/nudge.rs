@@ -36,7 +36,7 @@ impl Nudges {
     pub async fn heard(&mut self) {
         if self.0.changed().await.is_err() {
             // Nobody is left who could nudge.
-            pending().await
+            pending::<()>().await;
         }
     }
 }

@@ -71,9 +71,10 @@ pub fn init(level: LogLevel, format: LogFormat) -> Result<(), TryInitError> {
 /// Starts logging to a file, and if `aloud` to standard error as well. Fails if somebody did so before.
 pub fn init_file(file: File, aloud: bool) -> Result<(), TryInitError> {
     let (level, format, file) = (LogLevel::default(), LogFormat::default(), Mutex::new(file));
-    match aloud {
-        true => subscriber(level, format, false, file.and(stderr)).try_init(),
-        false => subscriber(level, format, false, file).try_init(),
+    if aloud {
+        subscriber(level, format, false, file.and(stderr)).try_init()
+    } else {
+        subscriber(level, format, false, file).try_init()
     }
 }
 

@@ -16,13 +16,12 @@ pub(super) struct Folder {
 impl Folder {
     /// The named folder, which must be empty: the story begins with nothing. Else a temporary one.
     pub fn open(named: Option<&Path>) -> anyhow::Result<Self> {
-        let folder = match named {
-            Some(path) => Self { path: empty(path)?, temporary: None },
-            None => {
-                let made = tempfile::Builder::new().prefix("lockkeeper-demo-").tempdir();
-                let made = made.context("cannot make a temporary folder; name another one with --data-dir")?;
-                Self { path: made.path().to_owned(), temporary: Some(made) }
-            }
+        let folder = if let Some(path) = named {
+            Self { path: empty(path)?, temporary: None }
+        } else {
+            let made = tempfile::Builder::new().prefix("lockkeeper-demo-").tempdir();
+            let made = made.context("cannot make a temporary folder; name another one with --data-dir")?;
+            Self { path: made.path().to_owned(), temporary: Some(made) }
         };
         for part in [folder.server(), folder.github(), folder.states()] {
             std::fs::create_dir(&part).with_context(|| format!("cannot make the folder {}", part.display()))?;

@@ -13,7 +13,7 @@ use crate::model::{PlanCounts, PullNumber};
 use crate::render::{MachineLine, MachineProject};
 
 /// Git and the webhook have this long.
-const ACT_WITHIN: Duration = Duration::from_secs(60);
+const ACT_WITHIN: Duration = Duration::from_mins(1);
 /// The bot has this long to answer. A busy machine needs a few seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 /// What follows the answer (statuses) has this long.

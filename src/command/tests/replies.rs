@@ -79,7 +79,7 @@ fn the_overview_with_everything_allowed() {
 
 #[test]
 fn the_usage_of_apply() {
-    assert_snapshot!(grammar().help(Some(CommandName::Apply)), @r"
+    assert_snapshot!(grammar().help(Some(CommandName::Apply)), @"
     ```text
     Usage: lockkeeper apply [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [--auto-merge-disabled]
         [--auto-merge-method METHOD] [-- TERRAFORM ARGUMENTS]
@@ -90,7 +90,7 @@ fn the_usage_of_apply() {
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add the log of the bot to its reply.
+          --verbose                    Add everything that was printed to the reply, init included.
           --auto-merge-disabled        Leave the pull request open even if everything was applied.
           --auto-merge-method METHOD   How to merge once everything was applied: merge, rebase or squash.
       -h, --help                       Show this text.
@@ -113,7 +113,7 @@ fn the_usage_of_state_rm() {
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add the log of the bot to its reply.
+          --verbose                    Add everything that was printed to the reply, init included.
       -h, --help                       Show this text.
 
     Put an address with quotes or brackets into single quotes: 'aws_instance.web["a"]'.
@@ -158,7 +158,7 @@ fn module_docs_show_the_grammar() {
 
 #[test]
 fn reply_to_a_misspelled_flag() {
-    assert_snapshot!(mistake("lockkeeper plan -d infra --verbos"), @r"
+    assert_snapshot!(mistake("lockkeeper plan -d infra --verbos"), @"
     **Nothing was run**: `--verbos` is not a flag of `plan`. Did you mean `--verbose`?
 
     ```text
@@ -175,7 +175,7 @@ fn reply_to_a_misspelled_flag() {
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add the log of the bot to its reply.
+          --verbose                    Add everything that was printed to the reply, init included.
       -h, --help                       Show this text.
 
     Without -d, -w and -p it plans every project that this pull request changes.
@@ -205,8 +205,8 @@ fn reply_to_a_misspelled_command() {
 
 #[test]
 fn reply_to_a_command_that_is_switched_off() {
-    assert_snapshot!(mistake_in(&Grammar::new(Names::default()), "lockkeeper import a b"), @r"
-    **Nothing was run**: `import` is switched off on this server; its operator can allow it with `--allow-commands`. Commands here: `plan`, `apply`, `unlock`, `help`.
+    assert_snapshot!(mistake_in(&Grammar::new(Names::default()), "lockkeeper import a b"), @"
+    **Nothing was run**: `import` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `unlock`, `help`.
 
     ```text
     lockkeeper import a b
@@ -256,7 +256,7 @@ fn reply_to_unlocking_one_project() {
 
 #[test]
 fn reply_to_arguments_too_many() {
-    assert_snapshot!(mistake("lockkeeper plan foo —verbose -d x"), @r"
+    assert_snapshot!(mistake("lockkeeper plan foo —verbose -d x"), @"
     **Nothing was run**: unexpected arguments `foo`, `—verbose`; `plan` takes flags only. That is a long dash, as some editors make of two hyphens; flags start with `--`.
 
     ```text
@@ -273,7 +273,7 @@ fn reply_to_arguments_too_many() {
       -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
       -w, --workspace WORKSPACE        Only in this Terraform workspace.
       -p, --project PROJECT            Only the project of this name; not together with -d or -w.
-          --verbose                    Add the log of the bot to its reply.
+          --verbose                    Add everything that was printed to the reply, init included.
       -h, --help                       Show this text.
 
     Without -d, -w and -p it plans every project that this pull request changes.

@@ -142,7 +142,7 @@ async fn attempt(
 /// Why a plan is not applied.
 enum Shut {
     /// Another pull holds the lock.
-    Held(Lock),
+    Held(Box<Lock>),
     /// This plan never will be; a new one may.
     Stale(UserText),
     /// Something that passes.
@@ -254,7 +254,7 @@ async fn gate(cx: &CommandCx<'_>, plan: &PlanRecord, run: RunId) -> Result<Resul
     let gate = cx.ctx.store.apply_begin(plan, run, &cx.pull.url, who, "applied by comment").await?;
     Ok(match gate {
         ApplyGate::Granted(grant) => Ok(grant),
-        ApplyGate::HeldBy(lock) => Err(Shut::Held(lock)),
+        ApplyGate::HeldBy(lock) => Err(Shut::Held(Box::new(lock))),
         ApplyGate::ApplyLocked(lock) => Err(Shut::ForNow(Refusal::apply_locked(&lock).text)),
         ApplyGate::PullClosed => Err(Shut::Closed(PullState::Closed.to_string())),
         ApplyGate::PlanGone(state) => Err(Shut::stale(gone(state))),

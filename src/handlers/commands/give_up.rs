@@ -23,7 +23,7 @@ pub(super) fn patience(row: &CommandRow, attempt: &Attempt, error: JobError) -> 
         JobError::Retry { error, .. } if attempt.lease.attempt >= ATTEMPTS && !is_worth_waiting(row, &error) => {
             JobError::Fail(error)
         }
-        other => other,
+        other @ (JobError::Retry { .. } | JobError::Fail(_)) => other,
     }
 }
 

@@ -168,7 +168,7 @@ async fn attempt(
 async fn take_lock(cx: &CommandCx<'_>, project: &Project) -> Result<TakeLock, JobError> {
     let reason = match cx.row.kind {
         CommandKind::Autoplan => "planned when the pull request changed",
-        _ => "planned by comment",
+        CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help => "planned by comment",
     };
     let (store, pull) = (&cx.ctx.store, cx.pull);
     Ok(store.lock_take(&pull.at, &pull.url, &project.key, &cx.row.actor.login, reason).await?)

@@ -26,7 +26,7 @@ const MAX_CODE_BYTES: u64 = 1024 * 1024;
 /// What a plan command works on.
 pub(super) enum Selection {
     /// These projects.
-    Work(Work),
+    Work(Box<Work>),
     /// None, and the answer says why.
     Refused(Reply),
 }
@@ -88,7 +88,7 @@ pub(super) async fn select(cx: &CommandCx<'_>, target: &command::Target, auto: b
     match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
         Ok((mut projects, abreast)) => {
             projects.retain(|project| !auto || project.autoplan);
-            Ok(Selection::Work(Work { projects, abreast: Semaphore::new(abreast), ..work }))
+            Ok(Selection::Work(Box::new(Work { projects, abreast: Semaphore::new(abreast), ..work })))
         }
         Err(trouble) => Ok(Selection::Refused(trouble.into_reply())),
     }

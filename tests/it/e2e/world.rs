@@ -266,11 +266,6 @@ pub struct Files {
 }
 
 impl Files {
-    /// A path for a file of the story.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.states.with_file_name(name)
-    }
-
     /// The backend of a directory.
     pub fn backend(&self, name: &str) -> String {
         let states = self.states.display();

@@ -47,13 +47,37 @@ fn applies(bot: &Bot) -> usize {
 async fn a_plan_is_applied(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: applied
+
+    **1 added, 0 changed, 0 destroyed.**
+
+    ```diff
+    terraform_data.it: Creating...
+    terraform_data.it: Creation complete after 0s
+
+    Apply complete! Resources: 1 added, 0 changed, 0 destroyed.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Success, 1/1 projects applied successfully.
+    lockkeeper/apply: network/default: Success, Apply succeeded.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @"");
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"applied","plan":null}]} -->"#);
     assert_eq!(bot.calls(), ["init network", "plan network", "apply network"]);
     bot.merge(pull).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    This pull request was merged: its lock is free, and plans that were not applied are discarded.
+
+    * dir: `network` workspace: `default`
+    ");
     bot.end(&[]).await;
 }
 
@@ -61,9 +85,21 @@ async fn without_a_plan_nothing_is_applied(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("disable-autoplan", "true")]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Apply refused**: there is no plan to apply in this pull request.
+
+    * Comment `lockkeeper plan` first, look at the plan, then apply it.
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper apply -d network").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Apply refused**: there is no plan of that project in this pull request.
+
+    * Comment `lockkeeper plan` first, look at the plan, then apply it.
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    ");
     assert_eq!(bot.statuses(pull), "");
     bot.end(&[]).await;
 }
@@ -71,8 +107,19 @@ async fn without_a_plan_nothing_is_applied(backend: Backend) {
 async fn a_plan_without_changes_is_up_to_date(backend: Backend) {
     let (mut bot, pull) = planned(backend, "# fake: no changes\n").await;
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: nothing to apply
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `267f4d38` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Success, 1/1 projects up to date.
+    lockkeeper/apply: network/default: Success, Up to date.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, No changes.
+    ");
     assert_eq!(applies(&bot), 0);
     bot.end(&[NET_LOCK]).await;
 }
@@ -83,10 +130,53 @@ async fn one_of_two_plans_is_applied(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply -d app").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `app` workspace: `default`: applied\n"));
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Pending, 1/2 projects applied.
+    lockkeeper/apply: app/default: Success, Apply succeeded.
+    lockkeeper/plan: Success, 2/2 projects planned successfully.
+    lockkeeper/plan: app/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for 2 projects: 1 applied, 1 nothing to apply
+
+    | | Project | Outcome |
+    |:-:|:--|:--|
+    | ✅ | `network` | [applied](https://locks.example.com/jobs/ID) |
+    | ➖ | `app` | [nothing to apply](https://locks.example.com/jobs/ID) |
+
+    ---
+
+    ### ✅ dir: `network` workspace: `default`
+
+    **1 added, 0 changed, 0 destroyed.**
+
+    ```diff
+    terraform_data.it: Creating...
+    terraform_data.it: Creation complete after 0s
+
+    Apply complete! Resources: 1 added, 0 changed, 0 destroyed.
+    ```
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    ### ➖ dir: `app` workspace: `default`
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `5b5fb783` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Success, 2/2 projects applied successfully (1 up to date).
+    lockkeeper/apply: app/default: Success, Up to date.
+    lockkeeper/apply: network/default: Success, Apply succeeded.
+    lockkeeper/plan: Success, 2/2 projects planned successfully.
+    lockkeeper/plan: app/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     assert_eq!(applies(&bot), 2);
     bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
 }
@@ -94,8 +184,34 @@ async fn one_of_two_plans_is_applied(backend: Backend) {
 async fn an_apply_that_fails_keeps_its_plan_and_can_be_tried_again(backend: Backend) {
     let (mut bot, pull) = planned(backend, "# fake: fail apply once\n").await;
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: failed
+
+    **Apply failed**: `terraform apply` ended with exit code 1.
+
+    ```text
+    Error: The apply went wrong
+
+      on main.tf line 1:
+
+    This is what the story asked for.
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `aed42da9` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/1 projects failed to apply.
+    lockkeeper/apply: network/default: Failure, Apply failed.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
     assert_eq!(applies(&bot), 2);
@@ -109,8 +225,24 @@ async fn a_plan_for_another_commit_is_refused(backend: Backend) {
     bot.push("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 9\n")]).await;
     while bot.github.lose_next().is_some() {}
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: the plan was made for commit `85684520`, and the pull request is at `3fa31770` now. Nothing was applied.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `3fa31770` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/1 projects failed to apply.
+    lockkeeper/apply: network/default: Failure, Apply failed: refused, the comment says why.
+    ");
     assert_eq!(applies(&bot), 0);
     bot.end(&[NET_LOCK]).await;
 }
@@ -122,7 +254,11 @@ async fn up_to_date_is_only_said_of_the_newest_commit(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("**Apply refused**: the plan was made for commit "));
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/1 projects failed to apply.
+    lockkeeper/apply: network/default: Failure, Apply failed: refused, the comment says why.
+    lockkeeper/plan: Failure, Plan failed.
+    ");
     bot.end(&[NET_LOCK]).await;
 }
 
@@ -133,7 +269,20 @@ async fn a_plan_against_another_base_branch_is_refused(backend: Backend) {
     bot.github.change_base(REPO, pull, "alice", "release").await.unwrap();
     while bot.github.lose_next().is_some() {}
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: the plan was made against the base branch `main`, and the pull request goes into `release` now. Nothing was applied.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     assert_eq!(applies(&bot), 0);
     bot.end(&[NET_LOCK]).await;
 }
@@ -153,7 +302,22 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].contains("**Plan: 0 to add, 0 to change, 9 to destroy.**"));
-    assert_snapshot!(comments[1], @"");
+    assert_snapshot!(comments[1], @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: the plan was made after the comment that asks to apply it, so nobody can have looked at it before. Nothing was applied.
+
+    * Look at the plan, then comment the command again.
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `7e343a63` · 30 s</sub>
+    ");
     assert_eq!((comments.len(), applies(&bot)), (2, 0));
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
@@ -166,10 +330,36 @@ async fn a_plan_file_that_was_changed_is_refused(backend: Backend) {
     let file = bot.db.dir.path().join(format!("plans/plans/{}.tfplan", plan.id));
     std::fs::write(&file, "a plan of somebody else").unwrap();
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: the plan file `ID` is not the one that was made: its SHA-256 is `f655399de9467eae87026f87e9d009528a5b918297a3f0d0c61fb8c2786e3cea`, the record says `1ff55418c554be7a5f4eb4b2b54f1c2dc839c5b61e5f100077c5e22c867c3198`. Nothing was applied.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     std::fs::remove_file(&file).unwrap();
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: the plan file `ID` is gone from the store of plan files. Nothing was applied.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     assert_eq!(applies(&bot), 0);
     bot.end(&[NET_LOCK]).await;
 }
@@ -181,7 +371,22 @@ async fn a_plan_of_another_terraform_is_refused(backend: Backend) {
     std::fs::copy(bot.tools.join("terraform"), bot.tools.join("new")).unwrap();
     std::fs::rename(bot.tools.join("new"), bot.tools.join("terraform")).unwrap();
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: the plan was made by Terraform 1.11.4, and this server has 1.12.0 now. Nothing was applied.
+
+    * Or whoever runs Lockkeeper puts `terraform1.11.4` into `--tf-bin-dir`; then apply again.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     assert_eq!(applies(&bot), 0);
     bot.say(pull, "lockkeeper plan").await;
     bot.say(pull, "lockkeeper apply").await;
@@ -193,7 +398,13 @@ async fn while_applies_are_switched_off_every_one_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     drop(bot.store().apply_lock_set("olga", "the database moves until noon").await.unwrap());
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Apply refused**: `olga` switched off every apply on this server at 2026-03-02 09:00 UTC, with these words: the database moves until noon
+
+    * Whoever operates the server can switch applies on again in the dashboard. The plans stay as they are until then; comment again afterwards.
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper plan").await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     assert!(bot.store().apply_lock_clear().await.unwrap());
@@ -218,8 +429,13 @@ async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: B
     bot.settle().await;
     let comment = bot.comment(pull);
     assert!(comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"), "{comment}");
-    assert!(comment.contains("**Apply refused**: `olga` switched off every apply on this server at 2026-03-02 09:00 UTC, \
-                              without saying why."), "{comment}");
+    assert!(
+        comment.contains(
+            "**Apply refused**: `olga` switched off every apply on this server at 2026-03-02 09:00 UTC, \
+                              without saying why."
+        ),
+        "{comment}"
+    );
     assert_eq!(applies(&bot), 1);
     bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
 }
@@ -232,8 +448,19 @@ async fn a_plan_is_applied_once_however_often_it_is_asked_for(backend: Backend) 
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
-    assert_snapshot!(comments[1], @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(comments[1], @"
+    Ran Apply for dir: `network` workspace: `default`: nothing to apply
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Success, 1/1 projects up to date.
+    lockkeeper/apply: network/default: Success, Up to date.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     assert_eq!(applies(&bot), 1);
     bot.end(&[NET_LOCK]).await;
 }
@@ -264,7 +491,22 @@ async fn an_apply_is_refused_while_another_pull_request_has_the_lock(backend: Ba
     let other = bot.open_pull("other", &[("network/main.tf", "# fake: no changes\n")]).await;
     bot.heard(other);
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: locked
+
+    **Apply refused**: pull request [#2](https://github.test/acme/infra/pull/2) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     assert_eq!(applies(&bot), 0);
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
@@ -274,12 +516,24 @@ async fn a_closed_pull_request_applies_nothing(backend: Backend) {
     bot.close(pull).await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Apply refused**: this pull request is closed, and commands run on open ones only.
+
+    * Open it again, then comment the command once more.
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     bot.reopen(pull).await;
     bot.merge(pull).await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Apply refused**: this pull request is merged, and commands run on open ones only.
+
+    * What is left to do needs a new pull request.
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     assert_eq!(applies(&bot), 0);
     bot.end(&[]).await;
 }

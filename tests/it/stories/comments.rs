@@ -18,9 +18,51 @@ story!(
 
 async fn help_is_given(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
-    assert_snapshot!(bot.ask(pull, "lockkeeper help").await, @"");
-    assert_snapshot!(bot.machine_line(pull), @"");
-    assert_snapshot!(bot.ask(pull, "lockkeeper plan --help").await, @"");
+    assert_snapshot!(bot.ask(pull, "lockkeeper help").await, @"
+    **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
+
+    ```text
+    lockkeeper COMMAND [FLAGS] [-- TERRAFORM ARGUMENTS]
+
+    Commands:
+      plan                   Show what would change.
+      apply                  Make the planned changes.
+      unlock                 Give back every lock of this pull request and discard its plans.
+      help                   Show this overview, or the usage of one command.
+
+    Examples:
+      lockkeeper plan
+          every project that this pull request changes
+      lockkeeper plan -d infra/net -- -target=aws_vpc.main
+          one directory, one resource
+      lockkeeper apply
+          every plan of this pull request
+      lockkeeper apply -d . -w staging
+          one directory and workspace
+      lockkeeper help
+          this overview
+
+    Flags:
+      -h, --help             After a command: show its usage.
+    ```
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"00000000-0000-7000-8000-000000000006","pull":1,"head":null,"outcome":"success","projects":[]} -->"#);
+    assert_snapshot!(bot.ask(pull, "lockkeeper plan --help").await, @"
+    ```text
+    Usage: lockkeeper plan [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [-- TERRAFORM ARGUMENTS]
+
+    Show what would change.
+
+    Flags:
+      -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
+      -w, --workspace WORKSPACE        Only in this Terraform workspace.
+      -p, --project PROJECT            Only the project of this name; not together with -d or -w.
+          --verbose                    Add everything that was printed to the reply, init included.
+      -h, --help                       Show this text.
+
+    Without -d, -w and -p it plans every project that this pull request changes.
+    ```
+    ");
     bot.end(&[]).await;
 }
 
@@ -33,11 +75,75 @@ async fn the_name_of_the_bot_alone_is_answered_with_help(backend: Backend) {
 
 async fn a_wrong_command_is_answered_with_the_place_and_the_way_out(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
-    assert_snapshot!(bot.ask(pull, "lockkeeper paln -d network").await, @"");
-    assert_snapshot!(bot.machine_line(pull), @"");
-    assert_snapshot!(bot.ask(pull, "lockkeeper plan --workspce=staging").await, @"");
-    assert_snapshot!(bot.ask(pull, "lockkeeper apply -d ../other").await, @"");
-    assert_snapshot!(bot.ask(pull, "terraform plan").await, @"");
+    assert_snapshot!(bot.ask(pull, "lockkeeper paln -d network").await, @"
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `unlock`, `help`.
+
+    ```text
+    lockkeeper paln -d network
+               ^^^^
+    ```
+
+    `lockkeeper help` shows what can be done.
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"00000000-0000-7000-8000-000000000006","pull":1,"head":null,"outcome":"refused","reason":"not_understood","projects":[]} -->"#);
+    assert_snapshot!(bot.ask(pull, "lockkeeper plan --workspce=staging").await, @"
+    **Nothing was run**: `--workspce=staging` is not a flag of `plan`. Did you mean `--workspace`?
+
+    ```text
+    lockkeeper plan --workspce=staging
+                    ^^^^^^^^^^^^^^^^^^
+    ```
+
+    ```text
+    Usage: lockkeeper plan [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [-- TERRAFORM ARGUMENTS]
+
+    Show what would change.
+
+    Flags:
+      -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
+      -w, --workspace WORKSPACE        Only in this Terraform workspace.
+      -p, --project PROJECT            Only the project of this name; not together with -d or -w.
+          --verbose                    Add everything that was printed to the reply, init included.
+      -h, --help                       Show this text.
+
+    Without -d, -w and -p it plans every project that this pull request changes.
+    ```
+    ");
+    assert_snapshot!(bot.ask(pull, "lockkeeper apply -d ../other").await, @"
+    **Nothing was run**: `--dir` cannot be `../other`: it leaves the repository.
+
+    ```text
+    lockkeeper apply -d ../other
+                        ^^^^^^^^
+    ```
+
+    ```text
+    Usage: lockkeeper apply [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [--auto-merge-disabled]
+        [--auto-merge-method METHOD] [-- TERRAFORM ARGUMENTS]
+
+    Make the planned changes.
+
+    Flags:
+      -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
+      -w, --workspace WORKSPACE        Only in this Terraform workspace.
+      -p, --project PROJECT            Only the project of this name; not together with -d or -w.
+          --verbose                    Add everything that was printed to the reply, init included.
+          --auto-merge-disabled        Leave the pull request open even if everything was applied.
+          --auto-merge-method METHOD   How to merge once everything was applied: merge, rebase or squash.
+      -h, --help                       Show this text.
+
+    Without -d, -w and -p it applies every plan of this pull request.
+    ```
+    ");
+    assert_snapshot!(bot.ask(pull, "terraform plan").await, @"
+    **Nothing was run**: comments for this bot start with `lockkeeper`, not with `terraform`. Did you mean that?
+
+    ```text
+    lockkeeper plan
+    ```
+
+    `lockkeeper help` shows what can be done.
+    ");
     bot.end(&[]).await;
 }
 
@@ -63,7 +169,21 @@ async fn talk_about_commands_is_ignored(backend: Backend) {
     }
     bot.settle().await;
     assert_eq!(bot.heard(pull), [""; 0]);
-    assert_snapshot!(bot.deliveries().await[2..].join("\n"), @"");
+    assert_snapshot!(bot.deliveries().await[2..].join("\n"), @"
+    issue_comment ignored: the comment starts with a quotation
+    issue_comment ignored: the comment has more than one line of text
+    issue_comment ignored: the comment has more than one line of text
+    issue_comment ignored: the comment starts with a list
+    issue_comment ignored: the comment is a heading
+    issue_comment ignored: the comment does not start with a word for the bot
+    issue_comment ignored: the comment starts with code and has other text as well
+    issue_comment ignored: the comment has more than one line of text
+    issue_comment ignored: the comment starts with a link or an image
+    issue_comment ignored: the comment starts with HTML
+    issue_comment ignored: the comment starts with HTML
+    issue_comment ignored: the comment does not start with a word for the bot
+    issue_comment ignored: the comment does not start with a word for the bot
+    ");
     bot.end(&[]).await;
 }
 
@@ -92,7 +212,16 @@ async fn the_bot_listens_to_the_names_it_was_given(backend: Backend) {
     bot.say(pull, "lockkeeper help").await;
     bot.say(pull, "atlantis help").await;
     assert_eq!(bot.heard(pull), [""; 0], "other servers may listen to these names");
-    assert_snapshot!(bot.ask(pull, "sluice unlcok").await, @"");
+    assert_snapshot!(bot.ask(pull, "sluice unlcok").await, @"
+    **Nothing was run**: `unlcok` is not a command. Did you mean `unlock`? Commands here: `plan`, `apply`, `unlock`, `help`.
+
+    ```text
+    sluice unlcok
+           ^^^^^^
+    ```
+
+    `sluice help` shows what can be done.
+    ");
     bot.end(&[]).await;
 }
 
@@ -110,16 +239,31 @@ async fn the_bot_never_answers_itself(backend: Backend) {
     let hidden = own.body.lines().last().unwrap();
     bot.github.comment(REPO, pull, "mallory", &format!("lockkeeper help\n\n{hidden}")).await.unwrap();
     bot.settle().await;
-    assert_snapshot!(bot.deliveries().await[before - 1..].join("\n"), @"");
+    assert_snapshot!(bot.deliveries().await[before - 1..].join("\n"), @"
+    issue_comment ignored: the comment is Lockkeeper's own
+    issue_comment ignored: the comment is Lockkeeper's own
+    issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it asks for nothing
+    issue_comment ignored: the comment ends with the hidden line of a Lockkeeper, so it asks for nothing
+    ");
     bot.heard(pull).iter().for_each(|text| assert_eq!(text, "lockkeeper help", "nothing but what was written"));
     bot.end(&[]).await;
 }
 
 async fn commands_that_are_known_but_not_available_say_so(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
-    assert_snapshot!(bot.ask(pull, "lockkeeper cancel").await, @"");
-    assert_snapshot!(bot.machine_line(pull), @"");
-    for text in ["lockkeeper import a b", "lockkeeper state rm a", "lockkeeper version", "lockkeeper approve_policies"] {
+    assert_snapshot!(bot.ask(pull, "lockkeeper cancel").await, @"
+    **Nothing was run**: `cancel` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `unlock`, `help`.
+
+    ```text
+    lockkeeper cancel
+               ^^^^^^
+    ```
+
+    `lockkeeper help` shows what can be done.
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"00000000-0000-7000-8000-000000000006","pull":1,"head":null,"outcome":"refused","reason":"not_understood","projects":[]} -->"#);
+    for text in ["lockkeeper import a b", "lockkeeper state rm a", "lockkeeper version", "lockkeeper approve_policies"]
+    {
         let answer = bot.ask(pull, text).await;
         assert!(answer.contains("is not part of this version of Lockkeeper"), "{text}: {answer}");
     }

@@ -110,12 +110,48 @@ async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend)
     assert!(!bot.pending(pull).is_empty(), "the apply was under way");
     bot.crash_and_restart().await;
     bot.settle().await;
-    assert_snapshot!(bot.answer(pull), @"");
-    assert_snapshot!(bot.machine_line(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: failed
+
+    > [!CAUTION]
+    > **The server stopped in the middle of this apply.** What was under way may have been changed in part. Lockkeeper
+    > never repeats an apply by itself: look at what is below, then plan again to see what is left to do.
+
+    **Apply failed**: The apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+
+    * What was applied until then is in the state, as far as Terraform could still write it.
+    * Plan again to see what is left.
+
+    ```text
+    $ terraform apply -input=false plan.tfplan
+    hanging
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000016)
+
+    <sub>Commit `cce89f48` · 1 min 30 s</sub>
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"00000000-0000-7000-8000-000000000013","pull":1,"head":"cce89f481180e1d2b27838062d0f856e9e7e5d0e","outcome":"failure","reason":"interrupted","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"failed","plan":null}]} -->"#);
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/1 projects failed to apply.
+    lockkeeper/apply: network/default: Failure, Apply failed.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
     assert_eq!(bot.calls().iter().filter(|call| *call == "apply network").count(), 1);
     let again = bot.ask(pull, "lockkeeper apply").await;
-    assert_snapshot!(again, @"");
+    assert_snapshot!(again, @"
+    **Apply refused**: there is no plan to apply in this pull request.
+
+    * Comment `lockkeeper plan` first, look at the plan, then apply it.
+
+    <sub>Commit `cce89f48` · 0 s</sub>
+    ");
     bot.end(&[LOCK]).await;
 }
 
@@ -142,8 +178,78 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
     let (mut bot, pull) = dead_in_apply_one_by_one(backend, &files).await;
     bot.crash_and_restart().await;
     bot.settle().await;
-    assert_snapshot!(bot.answer(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Apply for 3 projects: 1 failed, 2 not tried
+
+    > [!CAUTION]
+    > **The server stopped in the middle of this apply.** What was under way may have been changed in part. Lockkeeper
+    > never repeats an apply by itself: look at what is below, then plan again to see what is left to do.
+
+    | | Project | Outcome |
+    |:-:|:--|:--|
+    | ❌ | `b` | [failed](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000021) |
+    | ⏭️ | `a` | [not tried](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000020) |
+    | ⏭️ | `c` | [not tried](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000023) |
+
+    ---
+
+    ### ❌ dir: `b` workspace: `default`
+
+    **Apply failed**: The apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+
+    * What was applied until then is in the state, as far as Terraform could still write it.
+    * Plan again to see what is left.
+
+    ```text
+    $ terraform apply -input=false plan.tfplan
+    hanging
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d b
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000021)
+
+    ---
+
+    ### ⏭️ dir: `a` workspace: `default`
+
+    **Apply not tried**: Not begun: Lockkeeper stopped before its turn came. Its plan is kept.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d a
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000020)
+
+    ---
+
+    ### ⏭️ dir: `c` workspace: `default`
+
+    **Apply not tried**: Not begun: Lockkeeper stopped before its turn came. Its plan is kept.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d c
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000023)
+
+    <sub>Commit `de59ba6c` · 1 min 30 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 2/3 projects failed to apply.
+    lockkeeper/apply: a/default: Success, Apply succeeded.
+    lockkeeper/apply: b/default: Failure, Apply failed.
+    lockkeeper/apply: c/default: Failure, Apply failed: something before it failed.
+    lockkeeper/plan: Success, 3/3 projects planned successfully.
+    lockkeeper/plan: a/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    lockkeeper/plan: b/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    lockkeeper/plan: c/default: Success, Plan: 3 to add, 0 to change, 0 to destroy.
+    ");
     // What had not begun is still there to be applied.
     let rest = bot.ask(pull, "lockkeeper apply -d c").await;
     assert!(rest.contains("1 applied"), "{rest}");
@@ -226,8 +332,33 @@ async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) 
     bot.replica.ctx.interrupt.cancel();
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle_short().await;
-    assert_snapshot!(bot.answer(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: cancelled
+
+    **Apply cancelled**: `terraform apply` was stopped.
+
+    * What was applied until then is in the state. Plan again to see what is left.
+
+    ```diff
+    hanging
+    Interrupt received.
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000016)
+
+    <sub>Commit `cce89f48` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/1 projects failed to apply.
+    lockkeeper/apply: network/default: Failure, Apply failed: it was stopped.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
     bot.crash_and_restart().await;
     bot.settle().await;
     assert_eq!(bot.heard(pull), [""; 0], "it is told once");
@@ -242,8 +373,19 @@ async fn a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind(backen
     std::fs::remove_dir_all(&plans).unwrap();
     std::fs::write(&plans, "a file where the directory was").unwrap();
     let pull = bot.open_pull("wider", &files).await;
-    assert_snapshot!(bot.answer(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan failed**: This command could not be carried out: something inside Lockkeeper failed.
+
+    * Comment the command again to try once more.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000004`.
+
+    <sub>Commit `61a7dcad` · 31 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, Plan failed.
+    lockkeeper/plan: a/default: Failure, Plan failed.
+    lockkeeper/plan: b/default: Failure, Plan failed.
+    ");
     assert!(bot.ask(pull, "lockkeeper apply").await.contains("There is no plan to apply"));
     bot.end_given_up(&[], &["run_command"]).await;
 }
@@ -261,7 +403,11 @@ async fn a_close_that_was_missed_is_made_up_for(backend: Backend) {
     assert_eq!(bot.locks().await.len(), 2, "nobody knows of it");
     bot.replica.tick_pulls().await.unwrap();
     bot.settle().await;
-    assert_snapshot!(bot.answer(closed), @"");
+    assert_snapshot!(bot.answer(closed), @"
+    This pull request was closed: its lock is free, and plans that were not applied are discarded.
+
+    * dir: `network` workspace: `default`
+    ");
     bot.replica.tick_pulls().await.unwrap();
     bot.end(&["acme/infra/dns/default by #2"]).await;
 }

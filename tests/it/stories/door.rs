@@ -109,7 +109,22 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
         refused_with_log(&bot, Parcel::raw("d-1", "issue_comment", "text/xml", b"<action/>".to_vec())).await,
         refused_with_log(&bot, Parcel::new("", "issue_comment", &help(901))).await,
     ];
-    assert_snapshot!(told.join("\n"), @"");
+    assert_snapshot!(told.join("\n"), @r#"
+    400 Bad Request: the payload cannot be read: at `pull_request.number`: invalid type: string "one", expected i64 at line 1 column 49
+    log:  WARN lockkeeper::http::events: Refused a delivery that cannot be read delivery="d-1" event="pull_request" error=at `pull_request.number`: invalid type: string "one", expected i64 at line 1 column 49
+
+    400 Bad Request: the payload cannot be read: at `pull_request.number`: -4 is not the number of a pull request
+    log:  WARN lockkeeper::http::events: Refused a delivery that cannot be read delivery="d-1" event="pull_request" error=at `pull_request.number`: -4 is not the number of a pull request
+
+    400 Bad Request: the payload cannot be read: at `action`: EOF while parsing a value at line 1 column 11
+    log:  WARN lockkeeper::http::events: Refused a delivery that cannot be read delivery="d-1" event="issue_comment" error=at `action`: EOF while parsing a value at line 1 column 11
+
+    400 Bad Request: the payload cannot be read: the Content-Type `text/xml` is neither application/json nor application/x-www-form-urlencoded
+    log:  WARN lockkeeper::http::events: Refused a delivery that cannot be read delivery="d-1" event="issue_comment" error=the Content-Type `text/xml` is neither application/json nor application/x-www-form-urlencoded
+
+    400 Bad Request: the header X-GitHub-Delivery is empty, too long or has characters that GitHub does not use
+    log:
+    "#);
     assert_eq!(bot.deliveries().await, before);
     bot.end(&[]).await;
 }
@@ -176,7 +191,16 @@ async fn what_asks_for_nothing_is_kept_with_the_reason(backend: Backend) {
         assert_eq!(bot.post(parcel).await.0, 200);
     }
     bot.settle().await;
-    assert_snapshot!(bot.deliveries().await.join("\n"), @"");
+    assert_snapshot!(bot.deliveries().await.join("\n"), @"
+    push ignored: events of type `push` are not used
+    pull_request ignored: planning by itself is switched off (--disable-autoplan)
+    ping ignored: GitHub only asks whether the webhook is reachable (ping)
+    deployment_protection_rule ignored: events of type `deployment_protection_rule` are not used
+    issue_comment ignored: the comment is on an issue, not on a pull request
+    issue_comment ignored: edited comments are not read again; write a new comment
+    issue_comment ignored: a comment was deleted; what it asked for stays asked
+    issue_comment ignored: the comment does not start with a word for the bot
+    ");
     bot.end(&[]).await;
 }
 
@@ -234,7 +258,33 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
         assert_eq!(bot.deliveries().await, kept, "{name} comes again");
         assert_eq!(bot.heard(first).len() + bot.heard(second).len(), 0, "{name} comes again");
     }
-    assert_snapshot!(answers, @"");
+    assert_snapshot!(answers, @"
+    check_run.completed: 200, ignored: events of type `check_run` are not used; 0 comments
+    installation.created: 200, ignored: events of type `installation` are not used; 0 comments
+    issue_comment.created_by_bot: 200, ignored: the comment does not start with a word for the bot; 0 comments
+    issue_comment.created_on_issue: 200, ignored: the comment is on an issue, not on a pull request; 0 comments
+    issue_comment.created_on_pull: 200, ignored: the comment has more than one line of text; 0 comments
+    issue_comment.created_on_pull_through_app: 200, ignored: the comment is Lockkeeper's own; 1 comments
+    issue_comment.deleted: 200, ignored: a comment was deleted; what it asked for stays asked; 0 comments
+    issue_comment.edited: 200, ignored: edited comments are not read again; write a new comment; 0 comments
+    ping: 200, ignored: GitHub only asks whether the webhook is reachable (ping); 0 comments
+    pull_request.closed: 200, handled; 0 comments
+    pull_request.closed_fork_deleted: 200, handled; 0 comments
+    pull_request.closed_merged: 200, handled; 0 comments
+    pull_request.converted_to_draft: 200, ignored: a pull request that becomes a draft needs no new plan; 0 comments
+    pull_request.edited_base: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
+    pull_request.edited_title: 200, ignored: only the title or the description of the pull request was edited; 0 comments
+    pull_request.labeled: 200, ignored: the action `labeled` of a pull request asks for nothing; 0 comments
+    pull_request.opened: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
+    pull_request.opened_draft_through_app: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
+    pull_request.ready_for_review: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
+    pull_request.reopened: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
+    pull_request.review_requested: 200, ignored: the action `review_requested` of a pull request asks for nothing; 0 comments
+    pull_request.synchronize: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
+    pull_request_review.submitted: 200, ignored: events of type `pull_request_review` are not used; 0 comments
+    pull_request_review_comment.created: 200, ignored: events of type `pull_request_review_comment` are not used; 0 comments
+    push: 200, ignored: events of type `push` are not used; 0 comments
+    ");
     bot.end(&[]).await;
 }
 

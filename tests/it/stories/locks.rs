@@ -34,10 +34,28 @@ async fn two(backend: Backend) -> (Bot, PullNumber, PullNumber) {
 
 async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
     let (mut bot, _, second) = two(backend).await;
-    assert_snapshot!(bot.comment(second), @"");
-    assert_snapshot!(bot.statuses(second), @"");
+    assert_snapshot!(bot.comment(second), @"
+    Ran Plan for dir: `network` workspace: `default`: locked
+
+    **Plan refused**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `02a94f40` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(second), @"
+    lockkeeper/plan: Failure, 1/1 projects failed to plan.
+    lockkeeper/plan: network/default: Failure, Plan failed: another pull request holds the lock.
+    ");
     let line = bot.machine_line(second);
-    assert_snapshot!(bot.plain(&line), @"");
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":2,"head":"02a94f4069ff99b5a75ec17f9423c540e481c625","outcome":"refused","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"locked","plan":null}]} -->"#);
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -47,7 +65,71 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
     let first = bot.open_pull("first", &[WIDER]).await;
     bot.heard(first);
     let second = bot.open_pull("second", &[OTHER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
-    assert_snapshot!(bot.comment(second), @"");
+    assert_snapshot!(bot.comment(second), @r#"
+    Ran Plan for 2 projects: 1 locked, 1 planned
+
+    | | Project | Outcome | + | ~ | - |
+    |:-:|:--|:--|--:|--:|--:|
+    | 🔒 | `network` | [locked](https://locks.example.com/jobs/ID) | | | |
+    | 📝 | `app` | [planned](https://locks.example.com/jobs/ID) | 1 | 0 | 0 |
+
+    ---
+
+    ### 🔒 dir: `network` workspace: `default`
+
+    **Plan refused**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    ### 📝 dir: `app` workspace: `default`
+
+    **Plan: 1 to add, 0 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 1 to add, 0 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d app
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d app
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID)
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    * To **apply** all plans of this pull request, comment:
+      ```shell
+      lockkeeper apply
+      ```
+    * To **discard** all its plans and give its locks back, comment:
+      ```shell
+      lockkeeper unlock
+      ```
+
+    <sub>Commit `117c0b87` · 0 s</sub>
+    "#);
     bot.end(&["acme/infra/app/default by #2", "acme/infra/network/default by #1"]).await;
 }
 
@@ -58,7 +140,11 @@ async fn after_unlock_the_other_pull_request_can_plan(backend: Backend) {
     bot.heard(first);
     bot.say(second, "lockkeeper plan -d network").await;
     assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
-    assert_snapshot!(bot.statuses(second), @"");
+    assert_snapshot!(bot.statuses(second), @"
+    lockkeeper/apply: Pending, 0/1 projects applied.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 0 to add, 3 to change, 0 to destroy.
+    ");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
@@ -66,7 +152,11 @@ async fn after_a_merge_the_other_pull_request_can_plan(backend: Backend) {
     let (mut bot, first, second) = two(backend).await;
     bot.heard(second);
     bot.merge(first).await;
-    assert_snapshot!(bot.comment(first), @"");
+    assert_snapshot!(bot.comment(first), @"
+    This pull request was merged: its lock is free, and plans that were not applied are discarded.
+
+    * dir: `network` workspace: `default`
+    ");
     bot.say(second, "lockkeeper plan").await;
     assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     bot.end(&["acme/infra/network/default by #2"]).await;
@@ -99,7 +189,15 @@ async fn a_lock_discarded_in_the_dashboard_is_told_to_the_pull_request(backend: 
     assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_some());
     assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_none());
     bot.settle().await;
-    assert_snapshot!(bot.comment(first), @"");
+    assert_snapshot!(bot.comment(first), @"
+    **Lock discarded**: `olga` gave the lock of dir: `network` workspace: `default` back from outside of this pull request, and its plan is gone with it.
+
+    Before it can be applied, **plan** it again; comment:
+
+    ```shell
+    lockkeeper plan -d network
+    ```
+    ");
     bot.say(first, "lockkeeper apply").await;
     assert!(bot.comment(first).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));
     bot.say(second, "lockkeeper plan").await;
@@ -138,7 +236,23 @@ async fn a_lock_discarded_while_its_plan_is_made_keeps_no_plan(backend: Backend)
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].starts_with("**Lock discarded**: `olga` gave the lock of dir: `network`"), "{}", comments[0]);
-    assert_snapshot!(comments[1], @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(comments[1], @"
+    Ran Plan for dir: `network` workspace: `default`: cancelled
+
+    **Plan cancelled**: the lock was given back while the plan was made, so it was not kept.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `a6760053` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/1 projects failed to plan.
+    lockkeeper/plan: network/default: Failure, Plan failed: it was stopped.
+    ");
     bot.end(&[]).await;
 }

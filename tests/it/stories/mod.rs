@@ -1,11 +1,16 @@
 //! Stories: what people do at a pull request and the very comments they read, on both databases.
 
 mod apply;
+mod comments;
+mod crash;
 mod door;
 mod locks;
 mod moves;
+mod outbox;
 mod plan;
 mod projects;
+mod refusals;
+mod replicas;
 mod unlock;
 
 /// Three projects as they are on the main branch.

@@ -39,9 +39,8 @@ fn posted_after(bot: &Bot, pull: PullNumber) -> i64 {
 }
 
 fn posts(bot: &Bot) -> usize {
-    let posts = |exchange: &&lockkeeper::emulator::Exchange| {
-        exchange.method == "POST" && exchange.path.ends_with("/comments")
-    };
+    let posts =
+        |exchange: &&lockkeeper::emulator::Exchange| exchange.method == "POST" && exchange.path.ends_with("/comments");
     bot.github.requests().iter().filter(posts).count()
 }
 
@@ -116,18 +115,23 @@ async fn the_parts_of_a_long_comment_are_posted_in_order(backend: Backend) {
     let lines: usize = parts.iter().map(|part| part.matches("of a very large plan").count()).sum();
     assert_eq!((parts.len(), lines), (4, 3000), "no line is lost and none is told twice");
     let told = bot.github.comments(REPO, pull).unwrap();
-    let numbers: Vec<&str> = told.iter().map(|comment| {
-        let line = comment.body.lines().next_back().unwrap();
-        &line[line.find("\"part\"").unwrap()..line.find(",\"pull\"").unwrap()]
-    }).collect();
-    let expected = ["\"part\":1,\"parts\":4", "\"part\":2,\"parts\":4", "\"part\":3,\"parts\":4", "\"part\":4,\"parts\":4"];
+    let numbers: Vec<&str> = told
+        .iter()
+        .map(|comment| {
+            let line = comment.body.lines().next_back().unwrap();
+            &line[line.find("\"part\"").unwrap()..line.find(",\"pull\"").unwrap()]
+        })
+        .collect();
+    let expected =
+        ["\"part\":1,\"parts\":4", "\"part\":2,\"parts\":4", "\"part\":3,\"parts\":4", "\"part\":4,\"parts\":4"];
     assert_eq!(numbers, expected);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 /// Nothing at GitHub works.
 fn take_away(bot: &Bot) {
-    for route in ["* /repos/*/*/issues/*/comments", STATUSES, PULLS, "GET /repos/*/*/pulls/*/files", "* /*/*/info/refs"] {
+    for route in ["* /repos/*/*/issues/*/comments", STATUSES, PULLS, "GET /repos/*/*/pulls/*/files", "* /*/*/info/refs"]
+    {
         bot.github.fault(route, 10_000, Fault::BadGateway);
     }
 }
@@ -162,9 +166,19 @@ async fn an_apply_is_not_carried_out_an_hour_late(backend: Backend) {
     bot.settle_until(start_of_time() + TimeDelta::hours(1)).await;
     bot.github.clear_faults();
     bot.settle().await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Apply failed**: This command could not be carried out: github.test could not be reached for pull request acme/infra#&#8203;1: Server Error.
+
+    * Comment the command again to try once more.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000013`.
+
+    <sub>46 s</sub>
+    ");
     assert!(!bot.calls().contains(&"apply network".to_owned()), "{:?}", bot.calls());
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 0 to change, 0 to destroy.
+    ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -181,8 +195,15 @@ async fn a_pull_request_that_github_never_shows_is_given_up(backend: Backend) {
     let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
     bot.github.hide_new_pulls(1000);
     let pull = bot.open_pull("wider", &[NETWORK]).await;
-    assert_snapshot!(bot.answer(pull), @"");
-    assert_snapshot!(bot.machine_line(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan failed**: This command could not be carried out: pull request acme/infra#&#8203;1 was not found on github.test, or the credentials of Lockkeeper may not see it.
+
+    * Comment the command again to try once more.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000004`.
+
+    <sub>26 s</sub>
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"00000000-0000-7000-8000-000000000004","pull":1,"head":null,"outcome":"failure","reason":"broken","projects":[]} -->"#);
     bot.github.clear_faults();
     bot.end_given_up(&[], &["run_command"]).await;
 }
@@ -191,7 +212,11 @@ async fn a_primary_rate_limit_on_reads_is_waited_out(backend: Backend) {
     let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
     let reset = start_of_time() + TimeDelta::minutes(20);
     bot.github.fault(PULLS, 1, Fault::PrimaryLimit { reset });
-    bot.github.fault("GET /repos/*/*/pulls/*/files", 1, Fault::PrimaryLimit { reset: reset + Duration::from_secs(300) });
+    bot.github.fault(
+        "GET /repos/*/*/pulls/*/files",
+        1,
+        Fault::PrimaryLimit { reset: reset + Duration::from_secs(300) },
+    );
     let pull = bot.open_pull("wider", &[NETWORK]).await;
     assert_eq!(bot.heard(pull).len(), 1);
     assert_eq!(posted_after(&bot, pull), 25 * 60);
@@ -206,7 +231,7 @@ async fn a_comment_that_can_never_be_posted_is_given_up_and_holds_nothing_up(bac
     let statuses = bot.github.statuses(REPO, &head).unwrap().latest;
     assert!(statuses.iter().all(|status| status.state == StatusState::Success), "{statuses:?}");
     let failed = bot.store().job_list_failed(10).await.unwrap();
-    assert_snapshot!(failed[0].last_error.as_deref().unwrap_or_default(), @"");
+    assert_snapshot!(failed[0].last_error.as_deref().unwrap_or_default(), @"a comment on acme/infra#1 was not found on github.test, or the credentials of Lockkeeper may not see it");
     bot.github.clear_faults();
     assert!(bot.ask(pull, "lockkeeper help").await.contains("lockkeeper plan"), "the lane is free");
     bot.end_given_up(&["acme/infra/network/default by #1"], &["post_comment"]).await;
@@ -219,7 +244,7 @@ async fn a_close_that_github_knows_nothing_of_is_given_up(backend: Backend) {
     bot.github.fault(PULLS, 1000, Fault::NotFound);
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.settle().await;
-    assert_snapshot!(bot.deliveries().await.pop().unwrap(), @"");
+    assert_snapshot!(bot.deliveries().await.pop().unwrap(), @"pull_request refused: given up: pull request acme/infra#1 was not found on github.test, or the credentials of Lockkeeper may not see it");
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"], "nobody knows whether it is closed");
     bot.github.clear_faults();
     bot.replica.tick_pulls().await.unwrap();

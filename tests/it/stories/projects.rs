@@ -62,7 +62,9 @@ async fn a_configured_project_is_planned_by_its_name(backend: Backend) {
     let pull = bot.open_pull("wider", &[WIDER]).await;
     assert_snapshot!(bot.comment(pull), @"");
     bot.say(pull, "lockkeeper plan -p one").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for project: `one` dir: `apps/one` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull).starts_with("Ran Plan for project: `one` dir: `apps/one` workspace: `default`: planned\n")
+    );
     bot.say(pull, "lockkeeper apply -p net").await;
     assert_snapshot!(bot.comment(pull), @"");
     assert_snapshot!(bot.statuses(pull), @"");
@@ -105,7 +107,9 @@ async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend
     assert_snapshot!(bot.statuses(pull), @"");
     assert!(bot.calls().is_empty());
     bot.update("configured", &[("lockkeeper.yaml", "version: 3\nprojects:\n- name: net\n  dir: network\n")]).await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -123,7 +127,9 @@ async fn a_project_without_autoplan_waits_to_be_asked(backend: Backend) {
     let pull = bot.open_pull("data", &[("db/main.tf", "# fake: add 4 change 0 destroy 0\n")]).await;
     assert!(bot.heard(pull).is_empty());
     bot.say(pull, "lockkeeper plan").await;
-    assert!(bot.comment(pull).starts_with("Ran Plan for project: `database` dir: `db` workspace: `default`: planned\n"));
+    assert!(
+        bot.comment(pull).starts_with("Ran Plan for project: `database` dir: `db` workspace: `default`: planned\n")
+    );
     bot.end(&["acme/infra/db/default by #1"]).await;
 }
 

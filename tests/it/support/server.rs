@@ -216,11 +216,6 @@ impl Server {
         within("the end of the server", process.wait()).await.expect("the process is ours")
     }
 
-    /// What it logged so far, over all its lives.
-    pub fn log(&self) -> String {
-        self.log.text()
-    }
-
     /// Waits for a line of the log that contains this, and returns it.
     pub async fn logged(&self, part: &str) -> String {
         self.log.line_with(part, 0).await

@@ -62,6 +62,7 @@ impl Writer {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what a terminal cannot show is shown as plain text")]
     fn start(&mut self, tag: Tag<'_>) {
         match tag {
             Tag::Paragraph => self.gap(),
@@ -84,6 +85,7 @@ impl Writer {
         }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "what a terminal cannot show is shown as plain text")]
     fn end(&mut self, tag: TagEnd) {
         match tag {
             TagEnd::Paragraph => self.flush(),

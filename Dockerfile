@@ -1,23 +1,25 @@
-# Lockkeeper with git. Terraform or OpenTofu is yours to choose: put the program on PATH in an image built from this
-# one, or mount a folder with terraform1.9.8, tofu1.10.0, … and name it in LOCKKEEPER_TF_BIN_DIR.
+# Lockkeeper with git. Terraform or OpenTofu is yours to choose; an image with one is two lines more:
+#
+#   FROM hashicorp/terraform:1.9.8 AS terraform
+#   FROM lockkeeper
+#   COPY --from=terraform /bin/terraform /usr/local/bin/terraform
+#
+# Several versions side by side: name them terraform1.9.8, tofu1.10.0, … in a folder, and the folder in
+# LOCKKEEPER_TF_BIN_DIR.
 #
 #   docker build --build-arg COMMIT="$(git rev-parse HEAD)" -t lockkeeper .
-#   docker run --init -p 4141:4141 -v lockkeeper:/var/lib/lockkeeper --env-file lockkeeper.env lockkeeper
-#
-# --init: children of Terraform that outlive it are handed to process 1, which has to collect them.
+#   docker run -p 4141:4141 -v lockkeeper:/var/lib/lockkeeper --env-file lockkeeper.env lockkeeper
 
 FROM rust:1.95-slim-bookworm AS build
-RUN apt-get update \
- && apt-get install -y --no-install-recommends cmake g++ make \
- && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 
-# The dependencies are a layer of their own: it is built again only when Cargo.toml or Cargo.lock change.
+# The dependencies are a layer of their own: it is built again only when Cargo.toml or Cargo.lock change. Every target
+# that Cargo.toml names needs a file.
 COPY Cargo.toml Cargo.lock ./
-RUN mkdir -p src tests/it \
- && touch src/lib.rs tests/it/main.rs \
+RUN mkdir -p src tests/it benches \
+ && touch src/lib.rs tests/it/main.rs benches/main.rs \
  && echo 'fn main() {}' > src/main.rs \
- && cargo build --release --locked \
+ && cargo build --release --locked --bin lockkeeper \
  && rm -r src
 
 COPY . .
@@ -27,18 +29,28 @@ RUN touch src/lib.rs src/main.rs \
  && LOCKKEEPER_COMMIT="$COMMIT" cargo build --release --locked --bin lockkeeper
 
 FROM debian:bookworm-slim
+# openssh-client is for modules that Terraform fetches by ssh; Lockkeeper itself fetches by https only.
 RUN apt-get update \
- && apt-get install -y --no-install-recommends ca-certificates git openssh-client \
+ && apt-get install -y --no-install-recommends ca-certificates git openssh-client tini \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 1000 --create-home lockkeeper \
  && install -d -o lockkeeper -g lockkeeper -m 0700 /var/lib/lockkeeper
+COPY LICENSE /usr/share/doc/lockkeeper/LICENSE
 COPY --from=build /build/target/release/lockkeeper /usr/local/bin/lockkeeper
 
-USER lockkeeper
+ARG COMMIT=""
+LABEL org.opencontainers.image.title="Lockkeeper" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.revision="$COMMIT"
+# By number, so that Kubernetes can see that it is not root.
+USER 1000:1000
 ENV LOCKKEEPER_DATA_DIR=/var/lib/lockkeeper
 VOLUME /var/lib/lockkeeper
 EXPOSE 4141
 STOPSIGNAL SIGTERM
+# Asks the port that LOCKKEEPER_PORT says: a port given as a flag is not seen here.
 HEALTHCHECK --interval=30s --timeout=6s --start-period=30s CMD ["lockkeeper", "healthcheck"]
-ENTRYPOINT ["lockkeeper"]
+# tini collects processes whose parent was killed, and hands signals to the server alone: it decides what a run is told.
+# -s keeps it quiet under `docker run --init`.
+ENTRYPOINT ["tini", "-s", "--", "lockkeeper"]
 CMD ["server"]

@@ -142,6 +142,7 @@ CREATE TABLE jobs (
     finished_at TIMESTAMPTZ
 );
 CREATE INDEX jobs_open ON jobs (lane, seq) WHERE state IN ('queued', 'running');
+CREATE INDEX jobs_in_order ON jobs (priority DESC, seq) WHERE state IN ('queued', 'running');
 CREATE INDEX jobs_finished ON jobs (finished_at) WHERE state IN ('done', 'failed');
 
 -- Claims with an end time on anything exclusive, such as a mirror.

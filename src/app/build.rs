@@ -1,7 +1,8 @@
 //! From the configuration to the services of a replica.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
@@ -42,7 +43,7 @@ pub struct Parts {
 /// Opens the database and builds the services.
 pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ctx>> {
     let storage = &config.storage;
-    std::fs::create_dir_all(&storage.data_dir)
+    own_dir(&storage.data_dir)
         .with_context(|| format!("cannot make the data directory {} (--data-dir)", storage.data_dir.display()))?;
     let url = database_url(&storage.database)?;
     let store = Store::open(&url, Arc::clone(&parts.clock), Arc::clone(&parts.ids));
@@ -65,7 +66,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
             Arc::clone(&parts.ids),
             parts.name.clone(),
         ),
-        artifacts: Artifacts::in_directory(&storage.plan_dir).context("cannot use the directory of plan files")?,
+        artifacts: plan_store(&storage.plan_dir).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment),
         pool: Arc::new(Semaphore::new(config.terraform.parallel.get())),
         hub: OutputHub::default(),
@@ -79,6 +80,16 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         forge,
     };
     Ok(Arc::new(ctx))
+}
+
+/// Makes a directory that only this account can look into: it will hold code, plans and the database.
+pub(super) fn own_dir(dir: &Path) -> std::io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+fn plan_store(dir: &Path) -> anyhow::Result<Artifacts> {
+    own_dir(dir)?;
+    Ok(Artifacts::in_directory(dir)?)
 }
 
 fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {

@@ -4,12 +4,15 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use super::Replica;
-use crate::queue::{RENEW_EVERY, Tick};
+use crate::jobs::Jobs;
+use crate::queue::{Nudges, RENEW_EVERY, Worker};
+use crate::store::JobLease;
 
 /// Short jobs at once: they wait for the forge, not for the processor.
 const SHORT_WORKERS: usize = 8;
@@ -28,14 +31,16 @@ const PRUNE_EVERY: Duration = Duration::from_hours(1);
 /// with the last of them.
 pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: &CancellationToken) -> JoinSet<()> {
     let mut workers = JoinSet::new();
+    let turn = || Arc::new(Mutex::new(replica.ctx.nudge.listen()));
+    let (short_turn, command_turn) = (turn(), turn());
     for _ in 0..SHORT_WORKERS {
-        let (replica, ended) = (Arc::clone(replica), ended.clone());
+        let (replica, turn, ended) = (Arc::clone(replica), Arc::clone(&short_turn), ended.clone());
         // Short jobs go on while commands end: what they have to say is to be posted.
-        workers.spawn(async move { work(&replica, &ended, || replica.tick_short()).await });
+        workers.spawn(async move { work(&replica.short, &turn, &ended).await });
     }
     for _ in 0..COMMAND_WORKERS {
-        let (replica, closing) = (Arc::clone(replica), closing.clone());
-        workers.spawn(async move { work(&replica, &closing, || replica.tick_command()).await });
+        let (replica, turn, closing) = (Arc::clone(replica), Arc::clone(&command_turn), closing.clone());
+        workers.spawn(async move { work(&replica.long, &turn, &closing).await });
     }
     spawn_every(&mut workers, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
     spawn_every(&mut workers, ORPHANS_EVERY, ended, replica, |r| async move { Ok(r.tick_orphans().await.map(drop)?) });
@@ -45,25 +50,39 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
     workers
 }
 
-async fn work<F>(replica: &Replica, closing: &CancellationToken, tick: impl Fn() -> F)
-where
-    F: Future<Output = Result<Tick, sqlx::Error>>,
-{
+async fn work(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &CancellationToken) {
+    while let Some(lease) = next(worker, turn, closing).await {
+        if let Err(error) = worker.see_through(lease).await {
+            error!(%error, "The end of a job could not be written");
+        }
+    }
+}
+
+/// The next job; `None` once `closing` is cancelled.
+///
+/// Only the worker whose turn it is looks at the queue, and then the turn passes on. If all of them looked at every
+/// nudge, their looks would take more of the database than the work does.
+async fn next(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &CancellationToken) -> Option<JobLease> {
+    let mut nudges = tokio::select! {
+        nudges = turn.lock() => nudges,
+        () = closing.cancelled() => return None,
+    };
     while !closing.is_cancelled() {
-        let pause = match tick().await {
-            Ok(Tick::Worked) => continue,
-            Ok(Tick::Idle) => LOOK_EVERY,
+        let pause = match worker.claim().await {
+            Ok(Some(lease)) => return Some(lease),
+            Ok(None) => LOOK_EVERY,
             Err(error) => {
                 error!(%error, "The queue could not be looked at");
                 AFTER_ERROR
             }
         };
         tokio::select! {
-            () = replica.ctx.nudge.nudged() => {}
+            () = nudges.heard() => {}
             () = tokio::time::sleep(pause) => {}
             () = closing.cancelled() => {}
         }
     }
+    None
 }
 
 /// Turns a repair on a timer; it takes no argument and may run at any time.

@@ -13,8 +13,8 @@ pub struct Replica {
     pub ctx: Arc<Ctx>,
     /// The jobs it works on right now.
     pub running: Running,
-    short: Worker<Jobs>,
-    long: Worker<Jobs>,
+    pub(super) short: Worker<Jobs>,
+    pub(super) long: Worker<Jobs>,
     keeper: LeaseKeeper,
 }
 

@@ -15,6 +15,9 @@ use crate::config::server::ServerConfig;
 
 /// Runs the server until it is told to stop.
 pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::Result<()> {
+    // Terraform runs as the same user: without this it could read the server's variables, and the secrets in them, out
+    // of /proc.
+    nix::sys::prctl::set_dumpable(false).context("cannot hide the memory of the server from other programs")?;
     let mut signals = Signals::new()?;
     let listener = TcpListener::bind(config.web.listen).await;
     let listener = listener.with_context(|| {

@@ -17,7 +17,7 @@ use tracing::info;
 
 use super::{Parts, Replica, build, loops, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
-use crate::config::server::ServerConfig;
+use crate::config::server::{Database, ServerConfig, StorageConfig};
 use crate::context::Ctx;
 
 /// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
@@ -47,7 +47,7 @@ pub struct Server {
     ended: CancellationToken,
     workers: JoinSet<()>,
     _web: AbortOnDropHandle<std::io::Result<()>>,
-    _only_one: File,
+    _only_one: Vec<File>,
 }
 
 impl Server {
@@ -57,10 +57,10 @@ impl Server {
         config: &ServerConfig,
         surroundings: Surroundings,
     ) -> anyhow::Result<Self> {
-        std::fs::create_dir_all(&config.storage.data_dir).with_context(|| {
+        build::own_dir(&config.storage.data_dir).with_context(|| {
             format!("cannot make the data directory {} (--data-dir)", config.storage.data_dir.display())
         })?;
-        let only_one = only_one(&config.storage.data_dir)?;
+        let only_one = only_one(&config.storage)?;
         let address = listener.local_addr().context("cannot tell on which address the server listens")?;
         let replica = Arc::new(replica(config, surroundings).await?);
         let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
@@ -148,15 +148,25 @@ async fn replica(config: &ServerConfig, surroundings: Surroundings) -> anyhow::R
     Ok(Replica::new(ctx, &name))
 }
 
-/// Two servers on one data directory would tread on each other's checkouts.
-fn only_one(data_dir: &Path) -> anyhow::Result<File> {
-    let path = data_dir.join("lockkeeper.lock");
-    let file = File::options().create(true).truncate(false).write(true).open(&path);
+/// Two servers on one data directory would tread on each other's checkouts, two on one file of SQLite would take over
+/// each other's work.
+fn only_one(storage: &StorageConfig) -> anyhow::Result<Vec<File>> {
+    let mut files = vec![lock(&storage.data_dir.join("lockkeeper.lock"), "data directory (--data-dir)")?];
+    if let Database::Sqlite(path) = &storage.database {
+        let mut beside = path.clone().into_os_string();
+        beside.push(".lock");
+        files.push(lock(Path::new(&beside), "database file (--database-url)")?);
+    }
+    Ok(files)
+}
+
+fn lock(path: &Path, what: &str) -> anyhow::Result<File> {
+    let file = File::options().create(true).truncate(false).write(true).open(path);
     let file = file.with_context(|| format!("cannot write {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(std::fs::TryLockError::WouldBlock) => {
-            bail!("another Lockkeeper uses the data directory {} (--data-dir)", data_dir.display())
+            bail!("another Lockkeeper uses this {what}: it holds {}", path.display())
         }
         Err(std::fs::TryLockError::Error(error)) => {
             Err(error).with_context(|| format!("cannot lock {}", path.display()))

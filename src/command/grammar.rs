@@ -171,10 +171,14 @@ impl Grammar {
             return Ok(Command::Help(help::read(rest, |topic| self.allows(topic))));
         }
         if !self.allows(known) {
-            return Err((None, Fault::at(name, Problem::NotAllowed { name: known })));
+            return Err((None, Fault::at(name, self.not_allowed(known))));
         }
         let rules = Rules { blocked: &self.blocked, merge_methods: self.merge_methods };
         known.spec().read(rest, &rules).map_err(|fault| (Some(known.spec()), fault))
+    }
+
+    fn not_allowed(&self, name: CommandName) -> Problem {
+        if CommandName::HERE.contains(&name) { Problem::NotAllowed { name } } else { Problem::NotHere { name } }
     }
 
     fn unknown_command(&self, word: &Word) -> Fault {

@@ -81,6 +81,8 @@ pub(super) enum Problem {
     UnknownCommand { typed: String, nearest: Option<CommandName> },
     /// The operator did not allow it.
     NotAllowed { name: CommandName },
+    /// A command that this version knows of and cannot carry out.
+    NotHere { name: CommandName },
     /// No such flag.
     UnknownFlag { flag: String, nearest: Option<String> },
     /// A switch with a value that is neither true nor false.
@@ -115,6 +117,7 @@ impl Problem {
             Self::Split(_) => "not_closed",
             Self::UnknownCommand { .. } => "unknown_command",
             Self::NotAllowed { .. } => "command_not_allowed",
+            Self::NotHere { .. } => "not_available",
             Self::UnknownFlag { .. } => "unknown_flag",
             Self::NotABoolean { .. } | Self::BadValue { .. } => "bad_value",
             Self::MissingValue { .. } => "missing_value",
@@ -186,6 +189,9 @@ impl Scene<'_> {
                 code(name.as_str()),
                 self.choices()
             ),
+            Problem::NotHere { name } => {
+                format!("{} is not available in this version of Lockkeeper. {}", code(name.as_str()), self.choices())
+            }
             Problem::UnknownFlag { flag, nearest } => self.unknown_flag(flag, nearest.as_deref()),
             Problem::NotABoolean { flag, value } => {
                 format!("{} is a switch. Its value can be `true` or `false`, but not {}.", spelled(flag), code(value))

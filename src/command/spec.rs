@@ -38,6 +38,9 @@ pub enum CommandName {
 
 impl CommandName {
     /// Every command, in the order of the help text.
+    /// The commands that this version carries out.
+    pub const HERE: [Self; 4] = [Self::Plan, Self::Apply, Self::Unlock, Self::Help];
+
     pub const ALL: [Self; 9] = [
         Self::Plan,
         Self::Apply,

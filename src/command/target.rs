@@ -24,8 +24,12 @@ pub(super) static PROJECT: Flag = Flag {
     value: Some("PROJECT"),
     about: "Only the project of this name; not together with -d or -w.",
 };
-pub(super) static VERBOSE: Flag =
-    Flag { long: "verbose", short: None, value: None, about: "Add the log of the bot to its reply." };
+pub(super) static VERBOSE: Flag = Flag {
+    long: "verbose",
+    short: None,
+    value: None,
+    about: "Add everything that was printed to the reply, init included.",
+};
 
 /// The projects a command is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

@@ -1,27 +1,39 @@
 //! Where a pull stands at its head commit, added up over all its commands, and the statuses that say so.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use crate::command::Command;
 use crate::context::Ctx;
-use crate::model::{CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, PullRef, RunId, RunKind};
+use crate::handlers::Spec;
+use crate::model::{
+    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, Pull, PullRef, RunId, RunKind,
+};
 use crate::render::status::{self, Standing};
+use crate::store::RunRow;
 
-/// The newest run of each project at the head commit of a pull.
+/// The newest run of each project at the head commit of a pull, since its projects were last searched for.
 pub(super) struct Standings(Vec<Standing>);
 
 impl Standings {
-    /// Adds up what is on record.
+    /// Adds up what is on record. Projects that only an earlier search found concern the pull no longer.
     pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
-        let mut newest = BTreeMap::new();
-        for run in ctx.store.run_list_of_head(pull, head).await? {
-            if let Some(outcome) = run.outcome {
-                newest.insert(run.project, Standing { kind: run.kind, outcome });
-            }
-        }
-        Ok(Self(newest.into_values().collect()))
+        let runs = ctx.store.run_list_of_head(pull, head).await?;
+        let since = newest_search(ctx, &runs).await?;
+        Ok(Self::sum(runs.into_iter().filter(|run| since.is_none_or(|since| run.command >= since))))
     }
 
-    /// Whether nothing was run yet.
+    /// What a plan of the whole pull has found and done.
+    pub async fn of_search(ctx: &Ctx, command: CommandId) -> Result<Self, sqlx::Error> {
+        Ok(Self::sum(ctx.store.run_list(command).await?))
+    }
+
+    fn sum(runs: impl IntoIterator<Item = RunRow>) -> Self {
+        let outcome = |run: RunRow| Some((run.project, Standing { kind: run.kind, outcome: run.outcome? }));
+        let newest: BTreeMap<ProjectKey, Standing> = runs.into_iter().filter_map(outcome).collect();
+        Self(newest.into_values().collect())
+    }
+
+    /// Whether nothing was run at this head yet.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -31,14 +43,40 @@ impl Standings {
         combined(ctx, RunKind::Plan, status::plan(&self.0))
     }
 
-    /// The combined status of applying after a plan: only where it is certain, else it is left as it is.
-    pub fn apply_status_after_plan(&self, ctx: &Ctx) -> Option<CommitStatus> {
-        status::apply_after_plan(&self.0).map(|line| combined(ctx, RunKind::Apply, line))
+    /// The combined status of applying after a plan. While something waits to be applied there is none on a commit,
+    /// unless a command before has set it: then it must not go on saying that all is done (reference 9.3 lets it).
+    pub async fn apply_status_after_plan(&self, ctx: &Ctx, pull: &Pull) -> Result<Option<CommitStatus>, sqlx::Error> {
+        match status::apply_after_plan(&self.0) {
+            Some(line) => Ok(Some(combined(ctx, RunKind::Apply, line))),
+            None if ctx.store.command_has_ended_at(&pull.at, &pull.head).await? => Ok(Some(self.apply_status(ctx))),
+            None => Ok(None),
+        }
     }
 
     /// The combined status of applying.
     pub fn apply_status(&self, ctx: &Ctx) -> CommitStatus {
         combined(ctx, RunKind::Apply, status::apply(&self.0))
+    }
+}
+
+/// The newest of the commands these runs belong to that searched the whole pull for projects.
+async fn newest_search(ctx: &Ctx, runs: &[RunRow]) -> Result<Option<CommandId>, sqlx::Error> {
+    let commands: BTreeSet<CommandId> = runs.iter().map(|run| run.command).collect();
+    for id in commands.into_iter().rev() {
+        if let Some(row) = ctx.store.command_get(id).await?
+            && Spec::from_json(&row.spec).is_ok_and(|spec| is_search(&spec))
+        {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
+fn is_search(spec: &Spec) -> bool {
+    match spec {
+        Spec::Autoplan => true,
+        Spec::Command(Command::Plan(plan)) => !plan.target.is_targeted(),
+        Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed => false,
     }
 }
 

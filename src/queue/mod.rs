@@ -16,7 +16,7 @@ mod worker;
 
 pub use job::{Job, JobError, backoff};
 pub use keeper::{LeaseKeeper, requeue_orphans};
-pub use nudge::Nudge;
+pub use nudge::{Nudge, Nudges};
 pub use worker::{Attempt, Kinds, Runner, Running, Tick, Worker};
 
 use std::time::Duration;

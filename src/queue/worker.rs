@@ -119,23 +119,33 @@ impl<R: Runner> Worker<R> {
 
     /// Claims one job, if there is one, and sees it through.
     pub async fn tick(&self) -> Result<Tick, sqlx::Error> {
+        let Some(lease) = self.claim().await? else {
+            return Ok(Tick::Idle);
+        };
+        self.see_through(lease).await.map(|()| Tick::Worked)
+    }
+
+    /// Claims the next job, if there is one.
+    pub async fn claim(&self) -> Result<Option<JobLease>, sqlx::Error> {
         let until = self.clock.now() + LEASE;
         let (only, except) = match self.kinds {
             Kinds::Only(kind) => (kind, ""),
             Kinds::Except(kind) => ("", kind),
         };
-        let Some(lease) = self.store.job_claim(&self.holder, until, only, except).await? else {
-            return Ok(Tick::Idle);
-        };
+        self.store.job_claim(&self.holder, until, only, except).await
+    }
+
+    /// Works on a claimed job and writes down how it ended.
+    pub async fn see_through(&self, lease: JobLease) -> Result<(), sqlx::Error> {
         let span = info_span!("job", kind = %lease.kind, job.id = %lease.id, attempt = lease.attempt);
         self.work(lease).instrument(span).await?;
         self.nudge.nudge();
-        Ok(Tick::Worked)
+        Ok(())
     }
 
     async fn work(&self, lease: JobLease) -> Result<(), sqlx::Error> {
         let attempt = Attempt { lost: self.running.enter(lease.id), lease };
-        let result = std::panic::AssertUnwindSafe(self.runner.run(&attempt)).catch_unwind().await;
+        let result = std::panic::AssertUnwindSafe(self.attempt(&attempt)).catch_unwind().await;
         self.running.leave(attempt.lease.id);
         if attempt.lost.is_cancelled() {
             warn!("Lost the lease of the job; its result is not written");
@@ -150,6 +160,15 @@ impl<R: Runner> Worker<R> {
             warn!("Another replica took the job over while it was worked on");
         }
         Ok(())
+    }
+
+    /// A job that takes the whole server down with it never gets as far as an error: it is given up by its count.
+    async fn attempt(&self, attempt: &Attempt) -> Result<(), JobError> {
+        let most = self.runner.max_attempts(&attempt.lease.kind);
+        if attempt.lease.attempt > most {
+            return Err(JobError::Fail(anyhow::anyhow!("it was begun {most} times and never came to an end")));
+        }
+        self.runner.run(attempt).await
     }
 
     async fn after_error(&self, attempt: &Attempt, error: JobError) -> Result<Finish, sqlx::Error> {

@@ -17,7 +17,7 @@ mod templates;
 mod view;
 
 pub use machine::{MachineLine, MachineProject, marker};
-pub use report::{Body, Holder, ProjectReport, Refusal, Released, Report, Style, UserText};
+pub use report::{Body, Holder, Next, ProjectReport, Refusal, Released, Report, Style, UserText};
 
 use view::Cap;
 

@@ -53,11 +53,14 @@ impl Refusal {
     /// The server-wide apply lock is on.
     pub fn apply_locked(lock: &ApplyLock) -> Self {
         let (holder, reason) = (lock.holder.replace('`', "'"), lock.reason.trim());
-        let why = if reason.is_empty() { "without saying why".to_owned() } else { format!("because: {reason}") };
+        let why =
+            if reason.is_empty() { "without saying why.".to_owned() } else { format!("with these words: {reason}") };
         refusal(
             "apply_locked",
-            format!("`{holder}` has switched off every apply on this server since {}, {why}", time(lock.taken_at)),
-            ["Whoever operates the server can switch it on again in the dashboard.".to_owned()],
+            format!("`{holder}` switched off every apply on this server at {}, {why}", time(lock.taken_at)),
+            ["Whoever operates the server can switch applies on again in the dashboard. The plans stay as they are \
+              until then; comment again afterwards."
+                .to_owned()],
         )
     }
 }

@@ -140,6 +140,8 @@ pub struct ProjectReport {
     pub output: String,
     /// The program, for hints that name it.
     pub tool: Distribution,
+    /// Everything the run printed, `init` included; only for `--verbose`.
+    pub log: Option<String>,
     /// What the plan would do, when that is known.
     pub counts: Option<PlanCounts>,
     /// Something was changed outside of the code.
@@ -152,6 +154,20 @@ pub struct ProjectReport {
     pub run_url: Option<String>,
     /// Who holds the lock, for the outcome `Locked`.
     pub held_by: Option<Holder>,
+    /// What is worth a try next.
+    pub next: Next,
+}
+
+/// The command that a section offers for another try.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Next {
+    /// What follows from the outcome.
+    #[default]
+    ByOutcome,
+    /// A new plan: the old one is of no use any more.
+    Plan,
+    /// None: it would be refused.
+    Nothing,
 }
 
 impl ProjectReport {
@@ -161,6 +177,7 @@ impl ProjectReport {
             key,
             outcome,
             output: String::new(),
+            log: None,
             tool: Distribution::Terraform,
             counts: None,
             changes_outside: false,
@@ -168,6 +185,7 @@ impl ProjectReport {
             lock_url: None,
             run_url: None,
             held_by: None,
+            next: Next::default(),
         }
     }
 }

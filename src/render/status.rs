@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(apply_after_plan(&planned(&[Planned, NoChanges])), None);
         assert_eq!(apply_after_plan(&planned(&[Failed, NoChanges])), None);
         let done = apply_after_plan(&planned(&[NoChanges])).unwrap();
-        assert_eq!(done, (CommitState::Success, "Nothing to apply: 1/1 project up to date".to_owned()));
+        assert_eq!(done, (CommitState::Success, "1/1 projects up to date.".to_owned()));
     }
 
     #[test]

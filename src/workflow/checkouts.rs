@@ -214,6 +214,18 @@ impl Checkouts {
         self.git.mirror(&source.pull.repo).files(&checkout.commit).await
     }
 
+    /// The text of a file of a commit that was fetched; `None` when there is no such file.
+    pub async fn read(
+        &self,
+        repo: &RepoId,
+        commit: &CommitSha,
+        path: &RepoPath,
+        max_bytes: u64,
+    ) -> Result<Option<String>, GitError> {
+        let bytes = self.git.mirror(repo).read(commit, path, max_bytes).await?;
+        Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()))
+    }
+
     /// Whether a file is part of what is checked out.
     pub async fn is_tracked(&self, repo: &RepoId, checkout: &Checkout, path: &RepoPath) -> Result<bool, GitError> {
         self.git.mirror(repo).is_tracked(&checkout.commit, path).await

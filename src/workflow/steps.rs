@@ -36,7 +36,7 @@ pub enum StepError {
         output: String,
     },
     /// It took longer than it may.
-    #[error("`{step}` was stopped because the run took longer than {} seconds (--run-timeout)", .after.as_secs())]
+    #[error("`{step}` was stopped because the run took longer than {} (`--run-timeout`)", span(*after))]
     TimedOut {
         /// `terraform init`, …
         step: String,
@@ -48,6 +48,15 @@ pub enum StepError {
     /// It could not be run at all.
     #[error(transparent)]
     Process(#[from] ProcessError),
+}
+
+/// `90 s`, `5 min`, `2 h`: as an operator would write it.
+fn span(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds > 0 && seconds % 3600 == 0 => format!("{} h", seconds / 3600),
+        seconds if seconds > 0 && seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
 }
 
 impl StepError {

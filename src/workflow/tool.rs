@@ -1,6 +1,7 @@
 //! Finding the program that runs a project, in the right version (reference 12.3, without downloads).
 
 use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
@@ -64,7 +65,24 @@ pub enum ToolError {
 pub struct Tools {
     dirs: Vec<PathBuf>,
     environment: ChildEnvironment,
-    known: Mutex<HashMap<PathBuf, Version>>,
+    known: Mutex<HashMap<PathBuf, (Stamp, Version)>>,
+}
+
+/// Tells a program from another one that was put in its place while the server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    changed: (i64, i64),
+}
+
+impl Stamp {
+    fn of(program: &Path) -> Option<Self> {
+        let meta = std::fs::metadata(program).ok()?;
+        let changed = (meta.ctime(), meta.ctime_nsec());
+        Some(Self { device: meta.dev(), inode: meta.ino(), bytes: meta.len(), changed })
+    }
 }
 
 impl Tools {
@@ -115,13 +133,16 @@ impl Tools {
     }
 
     async fn version_of(&self, program: &Path) -> Result<Version, ToolError> {
+        let stamp = Stamp::of(program);
         let known = self.known.lock().expect("no code panics while it holds the versions").get(program).cloned();
-        if let Some(version) = known {
+        if let Some((_, version)) = known.filter(|(known, _)| Some(*known) == stamp) {
             return Ok(version);
         }
         let version = self.ask_version(program).await?;
-        let mut known = self.known.lock().expect("no code panics while it holds the versions");
-        known.insert(program.to_owned(), version.clone());
+        if let Some(stamp) = stamp {
+            let mut known = self.known.lock().expect("no code panics while it holds the versions");
+            known.insert(program.to_owned(), (stamp, version.clone()));
+        }
         Ok(version)
     }
 

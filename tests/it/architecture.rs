@@ -19,7 +19,10 @@ const LEVELS: &[&[&str]] = &[
 const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("model", "clock", "identifiers come from `Ids`"),
     ("git", "process", "git is a program"),
+    ("git", "vcs", "credentials of a forge are what git presents"),
+    ("discovery", "config", "projects are found by the configuration of the repository"),
     ("handlers", "context", "a handler is given its context"),
+    ("handlers", "jobs", "what a handler wants to be done is a job"),
     ("jobs", "context", "a job is given its context"),
     ("jobs", "handlers", "the job of a command calls the handler of that command"),
     ("cli", "emulator", "`demo` runs against the emulator"),

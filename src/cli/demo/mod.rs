@@ -15,6 +15,7 @@ mod show;
 mod stage;
 mod terraform;
 
+use std::io;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -72,22 +73,22 @@ async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     drop(telemetry::init_file(folder.open_log()?, args.get_flag("verbose")));
     let stage = tokio::select! {
         stage = set(args, raw, &folder, &mut page) => stage?,
-        () = signals.next() => return stopped(&mut page),
+        () = signals.next() => return Ok(Exit::Failure),
     };
     let ending = perform(&stage, &mut page, &mut signals, args.get_flag("exit")).await;
-    stage.strike().await;
-    match ending? {
-        Ending::Held => Ok(Exit::Success),
-        Ending::Stopped => stopped(&mut page),
-        Ending::Failed(step) => {
-            page.failed(step, &folder.end_of_log(LOG_LINES), folder.keep())?;
-            Ok(Exit::Failure)
-        }
+    tokio::select! {
+        () = stage.strike() => {}
+        () = signals.next() => {}
     }
-}
-
-fn stopped(page: &mut Page<'_, '_>) -> Outcome {
-    page.stopped()?;
+    let problem = match ending {
+        Ok(Ending::Held) => return Ok(Exit::Success),
+        Ok(Ending::Stopped) => return Ok(Exit::Failure),
+        Ok(Ending::Failed(step)) => format!("“{}” did not hold.", step.title),
+        // Nobody reads what is printed: that is not the story's fault.
+        Err(error) if error.is::<io::Error>() => return Err(error),
+        Err(error) => format!("{error:#}."),
+    };
+    page.failed(&problem, &folder.end_of_log(LOG_LINES), folder.keep())?;
     Ok(Exit::Failure)
 }
 
@@ -103,8 +104,7 @@ async fn set(args: &ArgMatches, raw: RawSettings, folder: &Folder, page: &mut Pa
     page.begin(&[
         ("Terraform", format!("{tool}, {program}")),
         ("Server", stage.dashboard()),
-        ("GitHub", stage.github.base_url().to_owned()),
-        ("Repository", sample::REPO.to_owned()),
+        ("GitHub", format!("emulated, with the repository {}", sample::REPO)),
         ("Log", folder.log().display().to_string()),
     ])?;
     Ok(stage)
@@ -119,12 +119,12 @@ async fn perform(
 ) -> anyhow::Result<Ending> {
     let ending = tokio::select! {
         ending = tell(stage, page) => ending?,
-        () = signals.next() => Ending::Stopped,
+        () = signals.next() => page.stopping().map(|()| Ending::Stopped)?,
     };
     if matches!(ending, Ending::Held) && !leaves {
         page.stay(&addresses(stage))?;
         signals.next().await;
-        page.stopped()?;
+        page.stopping()?;
     }
     Ok(ending)
 }

@@ -12,6 +12,8 @@ use crate::emulator::{Attempt, Comment, Delivery, NewPull, Status};
 use crate::model::{PlanCounts, PullNumber};
 use crate::render::{MachineLine, MachineProject};
 
+/// Git and the webhook have this long.
+const ACT_WITHIN: Duration = Duration::from_secs(60);
 /// The bot has this long to answer. A busy machine needs a few seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 /// What follows the answer (statuses) has this long.
@@ -65,6 +67,11 @@ impl<'a> Player<'a> {
 
     /// Does what the step says; returns the webhook that told the server of it.
     pub async fn act(&mut self, act: Act) -> anyhow::Result<Delivery> {
+        let done = timeout(ACT_WITHIN, self.do_now(act)).await;
+        done.with_context(|| format!("the emulated GitHub did not do its part within {} s", ACT_WITHIN.as_secs()))?
+    }
+
+    async fn do_now(&mut self, act: Act) -> anyhow::Result<Delivery> {
         if let Act::Open(role) = act {
             self.push(role).await?;
         }

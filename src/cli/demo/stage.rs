@@ -94,6 +94,7 @@ fn config(
         ("atlantis-url", url.to_owned()),
         ("data-dir", path(folder.server())),
         ("checkout-strategy", "merge".to_owned()),
+        ("shutdown-grace", "5s".to_owned()),
         ("default-tf-distribution", props.terraform.tool.distribution.to_string()),
         ("tf-bin-dir", path(props.terraform.bin_dir.clone())),
     ];

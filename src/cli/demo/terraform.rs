@@ -52,7 +52,7 @@ pub(super) async fn find(
 fn missing() -> String {
     format!(
         "there is neither `terraform` nor `tofu` on the PATH or in {OWN_TOOLS}. Install one of them, or name it with \
-         --terraform PATH; in a checkout of the source, `make demo` fetches one"
+         --terraform PROGRAM; in a checkout of the source, `make demo` fetches one"
     )
 }
 

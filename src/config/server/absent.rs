@@ -56,6 +56,8 @@ const OWN_GIT: Reason = Reason::Always(
      their own",
 );
 const MIRROR: Reason = Reason::Always("every repository is fetched once into a mirror that all checkouts share");
+const PARALLEL: Reason =
+    Reason::Always("projects run side by side, at most --parallel-pool-size of them on this server");
 const SAME_ORIGIN: Reason = Reason::Always("output is streamed without websockets, and only to pages of this server");
 
 /// The flags.
@@ -132,8 +134,8 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("hide-prev-plan-comments"),
     Absent::switch("hide-unchanged-plan-comments"),
     Absent::switch("include-git-untracked-files"),
-    Absent::switch("parallel-apply"),
-    Absent::switch("parallel-plan"),
+    Absent::switch("parallel-apply").because(PARALLEL),
+    Absent::switch("parallel-plan").because(PARALLEL),
     Absent::switch("pending-apply-status"),
     Absent::switch("quiet-policy-checks"),
     Absent::switch("redis-insecure-skip-verify").because(POSTGRES),

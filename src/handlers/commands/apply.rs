@@ -14,7 +14,7 @@ use tracing::{Instrument, info_span, warn};
 use super::plan::held;
 use super::projects::{self, Ready, Work};
 use super::{CommandCx, headline};
-use crate::command::ApplyCommand;
+use crate::command::{ApplyCommand, MergeMethod, MergeWish};
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
@@ -22,13 +22,16 @@ use crate::handlers::standing::Standings;
 use crate::jobs::describe_error;
 use crate::model::{CommitSha, Lock, PlanRecord, PlanState, ProjectOutcome, Pull, PullRef, PullState, RunId, RunKind};
 use crate::queue::JobError;
-use crate::render::{Body, ProjectReport, Refusal, UserText, status};
+use crate::render::{Body, Next, ProjectReport, Refusal, UserText, status};
 use crate::store::{ApplyGate, ApplyGrant, CommandRow, NewRun, RunRow, RunState};
-use crate::workflow::{RunError, RunOutput, StepError};
+use crate::workflow::{RunError, RunOutput, StepError, ToolError};
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
     if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
+    }
+    if let MergeWish::By(method) = command.merge {
+        return Ok(no_merging(method));
     }
     if let Some(lock) = cx.ctx.store.apply_lock_get().await? {
         return Ok(Reply::new(Body::Refused(Refusal::apply_locked(&lock))));
@@ -38,7 +41,11 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         projects::Plans::Refused(reply) => return Ok(reply),
     };
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
-    let work = Work::of_plans();
+    let abreast = match plans.first().and_then(|group| group.first()) {
+        Some(plan) => projects::apply_abreast(cx, plan).await,
+        None => 1,
+    };
+    let work = Work::of_plans(abreast);
     let reports = join_all(plans.iter().map(|group| apply_group(cx, &work, group, command))).await;
     if cx.lost.is_cancelled() {
         return Err(JobError::retry(anyhow::anyhow!("another replica took the command over")));
@@ -47,6 +54,15 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
     answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
+}
+
+/// Nothing is merged in this version, so a way of merging cannot be followed.
+fn no_merging(method: MergeMethod) -> Reply {
+    Reply::refused(
+        "not_available",
+        format!("`--auto-merge-method {method}` cannot be followed: this version of Lockkeeper does not merge."),
+        vec!["Leave the flag out, apply, and merge by hand.".to_owned()],
+    )
 }
 
 async fn answer(ctx: &Ctx, pull: &PullRef, head: &CommitSha, body: Body) -> Result<Reply, JobError> {
@@ -61,6 +77,7 @@ async fn apply_group(
     group: &[PlanRecord],
     command: &ApplyCommand,
 ) -> Result<Vec<ProjectReport>, JobError> {
+    let _turn = work.turn().await;
     let mut reports = Vec::new();
     for plan in group {
         let span = info_span!("apply", project = %plan.project);
@@ -80,6 +97,7 @@ async fn apply_plan(
     let run = ctx.store.run_create(&new).await?;
     cx.status(standing::of_project(ctx, RunKind::Apply, key, run, status::running(RunKind::Apply))).await?;
     let report = attempt(cx, work, plan, command, run).await?;
+    let report = ProjectReport { log: super::log(ctx, command.verbose, run).await?, ..report };
     if cx.lost.is_cancelled() {
         return Ok(report);
     }
@@ -101,85 +119,134 @@ async fn attempt(
         run_url: Some(cx.ctx.settings.run_url(run)),
         ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Failed)
     };
+    if let Err(shut) = compare(cx.pull, plan) {
+        return Ok(shut.into_report(cx, report));
+    }
     if plan.state == PlanState::NoChanges || plan.state == PlanState::Applied {
         return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, ..report });
     }
     let Ok(_place) = projects::place_in_pool(cx).await else {
-        return Ok(refused(report, "Stopped before anything was applied.", vec![]));
+        let text = UserText::new("stopped before anything was applied.", []);
+        return Ok(Shut::ForNow(text).into_report(cx, report));
     };
     let ready = match prepare(cx, work, plan).await {
         Ok(ready) => ready,
-        Err(text) => return Ok(ProjectReport { outcome: ProjectOutcome::Refused, message: Some(text), ..report }),
+        Err(shut) => return Ok(shut.into_report(cx, report)),
     };
     match gate(cx, plan, run).await? {
         Ok(grant) => through(cx, work, plan, command, run, ready, grant, report).await,
-        Err(refusal) => Ok(refusal.into_report(cx.ctx, report)),
+        Err(shut) => Ok(shut.into_report(cx, report)),
+    }
+}
+
+/// Why a plan is not applied.
+enum Shut {
+    /// Another pull holds the lock.
+    Held(Lock),
+    /// This plan never will be; a new one may.
+    Stale(UserText),
+    /// Something that passes.
+    ForNow(UserText),
+    /// The pull is not open.
+    Closed(String),
+}
+
+impl Shut {
+    /// What differs from the record.
+    fn stale(differs: impl std::fmt::Display) -> Self {
+        Self::Stale(UserText::new(format!("{differs}. Nothing was applied."), []))
+    }
+
+    fn into_report(self, cx: &CommandCx<'_>, report: ProjectReport) -> ProjectReport {
+        let refused = |text, next| ProjectReport {
+            outcome: ProjectOutcome::Refused,
+            message: Some(text),
+            next,
+            ..report.clone()
+        };
+        match self {
+            Self::Held(lock) => held(cx, report, &lock),
+            Self::Stale(text) => refused(text, Next::Plan),
+            Self::ForNow(text) => refused(text, Next::ByOutcome),
+            Self::Closed(state) => {
+                let message = format!("the pull request is {state} now. Nothing was applied.");
+                refused(UserText::new(message, []), Next::Nothing)
+            }
+        }
     }
 }
 
 /// Everything that can be checked without the gate; the refusal says what differs.
-async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<Ready, UserText> {
+async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<Ready, Shut> {
     let ctx = cx.ctx;
+    seen(cx, plan)?;
     let tool = ctx.terraform.tools.find(plan.distribution, Some(&plan.tool_version)).await;
-    let tool = tool.map_err(|error| {
-        again(format!("The plan was made by {} {}: {error}.", plan.distribution.title(), plan.tool_version))
-    })?;
+    let tool = tool.map_err(|error| other_tool(plan, &error))?;
     let file = ctx.artifacts.load(plan).await.map_err(|error| {
         warn!(plan = %plan.id, error = describe_error(&error), "A plan file cannot be used");
-        again(format!("The plan file cannot be used: {error}."))
+        Shut::stale(error)
     })?;
-    let live = ctx.forge.pull(&cx.pull.at, cx.row.installation).await.map_err(|error| UserText {
-        message: format!("Whether the pull request is still the one that was planned cannot be found out: {error}."),
-        hints: vec!["Nothing was applied. Comment the command again in a moment.".to_owned()],
+    let live = ctx.forge.pull(&cx.pull.at, cx.row.installation).await.map_err(|error| {
+        let message =
+            format!("whether the pull request is still the one that was planned cannot be found out: {error}.");
+        Shut::ForNow(UserText::new(message, ["Nothing was applied. Comment the command again in a moment.".to_owned()]))
     })?;
     compare(&live, plan)?;
     let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan, cx.row.installation).await;
-    let source = source.map_err(|error| again(format!("the code that was planned cannot be fetched: {error}.")))?;
-    let checkout = work
-        .checkout_of(cx, &source, &plan.project.workspace)
-        .await
-        .map_err(|error| again(format!("The code that was planned cannot be checked out: {error}.")))?;
+    let source =
+        source.map_err(|error| Shut::stale(format!("the code that was planned cannot be fetched: {error}")))?;
+    let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await;
+    let checkout =
+        checkout.map_err(|error| Shut::stale(format!("the code that was planned cannot be checked out: {error}")))?;
     Ok(Ready { tool, file, checkout })
 }
 
-/// The live pull against the record (P5).
-fn compare(live: &Pull, plan: &PlanRecord) -> Result<(), UserText> {
-    if live.state != PullState::Open {
-        return Err(again(format!("The pull request is {} now.", live.state)));
+/// Whoever asked can have looked at the plan (P5). A push, and the plan that follows it, may have come between the
+/// look and the word.
+fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
+    if plan.created_at <= cx.row.created_at {
+        return Ok(());
     }
-    if live.head != plan.head {
-        return Err(again(format!(
-            "The plan was made for commit `{}`, and the pull request is at `{}` now.",
+    let message = "the plan was made after the comment that asks to apply it, so nobody can have looked at it before. \
+                   Nothing was applied.";
+    Err(Shut::ForNow(UserText::new(message, ["Look at the plan, then comment the command again.".to_owned()])))
+}
+
+/// The program that made the plan is not here any more.
+fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
+    let made = format!("{} {}", plan.distribution.title(), plan.tool_version);
+    let message = match error {
+        ToolError::OtherVersion { found, .. } => {
+            format!("the plan was made by {made}, and this server has {found} now")
+        }
+        ToolError::Missing { .. } | ToolError::Unreadable { .. } | ToolError::Process(_) => {
+            format!("the plan was made by {made}, which this server does not have any more: {}", describe_error(error))
+        }
+    };
+    let program = format!("{}{}", plan.distribution.program(), plan.tool_version);
+    let hint = format!("Or whoever runs Lockkeeper puts `{program}` into `--tf-bin-dir`; then apply again.");
+    Shut::Stale(UserText::new(format!("{message}. Nothing was applied."), [hint]))
+}
+
+/// The pull against the record (P5).
+fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
+    if pull.state != PullState::Open {
+        return Err(Shut::Closed(pull.state.to_string()));
+    }
+    if pull.head != plan.head {
+        return Err(Shut::stale(format!(
+            "the plan was made for commit `{}`, and the pull request is at `{}` now",
             plan.head.short(),
-            live.head.short()
+            pull.head.short()
         )));
     }
-    if live.base_branch != plan.base_branch {
-        return Err(again(format!(
-            "The plan was made against the base branch `{}`, and the pull request wants to change `{}` now.",
-            plan.base_branch, live.base_branch
+    if pull.base_branch != plan.base_branch {
+        return Err(Shut::stale(format!(
+            "the plan was made against the base branch `{}`, and the pull request goes into `{}` now",
+            plan.base_branch, pull.base_branch
         )));
     }
     Ok(())
-}
-
-fn again(message: String) -> UserText {
-    UserText { message, hints: vec!["Nothing was applied. Plan this project again, then apply that plan.".to_owned()] }
-}
-
-/// Why the gate stayed shut.
-enum Shut {
-    Held(Lock),
-    Text(UserText),
-}
-
-impl Shut {
-    fn into_report(self, ctx: &Ctx, report: ProjectReport) -> ProjectReport {
-        match self {
-            Self::Held(lock) => held(ctx, report, &lock),
-            Self::Text(text) => ProjectReport { outcome: ProjectOutcome::Refused, message: Some(text), ..report },
-        }
-    }
 }
 
 async fn gate(cx: &CommandCx<'_>, plan: &PlanRecord, run: RunId) -> Result<Result<ApplyGrant, Shut>, JobError> {
@@ -188,19 +255,19 @@ async fn gate(cx: &CommandCx<'_>, plan: &PlanRecord, run: RunId) -> Result<Resul
     Ok(match gate {
         ApplyGate::Granted(grant) => Ok(grant),
         ApplyGate::HeldBy(lock) => Err(Shut::Held(lock)),
-        ApplyGate::ApplyLocked(lock) => Err(Shut::Text(Refusal::apply_locked(&lock).text)),
-        ApplyGate::PullClosed => Err(Shut::Text(again("The pull request is closed.".to_owned()))),
-        ApplyGate::PlanGone(state) => Err(Shut::Text(again(gone(state)))),
+        ApplyGate::ApplyLocked(lock) => Err(Shut::ForNow(Refusal::apply_locked(&lock).text)),
+        ApplyGate::PullClosed => Err(Shut::Closed(PullState::Closed.to_string())),
+        ApplyGate::PlanGone(state) => Err(Shut::stale(gone(state))),
     })
 }
 
 fn gone(state: PlanState) -> String {
     match state {
-        PlanState::Discarded => "The plan was discarded in the meantime.".to_owned(),
-        PlanState::Applied => "The plan was applied already.".to_owned(),
-        PlanState::Applying => "The plan is being applied right now.".to_owned(),
+        PlanState::Discarded => "the plan was discarded in the meantime".to_owned(),
+        PlanState::Applied => "the plan was applied already".to_owned(),
+        PlanState::Applying => "the plan is being applied right now".to_owned(),
         PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed => {
-            format!("The plan is in the state `{state}` and cannot be applied.")
+            format!("the plan is in the state `{state}` and cannot be applied")
         }
     }
 }
@@ -244,11 +311,6 @@ fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
     }
     let text = UserText { message: format!("{}.", describe_error(error)), hints };
     ProjectReport { outcome, message: Some(text), output: error.output().to_owned(), ..report }
-}
-
-fn refused(report: ProjectReport, message: &str, hints: Vec<String>) -> ProjectReport {
-    let text = UserText { message: message.to_owned(), hints };
-    ProjectReport { outcome: ProjectOutcome::Refused, message: Some(text), ..report }
 }
 
 /// The answer to an apply that was cut off by the end of the server; `None` when Terraform was not started for any of

@@ -65,8 +65,9 @@ pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Resu
 }
 
 /// Ends the runs of the command and returns the statuses that say so.
-async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
-    let mut statuses: Vec<CommitStatus> = standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
+pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
+    let mut statuses: Vec<CommitStatus> =
+        standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
     for run in ctx.store.run_list(row.id).await? {
         ctx.store.run_finish(run.id, ProjectOutcome::Failed, Some("The command could not be carried out.")).await?;
         ctx.hub.announce(run.id);

@@ -32,7 +32,11 @@ fn closed(row: &CommandRow, pull: &Pull) -> Option<Reply> {
         return Some(Reply::silent(CommandOutcome::Refused));
     }
     let message = format!("this pull request is {}, and commands run on open ones only.", pull.state);
-    Some(Reply::refused("closed", message, vec!["Open it again, then comment the command once more.".to_owned()]))
+    let hint = match pull.state {
+        PullState::Merged => "What is left to do needs a new pull request.",
+        PullState::Open | PullState::Closed => "Open it again, then comment the command once more.",
+    };
+    Some(Reply::refused("closed", message, vec![hint.to_owned()]))
 }
 
 /// A pull can become a draft between the event and now.

@@ -22,7 +22,7 @@ use super::reply::{self, Reply};
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::jobs::forge_job_error;
-use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState};
+use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::{Attempt, JobError};
 use crate::render::ProjectReport;
 use crate::store::{CommandRow, CommandState, RunRow, RunState};
@@ -71,6 +71,11 @@ impl CommandCx<'_> {
         std::future::pending().await
     }
 
+    /// Why the command is to stop early, if it is: a clause.
+    pub async fn stop_reason(&self) -> Result<Option<String>, JobError> {
+        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop_reason))
+    }
+
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
     /// again after a restart.
     pub fn abandoned(&self) -> Result<(), JobError> {
@@ -85,6 +90,11 @@ impl CommandCx<'_> {
         }
         Ok(())
     }
+}
+
+/// Everything a run printed, for `--verbose`.
+async fn log(ctx: &Ctx, verbose: bool, run: RunId) -> Result<Option<String>, sqlx::Error> {
+    if verbose { ctx.store.run_output(run).await.map(Some) } else { Ok(None) }
 }
 
 /// One line about how a run ended, for pages.
@@ -133,27 +143,47 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
         return Ok(reply);
     }
     let pull = facts(ctx, row, attempt).await?;
-    if let Some(refusal) = guards::check(ctx, row, &pull) {
-        return Ok(refusal);
+    let reply = match guards::check(ctx, row, &pull) {
+        Some(refusal) => refuse(ctx, row, refusal).await?,
+        None => carry_out(ctx, row, &pull, &spec, attempt).await?,
+    };
+    Ok(Reply { head: reply.head.or(Some(pull.head)), ..reply })
+}
+
+async fn refuse(ctx: &Ctx, row: &CommandRow, mut refusal: Reply) -> Result<Reply, JobError> {
+    // An earlier attempt was cut off, and no later one will end what it began.
+    if row.state == CommandState::Running {
+        refusal.statuses.extend(give_up::wind_up(ctx, row).await?);
     }
+    Ok(refusal)
+}
+
+/// Does what the command asks for, until it is to stop.
+async fn carry_out(
+    ctx: &Ctx,
+    row: &CommandRow,
+    pull: &Pull,
+    spec: &Spec,
+    attempt: &Attempt,
+) -> Result<Reply, JobError> {
     if pull.state == PullState::Open {
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
     }
     let stop = ctx.stops.enter(row.id);
-    let cx = CommandCx { ctx, row, pull: &pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
+    let cx = CommandCx { ctx, row, pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
     tokio::select! {
         reply = act(&cx, spec) => reply,
         never = cx.pass_on_stops() => match never {},
     }
 }
 
-async fn act(cx: &CommandCx<'_>, spec: Spec) -> Result<Reply, JobError> {
+async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
     match spec {
         Spec::Autoplan => plan::autoplan(cx).await,
-        Spec::Command(Command::Plan(command)) => plan::by_comment(cx, &command).await,
-        Spec::Command(Command::Apply(command)) => apply::run(cx, &command).await,
+        Spec::Command(Command::Plan(command)) => plan::by_comment(cx, command).await,
+        Spec::Command(Command::Apply(command)) => apply::run(cx, command).await,
         Spec::Command(Command::Unlock) => unlock::run(cx).await,
-        Spec::Command(other) => Ok(help::not_available(&other)),
+        Spec::Command(other) => Ok(help::not_available(other)),
         Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
     }
 }

@@ -10,7 +10,6 @@ use tracing::{Instrument, info_span};
 use super::projects::{self, Selection, Work};
 use super::{CommandCx, headline};
 use crate::command::PlanCommand;
-use crate::context::Ctx;
 use crate::discovery::Project;
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
@@ -19,7 +18,7 @@ use crate::handlers::standing::Standings;
 use crate::jobs::describe_error;
 use crate::model::{CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
-use crate::render::{Body, Holder, ProjectReport, UserText, plan_output, status};
+use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan, TakeLock};
 use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
 
@@ -52,7 +51,7 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
     let mut reports: Vec<ProjectReport> =
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
-    answer(cx, reports, auto).await
+    answer(cx, reports, command, auto).await
 }
 
 /// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
@@ -65,10 +64,19 @@ async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Rep
 }
 
 /// What the pull is told, and its combined statuses.
-async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, auto: bool) -> Result<Reply, JobError> {
-    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+async fn answer(
+    cx: &CommandCx<'_>,
+    reports: Vec<ProjectReport>,
+    command: &PlanCommand,
+    auto: bool,
+) -> Result<Reply, JobError> {
+    let standing = if command.target.is_targeted() {
+        Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
+    } else {
+        Standings::of_search(cx.ctx, cx.row.id).await?
+    };
     let mut statuses = vec![standing.plan_status(cx.ctx)];
-    statuses.extend(standing.apply_status_after_plan(cx.ctx));
+    statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull).await?);
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
         true if auto || cx.ctx.settings.silence_no_projects => Reply::silent(CommandOutcome::Success),
@@ -84,6 +92,7 @@ async fn plan_group(
     group: &[&Project],
     command: &PlanCommand,
 ) -> Result<Vec<ProjectReport>, JobError> {
+    let _turn = work.turn().await;
     let mut reports = Vec::new();
     for project in group {
         let span = info_span!("plan", project = %project.key);
@@ -103,6 +112,7 @@ async fn plan_project(
     let run = ctx.store.run_create(&new).await?;
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, status::running(RunKind::Plan))).await?;
     let report = attempt(cx, work, project, command, run).await?;
+    let report = ProjectReport { log: super::log(ctx, command.verbose, run).await?, ..report };
     if cx.abandoned().is_err() {
         return Ok(report);
     }
@@ -127,14 +137,14 @@ async fn attempt(
     };
     let lock = match take_lock(cx, project).await? {
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-        TakeLock::HeldBy(lock) => return Ok(held(cx.ctx, report, &lock)),
-        TakeLock::PullClosed => return Ok(stopped(report, "The pull request was closed.")),
+        TakeLock::HeldBy(lock) => return Ok(held(cx, report, &lock)),
+        TakeLock::PullClosed => return Ok(stopped(report, "the pull request was closed before its turn came.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
         if cx.abandoned().is_ok() {
             cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
         }
-        return Ok(stopped(report, "Stopped before Terraform was started."));
+        return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
     };
     cx.ctx.store.run_start(run).await?;
     cx.ctx.hub.announce(run);
@@ -150,7 +160,7 @@ async fn attempt(
             if cx.abandoned().is_ok() {
                 cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
             }
-            Ok(failed(report, &error))
+            failed(cx, report, &error).await
         }
     }
 }
@@ -203,7 +213,12 @@ async fn record(
             ..report
         }),
         RecordPlan::LockLost => {
-            Ok(stopped(report, "The lock was given back while Terraform was planning, so this plan was not kept."))
+            cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
+            let why = cx.stop_reason().await?;
+            let next = if why.is_some() { Next::Nothing } else { Next::Plan };
+            let why = why.unwrap_or_else(|| "the lock was given back".to_owned());
+            let message = format!("{why} while the plan was made, so it was not kept.");
+            Ok(ProjectReport { next, ..stopped(report, &message) })
         }
     }
 }
@@ -212,31 +227,35 @@ async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::mo
     cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
 }
 
-/// Another pull holds the lock; the answer links to it.
-pub(super) fn held(ctx: &Ctx, report: ProjectReport, lock: &Lock) -> ProjectReport {
-    let lock_url = Some(ctx.settings.lock_url(lock.id));
-    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder(lock)), lock_url, ..report }
-}
-
-/// Who stands in the way.
-fn holder(lock: &Lock) -> Holder {
-    Holder {
+/// Somebody stands in the way.
+pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
+    let holder = Holder {
         pull: lock.pull.number,
         pull_url: lock.pull_url.clone(),
         who: lock.holder.clone(),
         since: lock.taken_at,
         why: lock.reason.clone(),
-    }
+    };
+    let lock_url = Some(cx.ctx.settings.lock_url(lock.id));
+    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder), lock_url, ..report }
 }
 
+/// Whatever stops a plan early would stop the next one too, so none is offered.
 fn stopped(report: ProjectReport, why: &str) -> ProjectReport {
-    let text = UserText { message: why.to_owned(), hints: Vec::new() };
-    ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), ..report }
+    let message = Some(UserText::new(why, []));
+    ProjectReport { outcome: ProjectOutcome::Cancelled, message, next: Next::Nothing, ..report }
 }
 
-fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
-    let stopped = matches!(error, RunError::Step(StepError::Stopped { .. }));
-    let outcome = if stopped { ProjectOutcome::Cancelled } else { ProjectOutcome::Failed };
+async fn why_stopped(cx: &CommandCx<'_>) -> Result<String, JobError> {
+    Ok(cx.stop_reason().await?.unwrap_or_else(|| "the server was told to stop".to_owned()))
+}
+
+async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError) -> Result<ProjectReport, JobError> {
+    let report = ProjectReport { output: error.output().to_owned(), ..report };
+    if let RunError::Step(StepError::Stopped { step, .. }) = error {
+        let message = format!("{}, so `{step}` was interrupted.", why_stopped(cx).await?);
+        return Ok(stopped(report, &message));
+    }
     let text = UserText { message: format!("{}.", describe_error(error)), hints: projects::hints(error) };
-    ProjectReport { outcome, message: Some(text), output: error.output().to_owned(), ..report }
+    Ok(ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), ..report })
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use tokio::sync::{Mutex, OwnedSemaphorePermit};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::CommandCx;
 use crate::command::{self, var_files_outside};
@@ -42,6 +42,8 @@ pub(super) enum Plans {
 /// The projects of a command and their checkouts, one per workspace.
 pub(super) struct Work {
     pub projects: Vec<Project>,
+    /// How many groups of projects may be worked on at once: `parallel_plan: false` lets only one.
+    abreast: Semaphore,
     /// What was checked out; `None` for an apply, where each plan record says it.
     pub source: Option<Source>,
     checkouts: Mutex<HashMap<(Source, WorkspaceName), Slot>>,
@@ -56,7 +58,12 @@ pub(super) async fn select(cx: &CommandCx<'_>, target: &command::Target, auto: b
         Ok(source) => source,
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
     };
-    let work = Work { projects: Vec::new(), source: Some(source), checkouts: Mutex::default() };
+    let work = Work {
+        projects: Vec::new(),
+        abreast: Semaphore::new(ABREAST),
+        source: Some(source),
+        checkouts: Mutex::default(),
+    };
     let checkout = match work.checkout(cx, &WorkspaceName::default()).await {
         Ok(checkout) => checkout,
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
@@ -72,18 +79,39 @@ pub(super) async fn select(cx: &CommandCx<'_>, target: &command::Target, auto: b
         let config = configuration(&tree, &checkout)?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
-        match target {
-            None => discovery::discover(&input).map_err(|error| Trouble::Limit(error.to_string())),
-            Some(target) => discovery::select(&target, &input).map_err(|error| Trouble::Target(error.to_string())),
-        }
+        let projects = match target {
+            None => discovery::discover(&input).map_err(|error| Trouble::Limit(error.to_string()))?,
+            Some(target) => discovery::select(&target, &input).map_err(|error| Trouble::Target(error.to_string()))?,
+        };
+        Ok::<_, Trouble>((projects, abreast(config.and_then(|config| config.parallel_plan))))
     });
     match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
-        Ok(mut projects) => {
+        Ok((mut projects, abreast)) => {
             projects.retain(|project| !auto || project.autoplan);
-            Ok(Selection::Work(Work { projects, ..work }))
+            Ok(Selection::Work(Work { projects, abreast: Semaphore::new(abreast), ..work }))
         }
         Err(trouble) => Ok(Selection::Refused(trouble.into_reply())),
     }
+}
+
+/// Nothing but the pool limits how many runs there are at once.
+const ABREAST: usize = 10_000;
+
+fn abreast(parallel: Option<bool>) -> usize {
+    if parallel == Some(false) { 1 } else { ABREAST }
+}
+
+/// How many groups of plans may be applied at once: `parallel_apply: false` at the head that was planned lets only one.
+/// A configuration that cannot be read any more asks for nothing.
+pub(super) async fn apply_abreast(cx: &CommandCx<'_>, plan: &PlanRecord) -> usize {
+    for file in repo::FILE_NAMES {
+        let path = RepoPath::new(file).expect("a plain name is a path");
+        let text = cx.ctx.checkouts.read(&plan.pull.repo, &plan.head, &path, RepoConfig::MAX_BYTES as u64).await;
+        if let Ok(Some(text)) = text {
+            return abreast(RepoConfig::parse(file, &text).ok().and_then(|config| config.parallel_apply));
+        }
+    }
+    ABREAST
 }
 
 /// Why no projects can be named.
@@ -108,12 +136,12 @@ fn checkout_refusal(error: CheckoutError) -> Result<Reply, JobError> {
     match error {
         CheckoutError::Conflict { base, files } => Ok(Reply::refused(
             "merge_conflict",
-            format!("This pull request cannot be merged into `{base}` without conflicts in {}.", list(&files)),
+            format!("this pull request cannot be merged into `{base}` without conflicts in {}.", list(&files)),
             vec!["Resolve the conflicts and push; the plan then runs by itself.".to_owned()],
         )),
         CheckoutError::HeadGone { head } => Ok(Reply::refused(
             "head_gone",
-            format!("The commit `{}` is not part of the pull request any more.", head.short()),
+            format!("the commit `{}` is not part of the pull request any more.", head.short()),
             vec!["A push replaced it; the plan of the newest commit runs by itself.".to_owned()],
         )),
         error @ (CheckoutError::BaseGone { .. } | CheckoutError::Dir(_)) => {
@@ -191,7 +219,7 @@ pub(super) async fn plans(cx: &CommandCx<'_>, target: &command::Target) -> Resul
     let wanted: Vec<PlanRecord> = recorded.into_iter().filter(|plan| concerns(target, plan)).collect();
     if wanted.is_empty() {
         let word = &cx.ctx.settings.executable;
-        let what = if target.is_targeted() { "There is no plan of that project" } else { "There is no plan to apply" };
+        let what = if target.is_targeted() { "there is no plan of that project" } else { "there is no plan to apply" };
         return Ok(Plans::Refused(Reply::refused(
             "no_plan",
             format!("{what} in this pull request."),
@@ -227,7 +255,7 @@ pub(super) fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
     let first = var_files_outside(extra).into_iter().find(allowed)?;
     Some(Reply::refused(
         "var_file",
-        format!("The variables file `{}` lies outside of the project's directory.", first.replace('`', "'")),
+        format!("the variables file `{}` lies outside of the project's directory.", first.replace('`', "'")),
         vec![
             "Name a file below the project's directory, without `..` at its beginning.".to_owned(),
             "Or whoever runs Lockkeeper can allow its directory with `--var-file-allowlist`.".to_owned(),
@@ -255,8 +283,13 @@ pub(super) struct Stopped;
 
 impl Work {
     /// For an apply: each plan says itself what it was made of.
-    pub fn of_plans() -> Self {
-        Self { projects: Vec::new(), source: None, checkouts: Mutex::default() }
+    pub fn of_plans(abreast: usize) -> Self {
+        Self { projects: Vec::new(), abreast: Semaphore::new(abreast), source: None, checkouts: Mutex::default() }
+    }
+
+    /// The turn of a group of projects.
+    pub async fn turn(&self) -> SemaphorePermit<'_> {
+        self.abreast.acquire().await.expect("the row is never closed")
     }
 
     /// The projects, those that share a directory and a workspace together.

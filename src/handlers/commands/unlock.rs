@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::CommandCx;
 use crate::handlers::reply::Reply;
+use crate::model::PlanState;
 use crate::queue::JobError;
 use crate::render::{Body, Released};
 
@@ -15,7 +16,8 @@ pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
         let key = lock.project;
         released.insert(key.clone(), Released { key, lock: true, plan: false });
     }
-    for plan in plans {
+    // What was applied is done; nobody loses anything when its record goes.
+    for plan in plans.into_iter().filter(|plan| plan.state != PlanState::Applied) {
         let key = plan.project;
         released.entry(key.clone()).or_insert(Released { key, lock: false, plan: false }).plan = true;
     }

@@ -14,6 +14,7 @@ use super::text::is_deceptive;
 const ESCAPE: char = '\u{1b}';
 
 /// How text looks.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the terminal, and they are independent")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Style {
     colour: Option<u8>,
@@ -85,13 +86,14 @@ impl Painter {
         self.lines
     }
 
-    /// Some whole lines as HTML, without a line break between them.
+    /// Some whole lines as HTML, without a line break between them. The links of the numbers are no stops of the
+    /// keyboard; there would be thousands.
     pub fn paint(&mut self, text: &str) -> String {
         let mut html = String::with_capacity(text.len() * 2);
         for line in text.split_terminator('\n') {
             self.lines += 1;
             let number = self.lines;
-            write!(html, "<div class=\"l\" id=\"L{number}\"><a href=\"#L{number}\">{number}</a><span>")
+            write!(html, "<div class=\"l\" id=\"L{number}\"><a href=\"#L{number}\" tabindex=\"-1\">{number}</a><span>")
                 .expect("a String takes any text");
             self.paint_line(last_overwrite(line), &mut html);
             html.push_str("</span></div>");
@@ -184,7 +186,7 @@ mod tests {
 
     fn line(text: &str) -> String {
         let html = Painter::default().paint(text);
-        let start = "<div class=\"l\" id=\"L1\"><a href=\"#L1\">1</a><span>";
+        let start = "<div class=\"l\" id=\"L1\"><a href=\"#L1\" tabindex=\"-1\">1</a><span>";
         html.strip_prefix(start).and_then(|rest| rest.strip_suffix("</span></div>")).unwrap().to_owned()
     }
 
@@ -224,7 +226,7 @@ mod tests {
         let mut painter = Painter::default();
         painter.paint("\u{1b}[33ma\nb\n");
         let html = painter.paint("c\u{1b}[0m\n\n");
-        insta::assert_snapshot!(html, @r##"<div class="l" id="L3"><a href="#L3">3</a><span><span class="c3">c</span></span></div><div class="l" id="L4"><a href="#L4">4</a><span></span></div>"##);
+        insta::assert_snapshot!(html, @r##"<div class="l" id="L3"><a href="#L3" tabindex="-1">3</a><span><span class="c3">c</span></span></div><div class="l" id="L4"><a href="#L4" tabindex="-1">4</a><span></span></div>"##);
         assert_eq!(painter.lines(), 4);
     }
 
@@ -233,7 +235,7 @@ mod tests {
         fn only_our_own_tags_come_out(text in "[\\x1b\\[\\]0-9;:m<>&\"'a-c\\\\\r\n]{0,60}") {
             let html = Painter::default().paint(&text);
             let tag = regex::Regex::new(
-                r#"<div class="l" id="L\d+"><a href="\#L\d+">\d+</a><span>|</span></div>|<span class="[a-z0-9 ]+">|</span>"#,
+                r#"<div class="l" id="L\d+"><a href="\#L\d+" tabindex="-1">\d+</a><span>|</span></div>|<span class="[a-z0-9 ]+">|</span>"#,
             ).unwrap();
             let rest = tag.replace_all(&html, "");
             prop_assert!(!rest.contains(['<', '>', '"', '\'']), "{}", rest);

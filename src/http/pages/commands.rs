@@ -51,11 +51,11 @@ pub(super) async fn recent_commands(
     for run in web.store.run_list_recent(RUNS).await? {
         runs.entry(run.command).or_default().push(run);
     }
-    let links: HashMap<&PullRef, &str> = locks.iter().map(|lock| (&lock.pull, lock.pull_url.as_str())).collect();
+    let pull_urls: HashMap<&PullRef, &str> = locks.iter().map(|lock| (&lock.pull, lock.pull_url.as_str())).collect();
     let lines = commands.iter().filter_map(|command| {
         let runs = runs.remove(&command.id).unwrap_or_default();
-        let link = links.get(&command.pull).copied();
-        is_found(search, command, &runs).then(|| CommandLine::new(command, &runs, link, now))
+        let pull_url = pull_urls.get(&command.pull).copied();
+        is_found(search, command, &runs).then(|| CommandLine::new(command, &runs, pull_url, now))
     });
     Ok(lines.take(SHOWN).collect())
 }
@@ -68,6 +68,11 @@ fn is_found(search: &Search, command: &CommandRow, runs: &[RunRow]) -> bool {
 }
 
 impl CommandLine {
+    /// Where its repository is.
+    pub fn host(&self) -> &str {
+        &self.pull.host
+    }
+
     fn new(command: &CommandRow, runs: &[RunRow], pull_url: Option<&str>, now: DateTime<Utc>) -> Self {
         let took = command.finished_at.map(|end| duration(end - command.created_at));
         let note = command.stop_reason.as_ref().or(command.reason.as_ref()).map(|note| shown(note));

@@ -79,6 +79,8 @@ struct View {
     /// How many of them the search found.
     found: usize,
     commands: Vec<CommandLine>,
+    /// Whether the name of a repository does not say on which host it is.
+    several_hosts: bool,
 }
 
 #[derive(Serialize)]
@@ -108,6 +110,10 @@ pub(super) struct LockLine {
 }
 
 impl LockLine {
+    fn host(&self) -> &str {
+        &self.pull.host
+    }
+
     /// As seen now.
     pub fn new(lock: &Lock, now: DateTime<Utc>) -> Self {
         Self {
@@ -132,17 +138,24 @@ pub(super) async fn show(
     let (now, search) = (web.clock.now(), Search::new(&wish.q));
     let all = web.store.lock_list().await?;
     let found: Vec<&Lock> = all.iter().filter(|lock| is_found(&search, lock)).collect();
+    let commands = recent_commands(&web, &search, &all, now).await?;
+    let locks: Vec<LockLine> = found.iter().take(LOCKS_SHOWN).map(|lock| LockLine::new(lock, now)).collect();
     let view = View {
+        several_hosts: are_several(locks.iter().map(LockLine::host).chain(commands.iter().map(CommandLine::host))),
         here: here(&web, &wish.q),
         notice: Notice::find(&wish.notice),
         apply_lock: web.store.apply_lock_get().await?.map(|lock| ApplyLockView::new(&lock, now)),
-        locks: found.iter().take(LOCKS_SHOWN).map(|lock| LockLine::new(lock, now)).collect(),
+        locks,
         held: all.len(),
         found: found.len(),
-        commands: recent_commands(&web, &search, &all, now).await?,
+        commands,
         q: wish.q,
     };
     visitor.page("home.html", &view)
+}
+
+fn are_several<'a>(mut hosts: impl Iterator<Item = &'a str>) -> bool {
+    hosts.next().is_some_and(|first| hosts.any(|other| other != first))
 }
 
 fn here(web: &Web, query: &str) -> String {

@@ -26,7 +26,7 @@ pub(super) const PIECES: i64 = 32;
 /// The end of the output that the page shows; the rest is one click away, as text.
 const SHOWN_BYTES: usize = 2 * 1024 * 1024;
 /// A browser slows down with more.
-const SHOWN_LINES: u64 = 20_000;
+const SHOWN_LINES: u64 = 10_000;
 
 #[derive(Serialize)]
 struct View {
@@ -179,7 +179,7 @@ mod tests {
         }
         assert_eq!(painter.lines(), 50_000);
         let before = tail.pieces.front().unwrap().0;
-        assert_eq!(before, 30_000);
-        assert!(tail.html().starts_with("<div class=\"l\" id=\"L30001\">"));
+        assert_eq!(before, 40_000);
+        assert!(tail.html().starts_with("<div class=\"l\" id=\"L40001\">"));
     }
 }

@@ -16,7 +16,7 @@ use super::visitor::Visitor;
 use crate::http::csrf::Confirmed;
 use crate::http::extract::{Asked, Segment};
 use crate::http::{Failure, Web, WebUser};
-use crate::model::{Lock, LockId, PlanRecord, PlanState};
+use crate::model::{Lock, LockId, PlanRecord, PlanState, ProjectName};
 
 #[derive(Serialize)]
 struct View {
@@ -140,7 +140,7 @@ fn is_called(lock: &Lock, asked: &str) -> bool {
     let rest_fits = |repo: &str| {
         let (start, rest) = asked.split_at_checked(repo.len())?;
         let after = rest.strip_prefix(&format!("/{}/{}", lock.key.dir, lock.key.workspace))?;
-        let name = lock.project.name.as_ref().map(|name| name.as_str());
+        let name = lock.project.name.as_ref().map(ProjectName::as_str);
         let end_fits =
             after.is_empty() || after.strip_prefix('/').is_some_and(|end| end.is_empty() || Some(end) == name);
         Some(start.to_lowercase() == repo && end_fits)

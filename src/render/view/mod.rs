@@ -85,6 +85,8 @@ pub(super) struct NoProjectsView<'a> {
     title: &'static str,
     message: Option<&'a str>,
     hints_list: &'a [String],
+    /// How to plan what did not change.
+    example: String,
     footer: Footer,
 }
 
@@ -148,6 +150,7 @@ pub(super) fn no_projects<'a>(report: &Report, text: Option<&'a UserText>) -> No
         title: title(report.command),
         message: text.map(|text| text.message.as_str()),
         hints_list: text.map_or(&[], |text| &text.hints),
+        example: format!("{} plan -d path/of/the/project", report.executable),
         footer: Footer::of(report),
     }
 }
@@ -173,9 +176,9 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
 
 fn what(released: &Released) -> &'static str {
     match (released.lock, released.plan) {
-        (true, true) => "lock and plan",
-        (true, false) => "lock",
-        (false, true) => "plan",
+        (true, true) => "lock given back, plan discarded",
+        (true, false) => "lock given back",
+        (false, true) => "plan discarded",
         (false, false) => "nothing was left",
     }
 }

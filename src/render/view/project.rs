@@ -6,7 +6,7 @@ use super::Label;
 use super::results::is_plan;
 use crate::model::{ProjectOutcome, RunKind};
 use crate::render::plan_output::{self, DiffStyle};
-use crate::render::report::{Body, Holder, ProjectReport, Report};
+use crate::render::report::{Body, Holder, Next, ProjectReport, Report};
 
 /// Longer outputs are folded (reference 9.7).
 const FOLD_LINES: usize = 12;
@@ -42,6 +42,7 @@ pub(super) struct ProjectView {
     stale: bool,
     error: Option<Block>,
     output: Option<Block>,
+    log: Option<Block>,
     apply: Option<String>,
     again: Option<Again>,
     unlock: String,
@@ -108,6 +109,7 @@ impl ProjectView {
             stale: failed && plan_output::plan_is_stale(&project.output),
             error,
             output,
+            log: log(report, project, cap),
             apply: apply(report, project),
             again: again(report, project),
             unlock: format!("{} unlock", report.executable),
@@ -208,11 +210,11 @@ fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
     let interrupted = matches!(report.body, Body::Interrupted(_));
     let ok = project.outcome.is_success();
     let broke = matches!(project.outcome, ProjectOutcome::Failed | ProjectOutcome::Cancelled);
-    let verb = match (is_plan(report), ok) {
-        (true, _) => RunKind::Plan,
-        (false, true) => return None,
-        (false, false) if broke || interrupted => RunKind::Plan,
-        (false, false) => RunKind::Apply,
+    let verb = match (project.next, is_plan(report), ok) {
+        (Next::Nothing, _, _) | (Next::ByOutcome, false, true) => return None,
+        (Next::Plan, _, _) | (Next::ByOutcome, true, _) => RunKind::Plan,
+        (Next::ByOutcome, false, false) if broke || interrupted => RunKind::Plan,
+        (Next::ByOutcome, false, false) => RunKind::Apply,
     };
     let mut command = format!("{} {verb} {}", report.executable, project.key.flags());
     let words: Vec<&str> = report.extra_args.iter().map(String::as_str).collect();
@@ -233,6 +235,12 @@ fn output(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
 }
 
 /// The error unfolded, and the whole output folded unless the error is all of it.
+/// Everything the run printed, always folded.
+fn log(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
+    let text = plan_output::clean(project.log.as_deref()?);
+    block(report, "text", "Log", &text, cap).map(|log| Block { fold: true, ..log })
+}
+
 fn failure(report: &Report, project: &ProjectReport, cap: Cap) -> (Option<Block>, Option<Block>) {
     let whole = plan_output::plan_text(&project.output, DiffStyle::Resources);
     let error = plan_output::error_part(&project.output).unwrap_or_else(|| tail(&whole));

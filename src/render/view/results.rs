@@ -77,12 +77,13 @@ pub(super) fn is_plan(report: &Report) -> bool {
 fn apply_all(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
     let planned = projects.iter().any(|p| p.outcome == ProjectOutcome::Planned);
     let offered = report.style.offer_apply && report.style.offer_apply_all;
-    (planned && offered).then(|| format!("{} apply", report.executable))
+    // One project alone says itself how to apply it: a second way to say the same only makes people wonder.
+    (planned && offered && projects.len() > 1).then(|| format!("{} apply", report.executable))
 }
 
 fn unlock(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
     let holds = is_plan(report) && projects.iter().any(|p| p.outcome.is_success());
-    (holds && report.style.offer_unlock).then(|| format!("{} unlock", report.executable))
+    (holds && report.style.offer_unlock && projects.len() > 1).then(|| format!("{} unlock", report.executable))
 }
 
 /// How many ended how, errors first.

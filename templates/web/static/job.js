@@ -8,14 +8,20 @@
   const atEnd = () => window.innerHeight + window.scrollY >= document.documentElement.scrollHeight - 120;
   const toEnd = () => window.scrollTo(0, document.documentElement.scrollHeight);
   const say = (text) => { if (live) live.textContent = text; };
+  // Follows the end until somebody scrolls up, and again when they are back at the end.
   let follow = !location.hash;
+  let lastY = window.scrollY;
+  window.addEventListener("scroll", () => {
+    if (window.scrollY < lastY) follow = false;
+    else if (atEnd()) follow = true;
+    lastY = window.scrollY;
+  }, { passive: true });
 
   function append(html) {
-    const wasAtEnd = atEnd();
     const nothing = document.getElementById("nothing");
     if (nothing) nothing.remove();
     output.insertAdjacentHTML("beforeend", html);
-    if (follow && wasAtEnd) toEnd();
+    if (follow) toEnd();
   }
 
   async function refreshFacts() {
@@ -40,5 +46,5 @@
     say(lost ? "Not live any more. Reload the page to see what is new." : "Connection lost, trying again…");
   };
   window.addEventListener("hashchange", () => { follow = false; });
-  if (follow && output.childElementCount > 40) toEnd();
+  if (follow && output.childElementCount > 0) toEnd();
 })();

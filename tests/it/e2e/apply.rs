@@ -31,7 +31,7 @@ async fn without_a_plan_there_is_nothing_to_apply() {
     let pull = world.open("feature", &[("README.md", "still nothing\n")]).await;
     assert_eq!(world.status(pull, "lockkeeper/plan", StatusState::Success).await, "0/0 projects planned successfully.");
     let said = world.ask(pull, "lockkeeper apply").await;
-    said.is("apply refused (no_plan)").says("There is no plan to apply").says("lockkeeper plan");
+    said.is("apply refused (no_plan)").says("there is no plan to apply").says("lockkeeper plan");
     world.ask(pull, "lockkeeper plan").await.is("plan success").says("Ran Plan for 0 projects");
     world.finish(&[]).await;
 }

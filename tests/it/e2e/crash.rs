@@ -1,10 +1,11 @@
 //! The server is killed (SIGKILL) and started again (P1, P3).
 
 use chrono::{TimeDelta, Utc};
-use lockkeeper::emulator::StatusState;
+use lockkeeper::emulator::{Attempt, StatusState};
+use lockkeeper::store::RunState;
 
 use super::gates::{ApplyGate, PlanGate};
-use super::world::World;
+use super::world::{REPO, World};
 use crate::support::db::Backend;
 use crate::support::postgres::{self, Content};
 use crate::support::server::Settings;
@@ -32,6 +33,7 @@ on_both!(
     a_plan_cut_off_by_a_crash_is_made_again_by_itself,
     an_apply_cut_off_by_a_crash_is_reported_and_never_run_again,
     what_was_taken_before_a_crash_is_worked_on_after_it,
+    a_pull_closed_while_the_server_was_down_is_not_planned_again,
 );
 
 async fn settings(backend: Backend) -> Settings {
@@ -41,10 +43,15 @@ async fn settings(backend: Backend) -> Settings {
     }
 }
 
-/// Kills the server and starts it again. On a shared database another replica may only take over when the leases of the
-/// dead one have run out; that time is passed in the database.
+/// Kills the server and starts it again.
 async fn crash(world: &mut World, backend: Backend) {
     world.server.kill9().await;
+    start_again(world, backend).await;
+}
+
+/// Starts a server that was killed. On a shared database another replica may only take over when the leases of the dead
+/// one have run out; that time is passed in the database.
+async fn start_again(world: &mut World, backend: Backend) {
     if backend == Backend::Postgres {
         let store = world.store().await;
         store.job_requeue_orphans(Utc::now() + TimeDelta::hours(1)).await.expect("the database");
@@ -117,7 +124,7 @@ async fn what_was_taken_before_a_crash_is_worked_on_after_it(backend: Backend) {
     world.server.logged("Told to stop").await;
     let second = world.open("second", &[("b/main.tf", &gate.code())]).await;
     let deliveries = world.github.deliveries();
-    let answered = lockkeeper::emulator::Attempt::Answered(200);
+    let answered = Attempt::Answered(200);
     assert!(deliveries.iter().all(|delivery| delivery.outcome() == Some(&answered)), "{deliveries:?}");
 
     gate.open();
@@ -126,4 +133,29 @@ async fn what_was_taken_before_a_crash_is_worked_on_after_it(backend: Backend) {
     world.answer(first).await.is("autoplan success | a default planned");
     world.answer(second).await.is("autoplan success | b default planned");
     world.finish(&["#1 a default", "#2 b default"]).await;
+}
+
+async fn a_pull_closed_while_the_server_was_down_is_not_planned_again(backend: Backend) {
+    let mut world = World::start_with(settings(backend).await, |_| vec![("main.tf", String::new())]).await;
+    let gate = PlanGate::start().await;
+    let pull = world.open("feature", &[("main.tf", &gate.code())]).await;
+    let visit = gate.visit().await;
+    world.server.kill9().await;
+    // Nobody is there to take the webhook.
+    world.github.close(REPO, pull, "alice").await.expect("it is open");
+    let lost = world.github.deliveries().pop().expect("a webhook");
+    assert!(matches!(lost.outcome(), Some(Attempt::Failed(_))), "{lost:?}");
+    world.server.interrupted(1).await;
+    visit.let_in();
+    world.server.alone().await;
+
+    start_again(&mut world, backend).await;
+    world.answer(pull).await.is("unlock success | . default discarded");
+    world.settled(pull).await;
+    let store = world.store().await;
+    let runs = store.run_list_recent(10).await.expect("runs");
+    assert!(runs.iter().all(|run| run.state == RunState::Finished), "{runs:?}");
+    store.close().await;
+    assert_eq!(world.server.calls("plan").len(), 1);
+    world.finish(&[]).await;
 }

@@ -12,6 +12,7 @@ mod gates;
 mod locks;
 mod outbox;
 mod plan;
+mod refusals;
 mod secrets;
 mod shutdown;
 mod stale;

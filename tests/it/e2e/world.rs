@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use lockkeeper::clock::{RandomIds, SystemClock};
-use lockkeeper::emulator::{Change, Comment, Delivering, Emulator, NewPull, Options, StatusState};
+use lockkeeper::emulator::{AppOptions, Change, Comment, Delivering, Emulator, NewPull, Options, StatusState};
 use lockkeeper::model::{CommitSha, Lock, PlanRecord, PullNumber, PullRef};
 use lockkeeper::render::MachineLine;
 use lockkeeper::secret::Secret;
@@ -13,7 +14,9 @@ use lockkeeper::store::Store;
 use tempfile::TempDir;
 
 use crate::support::openapi::OpenApi;
-use crate::support::server::{BOT, HOST, Server, Settings, TOKEN, WEBHOOK_SECRET, within};
+use crate::support::server::{APP_ID, BOT, HOST, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET, within};
+
+const APP_PUBLIC_KEY: &str = include_str!("../support/app_key.pub.pem");
 
 /// The repository of every story.
 pub const REPO: &str = "acme/infra";
@@ -24,7 +27,9 @@ pub struct World {
     pub server: Server,
     /// States and whatever a story lays down; outside of the server's directory.
     pub dir: TempDir,
+    bot: String,
     read: Mutex<BTreeMap<PullNumber, u64>>,
+    lost: AtomicUsize,
 }
 
 /// A comment of the bot, with its hidden line.
@@ -69,14 +74,19 @@ impl World {
     pub async fn start_with(settings: Settings, files: impl FnOnce(&Files) -> Vec<(&'static str, String)>) -> Self {
         let dir = tempfile::Builder::new().prefix("lockkeeper-world-").tempdir().expect("a temporary directory");
         let forge = dir.path().join("forge");
-        let options = Options::new(&forge, Arc::new(SystemClock), Secret::new(WEBHOOK_SECRET))
-            .with_token(BOT, Secret::new(TOKEN));
+        let options = Options::new(&forge, Arc::new(SystemClock), Secret::new(WEBHOOK_SECRET));
+        let (options, bot) = if settings.is_app() {
+            let app = AppOptions::new(APP_ID, "lockkeeper", 70, APP_PUBLIC_KEY);
+            (options.with_app(app.clone()), app.bot_login())
+        } else {
+            (options.with_token(BOT, Secret::new(TOKEN)), BOT.to_owned())
+        };
         let github = Emulator::start(options).await.expect("it starts");
         let files = files(&Files { states: dir.path().join("states") });
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         github.create_repo(REPO, &files).await.expect("it is new");
         let server = Server::start(&github, settings).await;
-        Self { github, server, dir, read: Mutex::default() }
+        Self { github, server, dir, bot, read: Mutex::default(), lost: AtomicUsize::default() }
     }
 
     /// Where states and other files of the story are.
@@ -110,7 +120,7 @@ impl World {
     /// The next comment of the bot that the story has not read yet.
     pub async fn answer(&self, pull: PullNumber) -> Said {
         let after = self.read().get(&pull).copied().unwrap_or(0);
-        let comment = self.github.comment_by(REPO, pull, BOT, after);
+        let comment = self.github.comment_by(REPO, pull, &self.bot, after);
         let comment = within("the answer of the bot", comment).await.expect("the pull exists");
         self.read().insert(pull, comment.id);
         let line = MachineLine::find(&comment.body).unwrap_or_else(|| panic!("no hidden line in:\n{}", comment.body));
@@ -124,7 +134,7 @@ impl World {
     /// Everything the bot ever said on a pull.
     pub fn said(&self, pull: PullNumber) -> Vec<Comment> {
         let comments = self.github.comments(REPO, pull).expect("the pull exists");
-        comments.into_iter().filter(|comment| comment.author == BOT).collect()
+        comments.into_iter().filter(|comment| comment.author == self.bot).collect()
     }
 
     /// The webhooks of what happens next are lost.
@@ -134,7 +144,9 @@ impl World {
 
     /// Webhooks arrive again; those of the meantime are gone.
     pub async fn keep_webhooks(&self) {
-        while self.github.lose_next().is_some() {}
+        while self.github.lose_next().is_some() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
         self.github.set_delivering(Delivering::Immediately).await;
     }
 
@@ -193,7 +205,7 @@ impl World {
         let left = || std::fs::read_dir(&checkouts).is_ok_and(|mut entries| entries.next().is_some());
         within("the cleaning of the disk", async {
             while left() {
-                tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+                tokio::time::sleep(LOOK).await;
             }
         })
         .await;
@@ -204,12 +216,29 @@ impl World {
         PullRef { repo: format!("{HOST}/{REPO}").parse().expect("a repository"), number }
     }
 
+    /// Waits until every webhook has arrived and everything that followed from it is done.
+    async fn idle(&self) {
+        let store = self.store().await;
+        let unsent = || self.github.deliveries().iter().filter(|delivery| delivery.attempts.is_empty()).count();
+        let arrived = || unsent() == self.lost.load(Ordering::Relaxed);
+        within("the end of all work", async {
+            while !(arrived() && store.job_list_open().await.expect("jobs").is_empty()) {
+                tokio::time::sleep(LOOK).await;
+            }
+        })
+        .await;
+        store.close().await;
+    }
+
     /// Ends the story. Nothing that the bot said is unread, no job is left or was given up, every lock is explained, no
     /// process is left, no credential leaked, and GitHub's API was used as it is described.
     pub async fn finish(mut self, locks: &[&str]) {
+        if !self.server.is_running() {
+            self.server.restart().await;
+        }
+        self.idle().await;
         self.server.finish().await;
         let store = self.store().await;
-        assert_eq!(jobs(&store.job_list_open().await.expect("jobs")), [""; 0], "jobs are left");
         assert_eq!(jobs(&store.job_list_failed(100).await.expect("jobs")), [""; 0], "jobs were given up");
         store.close().await;
         assert_eq!(self.locks().await, locks);

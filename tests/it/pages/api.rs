@@ -20,12 +20,27 @@ async fn locks_keep_the_shape_that_clients_of_atlantis_know() {
     let world = World::new().await;
     let infra = pull("github.com/acme/infra", 12);
     world.lock(&infra, &project(".", "default", Some("terraform")), "jdoe", "planned").await;
+    world.wait(60);
     world.lock(&infra, &project("a/b", "prod", None), "jdoe", "applied").await;
     let body = world.browser().await.get("/api/locks").await.body;
     let json: serde_json::Value = serde_json::from_str(&body).unwrap();
     insta::assert_json_snapshot!(json, @r#"
     {
       "Locks": [
+        {
+          "Host": "github.com",
+          "ID": "00000000-0000-7000-8000-000000000002",
+          "Name": "acme/infra/a/b/prod/",
+          "ProjectName": "",
+          "ProjectRepo": "acme/infra",
+          "ProjectRepoPath": "a/b",
+          "PullID": "12",
+          "PullURL": "https://github.com/acme/infra/pull/12",
+          "Reason": "applied",
+          "Time": "2026-03-04T05:07:07Z",
+          "User": "jdoe",
+          "Workspace": "prod"
+        },
         {
           "Host": "github.com",
           "ID": "00000000-0000-7000-8000-000000000001",
@@ -39,20 +54,6 @@ async fn locks_keep_the_shape_that_clients_of_atlantis_know() {
           "Time": "2026-03-04T05:06:07Z",
           "User": "jdoe",
           "Workspace": "default"
-        },
-        {
-          "Host": "github.com",
-          "ID": "00000000-0000-7000-8000-000000000002",
-          "Name": "acme/infra/a/b/prod/",
-          "ProjectName": "",
-          "ProjectRepo": "acme/infra",
-          "ProjectRepoPath": "a/b",
-          "PullID": "12",
-          "PullURL": "https://github.com/acme/infra/pull/12",
-          "Reason": "applied",
-          "Time": "2026-03-04T05:06:07Z",
-          "User": "jdoe",
-          "Workspace": "prod"
         }
       ]
     }

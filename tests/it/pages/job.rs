@@ -58,8 +58,8 @@ async fn a_long_output_shows_its_end_and_leads_to_everything() {
     }
     let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
     let page = browser.get(&path).await.body;
-    assert!(page.contains("The first 8000 lines are left out here."));
-    assert!(page.contains("id=\"L8001\"") && page.contains("id=\"L28000\"") && !page.contains("id=\"L8000\""));
+    assert!(page.contains("The first 18000 lines are left out here."));
+    assert!(page.contains("id=\"L18001\"") && page.contains("id=\"L28000\"") && !page.contains("id=\"L18000\""));
     let text = browser.get(&format!("{path}/output.txt")).await;
     assert_eq!(text.header("content-type"), "text/plain; charset=utf-8");
     assert_eq!(text.body.lines().count(), 28_000);

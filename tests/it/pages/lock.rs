@@ -79,6 +79,8 @@ async fn a_classic_name_of_locks_on_two_hosts_leads_to_the_choice() {
     assert_eq!(answer.header("location"), "/?q=acme%2Finfra%2Fnet%2Fdefault");
     let page = browser.get(answer.header("location")).await;
     assert!(page.body.contains("<span class=\"count\">2 of 2</span>"));
+    let text = page.text();
+    assert!(text.contains("github.com/\nacme/infra") && text.contains("git.example/\nacme/infra"), "{text}");
 }
 
 #[tokio::test]

@@ -104,7 +104,8 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
     let told = [
         refused_with_log(&bot, pull(json!("one"))).await,
         refused_with_log(&bot, pull(json!(-4))).await,
-        refused_with_log(&bot, Parcel::raw("d-1", "issue_comment", "application/json", b"{\"action\": ".to_vec())).await,
+        refused_with_log(&bot, Parcel::raw("d-1", "issue_comment", "application/json", b"{\"action\": ".to_vec()))
+            .await,
         refused_with_log(&bot, Parcel::raw("d-1", "issue_comment", "text/xml", b"<action/>".to_vec())).await,
         refused_with_log(&bot, Parcel::new("", "issue_comment", &help(901))).await,
     ];
@@ -245,12 +246,15 @@ fn recorded() -> Vec<(String, String, Parcel)> {
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
     assert!(paths.len() > 20, "the recordings are gone");
-    paths.iter().map(|path| {
-        let file: RecordedDelivery = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-        let (id, event) = (&file.headers["X-GitHub-Delivery"], &file.headers["X-GitHub-Event"]);
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        (name, event.clone(), Parcel::raw(id, event, "application/json", file.body_bytes()))
-    }).collect()
+    paths
+        .iter()
+        .map(|path| {
+            let file: RecordedDelivery = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+            let (id, event) = (&file.headers["X-GitHub-Delivery"], &file.headers["X-GitHub-Event"]);
+            let name = path.file_stem().unwrap().to_string_lossy().into_owned();
+            (name, event.clone(), Parcel::raw(id, event, "application/json", file.body_bytes()))
+        })
+        .collect()
 }
 
 async fn while_the_database_is_away_the_door_says_so_and_a_redelivery_works(backend: Backend) {

@@ -1,9 +1,14 @@
 //! Stories: what people do at a pull request and the very comments they read, on both databases.
 
-mod comments;
-mod crash;
+mod apply;
 mod door;
-mod outbox;
+mod locks;
+mod moves;
 mod plan;
-mod refusals;
-mod replicas;
+mod projects;
+mod unlock;
+
+/// Three projects as they are on the main branch.
+const NETWORK: (&str, &str) = ("network/main.tf", "resource \"terraform_data\" \"it\" {}\n");
+const APP: (&str, &str) = ("app/main.tf", "resource \"terraform_data\" \"app\" {}\n");
+const DB: (&str, &str) = ("db/main.tf", "resource \"terraform_data\" \"db\" {}\n");

@@ -1,19 +1,289 @@
 //! Planning, by itself and by comment.
 
 use insta::assert_snapshot;
+use lockkeeper::emulator::NewPull;
 
-use crate::support::bot::Bot;
+use crate::stories::{APP, DB, NETWORK};
+use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
 
-const NETWORK: (&str, &str) = ("network/main.tf", "resource \"terraform_data\" \"it\" {}\n");
+story!(
+    a_pull_request_is_planned_when_it_is_opened,
+    a_push_is_planned_and_its_plan_replaces_the_one_before,
+    a_closed_pull_request_gives_back_and_plans_again_when_it_is_reopened,
+    another_base_branch_makes_other_projects,
+    a_draft_is_left_alone_until_it_is_ready,
+    drafts_are_planned_where_the_server_allows_it,
+    a_plan_by_comment_is_made_even_without_autoplan,
+    a_plan_without_changes_leaves_nothing_to_apply,
+    one_project_fails_and_the_others_keep_their_plans,
+    an_init_that_fails_shows_why,
+    when_every_project_fails_nothing_stays_locked,
+    a_change_outside_of_projects_is_silent_until_somebody_asks,
+    extra_arguments_reach_terraform_and_the_hint_to_plan_again,
+    arguments_that_lead_elsewhere_are_refused,
+    a_variables_file_outside_of_the_project_is_refused,
+    a_very_long_plan_loses_its_middle,
+    very_many_projects_fit_into_several_comments,
+    with_a_pool_of_one_projects_run_one_after_the_other,
+    the_merge_of_base_and_head_is_planned_and_a_conflict_refused,
+    a_plan_that_takes_too_long_is_stopped,
+    a_missing_terraform_says_who_can_help,
+);
 
-story!(a_pull_request_is_planned_when_it_is_opened);
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
 
 async fn a_pull_request_is_planned_when_it_is_opened(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: add 2 change 1 destroy 0\n")]).await;
-    assert_snapshot!(bot.answer(pull), @"");
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    assert_snapshot!(bot.comment(pull), @"");
     assert_snapshot!(bot.statuses(pull), @"");
-    assert_snapshot!(bot.machine_line(pull), @"");
+    let line = bot.machine_line(pull);
+    assert_snapshot!(bot.plain(&line), @"");
+    assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_push_is_planned_and_its_plan_replaces_the_one_before(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.heard(pull);
+    bot.update("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 7\n")]).await;
+    assert!(bot.comment(pull).contains("**Plan: 0 to add, 0 to change, 7 to destroy.**"));
+    assert_snapshot!(bot.statuses(pull), @"");
+    let plans = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap();
+    assert_eq!(plans.iter().map(|plan| plan.counts.destroy).collect::<Vec<_>>(), [7]);
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_closed_pull_request_gives_back_and_plans_again_when_it_is_reopened(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.heard(pull);
+    bot.close(pull).await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert!(bot.locks().await.is_empty());
+    bot.reopen(pull).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// The head stays the same, so what only the base before had to do with must not linger in the statuses.
+async fn another_base_branch_makes_other_projects(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
+    bot.push("release", &[("NEWS", "a release\n")]).await;
+    bot.push("both", &[("app/main.tf", "# fake: fail plan\n")]).await;
+    let first = bot.open(NewPull::from_branch("both").into_base("release")).await;
+    bot.merge(first).await;
+    bot.heard(first);
+    let pull = bot.open_pull("both", &[WIDER]).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for 2 projects: 1 failed, 1 planned\n"));
+    bot.github.change_base(REPO, pull, "alice", "release").await.unwrap();
+    bot.settle().await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}
+
+async fn a_draft_is_left_alone_until_it_is_ready(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("wider", &[WIDER]).await;
+    let pull = bot.open(NewPull::from_branch("wider").draft()).await;
+    bot.update("wider", &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")]).await;
+    assert!(bot.heard(pull).is_empty());
+    assert_eq!(bot.statuses(pull), "");
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.comment(pull).contains("**Plan: 3 to add, 0 to change, 0 to destroy.**"));
+    bot.say(pull, "lockkeeper unlock").await;
+    bot.heard(pull);
+    bot.github.ready_for_review(REPO, pull, "alice").await.unwrap();
+    bot.settle().await;
+    assert!(bot.comment(pull).contains("**Plan: 3 to add, 0 to change, 0 to destroy.**"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn drafts_are_planned_where_the_server_allows_it(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &[("allow-draft-prs", "true")]).await;
+    bot.push("wider", &[WIDER]).await;
+    let pull = bot.open(NewPull::from_branch("wider").draft()).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_plan_by_comment_is_made_even_without_autoplan(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &[("disable-autoplan", "true")]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    assert!(bot.heard(pull).is_empty());
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(bot.machine_line(pull).contains(r#""command":"plan""#));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_plan_without_changes_leaves_nothing_to_apply(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("tidy", &[("network/main.tf", "# fake: no changes\n")]).await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP, DB]).await;
+    let files = [WIDER, ("app/main.tf", "# fake: no changes\n"), ("db/main.tf", "# fake: fail plan\n")];
+    let pull = bot.open_pull("all", &files).await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    let line = bot.machine_line(pull);
+    assert_snapshot!(bot.plain(&line), @"");
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+}
+
+async fn an_init_that_fails_shows_why(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("broken", &[("network/main.tf", "# fake: fail init\n")]).await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_eq!(bot.calls(), ["init network"]);
+    bot.end(&[]).await;
+}
+
+async fn when_every_project_fails_nothing_stays_locked(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
+    let files = [("network/main.tf", "# fake: fail plan\n"), ("app/main.tf", "# fake: fail init\n")];
+    let pull = bot.open_pull("broken", &files).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for 2 projects: 2 failed\n"));
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&[]).await;
+}
+
+async fn a_change_outside_of_projects_is_silent_until_somebody_asks(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
+    assert!(bot.heard(pull).is_empty());
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.say(pull, "lockkeeper plan").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    // Somebody plans all the same: the commit must not go on saying that nothing is left to apply.
+    bot.say(pull, "lockkeeper plan -d network").await;
+    bot.heard(pull);
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn extra_arguments_reach_terraform_and_the_hint_to_plan_again(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper plan -d network -- -target='module.a[\"b c\"]' -var-file=big.tfvars").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    let arguments = bot.arguments();
+    let last = arguments.lines().next_back().unwrap();
+    assert!(last.ends_with(r#"/plan.tfplan -target=module.a["b c"] -var-file=big.tfvars"#), "{last}");
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn arguments_that_lead_elsewhere_are_refused(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.heard(pull);
+    let calls = bot.calls();
+    bot.say(pull, "lockkeeper plan -d network -- -chdir=/etc").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_eq!(bot.calls(), calls);
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_variables_file_outside_of_the_project_is_refused(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.heard(pull);
+    let (calls, statuses) = (bot.calls(), bot.statuses(pull));
+    bot.say(pull, "lockkeeper plan -d network -- -var-file=../../secrets.tfvars").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_eq!((bot.calls(), bot.statuses(pull)), (calls, statuses));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_very_long_plan_loses_its_middle(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("huge", &[("network/main.tf", "# fake: big 3400\n")]).await;
+    let comment = bot.comment(pull);
+    assert!(comment.len() < 65_536, "{}", comment.len());
+    let shown: Vec<&str> = comment.lines().filter(|line| !line.contains(" of a very large plan")).collect();
+    assert_snapshot!(shown.join("\n"), @"");
+    let run = &bot.store().run_list_recent(1).await.unwrap()[0];
+    assert!(bot.store().run_output(run.id).await.unwrap().len() > 200_000);
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// 120 projects, most of which another pull request has, so that little is run.
+async fn very_many_projects_fit_into_several_comments(backend: Backend) {
+    let names: Vec<String> = (0..120).map(|n| format!("team/p{n:03}/main.tf")).collect();
+    let files: Vec<(&str, &str)> = names.iter().map(|name| (name.as_str(), "# fake: big 20\n")).collect();
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("all", &files).await;
+    let comments = bot.comments(pull);
+    assert!(comments.iter().all(|comment| comment.len() <= 65_536));
+    let ends: Vec<(&str, &str)> = comments.iter().map(|c| (first_line(c), last_line(c))).collect();
+    insta::assert_debug_snapshot!(ends, @"");
+    let statuses = bot.statuses(pull);
+    assert_eq!(statuses.lines().count(), 121);
+    assert!(statuses.starts_with("lockkeeper/plan: Success, 120/120 projects planned successfully.\n"), "{statuses}");
+    bot.say(pull, "lockkeeper unlock").await;
+    assert!(bot.comment(pull).starts_with("Ran Unlock for 120 projects\n"));
+    bot.end(&[]).await;
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().next_back().unwrap_or_default()
+}
+
+async fn with_a_pool_of_one_projects_run_one_after_the_other(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, APP, DB], &[("parallel-pool-size", "1")]).await;
+    let files = [WIDER, ("app/main.tf", "# fake: no changes\n"), ("db/main.tf", "# fake: no changes\n")];
+    let pull = bot.open_pull("all", &files).await;
+    bot.heard(pull);
+    let calls = bot.calls();
+    for pair in calls.chunks(2) {
+        assert_eq!(pair[0].strip_prefix("init "), pair[1].strip_prefix("plan "), "{calls:?}");
+    }
+    assert_eq!(calls.len(), 6);
+    let names = ["app", "db", "network"].map(|dir| format!("acme/infra/{dir}/default by #1"));
+    bot.end(&names.each_ref().map(String::as_str)).await;
+}
+
+async fn the_merge_of_base_and_head_is_planned_and_a_conflict_refused(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &[("checkout-strategy", "merge")]).await;
+    bot.push("wider", &[("network/variables.tf", "# nothing yet\n")]).await;
+    bot.push("main", &[("network/main.tf", "# fake: add 5 change 0 destroy 0\n")]).await;
+    let pull = bot.open(NewPull::from_branch("wider")).await;
+    assert!(bot.comment(pull).contains("**Plan: 5 to add, 0 to change, 0 to destroy.**"));
+    bot.push("main", &[("network/variables.tf", "# something else\n")]).await;
+    bot.say(pull, "lockkeeper plan").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_plan_that_takes_too_long_is_stopped(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &[("run-timeout", "1s")]).await;
+    let pull = bot.open_pull("endless", &[("network/main.tf", "# fake: hang plan\n")]).await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&[]).await;
+}
+
+async fn a_missing_terraform_says_who_can_help(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &[("default-tf-version", "1.9.8")]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    assert_snapshot!(bot.comment(pull), @"");
+    std::fs::remove_file(bot.tools.join("terraform")).unwrap();
+    bot.say(pull, "lockkeeper plan").await;
+    let comment = bot.comment(pull);
+    assert!(comment.contains("no `terraform` was found in ") || comment.contains("1.9.8 is asked for"), "{comment}");
+    bot.end(&[]).await;
 }

@@ -24,6 +24,10 @@ use tokio::sync::watch;
 pub const BOT: &str = "lockbot";
 /// Its token.
 pub const TOKEN: &str = "ghp_EndToEndTokenOfTheBot0123456789abcd";
+/// Number of the GitHub App.
+pub const APP_ID: u64 = 7;
+/// Its private key, made for tests.
+const APP_KEY: &str = include_str!("app_key.pem");
 /// Signs the webhooks.
 pub const WEBHOOK_SECRET: &str = "end-to-end-webhook-secret-7f3a";
 /// Host in the names of repositories.
@@ -33,8 +37,8 @@ pub const PUBLIC_URL: &str = "https://lockkeeper.test";
 
 /// Far more than anything takes; a wait that needs it has failed.
 const LONG: Duration = Duration::from_secs(60);
-/// Processes end without telling us; this often we look.
-const LOOK: Duration = Duration::from_millis(20);
+/// Processes end, and files go, without telling us; this often we look.
+pub const LOOK: Duration = Duration::from_millis(20);
 
 /// Waits, but not for ever.
 pub async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {
@@ -47,6 +51,7 @@ pub struct Settings {
     flags: Vec<String>,
     variables: BTreeMap<String, String>,
     database: Option<DatabaseUrl>,
+    is_app: bool,
 }
 
 impl Settings {
@@ -62,6 +67,17 @@ impl Settings {
     pub fn variable(mut self, name: &str, value: &str) -> Self {
         self.variables.insert(name.to_owned(), value.to_owned());
         self
+    }
+
+    /// Acts as a GitHub App instead of an account with a token.
+    #[must_use]
+    pub fn as_app(self) -> Self {
+        Self { is_app: true, ..self }
+    }
+
+    /// Whether it acts as a GitHub App.
+    pub fn is_app(&self) -> bool {
+        self.is_app
     }
 
     /// Another database than SQLite in the data directory.
@@ -112,11 +128,15 @@ impl Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
         command.arg("server").args(["--port=0", "--bind-address=127.0.0.1"]);
         command.arg(format!("--gh-hostname={HOST}")).arg(format!("--gh-api-url={}", self.github.api_url()));
-        command.arg(format!("--gh-user={BOT}")).arg(format!("--repo-allowlist={HOST}/*"));
-        command.arg(format!("--atlantis-url={PUBLIC_URL}"));
+        command.arg(format!("--repo-allowlist={HOST}/acme/*")).arg(format!("--atlantis-url={PUBLIC_URL}"));
         command.arg("--data-dir").arg(self.data_dir()).args(&self.settings.flags);
         command.env_clear().env("PATH", self.search_path()).env("HOME", self.dir().join("home"));
-        command.env("LOCKKEEPER_GH_TOKEN", TOKEN).env("LOCKKEEPER_GH_WEBHOOK_SECRET", WEBHOOK_SECRET);
+        if self.settings.is_app {
+            command.arg(format!("--gh-app-id={APP_ID}")).env("LOCKKEEPER_GH_APP_KEY", APP_KEY);
+        } else {
+            command.arg(format!("--gh-user={BOT}")).env("LOCKKEEPER_GH_TOKEN", TOKEN);
+        }
+        command.env("LOCKKEEPER_GH_WEBHOOK_SECRET", WEBHOOK_SECRET);
         command.env("LOCKKEEPER_DATABASE_URL", address_of(&self.database()));
         command.env("TF_CLI_CONFIG_FILE", "/dev/null").env("TF_LOG", "info");
         command.env("TF_LOG_PATH", self.terraform_log_path()).envs(&self.settings.variables);
@@ -178,6 +198,11 @@ impl Server {
         process.kill().await.expect("the process is ours");
     }
 
+    /// Whether there is a process that has not been waited for.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
     /// Tells it to stop (SIGTERM).
     pub fn terminate(&self) {
         let id = self.process.as_ref().and_then(Child::id).expect("the server is running");
@@ -230,11 +255,9 @@ impl Server {
     /// Stops it and holds it to what is true of every server at its end: it ends well, leaves no process behind, and
     /// no credential is in its log or on its disk.
     pub async fn finish(&mut self) {
-        if self.process.is_some() {
-            self.terminate();
-            let status = self.exit().await;
-            assert!(status.success(), "the server ended with {status}");
-        }
+        self.terminate();
+        let status = self.exit().await;
+        assert!(status.success(), "the server ended with {status}");
         assert_eq!(self.children(), [], "children were left behind");
         self.assert_no_credentials();
     }
@@ -270,10 +293,11 @@ fn command_line(id: i32, mark: &str) -> Option<String> {
     (ours && !line.is_empty()).then_some(line)
 }
 
-/// The token, the secret, and the token as git presents it.
-fn credentials() -> [String; 3] {
+/// The token, the secret, the token as git presents it, a line of the App's key, and how its tokens begin.
+fn credentials() -> [String; 5] {
+    let key = APP_KEY.lines().nth(1).expect("a key has several lines").to_owned();
     let basic = base64::engine::general_purpose::STANDARD.encode(format!("{BOT}:{TOKEN}"));
-    [TOKEN.to_owned(), WEBHOOK_SECRET.to_owned(), basic]
+    [TOKEN.to_owned(), WEBHOOK_SECRET.to_owned(), basic, key, "ghs_".to_owned()]
 }
 
 fn assert_clean(place: &str, content: &[u8]) {

@@ -1,6 +1,6 @@
 //! A comment of the bot as a terminal can show it.
 
-use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{BlockQuoteKind, CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 use super::ink::{Ink, Look};
 use super::text::{Text, chop};
@@ -9,7 +9,7 @@ use super::text::{Text, chop};
 /// out; what it folds is shown.
 pub(super) fn lines(markdown: &str, look: &Look) -> Vec<String> {
     let mut writer = Writer::new(*look);
-    for event in Parser::new_ext(markdown, Options::ENABLE_TABLES | Options::ENABLE_GFM) {
+    for event in Parser::new_ext(markdown, Options::ENABLE_GFM) {
         writer.event(event);
     }
     writer.finish()
@@ -32,7 +32,6 @@ struct Writer {
     code: Option<String>,
     /// Where the open link goes.
     link: Option<String>,
-    cells: Vec<String>,
 }
 
 impl Writer {
@@ -46,7 +45,6 @@ impl Writer {
             bullet: None,
             code: None,
             link: None,
-            cells: Vec::new(),
         }
     }
 
@@ -74,10 +72,7 @@ impl Writer {
             Tag::Strong => self.inks.push(Ink::Strong),
             Tag::Emphasis => self.inks.push(self.ink()),
             Tag::Link { dest_url, .. } => self.link = Some(dest_url.into_string()),
-            Tag::BlockQuote(_) => {
-                self.gap();
-                self.indent += INDENT;
-            }
+            Tag::BlockQuote(kind) => self.start_quote(kind),
             Tag::Item => {
                 self.flush();
                 self.bullet = Some("•".to_owned());
@@ -103,8 +98,6 @@ impl Writer {
                 self.indent -= INDENT;
             }
             TagEnd::CodeBlock => self.code = None,
-            TagEnd::TableCell => self.end_cell(),
-            TagEnd::TableRow | TagEnd::TableHead => self.end_row(),
             _ => {}
         }
     }
@@ -138,6 +131,15 @@ impl Writer {
                 None => " ".repeat(self.indent),
             };
             self.done.push(margin + &line);
+        }
+    }
+
+    fn start_quote(&mut self, kind: Option<BlockQuoteKind>) {
+        self.gap();
+        self.indent += INDENT;
+        if let Some(kind) = kind {
+            self.text.push(Ink::Strong, &format!("{kind:?}:"));
+            self.flush();
         }
     }
 
@@ -188,18 +190,6 @@ impl Writer {
         self.done.push(self.look.ink(Ink::Faint, &"─".repeat(self.look.width)));
     }
 
-    fn end_cell(&mut self) {
-        let text = std::mem::take(&mut self.text);
-        self.cells.push(text.lines(&Look { width: usize::MAX, ..self.look }).join(" "));
-    }
-
-    fn end_row(&mut self) {
-        if self.cells.len() > 0 {
-            let cells = std::mem::take(&mut self.cells);
-            self.done.push(cells.join("  ").trim_end().to_owned());
-        }
-    }
-
     fn finish(mut self) -> Vec<String> {
         self.flush();
         while self.done.last().is_some_and(String::is_empty) {
@@ -233,7 +223,29 @@ mod tests {
     #[test]
     fn a_comment_is_readable_without_a_browser() {
         let shown = lines(COMMENT, &Look { colours: false, width: 30 }).join("\n");
-        assert_snapshot!(shown, @"");
+        assert_snapshot!(shown, @r"
+        Ran Plan for dir: `network`
+
+        Plan: 1 to add.
+
+        ▾ Show Output (2 lines)
+
+          + a very long line of output
+
+          - b
+
+        • To apply this plan, comment:
+            lockkeeper apply
+        • To discard it, open the lock
+          (http://x/locks/1)
+
+        ──────────────────────────────
+
+          Note:
+          Mind this.
+
+        Commit `1f3c` · 2 s
+        ");
     }
 
     #[test]

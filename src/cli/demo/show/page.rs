@@ -2,10 +2,10 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use super::ink::{Ink, Look};
 use super::markdown;
-use super::text::Text;
 use crate::cli::Terminal;
 use crate::cli::demo::play::{Scene, Verdict};
 use crate::cli::demo::script::{Act, BOT, INTRO, Step};
@@ -75,7 +75,7 @@ impl<'a, 't> Page<'a, 't> {
     }
 
     fn comment(&mut self, comment: &Comment, scene: &Scene) -> io::Result<()> {
-        let after = self.look.ink(Ink::Faint, &format!("after {:.1} s", scene.took.as_secs_f64()));
+        let after = self.look.ink(Ink::Faint, &format!("after {}", spoken(scene.took)));
         self.line(&format!("{MARGIN}{} comments {after}", self.look.ink(Ink::Strong, BOT)))?;
         let bar = self.look.ink(Ink::Faint, "│");
         for line in markdown::lines(&comment.body, &self.look.narrower(MARGIN.len() + 2)) {
@@ -99,9 +99,9 @@ impl<'a, 't> Page<'a, 't> {
 
     fn verdict(&mut self, verdict: &Verdict) -> io::Result<()> {
         let Some(problem) = &verdict.problem else {
-            return self.line(&format!("{MARGIN}{} {}", self.look.ink(Ink::Good, "✓"), verdict.claim));
+            return self.claim((Ink::Good, "✓"), verdict.claim);
         };
-        self.line(&format!("{MARGIN}{} {}", self.look.ink(Ink::Bad, "✗"), verdict.claim))?;
+        self.claim((Ink::Bad, "✗"), verdict.claim)?;
         self.line(&format!("{MARGIN}  expected: {}", problem.expected))?;
         self.line(&format!("{MARGIN}  seen:     {}", problem.seen))
     }
@@ -124,10 +124,10 @@ impl<'a, 't> Page<'a, 't> {
         self.prose("Everything stays up until you press Ctrl-C.")
     }
 
-    /// It did not hold: what the server has to say about it, and where the rest is.
-    pub fn failed(&mut self, step: &Step, log: &[String], folder: &Path) -> io::Result<()> {
+    /// It went wrong: what the server has to say about it, and where the rest is.
+    pub fn failed(&mut self, problem: &str, log: &[String], folder: &Path) -> io::Result<()> {
         self.line("")?;
-        let title = format!("The demo ends here: “{}” did not hold.", step.title);
+        let title = format!("The demo ends here: {problem}");
         self.line(&format!("{} {}", self.look.ink(Ink::Bad, "✗"), self.look.ink(Ink::Strong, &title)))?;
         self.line("")?;
         self.line(&format!("{MARGIN}The server's log ends so:"))?;
@@ -139,20 +139,37 @@ impl<'a, 't> Page<'a, 't> {
         self.prose(&format!("Everything is stopped; log, database and states are kept in {}", folder.display()))
     }
 
-    /// Somebody had enough.
-    pub fn stopped(&mut self) -> io::Result<()> {
+    /// Somebody has had enough.
+    pub fn stopping(&mut self) -> io::Result<()> {
         self.line("")?;
-        self.line("Stopped.")
+        self.line("Stopping.")
     }
 
     fn prose(&mut self, text: &str) -> io::Result<()> {
-        let lines = Text::plain(text).lines(&self.look.narrower(MARGIN.len()));
+        let lines = markdown::lines(text, &self.look.narrower(MARGIN.len()));
         lines.iter().try_for_each(|line| self.line(&format!("{MARGIN}{line}")))
+    }
+
+    /// A sentence with a sign in front of it.
+    fn claim(&mut self, (ink, sign): (Ink, &str), claim: &str) -> io::Result<()> {
+        let mut sign = self.look.ink(ink, sign);
+        for line in markdown::lines(claim, &self.look.narrower(MARGIN.len() + 2)) {
+            self.line(&format!("{MARGIN}{sign} {line}"))?;
+            " ".clone_into(&mut sign);
+        }
+        Ok(())
     }
 
     fn line(&mut self, line: &str) -> io::Result<()> {
         self.terminal.line(line)
     }
+}
+
+fn spoken(took: Duration) -> String {
+    if took < Duration::from_secs(1) {
+        return format!("{} ms", took.as_millis());
+    }
+    format!("{:.1} s", took.as_secs_f64())
 }
 
 fn deed(act: Act) -> String {
@@ -169,5 +186,68 @@ fn sign(state: StatusState) -> (Ink, &'static str) {
         StatusState::Success => (Ink::Good, "✓"),
         StatusState::Pending => (Ink::Changed, "…"),
         StatusState::Failure | StatusState::Error => (Ink::Bad, "✗"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use insta::assert_snapshot;
+
+    use super::*;
+    use crate::cli::demo::play::Problem;
+    use crate::cli::demo::script::STORY;
+
+    fn printed(print: impl FnOnce(&mut Page<'_, '_>) -> io::Result<()>) -> String {
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let mut terminal = Terminal::new(&mut out, &mut err);
+        print(&mut Page::new(&mut terminal, Look { colours: false, width: 60 })).unwrap();
+        assert!(err.is_empty());
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_step_says_what_happens_and_why() {
+        assert_snapshot!(printed(|page| page.step(4, 6, &STORY[3])), @r"
+        4/6  Alice applies ─────────────────────────────────────────
+
+           Applied is exactly the plan that everybody could read
+           above, not a new one. Lockkeeper checks that the commit,
+           the plan file and the Terraform version are still the
+           same.
+
+           alice comments on #1: lockkeeper apply
+        ");
+    }
+
+    #[test]
+    fn what_does_not_hold_is_shown_with_what_was_seen() {
+        let problem = Problem { expected: "network planned".to_owned(), seen: "network failed".to_owned() };
+        let verdicts = vec![
+            Verdict { claim: "the bot answers", problem: None },
+            Verdict { claim: "it is planned", problem: Some(problem) },
+        ];
+        let scene = Scene { answer: None, took: Duration::from_secs(90), statuses: Vec::new(), verdicts };
+        let log = ["one line".to_owned()];
+        assert_snapshot!(printed(|page| {
+            page.scene(&scene)?;
+            page.failed("“It” did not hold.", &log, Path::new("/tmp/demo"))
+        }), @r"
+           lockkeeper-bot says nothing for 90 seconds.
+
+           ✓ the bot answers
+           ✗ it is planned
+             expected: network planned
+             seen:     network failed
+
+        ✗ The demo ends here: “It” did not hold.
+
+           The server's log ends so:
+           │ one line
+
+           Everything is stopped; log, database and states are kept
+           in /tmp/demo
+        ");
     }
 }

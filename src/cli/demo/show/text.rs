@@ -7,10 +7,6 @@ use super::ink::{Ink, Look};
 pub(super) struct Text(Vec<(Ink, String)>);
 
 impl Text {
-    pub fn plain(text: &str) -> Self {
-        Self(vec![(Ink::Plain, text.to_owned())])
-    }
-
     pub fn push(&mut self, ink: Ink, text: &str) {
         self.0.push((ink, text.to_owned()));
     }
@@ -72,7 +68,8 @@ mod tests {
 
     #[test]
     fn words_are_kept_whole_and_inks_apart() {
-        let mut text = Text::plain("one two");
+        let mut text = Text::default();
+        text.push(Ink::Plain, "one two");
         text.push(Ink::Strong, "three four");
         text.push(Ink::Plain, ", five https://example.com/very/long");
         let look = Look { colours: false, width: 12 };

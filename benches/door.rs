@@ -1,0 +1,114 @@
+//! How long GitHub waits until a webhook is acknowledged, and what the server weighs before and after.
+//!
+//! The webhooks are comments by people that ask for nothing, on pulls of a repository on the allow-list: the most common
+//! case. Each is stored with a job before it is answered, and meanwhile the server works those jobs off (P1, P2).
+
+use std::path::Path;
+use std::time::Duration;
+
+use lockkeeper::store::{DeliveryState, Store};
+
+use crate::deliveries;
+use crate::disk;
+use crate::load::{self, Answers};
+use crate::memory::{Memory, processor_millis};
+use crate::report::{Section, Table};
+use crate::server::{self, REPO, SECRET, Server};
+use crate::stats::{Samples, millis, ratio};
+
+/// Requests in a second, and for how many seconds.
+const LOADS: [(u32, u32); 2] = [(50, 10), (200, 15)];
+/// Pace and seconds of the appends beside it.
+const APPENDS: (u32, u32) = (200, 5);
+/// How long the server is left alone before it is weighed.
+const IDLE: Duration = Duration::from_secs(5);
+const DRAIN_DEADLINE: Duration = Duration::from_secs(60);
+
+/// Measures and reports.
+pub async fn measure(work: &Path) -> anyhow::Result<Section> {
+    let dir = work.join("door");
+    std::fs::create_dir(&dir)?;
+    let github = server::github(&dir).await?;
+    github.create_repo(REPO, &[("main.tf", "")]).await?;
+    let server = Server::start(&dir, &github).await?;
+    let mut weight = Table::new(&["server process", "RSS MiB", "PSS MiB", "processor ms in 5 s"]);
+    weigh("after the start, idle", &server, &mut weight).await?;
+    let mut section = Section::new("Webhook acknowledgement, SQLite on disk, synchronous = FULL");
+    let mut table = Table::new(&["ms from due to answered", "p50", "p90", "p99", "max", "requests"]);
+    let appended = append(&dir).await?;
+    let store = server.store().await?;
+    for (series, (rate, seconds)) in (1..).zip(LOADS) {
+        let sent = deliveries::comments(series, u64::from(rate * seconds), SECRET);
+        let answers = load::send(&server.events, sent, rate).await?;
+        let backlog = server::drained(&store, DRAIN_DEADLINE).await?;
+        table.row(format!("{rate} requests/s for {seconds} s"), answers.latency.cells());
+        table.row(format!("× append, at {rate}/s"), times(&answers.latency, &appended));
+        describe(rate, &answers, backlog, &mut section);
+    }
+    table.row("append + fdatasync of the same bytes, 200/s", appended.cells());
+    check_kept(&store, &mut section).await?;
+    weigh("after both loads, idle", &server, &mut weight).await?;
+    server.stop().await?;
+    let mut memory = Section::new("Idle server").with_table(weight);
+    memory.note("From /proc/PID/smaps_rollup and /proc/PID/stat of the server process, which has no children then.");
+    let mut section = section.with_table(table);
+    explain(&mut section);
+    Ok(section.followed_by(memory))
+}
+
+async fn weigh(when: &str, server: &Server, table: &mut Table) -> anyhow::Result<()> {
+    // Let what the last requests left behind settle first.
+    tokio::time::sleep(IDLE).await;
+    let before = processor_millis(server.pid())?;
+    tokio::time::sleep(IDLE).await;
+    let used = processor_millis(server.pid())? - before;
+    let mut cells = Memory::of(server.pid())?.cells();
+    cells.push(used.to_string());
+    table.row(when, cells);
+    Ok(())
+}
+
+async fn append(dir: &Path) -> anyhow::Result<Samples> {
+    let (rate, seconds) = APPENDS;
+    let bodies = deliveries::comments(0, u64::from(rate * seconds), SECRET).into_iter().map(|signed| signed.body);
+    let dir = dir.to_owned();
+    tokio::task::spawn_blocking(move || disk::append(&dir, bodies, Duration::from_secs(1) / rate)).await?
+}
+
+fn times(these: &Samples, those: &Samples) -> Vec<String> {
+    [50, 90, 99, 100].iter().map(|&percent| ratio(these.quantile(percent), those.quantile(percent))).collect()
+}
+
+fn describe(rate: u32, answers: &Answers, backlog: Duration, section: &mut Section) {
+    let late = millis(answers.late.quantile(99));
+    section.note(format!(
+        "At {rate}/s: {} errors; every job done {} ms after the last answer; requests sent late by {late} ms (p99), \
+         which counts as time of the server.",
+        answers.errors.len(),
+        backlog.as_millis(),
+    ));
+    if let Some(error) = answers.errors.first() {
+        section.fail(format!("{} webhooks at {rate}/s were not acknowledged: {error}", answers.errors.len()));
+    }
+}
+
+/// Every delivery must be on record, and read.
+async fn check_kept(store: &Store, section: &mut Section) -> anyhow::Result<()> {
+    let sent: u32 = LOADS.iter().map(|(rate, seconds)| rate * seconds).sum();
+    let kept = store.delivery_list(i64::from(sent) + 1).await?;
+    let read = kept.iter().filter(|delivery| delivery.state == DeliveryState::Ignored).count();
+    section.note(format!("{sent} webhooks sent, {} on record, {read} read and found to ask for nothing.", kept.len()));
+    if read != sent as usize {
+        section.fail(format!("of {sent} webhooks {read} were kept and read"));
+    }
+    Ok(())
+}
+
+fn explain(section: &mut Section) {
+    let size = deliveries::comments(0, 1, SECRET).iter().map(|signed| signed.body.len()).sum::<usize>();
+    section.note(format!(
+        "Open loop over loopback from another process: signed `issue_comment` webhooks of {size} bytes, all different, \
+         on 50 pulls of a served repository; each is committed with its job before it is answered, and the jobs are \
+         worked off meanwhile.",
+    ));
+}

@@ -1,0 +1,143 @@
+//! How many locks a second can be taken and given back, on both databases.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use lockkeeper::clock::{RandomIds, SystemClock};
+use lockkeeper::model::{ProjectKey, PullNumber, PullRef, PullState, RepoPath};
+use lockkeeper::store::{DatabaseUrl, Store, TakeLock};
+use sqlx::postgres::PgConnectOptions;
+use sqlx::{ConnectOptions as _, PgConnection};
+
+use crate::report::{Section, Table};
+use crate::stats::Samples;
+use crate::support::postgres::{self, Content};
+
+/// How many tasks at once.
+const TASKS: [u32; 2] = [1, 16];
+/// Not measured, so that connections and statements are ready.
+const WARM_UP: Duration = Duration::from_millis(500);
+const MEASURED: Duration = Duration::from_secs(5);
+
+/// Measures and reports.
+pub async fn measure(work: &Path) -> anyhow::Result<Section> {
+    let sqlite = open(&DatabaseUrl::Sqlite(work.join("locks.db"))).await?;
+    let (url, version) = durable_postgres().await?;
+    let postgres = open(&url).await?;
+    let head = ["pairs of take and release", "pairs/s", "p50 ms", "p90 ms", "p99 ms", "max ms", "pairs"];
+    let mut table = Table::new(&head);
+    for tasks in TASKS {
+        let on_sqlite = run(&sqlite, tasks).await.context("SQLite")?;
+        let on_postgres = run(&postgres, tasks).await.context("PostgreSQL")?;
+        let times = |tasks| if tasks == 1 { "1 task".to_owned() } else { format!("{tasks} tasks") };
+        for (name, result) in [("SQLite", &on_sqlite), ("PostgreSQL", &on_postgres)] {
+            let cells = std::iter::once(format!("{:.0}", result.rate())).chain(result.latency.cells());
+            table.row(format!("{name}, {}", times(tasks)), cells);
+        }
+        let ratio = format!("{:.2}", on_postgres.rate() / on_sqlite.rate());
+        table.row(format!("PostgreSQL : SQLite, {}", times(tasks)), [ratio]);
+    }
+    sqlite.close().await;
+    postgres.close().await;
+    let mut section = Section::new("Locks: take and release, both durable").with_table(table);
+    section.note(format!("SQLite: WAL, synchronous = FULL. {version}"));
+    section.note("Through `Store::lock_take` and `lock_release`; every task has a pull and a project of its own.");
+    Ok(section)
+}
+
+struct Result {
+    latency: Samples,
+    took: Duration,
+}
+
+impl Result {
+    fn rate(&self) -> f64 {
+        f64::from(u32::try_from(self.latency.count()).unwrap_or(u32::MAX)) / self.took.as_secs_f64()
+    }
+}
+
+async fn open(url: &DatabaseUrl) -> anyhow::Result<Store> {
+    let store = Store::open(url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
+    store.with_context(|| format!("cannot open {url}"))
+}
+
+async fn run(store: &Store, tasks: u32) -> anyhow::Result<Result> {
+    for task in 0..tasks {
+        store.pull_seen(&pull(task), PullState::Open, "https://github.test/acme/infra/pull/1").await?;
+    }
+    together(store, tasks, WARM_UP).await?;
+    let since = Instant::now();
+    let latency = together(store, tasks, MEASURED).await?;
+    Ok(Result { latency, took: since.elapsed() })
+}
+
+async fn together(store: &Store, tasks: u32, time: Duration) -> anyhow::Result<Samples> {
+    let until = Instant::now() + time;
+    let mut running = tokio::task::JoinSet::new();
+    for task in 0..tasks {
+        let store = store.clone();
+        running.spawn(async move { take_and_release(&store, task, until).await });
+    }
+    let mut all = Samples::default();
+    while let Some(samples) = running.join_next().await {
+        all.extend(samples??);
+    }
+    Ok(all)
+}
+
+async fn take_and_release(store: &Store, task: u32, until: Instant) -> anyhow::Result<Vec<Duration>> {
+    let (pull, project) = (pull(task), ProjectKey::of_dir(RepoPath::new(&format!("project-{task}"))?));
+    let mut samples = Vec::new();
+    while Instant::now() < until {
+        let since = Instant::now();
+        let taken =
+            store.lock_take(&pull, "https://github.test/acme/infra/pull/1", &project, "alice", "planned").await?;
+        ensure!(matches!(taken, TakeLock::Taken(_)), "the lock was not free: {taken:?}");
+        ensure!(store.lock_release(&pull, &project).await?, "the lock was not ours");
+        samples.push(since.elapsed());
+    }
+    Ok(samples)
+}
+
+fn pull(task: u32) -> PullRef {
+    let repo = "github.test/acme/infra".parse().expect("the constant is the name of a repository");
+    PullRef { repo, number: PullNumber(i64::from(task) + 1) }
+}
+
+/// The tests' cluster, which is fast because it would lose data, made to keep it; and what it says it is.
+async fn durable_postgres() -> anyhow::Result<(DatabaseUrl, String)> {
+    let url = postgres::new_database(Content::Migrated).await;
+    let DatabaseUrl::Postgres(options) = &url else { bail!("the cluster gave the address of something else") };
+    let mut connection = options.connect().await?;
+    for setting in ["fsync", "full_page_writes", "autovacuum"] {
+        let sql = format!("ALTER SYSTEM SET {setting} = on");
+        sqlx::raw_sql(sqlx::AssertSqlSafe(sql)).execute(&mut connection).await?;
+    }
+    sqlx::raw_sql("SELECT pg_reload_conf()").execute(&mut connection).await?;
+    wait_for_sync(options).await?;
+    // What was written without care until now is made durable outside of the measurement.
+    sqlx::raw_sql("CHECKPOINT").execute(&mut connection).await?;
+    let version = show(&mut connection, "server_version").await?;
+    let said = format!("PostgreSQL {version}: fsync, full_page_writes, synchronous_commit on, over TCP on loopback.");
+    Ok((url, said))
+}
+
+/// A reload reaches running sessions a little later.
+async fn wait_for_sync(options: &PgConnectOptions) -> anyhow::Result<()> {
+    for _ in 0..100 {
+        let mut connection = options.connect().await?;
+        let (fsync, commit) =
+            (show(&mut connection, "fsync").await?, show(&mut connection, "synchronous_commit").await?);
+        if (fsync.as_str(), commit.as_str()) == ("on", "on") {
+            return Ok(());
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    bail!("PostgreSQL does not sync")
+}
+
+async fn show(connection: &mut PgConnection, setting: &str) -> anyhow::Result<String> {
+    Ok(sqlx::query_scalar("SELECT current_setting($1)").bind(setting).fetch_one(connection).await?)
+}

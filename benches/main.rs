@@ -1,0 +1,72 @@
+//! `make bench`: measures the promises about speed and size, and prints them. Writes nothing into the repository.
+//!
+//! Tests never look at a clock on the wall, because a busy machine would fail them for no fault of the code. Speed is
+//! shown here instead, by the release build of the real program, beside what the disk alone needs in the same run.
+//! `docs/benchmarks.md` explains each figure.
+
+#![expect(clippy::print_stdout, reason = "a program that prints a report")]
+
+mod arguments;
+mod comment;
+mod deliveries;
+mod disk;
+mod door;
+mod load;
+mod locks;
+mod machine;
+mod memory;
+mod report;
+mod server;
+mod stats;
+mod stub;
+mod support;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use arguments::{Arguments, Part};
+use report::Section;
+
+fn main() -> ExitCode {
+    if let Some(tools) = stub::called_as_terraform() {
+        return stub::main(&tools);
+    }
+    let measured = Arguments::parse(std::env::args().skip(1)).and_then(|arguments| measure(&arguments));
+    match measured {
+        Ok(failures) if failures.is_empty() => ExitCode::SUCCESS,
+        Ok(failures) => {
+            println!("These figures do not count:\n- {}", failures.join("\n- "));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            println!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints every section as soon as it is measured, and gives what went wrong in them.
+fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
+    tempfile::env::override_temp_dir(&arguments.dir).map_err(|dir| anyhow::anyhow!("{} is used", dir.display()))?;
+    let work = tempfile::Builder::new().prefix("lockkeeper-bench-").tempdir();
+    let work = work.with_context(|| format!("cannot make a directory in {}", arguments.dir.display()))?;
+    let runtime = tokio::runtime::Runtime::new().context("cannot start the threads of the program")?;
+    let mut failures = Vec::new();
+    let mut print = |section: Section| {
+        println!("{section}");
+        failures.extend(section.failures);
+    };
+    print(runtime.block_on(machine::facts(work.path()))?);
+    if arguments.wants(Part::Door) {
+        print(runtime.block_on(door::measure(work.path())).context("webhook acknowledgement")?);
+    }
+    if arguments.wants(Part::Locks) {
+        print(runtime.block_on(locks::measure(work.path())).context("locks")?);
+    }
+    if arguments.wants(Part::Comment) {
+        print(runtime.block_on(comment::measure(work.path())).context("webhook to comment")?);
+    }
+    print(machine::afterwards());
+    Ok(failures)
+}

@@ -1,0 +1,142 @@
+//! `lockkeeper server` as a process, beside an emulated GitHub in this one.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use lockkeeper::clock::{RandomIds, SystemClock};
+use lockkeeper::emulator::{Emulator, Options};
+use lockkeeper::secret::Secret;
+use lockkeeper::store::{DatabaseUrl, Store};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Login of the bot.
+pub const LOGIN: &str = "lockbot";
+/// The repository it serves.
+pub const REPO: &str = "acme/infra";
+/// Signs webhooks.
+pub const SECRET: &str = "a webhook secret";
+
+const TOKEN: &str = "ghp_of_the_bot";
+const START_DEADLINE: Duration = Duration::from_secs(30);
+const STOP_DEADLINE: Duration = Duration::from_secs(20);
+const READY: &str = "Lockkeeper is ready";
+
+/// A running server; killed when dropped.
+pub struct Server {
+    child: Child,
+    dir: PathBuf,
+    /// Where webhooks go.
+    pub events: String,
+}
+
+/// Starts the emulated GitHub in `dir`.
+pub async fn github(dir: &Path) -> anyhow::Result<Emulator> {
+    let options = Options::new(&dir.join("github"), Arc::new(SystemClock), Secret::new(SECRET));
+    Ok(Emulator::start(options.with_token(LOGIN, Secret::new(TOKEN))).await?)
+}
+
+impl Server {
+    /// Starts with usual settings: SQLite in the data directory, everything else by default.
+    pub async fn start(dir: &Path, github: &Emulator) -> anyhow::Result<Self> {
+        let child = spawn(dir, github).context("cannot start lockkeeper")?;
+        let mut server = Self { child, dir: dir.to_owned(), events: String::new() };
+        let address = server.address().await?;
+        server.events = format!("http://{address}/events");
+        Ok(server)
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// A view of its database.
+    pub async fn store(&self) -> anyhow::Result<Store> {
+        let url = DatabaseUrl::Sqlite(self.dir.join("data/lockkeeper.db"));
+        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await.context("cannot open its database")
+    }
+
+    /// Asks it to stop, and waits.
+    pub async fn stop(mut self) -> anyhow::Result<()> {
+        kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM).context("cannot signal the server")?;
+        let since = Instant::now();
+        while since.elapsed() < STOP_DEADLINE {
+            if let Some(status) = self.child.try_wait().context("cannot wait for the server")? {
+                return if status.success() { Ok(()) } else { bail!("the server ended with {status}\n{}", self.log()) };
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        bail!("the server did not stop\n{}", self.log())
+    }
+
+    /// Waits for the line of the log that tells where the server listens.
+    async fn address(&mut self) -> anyhow::Result<String> {
+        let since = Instant::now();
+        while since.elapsed() < START_DEADLINE && self.child.try_wait().is_ok_and(|ended| ended.is_none()) {
+            let log = self.log();
+            let ready = log.lines().find(|line| line.contains(READY));
+            if let Some(address) = ready.and_then(|line| line.split_once("address=")?.1.split_whitespace().next()) {
+                return Ok(address.to_owned());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        bail!("the server did not start\n{}", self.log())
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Fails only if it has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the server itself, not a child of the product")]
+fn spawn(dir: &Path, github: &Emulator) -> anyhow::Result<Child> {
+    std::fs::write(dir.join("token"), TOKEN)?;
+    let flags = [
+        ("--repo-allowlist", "github.test/acme/*".into()),
+        ("--gh-hostname", "github.test".into()),
+        ("--gh-api-url", github.api_url().into()),
+        ("--gh-user", LOGIN.into()),
+        ("--gh-token-file", dir.join("token")),
+        ("--bind-address", "127.0.0.1".into()),
+        ("--port", "0".into()),
+        ("--data-dir", dir.join("data")),
+        ("--tf-bin-dir", dir.join("tools")),
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    command.arg("server").env_clear().env("LOCKKEEPER_GH_WEBHOOK_SECRET", SECRET);
+    command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", dir);
+    for (flag, value) in flags {
+        command.arg(flag).arg(value);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(dir.join("log"))?);
+    Ok(command.spawn()?)
+}
+
+/// Waits until every job is done; gives how long that took.
+pub async fn drained(store: &Store, deadline: Duration) -> anyhow::Result<Duration> {
+    let since = Instant::now();
+    loop {
+        let open = store.job_list_open().await?;
+        if open.is_empty() {
+            return Ok(since.elapsed());
+        }
+        if since.elapsed() > deadline {
+            bail!("after {deadline:?} {} jobs are still open, the first: {:?}", open.len(), open[0]);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,56 @@
+//! What a number of measurements come down to.
+
+use std::time::Duration;
+
+/// Durations of one kind, all of them kept: no rounding into buckets.
+#[derive(Clone, Debug, Default)]
+pub struct Samples(Vec<Duration>);
+
+impl Samples {
+    /// One more.
+    pub fn push(&mut self, sample: Duration) {
+        self.0.push(sample);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The smallest sample that at least this share of the samples does not exceed (nearest rank).
+    pub fn quantile(&self, percent: usize) -> Duration {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * percent).div_ceil(100).max(1);
+        sorted.get(rank - 1).copied().unwrap_or_default()
+    }
+
+    /// p50, p90, p99 and maximum in milliseconds, and how many samples there are.
+    pub fn cells(&self) -> Vec<String> {
+        let mut cells: Vec<String> = [50, 90, 99, 100].iter().map(|percent| millis(self.quantile(*percent))).collect();
+        cells.push(self.count().to_string());
+        cells
+    }
+}
+
+impl FromIterator<Duration> for Samples {
+    fn from_iter<I: IntoIterator<Item = Duration>>(samples: I) -> Self {
+        Self(samples.into_iter().collect())
+    }
+}
+
+impl Extend<Duration> for Samples {
+    fn extend<I: IntoIterator<Item = Duration>>(&mut self, samples: I) {
+        self.0.extend(samples);
+    }
+}
+
+/// Milliseconds with two digits.
+pub fn millis(duration: Duration) -> String {
+    format!("{:.2}", duration.as_secs_f64() * 1000.0)
+}
+
+/// How many times as long.
+pub fn ratio(this: Duration, that: Duration) -> String {
+    format!("{:.1}", this.as_secs_f64() / that.as_secs_f64())
+}

@@ -1,0 +1,15 @@
+//! What the tests stand on, as far as it is needed here.
+
+/// What the cluster asks of the module beside it.
+pub mod db {
+    use chrono::{DateTime, Utc};
+
+    /// Any time will do.
+    pub fn start_of_time() -> DateTime<Utc> {
+        DateTime::UNIX_EPOCH
+    }
+}
+
+#[expect(dead_code, reason = "tests also need databases without tables")]
+#[path = "../tests/it/support/postgres.rs"]
+pub mod postgres;

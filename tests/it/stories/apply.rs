@@ -1,0 +1,285 @@
+//! Applying: exactly the plans that people saw, each at most once.
+
+use insta::assert_snapshot;
+use lockkeeper::emulator::Delivering;
+use lockkeeper::model::PullNumber;
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    a_plan_is_applied,
+    without_a_plan_nothing_is_applied,
+    a_plan_without_changes_is_up_to_date,
+    one_of_two_plans_is_applied,
+    an_apply_that_fails_keeps_its_plan_and_can_be_tried_again,
+    a_plan_for_another_commit_is_refused,
+    up_to_date_is_only_said_of_the_newest_commit,
+    a_plan_against_another_base_branch_is_refused,
+    a_plan_that_nobody_can_have_seen_is_refused,
+    a_plan_file_that_was_changed_is_refused,
+    a_plan_of_another_terraform_is_refused,
+    while_applies_are_switched_off_every_one_is_refused,
+    applies_that_are_switched_off_at_the_last_moment_are_refused,
+    a_plan_is_applied_once_however_often_it_is_asked_for,
+    what_was_discarded_cannot_be_applied,
+    an_apply_takes_the_lock_that_was_given_back,
+    an_apply_is_refused_while_another_pull_request_has_the_lock,
+    a_closed_pull_request_applies_nothing,
+);
+
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+const NET_LOCK: &str = "acme/infra/network/default by #1";
+
+/// A bot and a pull request whose plan of `network` waits to be applied and was read.
+async fn planned(backend: Backend, main: &str) -> (Bot, PullNumber) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", main)]).await;
+    bot.heard(pull);
+    (bot, pull)
+}
+
+fn applies(bot: &Bot) -> usize {
+    bot.calls().iter().filter(|call| call.starts_with("apply ")).count()
+}
+
+async fn a_plan_is_applied(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    let line = bot.machine_line(pull);
+    assert_snapshot!(bot.plain(&line), @"");
+    assert_eq!(bot.calls(), ["init network", "plan network", "apply network"]);
+    bot.merge(pull).await;
+    assert_snapshot!(bot.comment(pull), @"");
+    bot.end(&[]).await;
+}
+
+async fn without_a_plan_nothing_is_applied(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &[("disable-autoplan", "true")]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    bot.say(pull, "lockkeeper apply -d network").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_eq!(bot.statuses(pull), "");
+    bot.end(&[]).await;
+}
+
+async fn a_plan_without_changes_is_up_to_date(backend: Backend) {
+    let (mut bot, pull) = planned(backend, "# fake: no changes\n").await;
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn one_of_two_plans_is_applied(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
+    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply -d app").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `app` workspace: `default`: applied\n"));
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    assert_eq!(applies(&bot), 2);
+    bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
+}
+
+async fn an_apply_that_fails_keeps_its_plan_and_can_be_tried_again(backend: Backend) {
+    let (mut bot, pull) = planned(backend, "# fake: fail apply once\n").await;
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert_eq!(applies(&bot), 2);
+    bot.end(&[NET_LOCK]).await;
+}
+
+/// The webhook of the push is lost, so only the forge itself knows that the head has moved.
+async fn a_plan_for_another_commit_is_refused(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.push("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 9\n")]).await;
+    while bot.github.lose_next().is_some() {}
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[NET_LOCK]).await;
+}
+
+/// The new commit cannot be planned at all, so the plan of the one before is the newest there is.
+async fn up_to_date_is_only_said_of_the_newest_commit(backend: Backend) {
+    let (mut bot, pull) = planned(backend, "# fake: no changes\n").await;
+    bot.update("wider", &[("lockkeeper.yaml", "version: 99\n")]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).contains("**Apply refused**: the plan was made for commit "));
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn a_plan_against_another_base_branch_is_refused(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    bot.push("release", &[("NEWS", "a release\n")]).await;
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github.change_base(REPO, pull, "alice", "release").await.unwrap();
+    while bot.github.lose_next().is_some() {}
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[NET_LOCK]).await;
+}
+
+/// A push comes between the look at the plan and the word to apply it.
+async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    bot.push("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 9\n# fake: wait plan\n")]).await;
+    bot.settle_short().await;
+    let planning = bot.begin_command();
+    bot.printed("waiting").await;
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    bot.db.clock.advance(std::time::Duration::from_secs(30));
+    bot.go();
+    planning.await.unwrap();
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert!(comments[0].contains("**Plan: 0 to add, 0 to change, 9 to destroy.**"));
+    assert_snapshot!(comments[1], @"");
+    assert_eq!((comments.len(), applies(&bot)), (2, 0));
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn a_plan_file_that_was_changed_is_refused(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    let plan = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap().remove(0);
+    let file = bot.db.dir.path().join(format!("plans/plans/{}.tfplan", plan.id));
+    std::fs::write(&file, "a plan of somebody else").unwrap();
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    std::fs::remove_file(&file).unwrap();
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn a_plan_of_another_terraform_is_refused(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    std::fs::write(bot.tools.join("version"), "1.12.0\n").unwrap();
+    // An upgrade puts another file in the place of the one before.
+    std::fs::copy(bot.tools.join("terraform"), bot.tools.join("new")).unwrap();
+    std::fs::rename(bot.tools.join("new"), bot.tools.join("terraform")).unwrap();
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_eq!(applies(&bot), 0);
+    bot.say(pull, "lockkeeper plan").await;
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comments(pull)[1].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn while_applies_are_switched_off_every_one_is_refused(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    drop(bot.store().apply_lock_set("olga", "the database moves until noon").await.unwrap());
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(bot.store().apply_lock_clear().await.unwrap());
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    bot.end(&[NET_LOCK]).await;
+}
+
+/// Two projects share a pool of one: applies are switched off while the second waits for its place.
+async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &[("parallel-pool-size", "1")]).await;
+    let slow = "# fake: wait apply\n";
+    let pull = bot.open_pull("both", &[("network/main.tf", slow), ("app/main.tf", slow)]).await;
+    bot.heard(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let applying = bot.begin_command();
+    bot.printed("waiting").await;
+    drop(bot.store().apply_lock_set("olga", "").await.unwrap());
+    bot.go();
+    applying.await.unwrap();
+    bot.settle().await;
+    let comment = bot.comment(pull);
+    assert!(comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"), "{comment}");
+    assert!(comment.contains("**Apply refused**: `olga` switched off every apply on this server at 2026-03-02 09:00 UTC, \
+                              without saying why."), "{comment}");
+    assert_eq!(applies(&bot), 1);
+    bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
+}
+
+async fn a_plan_is_applied_once_however_often_it_is_asked_for(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    for _ in 0..2 {
+        bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    }
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert!(comments[0].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    assert_snapshot!(comments[1], @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    assert_eq!(applies(&bot), 1);
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn what_was_discarded_cannot_be_applied(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    bot.say(pull, "lockkeeper unlock").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[]).await;
+}
+
+async fn an_apply_takes_the_lock_that_was_given_back(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    let plan = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap().remove(0);
+    assert!(bot.store().lock_release(&plan.pull, &plan.project).await.unwrap());
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn an_apply_is_refused_while_another_pull_request_has_the_lock(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    let plan = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap().remove(0);
+    assert!(bot.store().lock_release(&plan.pull, &plan.project).await.unwrap());
+    let other = bot.open_pull("other", &[("network/main.tf", "# fake: no changes\n")]).await;
+    bot.heard(other);
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_eq!(applies(&bot), 0);
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}
+
+async fn a_closed_pull_request_applies_nothing(backend: Backend) {
+    let (mut bot, pull) = planned(backend, WIDER.1).await;
+    bot.close(pull).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    bot.reopen(pull).await;
+    bot.merge(pull).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[]).await;
+}

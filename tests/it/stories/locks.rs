@@ -1,0 +1,144 @@
+//! Two pull requests and one project: who has it, since when, why, and how the other one gets it.
+
+use insta::assert_snapshot;
+use lockkeeper::handlers::dashboard::discard_lock;
+use lockkeeper::model::PullNumber;
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    the_second_pull_request_is_told_who_holds_the_lock,
+    other_projects_of_the_second_pull_request_are_planned,
+    after_unlock_the_other_pull_request_can_plan,
+    after_a_merge_the_other_pull_request_can_plan,
+    another_workspace_of_the_directory_is_no_conflict,
+    the_same_pull_request_has_its_lock_as_often_as_it_likes,
+    a_lock_discarded_in_the_dashboard_is_told_to_the_pull_request,
+    a_lock_under_which_an_apply_runs_is_not_discarded,
+    a_lock_discarded_while_its_plan_is_made_keeps_no_plan,
+);
+
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+const OTHER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 3 destroy 0\n");
+
+/// A bot and two pull requests over `network`, of which the first has the lock.
+async fn two(backend: Backend) -> (Bot, PullNumber, PullNumber) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
+    let first = bot.open_pull("first", &[WIDER]).await;
+    let second = bot.open_pull("second", &[OTHER]).await;
+    bot.heard(first);
+    (bot, first, second)
+}
+
+async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
+    let (mut bot, _, second) = two(backend).await;
+    assert_snapshot!(bot.comment(second), @"");
+    assert_snapshot!(bot.statuses(second), @"");
+    let line = bot.machine_line(second);
+    assert_snapshot!(bot.plain(&line), @"");
+    assert_eq!(bot.calls(), ["init network", "plan network"]);
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
+    let first = bot.open_pull("first", &[WIDER]).await;
+    bot.heard(first);
+    let second = bot.open_pull("second", &[OTHER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    assert_snapshot!(bot.comment(second), @"");
+    bot.end(&["acme/infra/app/default by #2", "acme/infra/network/default by #1"]).await;
+}
+
+async fn after_unlock_the_other_pull_request_can_plan(backend: Backend) {
+    let (mut bot, first, second) = two(backend).await;
+    bot.heard(second);
+    bot.say(first, "lockkeeper unlock").await;
+    bot.heard(first);
+    bot.say(second, "lockkeeper plan -d network").await;
+    assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert_snapshot!(bot.statuses(second), @"");
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}
+
+async fn after_a_merge_the_other_pull_request_can_plan(backend: Backend) {
+    let (mut bot, first, second) = two(backend).await;
+    bot.heard(second);
+    bot.merge(first).await;
+    assert_snapshot!(bot.comment(first), @"");
+    bot.say(second, "lockkeeper plan").await;
+    assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}
+
+async fn another_workspace_of_the_directory_is_no_conflict(backend: Backend) {
+    let (mut bot, _, second) = two(backend).await;
+    bot.heard(second);
+    bot.say(second, "lockkeeper plan -d network -w staging").await;
+    assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `staging`: planned\n"));
+    bot.end(&["acme/infra/network/default by #1", "acme/infra/network/staging by #2"]).await;
+}
+
+async fn the_same_pull_request_has_its_lock_as_often_as_it_likes(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("first", &[WIDER]).await;
+    let lock = bot.store().lock_list().await.unwrap().remove(0);
+    bot.say(pull, "lockkeeper plan").await;
+    bot.say(pull, "lockkeeper plan -d network").await;
+    let comments = bot.comments(pull);
+    assert!(comments.iter().all(|c| c.starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")));
+    assert_eq!(bot.store().lock_list().await.unwrap(), [lock]);
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_lock_discarded_in_the_dashboard_is_told_to_the_pull_request(backend: Backend) {
+    let (mut bot, first, second) = two(backend).await;
+    bot.heard(second);
+    let lock = bot.store().lock_list().await.unwrap().remove(0);
+    assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_some());
+    assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_none());
+    bot.settle().await;
+    assert_snapshot!(bot.comment(first), @"");
+    bot.say(first, "lockkeeper apply").await;
+    assert!(bot.comment(first).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));
+    bot.say(second, "lockkeeper plan").await;
+    assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}
+
+async fn a_lock_under_which_an_apply_runs_is_not_discarded(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("first", &[("network/main.tf", "# fake: wait apply\n")]).await;
+    bot.heard(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let applying = bot.begin_command();
+    bot.printed("waiting").await;
+    let lock = bot.store().lock_list().await.unwrap().remove(0);
+    assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_none());
+    bot.go();
+    applying.await.unwrap();
+    bot.settle().await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_lock_discarded_while_its_plan_is_made_keeps_no_plan(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("first", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    let pull = bot.github.open_pull(REPO, lockkeeper::emulator::NewPull::from_branch("first")).await.unwrap();
+    bot.settle_short().await;
+    let planning = bot.begin_command();
+    bot.printed("waiting").await;
+    let lock = bot.store().lock_list().await.unwrap().remove(0);
+    assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_some());
+    bot.go();
+    planning.await.unwrap();
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert!(comments[0].starts_with("**Lock discarded**: `olga` gave the lock of dir: `network`"), "{}", comments[0]);
+    assert_snapshot!(comments[1], @"");
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&[]).await;
+}

@@ -1,0 +1,85 @@
+//! What people do in these stories, and the comments as they read them.
+
+use lockkeeper::emulator::{Change, NewPull};
+use lockkeeper::model::{PullNumber, PullRef};
+
+use crate::support::bot::{Bot, REPO};
+
+/// Identifiers of the tests begin so; which one a run or a lock gets depends on what runs beside it.
+const ID_START: &str = "00000000-0000-7000-8000-";
+const ID_LENGTH: usize = 36;
+
+impl Bot {
+    /// The one comment that the story has not read yet, as people see it but for what differs from run to run.
+    pub fn comment(&mut self, pull: PullNumber) -> String {
+        let answer = self.answer(pull);
+        self.plain(&answer)
+    }
+
+    /// Every comment that the story has not read yet.
+    pub fn comments(&mut self, pull: PullNumber) -> Vec<String> {
+        let heard = self.heard(pull);
+        heard.iter().map(|comment| self.plain(comment)).collect()
+    }
+
+    /// Replaces identifiers, the port of the forge and temporary directories.
+    pub fn plain(&self, text: &str) -> String {
+        let text = text.replace(self.github.base_url(), "https://github.test");
+        let text = text.replace(&self.db.dir.path().display().to_string(), "/srv");
+        let mut parts = text.split(ID_START);
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |all, part| all + "ID" + &part[ID_LENGTH - ID_START.len()..])
+    }
+
+    /// Pushes changed files to a branch, and everything that follows from it is done.
+    pub async fn update(&mut self, branch: &str, files: &[(&str, &str)]) {
+        self.push(branch, files).await;
+        self.settle().await;
+    }
+
+    /// Pushes other changes than new content, and everything that follows from it is done.
+    pub async fn change(&mut self, branch: &str, changes: &[Change]) {
+        self.github.push(REPO, branch, changes).await.unwrap();
+        self.settle().await;
+    }
+
+    /// Opens a pull request, and everything that follows from it is done.
+    pub async fn open(&mut self, pull: NewPull) -> PullNumber {
+        let number = self.github.open_pull(REPO, pull).await.unwrap();
+        self.settle().await;
+        number
+    }
+
+    /// `alice` closes a pull request, and everything that follows from it is done.
+    pub async fn close(&mut self, pull: PullNumber) {
+        self.github.close(REPO, pull, "alice").await.unwrap();
+        self.settle().await;
+    }
+
+    /// `alice` opens a closed pull request again, and everything that follows from it is done.
+    pub async fn reopen(&mut self, pull: PullNumber) {
+        self.github.reopen(REPO, pull, "alice").await.unwrap();
+        self.settle().await;
+    }
+
+    /// `alice` merges a pull request, and everything that follows from it is done.
+    pub async fn merge(&mut self, pull: PullNumber) {
+        self.github.merge(REPO, pull, "alice").await.unwrap();
+        self.settle().await;
+    }
+
+    /// With which arguments Terraform was called, a line for each call.
+    pub fn arguments(&self) -> String {
+        std::fs::read_to_string(self.tools.join("arguments")).unwrap_or_default()
+    }
+
+    /// Lets the stand-ins go on that were told to wait.
+    pub fn go(&self) {
+        std::fs::write(self.tools.join("go"), "").unwrap();
+    }
+
+    /// The pull with its repository.
+    pub fn pull_ref(&self, number: PullNumber) -> PullRef {
+        PullRef { repo: format!("github.test/{REPO}").parse().unwrap(), number }
+    }
+}

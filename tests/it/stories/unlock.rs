@@ -1,0 +1,147 @@
+//! Giving back: by comment, by the end of the pull request, and while something runs.
+
+use insta::assert_snapshot;
+use lockkeeper::emulator::NewPull;
+use lockkeeper::model::PullNumber;
+use lockkeeper::queue::Tick;
+use tokio::task::JoinHandle;
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    unlock_gives_everything_back,
+    unlock_with_nothing_to_give_back_says_so,
+    unlock_works_on_a_closed_pull_request,
+    a_pull_request_closed_during_its_plan_stops_it,
+    a_pull_request_closed_during_its_apply_lets_it_end,
+    unlock_waits_for_the_plan_that_runs,
+    a_push_during_a_plan_is_planned_after_it,
+    a_plan_that_still_waits_when_the_pull_request_closes_is_dropped,
+);
+
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+
+/// A bot with a pull request whose command is under way and has printed the word.
+async fn under_way(backend: Backend, main: &str, word: &str) -> (Bot, PullNumber, JoinHandle<Tick>) {
+    let bot = Bot::new(backend, &[NETWORK, APP]).await;
+    bot.push("wider", &[("network/main.tf", main)]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed(word).await;
+    (bot, pull, command)
+}
+
+async fn unlock_gives_everything_back(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
+    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply -d app").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper unlock").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    let line = bot.machine_line(pull);
+    assert_snapshot!(bot.plain(&line), @"");
+    assert!(bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap().is_empty());
+    bot.end(&[]).await;
+}
+
+async fn unlock_with_nothing_to_give_back_says_so(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
+    bot.say(pull, "lockkeeper unlock").await;
+    assert_snapshot!(bot.comment(pull), @"");
+    bot.end(&[]).await;
+}
+
+async fn unlock_works_on_a_closed_pull_request(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.close(pull).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper unlock").await;
+    assert!(bot.comment(pull).starts_with("Ran Unlock: this pull request holds no lock and has no plan"));
+    bot.end(&[]).await;
+}
+
+async fn a_pull_request_closed_during_its_plan_stops_it(backend: Backend) {
+    let (mut bot, pull, command) = under_way(backend, "# fake: hang plan\n", "hanging").await;
+    bot.github.close(REPO, pull, "alice").await.unwrap();
+    bot.settle_short().await;
+    command.await.unwrap();
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert_snapshot!(comments[0], @"");
+    assert_snapshot!(comments[1], @"");
+    assert_eq!(comments.len(), 2);
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&[]).await;
+}
+
+async fn a_pull_request_closed_during_its_apply_lets_it_end(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: wait apply\n")]).await;
+    bot.heard(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    bot.github.merge(REPO, pull, "alice").await.unwrap();
+    bot.settle_short().await;
+    assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
+    bot.go();
+    command.await.unwrap();
+    bot.settle().await;
+    assert_snapshot!(bot.comment(pull), @"");
+    bot.end(&[]).await;
+}
+
+async fn unlock_waits_for_the_plan_that_runs(backend: Backend) {
+    let (mut bot, pull, command) = under_way(backend, "# fake: wait plan\n", "waiting").await;
+    bot.github.comment(REPO, pull, "alice", "lockkeeper unlock").await.unwrap();
+    bot.settle_short().await;
+    assert!(bot.heard(pull).is_empty());
+    bot.go();
+    command.await.unwrap();
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert!(comments[0].starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(comments[1].starts_with("Ran Unlock for 1 project\n"));
+    assert_eq!(comments.len(), 2);
+    bot.end(&[]).await;
+}
+
+async fn a_push_during_a_plan_is_planned_after_it(backend: Backend) {
+    let (mut bot, pull, command) = under_way(backend, "# fake: wait plan\n", "waiting").await;
+    bot.push("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 4\n")]).await;
+    bot.settle_short().await;
+    assert!(bot.heard(pull).is_empty());
+    bot.go();
+    command.await.unwrap();
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert!(comments[0].contains("**Plan: 1 to add, 0 to change, 0 to destroy.**"));
+    assert!(comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"));
+    assert_eq!(comments.len(), 2);
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// A command waits behind the one that runs; nobody has to hear of plans that nobody needs any more.
+async fn a_plan_that_still_waits_when_the_pull_request_closes_is_dropped(backend: Backend) {
+    let (mut bot, pull, command) = under_way(backend, "# fake: hang plan\n", "hanging").await;
+    bot.push("wider", &[WIDER]).await;
+    bot.github.comment(REPO, pull, "alice", "lockkeeper plan").await.unwrap();
+    bot.settle_short().await;
+    bot.github.close(REPO, pull, "alice").await.unwrap();
+    bot.settle_short().await;
+    command.await.unwrap();
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert_snapshot!(comments[2..].join("\n----\n"), @"");
+    assert_eq!(bot.calls(), ["init network", "plan network"]);
+    bot.end(&[]).await;
+}

@@ -1,5 +1,6 @@
 //! The webhook door: what comes in, what is kept, and what is answered.
 
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
@@ -50,11 +51,11 @@ async fn any_of_several_secrets_may_sign_while_they_are_rotated(backend: Backend
     let ping = |id: &str, secret: &str| Parcel::new(id, "ping", &json!({})).signed_with(secret);
     let status = async |bot: &Bot, parcel: Parcel| bot.post(&parcel).await.0;
     assert_eq!(status(&bot, ping("d-1", "the-next-secret")).await, 401);
-    bot.restart_with("gh-webhook-secret", &["the-webhook-secret", "the-next-secret"]).await;
+    bot.restart_with(&[("gh-webhook-secret", &["the-webhook-secret", "the-next-secret"])]).await;
     assert_eq!(status(&bot, ping("d-2", "the-webhook-secret")).await, 200);
     assert_eq!(status(&bot, ping("d-3", "the-next-secret")).await, 200);
     assert_eq!(status(&bot, ping("d-4", "a-third-secret")).await, 401);
-    bot.restart_with("gh-webhook-secret", &["the-next-secret"]).await;
+    bot.restart_with(&[("gh-webhook-secret", &["the-next-secret"])]).await;
     assert_eq!(status(&bot, ping("d-5", "the-webhook-secret")).await, 401);
     assert_eq!(status(&bot, ping("d-6", "the-next-secret")).await, 200);
     bot.end(&[]).await;
@@ -83,8 +84,7 @@ async fn unsigned_deliveries_are_taken_only_when_allowed(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     let unsigned = |id: u64| Parcel::new(&format!("d-{id}"), "issue_comment", &help(id)).unsigned();
     assert_eq!(bot.post(&unsigned(901)).await.0, 401);
-    bot.restart_with("gh-webhook-secret", &[]).await;
-    bot.restart_with("allow-unsigned-webhooks", &["true"]).await;
+    bot.restart_with(&[("gh-webhook-secret", &[]), ("allow-unsigned-webhooks", &["true"])]).await;
     assert_eq!(bot.post(&unsigned(902)).await.0, 200);
     bot.settle().await;
     assert!(bot.answer(pull).contains("lockkeeper plan"), "the unsigned comment is answered");
@@ -248,11 +248,12 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
     bot.settle().await;
     let mut answers = String::new();
     for (name, event, parcel) in recorded() {
+        let before = bot.deliveries().await.len();
         let told = bot.post(&parcel).await;
         bot.settle().await;
         let (kept, comments) = (bot.deliveries().await, bot.heard(first).len() + bot.heard(second).len());
-        let what = kept.last().and_then(|line| line.strip_prefix(&event)).unwrap_or_default();
-        answers.push_str(&format!("{name}: {},{what}; {comments} comments\n", told.0));
+        let what = kept[before].strip_prefix(&event).unwrap();
+        writeln!(answers, "{name}: {},{what}; {comments} comments", told.0).unwrap();
         assert_eq!(bot.post(&parcel).await.0, told.0, "{name} comes again");
         bot.settle().await;
         assert_eq!(bot.deliveries().await, kept, "{name} comes again");

@@ -84,7 +84,7 @@ async fn a_pull_request_from_a_fork_is_refused_unless_allowed(backend: Backend) 
     assert_eq!(bot.statuses(pull), "");
     assert!(bot.ask(pull, "lockkeeper apply").await.contains("does not run code from forks"));
     assert_eq!(bot.calls(), [""; 0]);
-    bot.restart_with("allow-fork-prs", &["true"]).await;
+    bot.restart_with(&[("allow-fork-prs", &["true"])]).await;
     let planned = bot.ask(pull, "lockkeeper plan").await;
     assert!(planned.starts_with("Ran Plan"), "{planned}");
     bot.end(&["acme/infra/network/default by #1"]).await;

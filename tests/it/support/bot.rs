@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, Parts, Replica};
 use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
@@ -118,12 +119,17 @@ impl Bot {
 
     /// Moves the clock to the next job that waits for its time; `false` when none does.
     async fn wait_for_next(&self) -> bool {
-        let open = self.store().job_list_open().await.expect("the jobs can be listed");
-        let Some(next) = open.iter().filter(|job| job.state == JobState::Queued).map(|job| job.run_after).min() else {
-            return false;
-        };
+        let Some(next) = self.next_due().await else { return false };
         self.db.clock.advance_to(next);
         true
+    }
+
+    /// When the next job may run: of each lane only the first counts, the others wait for it.
+    async fn next_due(&self) -> Option<DateTime<Utc>> {
+        let open = self.store().job_list_open().await.expect("the jobs can be listed");
+        let mut lanes = BTreeSet::new();
+        let heads = open.iter().filter(|job| lanes.insert(&job.lane));
+        heads.filter(|job| job.state == JobState::Queued).map(|job| job.run_after).min()
     }
 
     /// The comments of the bot on a pull that the story has not read yet, oldest first, without their hidden lines.

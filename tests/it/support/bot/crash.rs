@@ -6,7 +6,6 @@ use std::task::Poll;
 use chrono::{DateTime, Utc};
 use lockkeeper::app::Replica;
 use lockkeeper::queue::Tick;
-use lockkeeper::store::JobState;
 
 use super::{Bot, build};
 
@@ -36,9 +35,7 @@ impl Bot {
             if short == Tick::Worked || command == Tick::Worked {
                 continue;
             }
-            let open = self.store().job_list_open().await.expect("the jobs can be listed");
-            let queued = open.iter().filter(|job| job.state == JobState::Queued);
-            match queued.map(|job| job.run_after).min().filter(|next| *next < then) {
+            match self.next_due().await.filter(|next| *next < then) {
                 Some(next) => self.db.clock.advance_to(next),
                 None => break,
             }
@@ -46,11 +43,13 @@ impl Bot {
         self.db.clock.advance_to(then);
     }
 
-    /// The server ends and starts again with other values of a flag; none at all leaves it out.
-    pub async fn restart_with(&mut self, flag: &str, values: &[&str]) {
-        self.flags.remove(flag);
-        if !values.is_empty() {
-            self.flags.insert(flag.to_owned(), values.iter().map(|value| (*value).to_owned()).collect());
+    /// The server ends and starts again with other values of some flags; a flag with none is left out.
+    pub async fn restart_with(&mut self, flags: &[(&str, &[&str])]) {
+        for (flag, values) in flags {
+            self.flags.remove(*flag);
+            if !values.is_empty() {
+                self.flags.insert((*flag).to_owned(), values.iter().map(|value| (*value).to_owned()).collect());
+            }
         }
         self.crash_and_restart().await;
     }

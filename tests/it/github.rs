@@ -5,8 +5,6 @@
 mod app;
 mod client;
 mod failures;
-#[path = "support/github_server.rs"]
 mod server;
-#[path = "support/github_tools.rs"]
 mod tools;
 mod webhook;

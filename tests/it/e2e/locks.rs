@@ -17,7 +17,7 @@ async fn the_second_pull_is_told_who_holds_the_lock_and_may_plan_after_the_unloc
     assert_eq!(world.locks().await, ["#1 . default"]);
 
     let said = world.ask(first, "lockkeeper unlock").await;
-    said.is("unlock success | . default discarded").says("lock and plan");
+    said.is("unlock success | . default discarded").says("lock given back, plan discarded");
     world.ask(first, "lockkeeper apply").await.is("apply refused (no_plan)");
     world.ask(second, "lockkeeper plan").await.is("plan success | . default planned");
     world.ask(second, "lockkeeper apply").await.is("apply success | . default applied");

@@ -265,7 +265,7 @@ async fn commands_that_are_known_but_not_available_say_so(backend: Backend) {
     for text in ["lockkeeper import a b", "lockkeeper state rm a", "lockkeeper version", "lockkeeper approve_policies"]
     {
         let answer = bot.ask(pull, text).await;
-        assert!(answer.contains("is not part of this version of Lockkeeper"), "{text}: {answer}");
+        assert!(answer.contains("is not available in this version of Lockkeeper"), "{text}: {answer}");
     }
     bot.end(&[]).await;
 }

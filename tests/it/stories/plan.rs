@@ -36,10 +36,42 @@ const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 
 async fn a_pull_request_is_planned_when_it_is_opened(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    **Plan: 2 to add, 1 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 2 to add, 1 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    "#);
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @"");
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"72b1e463a5b39c126b1192760f8c9bec3c700fee","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"planned","plan":{"add":2,"change":1,"destroy":0,"import":0,"forget":0}}]} -->"#);
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -50,7 +82,10 @@ async fn a_push_is_planned_and_its_plan_replaces_the_one_before(backend: Backend
     bot.heard(pull);
     bot.update("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 7\n")]).await;
     assert!(bot.comment(pull).contains("**Plan: 0 to add, 0 to change, 7 to destroy.**"));
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 0 to add, 0 to change, 7 to destroy.
+    ");
     let plans = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap();
     assert_eq!(plans.iter().map(|plan| plan.counts.destroy).collect::<Vec<_>>(), [7]);
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -61,7 +96,11 @@ async fn a_closed_pull_request_gives_back_and_plans_again_when_it_is_reopened(ba
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
     bot.close(pull).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    This pull request was closed: its lock is free, and plans that were not applied are discarded.
+
+    * dir: `network` workspace: `default`
+    ");
     assert!(bot.locks().await.is_empty());
     bot.reopen(pull).await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned"));
@@ -81,7 +120,12 @@ async fn another_base_branch_makes_other_projects(backend: Backend) {
     bot.github.change_base(REPO, pull, "alice", "release").await.unwrap();
     bot.settle().await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Pending, 0/1 projects applied.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: app/default: Failure, Plan failed.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
@@ -123,8 +167,29 @@ async fn a_plan_by_comment_is_made_even_without_autoplan(backend: Backend) {
 async fn a_plan_without_changes_leaves_nothing_to_apply(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("tidy", &[("network/main.tf", "# fake: no changes\n")]).await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: no changes
+
+    ```diff
+    No changes. Your infrastructure matches the configuration.
+    ```
+
+    Nothing has to be applied; [give the lock back](https://locks.example.com/locks/ID) if you like.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `1a39e071` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Success, 1/1 projects up to date.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, No changes.
+    ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -132,17 +197,131 @@ async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP, DB]).await;
     let files = [WIDER, ("app/main.tf", "# fake: no changes\n"), ("db/main.tf", "# fake: fail plan\n")];
     let pull = bot.open_pull("all", &files).await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for 3 projects: 1 failed, 1 planned, 1 without changes
+
+    | | Project | Outcome | + | ~ | - |
+    |:-:|:--|:--|--:|--:|--:|
+    | ❌ | `db` | [failed](https://locks.example.com/jobs/ID) | | | |
+    | 📝 | `network` | [planned](https://locks.example.com/jobs/ID) | 2 | 1 | 0 |
+    | ➖ | `app` | [no changes](https://locks.example.com/jobs/ID) | | | |
+
+    ---
+
+    ### ❌ dir: `db` workspace: `default`
+
+    **Plan failed**: `terraform plan` ended with exit code 1.
+
+    ```text
+    Error: The plan went wrong
+
+      on main.tf line 1:
+
+    This is what the story asked for.
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d db
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    ### 📝 dir: `network` workspace: `default`
+
+    **Plan: 2 to add, 1 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 2 to add, 1 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID)
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    ### ➖ dir: `app` workspace: `default`
+
+    ```diff
+    No changes. Your infrastructure matches the configuration.
+    ```
+
+    Nothing has to be applied; [give the lock back](https://locks.example.com/locks/ID) if you like.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d app
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    * To **apply** all plans of this pull request, comment:
+      ```shell
+      lockkeeper apply
+      ```
+    * To **discard** all its plans and give its locks back, comment:
+      ```shell
+      lockkeeper unlock
+      ```
+
+    <sub>Commit `99b62b32` · 0 s</sub>
+    "#);
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/3 projects failed to plan.
+    lockkeeper/plan: app/default: Success, No changes.
+    lockkeeper/plan: db/default: Failure, Plan failed.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @"");
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"99b62b322b7bc564a5c0d5bf843534acdcf54eaa","outcome":"partial","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"no_changes","plan":null},{"name":null,"dir":"db","workspace":"default","outcome":"failed","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"planned","plan":{"add":2,"change":1,"destroy":0,"import":0,"forget":0}}]} -->"#);
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
 }
 
 async fn an_init_that_fails_shows_why(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("broken", &[("network/main.tf", "# fake: fail init\n")]).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: failed
+
+    **Plan failed**: `terraform init` ended with exit code 1.
+
+    ```text
+    Error: The init went wrong
+
+      on main.tf line 1:
+
+    This is what the story asked for.
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `4e2d29d8` · 0 s</sub>
+    ");
     assert_eq!(bot.calls(), ["init network"]);
     bot.end(&[]).await;
 }
@@ -152,7 +331,11 @@ async fn when_every_project_fails_nothing_stays_locked(backend: Backend) {
     let files = [("network/main.tf", "# fake: fail plan\n"), ("app/main.tf", "# fake: fail init\n")];
     let pull = bot.open_pull("broken", &files).await;
     assert!(bot.comment(pull).starts_with("Ran Plan for 2 projects: 2 failed\n"));
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 2/2 projects failed to plan.
+    lockkeeper/plan: app/default: Failure, Plan failed.
+    lockkeeper/plan: network/default: Failure, Plan failed.
+    ");
     bot.end(&[]).await;
 }
 
@@ -160,13 +343,32 @@ async fn a_change_outside_of_projects_is_silent_until_somebody_asks(backend: Bac
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
     assert!(bot.heard(pull).is_empty());
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Success, 0/0 projects applied successfully.
+    lockkeeper/plan: Success, 0/0 projects planned successfully.
+    ");
     bot.say(pull, "lockkeeper plan").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for 0 projects
+
+    Nothing that this pull request changes belongs to a project, so there is nothing to do.
+
+    A project can be planned all the same; comment for example:
+
+    ```shell
+    lockkeeper plan -d path/of/the/project
+    ```
+
+    <sub>Commit `c99a6621` · 0 s</sub>
+    ");
     // Somebody plans all the same: the commit must not go on saying that nothing is left to apply.
     bot.say(pull, "lockkeeper plan -d network").await;
     bot.heard(pull);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Pending, 0/1 projects applied.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -175,7 +377,36 @@ async fn extra_arguments_reach_terraform_and_the_hint_to_plan_again(backend: Bac
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper plan -d network -- -target='module.a[\"b c\"]' -var-file=big.tfvars").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    **Plan: 2 to add, 1 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 2 to add, 1 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network -- '-target=module.a["b c"]' '-var-file=big.tfvars'
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    "#);
     let arguments = bot.arguments();
     let last = arguments.lines().next_back().unwrap();
     assert!(last.ends_with(r#"/plan.tfplan -target=module.a["b c"] -var-file=big.tfvars"#), "{last}");
@@ -188,7 +419,29 @@ async fn arguments_that_lead_elsewhere_are_refused(backend: Backend) {
     bot.heard(pull);
     let calls = bot.calls();
     bot.say(pull, "lockkeeper plan -d network -- -chdir=/etc").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Nothing was run**: `-chdir=/etc` may not be handed to Terraform. The operator of this server forbids `chdir` (`--blocked-extra-args`).
+
+    ```text
+    lockkeeper plan -d network -- -chdir=/etc
+                                  ^^^^^^^^^^^
+    ```
+
+    ```text
+    Usage: lockkeeper plan [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [-- TERRAFORM ARGUMENTS]
+
+    Show what would change.
+
+    Flags:
+      -d, --dir DIR                    Only this directory; a pattern such as 'modules/*' takes several.
+      -w, --workspace WORKSPACE        Only in this Terraform workspace.
+      -p, --project PROJECT            Only the project of this name; not together with -d or -w.
+          --verbose                    Add everything that was printed to the reply, init included.
+      -h, --help                       Show this text.
+
+    Without -d, -w and -p it plans every project that this pull request changes.
+    ```
+    ");
     assert_eq!(bot.calls(), calls);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -199,7 +452,14 @@ async fn a_variables_file_outside_of_the_project_is_refused(backend: Backend) {
     bot.heard(pull);
     let (calls, statuses) = (bot.calls(), bot.statuses(pull));
     bot.say(pull, "lockkeeper plan -d network -- -var-file=../../secrets.tfvars").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Plan refused**: the variables file `../../secrets.tfvars` lies outside of the project's directory.
+
+    * Name a file below the project's directory, without `..` at its beginning.
+    * Or whoever runs Lockkeeper can allow its directory with `--var-file-allowlist`.
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    ");
     assert_eq!((bot.calls(), bot.statuses(pull)), (calls, statuses));
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -210,7 +470,45 @@ async fn a_very_long_plan_loses_its_middle(backend: Backend) {
     let comment = bot.comment(pull);
     assert!(comment.len() < 65_536, "{}", comment.len());
     let shown: Vec<&str> = comment.lines().filter(|line| !line.contains(" of a very large plan")).collect();
-    assert_snapshot!(shown.join("\n"), @"");
+    assert_snapshot!(shown.join("\n"), @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    **Plan: 1 to add, 0 to change, 0 to destroy.**
+
+    <details><summary>Output (3408 lines)</summary>
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    … 2394 lines left out here …
+
+
+    Plan: 1 to add, 0 to change, 0 to destroy.
+    ```
+
+    </details>
+
+    2394 lines were left out of the middle: [see all of it](https://locks.example.com/jobs/ID).
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `ec7d706c` · 0 s</sub>
+    "#);
     let run = &bot.store().run_list_recent(1).await.unwrap()[0];
     assert!(bot.store().run_output(run.id).await.unwrap().len() > 200_000);
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -225,7 +523,34 @@ async fn very_many_projects_fit_into_several_comments(backend: Backend) {
     let comments = bot.comments(pull);
     assert!(comments.iter().all(|comment| comment.len() <= 65_536));
     let ends: Vec<(&str, &str)> = comments.iter().map(|c| (first_line(c), last_line(c))).collect();
-    insta::assert_debug_snapshot!(ends, @"");
+    insta::assert_debug_snapshot!(ends, @r#"
+    [
+        (
+            "Ran Plan for 120 projects: 120 planned",
+            "**Continues in the next comment.**",
+        ),
+        (
+            "*Continued from the previous comment.*",
+            "**Continues in the next comment.**",
+        ),
+        (
+            "*Continued from the previous comment.*",
+            "**Continues in the next comment.**",
+        ),
+        (
+            "*Continued from the previous comment.*",
+            "**Continues in the next comment.**",
+        ),
+        (
+            "*Continued from the previous comment.*",
+            "**Continues in the next comment.**",
+        ),
+        (
+            "*Continued from the previous comment.*",
+            "<sub>Commit `853f75b6` · 0 s</sub>",
+        ),
+    ]
+    "#);
     let statuses = bot.statuses(pull);
     assert_eq!(statuses.lines().count(), 121);
     assert!(statuses.starts_with("lockkeeper/plan: Success, 120/120 projects planned successfully.\n"), "{statuses}");
@@ -264,23 +589,70 @@ async fn the_merge_of_base_and_head_is_planned_and_a_conflict_refused(backend: B
     assert!(bot.comment(pull).contains("**Plan: 5 to add, 0 to change, 0 to destroy.**"));
     bot.push("main", &[("network/variables.tf", "# something else\n")]).await;
     bot.say(pull, "lockkeeper plan").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Plan refused**: this pull request cannot be merged into `main` without conflicts in `network/variables.tf`.
+
+    * Resolve the conflicts and push; the plan then runs by itself.
+
+    <sub>Commit `7bd22bc2` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, Plan failed.
+    lockkeeper/plan: network/default: Success, Plan: 5 to add, 0 to change, 0 to destroy.
+    ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn a_plan_that_takes_too_long_is_stopped(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("run-timeout", "1s")]).await;
     let pull = bot.open_pull("endless", &[("network/main.tf", "# fake: hang plan\n")]).await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: failed
+
+    **Plan failed**: `terraform plan` was stopped because the run took longer than 1 s (`--run-timeout`).
+
+    * If it needs that long, whoever runs Lockkeeper can raise `--run-timeout`.
+
+    ```text
+    hanging
+    Interrupt received.
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `8b03f0ef` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/1 projects failed to plan.
+    lockkeeper/plan: network/default: Failure, Plan failed.
+    ");
     bot.end(&[]).await;
 }
 
 async fn a_missing_terraform_says_who_can_help(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[("default-tf-version", "1.9.8")]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: failed
+
+    **Plan failed**: Terraform 1.9.8 is asked for, and this server has 1.11.4.
+
+    * Ask for a version this server has, or have 1.9.8 put into `--tf-bin-dir` under its name and version.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    ");
     std::fs::remove_file(bot.tools.join("terraform")).unwrap();
     bot.say(pull, "lockkeeper plan").await;
     let comment = bot.comment(pull);

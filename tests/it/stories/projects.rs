@@ -38,7 +38,12 @@ async fn one_directory_is_planned_and_the_plans_of_others_stay(backend: Backend)
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `app` workspace: `default`: no changes\n"));
     let plans = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap();
     assert_eq!(plans.iter().map(|plan| plan.project.dir.as_str()).collect::<Vec<_>>(), ["app", "network"]);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Pending, 1/2 projects applied (1 up to date).
+    lockkeeper/plan: Success, 2/2 projects planned successfully.
+    lockkeeper/plan: app/default: Success, No changes.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
 }
 
@@ -46,7 +51,36 @@ async fn a_workspace_that_is_missing_is_made(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
     bot.say(pull, "lockkeeper plan -d network -w staging").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for dir: `network` workspace: `staging`: planned
+
+    **Plan: 1 to add, 0 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 1 to add, 0 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network -w staging
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network -w staging
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `c99a6621` · 0 s</sub>
+    "#);
     let first = ["init network", "workspace select network", "workspace new network", "plan network"];
     assert_eq!(bot.calls(), first);
     bot.say(pull, "lockkeeper plan -d network -w staging").await;
@@ -60,14 +94,64 @@ async fn a_workspace_that_is_missing_is_made(backend: Backend) {
 async fn a_configured_project_is_planned_by_its_name(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, DB, ONE, TWO, CONFIG]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for project: `net` dir: `network` workspace: `default`: planned
+
+    **Plan: 2 to add, 1 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 2 to add, 1 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -p net
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -p net
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `20399fa0` · 0 s</sub>
+    "#);
     bot.say(pull, "lockkeeper plan -p one").await;
     assert!(
         bot.comment(pull).starts_with("Ran Plan for project: `one` dir: `apps/one` workspace: `default`: planned\n")
     );
     bot.say(pull, "lockkeeper apply -p net").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for project: `net` dir: `network` workspace: `default`: applied
+
+    **1 added, 0 changed, 0 destroyed.**
+
+    ```diff
+    terraform_data.it: Creating...
+    terraform_data.it: Creation complete after 0s
+
+    Apply complete! Resources: 1 added, 0 changed, 0 destroyed.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `20399fa0` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Pending, 1/2 projects applied.
+    lockkeeper/apply: net: Success, Apply succeeded.
+    lockkeeper/plan: Success, 2/2 projects planned successfully.
+    lockkeeper/plan: net: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    lockkeeper/plan: one: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
     bot.end(&["acme/infra/apps/one/default by #1", "acme/infra/network/default by #1"]).await;
 }
 
@@ -79,7 +163,11 @@ async fn a_pattern_chooses_among_configured_directories(backend: Backend) {
     bot.say(pull, "lockkeeper apply -d apps/*").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for 2 projects: 2 applied\n"));
     bot.say(pull, "lockkeeper plan -d nothing/*").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Plan refused**: no project in the configuration file has a directory that matches `nothing/*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`
+
+    <sub>Commit `e2f1b0ce` · 0 s</sub>
+    ");
     bot.end(&["acme/infra/apps/one/default by #1", "acme/infra/apps/two/default by #1"]).await;
 }
 
@@ -89,11 +177,23 @@ async fn a_slip_in_a_target_suggests_what_was_meant(backend: Backend) {
     bot.heard(pull);
     let statuses = bot.statuses(pull);
     bot.say(pull, "lockkeeper plan -p nett").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Plan refused**: there is no project `nett` in the configuration file. Did you mean `net`?
+
+    <sub>Commit `20399fa0` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper plan -d netwrok").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Plan refused**: the directory `netwrok` does not exist in this pull request. Did you mean `network`?
+
+    <sub>Commit `20399fa0` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper plan -d network -w staging").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Plan refused**: workspace `staging` is not configured for the directory `network`: choose with `-w` one that is: `default`
+
+    <sub>Commit `20399fa0` · 0 s</sub>
+    ");
     // Nothing of this changes where the pull request stands.
     assert_eq!(bot.statuses(pull), statuses);
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -103,8 +203,30 @@ async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let wrong = ("lockkeeper.yaml", "version: 3\nprojects:\n- name: net\n  dri: network\n");
     let pull = bot.open_pull("configured", &[WIDER, wrong]).await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Plan failed**: the configuration of this repository has to be mended first.
+
+    ```text
+    error: a project has no `dir`
+     --> lockkeeper.yaml:3:3
+      |
+    3 | - name: net
+      |   ^
+      = help: write the path from the root of the repository, such as `infra/network`, or `.` for the root
+
+    error: `dri` is not a key of a project
+     --> lockkeeper.yaml:4:3
+      |
+    4 |   dri: network
+      |   ^^^
+      = help: did you mean `dir`?
+    ```
+
+    Push the corrected file, and the plan runs by itself.
+
+    <sub>Commit `3addbcaf` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Failure, Plan failed.");
     assert!(bot.calls().is_empty());
     bot.update("configured", &[("lockkeeper.yaml", "version: 3\nprojects:\n- name: net\n  dir: network\n")]).await;
     assert!(
@@ -116,7 +238,17 @@ async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend
 async fn a_configuration_that_would_be_overlooked_is_pointed_out(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("configured", &[WIDER, ("atlantis.yml", "version: 3\n")]).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Plan failed**: the configuration of this repository has to be mended first.
+
+    ```text
+    `atlantis.yml` would not be read: rename it to `atlantis.yaml`
+    ```
+
+    Push the corrected file, and the plan runs by itself.
+
+    <sub>Commit `5f808ddf` · 0 s</sub>
+    ");
     bot.change("configured", &[Change::rename("atlantis.yml", "atlantis.yaml")]).await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -148,8 +280,17 @@ async fn a_project_that_leaves_the_pull_request_loses_plan_and_lock(backend: Bac
     bot.update("both", &[APP]).await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     bot.say(pull, "lockkeeper apply -d app").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Apply refused**: there is no plan of that project in this pull request.
+
+    * Comment `lockkeeper plan` first, look at the plan, then apply it.
+
+    <sub>Commit `409db73a` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -157,6 +298,21 @@ async fn a_version_that_is_not_here_is_named(backend: Backend) {
     let config = ("lockkeeper.yaml", "version: 3\nprojects:\n- dir: network\n  terraform_version: 1.5.7\n");
     let mut bot = Bot::new(backend, &[NETWORK, config]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: failed
+
+    **Plan failed**: Terraform 1.5.7 is asked for, and this server has 1.11.4.
+
+    * Ask for a version this server has, or have 1.5.7 put into `--tf-bin-dir` under its name and version.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `b07aaf7e` · 0 s</sub>
+    ");
     bot.end(&[]).await;
 }

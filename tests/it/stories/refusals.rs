@@ -43,11 +43,25 @@ async fn a_repository_that_is_not_served_gets_one_answer_to_each_command(backend
     bot.settle().await;
     let comments = told(&bot);
     assert_eq!(comments.len(), 1);
-    assert_snapshot!(comments[0], @"");
+    assert_snapshot!(comments[0], @r#"
+    **Command refused**: this server does not work for `github.test/umbrella/labs`: no entry of its `--repo-allowlist` fits.
+
+    * Whoever operates the server can add `github.test/umbrella/labs` to the list.
+
+    <sub>0 s</sub>
+
+    <!-- lockkeeper {"v":1,"command":"help","id":"00000000-0000-7000-8000-000000000007","pull":1,"head":null,"outcome":"refused","reason":"not_allowlisted","projects":[]} -->
+    "#);
     bot.github.comment(OTHER, FIRST, "alice", "Just talking.").await.unwrap();
     bot.settle().await;
     assert_eq!(told(&bot).len(), 1);
-    assert_snapshot!(bot.deliveries().await.join("\n"), @"");
+    assert_snapshot!(bot.deliveries().await.join("\n"), @"
+    push ignored: events of type `push` are not used
+    pull_request refused: 403: the repository is not on the allow-list (--repo-allowlist)
+    issue_comment refused: 403: the repository is not on the allow-list (--repo-allowlist)
+    issue_comment ignored: the comment is Lockkeeper's own
+    issue_comment ignored: the comment does not start with a word for the bot
+    ");
     assert_eq!(bot.calls(), [""; 0]);
     bot.end(&[]).await;
 }
@@ -79,8 +93,15 @@ const NETWORK: [(&str, &str); 1] = [("network/main.tf", "# narrow\n")];
 async fn a_pull_request_from_a_fork_is_refused_unless_allowed(backend: Backend) {
     let mut bot = Bot::new(backend, &NETWORK).await;
     let pull = from_fork(&bot).await;
-    assert_snapshot!(bot.answer(pull), @"");
-    assert_snapshot!(bot.machine_line(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: this pull request comes from the fork `github.test/mallory/infra`, and the server does not run code from forks.
+
+    * Somebody who may push to this repository can bring the branch here and open a pull request from it.
+    * Or whoever operates the server can allow forks with `--allow-fork-prs`.
+
+    <sub>Commit `fcff6ae6` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"00000000-0000-7000-8000-000000000004","pull":1,"head":"fcff6ae650c6b5a441700664f9af535e725eb85f","outcome":"refused","reason":"fork","projects":[]} -->"#);
     assert_eq!(bot.statuses(pull), "");
     assert!(bot.ask(pull, "lockkeeper apply").await.contains("does not run code from forks"));
     assert_eq!(bot.calls(), [""; 0]);

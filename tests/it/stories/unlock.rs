@@ -41,9 +41,20 @@ async fn unlock_gives_everything_back(backend: Backend) {
     bot.say(pull, "lockkeeper apply -d app").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper unlock").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Unlock for 2 projects
+
+    * dir: `app` workspace: `default`: lock given back
+    * dir: `network` workspace: `default`: lock given back, plan discarded
+
+    To **plan** again, comment:
+
+    ```shell
+    lockkeeper plan
+    ```
+    ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @"");
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":"5b5fb7838251c7fdfddc73242e383ad52c7df2a0","outcome":"success","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"discarded","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
     assert!(bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap().is_empty());
     bot.end(&[]).await;
 }
@@ -52,7 +63,7 @@ async fn unlock_with_nothing_to_give_back_says_so(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
     bot.say(pull, "lockkeeper unlock").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to give back.");
     bot.end(&[]).await;
 }
 
@@ -73,10 +84,30 @@ async fn a_pull_request_closed_during_its_plan_stops_it(backend: Backend) {
     command.await.unwrap();
     bot.settle().await;
     let comments = bot.comments(pull);
-    assert_snapshot!(comments[0], @"");
-    assert_snapshot!(comments[1], @"");
+    assert_snapshot!(comments[0], @"
+    This pull request was closed: its lock is free, and plans that were not applied are discarded.
+
+    * dir: `network` workspace: `default`
+    ");
+    assert_snapshot!(comments[1], @"
+    Ran Plan for dir: `network` workspace: `default`: cancelled
+
+    **Plan cancelled**: the pull request was closed, so `terraform plan` was interrupted.
+
+    ```diff
+    hanging
+    Interrupt received.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `89a66d7a` · 0 s</sub>
+    ");
     assert_eq!(comments.len(), 2);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/1 projects failed to plan.
+    lockkeeper/plan: network/default: Failure, Plan failed: it was stopped.
+    ");
     bot.end(&[]).await;
 }
 
@@ -94,7 +125,23 @@ async fn a_pull_request_closed_during_its_apply_lets_it_end(backend: Backend) {
     bot.go();
     command.await.unwrap();
     bot.settle().await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: applied
+
+    **1 added, 0 changed, 0 destroyed.**
+
+    ```diff
+    waiting
+    terraform_data.it: Creating...
+    terraform_data.it: Creation complete after 0s
+
+    Apply complete! Resources: 1 added, 0 changed, 0 destroyed.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `c40a4dbf` · 0 s</sub>
+    ");
     bot.end(&[]).await;
 }
 
@@ -141,7 +188,13 @@ async fn a_plan_that_still_waits_when_the_pull_request_closes_is_dropped(backend
     command.await.unwrap();
     bot.settle().await;
     let comments = bot.comments(pull);
-    assert_snapshot!(comments[2..].join("\n----\n"), @"");
+    assert_snapshot!(comments[2..].join("\n----\n"), @"
+    **Plan refused**: this pull request is closed, and commands run on open ones only.
+
+    * Open it again, then comment the command once more.
+
+    <sub>Commit `1baa695a` · 0 s</sub>
+    ");
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&[]).await;
 }

@@ -41,6 +41,11 @@ pub fn failed(kind: RunKind) -> (CommitState, String) {
     (CommitState::Failure, format!("{} failed.", title(kind)))
 }
 
+/// State and line of the status of a project that the newest plan of the pull does not concern.
+pub fn let_go() -> (CommitState, String) {
+    (CommitState::Success, "Not part of the newest plan.".to_owned())
+}
+
 /// State and line of the combined plan status when a plan command ended. No projects at all is a success.
 pub fn plan(standings: &[Standing]) -> (CommitState, String) {
     let Tally { total, plan_failed, .. } = Tally::of(standings);

@@ -5,6 +5,7 @@ use semver::Version;
 
 use super::locks::{name_column, name_from_column};
 use super::pulls::{pull_hold_in_tx, pull_share_in_tx};
+use super::runs::run_hold_in_tx;
 use super::{JsonText, Result, Store, Tx, execute, kept_time, on_pool};
 use crate::model::{
     BranchName, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
@@ -19,6 +20,8 @@ pub enum RecordPlan {
     Recorded,
     /// The lock under which it was made is gone (the pull was closed, somebody unlocked); nothing was kept.
     LockLost,
+    /// The run that made it has ended, because another replica took its command over; nothing was kept.
+    Overtaken,
 }
 
 const CURRENT_OF_PULL: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
@@ -43,6 +46,9 @@ impl Store {
         )?;
         if held == 0 {
             return Ok(RecordPlan::LockLost);
+        }
+        if !run_hold_in_tx(&mut tx, plan.run).await? {
+            return Ok(RecordPlan::Overtaken);
         }
         discard_in_tx(&mut tx, &plan.pull, &plan.project).await?;
         insert_in_tx(&mut tx, plan).await?;

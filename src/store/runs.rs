@@ -182,6 +182,18 @@ pub(super) async fn run_start_in_tx(tx: &mut Tx, id: RunId, now: DateTime<Utc>) 
         .map(|rows| rows == 1)
 }
 
+/// Keeps a run from being ended by anybody else before the transaction is over; `false` if it, or its command, has
+/// ended already.
+pub(super) async fn run_hold_in_tx(tx: &mut Tx, id: RunId) -> Result<bool> {
+    execute!(
+        tx,
+        "UPDATE runs SET id = id WHERE id = $1 AND state <> 'finished' \
+         AND EXISTS (SELECT 1 FROM commands c WHERE c.id = runs.command AND c.state <> 'finished')",
+        id,
+    )
+    .map(|rows| rows == 1)
+}
+
 #[derive(sqlx::FromRow)]
 struct Row {
     id: RunId,

@@ -162,9 +162,10 @@ impl Steps<'_> {
             .env("DIR", self.dir)
     }
 
+    /// A success counts even when the tool was told to stop meanwhile: it had come to its end.
     fn judge(&self, step: String, exit: Exit, output: String) -> Result<String, StepError> {
         match exit.how {
-            Ended::Finished if exit.is_success() => Ok(output),
+            Ended::Finished | Ended::Cancelled | Ended::TimedOut if exit.is_success() => Ok(output),
             Ended::Finished => Err(StepError::Failed { step, code: exit.code, output }),
             Ended::Cancelled => Err(StepError::Stopped { step, output }),
             Ended::TimedOut => Err(StepError::TimedOut { step, after: self.timeout, output }),

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
 /// Far more than the demo takes; a test that needs it has failed.
-const LONG: Duration = Duration::from_secs(120);
+const LONG: Duration = Duration::from_mins(2);
 
 /// A demo with a folder of its own. Its `PATH` begins in that folder, which tells its processes from all others.
 struct Demo {

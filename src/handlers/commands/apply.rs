@@ -6,6 +6,7 @@
 //! found out refuses (P6).
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use anyhow::Context;
 use futures::future::join_all;
@@ -46,9 +47,10 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         None => 1,
     };
     let work = Work::of_plans(abreast);
-    let reports = join_all(plans.iter().map(|group| apply_group(cx, &work, group, command))).await;
+    let groups = runs_to_come(cx, plans).await?;
+    let reports = join_all(groups.iter().map(|group| apply_group(cx, &work, group, command))).await;
     if cx.lost.is_cancelled() {
-        return Err(JobError::retry(anyhow::anyhow!("another replica took the command over")));
+        return Err(super::taken_over());
     }
     let mut reports: Vec<ProjectReport> =
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
@@ -70,18 +72,36 @@ async fn answer(ctx: &Ctx, pull: &PullRef, head: &CommitSha, body: Body) -> Resu
     Ok(Reply::new(body).with_statuses(head, vec![standing.apply_status(ctx)]))
 }
 
+/// A run for every plan before the first begins, so that an apply that is cut off can tell of each.
+async fn runs_to_come(
+    cx: &CommandCx<'_>,
+    plans: Vec<Vec<PlanRecord>>,
+) -> Result<Vec<Vec<(RunId, PlanRecord)>>, JobError> {
+    let mut groups = Vec::new();
+    for group in plans {
+        let mut runs = Vec::new();
+        for plan in group {
+            let (pull, project) = (cx.pull.at.clone(), plan.project.clone());
+            let new = NewRun { command: cx.row.id, kind: RunKind::Apply, pull, project };
+            runs.push((cx.ctx.store.run_create(&new).await?, plan));
+        }
+        groups.push(runs);
+    }
+    Ok(groups)
+}
+
 /// Plans that share a directory and a workspace share files on disk: one after the other.
 async fn apply_group(
     cx: &CommandCx<'_>,
     work: &Work,
-    group: &[PlanRecord],
+    group: &[(RunId, PlanRecord)],
     command: &ApplyCommand,
 ) -> Result<Vec<ProjectReport>, JobError> {
     let _turn = work.turn().await;
     let mut reports = Vec::new();
-    for plan in group {
+    for (run, plan) in group {
         let span = info_span!("apply", project = %plan.project);
-        reports.push(apply_plan(cx, work, plan, command).instrument(span).await?);
+        reports.push(apply_plan(cx, work, *run, plan, command).instrument(span).await?);
     }
     Ok(reports)
 }
@@ -89,20 +109,18 @@ async fn apply_group(
 async fn apply_plan(
     cx: &CommandCx<'_>,
     work: &Work,
+    run: RunId,
     plan: &PlanRecord,
     command: &ApplyCommand,
 ) -> Result<ProjectReport, JobError> {
     let (ctx, key) = (cx.ctx, &plan.project);
-    let new = NewRun { command: cx.row.id, kind: RunKind::Apply, pull: cx.pull.at.clone(), project: key.clone() };
-    let run = ctx.store.run_create(&new).await?;
     cx.status(standing::of_project(ctx, RunKind::Apply, key, run, status::running(RunKind::Apply))).await?;
     let report = attempt(cx, work, plan, command, run).await?;
     let report = ProjectReport { log: super::log(ctx, command.verbose, run).await?, ..report };
     if cx.lost.is_cancelled() {
         return Ok(report);
     }
-    ctx.store.run_finish(run, report.outcome, headline(&report).as_deref()).await?;
-    ctx.hub.announce(run);
+    cx.finish_run(run, &report).await?;
     let state = status::project(RunKind::Apply, report.outcome, report.counts);
     cx.status(standing::of_project(ctx, RunKind::Apply, key, run, state)).await?;
     Ok(report)
@@ -122,8 +140,9 @@ async fn attempt(
     if let Err(shut) = compare(cx.pull, plan) {
         return Ok(shut.into_report(cx, report));
     }
-    if plan.state == PlanState::NoChanges || plan.state == PlanState::Applied {
-        return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, ..report });
+    if let Some(why) = nothing_left(plan.state) {
+        let message = Some(UserText::new(why, []));
+        return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, message, ..report });
     }
     let Ok(_place) = projects::place_in_pool(cx).await else {
         let text = UserText::new("stopped before anything was applied.", []);
@@ -136,6 +155,15 @@ async fn attempt(
     match gate(cx, plan, run).await? {
         Ok(grant) => through(cx, work, plan, command, run, ready, grant, report).await,
         Err(shut) => Ok(shut.into_report(cx, report)),
+    }
+}
+
+/// Why there is nothing to apply, if so.
+fn nothing_left(state: PlanState) -> Option<&'static str> {
+    match state {
+        PlanState::NoChanges => Some("The plan has no changes."),
+        PlanState::Applied => Some("This plan was applied before. A new plan shows whether anything is left to do."),
+        PlanState::Planned | PlanState::Applying | PlanState::ApplyFailed | PlanState::Discarded => None,
     }
 }
 
@@ -296,21 +324,34 @@ async fn through(
     }
     let state = if applied.is_ok() { PlanState::Applied } else { PlanState::ApplyFailed };
     cx.ctx.store.apply_end(grant, &cx.pull.at, state).await?;
+    let report = ProjectReport { message: closed_meanwhile(cx).await?, ..report };
     Ok(match applied {
         Ok(output) => ProjectReport { outcome: ProjectOutcome::Applied, output, ..report },
         Err(error) => failed(report, &error),
     })
 }
 
+/// An apply is never stopped by the end of its pull, so this may be the only place that tells of the lock.
+async fn closed_meanwhile(cx: &CommandCx<'_>) -> Result<Option<UserText>, JobError> {
+    let state = cx.ctx.store.pull_state(&cx.pull.at).await?.filter(|state| *state != PullState::Open);
+    let text = |state| UserText::new(format!("The pull request was {state} while this ran; its lock is free now."), []);
+    Ok(state.map(text))
+}
+
 fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
-    let stopped = matches!(error, RunError::Step(StepError::Stopped { .. }));
-    let outcome = if stopped { ProjectOutcome::Cancelled } else { ProjectOutcome::Failed };
-    let mut hints = projects::hints(error);
-    if stopped {
-        hints.push("What was applied until then is in the state. Plan again to see what is left.".to_owned());
+    let output = error.output().to_owned();
+    if let RunError::Step(error @ StepError::Stopped { .. }) = error {
+        // Nothing else stops an apply: not even the end of its pull.
+        let message = format!("Lockkeeper was shut down while this apply was under way, so {error}.");
+        let left = "What was applied until then is in the state. Plan again to see what is left.".to_owned();
+        let hints = iter::once(left).chain(report.message.map(|closed| closed.message)).collect();
+        let text = UserText { message, hints };
+        return ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), output, ..report };
     }
+    let mut hints = projects::hints(error);
+    hints.extend(report.message.map(|closed| closed.message));
     let text = UserText { message: format!("{}.", describe_error(error)), hints };
-    ProjectReport { outcome, message: Some(text), output: error.output().to_owned(), ..report }
+    ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), output, ..report }
 }
 
 /// The answer to an apply that was cut off by the end of the server; `None` when Terraform was not started for any of

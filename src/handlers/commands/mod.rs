@@ -61,6 +61,16 @@ impl CommandCx<'_> {
         Ok(())
     }
 
+    /// A run ended. One that had ended before was ended by the replica that took the command over, even if nobody has
+    /// told us yet that we lost the lease.
+    pub async fn finish_run(&self, run: RunId, report: &ProjectReport) -> Result<(), JobError> {
+        if !self.ctx.store.run_finish(run, report.outcome, headline(report).as_deref()).await? {
+            return Err(taken_over());
+        }
+        self.ctx.hub.announce(run);
+        Ok(())
+    }
+
     /// Stops what runs when the server is interrupted or the lease is lost: a child must not outlive its right to run.
     async fn pass_on_stops(&self) -> Infallible {
         tokio::select! {
@@ -80,7 +90,7 @@ impl CommandCx<'_> {
     /// again after a restart.
     pub fn abandoned(&self) -> Result<(), JobError> {
         if self.lost.is_cancelled() {
-            return Err(JobError::retry(anyhow!("another replica took the command over")));
+            return Err(taken_over());
         }
         if self.ctx.interrupt.is_cancelled() {
             return Err(JobError::Retry {
@@ -95,6 +105,11 @@ impl CommandCx<'_> {
 /// Everything a run printed, for `--verbose`.
 async fn log(ctx: &Ctx, verbose: bool, run: RunId) -> Result<Option<String>, sqlx::Error> {
     if verbose { ctx.store.run_output(run).await.map(Some) } else { Ok(None) }
+}
+
+/// The result of an attempt that lost its lease; the queue finds the lease lost and writes nothing.
+fn taken_over() -> JobError {
+    JobError::retry(anyhow!("another replica took the command over"))
 }
 
 /// One line about how a run ended, for pages.

@@ -7,8 +7,8 @@
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
+use super::CommandCx;
 use super::projects::{self, Selection, Work};
-use super::{CommandCx, headline};
 use crate::command::PlanCommand;
 use crate::discovery::Project;
 use crate::git::Checkout;
@@ -16,7 +16,9 @@ use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
 use crate::jobs::describe_error;
-use crate::model::{CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectOutcome, RunId, RunKind};
+use crate::model::{
+    CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, RunId, RunKind,
+};
 use crate::queue::JobError;
 use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan, TakeLock};
@@ -44,6 +46,7 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
     if !command.target.is_targeted() {
         let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
         cx.ctx.store.plan_keep_only(&cx.pull.at, &keep).await?;
+        let_go(cx, &keep).await?;
     }
     let groups = work.groups();
     let reports = join_all(groups.iter().map(|group| plan_group(cx, &work, group, command))).await;
@@ -52,6 +55,15 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Re
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
     answer(cx, reports, command, auto).await
+}
+
+/// Projects that only an earlier search at this head has found: nothing more comes of their statuses, red ones least.
+async fn let_go(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Result<(), JobError> {
+    let runs = cx.ctx.store.run_list_of_head(&cx.pull.at, &cx.pull.head).await?;
+    for run in runs.into_iter().filter(|run| !keep.contains(&run.project)) {
+        cx.status(standing::of_project(cx.ctx, run.kind, &run.project, run.id, status::let_go())).await?;
+    }
+    Ok(())
 }
 
 /// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
@@ -116,8 +128,7 @@ async fn plan_project(
     if cx.abandoned().is_err() {
         return Ok(report);
     }
-    ctx.store.run_finish(run, report.outcome, headline(&report).as_deref()).await?;
-    ctx.hub.announce(run);
+    cx.finish_run(run, &report).await?;
     let state = status::project(RunKind::Plan, report.outcome, report.counts);
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
     Ok(report)
@@ -212,6 +223,10 @@ async fn record(
             lock_url: Some(cx.ctx.settings.lock_url(lock.id)),
             ..report
         }),
+        RecordPlan::Overtaken => {
+            cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
+            Err(super::taken_over())
+        }
         RecordPlan::LockLost => {
             cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
             let why = cx.stop_reason().await?;

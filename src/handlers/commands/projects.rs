@@ -125,10 +125,18 @@ impl Trouble {
     fn into_reply(self) -> Reply {
         match self {
             Self::Config(text) => Reply::new(Body::ConfigErrors(text)),
-            Self::Target(message) => Reply::refused("target", message, vec![]),
-            Self::Limit(message) => Reply::refused("limit", message, vec![]),
+            Self::Target(message) => Reply::refused("target", sentence(message), vec![]),
+            Self::Limit(message) => Reply::refused("limit", sentence(message), vec![]),
         }
     }
+}
+
+/// With a full stop, unless it ends like a sentence already.
+fn sentence(mut text: String) -> String {
+    if !text.ends_with(['.', '?', '!']) {
+        text.push('.');
+    }
+    text
 }
 
 /// A checkout that cannot be had: some reasons pass, others are for the people at the pull.

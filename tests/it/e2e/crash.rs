@@ -1,6 +1,7 @@
 //! The server is killed (SIGKILL) and started again (P1, P3).
 
-use chrono::{TimeDelta, Utc};
+use chrono::TimeDelta;
+use lockkeeper::clock::{Clock, SystemClock};
 use lockkeeper::emulator::{Attempt, StatusState};
 use lockkeeper::store::RunState;
 
@@ -54,7 +55,7 @@ async fn crash(world: &mut World, backend: Backend) {
 async fn start_again(world: &mut World, backend: Backend) {
     if backend == Backend::Postgres {
         let store = world.store().await;
-        store.job_requeue_orphans(Utc::now() + TimeDelta::hours(1)).await.expect("the database");
+        store.job_requeue_orphans(SystemClock.now() + TimeDelta::hours(1)).await.expect("the database");
         store.close().await;
     }
     world.server.restart().await;

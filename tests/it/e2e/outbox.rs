@@ -1,6 +1,7 @@
 //! What the bot has to say arrives, and once.
 
-use chrono::{TimeDelta, Utc};
+use chrono::TimeDelta;
+use lockkeeper::clock::{Clock, SystemClock};
 use lockkeeper::emulator::Fault;
 
 use super::world::{World, resource};
@@ -35,7 +36,7 @@ async fn a_comment_gets_through_after_bad_gateways_and_limits() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn statuses_get_through_after_bad_gateways_and_limits() {
-    let reset = Fault::PrimaryLimit { reset: Utc::now() + TimeDelta::seconds(2) };
+    let reset = Fault::PrimaryLimit { reset: SystemClock.now() + TimeDelta::seconds(2) };
     one_answer_in_spite_of(&[(STATUS, 2, Fault::BadGateway), (STATUS, 1, reset)]).await;
 }
 

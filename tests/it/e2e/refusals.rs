@@ -8,7 +8,7 @@ use crate::support::server::Settings;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_github_app_works_as_an_account_does() {
-    let world = World::start_with(Settings::default().as_app(), |_| vec![("main.tf", String::new())]).await;
+    let world = World::start_with(Settings::default().with_app(), |_| vec![("main.tf", String::new())]).await;
     let pull = world.open("feature", &[("main.tf", &resource("a", "1"))]).await;
     world.answer(pull).await.is("autoplan success | . default planned");
     world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");

@@ -194,7 +194,7 @@ impl World {
     /// The plans of a pull that count.
     pub async fn plans(&self, pull: PullNumber) -> Vec<PlanRecord> {
         let store = self.store().await;
-        let plans = store.plan_list(&self.pull_ref(pull)).await.expect("plans");
+        let plans = store.plan_list(&Self::pull_ref(pull)).await.expect("plans");
         store.close().await;
         plans
     }
@@ -212,7 +212,7 @@ impl World {
     }
 
     /// The pull as the server names it.
-    pub fn pull_ref(&self, number: PullNumber) -> PullRef {
+    pub fn pull_ref(number: PullNumber) -> PullRef {
         PullRef { repo: format!("{HOST}/{REPO}").parse().expect("a repository"), number }
     }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use lockkeeper::model::{Distribution, LockId, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, PullState};
+use lockkeeper::model::{
+    Distribution, LockId, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullState,
+};
 use lockkeeper::store::{ApplyGate, RecordPlan, TakeLock};
 
 use super::samples::{URL, begin_apply, named, new_plan, open_pull, plan_state, planned, project, pull, take, taken};
@@ -13,6 +15,7 @@ store_test!(
     a_newer_plan_replaces_the_older,
     a_plan_recorded_after_the_lock_was_lost_is_not_kept,
     a_plan_is_not_kept_under_the_lock_of_something_else,
+    a_plan_of_a_run_that_has_ended_is_not_kept,
     a_plan_does_not_replace_one_that_is_being_applied,
     recording_meets_closing_and_no_plan_is_left,
     plans_are_listed_by_project,
@@ -81,6 +84,18 @@ async fn a_plan_is_not_kept_under_the_lock_of_something_else(db: &TestDb) {
     assert_eq!(db.store().plan_record(&plan, LockId::next(&*db.ids)).await.unwrap(), RecordPlan::LockLost);
 }
 
+/// Another replica took the command over and ended the runs of the first: what the first still brings is not kept,
+/// even under the lock that both may use.
+async fn a_plan_of_a_run_that_has_ended_is_not_kept(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let lock = taken(db.store(), &one, &project("a")).await;
+    let (late, newer) = (new_plan(db, &one, &project("a")).await, new_plan(db, &one, &project("a")).await);
+    assert!(db.store().run_finish(late.run, ProjectOutcome::Cancelled, None).await.unwrap());
+    assert_eq!(db.store().plan_record(&newer, lock.id).await.unwrap(), RecordPlan::Recorded);
+    assert_eq!(db.store().plan_record(&late, lock.id).await.unwrap(), RecordPlan::Overtaken);
+    assert_eq!(db.store().plan_list(&one).await.unwrap(), [newer]);
+}
+
 /// The lane of the pull keeps this from happening; if it happens nevertheless it is an error, not a second plan.
 async fn a_plan_does_not_replace_one_that_is_being_applied(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
@@ -105,6 +120,7 @@ async fn recording_meets_closing_and_no_plan_is_left(db: &TestDb) {
         match recorded.unwrap() {
             RecordPlan::Recorded => assert_eq!(kept, Some(PlanState::Discarded)),
             RecordPlan::LockLost => assert_eq!(kept, None),
+            RecordPlan::Overtaken => panic!("nobody ended the run"),
         }
     }
 }

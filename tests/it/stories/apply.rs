@@ -3,6 +3,8 @@
 use insta::assert_snapshot;
 use lockkeeper::emulator::Delivering;
 use lockkeeper::model::PullNumber;
+use lockkeeper::queue::Tick;
+use lockkeeper::store::SetApplyLock;
 
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
@@ -110,6 +112,8 @@ async fn a_plan_without_changes_is_up_to_date(backend: Backend) {
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for dir: `network` workspace: `default`: nothing to apply
 
+    The plan has no changes.
+
     [Output](https://locks.example.com/jobs/ID)
 
     <sub>Commit `267f4d38` · 0 s</sub>
@@ -164,6 +168,8 @@ async fn one_of_two_plans_is_applied(backend: Backend) {
     ---
 
     ### ➖ dir: `app` workspace: `default`
+
+    This plan was applied before. A new plan shows whether anything is left to do.
 
     [Output of this project](https://locks.example.com/jobs/ID)
 
@@ -298,7 +304,7 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
     bot.settle_short().await;
     bot.db.clock.advance(std::time::Duration::from_secs(30));
     bot.go();
-    planning.await.unwrap();
+    assert_eq!(planning.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].contains("**Plan: 0 to add, 0 to change, 9 to destroy.**"));
@@ -326,7 +332,7 @@ async fn a_plan_that_nobody_can_have_seen_is_refused(backend: Backend) {
 
 async fn a_plan_file_that_was_changed_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
-    let plan = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap().remove(0);
+    let plan = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().remove(0);
     let file = bot.db.dir.path().join(format!("plans/plans/{}.tfplan", plan.id));
     std::fs::write(&file, "a plan of somebody else").unwrap();
     bot.say(pull, "lockkeeper apply").await;
@@ -396,7 +402,10 @@ async fn a_plan_of_another_terraform_is_refused(backend: Backend) {
 
 async fn while_applies_are_switched_off_every_one_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
-    drop(bot.store().apply_lock_set("olga", "the database moves until noon").await.unwrap());
+    assert!(matches!(
+        bot.store().apply_lock_set("olga", "the database moves until noon").await.unwrap(),
+        SetApplyLock::Set
+    ));
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
     **Apply refused**: `olga` switched off every apply on this server at 2026-03-02 09:00 UTC, with these words: the database moves until noon
@@ -423,9 +432,9 @@ async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: B
     bot.settle_short().await;
     let applying = bot.begin_command();
     bot.printed("waiting").await;
-    drop(bot.store().apply_lock_set("olga", "").await.unwrap());
+    assert!(matches!(bot.store().apply_lock_set("olga", "").await.unwrap(), SetApplyLock::Set));
     bot.go();
-    applying.await.unwrap();
+    assert_eq!(applying.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let comment = bot.comment(pull);
     assert!(comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"), "{comment}");
@@ -450,6 +459,8 @@ async fn a_plan_is_applied_once_however_often_it_is_asked_for(backend: Backend) 
     assert!(comments[0].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
     assert_snapshot!(comments[1], @"
     Ran Apply for dir: `network` workspace: `default`: nothing to apply
+
+    This plan was applied before. A new plan shows whether anything is left to do.
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -477,7 +488,7 @@ async fn what_was_discarded_cannot_be_applied(backend: Backend) {
 
 async fn an_apply_takes_the_lock_that_was_given_back(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
-    let plan = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap().remove(0);
+    let plan = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().remove(0);
     assert!(bot.store().lock_release(&plan.pull, &plan.project).await.unwrap());
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
@@ -486,7 +497,7 @@ async fn an_apply_takes_the_lock_that_was_given_back(backend: Backend) {
 
 async fn an_apply_is_refused_while_another_pull_request_has_the_lock(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
-    let plan = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap().remove(0);
+    let plan = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().remove(0);
     assert!(bot.store().lock_release(&plan.pull, &plan.project).await.unwrap());
     let other = bot.open_pull("other", &[("network/main.tf", "# fake: no changes\n")]).await;
     bot.heard(other);

@@ -3,6 +3,7 @@
 use insta::assert_snapshot;
 use lockkeeper::handlers::dashboard::discard_lock;
 use lockkeeper::model::PullNumber;
+use lockkeeper::queue::Tick;
 
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
@@ -216,7 +217,7 @@ async fn a_lock_under_which_an_apply_runs_is_not_discarded(backend: Backend) {
     let lock = bot.store().lock_list().await.unwrap().remove(0);
     assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_none());
     bot.go();
-    applying.await.unwrap();
+    assert_eq!(applying.await.unwrap(), Tick::Worked);
     bot.settle().await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -232,7 +233,7 @@ async fn a_lock_discarded_while_its_plan_is_made_keeps_no_plan(backend: Backend)
     let lock = bot.store().lock_list().await.unwrap().remove(0);
     assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_some());
     bot.go();
-    planning.await.unwrap();
+    assert_eq!(planning.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].starts_with("**Lock discarded**: `olga` gave the lock of dir: `network`"), "{}", comments[0]);

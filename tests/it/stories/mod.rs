@@ -2,11 +2,15 @@
 
 mod apply;
 mod comments;
+mod crash;
+mod door;
 mod locks;
 mod moves;
+mod outbox;
 mod plan;
 mod projects;
 mod refusals;
+mod replicas;
 mod unlock;
 
 /// Three projects as they are on the main branch.

@@ -79,7 +79,7 @@ impl Bot {
     }
 
     /// The pull with its repository.
-    pub fn pull_ref(&self, number: PullNumber) -> PullRef {
+    pub fn pull_ref(number: PullNumber) -> PullRef {
         PullRef { repo: format!("github.test/{REPO}").parse().unwrap(), number }
     }
 }

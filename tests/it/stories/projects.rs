@@ -36,7 +36,7 @@ async fn one_directory_is_planned_and_the_plans_of_others_stay(backend: Backend)
     bot.heard(pull);
     bot.say(pull, "lockkeeper plan -d app").await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `app` workspace: `default`: no changes\n"));
-    let plans = bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap();
+    let plans = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
     assert_eq!(plans.iter().map(|plan| plan.project.dir.as_str()).collect::<Vec<_>>(), ["app", "network"]);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Pending, 1/2 projects applied (1 up to date).
@@ -164,7 +164,7 @@ async fn a_pattern_chooses_among_configured_directories(backend: Backend) {
     assert!(bot.comment(pull).starts_with("Ran Apply for 2 projects: 2 applied\n"));
     bot.say(pull, "lockkeeper plan -d nothing/*").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Plan refused**: no project in the configuration file has a directory that matches `nothing/*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`
+    **Plan refused**: no project in the configuration file has a directory that matches `nothing/*` and the workspace `default`: a pattern chooses among configured projects only, so write another pattern, or one directory without `*`, `?` and `[`.
 
     <sub>Commit `e2f1b0ce` · 0 s</sub>
     ");
@@ -190,7 +190,7 @@ async fn a_slip_in_a_target_suggests_what_was_meant(backend: Backend) {
     ");
     bot.say(pull, "lockkeeper plan -d network -w staging").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Plan refused**: workspace `staging` is not configured for the directory `network`: choose with `-w` one that is: `default`
+    **Plan refused**: workspace `staging` is not configured for the directory `network`: choose with `-w` one that is: `default`.
 
     <sub>Commit `20399fa0` · 0 s</sub>
     ");

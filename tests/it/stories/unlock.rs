@@ -55,7 +55,7 @@ async fn unlock_gives_everything_back(backend: Backend) {
     ");
     let line = bot.machine_line(pull);
     assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":"5b5fb7838251c7fdfddc73242e383ad52c7df2a0","outcome":"success","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"discarded","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
-    assert!(bot.store().plan_list(&bot.pull_ref(pull)).await.unwrap().is_empty());
+    assert!(bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().is_empty());
     bot.end(&[]).await;
 }
 
@@ -81,7 +81,7 @@ async fn a_pull_request_closed_during_its_plan_stops_it(backend: Backend) {
     let (mut bot, pull, command) = under_way(backend, "# fake: hang plan\n", "hanging").await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.settle_short().await;
-    command.await.unwrap();
+    assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let comments = bot.comments(pull);
     assert_snapshot!(comments[0], @"
@@ -123,10 +123,12 @@ async fn a_pull_request_closed_during_its_apply_lets_it_end(backend: Backend) {
     bot.settle_short().await;
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
     bot.go();
-    command.await.unwrap();
+    assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
     assert_snapshot!(bot.comment(pull), @"
     Ran Apply for dir: `network` workspace: `default`: applied
+
+    The pull request was merged while this ran; its lock is free now.
 
     **1 added, 0 changed, 0 destroyed.**
 
@@ -151,7 +153,7 @@ async fn unlock_waits_for_the_plan_that_runs(backend: Backend) {
     bot.settle_short().await;
     assert!(bot.heard(pull).is_empty());
     bot.go();
-    command.await.unwrap();
+    assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
@@ -166,7 +168,7 @@ async fn a_push_during_a_plan_is_planned_after_it(backend: Backend) {
     bot.settle_short().await;
     assert!(bot.heard(pull).is_empty());
     bot.go();
-    command.await.unwrap();
+    assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].contains("**Plan: 1 to add, 0 to change, 0 to destroy.**"));
@@ -185,7 +187,7 @@ async fn a_plan_that_still_waits_when_the_pull_request_closes_is_dropped(backend
     bot.settle_short().await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.settle_short().await;
-    command.await.unwrap();
+    assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let comments = bot.comments(pull);
     assert_snapshot!(comments[2..].join("\n----\n"), @"

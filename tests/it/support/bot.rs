@@ -95,7 +95,7 @@ impl Bot {
     /// Pushes changed files to a branch.
     pub async fn push(&self, branch: &str, files: &[(&str, &str)]) -> CommitSha {
         let changes: Vec<_> =
-            files.iter().map(|(path, text)| lockkeeper::emulator::Change::write(*path, *text)).collect();
+            files.iter().map(|(path, text)| lockkeeper::emulator::Change::write(path, text)).collect();
         self.github.push(REPO, branch, &changes).await.expect("the push is taken")
     }
 
@@ -246,7 +246,10 @@ impl Bot {
         }
         assert_eq!(self.locks().await, locks, "locks remain that the story does not explain");
         assert_eq!(self.github.faults_left(), 0, "a fault was ordered that did not happen");
-        OpenApi::github().check_all(&self.github.requests());
+        let requests = self.github.requests();
+        if requests.iter().any(|request| request.is_api && request.fault.is_none()) {
+            OpenApi::github().check_all(&requests);
+        }
         self.door.abort();
     }
 }

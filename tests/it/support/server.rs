@@ -36,7 +36,7 @@ pub const HOST: &str = "github.test";
 pub const PUBLIC_URL: &str = "https://lockkeeper.test";
 
 /// Far more than anything takes; a wait that needs it has failed.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_mins(1);
 /// Processes end, and files go, without telling us; this often we look.
 pub const LOOK: Duration = Duration::from_millis(20);
 
@@ -71,7 +71,7 @@ impl Settings {
 
     /// Acts as a GitHub App instead of an account with a token.
     #[must_use]
-    pub fn as_app(self) -> Self {
+    pub fn with_app(self) -> Self {
         Self { is_app: true, ..self }
     }
 

@@ -29,7 +29,7 @@ impl Parcel {
     }
 
     /// The same JSON as the field `payload` of a form.
-    pub fn as_form(self) -> Self {
+    pub fn into_form(self) -> Self {
         let json = String::from_utf8(self.body.clone()).expect("the body is JSON");
         let form = url::form_urlencoded::Serializer::new(String::new()).append_pair("payload", &json).finish();
         let form = Self { body: form.into_bytes(), ..self };

@@ -1,0 +1,464 @@
+//! The server dies, is told to stop, or misses something: nobody is left without an answer (P1, P3, P7).
+
+use insta::assert_snapshot;
+use lockkeeper::emulator::{Delivering, NewPull};
+use lockkeeper::model::PullNumber;
+
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    a_plan_that_is_killed_anywhere_is_told_once,
+    an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once,
+    an_apply_that_was_cut_off_is_told_with_its_last_words,
+    an_apply_that_was_cut_off_is_told_although_github_was_away,
+    an_apply_of_several_projects_that_was_cut_off_tells_of_each,
+    a_plan_that_was_cut_off_is_made_again,
+    an_interrupted_server_makes_its_plan_again_after_the_restart,
+    an_interrupted_server_reports_how_far_its_apply_came,
+    an_apply_that_comes_to_its_end_after_the_interrupt_was_done,
+    a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind,
+    a_close_that_was_missed_is_made_up_for,
+    what_is_old_is_forgotten,
+);
+
+const LOCK: &str = "acme/infra/network/default by #1";
+const NETWORK: (&str, &str) = ("network/main.tf", "# narrow\n");
+
+/// Where the server is killed: after so many wake-ups. Dense where a command begins, and reaching beyond its end.
+const KILLS: [usize; 16] = [1, 2, 4, 7, 11, 16, 22, 30, 45, 70, 100, 140, 200, 300, 450, 800];
+
+fn directories(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("p{n:02}/main.tf")).collect()
+}
+
+async fn many_projects(backend: Backend) -> (Bot, Vec<String>) {
+    let files = directories(KILLS.len());
+    let before: Vec<(&str, &str)> = files.iter().map(|file| (file.as_str(), "# narrow\n")).collect();
+    (Bot::new(backend, &before).await, files)
+}
+
+fn held(count: usize) -> Vec<String> {
+    (0..count).map(|n| format!("acme/infra/p{n:02}/default by #{}", n + 1)).collect()
+}
+
+async fn end_holding_all(bot: Bot) {
+    let locks = held(KILLS.len());
+    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>()).await;
+}
+
+async fn a_plan_that_is_killed_anywhere_is_told_once(backend: Backend) {
+    let (mut bot, files) = many_projects(backend).await;
+    let mut cut = 0;
+    for (file, wakes) in files.iter().zip(KILLS) {
+        bot.push(file, &[(file, "# fake: add 1 change 0 destroy 0\n")]).await;
+        let pull = bot.github.open_pull(REPO, NewPull::from_branch(file)).await.unwrap();
+        cut += usize::from(bot.work_until_killed(wakes).await);
+        bot.crash_and_restart().await;
+        bot.settle().await;
+        let told = bot.heard(pull);
+        assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
+        assert!(told[0].contains(": planned\n"), "killed after {wakes}: {}", told[0]);
+        assert_eq!(bot.pending(pull), [""; 0], "killed after {wakes}");
+    }
+    assert!(cut > KILLS.len() / 2, "only {cut} plans were cut off");
+    end_holding_all(bot).await;
+}
+
+async fn an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once(backend: Backend) {
+    let (mut bot, files) = many_projects(backend).await;
+    let mut cut = 0;
+    for (file, wakes) in files.iter().zip(KILLS) {
+        let pull = bot.open_pull(file, &[(file, "# fake: add 1 change 0 destroy 0\n")]).await;
+        assert_eq!(bot.heard(pull).len(), 1);
+        bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+        cut += usize::from(bot.work_until_killed(wakes).await);
+        bot.crash_and_restart().await;
+        bot.settle().await;
+        let told = bot.heard(pull);
+        assert_eq!(told.len(), 1, "killed after {wakes}: {told:#?}");
+        let applied = told[0].contains(": applied\n");
+        let stopped = told[0].contains("The server stopped in the middle of this apply");
+        assert!(applied || stopped, "killed after {wakes}: {}", told[0]);
+        let calls = format!("apply {}", file.trim_end_matches("/main.tf"));
+        let calls = bot.calls().iter().filter(|call| **call == calls).count();
+        assert!(calls == 1 || (calls == 0 && stopped), "killed after {wakes}: applied {calls} times");
+        assert_eq!(bot.pending(pull), [""; 0], "killed after {wakes}");
+    }
+    assert!(cut > KILLS.len() / 2, "only {cut} applies were cut off");
+    end_holding_all(bot).await;
+}
+
+/// A pull request whose apply hangs, and the server has just died over it.
+async fn dead_in_apply(backend: Backend, files: &[(&str, &str)]) -> (Bot, PullNumber) {
+    let before: Vec<(&str, &str)> = files.iter().map(|(path, _)| (*path, "# narrow\n")).collect();
+    let mut bot = Bot::new(backend, &before).await;
+    let pull = bot.open_pull("wider", files).await;
+    bot.answer(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.settle_short().await;
+    command.abort();
+    command.await.unwrap_err();
+    (bot, pull)
+}
+
+async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend) {
+    let (mut bot, pull) = dead_in_apply(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
+    assert!(!bot.pending(pull).is_empty(), "the apply was under way");
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: failed
+
+    > [!CAUTION]
+    > **The server stopped in the middle of this apply.** What was under way may have been changed in part. Lockkeeper
+    > never repeats an apply by itself: look at what is below, then plan again to see what is left to do.
+
+    **Apply failed**: The apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+
+    * What was applied until then is in the state, as far as Terraform could still write it.
+    * Plan again to see what is left.
+
+    ```text
+    $ terraform apply -input=false plan.tfplan
+    hanging
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000016)
+
+    <sub>Commit `cce89f48` · 1 min 30 s</sub>
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"00000000-0000-7000-8000-000000000013","pull":1,"head":"cce89f481180e1d2b27838062d0f856e9e7e5d0e","outcome":"failure","reason":"interrupted","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"failed","plan":null}]} -->"#);
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/1 projects failed to apply.
+    lockkeeper/apply: network/default: Failure, Apply failed.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
+    assert_eq!(bot.calls().iter().filter(|call| *call == "apply network").count(), 1);
+    let again = bot.ask(pull, "lockkeeper apply").await;
+    assert_snapshot!(again, @"
+    **Apply refused**: there is no plan to apply in this pull request.
+
+    * Comment `lockkeeper plan` first, look at the plan, then apply it.
+
+    <sub>Commit `cce89f48` · 0 s</sub>
+    ");
+    bot.end(&[LOCK]).await;
+}
+
+async fn an_apply_that_was_cut_off_is_told_although_github_was_away(backend: Backend) {
+    let (mut bot, pull) = dead_in_apply(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
+    for route in ["GET /repos/*/*/pulls/*", "POST /repos/*/*/issues/*/comments"] {
+        bot.github.fault(route, 1000, lockkeeper::emulator::Fault::BadGateway);
+    }
+    bot.crash_and_restart().await;
+    bot.settle_until(bot.db.now() + chrono::TimeDelta::minutes(10)).await;
+    bot.github.clear_faults();
+    bot.settle().await;
+    assert!(bot.answer(pull).contains("The server stopped in the middle of this apply"));
+    assert_eq!(bot.pending(pull), [""; 0]);
+    bot.end(&[LOCK]).await;
+}
+
+async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Backend) {
+    let files = [
+        ("a/main.tf", "# fake: add 1 change 0 destroy 0\n"),
+        ("b/main.tf", "# fake: hang apply\n"),
+        ("c/main.tf", "# fake: add 3 change 0 destroy 0\n"),
+    ];
+    let (mut bot, pull) = dead_in_apply_one_by_one(backend, &files).await;
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Apply for 3 projects: 1 failed, 1 not tried, 1 applied
+
+    > [!CAUTION]
+    > **The server stopped in the middle of this apply.** What was under way may have been changed in part. Lockkeeper
+    > never repeats an apply by itself: look at what is below, then plan again to see what is left to do.
+
+    | | Project | Outcome |
+    |:-:|:--|:--|
+    | ❌ | `b` | [failed](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000021) |
+    | ⏭️ | `c` | [not tried](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000022) |
+    | ✅ | `a` | [applied](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000020) |
+
+    ---
+
+    ### ❌ dir: `b` workspace: `default`
+
+    **Apply failed**: The apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+
+    * What was applied until then is in the state, as far as Terraform could still write it.
+    * Plan again to see what is left.
+
+    ```text
+    $ terraform apply -input=false plan.tfplan
+    hanging
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d b
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000021)
+
+    ---
+
+    ### ⏭️ dir: `c` workspace: `default`
+
+    **Apply not tried**: Not begun: Lockkeeper stopped before its turn came. Its plan is kept.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d c
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000022)
+
+    ---
+
+    ### ✅ dir: `a` workspace: `default`
+
+    **1 added, 0 changed, 0 destroyed.**
+
+    ```diff
+    $ terraform apply -input=false plan.tfplan
+    terraform_data.it: Creating...
+    terraform_data.it: Creation complete after 0s
+
+    Apply complete! Resources: 1 added, 0 changed, 0 destroyed.
+    ```
+
+    [Output of this project](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000020)
+
+    <sub>Commit `75264c49` · 1 min 30 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 2/3 projects failed to apply.
+    lockkeeper/apply: a/default: Success, Apply succeeded.
+    lockkeeper/apply: b/default: Failure, Apply failed.
+    lockkeeper/apply: c/default: Failure, Apply failed: something before it failed.
+    lockkeeper/plan: Success, 3/3 projects planned successfully.
+    lockkeeper/plan: a/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    lockkeeper/plan: b/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    lockkeeper/plan: c/default: Success, Plan: 3 to add, 0 to change, 0 to destroy.
+    ");
+    // What had not begun is still there to be applied.
+    let rest = bot.ask(pull, "lockkeeper apply -d c").await;
+    assert!(rest.contains(": applied\n"), "{rest}");
+    let locks = ["a", "b", "c"].map(|dir| format!("acme/infra/{dir}/default by #1"));
+    bot.end(&locks.iter().map(String::as_str).collect::<Vec<_>>()).await;
+}
+
+/// The same with a single place for runs, so that a project waits.
+async fn dead_in_apply_one_by_one(backend: Backend, files: &[(&str, &str)]) -> (Bot, PullNumber) {
+    let mut before: Vec<(&str, &str)> = files.iter().map(|(path, _)| (*path, "# narrow\n")).collect();
+    before.push(("atlantis.yaml", "version: 3\nparallel_apply: false\n"));
+    let mut bot = Bot::new(backend, &before).await;
+    let pull = bot.open_pull("wider", files).await;
+    bot.answer(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    command.abort();
+    command.await.unwrap_err();
+    (bot, pull)
+}
+
+async fn a_plan_that_was_cut_off_is_made_again(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    command.abort();
+    command.await.unwrap_err();
+    bot.crash_and_restart().await;
+    std::fs::write(bot.tools.join("go"), "").unwrap();
+    bot.settle().await;
+    assert!(bot.answer(pull).contains(": planned\n"));
+    assert_eq!(bot.pending(pull), [""; 0]);
+    assert_snapshot!(runs(&bot).await, @"
+    plan dir: `network` workspace: `default`: finished cancelled (Cut off when the server stopped; it is done again.)
+    plan dir: `network` workspace: `default`: finished planned (Plan: 1 to add, 0 to change, 0 to destroy.)
+    ");
+    bot.end(&[LOCK]).await;
+}
+
+/// State, outcome and headline of every run, oldest first.
+async fn runs(bot: &Bot) -> String {
+    let mut runs = bot.store().run_list_recent(100).await.unwrap();
+    runs.sort_by_key(|run| run.id);
+    let line = |run: &lockkeeper::store::RunRow| {
+        let outcome = run.outcome.map(|outcome| outcome.to_string()).unwrap_or_default();
+        format!("{} {}: {} {outcome} ({})", run.kind, run.project, run.state, run.message.as_deref().unwrap_or("-"))
+    };
+    runs.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+async fn an_interrupted_server_makes_its_plan_again_after_the_restart(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    bot.replica.ctx.interrupt.cancel();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
+    bot.settle_short().await;
+    assert_eq!(bot.heard(pull), [""; 0], "nothing is told of a plan that is made again");
+    assert_eq!(bot.locks().await, [LOCK], "nobody else may come in between");
+    std::fs::write(bot.tools.join("go"), "").unwrap();
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert!(bot.answer(pull).contains(": planned\n"));
+    assert_eq!(bot.pending(pull), [""; 0]);
+    bot.end(&[LOCK]).await;
+}
+
+async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: hang apply\n")]).await;
+    bot.answer(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.replica.ctx.interrupt.cancel();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
+    bot.settle_short().await;
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: cancelled
+
+    **Apply cancelled**: Lockkeeper was shut down while this apply was under way, so `terraform apply` was stopped.
+
+    * What was applied until then is in the state. Plan again to see what is left.
+
+    ```diff
+    hanging
+    Interrupt received.
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000016)
+
+    <sub>Commit `cce89f48` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/1 projects failed to apply.
+    lockkeeper/apply: network/default: Failure, Apply failed: it was stopped.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert_eq!(bot.heard(pull), [""; 0], "it is told once");
+    assert_eq!(bot.calls().iter().filter(|call| *call == "apply network").count(), 1);
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind(backend: Backend) {
+    let files = [("a/main.tf", "# fake: no changes\n"), ("b/main.tf", "# fake: add 1 change 0 destroy 0\n")];
+    let mut bot = Bot::new(backend, &files.map(|(path, _)| (path, "# narrow\n"))).await;
+    let plans = bot.db.dir.path().join("plans");
+    std::fs::remove_dir_all(&plans).unwrap();
+    std::fs::write(&plans, "a file where the directory was").unwrap();
+    let pull = bot.open_pull("wider", &files).await;
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan failed**: This command could not be carried out: something inside Lockkeeper failed.
+
+    * Comment the command again to try once more.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000004`.
+
+    <sub>Commit `61a7dcad` · 31 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, Plan failed.
+    lockkeeper/plan: a/default: Failure, Plan failed.
+    lockkeeper/plan: b/default: Failure, Plan failed.
+    ");
+    assert!(bot.ask(pull, "lockkeeper apply").await.contains("there is no plan to apply"));
+    bot.end_given_up(&[], &["run_command"]).await;
+}
+
+async fn a_close_that_was_missed_is_made_up_for(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, ("dns/main.tf", "# narrow\n")]).await;
+    let closed = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    let open = bot.open_pull("names", &[("dns/main.tf", "# wider\n")]).await;
+    bot.answer(closed);
+    bot.answer(open);
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github.close(REPO, closed, "alice").await.unwrap();
+    assert_eq!(bot.github.lose_next().unwrap().action.as_deref(), Some("closed"));
+    bot.settle().await;
+    assert_eq!(bot.locks().await.len(), 2, "nobody knows of it");
+    bot.replica.tick_pulls().await.unwrap();
+    bot.settle().await;
+    assert_snapshot!(bot.answer(closed), @"
+    This pull request was closed: its lock is free, and plans that were not applied are discarded.
+
+    * dir: `network` workspace: `default`
+    ");
+    bot.replica.tick_pulls().await.unwrap();
+    bot.end(&["acme/infra/dns/default by #2"]).await;
+}
+
+async fn what_is_old_is_forgotten(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, ("dns/main.tf", "# narrow\n")]).await;
+    let closed = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    let open = bot.open_pull("names", &[("dns/main.tf", "# wider\n")]).await;
+    bot.answer(closed);
+    bot.answer(open);
+    bot.github.close(REPO, closed, "alice").await.unwrap();
+    bot.settle().await;
+    bot.answer(closed);
+    assert_eq!(plan_files(&bot), 2);
+    bot.db.clock.advance(std::time::Duration::from_hours(24 * 6));
+    bot.replica.tick_prune().await.unwrap();
+    assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (2, false), "it is not old yet");
+    bot.db.clock.advance(std::time::Duration::from_hours(24 * 2));
+    bot.replica.tick_prune().await.unwrap();
+    assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (1, false), "the discarded plan is gone");
+    bot.db.clock.advance(std::time::Duration::from_hours(24 * 23));
+    bot.replica.tick_prune().await.unwrap();
+    assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (1, true));
+    let applied = bot.ask(open, "lockkeeper apply").await;
+    assert!(applied.contains(": applied\n"), "a plan that is still wanted is kept: {applied}");
+    bot.end(&["acme/infra/dns/default by #2"]).await;
+}
+
+fn plan_files(bot: &Bot) -> usize {
+    std::fs::read_dir(bot.db.dir.path().join("plans/plans")).unwrap().count()
+}
+
+async fn an_apply_that_comes_to_its_end_after_the_interrupt_was_done(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: late apply\n")]).await;
+    bot.answer(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.replica.ctx.interrupt.cancel();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
+    bot.settle_short().await;
+    let told = bot.answer(pull);
+    assert!(told.contains(": applied\n") && told.contains("Interrupt received."), "{told}");
+    bot.end(&[LOCK]).await;
+}

@@ -1,0 +1,266 @@
+//! What the bot has to say gets through: once, in order, and however long GitHub is away.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use insta::assert_snapshot;
+use lockkeeper::emulator::{Fault, StatusState};
+use lockkeeper::model::PullNumber;
+
+use crate::support::bot::{Bot, LOGIN, REPO};
+use crate::support::db::{Backend, start_of_time, story};
+
+story!(
+    a_comment_that_met_a_bad_gateway_is_posted_a_moment_later,
+    a_secondary_rate_limit_is_waited_out,
+    a_comment_whose_answer_was_lost_is_not_posted_twice,
+    statuses_get_through_bad_moments_as_well,
+    comments_of_a_pull_keep_their_order_while_the_first_is_tried_again,
+    the_parts_of_a_long_comment_are_posted_in_order,
+    what_was_said_while_github_was_away_arrives_in_order,
+    an_apply_is_not_carried_out_an_hour_late,
+    a_pull_request_that_github_does_not_show_at_once_is_waited_for,
+    a_pull_request_that_github_never_shows_is_given_up,
+    a_primary_rate_limit_on_reads_is_waited_out,
+    a_comment_that_can_never_be_posted_is_given_up_and_holds_nothing_up,
+    a_close_that_github_knows_nothing_of_is_given_up,
+);
+
+const COMMENTS: &str = "POST /repos/*/*/issues/*/comments";
+const STATUSES: &str = "POST /repos/*/*/statuses/*";
+const PULLS: &str = "GET /repos/*/*/pulls/*";
+const NETWORK: (&str, &str) = ("network/main.tf", "# fake: add 2 change 0 destroy 0\n");
+
+/// Seconds from the beginning of the story to the newest comment of the bot.
+fn posted_after(bot: &Bot, pull: PullNumber) -> i64 {
+    let comments = bot.github.comments(REPO, pull).unwrap();
+    let last = comments.iter().rev().find(|comment| comment.author == LOGIN).expect("the bot has commented");
+    (last.created_at - start_of_time()).num_seconds()
+}
+
+fn posts(bot: &Bot) -> usize {
+    let posts =
+        |exchange: &&lockkeeper::emulator::Exchange| exchange.method == "POST" && exchange.path.ends_with("/comments");
+    bot.github.requests().iter().filter(posts).count()
+}
+
+async fn a_comment_that_met_a_bad_gateway_is_posted_a_moment_later(backend: Backend) {
+    let (mut bot, pull) = Bot::talking(backend, &[]).await;
+    bot.github.fault(COMMENTS, 2, Fault::BadGateway);
+    bot.say(pull, "lockkeeper help").await;
+    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!((posts(&bot), posted_after(&bot, pull)), (3, 3), "after one second, then after two more");
+    bot.github.fault(COMMENTS, 1, Fault::DropConnection);
+    bot.say(pull, "lockkeeper help").await;
+    assert_eq!(bot.heard(pull).len(), 1);
+    bot.end(&[]).await;
+}
+
+async fn a_secondary_rate_limit_is_waited_out(backend: Backend) {
+    let (mut bot, pull) = Bot::talking(backend, &[]).await;
+    bot.github.fault(COMMENTS, 1, Fault::SecondaryLimit { status: 429, retry_after: 90 });
+    bot.say(pull, "lockkeeper help").await;
+    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!((posts(&bot), posted_after(&bot, pull)), (2, 90));
+    bot.github.fault(COMMENTS, 1, Fault::SecondaryLimit { status: 403, retry_after: 30 });
+    bot.say(pull, "lockkeeper help").await;
+    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!((posts(&bot), posted_after(&bot, pull)), (4, 120));
+    bot.end(&[]).await;
+}
+
+async fn a_comment_whose_answer_was_lost_is_not_posted_twice(backend: Backend) {
+    let (mut bot, pull) = Bot::talking(backend, &[]).await;
+    bot.github.fault(COMMENTS, 1, Fault::LoseAnswer);
+    bot.say(pull, "lockkeeper help").await;
+    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(posts(&bot), 1, "the second attempt looks first");
+    bot.end(&[]).await;
+}
+
+async fn statuses_get_through_bad_moments_as_well(backend: Backend) {
+    let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
+    bot.github.fault(STATUSES, 1, Fault::BadGateway);
+    bot.github.fault(STATUSES, 1, Fault::LoseAnswer);
+    bot.github.fault(STATUSES, 1, Fault::SecondaryLimit { status: 403, retry_after: 60 });
+    bot.github.fault(STATUSES, 1, Fault::DropConnection);
+    let pull = bot.open_pull("wider", &[NETWORK]).await;
+    assert_eq!(bot.heard(pull).len(), 1);
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 0 to change, 0 to destroy.
+    ");
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn comments_of_a_pull_keep_their_order_while_the_first_is_tried_again(backend: Backend) {
+    let (mut bot, pull) = Bot::talking(backend, &[]).await;
+    bot.github.fault(COMMENTS, 3, Fault::BadGateway);
+    for text in ["lockkeeper help", "lockkeeper unlock", "lockkeeper paln", "lockkeeper cancel"] {
+        bot.github.comment(REPO, pull, "alice", text).await.unwrap();
+    }
+    bot.settle().await;
+    let first_lines: Vec<String> = bot.heard(pull).iter().map(|text| first_line(text)).collect();
+    assert_snapshot!(first_lines.join("\n"), @"
+    **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
+    Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to give back.
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `unlock`, `help`.
+    **Nothing was run**: `cancel` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `unlock`, `help`.
+    ");
+    bot.end(&[]).await;
+}
+
+fn first_line(text: &str) -> String {
+    text.trim_start().lines().next().unwrap_or_default().to_owned()
+}
+
+async fn the_parts_of_a_long_comment_are_posted_in_order(backend: Backend) {
+    let files = ["a/main.tf", "b/main.tf", "c/main.tf", "d/main.tf"];
+    let mut bot = Bot::new(backend, &files.map(|path| (path, "# narrow\n"))).await;
+    bot.github.fault(COMMENTS, 1, Fault::LoseAnswer);
+    bot.github.fault(COMMENTS, 1, Fault::BadGateway);
+    let pull = bot.open_pull("wider", &files.map(|path| (path, "# fake: big 750\n"))).await;
+    let parts = bot.heard(pull);
+    let lines: usize = parts.iter().map(|part| part.matches("of a very large plan").count()).sum();
+    assert_eq!((parts.len(), lines), (3, 3000), "no line is lost and none is told twice");
+    let told = bot.github.comments(REPO, pull).unwrap();
+    let numbers: Vec<&str> = told
+        .iter()
+        .map(|comment| {
+            let line = comment.body.lines().next_back().unwrap();
+            &line[line.find("\"part\"").unwrap()..line.find(",\"pull\"").unwrap()]
+        })
+        .collect();
+    let expected = ["\"part\":1,\"parts\":3", "\"part\":2,\"parts\":3", "\"part\":3,\"parts\":3"];
+    assert_eq!(numbers, expected);
+    let locks = ["a", "b", "c", "d"].map(|dir| format!("acme/infra/{dir}/default by #1"));
+    bot.end(&locks.each_ref().map(String::as_str)).await;
+}
+
+/// Nothing at GitHub works.
+fn take_away(bot: &Bot) {
+    for route in ["* /repos/*/*/issues/*/comments", STATUSES, PULLS, "GET /repos/*/*/pulls/*/files", "* /*/*/info/refs"]
+    {
+        bot.github.fault(route, 10_000, Fault::BadGateway);
+    }
+}
+
+async fn what_was_said_while_github_was_away_arrives_in_order(backend: Backend) {
+    let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n"), ("README.md", "Networks.\n")]).await;
+    let talk = bot.open_pull("talk", &[("README.md", "Networks of Acme.\n")]).await;
+    take_away(&bot);
+    bot.push("wider", &[NETWORK]).await;
+    let wider = lockkeeper::emulator::NewPull::from_branch("wider");
+    let plan = bot.github.open_pull(REPO, wider).await.unwrap();
+    for text in ["lockkeeper help", "lockkeeper unlock", "lockkeeper paln"] {
+        bot.github.comment(REPO, talk, "alice", text).await.unwrap();
+    }
+    bot.settle_until(start_of_time() + TimeDelta::minutes(50)).await;
+    assert_eq!((bot.heard(talk).len(), bot.heard(plan).len()), (0, 0));
+    bot.github.clear_faults();
+    bot.settle().await;
+    let first_lines: Vec<String> = bot.heard(talk).iter().map(|text| first_line(text)).collect();
+    assert_snapshot!(first_lines.join("\n"), @"
+    **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
+    Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to give back.
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `unlock`, `help`.
+    ");
+    assert_snapshot!(first_line(&bot.answer(plan)), @"Ran Plan for dir: `network` workspace: `default`: planned");
+    assert_snapshot!(bot.statuses(plan), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 0 to change, 0 to destroy.
+    ");
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}
+
+async fn an_apply_is_not_carried_out_an_hour_late(backend: Backend) {
+    let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
+    let pull = bot.open_pull("wider", &[NETWORK]).await;
+    bot.answer(pull);
+    take_away(&bot);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_until(start_of_time() + TimeDelta::hours(1)).await;
+    bot.github.clear_faults();
+    bot.settle().await;
+    assert_snapshot!(bot.answer(pull), @"
+    **Apply failed**: This command could not be carried out: github.test could not be reached for pull request acme/infra#&#8203;1: Server Error.
+
+    * Comment the command again to try once more.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000013`.
+
+    <sub>46 s</sub>
+    ");
+    assert!(!bot.calls().contains(&"apply network".to_owned()), "{:?}", bot.calls());
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 0 to change, 0 to destroy.
+    ");
+    bot.end_given_up(&["acme/infra/network/default by #1"], &["run_command"]).await;
+}
+
+async fn a_pull_request_that_github_does_not_show_at_once_is_waited_for(backend: Backend) {
+    let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
+    bot.github.hide_new_pulls(2);
+    let pull = bot.open_pull("wider", &[NETWORK]).await;
+    assert_eq!(first_line(&bot.answer(pull)), "Ran Plan for dir: `network` workspace: `default`: planned");
+    assert_eq!(posted_after(&bot, pull), 4, "after one second, then after three more");
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_pull_request_that_github_never_shows_is_given_up(backend: Backend) {
+    let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
+    bot.github.hide_new_pulls(1000);
+    let pull = bot.open_pull("wider", &[NETWORK]).await;
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan failed**: This command could not be carried out: pull request acme/infra#&#8203;1 was not found on github.test, or the credentials of Lockkeeper may not see it.
+
+    * Comment the command again to try once more.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000004`.
+
+    <sub>26 s</sub>
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"00000000-0000-7000-8000-000000000004","pull":1,"head":null,"outcome":"failure","reason":"broken","projects":[]} -->"#);
+    bot.github.clear_faults();
+    bot.end_given_up(&[], &["run_command"]).await;
+}
+
+async fn a_primary_rate_limit_on_reads_is_waited_out(backend: Backend) {
+    let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
+    let reset = start_of_time() + TimeDelta::minutes(20);
+    bot.github.fault(PULLS, 1, Fault::PrimaryLimit { reset });
+    bot.github.fault("GET /repos/*/*/pulls/*/files", 1, Fault::PrimaryLimit { reset: reset + Duration::from_mins(5) });
+    let pull = bot.open_pull("wider", &[NETWORK]).await;
+    assert_eq!(bot.heard(pull).len(), 1);
+    assert_eq!(posted_after(&bot, pull), 25 * 60);
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_comment_that_can_never_be_posted_is_given_up_and_holds_nothing_up(backend: Backend) {
+    let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
+    bot.github.fault(COMMENTS, 1000, Fault::NotFound);
+    let pull = bot.open_pull("wider", &[NETWORK]).await;
+    let head = bot.github.pull(REPO, pull).unwrap().head;
+    let statuses = bot.github.statuses(REPO, &head).unwrap().latest;
+    assert!(statuses.iter().all(|status| status.state == StatusState::Success), "{statuses:?}");
+    let failed = bot.store().job_list_failed(10).await.unwrap();
+    assert_snapshot!(failed[0].last_error.as_deref().unwrap_or_default(), @"a comment on acme/infra#1 was not found on github.test, or the credentials of Lockkeeper may not see it");
+    bot.github.clear_faults();
+    assert!(bot.ask(pull, "lockkeeper help").await.contains("lockkeeper plan"), "the lane is free");
+    bot.end_given_up(&["acme/infra/network/default by #1"], &["post_comment"]).await;
+}
+
+async fn a_close_that_github_knows_nothing_of_is_given_up(backend: Backend) {
+    let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
+    let pull = bot.open_pull("wider", &[NETWORK]).await;
+    bot.answer(pull);
+    bot.github.fault(PULLS, 1000, Fault::NotFound);
+    bot.github.close(REPO, pull, "alice").await.unwrap();
+    bot.settle().await;
+    assert_snapshot!(bot.deliveries().await.pop().unwrap(), @"pull_request refused: given up: pull request acme/infra#1 was not found on github.test, or the credentials of Lockkeeper may not see it");
+    assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"], "nobody knows whether it is closed");
+    bot.github.clear_faults();
+    bot.replica.tick_pulls().await.unwrap();
+    bot.settle().await;
+    assert!(bot.answer(pull).contains("network"));
+    bot.end_given_up(&[], &["read_delivery"]).await;
+}

@@ -4,6 +4,10 @@
 /// Flags that move Terraform to another directory or to other plugins (reference 1.1, step 12).
 const DEFAULT_BLOCKED: [&str; 2] = ["chdir", "plugin-dir"];
 
+/// Flags that name a file for Terraform to write, or a state of its own. With them, who may comment could overwrite
+/// any file of the server (P8), or have another plan made than the one that is kept. No setting allows them.
+const FILES: [&str; 5] = ["backup", "generate-config-out", "out", "state", "state-out"];
+
 /// Terraform flags that an operator forbids, by name without dashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedArgs(Vec<String>);
@@ -24,12 +28,19 @@ impl BlockedArgs {
     /// The entry that forbids the argument: its name, with any number and kind of dashes before it, alone or
     /// followed by `=`.
     pub(super) fn rule_against(&self, argument: &str) -> Option<&str> {
-        if !argument.trim_start().starts_with(is_dash) {
-            return None;
-        }
-        let name = bare(argument).split('=').next().unwrap_or_default().trim().to_lowercase();
+        let name = flag_name(argument)?;
         self.0.iter().map(String::as_str).find(|entry| *entry == name)
     }
+}
+
+/// Whether the argument is a flag that decides which files Terraform writes.
+pub(super) fn chooses_file(argument: &str) -> bool {
+    flag_name(argument).is_some_and(|name| FILES.contains(&name.as_str()))
+}
+
+fn flag_name(argument: &str) -> Option<String> {
+    let is_flag = argument.trim_start().starts_with(is_dash);
+    is_flag.then(|| bare(argument).split('=').next().unwrap_or_default().trim().to_lowercase())
 }
 
 /// The text without the dashes before it.
@@ -103,6 +114,16 @@ mod tests {
         }
         for argument in ["chdir", "--plugin-dirx", "-chdirx=1", "-target=-chdir", "x-chdir", "-", ""] {
             assert_eq!(blocked.rule_against(argument), None, "{argument}");
+        }
+    }
+
+    #[test]
+    fn flags_that_choose_files_are_found_in_every_spelling() {
+        for argument in ["-out=/etc/passwd", "--out", "\u{2013}OUT=x", "-state=x", "-state-out=x", "-backup=-"] {
+            assert!(chooses_file(argument), "{argument}");
+        }
+        for argument in ["out", "-output=x", "-target=-out", "-lock-timeout=5m", "-refresh=false"] {
+            assert!(!chooses_file(argument), "{argument}");
         }
     }
 

@@ -105,6 +105,8 @@ pub(super) enum Problem {
     NoExtraArguments,
     /// A forbidden extra argument.
     Blocked { argument: String, rule: String },
+    /// An extra argument that names a file for Terraform to write.
+    ChoosesFile { argument: String },
 }
 
 impl Problem {
@@ -126,7 +128,7 @@ impl Problem {
             Self::Conflict { .. } => "conflicting_flags",
             Self::NoMergeMethods => "merge_method_not_supported",
             Self::NoExtraArguments => "extra_arguments_not_used",
-            Self::Blocked { .. } => "blocked_argument",
+            Self::Blocked { .. } | Self::ChoosesFile { .. } => "blocked_argument",
         }
     }
 }
@@ -220,6 +222,11 @@ impl Scene<'_> {
                 "{} may not be handed to Terraform. The operator of this server forbids {} (`--blocked-extra-args`).",
                 code(argument),
                 code(rule)
+            ),
+            Problem::ChoosesFile { argument } => format!(
+                "{} may not be handed to Terraform. Which files it writes is up to Lockkeeper, so that the plan you see \
+                 is the one that is kept.",
+                code(argument)
             ),
         }
     }

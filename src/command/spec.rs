@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
-use super::extra::BlockedArgs;
+use super::extra::{BlockedArgs, chooses_file};
 use super::flags::{self, Arguments, Flag, HELP};
 use super::mistake::{Fault, Problem};
 use super::split::Word;
@@ -190,6 +190,9 @@ impl Spec {
             if let Some(rule) = rules.blocked.rule_against(&word.text) {
                 let problem = Problem::Blocked { argument: word.text.clone(), rule: rule.to_owned() };
                 return Err(Fault::at(word, problem));
+            }
+            if chooses_file(&word.text) {
+                return Err(Fault::at(word, Problem::ChoosesFile { argument: word.text.clone() }));
             }
         }
         Ok(())

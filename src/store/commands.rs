@@ -59,6 +59,8 @@ pub struct CommandRow {
     pub kind: CommandKind,
     /// On which pull.
     pub pull: PullRef,
+    /// Address of the pull's page, once it was seen.
+    pub pull_url: Option<String>,
     /// Who asks, and by which way.
     pub actor: Actor,
     /// Which installation of the forge's app the wish came through.
@@ -94,10 +96,19 @@ pub struct FinishedCommand {
     pub outbox: Vec<NewJob>,
 }
 
-const BY_ID: &str = "SELECT id, kind, repo, pull, actor, origin, installation, spec, head, state, outcome, reason, \
-     stop_reason, created_at, finished_at FROM commands WHERE id = $1";
-const RECENT: &str = "SELECT id, kind, repo, pull, actor, origin, installation, spec, head, state, outcome, reason, \
-     stop_reason, created_at, finished_at FROM commands ORDER BY created_at DESC, id DESC LIMIT $1";
+macro_rules! select_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT c.id, c.kind, c.repo, c.pull, p.url AS pull_url, c.actor, c.origin, c.installation, c.spec, c.head, ",
+            "c.state, c.outcome, c.reason, c.stop_reason, c.created_at, c.finished_at FROM commands c ",
+            "LEFT JOIN pulls p ON p.repo = c.repo AND p.number = c.pull ",
+            $rest
+        )
+    };
+}
+
+const BY_ID: &str = select_sql!("WHERE c.id = $1");
+const RECENT: &str = select_sql!("ORDER BY c.created_at DESC, c.id DESC LIMIT $1");
 
 impl Store {
     /// Keeps a command and its job in one transaction; `job` is told the command's id.
@@ -226,6 +237,7 @@ struct Row {
     kind: CommandKind,
     repo: RepoId,
     pull: PullNumber,
+    pull_url: Option<String>,
     actor: String,
     origin: Origin,
     installation: Option<i64>,
@@ -245,6 +257,7 @@ impl From<Row> for CommandRow {
             id: row.id,
             kind: row.kind,
             pull: PullRef { repo: row.repo, number: row.pull },
+            pull_url: row.pull_url,
             actor: Actor { login: row.actor, origin: row.origin },
             installation: row.installation.map(i64::cast_unsigned),
             spec: row.spec,

@@ -398,6 +398,7 @@ fn replies_about_the_form_of_the_line() {
 fn replies_about_arguments() {
     assert_snapshot!(brief(&[
         "lockkeeper plan -- -target=x -chdir=/etc",
+        "lockkeeper plan -- -out=plan.bin",
         "lockkeeper unlock -- x",
         "lockkeeper import a",
         "lockkeeper state list",
@@ -407,6 +408,13 @@ fn replies_about_arguments() {
     ```text
     lockkeeper plan -- -target=x -chdir=/etc
                                  ^^^^^^^^^^^
+    ```
+    ----
+    **Nothing was run**: `-out=plan.bin` may not be handed to Terraform. Which files it writes is up to Lockkeeper, so that the plan you see is the one that is kept.
+
+    ```text
+    lockkeeper plan -- -out=plan.bin
+                       ^^^^^^^^^^^^^
     ```
     ----
     **Nothing was run**: `unlock` hands nothing to Terraform, so nothing may stand after `--`.

@@ -138,11 +138,14 @@ fn rows_about_extra_arguments() {
         ("lockkeeper apply -- —chdir=/", "mistake: blocked_argument"),
         ("lockkeeper plan -- -plugin-dir=x", "mistake: blocked_argument"),
         ("lockkeeper plan -- --plugin-dirx", "plan -- --plugin-dirx"),
+        ("lockkeeper plan -- -out=/etc/passwd", "mistake: blocked_argument"),
+        ("lockkeeper apply -- --state-out x", "mistake: blocked_argument"),
         ("lockkeeper import a –chdir=x", "mistake: blocked_argument"),
     ]);
     let own = grammar().with_blocked(BlockedArgs::new(["-destroy"]));
     assert_eq!(outcome_in(&own, "lockkeeper plan -- --destroy"), "mistake: blocked_argument");
     assert_eq!(outcome_in(&own, "lockkeeper plan -- -chdir=x"), "plan -- '-chdir=x'");
+    assert_eq!(outcome_in(&own, "lockkeeper plan -- -out=x"), "mistake: blocked_argument");
 }
 
 #[test]

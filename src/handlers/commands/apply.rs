@@ -399,7 +399,7 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
                 outcome: ProjectOutcome::Failed,
                 output: ctx.store.run_output(run.id).await?,
                 message: text(
-                    "The apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.",
+                    "the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.",
                     vec![
                         "What was applied until then is in the state, as far as Terraform could still write it."
                             .to_owned(),
@@ -411,7 +411,7 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
         }
         (RunState::Queued, _) => ProjectReport {
             outcome: ProjectOutcome::Skipped,
-            message: text("Not begun: Lockkeeper stopped before its turn came. Its plan is kept.", vec![]),
+            message: text("Lockkeeper stopped before its turn came. Its plan is kept.", vec![]),
             ..report
         },
     };

@@ -91,7 +91,7 @@ fn broken(row: &CommandRow, error: &JobError) -> UserText {
     let known = forge_error(error).map(ToString::to_string);
     let cause = known.unwrap_or_else(|| "something inside Lockkeeper failed".to_owned());
     UserText {
-        message: format!("This command could not be carried out: {cause}."),
+        message: format!("this command could not be carried out: {cause}."),
         hints: vec![
             "Comment the command again to try once more.".to_owned(),
             format!("If it stays so, whoever runs Lockkeeper finds the cause in the log under `{}`.", row.id),

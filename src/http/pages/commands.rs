@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::text::{Badge, PullName, Search, Stamp, duration, shown};
 use crate::http::{Failure, Web};
-use crate::model::{CommandId, Lock, Origin, PullRef};
+use crate::model::{CommandId, Origin, PullRef};
 use crate::store::{CommandRow, RunRow};
 
 /// Commands that a search looks through.
@@ -43,7 +43,6 @@ struct RunLink {
 pub(super) async fn recent_commands(
     web: &Web,
     search: &Search,
-    locks: &[Lock],
     now: DateTime<Utc>,
 ) -> Result<Vec<CommandLine>, Failure> {
     let commands = web.store.command_list(SEARCHED).await?;
@@ -51,11 +50,9 @@ pub(super) async fn recent_commands(
     for run in web.store.run_list_recent(RUNS).await? {
         runs.entry(run.command).or_default().push(run);
     }
-    let pull_urls: HashMap<&PullRef, &str> = locks.iter().map(|lock| (&lock.pull, lock.pull_url.as_str())).collect();
     let lines = commands.iter().filter_map(|command| {
         let runs = runs.remove(&command.id).unwrap_or_default();
-        let pull_url = pull_urls.get(&command.pull).copied();
-        is_found(search, command, &runs).then(|| CommandLine::new(command, &runs, pull_url, now))
+        is_found(search, command, &runs).then(|| CommandLine::new(command, &runs, now))
     });
     Ok(lines.take(SHOWN).collect())
 }
@@ -73,13 +70,12 @@ impl CommandLine {
         &self.pull.host
     }
 
-    fn new(command: &CommandRow, runs: &[RunRow], pull_url: Option<&str>, now: DateTime<Utc>) -> Self {
+    fn new(command: &CommandRow, runs: &[RunRow], now: DateTime<Utc>) -> Self {
         let took = command.finished_at.map(|end| duration(end - command.created_at));
         let note = command.stop_reason.as_ref().or(command.reason.as_ref()).map(|note| shown(note));
-        let pull_url = pull_url.map_or_else(|| pull_page(&command.pull), str::to_owned);
         Self {
             kind: command.kind.as_str(),
-            pull: PullName::new(&command.pull, &pull_url),
+            pull: PullName::new(&command.pull, &pull_page(command)),
             actor: shown(&command.actor.login),
             way: way(command.actor.origin),
             asked: Stamp::new(command.created_at, now),
@@ -101,9 +97,11 @@ impl RunLink {
     }
 }
 
-/// The page of a pull whose address is not at hand, in GitHub's form; GitHub is the one forge there is an adapter for.
-pub(super) fn pull_page(pull: &PullRef) -> String {
-    format!("https://{}/{}/pull/{}", pull.repo.host(), pull.repo.full_name(), pull.number)
+/// The page of the command's pull. Of one that was never seen itself, because nothing but help was asked for, it is in
+/// GitHub's form; GitHub is the one forge there is an adapter for.
+pub(super) fn pull_page(command: &CommandRow) -> String {
+    let guess = |pull: &PullRef| format!("https://{}/{}/pull/{}", pull.repo.host(), pull.repo.full_name(), pull.number);
+    command.pull_url.clone().unwrap_or_else(|| guess(&command.pull))
 }
 
 const fn way(origin: Origin) -> &'static str {

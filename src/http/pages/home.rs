@@ -138,7 +138,7 @@ pub(super) async fn show(
     let (now, search) = (web.clock.now(), Search::new(&wish.q));
     let all = web.store.lock_list().await?;
     let found: Vec<&Lock> = all.iter().filter(|lock| is_found(&search, lock)).collect();
-    let commands = recent_commands(&web, &search, &all, now).await?;
+    let commands = recent_commands(&web, &search, now).await?;
     let locks: Vec<LockLine> = found.iter().take(LOCKS_SHOWN).map(|lock| LockLine::new(lock, now)).collect();
     let view = View {
         several_hosts: are_several(locks.iter().map(LockLine::host).chain(commands.iter().map(CommandLine::host))),

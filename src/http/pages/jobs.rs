@@ -39,7 +39,7 @@ struct View {
     workspace: String,
     name: Option<String>,
     message: Option<String>,
-    asked_by: Option<String>,
+    asked_by: String,
     asked_for: &'static str,
     asked: Stamp,
     started: Option<Stamp>,
@@ -72,13 +72,13 @@ pub(super) async fn show(
 ) -> Result<Response, Failure> {
     // First the state and then the output: a run that is over by now has printed everything.
     let run = find_run(&web, &asked).await?;
-    let command = web.store.command_get(run.command).await?;
+    let command = web.store.command_get(run.command).await?.ok_or_else(Failure::no_such_run)?;
     let output = read_output(&web.store, run.id).await?;
-    visitor.page("job.html", &View::new(&run, command.as_ref(), output, web.clock.now()))
+    visitor.page("job.html", &View::new(&run, &command, output, web.clock.now()))
 }
 
 impl View {
-    fn new(run: &RunRow, command: Option<&CommandRow>, output: Output, now: DateTime<Utc>) -> Self {
+    fn new(run: &RunRow, command: &CommandRow, output: Output, now: DateTime<Utc>) -> Self {
         let stamp = |at| Stamp::new(at, now);
         Self {
             id: run.id.to_string(),
@@ -88,13 +88,13 @@ impl View {
             },
             live: run.state != RunState::Finished,
             badge: Badge::of_run(run.state, run.outcome),
-            pull: PullName::new(&run.pull, &pull_page(&run.pull)),
+            pull: PullName::new(&run.pull, &pull_page(command)),
             dir: shown(run.project.dir.as_str()),
             workspace: shown(run.project.workspace.as_str()),
             name: run.project.name.as_ref().map(|name| shown(name.as_str())),
             message: run.message.as_deref().map(shown),
-            asked_by: command.map(|command| shown(&command.actor.login)),
-            asked_for: command.map_or(run.kind.as_str(), |command| command.kind.as_str()),
+            asked_by: shown(&command.actor.login),
+            asked_for: command.kind.as_str(),
             asked: stamp(run.created_at),
             started: run.started_at.map(stamp),
             finished: run.finished_at.map(stamp),

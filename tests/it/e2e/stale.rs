@@ -73,9 +73,12 @@ async fn a_plan_file_that_is_gone_is_not_applied() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_state_that_moved_on_is_explained() {
-    // Two directories with one state, which no lock of ours can know.
-    let world =
-        World::start(|files| vec![("a/main.tf", files.backend("one")), ("b/main.tf", files.backend("one"))]).await;
+    // Two directories with one state, which no lock of ours can know; planned at once, one would meet Terraform's lock.
+    let world = World::start(|files| {
+        let config = "version: 3\nparallel_plan: false\n".to_owned();
+        vec![("a/main.tf", files.backend("one")), ("b/main.tf", files.backend("one")), ("atlantis.yaml", config)]
+    })
+    .await;
     let code = |name: &str| world.files().backend("one") + &resource(name, "1");
     let pull = world.open("feature", &[("a/main.tf", &code("first"))]).await;
     world.answer(pull).await.is("autoplan success | a default planned");

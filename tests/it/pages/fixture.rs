@@ -18,7 +18,7 @@ use lockkeeper::model::{
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    CreateCommand, DatabaseUrl, FinishedCommand, NewCommand, NewJob, NewRun, OutputPiece, Store, TakeLock,
+    CreateCommand, DatabaseUrl, FinishedCommand, NewCommand, NewJob, NewRun, OutputPiece, RecordPlan, Store, TakeLock,
 };
 use lockkeeper::workflow::OutputHub;
 use tempfile::TempDir;
@@ -198,7 +198,7 @@ impl World {
             state: PlanState::Planned,
             created_at: self.clock.now(),
         };
-        let _recorded = self.store.plan_record(&plan, lock.id).await.unwrap();
+        assert_eq!(self.store.plan_record(&plan, lock.id).await.unwrap(), RecordPlan::Recorded);
         plan
     }
 }

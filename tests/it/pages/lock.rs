@@ -12,8 +12,8 @@ async fn planned(world: &World) -> Lock {
     let lock = world.lock(&infra, &net, "alice", "planned by a comment").await;
     let command = world.command(CommandKind::Plan, &infra, Actor::commenter("alice")).await;
     let run = world.run(command, RunKind::Plan, &infra, &net).await;
-    world.end_run(run, ProjectOutcome::Planned, None).await;
     world.plan(&lock, run).await;
+    world.end_run(run, ProjectOutcome::Planned, None).await;
     world.wait(3 * 86400);
     lock
 }

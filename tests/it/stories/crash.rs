@@ -117,7 +117,7 @@ async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend)
     > **The server stopped in the middle of this apply.** What was under way may have been changed in part. Lockkeeper
     > never repeats an apply by itself: look at what is below, then plan again to see what is left to do.
 
-    **Apply failed**: The apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+    **Apply failed**: the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
 
     * What was applied until then is in the state, as far as Terraform could still write it.
     * Plan again to see what is left.
@@ -195,7 +195,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
 
     ### ❌ dir: `b` workspace: `default`
 
-    **Apply failed**: The apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+    **Apply failed**: the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
 
     * What was applied until then is in the state, as far as Terraform could still write it.
     * Plan again to see what is left.
@@ -216,7 +216,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
 
     ### ⏭️ dir: `c` workspace: `default`
 
-    **Apply not tried**: Not begun: Lockkeeper stopped before its turn came. Its plan is kept.
+    **Apply not tried**: Lockkeeper stopped before its turn came. Its plan is kept.
 
     * To **plan** this project again, comment:
       ```shell
@@ -381,7 +381,7 @@ async fn a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind(backen
     std::fs::write(&plans, "a file where the directory was").unwrap();
     let pull = bot.open_pull("wider", &files).await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan failed**: This command could not be carried out: something inside Lockkeeper failed.
+    **Plan failed**: this command could not be carried out: something inside Lockkeeper failed.
 
     * Comment the command again to try once more.
     * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000004`.

@@ -183,7 +183,7 @@ async fn an_apply_is_not_carried_out_an_hour_late(backend: Backend) {
     bot.github.clear_faults();
     bot.settle().await;
     assert_snapshot!(bot.answer(pull), @"
-    **Apply failed**: This command could not be carried out: github.test could not be reached for pull request acme/infra#&#8203;1: Server Error.
+    **Apply failed**: this command could not be carried out: github.test could not be reached for pull request acme/infra#&#8203;1: Server Error.
 
     * Comment the command again to try once more.
     * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000013`.
@@ -212,7 +212,7 @@ async fn a_pull_request_that_github_never_shows_is_given_up(backend: Backend) {
     bot.github.hide_new_pulls(1000);
     let pull = bot.open_pull("wider", &[NETWORK]).await;
     assert_snapshot!(bot.answer(pull), @"
-    **Plan failed**: This command could not be carried out: pull request acme/infra#&#8203;1 was not found on github.test, or the credentials of Lockkeeper may not see it.
+    **Plan failed**: this command could not be carried out: pull request acme/infra#&#8203;1 was not found on github.test, or the credentials of Lockkeeper may not see it.
 
     * Comment the command again to try once more.
     * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000004`.

@@ -3,8 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may stop a test where it stands, like the tests do")]
 
 mod app;
+mod appflow;
 mod client;
+mod emulate;
 mod failures;
+mod relay;
 mod server;
 mod tools;
 mod webhook;

@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStderr, Command};
 use tokio::sync::watch;
+use url::Url;
 
 /// Account of the bot.
 pub const BOT: &str = "lockbot";
@@ -27,7 +28,7 @@ pub const TOKEN: &str = "ghp_EndToEndTokenOfTheBot0123456789abcd";
 /// Number of the GitHub App.
 pub const APP_ID: u64 = 7;
 /// Its private key, made for tests.
-const APP_KEY: &str = include_str!("app_key.pem");
+pub const APP_KEY: &str = include_str!("app_key.pem");
 /// Signs the webhooks.
 pub const WEBHOOK_SECRET: &str = "end-to-end-webhook-secret-7f3a";
 /// Host in the names of repositories.
@@ -90,7 +91,10 @@ impl Settings {
 
 /// A server on a directory that outlives its process.
 pub struct Server {
-    github: Emulator,
+    api_url: String,
+    /// Told where to send webhooks each time the server starts; another GitHub's webhooks are the test's to lead here.
+    github: Option<Emulator>,
+    events: Option<Url>,
     settings: Settings,
     dir: TempDir,
     process: Option<Child>,
@@ -100,12 +104,22 @@ pub struct Server {
 impl Server {
     /// Starts it and waits until it is ready.
     pub async fn start(github: &Emulator, settings: Settings) -> Self {
+        Self::start_for(&github.api_url(), Some(github.clone()), settings).await
+    }
+
+    /// The same for a GitHub that is not ours, by the URL of its API.
+    pub async fn start_at(api_url: &str, settings: Settings) -> Self {
+        Self::start_for(api_url, None, settings).await
+    }
+
+    async fn start_for(api_url: &str, github: Option<Emulator>, settings: Settings) -> Self {
         let dir = tempfile::Builder::new().prefix("lockkeeper-e2e-").tempdir().expect("a temporary directory");
         for folder in ["bin", "home", "data"] {
             std::fs::create_dir(dir.path().join(folder)).expect("the directory is ours");
         }
         std::os::unix::fs::symlink(find_terraform(), dir.path().join("bin/terraform")).expect("a new link");
-        let mut server = Self { github: github.clone(), settings, dir, process: None, log: Log::default() };
+        let api_url = api_url.to_owned();
+        let mut server = Self { api_url, github, events: None, settings, dir, process: None, log: Log::default() };
         server.restart().await;
         server
     }
@@ -120,14 +134,23 @@ impl Server {
         let ready = self.log.line_with("Lockkeeper is ready", begin).await;
         let address = ready.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
         let address = address.unwrap_or_else(|| panic!("no address in: {ready}"));
-        self.github.set_webhook_target(format!("http://{address}/events").parse().expect("a URL"));
+        let events: Url = format!("http://{address}/events").parse().expect("a URL");
+        if let Some(github) = &self.github {
+            github.set_webhook_target(events.clone());
+        }
+        self.events = Some(events);
+    }
+
+    /// Where webhooks go.
+    pub fn events(&self) -> &Url {
+        self.events.as_ref().expect("it is told when the server is ready, and no test has it before")
     }
 
     #[expect(clippy::disallowed_methods, reason = "the program under test, not a child of it")]
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
         command.arg("server").args(["--port=0", "--bind-address=127.0.0.1"]);
-        command.arg(format!("--gh-hostname={HOST}")).arg(format!("--gh-api-url={}", self.github.api_url()));
+        command.arg(format!("--gh-hostname={HOST}")).arg(format!("--gh-api-url={}", self.api_url));
         command.arg(format!("--repo-allowlist={HOST}/acme/*")).arg(format!("--atlantis-url={PUBLIC_URL}"));
         command.arg("--data-dir").arg(self.data_dir()).args(&self.settings.flags);
         command.env_clear().env("PATH", self.search_path()).env("HOME", self.dir().join("home"));

@@ -18,6 +18,7 @@ use tracing::{Instrument, info, info_span};
 pub use give_up::give_up;
 
 use super::Spec;
+use super::events::close_pull;
 use super::reply::{self, Reply};
 use crate::command::Command;
 use crate::context::Ctx;
@@ -158,6 +159,10 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
         return Ok(reply);
     }
     let pull = facts(ctx, row, attempt).await?;
+    if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
+        // Whether or not its end was heard of: nothing of it stays locked (P7).
+        close_pull(ctx, &pull, row.installation).await?;
+    }
     let reply = match guards::check(ctx, row, &pull) {
         Some(refusal) => refuse(ctx, row, refusal).await?,
         None => carry_out(ctx, row, &pull, &spec, attempt).await?,

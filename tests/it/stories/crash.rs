@@ -19,6 +19,7 @@ story!(
     an_apply_that_comes_to_its_end_after_the_interrupt_was_done,
     a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind,
     a_close_that_was_missed_is_made_up_for,
+    a_command_on_a_pull_whose_close_was_missed_gives_its_locks_back,
     what_is_old_is_forgotten,
 );
 
@@ -417,6 +418,30 @@ async fn a_close_that_was_missed_is_made_up_for(backend: Backend) {
     ");
     bot.replica.tick_pulls().await.unwrap();
     bot.end(&["acme/infra/dns/default by #2"]).await;
+}
+
+async fn a_command_on_a_pull_whose_close_was_missed_gives_its_locks_back(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    bot.answer(pull);
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github.close(REPO, pull, "alice").await.unwrap();
+    assert_eq!(bot.github.lose_next().unwrap().action.as_deref(), Some("closed"));
+    bot.github.set_delivering(Delivering::Immediately).await;
+    bot.say(pull, "lockkeeper plan").await;
+    let told = bot.heard(pull);
+    assert_snapshot!(told.join("\n=====\n"), @"
+    This pull request was closed: its lock is free, and plans that were not applied are discarded.
+
+    * dir: `network` workspace: `default`
+    =====
+    **Plan refused**: this pull request is closed, and commands run on open ones only.
+
+    * Open it again, then comment the command once more.
+
+    <sub>Commit `fcff6ae6` · 0 s</sub>
+    ");
+    bot.end(&[]).await;
 }
 
 async fn what_is_old_is_forgotten(backend: Backend) {

@@ -243,7 +243,7 @@ async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::mo
 }
 
 /// Somebody stands in the way.
-pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
+pub(in crate::handlers::commands) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
     let holder = Holder {
         pull: lock.pull.number,
         pull_url: lock.pull_url.clone(),

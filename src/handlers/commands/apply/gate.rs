@@ -1,0 +1,160 @@
+//! What an apply must find unchanged: everything that can refuse it, in the order in which it is looked at.
+
+use tracing::warn;
+
+use crate::handlers::commands::CommandCx;
+use crate::handlers::commands::plan::held;
+use crate::handlers::commands::projects::{Ready, Work};
+use crate::jobs::describe_error;
+use crate::model::{Lock, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId};
+use crate::queue::JobError;
+use crate::render::{Next, ProjectReport, Refusal, UserText};
+use crate::store::{ApplyGate, ApplyGrant};
+use crate::workflow::ToolError;
+
+/// Why there is nothing to apply, if so.
+pub(super) fn nothing_left(state: PlanState) -> Option<&'static str> {
+    match state {
+        PlanState::NoChanges => Some("The plan has no changes."),
+        PlanState::Applied => Some("This plan was applied before. A new plan shows whether anything is left to do."),
+        PlanState::Planned | PlanState::Applying | PlanState::ApplyFailed | PlanState::Discarded => None,
+    }
+}
+
+/// Why a plan is not applied.
+pub(super) enum Shut {
+    /// Another pull holds the lock.
+    Held(Box<Lock>),
+    /// This plan never will be; a new one may.
+    Stale(UserText),
+    /// Something that passes.
+    ForNow(UserText),
+    /// The pull is not open.
+    Closed(String),
+}
+
+impl Shut {
+    /// What differs from the record.
+    fn stale(differs: impl std::fmt::Display) -> Self {
+        Self::Stale(UserText::new(format!("{differs}. Nothing was applied."), []))
+    }
+
+    pub(super) fn into_report(self, cx: &CommandCx<'_>, report: ProjectReport) -> ProjectReport {
+        let refused = |text, next| ProjectReport {
+            outcome: ProjectOutcome::Refused,
+            message: Some(text),
+            next,
+            ..report.clone()
+        };
+        match self {
+            Self::Held(lock) => held(cx, report, &lock),
+            Self::Stale(text) => refused(text, Next::Plan),
+            Self::ForNow(text) => refused(text, Next::ByOutcome),
+            Self::Closed(state) => {
+                let message = format!("the pull request is {state} now. Nothing was applied.");
+                refused(UserText::new(message, []), Next::Nothing)
+            }
+        }
+    }
+}
+
+/// Everything that can be checked without the gate; the refusal says what differs.
+pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<Ready, Shut> {
+    let ctx = cx.ctx;
+    seen(cx, plan)?;
+    let tool = ctx.terraform.tools.find(plan.distribution, Some(&plan.tool_version)).await;
+    let tool = tool.map_err(|error| other_tool(plan, &error))?;
+    let file = ctx.artifacts.load(plan).await.map_err(|error| {
+        warn!(plan = %plan.id, error = describe_error(&error), "A plan file cannot be used");
+        Shut::stale(error)
+    })?;
+    let live = ctx.forge.pull(&cx.pull.at, cx.row.installation).await.map_err(|error| {
+        let message =
+            format!("whether the pull request is still the one that was planned cannot be found out: {error}.");
+        Shut::ForNow(UserText::new(message, ["Nothing was applied. Comment the command again in a moment.".to_owned()]))
+    })?;
+    compare(&live, plan)?;
+    let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan, cx.row.installation).await;
+    let source =
+        source.map_err(|error| Shut::stale(format!("the code that was planned cannot be fetched: {error}")))?;
+    let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await;
+    let checkout =
+        checkout.map_err(|error| Shut::stale(format!("the code that was planned cannot be checked out: {error}")))?;
+    Ok(Ready { tool, file, checkout })
+}
+
+/// Whoever asked can have looked at the plan (P5). A push, and the plan that follows it, may have come between the
+/// look and the word.
+fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
+    if plan.created_at <= cx.row.created_at {
+        return Ok(());
+    }
+    let message = "the plan was made after the comment that asks to apply it, so nobody can have looked at it before. \
+                   Nothing was applied.";
+    Err(Shut::ForNow(UserText::new(message, ["Look at the plan, then comment the command again.".to_owned()])))
+}
+
+/// The program that made the plan is not here any more.
+fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
+    let made = format!("{} {}", plan.distribution.title(), plan.tool_version);
+    let message = match error {
+        ToolError::OtherVersion { found, .. } => {
+            format!("the plan was made by {made}, and this server has {found} now")
+        }
+        ToolError::Missing { .. } | ToolError::Unreadable { .. } | ToolError::Process(_) => {
+            format!("the plan was made by {made}, which this server does not have any more: {}", describe_error(error))
+        }
+    };
+    let program = format!("{}{}", plan.distribution.program(), plan.tool_version);
+    let hint = format!("Or whoever runs Lockkeeper puts `{program}` into `--tf-bin-dir`; then apply again.");
+    Shut::Stale(UserText::new(format!("{message}. Nothing was applied."), [hint]))
+}
+
+/// The pull against the record (P5).
+pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
+    if pull.state != PullState::Open {
+        return Err(Shut::Closed(pull.state.to_string()));
+    }
+    if pull.head != plan.head {
+        return Err(Shut::stale(format!(
+            "the plan was made for commit `{}`, and the pull request is at `{}` now",
+            plan.head.short(),
+            pull.head.short()
+        )));
+    }
+    if pull.base_branch != plan.base_branch {
+        return Err(Shut::stale(format!(
+            "the plan was made against the base branch `{}`, and the pull request goes into `{}` now",
+            plan.base_branch, pull.base_branch
+        )));
+    }
+    Ok(())
+}
+
+/// The last checks, in one transaction that also puts on record that the apply has begun (P3, P6).
+pub(super) async fn pass(
+    cx: &CommandCx<'_>,
+    plan: &PlanRecord,
+    run: RunId,
+) -> Result<Result<ApplyGrant, Shut>, JobError> {
+    let who = &cx.row.actor.login;
+    let gate = cx.ctx.store.apply_begin(plan, run, &cx.pull.url, who, "applied by comment").await?;
+    Ok(match gate {
+        ApplyGate::Granted(grant) => Ok(grant),
+        ApplyGate::HeldBy(lock) => Err(Shut::Held(Box::new(lock))),
+        ApplyGate::ApplyLocked(lock) => Err(Shut::ForNow(Refusal::apply_locked(&lock).text)),
+        ApplyGate::PullClosed => Err(Shut::Closed(PullState::Closed.to_string())),
+        ApplyGate::PlanGone(state) => Err(Shut::stale(gone(state))),
+    })
+}
+
+fn gone(state: PlanState) -> String {
+    match state {
+        PlanState::Discarded => "the plan was discarded in the meantime".to_owned(),
+        PlanState::Applied => "the plan was applied already".to_owned(),
+        PlanState::Applying => "the plan is being applied right now".to_owned(),
+        PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed => {
+            format!("the plan is in the state `{state}` and cannot be applied")
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What is told of an apply that was cut off by the end of the server (P1, P3).
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+
+use super::answer;
+use crate::context::Ctx;
+use crate::handlers::commands::{forget_cut_off, headline};
+use crate::handlers::reply::Reply;
+use crate::handlers::standing;
+use crate::model::{ProjectOutcome, RunKind};
+use crate::queue::JobError;
+use crate::render::{Body, ProjectReport, UserText, status};
+use crate::store::{CommandRow, RunRow, RunState};
+
+/// The answer to an apply that was cut off by the end of the server; `None` when Terraform was not started for any of
+/// it, so that it may simply be done (P3). Nobody but the database is asked: what happened is on record even while the
+/// forge is away.
+pub(in crate::handlers::commands) async fn interrupted(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, JobError> {
+    let runs = ctx.store.run_list(row.id).await?;
+    if runs.iter().all(|run| run.started_at.is_none()) {
+        forget_cut_off(ctx, runs).await?;
+        return Ok(None);
+    }
+    // Of an earlier attempt that had not begun, runs may be left that a later one did again.
+    let newest: BTreeMap<_, _> = runs.into_iter().map(|run| (run.project.clone(), run)).collect();
+    let (mut reports, mut statuses) = (Vec::new(), Vec::new());
+    for run in newest.into_values() {
+        let id = run.id;
+        let report = after_crash(ctx, run).await?;
+        let state = status::project(RunKind::Apply, report.outcome, report.counts);
+        statuses.push(standing::of_project(ctx, RunKind::Apply, &report.key, id, state));
+        reports.push(report);
+    }
+    let head = row.head.clone().context("an apply began without a head commit on record").map_err(JobError::Fail)?;
+    let mut reply = answer(ctx, &row.pull, &head, Body::Interrupted(reports)).await?;
+    reply.statuses.extend(statuses);
+    Ok(Some(reply))
+}
+
+/// What is known of one project of an apply that was cut off.
+async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> {
+    let report = ProjectReport {
+        run_url: Some(ctx.settings.run_url(run.id)),
+        ..ProjectReport::new(run.project.clone(), ProjectOutcome::Failed)
+    };
+    let text = |message: &str, hints: Vec<String>| Some(UserText { message: message.to_owned(), hints });
+    let report = match (run.state, run.outcome) {
+        (RunState::Finished, outcome) => {
+            let outcome = outcome.unwrap_or(ProjectOutcome::Failed);
+            let message = run.message.as_deref().filter(|_| !outcome.is_success());
+            let message = message.and_then(|message| text(message, vec![]));
+            return Ok(ProjectReport { outcome, output: ctx.store.run_output(run.id).await?, message, ..report });
+        }
+        (RunState::Running, _) => {
+            ctx.store.apply_abandon(&run.pull, run.id).await?;
+            ProjectReport {
+                outcome: ProjectOutcome::Failed,
+                output: ctx.store.run_output(run.id).await?,
+                message: text(
+                    "the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.",
+                    vec![
+                        "What was applied until then is in the state, as far as Terraform could still write it."
+                            .to_owned(),
+                        "Plan again to see what is left.".to_owned(),
+                    ],
+                ),
+                ..report
+            }
+        }
+        (RunState::Queued, _) => ProjectReport {
+            outcome: ProjectOutcome::Skipped,
+            message: text("Lockkeeper stopped before its turn came. Its plan is kept.", vec![]),
+            ..report
+        },
+    };
+    ctx.store.run_finish(run.id, report.outcome, headline(&report).as_deref()).await?;
+    ctx.hub.announce(run.id);
+    Ok(report)
+}

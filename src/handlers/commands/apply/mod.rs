@@ -1,0 +1,207 @@
+//! `apply`: exactly the plans on record (P5), each at most once (P3).
+//!
+//! Before Terraform starts, in this order: the live pull on the forge is compared with the record; the plan file is
+//! compared with its digest; the tool must be the one that planned; then the gate checks the apply lock, the pull, the
+//! project lock and the plan in one transaction and puts on record that the apply has begun. Whatever cannot be
+//! found out refuses (P6).
+
+mod gate;
+mod interrupted;
+
+use std::iter;
+
+use futures::future::join_all;
+use tracing::{Instrument, info_span};
+
+pub(super) use interrupted::interrupted;
+
+use gate::Shut;
+
+use super::CommandCx;
+use super::projects::{self, Ready, Work};
+use crate::command::{ApplyCommand, MergeMethod, MergeWish};
+use crate::context::Ctx;
+use crate::handlers::reply::Reply;
+use crate::handlers::standing;
+use crate::handlers::standing::Standings;
+use crate::jobs::describe_error;
+use crate::model::{CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind};
+use crate::queue::JobError;
+use crate::render::{Body, ProjectReport, Refusal, UserText, status};
+use crate::store::{ApplyGrant, NewRun};
+use crate::workflow::{RunError, RunOutput, StepError};
+
+pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
+        return Ok(refusal);
+    }
+    if let MergeWish::By(method) = command.merge {
+        return Ok(no_merging(method));
+    }
+    if let Some(lock) = cx.ctx.store.apply_lock_get().await? {
+        return Ok(Reply::new(Body::Refused(Refusal::apply_locked(&lock))));
+    }
+    let plans = match projects::plans(cx, &command.target).await? {
+        projects::Plans::Some(plans) => plans,
+        projects::Plans::Refused(reply) => return Ok(reply),
+    };
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
+    let abreast = match plans.first().and_then(|group| group.first()) {
+        Some(plan) => projects::apply_abreast(cx, plan).await,
+        None => 1,
+    };
+    let work = Work::of_plans(abreast);
+    let groups = runs_to_come(cx, plans).await?;
+    let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command };
+    let groups = groups.into_iter().map(|group| apply_group(&work, group.into_iter().map(applying).collect()));
+    let reports = join_all(groups).await;
+    if cx.lost.is_cancelled() {
+        return Err(super::taken_over());
+    }
+    let mut reports: Vec<ProjectReport> =
+        reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
+    reports.sort_by(|a, b| a.key.cmp(&b.key));
+    answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
+}
+
+/// Nothing is merged in this version, so a way of merging cannot be followed.
+fn no_merging(method: MergeMethod) -> Reply {
+    Reply::refused(
+        "not_available",
+        format!("`--auto-merge-method {method}` cannot be followed: this version of Lockkeeper does not merge."),
+        vec!["Leave the flag out, apply, and merge by hand.".to_owned()],
+    )
+}
+
+async fn answer(ctx: &Ctx, pull: &PullRef, head: &CommitSha, body: Body) -> Result<Reply, JobError> {
+    let standing = Standings::of(ctx, pull, head).await?;
+    Ok(Reply::new(body).with_statuses(head, vec![standing.apply_status(ctx)]))
+}
+
+/// A run for every plan before the first begins, so that an apply that is cut off can tell of each.
+async fn runs_to_come(
+    cx: &CommandCx<'_>,
+    plans: Vec<Vec<PlanRecord>>,
+) -> Result<Vec<Vec<(RunId, PlanRecord)>>, JobError> {
+    let mut groups = Vec::new();
+    for group in plans {
+        let mut runs = Vec::new();
+        for plan in group {
+            let (pull, project) = (cx.pull.at.clone(), plan.project.clone());
+            let new = NewRun { command: cx.row.id, kind: RunKind::Apply, pull, project };
+            runs.push((cx.ctx.store.run_create(&new).await?, plan));
+        }
+        groups.push(runs);
+    }
+    Ok(groups)
+}
+
+/// Plans that share a directory and a workspace share files on disk: one after the other.
+async fn apply_group(work: &Work, group: Vec<Applying<'_>>) -> Result<Vec<ProjectReport>, JobError> {
+    let _turn = work.turn().await;
+    let mut reports = Vec::new();
+    for applying in group {
+        let span = info_span!("apply", project = %applying.plan.project);
+        reports.push(applying.report().instrument(span).await?);
+    }
+    Ok(reports)
+}
+
+/// One plan on its way.
+struct Applying<'a> {
+    cx: &'a CommandCx<'a>,
+    work: &'a Work,
+    run: RunId,
+    plan: PlanRecord,
+    command: &'a ApplyCommand,
+}
+
+impl Applying<'_> {
+    /// Goes the whole way, and puts on record how far it came.
+    async fn report(&self) -> Result<ProjectReport, JobError> {
+        let Self { cx, run, plan, .. } = self;
+        let (ctx, key) = (cx.ctx, &plan.project);
+        cx.status(standing::of_project(ctx, RunKind::Apply, key, *run, status::running(RunKind::Apply))).await?;
+        let report = self.attempt().await?;
+        let report = ProjectReport { log: super::log(ctx, self.command.verbose, *run).await?, ..report };
+        if cx.lost.is_cancelled() {
+            return Ok(report);
+        }
+        cx.finish_run(*run, &report).await?;
+        let state = status::project(RunKind::Apply, report.outcome, report.counts);
+        cx.status(standing::of_project(ctx, RunKind::Apply, key, *run, state)).await?;
+        Ok(report)
+    }
+
+    async fn attempt(&self) -> Result<ProjectReport, JobError> {
+        let Self { cx, plan, .. } = self;
+        let report = ProjectReport {
+            run_url: Some(cx.ctx.settings.run_url(self.run)),
+            ..ProjectReport::new(plan.project.clone(), ProjectOutcome::Failed)
+        };
+        if let Err(shut) = gate::compare(cx.pull, plan) {
+            return Ok(shut.into_report(cx, report));
+        }
+        if let Some(why) = gate::nothing_left(plan.state) {
+            let message = Some(UserText::new(why, []));
+            return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, message, ..report });
+        }
+        let Ok(_place) = projects::place_in_pool(cx).await else {
+            let text = UserText::new("stopped before anything was applied.", []);
+            return Ok(Shut::ForNow(text).into_report(cx, report));
+        };
+        let ready = match gate::prepare(cx, self.work, plan).await {
+            Ok(ready) => ready,
+            Err(shut) => return Ok(shut.into_report(cx, report)),
+        };
+        match gate::pass(cx, plan, self.run).await? {
+            Ok(grant) => self.through(ready, grant, report).await,
+            Err(shut) => Ok(shut.into_report(cx, report)),
+        }
+    }
+
+    /// The gate is open: from here on the apply has begun, whatever happens.
+    async fn through(&self, ready: Ready, grant: ApplyGrant, report: ProjectReport) -> Result<ProjectReport, JobError> {
+        let Self { cx, run, .. } = self;
+        cx.ctx.hub.announce(*run);
+        let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), *run);
+        let applied = self.work.apply(cx, &self.plan, &ready, &self.command.extra_args, &output).await;
+        if let Err(error) = &applied {
+            output.say(&describe_error(error)).await;
+        }
+        output.finish().await;
+        if cx.lost.is_cancelled() {
+            return Ok(report);
+        }
+        let state = if applied.is_ok() { PlanState::Applied } else { PlanState::ApplyFailed };
+        cx.ctx.store.apply_end(grant, &cx.pull.at, state).await?;
+        let report = ProjectReport { message: closed_meanwhile(cx).await?, ..report };
+        Ok(match applied {
+            Ok(output) => ProjectReport { outcome: ProjectOutcome::Applied, output, ..report },
+            Err(error) => failed(report, &error),
+        })
+    }
+}
+
+/// An apply is never stopped by the end of its pull, so this may be the only place that tells of the lock.
+async fn closed_meanwhile(cx: &CommandCx<'_>) -> Result<Option<UserText>, JobError> {
+    let state = cx.ctx.store.pull_state(&cx.pull.at).await?.filter(|state| *state != PullState::Open);
+    let text = |state| UserText::new(format!("The pull request was {state} while this ran; its lock is free now."), []);
+    Ok(state.map(text))
+}
+
+fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
+    let output = error.output().to_owned();
+    if let RunError::Step(error @ StepError::Stopped { .. }) = error {
+        // Nothing else stops an apply: not even the end of its pull.
+        let message = format!("Lockkeeper was shut down while this apply was under way, so {error}.");
+        let left = "What was applied until then is in the state. Plan again to see what is left.".to_owned();
+        let hints = iter::once(left).chain(report.message.map(|closed| closed.message)).collect();
+        let text = UserText { message, hints };
+        return ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), output, ..report };
+    }
+    let mut hints = projects::hints(error);
+    hints.extend(report.message.map(|closed| closed.message));
+    let text = UserText { message: format!("{}.", describe_error(error)), hints };
+    ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), output, ..report }
+}

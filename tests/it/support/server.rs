@@ -94,6 +94,8 @@ pub struct Server {
     settings: Settings,
     dir: TempDir,
     process: Option<Child>,
+    /// `http://127.0.0.1:…`, of the newest process.
+    url: String,
     log: Log,
 }
 
@@ -105,7 +107,8 @@ impl Server {
             std::fs::create_dir(dir.path().join(folder)).expect("the directory is ours");
         }
         std::os::unix::fs::symlink(find_terraform(), dir.path().join("bin/terraform")).expect("a new link");
-        let mut server = Self { github: github.clone(), settings, dir, process: None, log: Log::default() };
+        let mut server =
+            Self { github: github.clone(), settings, dir, process: None, url: String::new(), log: Log::default() };
         server.restart().await;
         server
     }
@@ -120,7 +123,13 @@ impl Server {
         let ready = self.log.line_with("Lockkeeper is ready", begin).await;
         let address = ready.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
         let address = address.unwrap_or_else(|| panic!("no address in: {ready}"));
-        self.github.set_webhook_target(format!("http://{address}/events").parse().expect("a URL"));
+        self.url = format!("http://{address}");
+        self.github.set_webhook_target(format!("{}/events", self.url).parse().expect("a URL"));
+    }
+
+    /// Where it listens, as a URL without a slash at the end.
+    pub fn url(&self) -> &str {
+        &self.url
     }
 
     #[expect(clippy::disallowed_methods, reason = "the program under test, not a child of it")]

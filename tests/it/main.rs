@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "an unexpected error fails the test, here and in the helpers of tests")]
 
 mod architecture;
+mod browser;
 mod demo;
 mod e2e;
 mod emulator;

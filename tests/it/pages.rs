@@ -1,12 +1,12 @@
 //! The dashboard and the API, asked over their router.
 
-mod fixture;
+pub mod fixture;
 
 mod api;
 mod changes;
 mod guard;
 mod health;
-mod home;
+pub mod home;
 mod hostile;
 mod job;
 mod lock;

@@ -117,6 +117,11 @@ impl ApplyGate {
         )
     }
 
+    /// The pipe, for code of the story's own and for whoever else lets an apply through.
+    pub fn pipe(&self) -> &Path {
+        &self.pipe
+    }
+
     /// Waits until an apply is at the gate.
     pub async fn reached(&self) -> Applying {
         let pipe = self.pipe.clone();

@@ -97,6 +97,19 @@ impl World {
         public_url: &str,
         discard: Arc<dyn Discard>,
     ) -> Browser {
+        let app = self.app(auth, public_url, discard).await;
+        let https = public_url.starts_with("https");
+        let name = if https { "__Host-lockkeeper" } else { "lockkeeper" };
+        let cookie = Some(format!("{name}={}", SESSION.replace(['n', '5'], "f")));
+        Browser { app, https, authorization: None, cookie, _dir: Arc::clone(&self.dir) }
+    }
+
+    /// The server that lets everybody in.
+    pub async fn open_app(&self) -> Router {
+        self.app(None, "http://127.0.0.1", Arc::new(PlainDiscard(self.store.clone()))).await
+    }
+
+    async fn app(&self, auth: Option<(&str, &str)>, public_url: &str, discard: Arc<dyn Discard>) -> Router {
         let setup = Setup {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
@@ -108,11 +121,7 @@ impl World {
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
         };
-        let app = router(Arc::new(Web::new(setup).await.unwrap()));
-        let https = public_url.starts_with("https");
-        let name = if https { "__Host-lockkeeper" } else { "lockkeeper" };
-        let cookie = Some(format!("{name}={}", SESSION.replace(['n', '5'], "f")));
-        Browser { app, https, authorization: None, cookie, _dir: Arc::clone(&self.dir) }
+        router(Arc::new(Web::new(setup).await.unwrap()))
     }
 
     pub fn wait(&self, seconds: u64) {

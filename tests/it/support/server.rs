@@ -146,6 +146,11 @@ impl Server {
         self.events.as_ref().expect("it is told when the server is ready, and no test has it before")
     }
 
+    /// Where it listens, as a URL without a slash at the end.
+    pub fn url(&self) -> &str {
+        self.events().as_str().trim_end_matches("/events")
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the program under test, not a child of it")]
     fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));

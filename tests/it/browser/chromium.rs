@@ -1,0 +1,77 @@
+//! Runs `tests/browser/browse.mjs`: says what to do, and reads what was seen.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::process::{Child, Command};
+
+use crate::support::server::within;
+
+/// Something that no page may do.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct Problem {
+    /// Its name or address.
+    pub page: String,
+    /// What kind of thing.
+    pub kind: String,
+    /// The browser's words.
+    pub what: String,
+}
+
+/// Panics with every problem.
+#[track_caller]
+pub fn assert_none(problems: &[Problem]) {
+    let shown: Vec<String> = problems.iter().map(|p| format!("{}: {}: {}", p.page, p.kind, p.what)).collect();
+    assert!(shown.is_empty(), "{} problems:\n{}", shown.len(), shown.join("\n"));
+}
+
+/// Has the script do `task`, a JSON object, in a browser of its own.
+pub async fn browse<T: DeserializeOwned>(mut task: Value) -> T {
+    let packages = root().join(".tools/npm/node_modules");
+    for package in ["playwright-core", "axe-core"] {
+        let folder = packages.join(package);
+        assert!(folder.is_dir(), "no npm package in {}: run `make setup`", folder.display());
+    }
+    task["chromium"] = find_chromium().display().to_string().into();
+    task["pictures"] = pictures().display().to_string().into();
+    let mut node = start_node();
+    let mut input = node.stdin.take().unwrap();
+    input.write_all(task.to_string().as_bytes()).await.unwrap();
+    drop(input);
+    let output = within("the end of the script", node.wait_with_output()).await.unwrap();
+    assert!(output.status.success(), "browse.mjs: {}:\n{}", output.status, String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test's own helper program, not a child of the product")]
+fn start_node() -> Child {
+    Command::new("node")
+        .arg(root().join("tests/browser/browse.mjs"))
+        .kill_on_drop(true)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("`node` cannot be started ({error}): run `make setup`"))
+}
+
+/// Under the names that distributions give it.
+fn find_chromium() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    let mut programs = names.iter().flat_map(|name| std::env::split_paths(&path).map(move |folder| folder.join(name)));
+    programs.find(|program| program.is_file()).expect("no `chromium` was found: run `make setup`")
+}
+
+/// Where people find pictures of the pages.
+fn pictures() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("screenshots")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}

@@ -1,0 +1,104 @@
+//! Pages with something on them, behind a real socket.
+
+use axum::Router;
+use lockkeeper::model::{
+    Actor, CommandKind, CommandOutcome, LockId, ProjectKey, ProjectOutcome, PullRef, RunId, RunKind,
+};
+use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::pages::fixture::{World, project, pull};
+use crate::pages::home::busy_world;
+
+/// Would tell the browser's globals if it were more than text; the script looks for `ran`.
+pub const ATTACK: &str = "\"'></textarea><script>ran=1</script><img src=x onerror=ran=1>{{ 1111*1111 }}";
+/// The same as a path, and as a workspace, which has neither spaces nor slashes.
+pub const ATTACK_PATH: &str = "a\"'><script>ran=1</script><img src=x onerror=ran=1>";
+pub const ATTACK_WORKSPACE: &str = "w\"'><script>ran=1<script>";
+
+/// A server on a port of its own.
+pub struct Site {
+    url: String,
+    _server: AbortOnDropHandle<()>,
+}
+
+impl Site {
+    pub async fn serve(app: Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        Self { url, _server: AbortOnDropHandle::new(server) }
+    }
+
+    /// The address of a page.
+    pub fn at(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+}
+
+/// A lock with a plan, the run that made the plan, and one that goes on.
+pub struct Shown {
+    pub lock: LockId,
+    pub finished: RunId,
+    pub running: RunId,
+}
+
+/// Names of the length that people give, all colours, and lines that fit on no screen.
+pub async fn long_names() -> (World, Shown) {
+    let world = busy_world().await;
+    let infra = pull("github.com/acme/a-rather-long-repository-name-for-infrastructure", 12);
+    let tgw = project(
+        "environments/production/eu-central-1/network/transit-gateway",
+        "production-eu-central-1",
+        Some("prod-eu-transit-gateway"),
+    );
+    let shown = fill(&world, &infra, &tgw, "christopher-montgomery", &output()).await;
+    (world, shown)
+}
+
+/// The same with an [`ATTACK`] wherever somebody else's text goes.
+pub async fn hostile() -> (World, Shown) {
+    let world = World::new().await;
+    let infra = pull("github.com/acme/infra", 1);
+    let shown =
+        fill(&world, &infra, &project(ATTACK_PATH, ATTACK_WORKSPACE, None), ATTACK, &format!("{ATTACK}\n")).await;
+    let _set = world.store.apply_lock_set(ATTACK, ATTACK).await.unwrap();
+    (world, shown)
+}
+
+async fn fill(world: &World, pull: &PullRef, project: &ProjectKey, who: &str, text: &str) -> Shown {
+    let lock = world.lock(pull, project, who, &format!("planned by a comment of {who}")).await;
+    let command = world.command(CommandKind::Plan, pull, Actor::commenter(who)).await;
+    let finished = world.run(command, RunKind::Plan, pull, project).await;
+    world.print(finished, 1, text).await;
+    world.plan(&lock, finished).await;
+    world.wait(70);
+    world.end_run(finished, ProjectOutcome::Planned, Some(&format!("Plan: 2 to add. Told to {who}."))).await;
+    world.end_command(command, CommandOutcome::Success, Some(who)).await;
+    let command = world.command(CommandKind::Apply, pull, Actor::commenter(who)).await;
+    world.store.command_start(command, None, &[]).await.unwrap();
+    let running = world.run(command, RunKind::Apply, pull, project).await;
+    world.print(running, 1, text).await;
+    for n in 0..6 {
+        let module = format!("{}/{n}", project.dir).parse().unwrap();
+        world.run(command, RunKind::Apply, pull, &ProjectKey { dir: module, ..project.clone() }).await;
+    }
+    world.wait(42);
+    Shown { lock: lock.id, finished, running }
+}
+
+fn output() -> String {
+    let plan = "\u{1b}[1mInitializing the backend...\u{1b}[0m\n\n\
+        \u{1b}[1m\u{1b}[32mTerraform has been successfully initialized!\u{1b}[0m\n\n\
+        Resource actions are indicated with the following symbols:\n  \u{1b}[32m+\u{1b}[0m create\n  \
+        \u{1b}[33m~\u{1b}[0m update in-place\n  \u{1b}[31m-\u{1b}[0m destroy\n\n\
+        \u{1b}[1m  # terraform_data.a\u{1b}[0m will be created\n  \
+        \u{1b}[32m+\u{1b}[0m\u{1b}[0m resource \"terraform_data\" \"a\" {\n      \
+        \u{1b}[32m+\u{1b}[0m id    = (known after apply)\n      \
+        \u{1b}[32m+\u{1b}[0m input = \"a value that has to be wrapped because it fits neither on the screen of a phone \
+        nor on that of a desk, where people hope that it would\"\n    }\n\n";
+    let all: Vec<String> = (30..38).chain(90..98).map(|n| format!("\u{1b}[{n}mcolour {n} ")).collect();
+    let all = all.concat();
+    let unbroken = "0123456789abcdef".repeat(20);
+    format!("{plan}{all}\u{1b}[0m\u{1b}[2mfaint \u{1b}[3mitalic \u{1b}[4munderlined\u{1b}[0m\n{unbroken}\n")
+}

@@ -229,13 +229,18 @@ async fn record(
         }
         RecordPlan::LockLost => {
             cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
-            let why = cx.stop_reason().await?;
-            let next = if why.is_some() { Next::Nothing } else { Next::Plan };
-            let why = why.unwrap_or_else(|| "the lock was given back".to_owned());
-            let message = format!("{why} while the plan was made, so it was not kept.");
-            Ok(ProjectReport { next, ..stopped(report, &message) })
+            not_kept(cx, report).await
         }
     }
+}
+
+/// The lock went back while the plan was made.
+async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectReport, JobError> {
+    let why = cx.stop_reason().await?;
+    let next = if why.is_some() { Next::Nothing } else { Next::Plan };
+    let why = why.unwrap_or_else(|| "the lock was given back".to_owned());
+    let message = format!("{why} while the plan was made, so it was not kept.");
+    Ok(ProjectReport { next, ..stopped(report, &message) })
 }
 
 async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::model::Sha256Digest, JobError> {

@@ -8,8 +8,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, Command};
+use tokio::sync::Semaphore;
 
-use crate::support::server::within;
+/// A browser keeps a processor busy; more of them at once would only make each of them, and every other test, slow.
+static BROWSERS: Semaphore = Semaphore::const_new(1);
 
 /// Something that no page may do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -38,11 +40,12 @@ pub async fn browse<T: DeserializeOwned>(mut task: Value) -> T {
     }
     task["chromium"] = find_chromium().display().to_string().into();
     task["pictures"] = pictures().display().to_string().into();
+    let _place = BROWSERS.acquire().await.unwrap();
     let mut node = start_node();
     let mut input = node.stdin.take().unwrap();
     input.write_all(task.to_string().as_bytes()).await.unwrap();
     drop(input);
-    let output = within("the end of the script", node.wait_with_output()).await.unwrap();
+    let output = node.wait_with_output().await.unwrap();
     assert!(output.status.success(), "browse.mjs: {}:\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use lockkeeper::clock::{RandomIds, SystemClock};
-use lockkeeper::model::{ProjectKey, PullNumber, PullRef, PullState, RepoPath};
-use lockkeeper::store::{DatabaseUrl, Store, TakeLock};
+use lockkeeper::model::{Actor, Cause, LockKey, ProjectKey, PullNumber, PullRef, PullState, RepoPath};
+use lockkeeper::store::{DatabaseUrl, LockWish, Store, TakeLock};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::{ConnectOptions as _, PgConnection};
 
@@ -89,13 +89,15 @@ async fn together(store: &Store, tasks: u32, time: Duration) -> anyhow::Result<S
 
 async fn take_and_release(store: &Store, task: u32, until: Instant) -> anyhow::Result<Vec<Duration>> {
     let (pull, project) = (pull(task), ProjectKey::of_dir(RepoPath::new(&format!("project-{task}"))?));
+    let (key, cause) = (LockKey::of(&pull.repo, &project), Cause::new(Actor::commenter("alice"), "planned"));
     let mut samples = Vec::new();
     while Instant::now() < until {
         let since = Instant::now();
-        let taken =
-            store.lock_take(&pull, "https://github.test/acme/infra/pull/1", &project, "alice", "planned").await?;
+        let url = "https://github.test/acme/infra/pull/1";
+        let wish = LockWish { key: &key, project: &project, pull: &pull, pull_url: url, cause: &cause };
+        let taken = store.lock_take(&wish).await?;
         ensure!(matches!(taken, TakeLock::Taken(_)), "the lock was not free: {taken:?}");
-        ensure!(store.lock_release(&pull, &project).await?, "the lock was not ours");
+        ensure!(store.lock_release(&pull, &project, &cause).await?, "the lock was not ours");
         samples.push(since.elapsed());
     }
     Ok(samples)

@@ -79,21 +79,76 @@ CREATE TABLE run_output (
     PRIMARY KEY (run, seq)
 );
 
--- The exclusive right of a pull on a path and workspace; the unique key decides who holds it (P4).
+-- The exclusive right of a pull on a path and workspace; the unique key decides who holds it (P4). `scope` is
+-- empty, or the name of the one project that the lock is for.
 CREATE TABLE locks (
     id TEXT NOT NULL PRIMARY KEY,
     repo TEXT NOT NULL,
     dir TEXT NOT NULL,
     workspace TEXT NOT NULL,
+    scope TEXT NOT NULL,
     name TEXT NOT NULL,
     pull BIGINT NOT NULL,
     pull_url TEXT NOT NULL,
     holder TEXT NOT NULL,
     reason TEXT NOT NULL,
     taken_at TIMESTAMPTZ NOT NULL,
-    UNIQUE (repo, dir, workspace)
+    active_at TIMESTAMPTZ NOT NULL,
+    warned_at TIMESTAMPTZ,
+    asks TEXT,
+    UNIQUE (repo, dir, workspace, scope)
 );
 CREATE INDEX locks_by_pull ON locks (repo, pull);
+
+-- Pulls in line for a lock that another holds, in the order of `seq`. `asks` says what to plan when the turn comes; it
+-- moves to the lock, and stays there until the plan is a command.
+CREATE TABLE lock_waiters (
+    seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    repo TEXT NOT NULL,
+    dir TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    scope TEXT NOT NULL,
+    name TEXT NOT NULL,
+    pull BIGINT NOT NULL,
+    pull_url TEXT NOT NULL,
+    asker TEXT NOT NULL,
+    asks TEXT NOT NULL,
+    since TIMESTAMPTZ NOT NULL,
+    UNIQUE (repo, dir, workspace, scope, pull)
+);
+CREATE INDEX lock_waiters_in_order ON lock_waiters (repo, dir, workspace, seq);
+CREATE INDEX lock_waiters_by_pull ON lock_waiters (repo, pull);
+
+-- What happened to locks. Each event carries the hash of the one before; nothing here is ever changed, and only
+-- `lockkeeper audit prune` removes events, leaving a seal in their place.
+CREATE TABLE lock_events (
+    seq BIGINT NOT NULL PRIMARY KEY,
+    at TIMESTAMPTZ NOT NULL,
+    kind TEXT NOT NULL,
+    repo TEXT,
+    dir TEXT,
+    workspace TEXT,
+    scope TEXT,
+    pull BIGINT,
+    actor TEXT NOT NULL,
+    origin TEXT NOT NULL,
+    remote TEXT,
+    reason TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL
+);
+CREATE INDEX lock_events_by_pull ON lock_events (repo, pull, seq);
+CREATE INDEX lock_events_by_lock ON lock_events (repo, dir, workspace, seq);
+
+-- What stands in place of events that were removed: how many, until when, and the hash that the next one continues.
+CREATE TABLE lock_event_seals (
+    last_seq BIGINT NOT NULL PRIMARY KEY,
+    last_hash TEXT NOT NULL,
+    last_at TIMESTAMPTZ NOT NULL,
+    events BIGINT NOT NULL,
+    actor TEXT NOT NULL,
+    sealed_at TIMESTAMPTZ NOT NULL
+);
 
 -- The switch that stops every apply; `scope` is `global`.
 CREATE TABLE apply_locks (

@@ -8,4 +8,4 @@ mod reply;
 mod spec;
 mod standing;
 
-pub use spec::Spec;
+pub use spec::{Spec, Turn};

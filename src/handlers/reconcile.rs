@@ -5,7 +5,7 @@ use tracing::warn;
 
 use super::events::close_pull;
 use crate::context::Ctx;
-use crate::model::PullState;
+use crate::model::{Actor, Origin, PullState};
 
 /// GitHub offers deliveries for redelivery for three days; this leaves time to look into things.
 const KEEP_DELIVERIES: TimeDelta = TimeDelta::days(30);
@@ -18,7 +18,7 @@ pub async fn pulls(ctx: &Ctx) -> anyhow::Result<()> {
     for at in ctx.store.pull_list_with_locks().await? {
         match ctx.forge.pull(&at, None).await {
             Ok(pull) if pull.state != PullState::Open => {
-                let closed = close_pull(ctx, &pull, None).await;
+                let closed = close_pull(ctx, &pull, None, &Actor::lockkeeper(Origin::Reconciler)).await;
                 closed.map_err(|error| anyhow::anyhow!(error.message()))?;
             }
             Ok(_) => {}

@@ -20,6 +20,8 @@ pub(super) struct Reply {
     pub statuses: Vec<CommitStatus>,
     /// The head commit the command worked on.
     pub head: Option<CommitSha>,
+    /// What is to be known before the results.
+    pub notes: Vec<String>,
 }
 
 /// What the pull is told about a command.
@@ -33,7 +35,7 @@ pub(super) enum Told {
 impl Reply {
     /// Tells the pull.
     pub fn new(body: Body) -> Self {
-        Self { told: Told::Comment(Box::new(body)), statuses: Vec::new(), head: None }
+        Self { told: Told::Comment(Box::new(body)), statuses: Vec::new(), head: None, notes: Vec::new() }
     }
 
     /// A rule forbids it.
@@ -43,7 +45,7 @@ impl Reply {
 
     /// Ends without a word.
     pub fn silent(outcome: CommandOutcome) -> Self {
-        Self { told: Told::Nothing(outcome), statuses: Vec::new(), head: None }
+        Self { told: Told::Nothing(outcome), statuses: Vec::new(), head: None, notes: Vec::new() }
     }
 
     /// With statuses for the head commit.
@@ -64,7 +66,7 @@ impl Reply {
         let (outcome, reason, mut outbox) = match self.told {
             Told::Nothing(outcome) => (outcome, None, Vec::new()),
             Told::Comment(body) => {
-                let report = report(ctx, row, head, *body);
+                let report = Report { notes: self.notes, ..report(ctx, row, head, *body) };
                 let reason = report.machine_line().reason;
                 let jobs = comments(ctx, &report, &row.pull, row.installation, row.created_at);
                 (report.outcome(), reason, jobs)
@@ -106,6 +108,7 @@ pub(super) fn notice(
         url: None,
         extra_args: Vec::new(),
         style: ctx.settings.style.clone(),
+        notes: Vec::new(),
         body,
     }
 }

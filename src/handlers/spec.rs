@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::command::Command;
+use crate::locks::Ask;
+use crate::model::ProjectKey;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,10 +14,28 @@ pub enum Spec {
     Command(Command),
     /// Plan because the pull changed.
     Autoplan,
+    /// Plan because locks became free that the pull waited for.
+    Turn(Turn),
     /// A comment that was meant as a command but could not be read; the text explains.
     Mistake(String),
     /// A command in a repository that is not served.
     NotServed,
+}
+
+/// What the pull was handed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// What is to be planned.
+    pub asks: Vec<Ask>,
+    /// Why it is the pull's turn, a clause each, such as `next in line after #1`.
+    pub reasons: Vec<String>,
+}
+
+impl Turn {
+    /// The projects that are to be planned.
+    pub fn projects(&self) -> Vec<ProjectKey> {
+        self.asks.iter().map(|ask| ask.project.clone()).collect()
+    }
 }
 
 impl Spec {

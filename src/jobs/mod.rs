@@ -5,6 +5,7 @@ mod post_comment;
 mod read_delivery;
 mod run_command;
 mod set_status;
+mod take_turn;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ pub use post_comment::PostComment;
 pub use read_delivery::ReadDelivery;
 pub use run_command::RunCommand;
 pub use set_status::SetStatus;
+pub use take_turn::TakeTurn;
 
 use crate::context::Ctx;
 use crate::queue::{Attempt, Job, JobError, Runner};
@@ -49,6 +51,10 @@ macro_rules! by_kind {
             }
             kind if kind == <SetStatus as Job<Ctx>>::KIND => {
                 type $job = SetStatus;
+                $call
+            }
+            kind if kind == <TakeTurn as Job<Ctx>>::KIND => {
+                type $job = TakeTurn;
                 $call
             }
             kind if kind == <CleanPull as Job<Ctx>>::KIND => {

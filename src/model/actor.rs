@@ -17,6 +17,8 @@ text_enum! {
         Cli = "cli",
         /// Lockkeeper's own repair.
         Reconciler = "reconciler",
+        /// The line of those who wait for a lock.
+        Queue = "queue",
     }
 }
 
@@ -33,6 +35,11 @@ impl Actor {
     /// A person or bot on the forge, by comment.
     pub fn commenter(login: &str) -> Self {
         Self { login: login.to_owned(), origin: Origin::Comment }
+    }
+
+    /// Lockkeeper itself.
+    pub fn lockkeeper(origin: Origin) -> Self {
+        Self { login: "lockkeeper".to_owned(), origin }
     }
 
     /// Who caused a change of a pull.

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::ids::LockId;
 use super::path::RepoPath;
-use super::project::{ProjectKey, WorkspaceName};
+use super::project::{ProjectKey, ProjectName, WorkspaceName};
 use super::pull::PullRef;
 use super::repo::RepoId;
 
@@ -19,19 +19,35 @@ pub struct LockKey {
     pub dir: RepoPath,
     /// Workspace.
     pub workspace: WorkspaceName,
+    /// The project, where each project has a lock of its own (`repo_locks.scope: project`); else the lock covers
+    /// everything in the directory and workspace.
+    pub project: Option<ProjectName>,
 }
 
 impl LockKey {
-    /// The lock that a project needs.
+    /// The lock of everything in the project's directory and workspace.
     pub fn of(repo: &RepoId, project: &ProjectKey) -> Self {
-        Self { repo: repo.clone(), dir: project.dir.clone(), workspace: project.workspace.clone() }
+        Self { repo: repo.clone(), dir: project.dir.clone(), workspace: project.workspace.clone(), project: None }
+    }
+
+    /// The lock of the project alone. One without a name has none of its own and takes that of the directory.
+    pub fn of_project(repo: &RepoId, project: &ProjectKey) -> Self {
+        Self { project: project.name.clone(), ..Self::of(repo, project) }
+    }
+
+    /// Whether a project needs this lock.
+    pub fn covers(&self, project: &ProjectKey) -> bool {
+        self.dir == project.dir
+            && self.workspace == project.workspace
+            && (self.project.is_none() || self.project == project.name)
     }
 }
 
 impl fmt::Display for LockKey {
-    /// The classic text form: `owner/repo/path/workspace`.
+    /// The classic text form: `owner/repo/path/workspace`, with `/project` behind it if it is the lock of one project.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}/{}", self.repo.full_name(), self.dir, self.workspace)
+        write!(f, "{}/{}/{}", self.repo.full_name(), self.dir, self.workspace)?;
+        self.project.as_ref().map_or(Ok(()), |project| write!(f, "/{project}"))
     }
 }
 
@@ -54,6 +70,25 @@ pub struct Lock {
     pub reason: String,
     /// Since when.
     pub taken_at: DateTime<Utc>,
+    /// When the pull was last active; its time limit counts from here.
+    pub active_at: DateTime<Utc>,
+}
+
+/// A place in the line for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiter {
+    /// The lock.
+    pub key: LockKey,
+    /// The pull that waits.
+    pub pull: PullRef,
+    /// Page of that pull for people.
+    pub pull_url: String,
+    /// Project for which it waits.
+    pub project: ProjectKey,
+    /// Who asked.
+    pub asker: String,
+    /// Since when.
+    pub since: DateTime<Utc>,
 }
 
 /// The server-wide switch that stops every apply.

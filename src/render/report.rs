@@ -31,6 +31,8 @@ pub struct Report {
     pub extra_args: Vec<String>,
     /// How the operator wants comments to look.
     pub style: Style,
+    /// What is to be known before the results. Plain text; pairs of backticks mark code.
+    pub notes: Vec<String>,
     /// What there is to say.
     pub body: Body,
 }
@@ -203,6 +205,8 @@ pub struct Holder {
     pub since: DateTime<Utc>,
     /// Why, one clause.
     pub why: String,
+    /// Which place the pull that wants it has in the line, from 1, if it has one.
+    pub place: Option<usize>,
 }
 
 /// What was given back for a project.
@@ -214,6 +218,20 @@ pub struct Released {
     pub lock: bool,
     /// Its plan was discarded.
     pub plan: bool,
+    /// The place in the line for it was.
+    pub line: bool,
+}
+
+impl Released {
+    /// Nothing of a project, yet.
+    pub fn nothing(key: ProjectKey) -> Self {
+        Self { key, lock: false, plan: false, line: false }
+    }
+
+    /// The lock of a project and the plan made under it.
+    pub fn lock_and_plan(key: ProjectKey) -> Self {
+        Self { lock: true, plan: true, ..Self::nothing(key) }
+    }
 }
 
 impl Report {

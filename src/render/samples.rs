@@ -52,6 +52,7 @@ pub(super) fn report(command: CommandKind, body: Body) -> Report {
         url: Some("https://locks.example/commands/1".to_owned()),
         extra_args: Vec::new(),
         style: Style::default(),
+        notes: Vec::new(),
         body,
     }
 }
@@ -85,6 +86,7 @@ fn held() -> ProjectReport {
         who: "alice".to_owned(),
         since: at(),
         why: "planned by `lockkeeper plan`".to_owned(),
+        place: None,
     };
     ProjectReport { held_by: Some(holder), ..project(key("db", "prod", None), ProjectOutcome::Locked, "") }
 }
@@ -149,7 +151,7 @@ fn other_samples() -> Vec<(&'static str, Report)> {
     use CommandKind::{Apply, Autoplan, Help, Plan, Unlock};
     let repo = "github.com/acme/infra".parse().expect("a repository");
     let lock = ApplyLock { holder: "alice".to_owned(), reason: "database move until noon".to_owned(), taken_at: at() };
-    let released = |plan| Released { key: key("infra/net", "default", Some("net")), lock: true, plan };
+    let released = |plan| Released { plan, lock: true, ..Released::nothing(key("infra/net", "default", Some("net"))) };
     let usage = "There is no flag `--foo` for `plan`; did you mean `--verbose`?".to_owned();
     let config =
         "error: unknown key `nmae`\n --> atlantis.yaml:3:5\n  |\n3 |   - nmae: net\n  |     ^^^^ did you mean `name`?";

@@ -3,16 +3,18 @@
 //! never lead to a second apply (P3), and an error anywhere lets nothing through (P6).
 
 use super::apply_locks::apply_lock_in_tx;
-use super::locks::Wanted;
-use super::pulls::pull_hold_in_tx;
-use super::{Result, Store, TakeLock, Tx, execute, on_tx};
-use crate::model::{ApplyLock, Lock, PlanId, PlanRecord, PlanState, PullRef, PullState, RunId};
+use super::locks::taken_event;
+use super::pulls::pull_share_in_tx;
+use super::{LockChange, LockWish, Result, Store, TakeLock, Tx, execute, on_tx};
+use crate::model::{
+    ApplyLock, Cause, Lock, LockEventKind, NewLockEvent, PlanId, PlanRecord, PlanState, PullRef, PullState, RunId,
+};
 
 /// Proof that an apply may run: it holds the lock, the apply lock was off, and the plan is marked.
 #[derive(Debug)]
 pub struct ApplyGrant {
-    /// The project lock.
-    pub lock: Lock,
+    /// The project lock; `None` where locks are switched off.
+    pub lock: Option<Lock>,
     plan: PlanId,
     run: RunId,
 }
@@ -34,24 +36,15 @@ pub enum ApplyGate {
 }
 
 impl Store {
-    /// Asks to apply a plan in a run that has not ended.
-    pub async fn apply_begin(
-        &self,
-        plan: &PlanRecord,
-        run: RunId,
-        pull_url: &str,
-        holder: &str,
-        reason: &str,
-    ) -> Result<ApplyGate> {
+    /// Asks to apply a plan in a run that has not ended, under the lock that is wished for, if any is needed.
+    pub async fn apply_begin(&self, plan: &PlanRecord, run: RunId, wish: Option<&LockWish<'_>>) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;
         if let Some(lock) = apply_lock_in_tx(&mut tx).await? {
             return Ok(ApplyGate::ApplyLocked(lock));
         }
-        let wanted = Wanted { pull: &plan.pull, pull_url, project: &plan.project, holder, reason };
-        let lock = match self.lock_take_in_tx(&mut tx, &wanted).await? {
-            TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-            TakeLock::HeldBy(lock) => return Ok(ApplyGate::HeldBy(lock)),
-            TakeLock::PullClosed => return Ok(ApplyGate::PullClosed),
+        let (lock, taken) = match self.verify_lock(&mut tx, plan, wish).await? {
+            Ok(verified) => verified,
+            Err(refused) => return Ok(refused),
         };
         if !mark_applying(&mut tx, plan.id).await? {
             let state = plan_state(&mut tx, plan.id).await?;
@@ -60,31 +53,54 @@ impl Store {
         if !super::runs::run_start_in_tx(&mut tx, run, self.now()).await? {
             return Err(sqlx::Error::Protocol("the run of this apply has ended or was never kept".to_owned()));
         }
+        self.lock_events_in_tx(&mut tx, taken.into_iter().collect()).await?;
         tx.commit().await?;
         Ok(ApplyGate::Granted(ApplyGrant { lock, plan: plan.id, run }))
     }
 
+    /// Takes the lock or finds it ours, and what is to be told of that; where locks are switched off, only the pull is
+    /// looked at.
+    async fn verify_lock(
+        &self,
+        tx: &mut Tx,
+        plan: &PlanRecord,
+        wish: Option<&LockWish<'_>>,
+    ) -> Result<Result<(Option<Lock>, Option<NewLockEvent>), ApplyGate>> {
+        let Some(wish) = wish else {
+            let open = pull_share_in_tx(tx, &plan.pull).await? == Some(PullState::Open);
+            return Ok(if open { Ok((None, None)) } else { Err(ApplyGate::PullClosed) });
+        };
+        Ok(match self.lock_take_in_tx(tx, wish).await? {
+            TakeLock::Taken(lock) => {
+                let event = taken_event(&lock, wish.cause);
+                Ok((Some(lock), Some(event)))
+            }
+            TakeLock::AlreadyOurs(lock) => Ok((Some(lock), None)),
+            TakeLock::HeldBy(lock) => Err(ApplyGate::HeldBy(lock)),
+            TakeLock::PullClosed => Err(ApplyGate::PullClosed),
+        })
+    }
+
     /// The apply ended. If the pull was closed meanwhile, the lock goes back now.
-    pub async fn apply_end(&self, grant: ApplyGrant, pull: &PullRef, state: PlanState) -> Result<()> {
-        let mut tx = self.begin().await?;
-        end_in_tx(&mut tx, grant.plan, pull, state).await?;
+    pub async fn apply_end(&self, grant: ApplyGrant, pull: &PullRef, state: PlanState, cause: &Cause) -> Result<()> {
+        let (mut change, at) = LockChange::begin(self, pull, cause).await?;
+        end_in(&mut change, grant.plan, pull, at, state).await?;
         tracing::debug!(run = %grant.run, plan = %grant.plan, %state, "Apply ended");
-        tx.commit().await
+        change.commit().await
     }
 
     /// Repairs after a crash: plans of a pull that were being applied are discarded, because nobody can say how far
     /// the apply came; the locks of a pull that was closed meanwhile go back.
-    pub async fn apply_abandon(&self, pull: &PullRef, run: RunId) -> Result<()> {
-        let mut tx = self.begin().await?;
-        pull_hold_in_tx(&mut tx, pull).await?;
-        let plans = on_tx!(&mut tx, db => sqlx::query_scalar::<_, PlanId>(
+    pub async fn apply_abandon(&self, pull: &PullRef, run: RunId, cause: &Cause) -> Result<()> {
+        let (mut change, at) = LockChange::begin(self, pull, cause).await?;
+        let plans = on_tx!(&mut change.tx, db => sqlx::query_scalar::<_, PlanId>(
             "SELECT p.id FROM plans p JOIN runs r ON r.repo = p.repo AND r.pull = p.pull AND r.dir = p.dir \
              AND r.workspace = p.workspace AND r.name = p.name WHERE r.id = $1 AND p.state = 'applying'")
             .bind(run).fetch_all(db))?;
         for plan in plans {
-            end_in_tx(&mut tx, plan, pull, PlanState::Discarded).await?;
+            end_in(&mut change, plan, pull, at, PlanState::Discarded).await?;
         }
-        tx.commit().await
+        change.commit().await
     }
 }
 
@@ -99,13 +115,19 @@ async fn plan_state(tx: &mut Tx, plan: PlanId) -> Result<PlanState> {
     .map(|state| state.unwrap_or(PlanState::Discarded))
 }
 
-async fn end_in_tx(tx: &mut Tx, plan: PlanId, pull: &PullRef, state: PlanState) -> Result<()> {
-    let closed = pull_hold_in_tx(tx, pull).await? != Some(PullState::Open);
+async fn end_in(
+    change: &mut LockChange<'_>,
+    plan: PlanId,
+    pull: &PullRef,
+    at: Option<PullState>,
+    state: PlanState,
+) -> Result<()> {
+    let closed = at != Some(PullState::Open);
     let state = if closed { PlanState::Discarded } else { state };
-    execute!(tx, "UPDATE plans SET state = $1 WHERE id = $2 AND state = 'applying'", state, plan)?;
+    execute!(&mut change.tx, "UPDATE plans SET state = $1 WHERE id = $2 AND state = 'applying'", state, plan)?;
     if closed {
-        super::plans::plans_discard_in_tx(tx, pull).await?;
-        super::locks::locks_release_in_tx(tx, pull).await?;
+        super::plans::plans_discard_in_tx(&mut change.tx, pull).await?;
+        change.free_all(pull, LockEventKind::Released).await?;
     }
     Ok(())
 }

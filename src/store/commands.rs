@@ -3,10 +3,10 @@
 use chrono::{DateTime, Utc};
 
 use super::jobs::lanes_hold_in_tx;
-use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
+use super::{LockChange, NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
-    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin, PullNumber, PullRef, RepoId,
-    text_enum,
+    Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Lock, Origin, PullNumber, PullRef,
+    RepoId, text_enum,
 };
 
 text_enum! {
@@ -119,8 +119,17 @@ impl Store {
     ) -> Result<CreateCommand> {
         let id = CommandId::next(&*self.ids);
         let mut tx = self.begin().await?;
-        let rows = execute!(
-            &mut tx,
+        if !self.command_insert_in_tx(&mut tx, id, new).await? {
+            return Ok(CreateCommand::Known);
+        }
+        self.job_push_in_tx(&mut tx, &job(id)).await?;
+        tx.commit().await.map(|()| CreateCommand::Created(id))
+    }
+
+    /// `false`: the same comment or delivery was taken before.
+    async fn command_insert_in_tx(&self, tx: &mut Tx, id: CommandId, new: &NewCommand) -> Result<bool> {
+        execute!(
+            tx,
             "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, installation, spec, state, \
              created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 'queued', $11) ON CONFLICT DO NOTHING",
             id,
@@ -134,12 +143,26 @@ impl Store {
             new.installation.map(u64::cast_signed),
             free_text(&new.spec),
             self.now(),
-        )?;
-        if rows == 0 {
-            return Ok(CreateCommand::Known);
-        }
-        self.job_push_in_tx(&mut tx, &job(id)).await?;
-        tx.commit().await.map(|()| CreateCommand::Created(id))
+        )
+        .map(|rows| rows == 1)
+    }
+
+    /// Makes one command of everything that the pull was handed while it waited in line: `make` is given the locks, each
+    /// with what was asked for. `None`: nothing is left to do.
+    pub async fn command_create_for_turn(
+        &self,
+        pull: &PullRef,
+        make: impl FnOnce(Vec<(Lock, String)>) -> Option<NewCommand>,
+        job: impl FnOnce(CommandId) -> NewJob,
+    ) -> Result<Option<CommandId>> {
+        let cause = Cause::new(Actor { login: String::new(), origin: Origin::Queue }, "");
+        let (mut change, _) = LockChange::begin(self, pull, &cause).await?;
+        let turns = change.turns(pull).await?;
+        let Some(new) = make(turns) else { return Ok(None) };
+        let id = CommandId::next(&*self.ids);
+        self.command_insert_in_tx(&mut change.tx, id, &new).await?;
+        change.push(vec![job(id)]);
+        change.commit().await.map(|()| Some(id))
     }
 
     /// One command.

@@ -1,5 +1,5 @@
-//! Project locks. One statement takes a lock, and the unique key on (repository with host, path, workspace) decides
-//! who holds it (P4).
+//! Project locks. One statement takes a lock, and the unique key on (repository with host, path, workspace, scope)
+//! decides who holds it (P4). How locks are freed and handed on is told in `lock_change`.
 //!
 //! Races, by name:
 //! - *two take at once*: the unique key lets one insert, the other gets no row back and reads who won;
@@ -8,13 +8,19 @@
 //! - *release meets apply*: giving back holds the pull's row, the gate of an apply shares it; so an apply is either
 //!   seen and spared, or finds its lock gone;
 //! - *released while we look*: no row inserted and no holder found means the holder just left; take again.
+//!
+//! Where projects have locks of their own (`repo_locks.scope: project`), a lock of the whole directory and one of a
+//! project in it exclude each other, too. No unique key can say that, so the statement looks. Two servers that
+//! disagree about the scope could both win at the very same moment; nothing else could.
 
 use chrono::{DateTime, Utc};
 
-use super::pulls::{pull_hold_in_tx, pull_share_in_tx};
-use super::{NewJob, Pool, Result, Store, Tx, execute, free_text, on_pool, on_tx};
+use super::lock_change::LockChange;
+use super::pulls::pull_share_in_tx;
+use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
-    Lock, LockId, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, PullState, RepoId, RepoPath, WorkspaceName,
+    Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, ProjectKey, ProjectName, PullNumber, PullRef, PullState,
+    RepoId, RepoPath, WorkspaceName,
 };
 
 /// What came of trying to take a lock.
@@ -31,55 +37,78 @@ pub enum TakeLock {
     PullClosed,
 }
 
-/// What is needed to take a lock.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted<'a> {
-    pub pull: &'a PullRef,
-    pub pull_url: &'a str,
+/// A lock that a pull wants.
+#[derive(Clone, Copy, Debug)]
+pub struct LockWish<'a> {
+    /// The lock.
+    pub key: &'a LockKey,
+    /// The project it is for.
     pub project: &'a ProjectKey,
-    pub holder: &'a str,
-    pub reason: &'a str,
+    /// The pull.
+    pub pull: &'a PullRef,
+    /// Page of the pull for people.
+    pub pull_url: &'a str,
+    /// Who asks, and why.
+    pub cause: &'a Cause,
 }
 
-impl Wanted<'_> {
-    fn refused_by(&self, lock: Lock) -> TakeLock {
-        if lock.pull == *self.pull { TakeLock::AlreadyOurs(lock) } else { TakeLock::HeldBy(lock) }
-    }
-
+impl LockWish<'_> {
     fn restless(&self) -> sqlx::Error {
         sqlx::Error::Protocol(format!(
             "the lock of {} changed hands {TAKE_TRIES} times while {} was taking it",
             self.project, self.pull
         ))
     }
+
+    /// Which of the locks that stand in the way, or are ours already, decides.
+    fn outcome(&self, found: Vec<Lock>) -> Option<TakeLock> {
+        let (ours, others): (Vec<_>, Vec<_>) = found.into_iter().partition(|lock| lock.pull == *self.pull);
+        if let Some(lock) = others.into_iter().next() {
+            return Some(TakeLock::HeldBy(lock));
+        }
+        ours.into_iter().find(|lock| lock.key.covers(self.project)).map(TakeLock::AlreadyOurs)
+    }
 }
 
+macro_rules! columns {
+    () => {
+        "id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at"
+    };
+}
+
+/// Locks of other pulls that exclude the one with this directory, workspace and scope.
 macro_rules! take_sql {
     ($lock:literal) => {
         concat!(
-            "INSERT INTO locks (id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at) ",
-            "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10 WHERE EXISTS ",
-            "(SELECT 1 FROM pulls WHERE repo = $2 AND number = $6 AND state = 'open'",
+            "INSERT INTO locks (id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at) ",
+            "SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11 WHERE EXISTS ",
+            "(SELECT 1 FROM pulls WHERE repo = $2 AND number = $7 AND state = 'open'",
             $lock,
-            ") ON CONFLICT (repo, dir, workspace) DO NOTHING ",
-            "RETURNING id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at"
+            ") AND NOT EXISTS (SELECT 1 FROM locks o WHERE o.repo = $2 AND o.dir = $3 AND o.workspace = $4 ",
+            "AND o.pull <> $7 AND (o.scope = '' OR $5 = '')) ",
+            "ON CONFLICT (repo, dir, workspace, scope) DO NOTHING RETURNING ",
+            columns!()
         )
     };
 }
 
-/// Reads to the end: SQLite commits a statement of its own only then.
+/// A lock for a pull that waited, taken in the transaction that freed it.
+pub(super) const INSERT_HANDED_ON: &str = "INSERT INTO locks (id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at, asks) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $11, $12)";
+
 macro_rules! insert_lock {
-    ($store:expr, $wanted:expr, $sql:expr, $db:expr) => {
+    ($store:expr, $wish:expr, $sql:expr, $db:expr) => {
         sqlx::query_as::<_, LockRow>($sql)
             .bind(LockId::next(&*$store.ids))
-            .bind(&$wanted.pull.repo)
-            .bind(&$wanted.project.dir)
-            .bind(&$wanted.project.workspace)
-            .bind(name_column($wanted.project))
-            .bind($wanted.pull.number)
-            .bind(free_text($wanted.pull_url))
-            .bind(free_text($wanted.holder))
-            .bind(free_text($wanted.reason))
+            .bind(&$wish.key.repo)
+            .bind(&$wish.key.dir)
+            .bind(&$wish.key.workspace)
+            .bind(scope_column($wish.key))
+            .bind(name_column($wish.project))
+            .bind($wish.pull.number)
+            .bind(free_text($wish.pull_url))
+            .bind(free_text(&$wish.cause.actor.login))
+            .bind(free_text(&$wish.cause.reason))
             .bind($store.now())
             .fetch_all($db)
             .await
@@ -87,138 +116,121 @@ macro_rules! insert_lock {
     };
 }
 
-const BY_KEY: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
-     WHERE repo = $1 AND dir = $2 AND workspace = $3";
-const BY_KEY_FOR_OPEN_PULL: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
-     WHERE repo = $1 AND dir = $2 AND workspace = $3 \
-     AND EXISTS (SELECT 1 FROM pulls p WHERE p.repo = $1 AND p.number = $4 AND p.state = 'open')";
-const BY_ID: &str =
-    "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks WHERE id = $1";
-const OF_PULL: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
-     WHERE repo = $1 AND pull = $2";
-const ALL: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
-     ORDER BY taken_at DESC, id DESC LIMIT 10000";
-/// A lock under which an apply is running is not taken away from it. The pull must be held, or an apply could begin
-/// between the look and the deletion.
-macro_rules! release_sql {
-    ($which:literal) => {
-        concat!(
-            "DELETE FROM locks WHERE ",
-            $which,
-            " AND NOT EXISTS (SELECT 1 FROM plans p WHERE p.repo = locks.repo AND p.pull = locks.pull ",
-            "AND p.dir = locks.dir AND p.workspace = locks.workspace AND p.state = 'applying') ",
-            "RETURNING id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at"
-        )
+macro_rules! select_sql {
+    ($rest:literal) => {
+        concat!("SELECT ", columns!(), " FROM locks ", $rest)
     };
 }
+
+const BY_KEY: &str = select_sql!(
+    "WHERE repo = $1 AND dir = $2 AND workspace = $3 AND (scope = $4 OR scope = '' OR $4 = '') ORDER BY id"
+);
+const BY_ID: &str = select_sql!("WHERE id = $1");
+const OF_PULL: &str = select_sql!("WHERE repo = $1 AND pull = $2");
+const OF_REPO: &str = select_sql!("WHERE repo = $1");
+const ALL: &str = select_sql!("ORDER BY taken_at DESC, id DESC LIMIT 10000");
+const TURNS: &str = concat!(
+    "SELECT asks, ",
+    columns!(),
+    " FROM locks WHERE repo = $1 AND pull = $2 AND asks IS NOT NULL ORDER BY taken_at, id"
+);
+const RENEW: &str = concat!(
+    "UPDATE locks SET active_at = $1, warned_at = NULL WHERE repo = $2 AND pull = $3 AND active_at < $4 RETURNING ",
+    columns!()
+);
+
 /// Tries before a holder that comes and goes faster than we can read is reported as an error.
 const TAKE_TRIES: usize = 16;
 
 impl Store {
     /// Takes the lock of a project for a pull, or says who holds it. Re-entrant for the same pull.
-    pub async fn lock_take(
-        &self,
-        pull: &PullRef,
-        pull_url: &str,
-        project: &ProjectKey,
-        holder: &str,
-        reason: &str,
-    ) -> Result<TakeLock> {
-        let wanted = Wanted { pull, pull_url, project, holder, reason };
-        for _ in 0..TAKE_TRIES {
-            if let Some(lock) = self.lock_insert(&wanted).await? {
-                return Ok(TakeLock::Taken(lock));
-            }
-            if let Some(refused) = self.lock_look(&wanted).await? {
-                return Ok(refused);
-            }
+    pub async fn lock_take(&self, wish: &LockWish<'_>) -> Result<TakeLock> {
+        let mut tx = self.begin().await?;
+        let taken = self.lock_take_in_tx(&mut tx, wish).await?;
+        if let TakeLock::Taken(lock) = &taken {
+            self.lock_events_in_tx(&mut tx, vec![taken_event(lock, wish.cause)]).await?;
+            tx.commit().await?;
         }
-        Err(wanted.restless())
+        Ok(taken)
     }
 
-    /// The one statement, as a transaction of its own.
-    async fn lock_insert(&self, wanted: &Wanted<'_>) -> Result<Option<Lock>> {
-        match &self.pool {
-            Pool::Sqlite { write, .. } => insert_lock!(self, wanted, take_sql!(""), write),
-            Pool::Postgres(pool) => insert_lock!(self, wanted, take_sql!(" FOR SHARE"), pool),
-        }
-    }
-
-    /// Why the lock could not be taken. `None`: whoever had it just left.
-    async fn lock_look(&self, wanted: &Wanted<'_>) -> Result<Option<TakeLock>> {
-        let held = on_pool!(self, db => sqlx::query_as::<_, LockRow>(BY_KEY_FOR_OPEN_PULL)
-            .bind(&wanted.pull.repo).bind(&wanted.project.dir).bind(&wanted.project.workspace)
-            .bind(wanted.pull.number).fetch_optional(db))?;
-        match held {
-            Some(row) => Ok(Some(wanted.refused_by(row.into()))),
-            None if self.pull_state(wanted.pull).await? == Some(PullState::Open) => Ok(None),
-            None => Ok(Some(TakeLock::PullClosed)),
-        }
-    }
-
-    /// The same as a part of a transaction, in which the pull stays open and keeps its locks until the end.
-    pub(super) async fn lock_take_in_tx(&self, tx: &mut Tx, wanted: &Wanted<'_>) -> Result<TakeLock> {
+    /// The same as a part of a transaction, in which the pull stays open and keeps its locks until the end. The event
+    /// is left to the caller.
+    pub(super) async fn lock_take_in_tx(&self, tx: &mut Tx, wish: &LockWish<'_>) -> Result<TakeLock> {
         for _ in 0..TAKE_TRIES {
             let inserted = match tx {
-                Tx::Sqlite(tx) => insert_lock!(self, wanted, take_sql!(""), &mut **tx),
-                Tx::Postgres(tx) => insert_lock!(self, wanted, take_sql!(" FOR SHARE"), &mut **tx),
+                Tx::Sqlite(tx) => insert_lock!(self, wish, take_sql!(""), &mut **tx),
+                Tx::Postgres(tx) => insert_lock!(self, wish, take_sql!(" FOR SHARE"), &mut **tx),
             };
             if let Some(lock) = inserted? {
                 return Ok(TakeLock::Taken(lock));
             }
-            if pull_share_in_tx(tx, wanted.pull).await? != Some(PullState::Open) {
+            if pull_share_in_tx(tx, wish.pull).await? != Some(PullState::Open) {
                 return Ok(TakeLock::PullClosed);
             }
-            let held = on_tx!(tx, db => sqlx::query_as::<_, LockRow>(BY_KEY)
-                .bind(&wanted.pull.repo).bind(&wanted.project.dir).bind(&wanted.project.workspace)
-                .fetch_optional(db))?;
-            if let Some(row) = held {
-                return Ok(wanted.refused_by(row.into()));
+            let found = on_tx!(tx, db => sqlx::query_as::<_, LockRow>(BY_KEY)
+                .bind(&wish.key.repo).bind(&wish.key.dir).bind(&wish.key.workspace).bind(scope_column(wish.key))
+                .fetch_all(db))?;
+            if let Some(outcome) = wish.outcome(found.into_iter().map(Lock::from).collect()) {
+                return Ok(outcome);
             }
         }
-        Err(wanted.restless())
+        Err(wish.restless())
     }
 
-    /// Gives back one lock of a pull, if that pull still holds it and no apply is running under it.
-    pub async fn lock_release(&self, pull: &PullRef, project: &ProjectKey) -> Result<bool> {
-        let mut tx = self.begin().await?;
-        pull_hold_in_tx(&mut tx, pull).await?;
-        let rows = execute!(
-            &mut tx,
-            release_sql!("repo = $1 AND dir = $2 AND workspace = $3 AND pull = $4"),
-            &pull.repo,
-            &project.dir,
-            &project.workspace,
-            pull.number,
-        )?;
-        tx.commit().await.map(|()| rows == 1)
+    /// Gives back the lock of a project, if the pull still holds it and no apply is running under it.
+    pub async fn lock_release(&self, pull: &PullRef, project: &ProjectKey, cause: &Cause) -> Result<bool> {
+        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
+        let freed = change.free_project(pull, project).await?;
+        change.commit().await.map(|()| !freed.is_empty())
     }
 
-    /// Gives back every lock of a pull, but for those under which an apply is running, and discards its plans.
-    pub async fn lock_release_all(&self, pull: &PullRef) -> Result<Vec<Lock>> {
-        let mut tx = self.begin().await?;
-        pull_hold_in_tx(&mut tx, pull).await?;
-        let freed = locks_release_in_tx(&mut tx, pull).await?;
-        super::plans::plans_discard_in_tx(&mut tx, pull).await?;
-        tx.commit().await.map(|()| freed)
+    /// Gives back every lock of a pull, but for those under which an apply is running, leaves every line, and discards
+    /// the plans of the pull.
+    pub async fn lock_release_all(&self, pull: &PullRef, cause: &Cause) -> Result<Vec<Lock>> {
+        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
+        change.leave_all(pull).await?;
+        let freed = change.free_all(pull, LockEventKind::Released).await?;
+        super::plans::plans_discard_in_tx(&mut change.tx, pull).await?;
+        change.commit().await.map(|()| freed)
     }
 
-    /// Gives back one lock, whoever holds it, and discards the plans made under it. `None`: it is not held any more, or
+    /// Takes one lock away, whoever holds it, and discards the plans made under it. `None`: it is not held any more, or
     /// an apply is running under it. What `outbox` makes of the lock is put into the queue in the same transaction.
-    pub async fn lock_discard(&self, id: LockId, outbox: impl FnOnce(&Lock) -> Vec<NewJob>) -> Result<Option<Lock>> {
+    pub async fn lock_discard(
+        &self,
+        id: LockId,
+        kind: LockEventKind,
+        cause: &Cause,
+        outbox: impl FnOnce(&Lock) -> Vec<NewJob>,
+    ) -> Result<Option<Lock>> {
         let Some(held) = self.lock_get(id).await? else {
             return Ok(None);
         };
-        let mut tx = self.begin().await?;
-        pull_hold_in_tx(&mut tx, &held.pull).await?;
-        let row = on_tx!(&mut tx, db => sqlx::query_as::<_, LockRow>(release_sql!("id = $1"))
-            .bind(id).fetch_optional(db))?;
-        let lock = row.map(Lock::from);
-        if let Some(lock) = &lock {
-            super::plans::plans_discard_of_lock_in_tx(&mut tx, lock).await?;
-            self.outbox_in_tx(&mut tx, &outbox(lock)).await?;
+        let (mut change, _) = LockChange::begin(self, &held.pull, cause).await?;
+        let freed = change.free_one(id, kind).await?;
+        if let Some(lock) = &freed {
+            super::plans::plans_discard_of_lock_in_tx(&mut change.tx, lock).await?;
+            change.push(outbox(lock));
         }
-        tx.commit().await.map(|()| lock)
+        change.commit().await.map(|()| freed)
+    }
+
+    /// The pull was active: time limits of its locks start anew. Looked at no more often than `LOOK_AGAIN`.
+    pub async fn lock_renew(&self, pull: &PullRef, cause: &Cause) -> Result<Vec<Lock>> {
+        let now = self.now();
+        if self.lock_list_of_pull(pull).await?.iter().all(|lock| lock.active_at >= now - LOOK_AGAIN) {
+            return Ok(Vec::new());
+        }
+        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
+        let rows = on_tx!(&mut change.tx, db => sqlx::query_as::<_, LockRow>(RENEW)
+            .bind(now).bind(&pull.repo).bind(pull.number).bind(now - LOOK_AGAIN).fetch_all(db))?;
+        let mut renewed: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
+        sort_by_key(&mut renewed);
+        for lock in &renewed {
+            change.record(LockEventKind::Renewed, &lock.key, &lock.pull);
+        }
+        change.commit().await.map(|()| renewed)
     }
 
     /// One lock.
@@ -227,11 +239,11 @@ impl Store {
             .map(|row| row.map(Lock::from))
     }
 
-    /// Who holds a lock.
+    /// Who holds a lock, or one that excludes it.
     pub async fn lock_holder(&self, key: &LockKey) -> Result<Option<Lock>> {
         on_pool!(self, db => sqlx::query_as::<_, LockRow>(BY_KEY)
-            .bind(&key.repo).bind(&key.dir).bind(&key.workspace).fetch_optional(db))
-        .map(|row| row.map(Lock::from))
+            .bind(&key.repo).bind(&key.dir).bind(&key.workspace).bind(scope_column(key)).fetch_all(db))
+        .map(|rows| rows.into_iter().next().map(Lock::from))
     }
 
     /// Every lock, newest first.
@@ -250,13 +262,48 @@ impl Store {
     }
 }
 
-/// Gives back what it may; the caller holds the pull.
-pub(super) async fn locks_release_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Vec<Lock>> {
-    let rows = on_tx!(tx, db => sqlx::query_as::<_, LockRow>(release_sql!("repo = $1 AND pull = $2"))
-        .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
-    let mut freed: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
-    sort_by_key(&mut freed);
-    Ok(freed)
+impl LockChange<'_> {
+    /// Takes a lock as a part of this change.
+    pub(crate) async fn take(&mut self, wish: &LockWish<'_>) -> Result<TakeLock> {
+        let taken = self.store.lock_take_in_tx(&mut self.tx, wish).await?;
+        if let TakeLock::Taken(lock) = &taken {
+            self.record(LockEventKind::Taken, &lock.key, &lock.pull);
+        }
+        Ok(taken)
+    }
+
+    /// The locks that the pull was handed and has not begun to use, each with what was asked for. They are so no more.
+    pub(crate) async fn turns(&mut self, pull: &PullRef) -> Result<Vec<(Lock, String)>> {
+        let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, TurnRow>(TURNS)
+            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+        execute!(
+            &mut self.tx,
+            "UPDATE locks SET asks = NULL WHERE repo = $1 AND pull = $2 AND asks IS NOT NULL",
+            &pull.repo,
+            pull.number,
+        )?;
+        Ok(rows.into_iter().map(|row| (row.lock.into(), row.asks)).collect())
+    }
+
+    /// Every lock of a repository.
+    pub(crate) async fn locks(&mut self, repo: &RepoId) -> Result<Vec<Lock>> {
+        let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(OF_REPO).bind(repo).fetch_all(db))?;
+        let mut locks: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
+        sort_by_key(&mut locks);
+        Ok(locks)
+    }
+}
+
+/// A pull that was active a shorter time ago need not be noted again.
+const LOOK_AGAIN: chrono::TimeDelta = chrono::TimeDelta::hours(1);
+
+pub(super) fn taken_event(lock: &Lock, cause: &Cause) -> NewLockEvent {
+    NewLockEvent {
+        kind: LockEventKind::Taken,
+        key: Some(lock.key.clone()),
+        pull: Some(lock.pull.clone()),
+        cause: cause.clone(),
+    }
 }
 
 /// Not left to the database: PostgreSQL sorts texts by the rules of its locale.
@@ -269,38 +316,53 @@ pub(super) fn name_column(project: &ProjectKey) -> String {
     project.name.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// The way back from [`name_column`].
+/// The one project a lock is for, or the empty text.
+pub(super) fn scope_column(key: &LockKey) -> String {
+    key.project.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+/// The way back from [`name_column`] and [`scope_column`].
 pub(super) fn name_from_column(name: &str) -> Option<ProjectName> {
     name.parse().ok()
 }
 
 #[derive(sqlx::FromRow)]
-struct LockRow {
+pub(super) struct LockRow {
     id: LockId,
     repo: RepoId,
     dir: RepoPath,
     workspace: WorkspaceName,
+    scope: String,
     name: String,
     pull: PullNumber,
     pull_url: String,
     holder: String,
     reason: String,
     taken_at: DateTime<Utc>,
+    active_at: DateTime<Utc>,
+}
+
+#[derive(sqlx::FromRow)]
+struct TurnRow {
+    #[sqlx(flatten)]
+    lock: LockRow,
+    asks: String,
 }
 
 impl From<LockRow> for Lock {
     fn from(row: LockRow) -> Self {
-        let name = name_from_column(&row.name);
-        let project = ProjectKey { dir: row.dir, workspace: row.workspace, name };
+        let project = ProjectKey { dir: row.dir, workspace: row.workspace, name: name_from_column(&row.name) };
+        let scope = name_from_column(&row.scope);
         Self {
             id: row.id,
-            key: LockKey::of(&row.repo, &project),
+            key: LockKey { project: scope, ..LockKey::of(&row.repo, &project) },
             project,
             pull: PullRef { repo: row.repo, number: row.pull },
             pull_url: row.pull_url,
             holder: row.holder,
             reason: row.reason,
             taken_at: row.taken_at,
+            active_at: row.active_at,
         }
     }
 }

@@ -1,15 +1,14 @@
 //! The only SQL. A file per resource; the resource comes first in the name of a method.
 //!
 //! One text of SQL serves SQLite and PostgreSQL (P11); a `match` stands only where the dialects differ.
-//! Reads go straight to the pool, writes through a `Tx`, but for the one statement that takes a
-//! lock and is a transaction by itself: on SQLite both use the one writing
-//! connection, so that writers queue up in the program instead of failing with "database is locked".
+//! Reads go straight to the pool, writes through a `Tx`: on SQLite that is the one writing connection, so that writers
+//! queue up in the program instead of failing with "database is locked".
 //! Public methods own their transaction; `*_in_tx` functions cannot be given a pool.
 //!
 //! PostgreSQL's transactions see what others commit between two of their statements. Where that matters, the row of
 //! the pull is the mutex: taking a lock, keeping a plan and passing the gate of an apply share it, giving locks back
-//! and ending an apply hold it alone, closing writes it. It is always the first row a transaction locks, so that no
-//! two wait for each other.
+//! and ending an apply hold it alone, closing writes it. It is always the first row a transaction locks, after the
+//! line of its repository where locks are freed (`lock_change`), so that no two wait for each other.
 
 mod apply;
 mod apply_locks;
@@ -18,12 +17,15 @@ mod deliveries;
 mod jobs;
 mod json;
 mod leases;
+mod lock_change;
+mod lock_events;
 mod locks;
 mod open;
 mod plans;
 mod pulls;
 mod runs;
 mod settings;
+mod waiters;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -37,7 +39,9 @@ pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
 pub use jobs::{Finish, JobLease, JobState, JobView, NewJob};
 pub use json::JsonText;
 pub use leases::Lease;
-pub use locks::TakeLock;
+pub use lock_change::TAKE_TURN;
+pub use lock_events::LockEventSeal;
+pub use locks::{LockWish, TakeLock};
 pub use open::{DatabaseUrl, InvalidDatabaseUrl};
 pub use plans::RecordPlan;
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
@@ -108,6 +112,8 @@ macro_rules! execute {
     };
 }
 
+pub(crate) use lock_change::LockChange;
+pub(crate) use waiters::{NewWaiter, WaiterRow};
 pub(crate) use {execute, on_pool, on_tx};
 
 impl Store {

@@ -3,13 +3,13 @@
 use chrono::{DateTime, Utc};
 use semver::Version;
 
-use super::locks::{name_column, name_from_column};
-use super::pulls::{pull_hold_in_tx, pull_share_in_tx};
+use super::locks::{name_column, name_from_column, scope_column};
+use super::pulls::pull_share_in_tx;
 use super::runs::run_hold_in_tx;
-use super::{JsonText, Result, Store, Tx, execute, kept_time, on_pool};
+use super::{JsonText, LockChange, Result, Store, Tx, execute, kept_time, on_pool, on_tx};
 use crate::model::{
-    BranchName, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
-    PullNumber, PullRef, RepoId, RepoPath, RunId, Sha256Digest, WorkspaceName,
+    BranchName, Cause, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
+    PullNumber, PullRef, PullState, RepoId, RepoPath, RunId, Sha256Digest, WorkspaceName,
 };
 
 /// Whether a plan was kept.
@@ -31,20 +31,15 @@ const BY_ID: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, bas
      tool_version, digest, counts, state, created_at FROM plans WHERE id = $1";
 
 impl Store {
-    /// Keeps a plan, if the lock it was made under is still held.
-    pub async fn plan_record(&self, plan: &PlanRecord, lock: LockId) -> Result<RecordPlan> {
+    /// Keeps a plan, if the lock it was made under is still held; one that needed none, if the pull is open.
+    pub async fn plan_record(&self, plan: &PlanRecord, lock: Option<LockId>) -> Result<RecordPlan> {
         let mut tx = self.begin().await?;
-        pull_share_in_tx(&mut tx, &plan.pull).await?;
-        let held = execute!(
-            &mut tx,
-            "UPDATE locks SET id = id WHERE id = $1 AND repo = $2 AND pull = $3 AND dir = $4 AND workspace = $5",
-            lock,
-            &plan.pull.repo,
-            plan.pull.number,
-            &plan.project.dir,
-            &plan.project.workspace,
-        )?;
-        if held == 0 {
+        let open = pull_share_in_tx(&mut tx, &plan.pull).await? == Some(PullState::Open);
+        let held = match lock {
+            Some(lock) => lock_hold_in_tx(&mut tx, plan, lock).await?,
+            None => open,
+        };
+        if !held {
             return Ok(RecordPlan::LockLost);
         }
         if !run_hold_in_tx(&mut tx, plan.run).await? {
@@ -72,30 +67,34 @@ impl Store {
     }
 
     /// A plan of this project failed: the earlier plan is discarded and the lock given back.
-    pub async fn plan_drop(&self, pull: &PullRef, project: &ProjectKey) -> Result<()> {
-        let mut tx = self.begin().await?;
-        pull_hold_in_tx(&mut tx, pull).await?;
-        drop_in_tx(&mut tx, pull, project).await?;
-        tx.commit().await
+    pub async fn plan_drop(&self, pull: &PullRef, project: &ProjectKey, cause: &Cause) -> Result<()> {
+        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
+        drop_in(&mut change, pull, project).await?;
+        change.commit().await
     }
 
-    /// Before a plan of the whole pull: projects it no longer concerns lose their plan and their lock.
-    pub async fn plan_keep_only(&self, pull: &PullRef, keep: &[ProjectKey]) -> Result<Vec<ProjectKey>> {
+    /// Before a plan of the whole pull: projects it no longer concerns lose their plan, their lock and their place in a
+    /// line.
+    pub async fn plan_keep_only(&self, pull: &PullRef, keep: &[ProjectKey], cause: &Cause) -> Result<Vec<ProjectKey>> {
         let planned = self.plan_list(pull).await?.into_iter().map(|plan| plan.project);
         let locked = self.lock_list_of_pull(pull).await?.into_iter().map(|lock| lock.project);
         let mut gone: Vec<ProjectKey> = planned.chain(locked).filter(|project| !keep.contains(project)).collect();
         gone.sort();
         gone.dedup();
-        let mut tx = self.begin().await?;
-        pull_hold_in_tx(&mut tx, pull).await?;
+        let mut waited = self.waiter_list_of_pull(pull).await?;
+        waited.retain(|waiter| !keep.iter().any(|project| waiter.key.covers(project)));
+        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         for project in &gone {
-            discard_in_tx(&mut tx, pull, project).await?;
+            discard_in_tx(&mut change.tx, pull, project).await?;
             let shared = keep.iter().any(|k| k.dir == project.dir && k.workspace == project.workspace);
             if !shared {
-                drop_in_tx(&mut tx, pull, project).await?;
+                drop_in(&mut change, pull, project).await?;
             }
         }
-        tx.commit().await.map(|()| gone)
+        for waiter in waited {
+            change.leave(&waiter.key, pull).await?;
+        }
+        change.commit().await.map(|()| gone)
     }
 
     /// Discarded plans made before the given time, whose files nobody needs any more.
@@ -105,6 +104,22 @@ impl Store {
             "DELETE FROM plans WHERE state = 'discarded' AND created_at < $1 RETURNING id").bind(kept_time(before)).fetch_all(db))?;
         tx.commit().await.map(|()| gone)
     }
+}
+
+/// Whether the lock is the one of the plan; nobody takes it away until the transaction ends.
+async fn lock_hold_in_tx(tx: &mut Tx, plan: &PlanRecord, lock: LockId) -> Result<bool> {
+    execute!(
+        tx,
+        "UPDATE locks SET id = id WHERE id = $1 AND repo = $2 AND pull = $3 AND dir = $4 AND workspace = $5 \
+         AND (scope = '' OR scope = $6)",
+        lock,
+        &plan.pull.repo,
+        plan.pull.number,
+        &plan.project.dir,
+        &plan.project.workspace,
+        name_column(&plan.project),
+    )
+    .map(|rows| rows == 1)
 }
 
 async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord) -> Result<()> {
@@ -148,20 +163,20 @@ async fn discard_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Res
     .map(drop)
 }
 
-/// Discards the plan of one project and gives its lock back, unless an apply is running under it.
-async fn drop_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Result<()> {
-    discard_in_tx(tx, pull, project).await?;
-    execute!(
-        tx,
-        "DELETE FROM locks WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 AND NOT EXISTS \
-         (SELECT 1 FROM plans p WHERE p.repo = locks.repo AND p.pull = locks.pull AND p.dir = locks.dir \
-          AND p.workspace = locks.workspace AND p.state <> 'discarded')",
-        &pull.repo,
-        pull.number,
-        &project.dir,
-        &project.workspace,
-    )
-    .map(drop)
+/// Discards the plan of one project and gives its lock back, unless another plan was made under it that still counts.
+async fn drop_in(change: &mut LockChange<'_>, pull: &PullRef, project: &ProjectKey) -> Result<()> {
+    discard_in_tx(&mut change.tx, pull, project).await?;
+    let others = on_tx!(&mut change.tx, db => sqlx::query_scalar::<_, i64>(
+        "SELECT COUNT(*) FROM plans p JOIN locks l ON l.repo = p.repo AND l.pull = p.pull AND l.dir = p.dir \
+         AND l.workspace = p.workspace AND (l.scope = '' OR l.scope = p.name) \
+         WHERE p.repo = $1 AND p.pull = $2 AND p.dir = $3 AND p.workspace = $4 AND (l.scope = '' OR l.scope = $5) \
+         AND p.state <> 'discarded'")
+        .bind(&pull.repo).bind(pull.number).bind(&project.dir).bind(&project.workspace)
+        .bind(name_column(project)).fetch_one(db))?;
+    if others == 0 {
+        change.free_project(pull, project).await?;
+    }
+    Ok(())
 }
 
 /// Discards every plan of a pull, but for one that is being applied.
@@ -180,11 +195,12 @@ pub(super) async fn plans_discard_of_lock_in_tx(tx: &mut Tx, lock: &Lock) -> Res
     execute!(
         tx,
         "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
-         AND state <> 'applying'",
+         AND ($5 = '' OR name = $5) AND state <> 'applying'",
         &lock.key.repo,
         lock.pull.number,
         &lock.key.dir,
         &lock.key.workspace,
+        scope_column(&lock.key),
     )
     .map(drop)
 }

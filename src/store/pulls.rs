@@ -1,9 +1,8 @@
 //! What is known of pulls. A pull that is not open is a tombstone: no lock can be taken for it (P7).
 
-use super::locks::locks_release_in_tx;
 use super::plans::plans_discard_in_tx;
-use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
-use crate::model::{Lock, PullRef, PullState};
+use super::{LockChange, NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
+use crate::model::{Cause, Lock, LockEventKind, PullRef, PullState};
 
 macro_rules! state_sql {
     ($lock:literal) => {
@@ -42,14 +41,16 @@ impl Store {
         pull: &PullRef,
         state: PullState,
         url: &str,
+        cause: &Cause,
         outbox: impl FnOnce(&[Lock]) -> Vec<NewJob>,
     ) -> Result<Vec<Lock>> {
-        let mut tx = self.begin().await?;
-        self.pull_seen_in_tx(&mut tx, pull, state, url).await?;
-        let freed = locks_release_in_tx(&mut tx, pull).await?;
-        plans_discard_in_tx(&mut tx, pull).await?;
-        self.outbox_in_tx(&mut tx, &outbox(&freed)).await?;
-        tx.commit().await.map(|()| freed)
+        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
+        self.pull_seen_in_tx(&mut change.tx, pull, state, url).await?;
+        change.leave_all(pull).await?;
+        let freed = change.free_all(pull, LockEventKind::Released).await?;
+        plans_discard_in_tx(&mut change.tx, pull).await?;
+        change.push(outbox(&freed));
+        change.commit().await.map(|()| freed)
     }
 
     /// The state of a pull, if it was ever seen.

@@ -6,7 +6,7 @@ use super::apply;
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
-use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, RunKind};
+use crate::model::{Actor, Cause, CommandId, CommandKind, CommitStatus, Origin, ProjectOutcome, RunKind};
 use crate::queue::{Attempt, JobError};
 use crate::render::{Body, UserText, status};
 use crate::store::{CommandRow, CommandState, RunRow};
@@ -80,7 +80,10 @@ pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitSta
 /// A plan that nobody is shown must not be applied (P5).
 async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
     match run.kind {
-        RunKind::Plan => ctx.store.plan_drop(&run.pull, &run.project).await,
+        RunKind::Plan => {
+            let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "the plan could not be carried out");
+            ctx.store.plan_drop(&run.pull, &run.project, &cause).await
+        }
         RunKind::Apply => Ok(()),
     }
 }

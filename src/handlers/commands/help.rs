@@ -13,7 +13,7 @@ pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Option<Reply> 
         Spec::Command(Command::Help(help)) => Some(Reply::new(Body::Help(ctx.settings.grammar.help(help.topic)))),
         Spec::Mistake(text) => Some(Reply::new(Body::Mistake(text.clone()))),
         Spec::NotServed => Some(Reply::new(Body::Refused(Refusal::not_allowlisted(&row.pull.repo)))),
-        Spec::Command(_) | Spec::Autoplan => None,
+        Spec::Command(_) | Spec::Autoplan | Spec::Turn(_) => None,
     }
 }
 

@@ -6,6 +6,7 @@ mod guards;
 mod help;
 mod plan;
 mod projects;
+mod turn;
 mod unlock;
 
 use std::convert::Infallible;
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, info_span};
 
 pub use give_up::give_up;
+pub use turn::{begin_turn, give_up_turn};
 
 use super::Spec;
 use super::events::close_pull;
@@ -23,7 +25,7 @@ use super::reply::{self, Reply};
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::jobs::forge_job_error;
-use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
+use crate::model::{Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::{Attempt, JobError};
 use crate::render::ProjectReport;
 use crate::store::{CommandRow, CommandState, RunRow, RunState};
@@ -80,6 +82,11 @@ impl CommandCx<'_> {
         }
         self.stop.cancel();
         std::future::pending().await
+    }
+
+    /// Why something is done to a lock, for the record.
+    pub fn cause(&self, reason: &str) -> Cause {
+        Cause::new(self.row.actor.clone(), reason)
     }
 
     /// Why the command is to stop early, if it is: a clause.
@@ -161,16 +168,19 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
     let pull = facts(ctx, row, attempt).await?;
     if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
         // Whether or not its end was heard of: nothing of it stays locked (P7).
-        close_pull(ctx, &pull, row.installation).await?;
+        close_pull(ctx, &pull, row.installation, &row.actor).await?;
     }
     let reply = match guards::check(ctx, row, &pull) {
-        Some(refusal) => refuse(ctx, row, refusal).await?,
+        Some(refusal) => refuse(ctx, row, &spec, refusal).await?,
         None => carry_out(ctx, row, &pull, &spec, attempt).await?,
     };
     Ok(Reply { head: reply.head.or(Some(pull.head)), ..reply })
 }
 
-async fn refuse(ctx: &Ctx, row: &CommandRow, mut refusal: Reply) -> Result<Reply, JobError> {
+async fn refuse(ctx: &Ctx, row: &CommandRow, spec: &Spec, mut refusal: Reply) -> Result<Reply, JobError> {
+    if let Spec::Turn(turn) = spec {
+        turn::pass_on(ctx, row, turn.projects()).await?;
+    }
     // An earlier attempt was cut off, and no later one will end what it began.
     if row.state == CommandState::Running {
         refusal.statuses.extend(give_up::wind_up(ctx, row).await?);
@@ -188,6 +198,7 @@ async fn carry_out(
 ) -> Result<Reply, JobError> {
     if pull.state == PullState::Open {
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
+        ctx.store.lock_renew(&pull.at, &Cause::new(row.actor.clone(), "the pull request is worked on")).await?;
     }
     let stop = ctx.stops.enter(row.id);
     let cx = CommandCx { ctx, row, pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
@@ -200,6 +211,7 @@ async fn carry_out(
 async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
     match spec {
         Spec::Autoplan => plan::autoplan(cx).await,
+        Spec::Turn(turn) => plan::in_turn(cx, turn).await,
         Spec::Command(Command::Plan(command)) => plan::by_comment(cx, command).await,
         Spec::Command(Command::Apply(command)) => apply::run(cx, command).await,
         Spec::Command(Command::Unlock) => unlock::run(cx).await,

@@ -1,60 +1,115 @@
 //! `plan`, by comment or because the pull changed.
 //!
-//! Each project: lock, then a place in the pool, then Terraform, then the record. The record is kept only if the lock
+//! First the locks of all projects; then each project: a place in the pool, then Terraform, then the record. The record is kept only if the lock
 //! is still held at that moment, so a plan that was overtaken by `unlock` or by the end of the pull leaves nothing behind
 //! (P7). A project whose plan fails gives its lock back.
 
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
-use super::CommandCx;
-use super::projects::{self, Selection, Work};
+use super::projects::{self, Selection, Wanted, Work};
+use super::{CommandCx, turn};
 use crate::command::PlanCommand;
 use crate::discovery::Project;
 use crate::git::Checkout;
+use crate::handlers::Turn;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
 use crate::jobs::describe_error;
+use crate::locks::{self, Ask, NotInLine, TakeAll, Took, Wish};
 use crate::model::{
-    CommandKind, CommandOutcome, Lock, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, RunId, RunKind,
+    Cause, CommandKind, CommandOutcome, Lock, LockKey, Origin, PlanId, PlanRecord, PlanState, ProjectKey,
+    ProjectOutcome, RunId, RunKind,
 };
 use crate::queue::JobError;
 use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
-use crate::store::{NewRun, RecordPlan, TakeLock};
+use crate::store::{NewRun, RecordPlan};
 use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
 
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
-    run(cx, &PlanCommand::default(), true).await
+    run(cx, &PlanCommand::default(), &Wanted::Concerned).await
 }
 
 pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Result<Reply, JobError> {
-    run(cx, command, false).await
-}
-
-async fn run(cx: &CommandCx<'_>, command: &PlanCommand, auto: bool) -> Result<Reply, JobError> {
     if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
         return Ok(refusal);
     }
+    run(cx, command, &Wanted::Asked(&command.target)).await
+}
+
+/// Locks became free that the pull waited for: what it had asked for is planned now.
+pub(super) async fn in_turn(cx: &CommandCx<'_>, turn: &Turn) -> Result<Reply, JobError> {
+    let reply = run(cx, &PlanCommand::default(), &Wanted::Waited(&turn.asks)).await?;
+    let notes = turn.reasons.iter().map(|reason| format!("The lock became free: this pull request was {reason}."));
+    Ok(Reply { notes: notes.chain(reply.notes).collect(), ..reply })
+}
+
+async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> Result<Reply, JobError> {
     cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     // A plan that was cut off by the end of the server is made again (P3).
     super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
-    let work = match projects::select(cx, &command.target, auto).await? {
+    let work = match projects::select(cx, wanted).await? {
         Selection::Work(work) => work,
-        Selection::Refused(reply) => return refused(cx, reply, command.target.is_targeted()).await,
+        Selection::Refused(reply) => return refused(cx, reply, wanted).await,
     };
-    if !command.target.is_targeted() {
+    if wanted.is_everything() {
         let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
-        cx.ctx.store.plan_keep_only(&cx.pull.at, &keep).await?;
+        let cause = cx.cause("the pull request concerns the project no longer");
+        cx.ctx.store.plan_keep_only(&cx.pull.at, &keep, &cause).await?;
         let_go(cx, &keep).await?;
     }
+    let order = Order { command, wanted, locks: take_locks(cx, &work, command, wanted).await? };
     let groups = work.groups();
-    let reports = join_all(groups.iter().map(|group| plan_group(cx, &work, group, command))).await;
+    let reports = join_all(groups.iter().map(|group| plan_group(cx, &work, group, &order))).await;
     cx.abandoned()?;
     let mut reports: Vec<ProjectReport> =
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
-    answer(cx, reports, command, auto).await
+    answer(cx, reports, &order).await
+}
+
+/// What is planned, and the locks that could be taken for it.
+struct Order<'a> {
+    command: &'a PlanCommand,
+    wanted: &'a Wanted<'a>,
+    locks: TakeAll,
+}
+
+impl Order<'_> {
+    fn extra_args(&self, project: &ProjectKey) -> &[String] {
+        self.wanted.extra_args(project).unwrap_or(&self.command.extra_args)
+    }
+}
+
+/// All locks are taken before anything is planned, so that a pull which has to make way for another one loses no plan
+/// that it was shown.
+async fn take_locks(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    command: &PlanCommand,
+    wanted: &Wanted<'_>,
+) -> Result<TakeAll, JobError> {
+    let ask = |project: &ProjectKey| Ask {
+        project: project.clone(),
+        extra_args: wanted.extra_args(project).unwrap_or(&command.extra_args).to_vec(),
+        installation: cx.row.installation,
+    };
+    let wish = |project: &Project| Wish { key: LockKey::of(&cx.pull.at.repo, &project.key), ask: ask(&project.key) };
+    let wishes: Vec<Wish> = work.projects.iter().map(wish).collect();
+    let all = locks::take_all(&cx.ctx.store, &cx.pull.at, &cx.pull.url, &wishes, &cause(cx), true).await?;
+    let mut gone = wanted.waited_for();
+    gone.retain(|project| !all.took.contains_key(project));
+    turn::pass_on(cx.ctx, cx.row, gone).await?;
+    Ok(all)
+}
+
+fn cause(cx: &CommandCx<'_>) -> Cause {
+    cx.cause(match (cx.row.kind, cx.row.actor.origin) {
+        (_, Origin::Queue) => "planned when its turn came",
+        (CommandKind::Autoplan, _) => "planned when the pull request changed",
+        (CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help, _) => "planned by comment",
+    })
 }
 
 /// Projects that only an earlier search at this head has found: nothing more comes of their statuses, red ones least.
@@ -68,7 +123,9 @@ async fn let_go(cx: &CommandCx<'_>, keep: &[ProjectKey]) -> Result<(), JobError>
 
 /// Nothing can be planned, and nothing stays pending. A slip in the name of a project changes nothing about where the
 /// pull stands; whatever keeps all of it from being planned is a failure.
-async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Reply, JobError> {
+async fn refused(cx: &CommandCx<'_>, reply: Reply, wanted: &Wanted<'_>) -> Result<Reply, JobError> {
+    turn::pass_on(cx.ctx, cx.row, wanted.waited_for()).await?;
+    let targeted = !wanted.is_everything();
     let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     let stays = targeted && !standing.is_empty();
     let status = if stays { standing.plan_status(cx.ctx) } else { standing::broken(cx.ctx, RunKind::Plan) };
@@ -76,25 +133,31 @@ async fn refused(cx: &CommandCx<'_>, reply: Reply, targeted: bool) -> Result<Rep
 }
 
 /// What the pull is told, and its combined statuses.
-async fn answer(
-    cx: &CommandCx<'_>,
-    reports: Vec<ProjectReport>,
-    command: &PlanCommand,
-    auto: bool,
-) -> Result<Reply, JobError> {
-    let standing = if command.target.is_targeted() {
-        Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
-    } else {
+async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'_>) -> Result<Reply, JobError> {
+    let standing = if order.wanted.is_everything() {
         Standings::of_search(cx.ctx, cx.row.id).await?
+    } else {
+        Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
     };
     let mut statuses = vec![standing.plan_status(cx.ctx)];
     statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull).await?);
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
-        true if auto || cx.ctx.settings.silence_no_projects => Reply::silent(CommandOutcome::Success),
+        true if order.wanted.is_automatic() || cx.ctx.settings.silence_no_projects => {
+            Reply::silent(CommandOutcome::Success)
+        }
         true => Reply::new(Body::NoProjects(None)),
     };
-    Ok(reply.with_statuses(&cx.pull.head, statuses))
+    let notes = order.locks.gave_way.iter().map(gave_way).collect();
+    Ok(Reply { notes, ..reply.with_statuses(&cx.pull.head, statuses) })
+}
+
+fn gave_way(lock: &Lock) -> String {
+    format!(
+        "The lock of `{}` went to a pull request that waits for it: that one and this one would have waited for each \
+         other for ever. This one is in line for it now; a plan under it was discarded.",
+        lock.project
+    )
 }
 
 /// Projects that share a directory and a workspace share files on disk: one after the other.
@@ -102,13 +165,13 @@ async fn plan_group(
     cx: &CommandCx<'_>,
     work: &Work,
     group: &[&Project],
-    command: &PlanCommand,
+    order: &Order<'_>,
 ) -> Result<Vec<ProjectReport>, JobError> {
     let _turn = work.turn().await;
     let mut reports = Vec::new();
     for project in group {
         let span = info_span!("plan", project = %project.key);
-        reports.push(plan_project(cx, work, project, command).instrument(span).await?);
+        reports.push(plan_project(cx, work, project, order).instrument(span).await?);
     }
     Ok(reports)
 }
@@ -117,14 +180,14 @@ async fn plan_project(
     cx: &CommandCx<'_>,
     work: &Work,
     project: &Project,
-    command: &PlanCommand,
+    order: &Order<'_>,
 ) -> Result<ProjectReport, JobError> {
     let (ctx, key) = (cx.ctx, &project.key);
     let new = NewRun { command: cx.row.id, kind: RunKind::Plan, pull: cx.pull.at.clone(), project: key.clone() };
     let run = ctx.store.run_create(&new).await?;
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, status::running(RunKind::Plan))).await?;
-    let report = attempt(cx, work, project, command, run).await?;
-    let report = ProjectReport { log: super::log(ctx, command.verbose, run).await?, ..report };
+    let report = attempt(cx, work, project, order, run).await?;
+    let report = ProjectReport { log: super::log(ctx, order.command.verbose, run).await?, ..report };
     if cx.abandoned().is_err() {
         return Ok(report);
     }
@@ -138,7 +201,7 @@ async fn attempt(
     cx: &CommandCx<'_>,
     work: &Work,
     project: &Project,
-    command: &PlanCommand,
+    order: &Order<'_>,
     run: RunId,
 ) -> Result<ProjectReport, JobError> {
     let key = &project.key;
@@ -146,43 +209,38 @@ async fn attempt(
         run_url: Some(cx.ctx.settings.run_url(run)),
         ..ProjectReport::new(key.clone(), ProjectOutcome::Failed)
     };
-    let lock = match take_lock(cx, project).await? {
-        TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
-        TakeLock::HeldBy(lock) => return Ok(held(cx, report, &lock)),
-        TakeLock::PullClosed => return Ok(stopped(report, "the pull request was closed before its turn came.")),
+    let lock = match order.locks.took.get(key) {
+        Some(Took::Held(lock)) => Some(lock),
+        Some(Took::InLine { holder, place }) => return Ok(in_line(cx, report, holder, *place)),
+        Some(Took::Refused { holder, why }) => return Ok(not_in_line(cx, report, holder, why)),
+        Some(Took::PullClosed) => {
+            return Ok(stopped(report, "the pull request was closed before its turn came."));
+        }
+        None => None,
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
         if cx.abandoned().is_ok() {
-            cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+            cx.ctx.store.plan_drop(&cx.pull.at, key, &cx.cause("the plan did not come to its end")).await?;
         }
         return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
     };
     cx.ctx.store.run_start(run).await?;
     cx.ctx.hub.announce(run);
     let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), run);
-    let made = work.plan(cx, project, &command.extra_args, &output).await;
+    let made = work.plan(cx, project, order.extra_args(key), &output).await;
     if let Err(error) = &made {
         output.say(&describe_error(error)).await;
     }
     output.finish().await;
     match made {
-        Ok((made, checkout)) => record(cx, project, run, &lock, made, &checkout, report).await,
+        Ok((made, checkout)) => record(cx, project, run, lock, made, &checkout, report).await,
         Err(error) => {
             if cx.abandoned().is_ok() {
-                cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+                cx.ctx.store.plan_drop(&cx.pull.at, key, &cx.cause("the plan did not come to its end")).await?;
             }
             failed(cx, report, &error).await
         }
     }
-}
-
-async fn take_lock(cx: &CommandCx<'_>, project: &Project) -> Result<TakeLock, JobError> {
-    let reason = match cx.row.kind {
-        CommandKind::Autoplan => "planned when the pull request changed",
-        CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help => "planned by comment",
-    };
-    let (store, pull) = (&cx.ctx.store, cx.pull);
-    Ok(store.lock_take(&pull.at, &pull.url, &project.key, &cx.row.actor.login, reason).await?)
 }
 
 /// Keeps the plan file and its record (P5).
@@ -190,7 +248,7 @@ async fn record(
     cx: &CommandCx<'_>,
     project: &Project,
     run: RunId,
-    lock: &Lock,
+    lock: Option<&Lock>,
     made: PlanMade,
     checkout: &Checkout,
     report: ProjectReport,
@@ -214,13 +272,13 @@ async fn record(
         created_at: cx.ctx.clock.now(),
     };
     let outcome = if read.no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
-    match cx.ctx.store.plan_record(&plan, lock.id).await? {
+    match cx.ctx.store.plan_record(&plan, lock.map(|lock| lock.id)).await? {
         RecordPlan::Recorded => Ok(ProjectReport {
             outcome,
             output: made.output,
             counts: read.counts,
             changes_outside: read.changes_outside,
-            lock_url: Some(cx.ctx.settings.lock_url(lock.id)),
+            lock_url: lock.map(|lock| cx.ctx.settings.lock_url(lock.id)),
             ..report
         }),
         RecordPlan::Overtaken => {
@@ -255,9 +313,39 @@ pub(in crate::handlers::commands) fn held(cx: &CommandCx<'_>, report: ProjectRep
         who: lock.holder.clone(),
         since: lock.taken_at,
         why: lock.reason.clone(),
+        place: None,
     };
     let lock_url = Some(cx.ctx.settings.lock_url(lock.id));
     ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder), lock_url, ..report }
+}
+
+/// Nobody need come back to ask again.
+fn in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, place: usize) -> ProjectReport {
+    let report = held(cx, report, holder);
+    let held_by = report.held_by.map(|holder| Holder { place: Some(place), ..holder });
+    ProjectReport { held_by, next: Next::Nothing, ..report }
+}
+
+fn not_in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, why: &NotInLine) -> ProjectReport {
+    let message = match why {
+        NotInLine::Off => return held(cx, report, holder),
+        NotInLine::Circle(pulls) => {
+            let pulls: Vec<String> = pulls.iter().map(|pull| format!("#{pull}")).collect();
+            UserText::new(
+                format!(
+                    "This pull request is not in line for the lock: it holds locks under which something was applied, \
+                     {} wait for them, and they would wait for each other for ever.",
+                    pulls.join(", ")
+                ),
+                ["Merge or close one of these pull requests, then plan again in the others.".to_owned()],
+            )
+        }
+        NotInLine::Full(waiting) => UserText::new(
+            format!("This pull request is not in line for the lock: {waiting} places are taken in this repository."),
+            ["Comment the command again later.".to_owned()],
+        ),
+    };
+    ProjectReport { message: Some(message), ..held(cx, report, holder) }
 }
 
 /// Whatever stops a plan early would stop the next one too, so none is offered.

@@ -15,7 +15,8 @@ use crate::discovery::{self, Input, Project, Tree};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
-use crate::model::{PlanRecord, PlanState, ProjectKey, RepoPath, WorkspaceName};
+use crate::locks::Ask;
+use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, WorkspaceName};
 use crate::queue::JobError;
 use crate::render::Body;
 use crate::workflow::{CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool, ToolError};
@@ -52,8 +53,94 @@ pub(super) struct Work {
 /// A checkout that somebody is making or has made.
 type Slot = Arc<Mutex<Option<Arc<Checkout>>>>;
 
+/// What is to be planned.
+pub(super) enum Wanted<'a> {
+    /// Whatever the pull concerns, as far as its configuration wants it planned by itself.
+    Concerned,
+    /// What a comment names.
+    Asked(&'a command::Target),
+    /// What was asked for while a lock was held by somebody else.
+    Waited(&'a [Ask]),
+}
+
+impl Wanted<'_> {
+    /// Whether the whole pull is searched, so that what is not found does not concern it any more.
+    pub fn is_everything(&self) -> bool {
+        match self {
+            Self::Concerned => true,
+            Self::Asked(target) => !target.is_targeted(),
+            Self::Waited(_) => false,
+        }
+    }
+
+    /// Whether nobody waits for an answer if there is nothing to do.
+    pub fn is_automatic(&self) -> bool {
+        matches!(self, Self::Concerned | Self::Waited(_))
+    }
+
+    /// What the pull waited for until now.
+    pub fn waited_for(&self) -> Vec<ProjectKey> {
+        match self {
+            Self::Concerned | Self::Asked(_) => Vec::new(),
+            Self::Waited(asks) => asks.iter().map(|ask| ask.project.clone()).collect(),
+        }
+    }
+
+    /// Arguments of one project, if they were not given for all.
+    pub fn extra_args(&self, project: &ProjectKey) -> Option<&[String]> {
+        let Self::Waited(asks) = self else { return None };
+        asks.iter().find(|ask| ask.project == *project).map(|ask| ask.extra_args.as_slice())
+    }
+
+    fn to_search(&self) -> Search {
+        match self {
+            Self::Concerned => Search { auto: true, ..Search::default() },
+            Self::Asked(target) => Search { target: to_discovery(target), ..Search::default() },
+            Self::Waited(_) => Search { only: Some(self.waited_for()), ..Search::default() },
+        }
+    }
+}
+
+/// The same without borrowing, for a thread of its own.
+#[derive(Default)]
+struct Search {
+    target: Option<discovery::Target>,
+    auto: bool,
+    only: Option<Vec<ProjectKey>>,
+}
+
+impl Search {
+    fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
+        let limit = |error: discovery::LimitExceeded| Trouble::Limit(error.to_string());
+        let target = |error: discovery::SelectError| Trouble::Target(error.to_string());
+        let found = match (&self.target, &self.only) {
+            (_, Some(only)) => {
+                let concerned = discovery::discover(input).map_err(limit)?;
+                only.iter().filter_map(|key| find(key, &concerned, input)).collect()
+            }
+            (Some(wanted), None) => discovery::select(wanted, input).map_err(target)?,
+            (None, None) => discovery::discover(input).map_err(limit)?,
+        };
+        Ok(found.into_iter().filter(|project| !self.auto || project.autoplan).collect())
+    }
+}
+
+/// A project by its key, whether or not the pull concerns it; `None` when it is gone.
+fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Project> {
+    let is_it = |project: &&Project| project.key == *key;
+    let by_name = |name: &ProjectName| discovery::Target::Project(name.to_string());
+    let by_place = || discovery::Target::Place {
+        dir: discovery::DirSelector::Path(key.dir.clone()),
+        workspace: Some(key.workspace.clone()),
+    };
+    concerned.iter().find(is_it).cloned().or_else(|| {
+        let target = key.name.as_ref().map_or_else(by_place, by_name);
+        discovery::select(&target, input).ok()?.iter().find(is_it).cloned()
+    })
+}
+
 /// Finds the projects of a plan.
-pub(super) async fn select(cx: &CommandCx<'_>, target: &command::Target, auto: bool) -> Result<Selection, JobError> {
+pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Selection, JobError> {
     let source = match cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await {
         Ok(source) => source,
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
@@ -73,21 +160,17 @@ pub(super) async fn select(cx: &CommandCx<'_>, target: &command::Target, auto: b
         return Ok(Selection::Refused(too_many_files()));
     }
     let changed = cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)?;
-    let (settings, target) = (cx.ctx.settings.discovery.clone(), to_discovery(target));
+    let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
     let found = tokio::task::spawn_blocking(move || {
         let tree = Tree::new(files.paths);
         let config = configuration(&tree, &checkout)?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
-        let projects = match target {
-            None => discovery::discover(&input).map_err(|error| Trouble::Limit(error.to_string()))?,
-            Some(target) => discovery::select(&target, &input).map_err(|error| Trouble::Target(error.to_string()))?,
-        };
+        let projects = search.run(&input)?;
         Ok::<_, Trouble>((projects, abreast(config.and_then(|config| config.parallel_plan))))
     });
     match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
-        Ok((mut projects, abreast)) => {
-            projects.retain(|project| !auto || project.autoplan);
+        Ok((projects, abreast)) => {
             Ok(Selection::Work(Box::new(Work { projects, abreast: Semaphore::new(abreast), ..work })))
         }
         Err(trouble) => Ok(Selection::Refused(trouble.into_reply())),

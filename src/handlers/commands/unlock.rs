@@ -1,4 +1,4 @@
-//! `unlock`: every lock of the pull goes back, every plan of it is discarded. Works on closed pulls too.
+//! `unlock`: every lock of the pull goes back, it waits in no line any more, every plan of it is discarded. Works on closed pulls too.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,21 @@ use crate::render::{Body, Released};
 
 pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
-    let freed = cx.ctx.store.lock_release_all(&cx.pull.at).await?;
+    let waited = cx.ctx.store.waiter_list_of_pull(&cx.pull.at).await?;
+    let freed = cx.ctx.store.lock_release_all(&cx.pull.at, &cx.cause("unlocked by comment")).await?;
     let mut released = BTreeMap::new();
     for lock in freed {
         let key = lock.project;
-        released.insert(key.clone(), Released { key, lock: true, plan: false });
+        released.insert(key.clone(), Released { lock: true, ..Released::nothing(key) });
+    }
+    for waiter in waited {
+        let key = waiter.project;
+        released.entry(key.clone()).or_insert(Released::nothing(key)).line = true;
     }
     // What was applied is done; nobody loses anything when its record goes.
     for plan in plans.into_iter().filter(|plan| plan.state != PlanState::Applied) {
         let key = plan.project;
-        released.entry(key.clone()).or_insert(Released { key, lock: false, plan: false }).plan = true;
+        released.entry(key.clone()).or_insert(Released::nothing(key)).plan = true;
     }
     Ok(Reply::new(Body::Unlocked(released.into_values().collect())))
 }

@@ -6,7 +6,7 @@ use super::DeliveryEnd;
 use crate::context::Ctx;
 use crate::handlers::reply;
 use crate::jobs::{CleanPull, forge_job_error};
-use crate::model::{CommandId, CommandKind, Lock, Pull, PullEvent, PullState};
+use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Pull, PullEvent, PullState};
 use crate::queue::{Job, JobError};
 use crate::render::{Body, Released, Report};
 use crate::store::NewJob;
@@ -18,14 +18,20 @@ pub(super) async fn handle(ctx: &Ctx, event: &PullEvent) -> Result<DeliveryEnd, 
     if pull.state == PullState::Open {
         return Ok(DeliveryEnd::ignored("the pull request is open again"));
     }
-    close_pull(ctx, &pull, event.installation).await?;
+    close_pull(ctx, &pull, event.installation, &Actor::of_pull(&event.sender)).await?;
     Ok(DeliveryEnd::handled())
 }
 
 /// Gives back the locks of a pull that is not open, stops its plans, and tells the pull. Doing it again finds nothing.
-pub(in crate::handlers) async fn close_pull(ctx: &Ctx, pull: &Pull, via: Installation) -> Result<(), JobError> {
+pub(in crate::handlers) async fn close_pull(
+    ctx: &Ctx,
+    pull: &Pull,
+    via: Installation,
+    by: &Actor,
+) -> Result<(), JobError> {
     let outbox = |freed: &[Lock]| notices(ctx, pull, via, freed);
-    let freed = ctx.store.pull_close(&pull.at, pull.state, &pull.url, outbox).await?;
+    let cause = Cause::new(by.clone(), format!("the pull request is {}", pull.state));
+    let freed = ctx.store.pull_close(&pull.at, pull.state, &pull.url, &cause, outbox).await?;
     let stopped = ctx.store.command_stop_plans(&pull.at, "the pull request was closed").await?;
     ctx.stops.stop(&stopped);
     ctx.store.job_push(&CleanPull { pull: pull.at.clone() }.to_new()).await?;
@@ -37,7 +43,7 @@ fn notices(ctx: &Ctx, pull: &Pull, via: Installation, freed: &[Lock]) -> Vec<New
     if freed.is_empty() {
         return Vec::new();
     }
-    let released = freed.iter().map(|lock| Released { key: lock.project.clone(), lock: true, plan: true }).collect();
+    let released = freed.iter().map(|lock| Released::lock_and_plan(lock.project.clone())).collect();
     let body = Body::Closed { merged: pull.state == PullState::Merged, released };
     let id = CommandId::next(&*ctx.ids);
     let report =

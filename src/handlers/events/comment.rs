@@ -64,7 +64,7 @@ fn kind_of(spec: &Spec) -> CommandKind {
         Spec::Command(Command::Plan(_)) => CommandKind::Plan,
         Spec::Command(Command::Apply(_)) => CommandKind::Apply,
         Spec::Command(Command::Unlock) => CommandKind::Unlock,
-        Spec::Autoplan => CommandKind::Autoplan,
+        Spec::Autoplan | Spec::Turn(_) => CommandKind::Autoplan,
         Spec::Command(
             Command::Help(_)
             | Command::Cancel

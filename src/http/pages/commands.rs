@@ -112,5 +112,6 @@ const fn way(origin: Origin) -> &'static str {
         Origin::Api => "through the API",
         Origin::Cli => "on the command line",
         Origin::Reconciler => "by repair",
+        Origin::Queue => "when its turn came",
     }
 }

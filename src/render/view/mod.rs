@@ -175,11 +175,13 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
 }
 
 fn what(released: &Released) -> &'static str {
-    match (released.lock, released.plan) {
-        (true, true) => "lock given back, plan discarded",
-        (true, false) => "lock given back",
-        (false, true) => "plan discarded",
-        (false, false) => "nothing was left",
+    match (released.lock, released.plan, released.line) {
+        (true, true, _) => "lock given back, plan discarded",
+        (true, false, _) => "lock given back",
+        (false, true, true) => "plan discarded, no longer in line for the lock",
+        (false, true, false) => "plan discarded",
+        (false, false, true) => "no longer in line for the lock",
+        (false, false, false) => "nothing was left",
     }
 }
 

@@ -57,6 +57,7 @@ struct HolderView {
     who: String,
     since: String,
     why: String,
+    place: Option<usize>,
 }
 
 #[derive(Serialize)]
@@ -191,6 +192,7 @@ fn holder(holder: &Holder) -> HolderView {
         who: holder.who.clone(),
         since: holder.since.format("%Y-%m-%d %H:%M UTC").to_string(),
         why: holder.why.clone(),
+        place: holder.place,
     }
 }
 

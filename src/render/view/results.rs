@@ -16,6 +16,7 @@ pub(in crate::render) struct ResultsView {
     /// `1 failed, 2 planned`
     tally: String,
     interrupted: bool,
+    notes: Vec<String>,
     table: Table,
     projects: Vec<ProjectView>,
     /// Sections that were left out because nothing changes there.
@@ -59,6 +60,7 @@ pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport], ca
         single,
         total: sorted.len(),
         tally: tally(&sorted),
+        notes: report.notes.clone(),
         interrupted: matches!(report.body, Body::Interrupted(_)),
         table: table(&sorted),
         hidden: sorted.len() - shown.len(),

@@ -13,17 +13,21 @@ use chrono::DateTime;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
 use lockkeeper::http::{Discard, Setup, Web, WebAuth, router};
 use lockkeeper::model::{
-    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId,
-    PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RunId, RunKind, Sha256Digest,
+    Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockEventKind, LockId,
+    LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState,
+    RunId, RunKind, Sha256Digest,
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    CreateCommand, DatabaseUrl, FinishedCommand, NewCommand, NewJob, NewRun, OutputPiece, RecordPlan, Store, TakeLock,
+    CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob, NewRun, OutputPiece, RecordPlan, Store,
+    TakeLock,
 };
 use lockkeeper::workflow::OutputHub;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+
+use crate::support::db::by;
 
 /// Every test's browser has this cookie, so that the token of its forms is always the same.
 const SESSION: &str = "5e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n0";
@@ -60,7 +64,7 @@ struct PlainDiscard(Store);
 impl Discard for PlainDiscard {
     async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error> {
         assert!(!who.is_empty());
-        self.0.lock_discard(id, |_| Vec::new()).await
+        self.0.lock_discard(id, LockEventKind::Stolen, by(), |_| Vec::new()).await
     }
 }
 
@@ -142,7 +146,9 @@ impl World {
         reason: &str,
     ) -> Lock {
         self.store.pull_seen(pull, PullState::Open, url).await.unwrap();
-        match self.store.lock_take(pull, url, project, holder, reason).await.unwrap() {
+        let (key, cause) = (LockKey::of(&pull.repo, project), Cause::new(Actor::commenter(holder), reason));
+        match self.store.lock_take(&LockWish { key: &key, project, pull, pull_url: url, cause: &cause }).await.unwrap()
+        {
             TakeLock::Taken(lock) => lock,
             other @ (TakeLock::AlreadyOurs(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) => panic!("{other:?}"),
         }
@@ -207,7 +213,7 @@ impl World {
             state: PlanState::Planned,
             created_at: self.clock.now(),
         };
-        assert_eq!(self.store.plan_record(&plan, lock.id).await.unwrap(), RecordPlan::Recorded);
+        assert_eq!(self.store.plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::Recorded);
         plan
     }
 }

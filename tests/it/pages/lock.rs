@@ -1,7 +1,7 @@
 use axum::http::StatusCode;
 use insta::assert_snapshot;
-use lockkeeper::model::{Actor, CommandKind, Lock, ProjectOutcome, RunKind};
-use lockkeeper::store::ApplyGate;
+use lockkeeper::model::{Actor, Cause, CommandKind, Lock, ProjectOutcome, RunKind};
+use lockkeeper::store::{ApplyGate, LockWish};
 
 use super::fixture::{World, project, pull};
 use super::home::settings;
@@ -34,7 +34,10 @@ async fn a_lock_under_which_an_apply_runs_cannot_be_discarded() {
     let plan = world.store.plan_list(&lock.pull).await.unwrap().remove(0);
     let command = world.command(CommandKind::Apply, &lock.pull, Actor::commenter("alice")).await;
     let run = world.run(command, RunKind::Apply, &lock.pull, &lock.project).await;
-    let gate = world.store.apply_begin(&plan, run, &lock.pull_url, "alice", "applied").await.unwrap();
+    let cause = Cause::new(Actor::commenter("alice"), "applied");
+    let wish =
+        LockWish { key: &lock.key, project: &lock.project, pull: &lock.pull, pull_url: &lock.pull_url, cause: &cause };
+    let gate = world.store.apply_begin(&plan, run, Some(&wish)).await.unwrap();
     assert!(matches!(gate, ApplyGate::Granted(_)), "{gate:?}");
 
     let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));

@@ -1,10 +1,12 @@
 //! The gate of an apply (P3, P6), and its end.
 
-use lockkeeper::model::{PlanId, PlanRecord, PlanState, ProjectOutcome, PullState, RunId, RunKind};
+use lockkeeper::model::{LockEventKind, PlanId, PlanRecord, PlanState, ProjectOutcome, PullState, RunId, RunKind};
 use lockkeeper::store::{ApplyGate, RunState, SetApplyLock, Store, TakeLock};
 
-use super::samples::{URL, begin_apply, named, new_plan, open_pull, plan_state, planned, project, run, take, taken};
-use crate::support::db::{TestDb, store_test};
+use super::samples::{
+    URL, begin_apply, begin_apply_in, named, new_plan, open_pull, plan_state, planned, project, run, take, taken,
+};
+use crate::support::db::{TestDb, by, store_test};
 
 store_test!(
     a_granted_apply_is_on_record_before_it_starts,
@@ -37,12 +39,12 @@ async fn assert_untouched(store: &Store, plan: &PlanRecord, apply: RunId) {
 async fn plan_without_lock(db: &TestDb) -> (PlanRecord, RunId) {
     let one = open_pull(db.store(), 1).await;
     let plan = planned(db, &one, &project("a")).await;
-    assert!(db.store().lock_release(&one, &project("a")).await.unwrap());
+    assert!(db.store().lock_release(&one, &project("a"), by()).await.unwrap());
     (plan, run(db.store(), RunKind::Apply, &one, &project("a")).await)
 }
 
 async fn ask(store: &Store, plan: &PlanRecord, run: RunId) -> ApplyGate {
-    store.apply_begin(plan, run, URL, "ada", "applied by `lockkeeper apply`").await.unwrap()
+    begin_apply_in(store, plan, run).await.unwrap()
 }
 
 async fn a_granted_apply_is_on_record_before_it_starts(db: &TestDb) {
@@ -51,7 +53,7 @@ async fn a_granted_apply_is_on_record_before_it_starts(db: &TestDb) {
     let apply = run(db.store(), RunKind::Apply, &one, &project("a")).await;
     let ApplyGate::Granted(grant) = ask(db.store(), &plan, apply).await else { panic!("nothing stops this apply") };
     let other = db.reopen().await;
-    assert_eq!(other.lock_list().await.unwrap(), [grant.lock]);
+    assert_eq!(other.lock_list().await.unwrap(), [grant.lock.unwrap()]);
     assert_eq!(plan_state(&other, &plan).await, PlanState::Applying);
     let run = other.run_get(apply).await.unwrap().unwrap();
     assert_eq!((run.state, run.started_at), (RunState::Running, Some(db.now())));
@@ -60,8 +62,8 @@ async fn a_granted_apply_is_on_record_before_it_starts(db: &TestDb) {
 async fn an_apply_takes_the_lock_that_nobody_holds(db: &TestDb) {
     let (plan, apply) = plan_without_lock(db).await;
     let ApplyGate::Granted(grant) = ask(db.store(), &plan, apply).await else { panic!("nothing stops this apply") };
-    assert_eq!(grant.lock.reason, "applied by `lockkeeper apply`");
-    assert_eq!(db.store().lock_list().await.unwrap(), [grant.lock]);
+    assert_eq!(grant.lock.as_ref().unwrap().reason, "applied by `lockkeeper apply`");
+    assert_eq!(db.store().lock_list().await.unwrap(), [grant.lock.unwrap()]);
 }
 
 async fn the_apply_lock_stops_an_apply(db: &TestDb) {
@@ -92,8 +94,8 @@ async fn only_a_plan_that_waits_is_applied(db: &TestDb) {
     for (dir, state) in [("a", PlanState::NoChanges), ("b", PlanState::Applied), ("c", PlanState::Discarded)] {
         let lock = taken(db.store(), &one, &project(dir)).await;
         let plan = PlanRecord { state, ..new_plan(db, &one, &project(dir)).await };
-        let _recorded = db.store().plan_record(&plan, lock.id).await.unwrap();
-        assert!(db.store().lock_release(&one, &project(dir)).await.unwrap());
+        let _recorded = db.store().plan_record(&plan, Some(lock.id)).await.unwrap();
+        assert!(db.store().lock_release(&one, &project(dir), by()).await.unwrap());
         let apply = run(db.store(), RunKind::Apply, &one, &project(dir)).await;
         assert!(matches!(ask(db.store(), &plan, apply).await, ApplyGate::PlanGone(now) if now == state), "{state}");
         assert_eq!(db.store().run_get(apply).await.unwrap().unwrap().state, RunState::Queued);
@@ -110,7 +112,7 @@ async fn a_plan_whose_apply_failed_may_be_applied_again(db: &TestDb) {
         let ApplyGate::Granted(grant) = begin_apply(db.store(), &plan).await else {
             panic!("nothing stops this apply")
         };
-        db.store().apply_end(grant, &one, state).await.unwrap();
+        db.store().apply_end(grant, &one, state, by()).await.unwrap();
         assert_eq!(plan_state(db.store(), &plan).await, state);
     }
     assert!(matches!(begin_apply(db.store(), &plan).await, ApplyGate::PlanGone(PlanState::Applied)));
@@ -120,7 +122,7 @@ async fn a_run_that_has_ended_applies_nothing(db: &TestDb) {
     let (plan, apply) = plan_without_lock(db).await;
     assert!(db.store().run_finish(apply, ProjectOutcome::Cancelled, None).await.unwrap());
     for run in [apply, RunId::next(&*db.ids)] {
-        db.store().apply_begin(&plan, run, URL, "ada", "apply").await.unwrap_err();
+        begin_apply_in(db.store(), &plan, run).await.unwrap_err();
     }
     assert_eq!(plan_state(db.store(), &plan).await, PlanState::Planned);
     assert_eq!(db.store().lock_list().await.unwrap(), []);
@@ -142,8 +144,8 @@ async fn an_apply_that_ended_keeps_its_lock_while_the_pull_is_open(db: &TestDb) 
     let one = open_pull(db.store(), 1).await;
     let plan = planned(db, &one, &project("a")).await;
     let ApplyGate::Granted(grant) = begin_apply(db.store(), &plan).await else { panic!("nothing stops this apply") };
-    let lock = grant.lock.clone();
-    db.store().apply_end(grant, &one, PlanState::Applied).await.unwrap();
+    let lock = grant.lock.clone().unwrap();
+    db.store().apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
     assert_eq!(db.store().lock_list().await.unwrap(), [lock]);
 }
 
@@ -152,9 +154,9 @@ async fn an_apply_that_ended_after_the_pull_closed_gives_the_lock_back(db: &Test
     let one = open_pull(db.store(), 1).await;
     let (x, y) = (planned(db, &one, &named("a", "x")).await, new_plan(db, &one, &named("a", "y")).await);
     let ApplyGate::Granted(grant) = begin_apply(db.store(), &x).await else { panic!("nothing stops this apply") };
-    assert_eq!(db.store().pull_close(&one, PullState::Merged, URL, |_| vec![]).await.unwrap(), []);
-    let _recorded = db.store().plan_record(&y, grant.lock.id).await.unwrap();
-    db.store().apply_end(grant, &one, PlanState::Applied).await.unwrap();
+    assert_eq!(db.store().pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap(), []);
+    let _recorded = db.store().plan_record(&y, grant.lock.as_ref().map(|lock| lock.id)).await.unwrap();
+    db.store().apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
     assert_eq!(db.store().lock_list().await.unwrap(), []);
     assert_eq!(db.store().plan_list(&one).await.unwrap(), []);
 }
@@ -165,9 +167,9 @@ async fn an_abandoned_apply_discards_its_plan(db: &TestDb) {
     let apply = run(db.store(), RunKind::Apply, &one, &project("a")).await;
     let other = run(db.store(), RunKind::Apply, &one, &project("b")).await;
     assert!(matches!(ask(db.store(), &cut_off, apply).await, ApplyGate::Granted(_)));
-    db.store().apply_abandon(&one, other).await.unwrap();
+    db.store().apply_abandon(&one, other, by()).await.unwrap();
     assert_eq!(plan_state(db.store(), &cut_off).await, PlanState::Applying);
-    db.reopen().await.apply_abandon(&one, apply).await.unwrap();
+    db.reopen().await.apply_abandon(&one, apply, by()).await.unwrap();
     assert_eq!(plan_state(db.store(), &cut_off).await, PlanState::Discarded);
     assert_eq!(plan_state(db.store(), &waiting).await, PlanState::Planned);
     assert_eq!(db.store().lock_list().await.unwrap().len(), 2);
@@ -179,8 +181,8 @@ async fn an_abandoned_apply_of_a_closed_pull_gives_the_lock_back(db: &TestDb) {
     let plan = planned(db, &one, &project("a")).await;
     let apply = run(db.store(), RunKind::Apply, &one, &project("a")).await;
     assert!(matches!(ask(db.store(), &plan, apply).await, ApplyGate::Granted(_)));
-    assert_eq!(db.store().pull_close(&one, PullState::Closed, URL, |_| vec![]).await.unwrap(), []);
-    db.store().apply_abandon(&one, apply).await.unwrap();
+    assert_eq!(db.store().pull_close(&one, PullState::Closed, URL, by(), |_| vec![]).await.unwrap(), []);
+    db.store().apply_abandon(&one, apply, by()).await.unwrap();
     assert_eq!(db.store().lock_list().await.unwrap(), []);
     assert_eq!(plan_state(db.store(), &plan).await, PlanState::Discarded);
 }
@@ -193,14 +195,14 @@ async fn apply_begin_meets_close_and_runs_under_a_lock_or_not_at_all(db: &TestDb
         let pull = open_pull(db.store(), number).await;
         let plan = planned(db, &pull, &project(&number.to_string())).await;
         let apply = run(db.store(), RunKind::Apply, &pull, &plan.project).await;
-        let closing = other.pull_close(&pull, PullState::Merged, URL, |_| vec![]);
+        let closing = other.pull_close(&pull, PullState::Merged, URL, by(), |_| vec![]);
         let (gate, closed) = tokio::join!(ask(db.store(), &plan, apply), closing);
         closed.unwrap();
         let (locks, state) = (db.store().lock_list_of_pull(&pull).await.unwrap(), plan_state(db.store(), &plan).await);
         match gate {
             ApplyGate::Granted(grant) => {
-                assert_eq!((locks.as_slice(), state), ([grant.lock.clone()].as_slice(), PlanState::Applying));
-                db.store().apply_end(grant, &pull, PlanState::Applied).await.unwrap();
+                assert_eq!((locks.as_slice(), state), ([grant.lock.clone().unwrap()].as_slice(), PlanState::Applying));
+                db.store().apply_end(grant, &pull, PlanState::Applied, by()).await.unwrap();
                 assert_eq!(db.store().lock_list_of_pull(&pull).await.unwrap(), []);
             }
             ApplyGate::PullClosed => assert_eq!((locks, state), (vec![], PlanState::Discarded)),
@@ -219,10 +221,10 @@ async fn apply_begin_meets_release_and_runs_under_a_lock_or_not_at_all(db: &Test
         let apply = run(db.store(), RunKind::Apply, &ours, &plan.project).await;
         let release = async {
             match number % 4 {
-                0 => drop(other.lock_release(&ours, &plan.project).await.unwrap()),
-                1 => drop(other.lock_release_all(&ours).await.unwrap()),
-                2 => drop(other.lock_discard(lock.id, |_| vec![]).await.unwrap()),
-                _ => other.plan_drop(&ours, &plan.project).await.unwrap(),
+                0 => drop(other.lock_release(&ours, &plan.project, by()).await.unwrap()),
+                1 => drop(other.lock_release_all(&ours, by()).await.unwrap()),
+                2 => drop(other.lock_discard(lock.id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap()),
+                _ => other.plan_drop(&ours, &plan.project, by()).await.unwrap(),
             }
             take(&other, &waiting, &plan.project).await
         };
@@ -230,7 +232,7 @@ async fn apply_begin_meets_release_and_runs_under_a_lock_or_not_at_all(db: &Test
         let holder = db.store().lock_list_of_pull(&ours).await.unwrap();
         match gate {
             ApplyGate::Granted(grant) => {
-                assert_eq!((holder, took), (vec![grant.lock.clone()], TakeLock::HeldBy(grant.lock)));
+                assert_eq!((holder, took), (vec![grant.lock.clone().unwrap()], TakeLock::HeldBy(grant.lock.unwrap())));
             }
             ApplyGate::HeldBy(_) | ApplyGate::PlanGone(_) => {
                 assert!(matches!(took, TakeLock::Taken(_)) && holder.is_empty());
@@ -248,8 +250,8 @@ async fn apply_end_meets_close_and_no_lock_is_left(db: &TestDb) {
         let ApplyGate::Granted(grant) = begin_apply(db.store(), &plan).await else {
             panic!("nothing stops this apply")
         };
-        let closing = other.pull_close(&pull, PullState::Merged, URL, |_| vec![]);
-        let (ended, closed) = tokio::join!(db.store().apply_end(grant, &pull, PlanState::Applied), closing);
+        let closing = other.pull_close(&pull, PullState::Merged, URL, by(), |_| vec![]);
+        let (ended, closed) = tokio::join!(db.store().apply_end(grant, &pull, PlanState::Applied, by()), closing);
         ended.unwrap();
         closed.unwrap();
         assert_eq!(db.store().lock_list().await.unwrap(), []);

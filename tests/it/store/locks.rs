@@ -4,12 +4,14 @@ use std::slice;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use lockkeeper::model::{Lock, LockId, LockKey, PlanState, ProjectKey, PullRef, PullState};
-use lockkeeper::store::{ApplyGate, Store, TakeLock};
+use lockkeeper::model::{
+    Actor, Cause, Lock, LockEventKind, LockId, LockKey, PlanState, ProjectKey, PullRef, PullState,
+};
+use lockkeeper::store::{ApplyGate, LockWish, Store, TakeLock};
 use tokio::sync::Barrier;
 
 use super::samples::{HOSTILE, URL, begin_apply, named, open_pull, plan_state, planned, project, pull, take, taken};
-use crate::support::db::{Backend, TestDb, start_of_time, store_test};
+use crate::support::db::{Backend, TestDb, by, start_of_time, store_test};
 
 store_test!(
     a_free_lock_is_taken_and_can_be_read_back_in_every_way,
@@ -36,7 +38,9 @@ fn key(project: &ProjectKey) -> LockKey {
 
 async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
     let (store, one, net) = (db.store(), open_pull(db.store(), 1).await, named("net", "net~1"));
-    let outcome = store.lock_take(&one, HOSTILE, &net, HOSTILE, HOSTILE).await.unwrap();
+    let hostile = Cause::new(Actor::commenter(HOSTILE), HOSTILE);
+    let wish = LockWish { key: &key(&net), project: &net, pull: &one, pull_url: HOSTILE, cause: &hostile };
+    let outcome = store.lock_take(&wish).await.unwrap();
     let lock = Lock {
         id: "00000000-0000-7000-8000-000000000001".parse().unwrap(),
         key: key(&net),
@@ -46,6 +50,7 @@ async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
         holder: HOSTILE.to_owned(),
         reason: HOSTILE.to_owned(),
         taken_at: start_of_time(),
+        active_at: start_of_time(),
     };
     assert_eq!(outcome, TakeLock::Taken(lock.clone()));
     assert_eq!(store.lock_get(lock.id).await.unwrap().as_ref(), Some(&lock));
@@ -97,14 +102,14 @@ async fn a_closed_pull_is_refused_even_the_lock_that_it_still_holds(db: &TestDb)
     let one = open_pull(db.store(), 1).await;
     let plan = planned(db, &one, &project("net")).await;
     assert!(matches!(begin_apply(db.store(), &plan).await, ApplyGate::Granted(_)));
-    assert_eq!(db.store().pull_close(&one, PullState::Merged, URL, |_| vec![]).await.unwrap(), []);
+    assert_eq!(db.store().pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap(), []);
     assert_eq!(take(db.store(), &one, &project("net")).await, TakeLock::PullClosed);
 }
 
 async fn a_released_lock_is_free_for_the_next(db: &TestDb) {
     let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
     let first = taken(db.store(), &one, &project("net")).await;
-    assert!(db.store().lock_release(&one, &project("net")).await.unwrap());
+    assert!(db.store().lock_release(&one, &project("net"), by()).await.unwrap());
     assert_eq!(db.store().lock_holder(&first.key).await.unwrap(), None);
     assert_eq!(db.store().lock_get(first.id).await.unwrap(), None);
     assert_ne!(taken(db.store(), &two, &project("net")).await.id, first.id);
@@ -113,9 +118,9 @@ async fn a_released_lock_is_free_for_the_next(db: &TestDb) {
 async fn only_the_holder_releases(db: &TestDb) {
     let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
     let lock = taken(db.store(), &one, &project("net")).await;
-    assert!(!db.store().lock_release(&two, &project("net")).await.unwrap());
-    assert!(!db.store().lock_release(&one, &project("other")).await.unwrap());
-    assert_eq!(db.store().lock_release_all(&two).await.unwrap(), []);
+    assert!(!db.store().lock_release(&two, &project("net"), by()).await.unwrap());
+    assert!(!db.store().lock_release(&one, &project("other"), by()).await.unwrap());
+    assert_eq!(db.store().lock_release_all(&two, by()).await.unwrap(), []);
     assert_eq!(db.store().lock_list().await.unwrap(), [lock]);
 }
 
@@ -123,7 +128,7 @@ async fn release_all_frees_only_the_locks_of_that_pull_and_discards_its_plans(db
     let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
     let (b, a) = (planned(db, &one, &project("b")).await, planned(db, &one, &project("a")).await);
     let other = planned(db, &two, &project("c")).await;
-    let freed = db.store().lock_release_all(&one).await.unwrap();
+    let freed = db.store().lock_release_all(&one, by()).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("a"), project("b")]);
     assert_eq!(plan_state(db.store(), &a).await, PlanState::Discarded);
     assert_eq!(plan_state(db.store(), &b).await, PlanState::Discarded);
@@ -136,14 +141,17 @@ async fn release_spares_a_lock_under_which_an_apply_is_running(db: &TestDb) {
     let running = planned(db, &one, &project("net")).await;
     taken(store, &one, &project("free")).await;
     let ApplyGate::Granted(grant) = begin_apply(store, &running).await else { panic!("nothing stops this apply") };
-    assert!(!store.lock_release(&one, &project("net")).await.unwrap());
-    assert_eq!(store.lock_discard(grant.lock.id, |_| vec![]).await.unwrap(), None);
-    let freed = store.lock_release_all(&one).await.unwrap();
+    assert!(!store.lock_release(&one, &project("net"), by()).await.unwrap());
+    assert_eq!(
+        store.lock_discard(grant.lock.as_ref().unwrap().id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap(),
+        None
+    );
+    let freed = store.lock_release_all(&one, by()).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("free")]);
-    assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(&grant.lock));
+    assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(grant.lock.as_ref().unwrap()));
     assert_eq!(plan_state(store, &running).await, PlanState::Applying);
-    store.apply_end(grant, &one, PlanState::Applied).await.unwrap();
-    assert_eq!(store.lock_release_all(&one).await.unwrap().len(), 1);
+    store.apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
+    assert_eq!(store.lock_release_all(&one, by()).await.unwrap().len(), 1);
 }
 
 async fn a_discarded_lock_takes_its_plans_with_it(db: &TestDb) {
@@ -151,14 +159,17 @@ async fn a_discarded_lock_takes_its_plans_with_it(db: &TestDb) {
     let (a, b) = (planned(db, &one, &named("net", "a")).await, planned(db, &one, &named("net", "b")).await);
     let other = planned(db, &one, &project("other")).await;
     let lock = db.store().lock_holder(&key(&project("net"))).await.unwrap().unwrap();
-    assert_eq!(db.store().lock_discard(lock.id, |_| vec![]).await.unwrap(), Some(lock));
+    assert_eq!(db.store().lock_discard(lock.id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap(), Some(lock));
     let states =
         [plan_state(db.store(), &a).await, plan_state(db.store(), &b).await, plan_state(db.store(), &other).await];
     assert_eq!(states, [PlanState::Discarded, PlanState::Discarded, PlanState::Planned]);
 }
 
 async fn a_lock_that_is_gone_cannot_be_discarded(db: &TestDb) {
-    assert_eq!(db.store().lock_discard(LockId::next(&*db.ids), |_| vec![]).await.unwrap(), None);
+    assert_eq!(
+        db.store().lock_discard(LockId::next(&*db.ids), LockEventKind::Stolen, by(), |_| vec![]).await.unwrap(),
+        None
+    );
 }
 
 /// Upper case sorts before lower case, and `-` before `/`, whatever the locale of the database says.
@@ -171,7 +182,7 @@ async fn locks_are_listed_newest_first_and_those_of_a_pull_by_path(db: &TestDb) 
     let dirs = |locks: Vec<Lock>| locks.into_iter().map(|lock| lock.key.dir.to_string()).collect::<Vec<_>>();
     assert_eq!(dirs(db.store().lock_list().await.unwrap()), ["é", "B", "b-c", "a", "b/c"]);
     assert_eq!(dirs(db.store().lock_list_of_pull(&one).await.unwrap()), ["B", "a", "b-c", "b/c", "é"]);
-    assert_eq!(dirs(db.store().lock_release_all(&one).await.unwrap()), ["B", "a", "b-c", "b/c", "é"]);
+    assert_eq!(dirs(db.store().lock_release_all(&one, by()).await.unwrap()), ["B", "a", "b-c", "b/c", "é"]);
 }
 
 const RACERS: i64 = 64;
@@ -237,7 +248,7 @@ async fn close_meets_take_and_no_lock_is_left(db: &TestDb) {
             let take_one = take(db.store(), &pull, &net);
             let take_two = take(other, &pull, &net);
             let (_, closed, _) =
-                tokio::join!(take_one, other.pull_close(&pull, PullState::Closed, URL, |_| vec![]), take_two);
+                tokio::join!(take_one, other.pull_close(&pull, PullState::Closed, URL, by(), |_| vec![]), take_two);
             closed.unwrap();
         }
     });
@@ -251,7 +262,7 @@ async fn release_meets_take_and_somebody_holds_the_lock(db: &TestDb) {
         let (one, two) = (open_pull(db.store(), 2 * number).await, open_pull(db.store(), 2 * number + 1).await);
         let net = project(&number.to_string());
         taken(db.store(), &one, &net).await;
-        let (released, outcome) = tokio::join!(db.store().lock_release(&one, &net), take(&other, &two, &net));
+        let (released, outcome) = tokio::join!(db.store().lock_release(&one, &net, by()), take(&other, &two, &net));
         assert!(released.unwrap());
         let holder = db.store().lock_holder(&key(&net)).await.unwrap();
         match outcome {

@@ -8,7 +8,7 @@ use lockkeeper::model::{
 use lockkeeper::store::{ApplyGate, RecordPlan, TakeLock};
 
 use super::samples::{URL, begin_apply, named, new_plan, open_pull, plan_state, planned, project, pull, take, taken};
-use crate::support::db::{TestDb, store_test};
+use crate::support::db::{TestDb, by, store_test};
 
 store_test!(
     a_plan_comes_back_as_it_was_recorded,
@@ -41,7 +41,7 @@ async fn a_plan_comes_back_as_it_was_recorded(db: &TestDb) {
         ..full.clone()
     };
     for plan in [full, empty] {
-        assert_eq!(db.store().plan_record(&plan, lock.id).await.unwrap(), RecordPlan::Recorded);
+        assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::Recorded);
         assert_eq!(db.reopen().await.plan_get(plan.id).await.unwrap().as_ref(), Some(&plan));
         assert_eq!(db.store().plan_list(&one).await.unwrap(), [plan]);
     }
@@ -61,15 +61,15 @@ async fn a_newer_plan_replaces_the_older(db: &TestDb) {
 async fn a_plan_recorded_after_the_lock_was_lost_is_not_kept(db: &TestDb) {
     let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
     let (lock, plan) = (taken(db.store(), &one, &project("a")).await, new_plan(db, &one, &project("a")).await);
-    assert!(db.store().lock_release(&one, &project("a")).await.unwrap());
-    assert_eq!(db.store().plan_record(&plan, lock.id).await.unwrap(), RecordPlan::LockLost);
+    assert!(db.store().lock_release(&one, &project("a"), by()).await.unwrap());
+    assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::LockLost);
     let theirs = taken(db.store(), &two, &project("a")).await;
     for id in [lock.id, theirs.id] {
-        assert_eq!(db.store().plan_record(&plan, id).await.unwrap(), RecordPlan::LockLost);
+        assert_eq!(db.store().plan_record(&plan, Some(id)).await.unwrap(), RecordPlan::LockLost);
     }
-    assert!(db.store().lock_release(&two, &project("a")).await.unwrap());
+    assert!(db.store().lock_release(&two, &project("a"), by()).await.unwrap());
     taken(db.store(), &one, &project("a")).await;
-    assert_eq!(db.store().plan_record(&plan, lock.id).await.unwrap(), RecordPlan::LockLost, "taken anew since");
+    assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::LockLost, "taken anew since");
     assert_eq!(db.store().plan_get(plan.id).await.unwrap(), None);
 }
 
@@ -79,9 +79,9 @@ async fn a_plan_is_not_kept_under_the_lock_of_something_else(db: &TestDb) {
     let plan = new_plan(db, &one, &project("a")).await;
     for other in [project("b"), staging] {
         let lock = taken(db.store(), &one, &other).await;
-        assert_eq!(db.store().plan_record(&plan, lock.id).await.unwrap(), RecordPlan::LockLost, "{other}");
+        assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::LockLost, "{other}");
     }
-    assert_eq!(db.store().plan_record(&plan, LockId::next(&*db.ids)).await.unwrap(), RecordPlan::LockLost);
+    assert_eq!(db.store().plan_record(&plan, Some(LockId::next(&*db.ids))).await.unwrap(), RecordPlan::LockLost);
 }
 
 /// Another replica took the command over and ended the runs of the first: what the first still brings is not kept,
@@ -91,8 +91,8 @@ async fn a_plan_of_a_run_that_has_ended_is_not_kept(db: &TestDb) {
     let lock = taken(db.store(), &one, &project("a")).await;
     let (late, newer) = (new_plan(db, &one, &project("a")).await, new_plan(db, &one, &project("a")).await);
     assert!(db.store().run_finish(late.run, ProjectOutcome::Cancelled, None).await.unwrap());
-    assert_eq!(db.store().plan_record(&newer, lock.id).await.unwrap(), RecordPlan::Recorded);
-    assert_eq!(db.store().plan_record(&late, lock.id).await.unwrap(), RecordPlan::Overtaken);
+    assert_eq!(db.store().plan_record(&newer, Some(lock.id)).await.unwrap(), RecordPlan::Recorded);
+    assert_eq!(db.store().plan_record(&late, Some(lock.id)).await.unwrap(), RecordPlan::Overtaken);
     assert_eq!(db.store().plan_list(&one).await.unwrap(), [newer]);
 }
 
@@ -102,7 +102,7 @@ async fn a_plan_does_not_replace_one_that_is_being_applied(db: &TestDb) {
     let running = planned(db, &one, &project("a")).await;
     let ApplyGate::Granted(grant) = begin_apply(db.store(), &running).await else { panic!("nothing stops this apply") };
     let newer = new_plan(db, &one, &project("a")).await;
-    let error = db.store().plan_record(&newer, grant.lock.id).await.unwrap_err();
+    let error = db.store().plan_record(&newer, grant.lock.as_ref().map(|lock| lock.id)).await.unwrap_err();
     assert!(error.as_database_error().unwrap().is_unique_violation(), "{error}");
     assert_eq!(plan_state(db.store(), &running).await, PlanState::Applying);
     assert_eq!(db.store().plan_get(newer.id).await.unwrap(), None);
@@ -113,8 +113,8 @@ async fn recording_meets_closing_and_no_plan_is_left(db: &TestDb) {
     for number in 1..=100 {
         let pull = open_pull(db.store(), number).await;
         let (lock, plan) = (taken(db.store(), &pull, &project("a")).await, new_plan(db, &pull, &project("a")).await);
-        let closing = other.pull_close(&pull, PullState::Closed, URL, |_| vec![]);
-        let (recorded, closed) = tokio::join!(db.store().plan_record(&plan, lock.id), closing);
+        let closing = other.pull_close(&pull, PullState::Closed, URL, by(), |_| vec![]);
+        let (recorded, closed) = tokio::join!(db.store().plan_record(&plan, Some(lock.id)), closing);
         assert_eq!(closed.unwrap(), [lock]);
         let kept = db.store().plan_get(plan.id).await.unwrap().map(|plan| plan.state);
         match recorded.unwrap() {
@@ -142,9 +142,9 @@ async fn plans_are_listed_by_project(db: &TestDb) {
 async fn a_dropped_plan_takes_its_lock_with_it(db: &TestDb) {
     let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
     let (plan, other) = (planned(db, &one, &project("a")).await, planned(db, &one, &project("b")).await);
-    db.store().plan_drop(&two, &project("a")).await.unwrap();
+    db.store().plan_drop(&two, &project("a"), by()).await.unwrap();
     assert_eq!(db.store().lock_list().await.unwrap().len(), 2, "only of its own pull");
-    db.store().plan_drop(&one, &project("a")).await.unwrap();
+    db.store().plan_drop(&one, &project("a"), by()).await.unwrap();
     assert_eq!(plan_state(db.store(), &plan).await, PlanState::Discarded);
     assert_eq!(plan_state(db.store(), &other).await, PlanState::Planned);
     let left: Vec<_> = db.store().lock_list().await.unwrap().into_iter().map(|lock| lock.project).collect();
@@ -154,10 +154,10 @@ async fn a_dropped_plan_takes_its_lock_with_it(db: &TestDb) {
 async fn a_dropped_plan_leaves_the_lock_to_its_neighbour(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let (x, y) = (planned(db, &one, &named("a", "x")).await, planned(db, &one, &named("a", "y")).await);
-    db.store().plan_drop(&one, &x.project).await.unwrap();
+    db.store().plan_drop(&one, &x.project, by()).await.unwrap();
     assert_eq!(db.store().plan_list(&one).await.unwrap(), std::slice::from_ref(&y));
     assert_eq!(db.store().lock_list().await.unwrap().len(), 1);
-    db.store().plan_drop(&one, &y.project).await.unwrap();
+    db.store().plan_drop(&one, &y.project, by()).await.unwrap();
     assert_eq!(db.store().lock_list().await.unwrap(), []);
 }
 
@@ -165,9 +165,9 @@ async fn dropping_spares_a_plan_that_is_being_applied(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let running = planned(db, &one, &project("a")).await;
     let ApplyGate::Granted(grant) = begin_apply(db.store(), &running).await else { panic!("nothing stops this apply") };
-    db.store().plan_drop(&one, &project("a")).await.unwrap();
+    db.store().plan_drop(&one, &project("a"), by()).await.unwrap();
     assert_eq!(plan_state(db.store(), &running).await, PlanState::Applying);
-    assert_eq!(db.store().lock_list().await.unwrap(), [grant.lock]);
+    assert_eq!(db.store().lock_list().await.unwrap(), [grant.lock.unwrap()]);
 }
 
 async fn only_the_projects_of_the_newest_plan_keep_plans_and_locks(db: &TestDb) {
@@ -177,20 +177,20 @@ async fn only_the_projects_of_the_newest_plan_keep_plans_and_locks(db: &TestDb) 
     }
     taken(db.store(), &one, &project("b")).await;
     planned(db, &two, &project("e")).await;
-    let gone = db.store().plan_keep_only(&one, &[project("c"), project("new")]).await.unwrap();
+    let gone = db.store().plan_keep_only(&one, &[project("c"), project("new")], by()).await.unwrap();
     assert_eq!(gone, [project("a"), project("b"), project("d")]);
     let (plans, locks) = (db.store().plan_list(&one).await.unwrap(), db.store().lock_list_of_pull(&one).await.unwrap());
     assert_eq!(plans.into_iter().map(|plan| plan.project).collect::<Vec<_>>(), [project("c")]);
     assert_eq!(locks.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("c")]);
     assert_eq!(db.store().lock_list_of_pull(&two).await.unwrap().len(), 1);
-    assert_eq!(db.store().plan_keep_only(&one, &[project("c")]).await.unwrap(), []);
+    assert_eq!(db.store().plan_keep_only(&one, &[project("c")], by()).await.unwrap(), []);
 }
 
 async fn keeping_only_some_spares_a_plan_that_is_being_applied(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let running = planned(db, &one, &project("a")).await;
     assert!(matches!(begin_apply(db.store(), &running).await, ApplyGate::Granted(_)));
-    db.store().plan_keep_only(&one, &[]).await.unwrap();
+    db.store().plan_keep_only(&one, &[], by()).await.unwrap();
     assert_eq!(plan_state(db.store(), &running).await, PlanState::Applying);
     assert_eq!(db.store().lock_list().await.unwrap().len(), 1);
 }
@@ -198,7 +198,7 @@ async fn keeping_only_some_spares_a_plan_that_is_being_applied(db: &TestDb) {
 async fn keeping_only_some_spares_a_lock_that_is_shared(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let old = planned(db, &one, &named("a", "x")).await;
-    let gone = db.store().plan_keep_only(&one, &[named("a", "y")]).await.unwrap();
+    let gone = db.store().plan_keep_only(&one, &[named("a", "y")], by()).await.unwrap();
     assert_eq!((gone, plan_state(db.store(), &old).await), (vec![named("a", "x")], PlanState::Discarded));
     assert!(matches!(take(db.store(), &one, &named("a", "y")).await, TakeLock::AlreadyOurs(_)));
 }
@@ -209,7 +209,7 @@ async fn discarded_plans_are_forgotten_after_a_time(db: &TestDb) {
     db.clock.advance(Duration::from_micros(1));
     let young = planned(db, &one, &project("c")).await;
     for dir in ["a", "c"] {
-        db.store().plan_drop(&one, &project(dir)).await.unwrap();
+        db.store().plan_drop(&one, &project(dir), by()).await.unwrap();
     }
     assert_eq!(db.store().plan_prune(old.created_at).await.unwrap(), []);
     assert_eq!(db.store().plan_prune(young.created_at).await.unwrap(), [old.id]);

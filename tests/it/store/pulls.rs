@@ -4,7 +4,7 @@ use lockkeeper::model::{Lock, PlanState, PullState};
 use lockkeeper::store::ApplyGate;
 
 use super::samples::{HOSTILE, URL, begin_apply, job, open_pull, plan_state, planned, project, pull, taken};
-use crate::support::db::{TestDb, store_test};
+use crate::support::db::{TestDb, by, store_test};
 
 store_test!(
     a_pull_that_was_never_seen_has_no_state,
@@ -34,7 +34,7 @@ async fn closing_frees_the_locks_and_discards_the_plans(db: &TestDb) {
     let (one, two) = (open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
     let (ours, theirs) = (planned(db, &one, &project("b")).await, planned(db, &two, &project("c")).await);
     taken(db.store(), &one, &project("a")).await;
-    let freed = db.store().pull_close(&one, PullState::Merged, URL, |_| vec![]).await.unwrap();
+    let freed = db.store().pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("a"), project("b")]);
     assert_eq!(db.store().pull_state(&one).await.unwrap(), Some(PullState::Merged));
     assert_eq!(db.store().lock_list_of_pull(&one).await.unwrap(), []);
@@ -44,7 +44,7 @@ async fn closing_frees_the_locks_and_discards_the_plans(db: &TestDb) {
 }
 
 async fn closing_a_pull_that_was_never_seen_leaves_a_tombstone(db: &TestDb) {
-    assert_eq!(db.store().pull_close(&pull(1), PullState::Closed, URL, |_| vec![]).await.unwrap(), []);
+    assert_eq!(db.store().pull_close(&pull(1), PullState::Closed, URL, by(), |_| vec![]).await.unwrap(), []);
     assert_eq!(db.store().pull_state(&pull(1)).await.unwrap(), Some(PullState::Closed));
 }
 
@@ -54,8 +54,8 @@ async fn closing_twice_frees_nothing_more(db: &TestDb) {
     let other = db.reopen().await;
     let close = PullState::Closed;
     let (a, b) = tokio::join!(
-        db.store().pull_close(&one, close, URL, |_| vec![]),
-        other.pull_close(&one, close, URL, |_| vec![])
+        db.store().pull_close(&one, close, URL, by(), |_| vec![]),
+        other.pull_close(&one, close, URL, by(), |_| vec![])
     );
     assert_eq!(a.unwrap().len() + b.unwrap().len(), 1);
 }
@@ -65,7 +65,7 @@ async fn what_is_said_about_a_close_is_said_once(db: &TestDb) {
     taken(db.store(), &one, &project("a")).await;
     let notice = |freed: &[Lock]| freed.iter().map(|lock| job(&format!("freed {}", lock.project.dir))).collect();
     for _ in 0..2 {
-        db.store().pull_close(&one, PullState::Closed, URL, notice).await.unwrap();
+        db.store().pull_close(&one, PullState::Closed, URL, by(), notice).await.unwrap();
     }
     let lanes: Vec<_> = db.store().job_list_open().await.unwrap().into_iter().map(|job| job.lane).collect();
     assert_eq!(lanes, ["freed a"]);
@@ -73,7 +73,7 @@ async fn what_is_said_about_a_close_is_said_once(db: &TestDb) {
 
 async fn a_pull_that_is_open_again_takes_locks_again(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
-    assert_eq!(db.store().pull_close(&one, PullState::Closed, URL, |_| vec![]).await.unwrap(), []);
+    assert_eq!(db.store().pull_close(&one, PullState::Closed, URL, by(), |_| vec![]).await.unwrap(), []);
     taken(db.store(), &open_pull(db.store(), 1).await, &project("a")).await;
 }
 
@@ -81,7 +81,7 @@ async fn closing_spares_the_lock_of_a_running_apply(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let (running, waiting) = (planned(db, &one, &project("a")).await, planned(db, &one, &project("b")).await);
     assert!(matches!(begin_apply(db.store(), &running).await, ApplyGate::Granted(_)));
-    let freed = db.store().pull_close(&one, PullState::Merged, URL, |_| vec![]).await.unwrap();
+    let freed = db.store().pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("b")]);
     assert_eq!(plan_state(db.store(), &running).await, PlanState::Applying);
     assert_eq!(plan_state(db.store(), &waiting).await, PlanState::Discarded);

@@ -1,10 +1,10 @@
 //! Rows to store: the least that each resource needs.
 
 use lockkeeper::model::{
-    Actor, CommandId, CommandKind, Distribution, Lock, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
-    PullNumber, PullRef, PullState, RepoPath, RunId, RunKind, Sha256Digest,
+    Actor, Cause, CommandId, CommandKind, Distribution, Lock, LockKey, PlanCounts, PlanId, PlanRecord, PlanState,
+    ProjectKey, PullNumber, PullRef, PullState, RepoPath, RunId, RunKind, Sha256Digest,
 };
-use lockkeeper::store::{ApplyGate, CreateCommand, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock};
+use lockkeeper::store::{ApplyGate, CreateCommand, LockWish, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock};
 
 use crate::support::db::TestDb;
 
@@ -39,7 +39,9 @@ pub fn named(dir: &str, name: &str) -> ProjectKey {
 
 /// Takes a lock with sample texts.
 pub async fn take(store: &Store, pull: &PullRef, project: &ProjectKey) -> TakeLock {
-    store.lock_take(pull, URL, project, "ada", "planned by `lockkeeper plan`").await.unwrap()
+    let (key, cause) =
+        (LockKey::of(&pull.repo, project), Cause::new(Actor::commenter("ada"), "planned by `lockkeeper plan`"));
+    store.lock_take(&LockWish { key: &key, project, pull, pull_url: URL, cause: &cause }).await.unwrap()
 }
 
 /// Takes a lock that is free.
@@ -115,14 +117,22 @@ pub async fn planned(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> PlanR
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
         refused @ (TakeLock::HeldBy(_) | TakeLock::PullClosed) => panic!("no lock for a plan: {refused:?}"),
     };
-    assert_eq!(db.store().plan_record(&plan, lock.id).await.unwrap(), RecordPlan::Recorded);
+    assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::Recorded);
     plan
 }
 
 /// Asks to apply a plan in a run of its own.
 pub async fn begin_apply(store: &Store, plan: &PlanRecord) -> ApplyGate {
     let run = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
-    store.apply_begin(plan, run, URL, "ada", "applied by `lockkeeper apply`").await.unwrap()
+    begin_apply_in(store, plan, run).await.unwrap()
+}
+
+/// The same in a run that is there.
+pub async fn begin_apply_in(store: &Store, plan: &PlanRecord, run: RunId) -> Result<ApplyGate, sqlx::Error> {
+    let key = LockKey::of(&plan.pull.repo, &plan.project);
+    let cause = Cause::new(Actor::commenter("ada"), "applied by `lockkeeper apply`");
+    let wish = LockWish { key: &key, project: &plan.project, pull: &plan.pull, pull_url: URL, cause: &cause };
+    store.apply_begin(plan, run, Some(&wish)).await
 }
 
 /// The state of a plan in the database.

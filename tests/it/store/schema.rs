@@ -15,7 +15,7 @@ type Schema = BTreeMap<String, Vec<String>>;
 async fn store_schemas_are_alike() {
     let sqlite = sqlite_schema(&TestDb::new(Backend::Sqlite).await).await;
     let postgres = postgres_schema(&TestDb::new(Backend::Postgres).await).await;
-    assert!(sqlite.contains_key("locks") && sqlite["locks"].contains(&"unique (repo, dir, workspace)".to_owned()));
+    assert!(sqlite.contains_key("locks") && sqlite["locks"].contains(&"unique (repo, dir, workspace, scope)".to_owned()));
     assert_eq!(sqlite.keys().collect::<Vec<_>>(), postgres.keys().collect::<Vec<_>>());
     for (table, lines) in &sqlite {
         assert_eq!(lines, &postgres[table], "table {table}: SQLite left, PostgreSQL right");

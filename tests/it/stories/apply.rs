@@ -8,7 +8,7 @@ use lockkeeper::store::SetApplyLock;
 
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
-use crate::support::db::{Backend, story};
+use crate::support::db::{Backend, by, story};
 
 story!(
     a_plan_is_applied,
@@ -489,7 +489,7 @@ async fn what_was_discarded_cannot_be_applied(backend: Backend) {
 async fn an_apply_takes_the_lock_that_was_given_back(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     let plan = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().remove(0);
-    assert!(bot.store().lock_release(&plan.pull, &plan.project).await.unwrap());
+    assert!(bot.store().lock_release(&plan.pull, &plan.project, by()).await.unwrap());
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
     bot.end(&[NET_LOCK]).await;
@@ -498,7 +498,7 @@ async fn an_apply_takes_the_lock_that_was_given_back(backend: Backend) {
 async fn an_apply_is_refused_while_another_pull_request_has_the_lock(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
     let plan = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().remove(0);
-    assert!(bot.store().lock_release(&plan.pull, &plan.project).await.unwrap());
+    assert!(bot.store().lock_release(&plan.pull, &plan.project, by()).await.unwrap());
     let other = bot.open_pull("other", &[("network/main.tf", "# fake: no changes\n")]).await;
     bot.heard(other);
     bot.say(pull, "lockkeeper apply").await;

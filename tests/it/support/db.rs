@@ -1,9 +1,10 @@
 //! A database for one test, of either kind (P11), with a clock and identifiers the test owns.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use chrono::{DateTime, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
+use lockkeeper::model::{Actor, Cause};
 use lockkeeper::store::{DatabaseUrl, Store};
 use tempfile::TempDir;
 
@@ -119,4 +120,28 @@ pub(crate) use story;
 pub fn tell(story: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     insta::allow_duplicates! { runtime.block_on(story) }
+}
+
+/// Somebody who does something to a lock.
+pub fn by() -> &'static Cause {
+    static BY: LazyLock<Cause> = LazyLock::new(|| Cause::new(Actor::commenter("ada"), "as the test wants it"));
+    &BY
+}
+
+/// What only somebody with the password of the database could do.
+pub async fn execute(db: &TestDb, sql: &str) {
+    let sql = sqlx::AssertSqlSafe(sql.to_owned());
+    match &db.url {
+        DatabaseUrl::Sqlite(path) => {
+            let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+            let pool = sqlx::SqlitePool::connect_with(options).await.unwrap();
+            sqlx::query(sql).execute(&pool).await.unwrap();
+            pool.close().await;
+        }
+        DatabaseUrl::Postgres(options) => {
+            let pool = sqlx::PgPool::connect_with((**options).clone()).await.unwrap();
+            sqlx::query(sql).execute(&pool).await.unwrap();
+            pool.close().await;
+        }
+    }
 }

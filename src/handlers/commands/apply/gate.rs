@@ -6,10 +6,10 @@ use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::plan::held;
 use crate::handlers::commands::projects::{Ready, Work};
 use crate::jobs::describe_error;
-use crate::model::{Lock, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId};
+use crate::model::{Lock, LockKey, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::JobError;
 use crate::render::{Next, ProjectReport, Refusal, UserText};
-use crate::store::{ApplyGate, ApplyGrant};
+use crate::store::{ApplyGate, ApplyGrant, LockWish};
 use crate::workflow::ToolError;
 
 /// Why there is nothing to apply, if so.
@@ -137,8 +137,9 @@ pub(super) async fn pass(
     plan: &PlanRecord,
     run: RunId,
 ) -> Result<Result<ApplyGrant, Shut>, JobError> {
-    let who = &cx.row.actor.login;
-    let gate = cx.ctx.store.apply_begin(plan, run, &cx.pull.url, who, "applied by comment").await?;
+    let (key, cause) = (LockKey::of(&plan.pull.repo, &plan.project), cx.cause("applied by comment"));
+    let wish = LockWish { key: &key, project: &plan.project, pull: &plan.pull, pull_url: &cx.pull.url, cause: &cause };
+    let gate = cx.ctx.store.apply_begin(plan, run, Some(&wish)).await?;
     Ok(match gate {
         ApplyGate::Granted(grant) => Ok(grant),
         ApplyGate::HeldBy(lock) => Err(Shut::Held(Box::new(lock))),

@@ -9,7 +9,7 @@ use crate::context::Ctx;
 use crate::handlers::commands::{forget_cut_off, headline};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
-use crate::model::{ProjectOutcome, RunKind};
+use crate::model::{Actor, Cause, Origin, ProjectOutcome, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
 use crate::store::{CommandRow, RunRow, RunState};
@@ -54,7 +54,8 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
             return Ok(ProjectReport { outcome, output: ctx.store.run_output(run.id).await?, message, ..report });
         }
         (RunState::Running, _) => {
-            ctx.store.apply_abandon(&run.pull, run.id).await?;
+            let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "the apply was cut off");
+            ctx.store.apply_abandon(&run.pull, run.id, &cause).await?;
             ProjectReport {
                 outcome: ProjectOutcome::Failed,
                 output: ctx.store.run_output(run.id).await?,

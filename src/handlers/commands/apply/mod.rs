@@ -174,7 +174,7 @@ impl Applying<'_> {
             return Ok(report);
         }
         let state = if applied.is_ok() { PlanState::Applied } else { PlanState::ApplyFailed };
-        cx.ctx.store.apply_end(grant, &cx.pull.at, state).await?;
+        cx.ctx.store.apply_end(grant, &cx.pull.at, state, &cx.cause("the apply ended")).await?;
         let report = ProjectReport { message: closed_meanwhile(cx).await?, ..report };
         Ok(match applied {
             Ok(output) => ProjectReport { outcome: ProjectOutcome::Applied, output, ..report },

@@ -1,0 +1,61 @@
+//! A pull whose turn it is at locks that it waited for.
+
+use std::collections::BTreeSet;
+
+use crate::context::Ctx;
+use crate::handlers::{Spec, Turn};
+use crate::jobs::RunCommand;
+use crate::locks::{Ask, ask_list};
+use crate::model::{Actor, Cause, CommandKind, Lock, Origin, ProjectKey, PullRef};
+use crate::queue::{Job, JobError};
+use crate::store::{CommandRow, NewCommand};
+
+/// Makes one plan of everything that the pull was handed.
+pub async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError> {
+    let job = |command| RunCommand { command, pull: pull.clone() }.to_new();
+    ctx.store.command_create_for_turn(pull, |turns| command(pull, &turns), job).await?;
+    ctx.nudge.nudge();
+    Ok(())
+}
+
+fn command(pull: &PullRef, turns: &[(Lock, String)]) -> Option<NewCommand> {
+    let (first, _) = turns.first()?;
+    let asks: Vec<Ask> = turns.iter().filter_map(|(_, asks)| ask_list(asks).ok()).flatten().collect();
+    let installation = asks.iter().find_map(|ask| ask.installation);
+    let reasons: BTreeSet<String> = turns.iter().map(|(lock, _)| lock.reason.clone()).collect();
+    let spec = Spec::Turn(Turn { asks, reasons: reasons.into_iter().collect() });
+    Some(NewCommand {
+        kind: CommandKind::Autoplan,
+        pull: pull.clone(),
+        comment: None,
+        delivery: None,
+        actor: Actor { login: first.holder.clone(), origin: Origin::Queue },
+        installation,
+        spec: spec.to_json(),
+    })
+}
+
+/// Nothing can be made of what the pull was handed: it goes to the next in line.
+pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Result<()> {
+    let cause = Cause::new(Actor::lockkeeper(Origin::Queue), format!("its turn could not begin: {error}"));
+    let mut asks = Vec::new();
+    let take = |turns: Vec<(Lock, String)>| {
+        asks = turns.iter().filter_map(|(_, asks)| ask_list(asks).ok()).flatten().collect();
+        None
+    };
+    let job = |command| RunCommand { command, pull: pull.clone() }.to_new();
+    ctx.store.command_create_for_turn(pull, take, job).await?;
+    for ask in asks {
+        ctx.store.plan_drop(pull, &ask.project, &cause).await?;
+    }
+    Ok(())
+}
+
+/// The turn passes: what was handed to the pull and is not planned goes to the next in line.
+pub(super) async fn pass_on(ctx: &Ctx, row: &CommandRow, projects: Vec<ProjectKey>) -> Result<(), JobError> {
+    let cause = Cause::new(row.actor.clone(), "nothing is to be planned there any more");
+    for project in projects {
+        ctx.store.plan_drop(&row.pull, &project, &cause).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! The lines of a repository as a value, and what lining up does to them. Pure.
+
+use std::collections::BTreeSet;
+
+use crate::model::{LockKey, PullNumber};
+
+/// Locks that are held and those who wait for them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lines {
+    /// Every lock with its holder.
+    pub held: Vec<(LockKey, PullNumber)>,
+    /// Every place in a line, in order of arrival.
+    pub waiting: Vec<(LockKey, PullNumber)>,
+}
+
+/// What lining up comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Join the line at its end.
+    LineUp(LockKey),
+    /// Give this lock to the first in line for it, then join that line.
+    GiveWay(LockKey),
+    /// Give up the place in this line, then join it anew.
+    StepBack(LockKey),
+    /// Do not wait for this one: these pulls would wait for each other for ever.
+    Refuse(LockKey, Vec<PullNumber>),
+}
+
+/// Whether two locks exclude each other.
+fn conflict(a: &LockKey, b: &LockKey) -> bool {
+    let projects = a.project.is_none() || b.project.is_none() || a.project == b.project;
+    projects && a.repo == b.repo && a.dir == b.dir && a.workspace == b.workspace
+}
+
+impl Lines {
+    /// Whom a place in a line makes wait: the holders, and everybody before it.
+    fn ahead(&self, place: usize) -> impl Iterator<Item = PullNumber> {
+        let (key, pull) = &self.waiting[place];
+        let holders = self.held.iter().filter(move |(held, _)| conflict(held, key)).map(|(_, pull)| *pull);
+        let before = self.waiting[..place].iter().filter(move |(other, _)| conflict(other, key)).map(|(_, pull)| *pull);
+        holders.chain(before).filter(move |other| other != pull)
+    }
+
+    fn waits_of(&self, pull: PullNumber) -> impl Iterator<Item = usize> {
+        (0..self.waiting.len()).filter(move |place| self.waiting[*place].1 == pull)
+    }
+
+    /// Everybody whom one of these waits for, also through others.
+    fn reach(&self, from: impl IntoIterator<Item = PullNumber>) -> BTreeSet<PullNumber> {
+        let mut open: Vec<PullNumber> = from.into_iter().collect();
+        let mut seen: BTreeSet<PullNumber> = open.iter().copied().collect();
+        while let Some(pull) = open.pop() {
+            for next in self.waits_of(pull).flat_map(|place| self.ahead(place)) {
+                if seen.insert(next) {
+                    open.push(next);
+                }
+            }
+        }
+        seen
+    }
+
+    /// Those who are before a place, and everybody whom they wait for.
+    fn beyond(&self, place: usize) -> BTreeSet<PullNumber> {
+        self.reach(self.ahead(place).collect::<Vec<_>>())
+    }
+
+    /// Whether somebody waits for themselves.
+    pub(super) fn has_circle(&self) -> bool {
+        (0..self.waiting.len()).any(|place| self.beyond(place).contains(&self.waiting[place].1))
+    }
+
+    /// How many are before a pull in the line for a lock, itself counted.
+    pub(super) fn place(&self, key: &LockKey, pull: PullNumber) -> usize {
+        let own = self.waiting.iter().position(|(k, p)| k == key && *p == pull).unwrap_or(self.waiting.len());
+        1 + self.waiting[..own].iter().filter(|(other, _)| conflict(other, key)).count()
+    }
+
+    /// Lines a pull up for locks that others hold, and says what is to be done, in order. `may_give` tells whether a
+    /// lock of the pull can be given away.
+    pub(super) fn line_up(
+        &mut self,
+        pull: PullNumber,
+        wanted: Vec<LockKey>,
+        may_give: &dyn Fn(&LockKey) -> bool,
+    ) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut new: Vec<LockKey> = Vec::new();
+        for key in wanted {
+            if !self.waiting.contains(&(key.clone(), pull)) {
+                self.waiting.push((key.clone(), pull));
+                new.push(key.clone());
+            }
+            steps.push(Step::LineUp(key));
+        }
+        loop {
+            let beyond: BTreeSet<PullNumber> =
+                self.waits_of(pull).flat_map(|place| self.beyond(place)).filter(|other| *other != pull).collect();
+            let locks = self.locks_wanted_by(pull, &beyond);
+            let places = self.places_before(pull, &beyond);
+            if locks.is_empty() && places.is_empty() {
+                return steps;
+            }
+            if let Some(fast) = locks.iter().find(|key| !may_give(key)) {
+                let behind = self.waiters_for(fast, pull);
+                let circle = |lines: &Self, key: &LockKey| {
+                    let place = lines.waiting.iter().position(|(k, p)| k == key && *p == pull)?;
+                    let beyond = lines.beyond(place);
+                    behind.iter().any(|waiter| beyond.contains(waiter)).then_some(beyond)
+                };
+                let refused: Vec<_> = new.iter().filter_map(|key| Some((key.clone(), circle(self, key)?))).collect();
+                assert!(!refused.is_empty(), "every circle goes through a place that is new");
+                for (key, beyond) in refused {
+                    self.leave(&key, pull);
+                    new.retain(|k| *k != key);
+                    steps.retain(|step| !matches!(step, Step::LineUp(k) if *k == key));
+                    steps.push(Step::Refuse(key, beyond.into_iter().filter(|other| *other != pull).collect()));
+                }
+                continue;
+            }
+            for key in locks {
+                self.give(&key, pull);
+                self.waiting.push((key.clone(), pull));
+                new.push(key.clone());
+                steps.push(Step::GiveWay(key));
+            }
+            for key in places {
+                self.leave(&key, pull);
+                self.waiting.push((key.clone(), pull));
+                new.push(key.clone());
+                steps.push(Step::StepBack(key));
+            }
+        }
+    }
+
+    fn waiters_for(&self, key: &LockKey, holder: PullNumber) -> Vec<PullNumber> {
+        let waits = self.waiting.iter().filter(|(other, pull)| conflict(other, key) && *pull != holder);
+        waits.map(|(_, pull)| *pull).collect()
+    }
+
+    fn locks_wanted_by(&self, holder: PullNumber, by: &BTreeSet<PullNumber>) -> Vec<LockKey> {
+        let own = self.held.iter().filter(|(_, pull)| *pull == holder).map(|(key, _)| key);
+        own.filter(|key| self.waiters_for(key, holder).iter().any(|waiter| by.contains(waiter))).cloned().collect()
+    }
+
+    fn places_before(&self, pull: PullNumber, others: &BTreeSet<PullNumber>) -> Vec<LockKey> {
+        let behind = |place: usize| {
+            let key = &self.waiting[place].0;
+            self.waiting[place + 1..].iter().any(|(other, waiter)| conflict(other, key) && others.contains(waiter))
+        };
+        self.waits_of(pull).filter(|place| behind(*place)).map(|place| self.waiting[place].0.clone()).collect()
+    }
+
+    fn leave(&mut self, key: &LockKey, pull: PullNumber) {
+        self.waiting.retain(|(k, p)| !(k == key && *p == pull));
+    }
+
+    /// Frees a lock; whoever is first in line and excluded by nobody holds theirs now.
+    pub(super) fn give(&mut self, key: &LockKey, holder: PullNumber) {
+        self.held.retain(|(k, p)| !(k == key && *p == holder));
+        let free = |lines: &Self, wanted: &LockKey| !lines.held.iter().any(|(held, _)| conflict(held, wanted));
+        let next =
+            |lines: &Self| lines.waiting.iter().position(|(wanted, _)| conflict(wanted, key) && free(lines, wanted));
+        while let Some(place) = next(self) {
+            let handed = self.waiting.remove(place);
+            self.held.push(handed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::{ProjectKey, RepoPath};
+
+    fn key(dir: &str) -> LockKey {
+        LockKey::of(&"github.com/acme/infra".parse().unwrap(), &ProjectKey::of_dir(RepoPath::new(dir).unwrap()))
+    }
+
+    fn lines(held: &[(&str, i64)], waiting: &[(&str, i64)]) -> Lines {
+        let places = |list: &[(&str, i64)]| list.iter().map(|(dir, pull)| (key(dir), PullNumber(*pull))).collect();
+        Lines { held: places(held), waiting: places(waiting) }
+    }
+
+    #[test]
+    fn whoever_closes_a_circle_gives_way_with_what_was_not_applied() {
+        let mut lines = lines(&[("a", 1), ("b", 2)], &[("b", 1)]);
+        let steps = lines.line_up(PullNumber(2), vec![key("a")], &|_| true);
+        assert_eq!(steps, [Step::LineUp(key("a")), Step::GiveWay(key("b"))]);
+        assert_eq!(lines.held, [(key("a"), PullNumber(1)), (key("b"), PullNumber(1))]);
+        assert_eq!(lines.waiting, [(key("a"), PullNumber(2)), (key("b"), PullNumber(2))]);
+    }
+
+    #[test]
+    fn whoever_has_applied_is_not_lined_up_in_a_circle_and_hears_of_whom_it_consists() {
+        let mut lines = lines(&[("a", 1), ("b", 2), ("c", 3)], &[("b", 1)]);
+        let steps = lines.line_up(PullNumber(2), vec![key("a"), key("c")], &|_| false);
+        assert_eq!(steps, [Step::LineUp(key("c")), Step::Refuse(key("a"), vec![PullNumber(1)])]);
+        assert_eq!(lines.waiting, [(key("b"), PullNumber(1)), (key("c"), PullNumber(2))]);
+    }
+
+    #[test]
+    fn those_who_wait_in_one_line_do_not_block_each_other_in_another() {
+        // 2 is before 3 in the line for a; 3 holds b, which 2 wants: 2 closes no circle by waiting for 3,
+        // but 3 would wait for 2 and 2 for 3.
+        let mut lines = lines(&[("a", 1), ("b", 3)], &[("a", 2), ("a", 3)]);
+        let steps = lines.line_up(PullNumber(2), vec![key("b")], &|_| true);
+        assert_eq!(steps, [Step::LineUp(key("b")), Step::StepBack(key("a"))]);
+        assert!(!lines.has_circle());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Deed {
+        Want { pull: i64, dirs: Vec<u8>, project: bool },
+        Close { pull: i64 },
+    }
+
+    fn deeds() -> impl Strategy<Value = Vec<Deed>> {
+        let want = (1..6_i64, prop::collection::vec(0..4_u8, 1..4), any::<bool>())
+            .prop_map(|(pull, dirs, project)| Deed::Want { pull, dirs, project });
+        let close = (1..6_i64).prop_map(|pull| Deed::Close { pull });
+        prop::collection::vec(prop_oneof![4 => want, 1 => close], 1..60)
+    }
+
+    fn lock(dir: u8, pull: i64, project: bool) -> LockKey {
+        let name = project.then(|| format!("p{}", pull % 2).parse().unwrap());
+        LockKey { project: name, ..key(&format!("d{dir}")) }
+    }
+
+    fn want(lines: &mut Lines, pull: PullNumber, wanted: Vec<LockKey>, applied: u8) {
+        let mut missing = Vec::new();
+        for key in wanted {
+            let foreign = lines.held.iter().any(|(held, holder)| conflict(held, &key) && *holder != pull);
+            if foreign {
+                missing.push(key);
+            } else if !lines.held.contains(&(key.clone(), pull)) {
+                lines.held.push((key, pull));
+            }
+        }
+        lines.line_up(pull, missing, &|key| !key.dir.as_str().ends_with(&applied.to_string()));
+    }
+
+    fn close(lines: &mut Lines, pull: PullNumber) {
+        lines.waiting.retain(|(_, waiter)| *waiter != pull);
+        let own: Vec<LockKey> = lines.held.iter().filter(|(_, p)| *p == pull).map(|(key, _)| key.clone()).collect();
+        for key in own {
+            lines.give(&key, pull);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nobody_waits_for_ever(deeds in deeds(), applied in 0..5_u8) {
+            let mut lines = Lines::default();
+            for deed in deeds {
+                match deed {
+                    Deed::Want { pull, dirs, project } => {
+                        let mut wanted: Vec<LockKey> = dirs.iter().map(|dir| lock(*dir, pull, project)).collect();
+                        wanted.sort();
+                        wanted.dedup();
+                        want(&mut lines, PullNumber(pull), wanted, applied);
+                    }
+                    Deed::Close { pull } => close(&mut lines, PullNumber(pull)),
+                }
+                prop_assert!(!lines.has_circle(), "{lines:?}");
+                for place in 0..lines.waiting.len() {
+                    let (key, pull) = &lines.waiting[place];
+                    prop_assert!(
+                        lines.held.iter().any(|(held, holder)| conflict(held, key) && holder != pull),
+                        "{pull} waits for a lock that is free: {lines:?}"
+                    );
+                }
+            }
+            while let Some((_, pull)) = lines.held.iter().find(|(_, pull)| lines.waits_of(*pull).next().is_none()).cloned() {
+                close(&mut lines, pull);
+            }
+            prop_assert!(lines.held.is_empty() && lines.waiting.is_empty(), "{lines:?}");
+        }
+    }
+}

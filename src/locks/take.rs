@@ -1,0 +1,297 @@
+//! Taking every lock that a command needs before any of its work begins, and lining up for the rest.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::lines::{Lines, Step};
+use crate::model::{Cause, Lock, LockEventKind, LockKey, ProjectKey, PullNumber, PullRef, Waiter};
+use crate::store::{LockChange, LockWish, NewWaiter, Result, Store, TakeLock, WaiterRow};
+
+/// More than this many pulls do not wait for locks of one repository (P12).
+const MOST_WAITERS: usize = 5_000;
+
+/// What is planned when the turn comes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ask {
+    /// The project.
+    pub project: ProjectKey,
+    /// For `terraform plan`.
+    pub extra_args: Vec<String>,
+    /// Which installation of the forge's app the wish came through.
+    pub installation: Option<u64>,
+}
+
+/// A lock that a command needs.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// The lock.
+    pub key: LockKey,
+    /// What is to be done under it.
+    pub ask: Ask,
+}
+
+/// What came of one wish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Took {
+    /// The pull holds the lock.
+    Held(Lock),
+    /// Another pull holds it, and this one is in line.
+    InLine {
+        /// Who holds it.
+        holder: Lock,
+        /// Place in the line, from 1.
+        place: usize,
+    },
+    /// Another pull holds it, and this one is not in line.
+    Refused {
+        /// Who holds it.
+        holder: Lock,
+        /// Why not.
+        why: NotInLine,
+    },
+    /// The pull is closed.
+    PullClosed,
+}
+
+/// Why a pull is not in line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotInLine {
+    /// Lines are switched off.
+    Off,
+    /// It and these pulls would wait for each other for ever.
+    Circle(Vec<PullNumber>),
+    /// So many wait in this repository already.
+    Full(usize),
+}
+
+/// What came of all wishes.
+#[derive(Clone, Debug, Default)]
+pub struct TakeAll {
+    /// By project.
+    pub took: BTreeMap<ProjectKey, Took>,
+    /// Locks that the pull gave away so that no two pulls wait for each other; it is in line for them now.
+    pub gave_way: Vec<Lock>,
+}
+
+/// Whether a lock was handed over.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandOver {
+    /// It was; this is what was held before.
+    Done(Lock),
+    /// It is not held any more, or an apply is running under it.
+    NotHeld,
+    /// That pull does not wait for it.
+    NotInLine,
+    /// Pulls before that one would then wait for each other for ever.
+    Circle,
+}
+
+/// The texts of a place in a line, read back.
+pub fn ask_list(json: &str) -> Result<Vec<Ask>, serde_json::Error> {
+    serde_json::from_str(json)
+}
+
+fn to_json(asks: &[Ask]) -> String {
+    serde_json::to_string(asks).expect("an ask consists of texts")
+}
+
+/// Takes every lock that can be had, and lines up for the rest if `in_line`.
+pub async fn take_all(
+    store: &Store,
+    pull: &PullRef,
+    pull_url: &str,
+    wishes: &[Wish],
+    cause: &Cause,
+    in_line: bool,
+) -> Result<TakeAll> {
+    let mut all = TakeAll::default();
+    let mut missing = Vec::new();
+    for wish in wishes {
+        let want = LockWish { key: &wish.key, project: &wish.ask.project, pull, pull_url, cause };
+        let took = match store.lock_take(&want).await? {
+            TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => Took::Held(lock),
+            TakeLock::HeldBy(holder) => {
+                missing.push(wish);
+                Took::Refused { holder, why: NotInLine::Off }
+            }
+            TakeLock::PullClosed => Took::PullClosed,
+        };
+        all.took.insert(wish.ask.project.clone(), took);
+    }
+    if in_line && !missing.is_empty() {
+        line_up(store, pull, pull_url, &missing, cause, &mut all).await?;
+    }
+    Ok(all)
+}
+
+async fn line_up(
+    store: &Store,
+    pull: &PullRef,
+    pull_url: &str,
+    missing: &[&Wish],
+    cause: &Cause,
+    all: &mut TakeAll,
+) -> Result<()> {
+    let (mut change, _) = LockChange::begin(store, pull, cause).await?;
+    let mut wanted: BTreeMap<LockKey, Vec<Ask>> = BTreeMap::new();
+    for wish in missing {
+        let want = LockWish { key: &wish.key, project: &wish.ask.project, pull, pull_url, cause };
+        // It may have become free since; from here on nobody else frees any.
+        let took = match change.take(&want).await? {
+            TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => Took::Held(lock),
+            TakeLock::PullClosed => Took::PullClosed,
+            TakeLock::HeldBy(holder) => {
+                wanted.entry(wish.key.clone()).or_default().push(wish.ask.clone());
+                Took::Refused { holder, why: NotInLine::Off }
+            }
+        };
+        all.took.insert(wish.ask.project.clone(), took);
+    }
+    let waiters = change.waiters(&pull.repo).await?;
+    if waiters.len() + wanted.len() > MOST_WAITERS {
+        full(all, waiters.len());
+        return change.commit().await;
+    }
+    let locks = change.locks(&pull.repo).await?;
+    let applied = change.applied(pull).await?;
+    let mut lines = lines_of(&locks, &waiters);
+    let may_give = |key: &LockKey| !applied.iter().any(|project| key.covers(project));
+    let steps = lines.line_up(pull.number, wanted.keys().cloned().collect(), &may_give);
+    let installation = missing.iter().find_map(|wish| wish.ask.installation);
+    let mut queue = LineUp { change, pull, pull_url, wanted, locks, waiters, installation };
+    for step in &steps {
+        queue.act(step, all).await?;
+    }
+    let after = queue.change.locks(&pull.repo).await?;
+    tell_places(all, &steps, &lines, &after, missing, pull);
+    queue.change.commit().await
+}
+
+/// Those who would have been lined up are told that there is no room.
+fn full(all: &mut TakeAll, waiting: usize) {
+    for took in all.took.values_mut() {
+        if let Took::Refused { why, .. } = took {
+            *why = NotInLine::Full(waiting);
+        }
+    }
+}
+
+fn lines_of(locks: &[Lock], waiters: &[WaiterRow]) -> Lines {
+    Lines {
+        held: locks.iter().map(|lock| (lock.key.clone(), lock.pull.number)).collect(),
+        waiting: waiters.iter().map(|waiter| (waiter.key(), waiter.pull)).collect(),
+    }
+}
+
+/// Carries the steps out on the rows.
+struct LineUp<'a> {
+    change: LockChange<'a>,
+    pull: &'a PullRef,
+    pull_url: &'a str,
+    wanted: BTreeMap<LockKey, Vec<Ask>>,
+    locks: Vec<Lock>,
+    waiters: Vec<WaiterRow>,
+    installation: Option<u64>,
+}
+
+impl LineUp<'_> {
+    async fn act(&mut self, step: &Step, all: &mut TakeAll) -> Result<()> {
+        match step {
+            Step::LineUp(key) => {
+                let asks = self.wanted.get(key).cloned().unwrap_or_default();
+                self.join(key, &asks).await
+            }
+            Step::StepBack(key) => {
+                let row = self.waiters.iter().find(|row| row.key() == *key && row.pull == self.pull.number);
+                let asks = row.and_then(|row| ask_list(&row.asks).ok()).unwrap_or_default();
+                self.change.leave(key, self.pull).await?;
+                self.join(key, &asks).await
+            }
+            Step::GiveWay(key) => {
+                let Some(lock) = self.locks.iter().find(|lock| lock.key == *key && lock.pull == *self.pull).cloned()
+                else {
+                    return Ok(());
+                };
+                self.change.discard_plans(&lock).await?;
+                self.change.free_one(lock.id, LockEventKind::Released).await?;
+                let asks =
+                    [Ask { project: lock.project.clone(), extra_args: Vec::new(), installation: self.installation }];
+                all.gave_way.push(lock);
+                self.join(key, &asks).await
+            }
+            Step::Refuse(key, _) => self.change.leave(key, self.pull).await.map(drop),
+        }
+    }
+
+    /// Joins the line; what was asked for there before is kept, unless it is asked for anew.
+    async fn join(&mut self, key: &LockKey, asks: &[Ask]) -> Result<()> {
+        let before = self.waiters.iter().find(|row| row.key() == *key && row.pull == self.pull.number);
+        let mut merged = before.and_then(|row| ask_list(&row.asks).ok()).unwrap_or_default();
+        merged.retain(|old| asks.iter().all(|new| new.project != old.project));
+        merged.extend_from_slice(asks);
+        let Some(first) = merged.first() else { return Ok(()) };
+        let new = NewWaiter {
+            key,
+            project: &first.project,
+            pull: self.pull,
+            pull_url: self.pull_url,
+            asker: self.change.actor(),
+            asks: &to_json(&merged),
+        };
+        self.change.line_up(&new).await
+    }
+}
+
+/// Where each wish stands after all steps.
+fn tell_places(all: &mut TakeAll, steps: &[Step], lines: &Lines, locks: &[Lock], missing: &[&Wish], pull: &PullRef) {
+    let circles: BTreeMap<&LockKey, &Vec<PullNumber>> = steps
+        .iter()
+        .filter_map(|step| if let Step::Refuse(key, circle) = step { Some((key, circle)) } else { None })
+        .collect();
+    let given: Vec<LockKey> = all.gave_way.iter().map(|lock| lock.key.clone()).collect();
+    let waited = missing.iter().map(|wish| (wish.ask.project.clone(), wish.key.clone()));
+    let keys: BTreeMap<ProjectKey, LockKey> = waited.collect();
+    for (project, took) in &mut all.took {
+        let key = match took {
+            Took::PullClosed => continue,
+            Took::Held(lock) if given.contains(&lock.key) => lock.key.clone(),
+            Took::Held(_) => continue,
+            Took::InLine { .. } | Took::Refused { .. } => keys[project].clone(),
+        };
+        let excludes = |lock: &&Lock| lock.pull != *pull && (lock.key.covers(project) || key.covers(&lock.project));
+        let Some(holder) = locks.iter().find(excludes).cloned() else { continue };
+        *took = match circles.get(&key) {
+            Some(circle) => Took::Refused { holder, why: NotInLine::Circle((*circle).clone()) },
+            None => Took::InLine { holder, place: lines.place(&key, pull.number) },
+        };
+    }
+}
+
+/// Takes a lock away and gives it to a pull that waits for it, whatever its place in the line.
+pub async fn hand_over(
+    store: &Store,
+    lock: &Lock,
+    to: PullNumber,
+    cause: &Cause,
+    outbox: impl FnOnce(&Lock, &Waiter) -> Vec<crate::store::NewJob>,
+) -> Result<HandOver> {
+    let (mut change, _) = LockChange::begin(store, &lock.pull, cause).await?;
+    let waiters = change.waiters(&lock.pull.repo).await?;
+    let wanted = waiters.iter().find(|row| row.pull == to && row.key() == lock.key);
+    let Some(waiter) = wanted.cloned() else { return Ok(HandOver::NotInLine) };
+    let mut lines = lines_of(&change.locks(&lock.pull.repo).await?, &waiters);
+    lines.held.retain(|(key, _)| *key != lock.key);
+    lines.held.push((lock.key.clone(), to));
+    lines.waiting.retain(|(key, pull)| !(*key == lock.key && *pull == to));
+    if lines.has_circle() {
+        return Ok(HandOver::Circle);
+    }
+    let Some(freed) = change.free_for(lock.id, LockEventKind::Stolen).await? else { return Ok(HandOver::NotHeld) };
+    change.discard_plans(&freed).await?;
+    change.push(outbox(&freed, &Waiter::from(waiter.clone())));
+    let reason = format!("handed over from #{} by {}", freed.pull.number, change.actor());
+    change.hand_to(waiter, &reason).await?;
+    change.commit().await.map(|()| HandOver::Done(freed))
+}

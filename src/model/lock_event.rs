@@ -1,0 +1,140 @@
+//! What happens to locks, as the audit log keeps it: append-only, each event with the hash of the one before.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Serialize;
+
+use super::actor::Actor;
+use super::lock::LockKey;
+use super::plan::Sha256Digest;
+use super::pull::PullRef;
+use super::text::text_enum;
+
+text_enum! {
+    /// What happened.
+    pub enum LockEventKind {
+        /// A pull holds the lock from here on.
+        Taken = "taken",
+        /// The pull that holds it was active again, so its time limit starts anew.
+        Renewed = "renewed",
+        /// A pull waits in line for it.
+        Queued = "queued",
+        /// A pull waits no more.
+        Left = "left",
+        /// The pull that held it, or the end of that pull, gave it back.
+        Released = "released",
+        /// Somebody took it away from the pull that held it.
+        Stolen = "stolen",
+        /// Its time limit ran out.
+        Expired = "expired",
+        /// Somebody was not allowed to do something.
+        Denied = "denied",
+        /// Applies were stopped.
+        ApplyLocked = "apply_locked",
+        /// Applies were allowed again.
+        ApplyUnlocked = "apply_unlocked",
+    }
+}
+
+/// Who does something to a lock, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// Who, and by which way.
+    pub actor: Actor,
+    /// Address the wish came from, where it came over the network from a person.
+    pub remote: Option<String>,
+    /// Why, in a clause.
+    pub reason: String,
+}
+
+impl Cause {
+    /// Somebody, for a reason.
+    pub fn new(actor: Actor, reason: impl Into<String>) -> Self {
+        Self { actor, remote: None, reason: reason.into() }
+    }
+
+    /// Over the network from this address.
+    #[must_use]
+    pub fn from_address(mut self, remote: Option<String>) -> Self {
+        self.remote = remote;
+        self
+    }
+}
+
+/// An event as it is to be kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewLockEvent {
+    /// What happened.
+    pub kind: LockEventKind,
+    /// To which lock; `None` for the apply lock and for what concerns no lock in particular.
+    pub key: Option<LockKey>,
+    /// Which pull.
+    pub pull: Option<PullRef>,
+    /// Who did it, and why.
+    pub cause: Cause,
+}
+
+/// An event as kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockEvent {
+    /// Its place in the chain, from 1, without gaps.
+    pub seq: i64,
+    /// When.
+    pub at: DateTime<Utc>,
+    /// What happened.
+    pub event: NewLockEvent,
+    /// Hash of the event before; of the first, [`LockEvent::genesis`].
+    pub previous: Sha256Digest,
+    /// Hash of this event and the one before.
+    pub hash: Sha256Digest,
+}
+
+/// What is hashed: every field, in this order. A change here breaks every chain that exists.
+#[derive(Serialize)]
+struct Sealed<'a> {
+    previous: &'a str,
+    seq: i64,
+    at: String,
+    kind: &'a str,
+    repo: Option<String>,
+    dir: Option<String>,
+    workspace: Option<String>,
+    project: Option<String>,
+    pull: Option<i64>,
+    actor: &'a str,
+    origin: &'a str,
+    remote: Option<&'a str>,
+    reason: &'a str,
+}
+
+impl LockEvent {
+    /// What stands before the first event.
+    pub fn genesis() -> Sha256Digest {
+        Sha256Digest::of(b"")
+    }
+
+    /// The hash that an event at this place must have. Times count to the microsecond, which both databases keep.
+    pub fn hash_of(seq: i64, at: DateTime<Utc>, event: &NewLockEvent, previous: &Sha256Digest) -> Sha256Digest {
+        let repo = event.key.as_ref().map(|key| &key.repo).or(event.pull.as_ref().map(|pull| &pull.repo));
+        let sealed = Sealed {
+            previous: previous.as_str(),
+            seq,
+            at: at.to_rfc3339_opts(SecondsFormat::Micros, true),
+            kind: event.kind.as_str(),
+            repo: repo.map(ToString::to_string),
+            dir: event.key.as_ref().map(|key| key.dir.to_string()),
+            workspace: event.key.as_ref().map(|key| key.workspace.to_string()),
+            project: event.key.as_ref().and_then(|key| key.project.as_ref()).map(ToString::to_string),
+            pull: event.pull.as_ref().map(|pull| pull.number.0),
+            actor: &event.cause.actor.login,
+            origin: event.cause.actor.origin.as_str(),
+            remote: event.cause.remote.as_deref(),
+            reason: &event.cause.reason,
+        };
+        Sha256Digest::of(&serde_json::to_vec(&sealed).expect("texts and numbers are JSON"))
+    }
+
+    /// Whether the event is as it was when it was kept.
+    pub fn is_intact(&self) -> bool {
+        self.hash == Self::hash_of(self.seq, self.at, &self.event, &self.previous)
+    }
+}

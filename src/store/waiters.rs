@@ -1,0 +1,189 @@
+//! Pulls in line for a lock that another holds. Only a `LockChange` touches the lines; everybody may look.
+
+use chrono::{DateTime, Utc};
+
+use super::lock_change::LockChange;
+use super::locks::{name_column, name_from_column, scope_column};
+use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
+use crate::model::{LockEventKind, LockKey, ProjectKey, PullNumber, PullRef, RepoId, RepoPath, Waiter, WorkspaceName};
+
+macro_rules! select_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT w.seq, w.repo, w.dir, w.workspace, w.scope, w.name, w.pull, w.pull_url, w.asker, w.asks, w.since ",
+            "FROM lock_waiters w ",
+            $rest
+        )
+    };
+}
+
+const OF_LOCK: &str = select_sql!(
+    "WHERE w.repo = $1 AND w.dir = $2 AND w.workspace = $3 AND (w.scope = $4 OR w.scope = '' OR $4 = '') ORDER BY w.seq \
+     LIMIT 10000"
+);
+const OF_PULL: &str = select_sql!("WHERE w.repo = $1 AND w.pull = $2 ORDER BY w.seq");
+const OF_REPO: &str = select_sql!("WHERE w.repo = $1 ORDER BY w.seq");
+const ALL: &str = select_sql!("ORDER BY w.repo, w.seq LIMIT 10000");
+/// The first whose lock nobody holds.
+const NEXT: &str = select_sql!(
+    "WHERE w.repo = $1 AND w.dir = $2 AND w.workspace = $3 AND NOT EXISTS (SELECT 1 FROM locks l WHERE l.repo = w.repo \
+     AND l.dir = w.dir AND l.workspace = w.workspace AND (l.scope = w.scope OR l.scope = '' OR w.scope = '')) \
+     ORDER BY w.seq LIMIT 1"
+);
+
+/// A place in a line as kept.
+#[derive(Clone, Debug, sqlx::FromRow)]
+pub(crate) struct WaiterRow {
+    pub seq: i64,
+    pub repo: RepoId,
+    pub dir: RepoPath,
+    pub workspace: WorkspaceName,
+    pub scope: String,
+    pub name: String,
+    pub pull: PullNumber,
+    pub pull_url: String,
+    pub asker: String,
+    pub asks: String,
+    pub since: DateTime<Utc>,
+}
+
+impl WaiterRow {
+    pub(crate) fn key(&self) -> LockKey {
+        LockKey {
+            repo: self.repo.clone(),
+            dir: self.dir.clone(),
+            workspace: self.workspace.clone(),
+            project: name_from_column(&self.scope),
+        }
+    }
+
+    pub(crate) fn pull(&self) -> PullRef {
+        PullRef { repo: self.repo.clone(), number: self.pull }
+    }
+}
+
+/// A place to take.
+pub(crate) struct NewWaiter<'a> {
+    pub key: &'a LockKey,
+    pub project: &'a ProjectKey,
+    pub pull: &'a PullRef,
+    pub pull_url: &'a str,
+    pub asker: &'a str,
+    /// What to plan when the turn comes.
+    pub asks: &'a str,
+}
+
+impl Store {
+    /// Who waits for a lock, in order.
+    pub async fn waiter_list(&self, key: &LockKey) -> Result<Vec<Waiter>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, WaiterRow>(OF_LOCK)
+            .bind(&key.repo).bind(&key.dir).bind(&key.workspace).bind(scope_column(key)).fetch_all(db))?;
+        Ok(rows.into_iter().map(Waiter::from).collect())
+    }
+
+    /// What a pull waits for, in the order in which it asked.
+    pub async fn waiter_list_of_pull(&self, pull: &PullRef) -> Result<Vec<Waiter>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, WaiterRow>(OF_PULL)
+            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+        Ok(rows.into_iter().map(Waiter::from).collect())
+    }
+
+    /// Everybody who waits, by repository and in order.
+    pub async fn waiter_list_all(&self) -> Result<Vec<Waiter>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, WaiterRow>(ALL).fetch_all(db))?;
+        Ok(rows.into_iter().map(Waiter::from).collect())
+    }
+}
+
+impl LockChange<'_> {
+    /// Everybody who waits in the repository of this change, in order.
+    pub(crate) async fn waiters(&mut self, repo: &RepoId) -> Result<Vec<WaiterRow>> {
+        on_tx!(&mut self.tx, db => sqlx::query_as::<_, WaiterRow>(OF_REPO).bind(repo).fetch_all(db))
+    }
+
+    /// Joins the line at its end. Whoever is in it already keeps the place, with what is asked for now.
+    pub(crate) async fn line_up(&mut self, new: &NewWaiter<'_>) -> Result<()> {
+        let known = execute!(
+            &mut self.tx,
+            "UPDATE lock_waiters SET asks = $1, asker = $2, name = $3 \
+             WHERE repo = $4 AND dir = $5 AND workspace = $6 AND scope = $7 AND pull = $8",
+            free_text(new.asks),
+            free_text(new.asker),
+            name_column(new.project),
+            &new.key.repo,
+            &new.key.dir,
+            &new.key.workspace,
+            scope_column(new.key),
+            new.pull.number,
+        )?;
+        if known > 0 {
+            return Ok(());
+        }
+        execute!(
+            &mut self.tx,
+            "INSERT INTO lock_waiters (repo, dir, workspace, scope, name, pull, pull_url, asker, asks, since) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+            &new.key.repo,
+            &new.key.dir,
+            &new.key.workspace,
+            scope_column(new.key),
+            name_column(new.project),
+            new.pull.number,
+            free_text(new.pull_url),
+            free_text(new.asker),
+            free_text(new.asks),
+            self.store.now(),
+        )?;
+        self.record(LockEventKind::Queued, new.key, new.pull);
+        Ok(())
+    }
+
+    /// Leaves one line.
+    pub(crate) async fn leave(&mut self, key: &LockKey, pull: &PullRef) -> Result<bool> {
+        let rows = execute!(
+            &mut self.tx,
+            "DELETE FROM lock_waiters WHERE repo = $1 AND dir = $2 AND workspace = $3 AND scope = $4 AND pull = $5",
+            &key.repo,
+            &key.dir,
+            &key.workspace,
+            scope_column(key),
+            pull.number,
+        )?;
+        if rows > 0 {
+            self.record(LockEventKind::Left, key, pull);
+        }
+        Ok(rows > 0)
+    }
+
+    /// Leaves every line.
+    pub(crate) async fn leave_all(&mut self, pull: &PullRef) -> Result<()> {
+        let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, WaiterRow>(OF_PULL)
+            .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
+        for row in rows {
+            self.leave(&row.key(), pull).await?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) async fn waiter_next_in_tx(tx: &mut Tx, freed: &LockKey) -> Result<Option<WaiterRow>> {
+    on_tx!(tx, db => sqlx::query_as::<_, WaiterRow>(NEXT)
+        .bind(&freed.repo).bind(&freed.dir).bind(&freed.workspace).fetch_optional(db))
+}
+
+impl From<WaiterRow> for Waiter {
+    fn from(row: WaiterRow) -> Self {
+        Self {
+            key: row.key(),
+            pull: row.pull(),
+            project: ProjectKey {
+                dir: row.dir.clone(),
+                workspace: row.workspace.clone(),
+                name: name_from_column(&row.name),
+            },
+            pull_url: row.pull_url,
+            asker: row.asker,
+            since: row.since,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! The audit log: what happened to locks, in a chain that shows every change to it.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use lockkeeper::locks::{Fault, Verdict, verify};
+use lockkeeper::model::{LockEvent, LockEventKind, NewLockEvent, PullState, Sha256Digest};
+
+use super::samples::{HOSTILE, URL, open_pull, planned, project, take, taken};
+use crate::support::db::{TestDb, by, execute, store_test};
+
+store_test!(
+    every_change_of_a_lock_is_an_event_in_its_order,
+    an_event_comes_back_as_it_was_kept,
+    a_chain_that_nobody_touched_is_whole,
+    a_changed_event_is_found,
+    a_removed_event_is_found,
+    an_event_that_was_changed_together_with_its_hash_is_found,
+    a_tail_that_was_cut_off_is_found_by_whoever_noted_the_head,
+    what_is_pruned_leaves_a_seal_that_the_chain_continues,
+    events_of_many_at_once_make_one_chain,
+);
+
+async fn kinds(db: &TestDb) -> Vec<LockEventKind> {
+    let mut events = db.store().lock_event_list(100).await.unwrap();
+    events.reverse();
+    events.into_iter().map(|kept| kept.event.kind).collect()
+}
+
+async fn every_change_of_a_lock_is_an_event_in_its_order(db: &TestDb) {
+    let (store, one) = (db.store(), open_pull(db.store(), 1).await);
+    let lock = taken(store, &one, &project("a")).await;
+    let _again = take(store, &one, &project("a")).await;
+    assert!(store.lock_release(&one, &project("a"), by()).await.unwrap());
+    assert!(!store.lock_release(&one, &project("a"), by()).await.unwrap(), "nothing was released");
+    let stolen = taken(store, &one, &project("a")).await;
+    store.lock_discard(stolen.id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap();
+    taken(store, &one, &project("b")).await;
+    db.clock.advance(Duration::from_hours(2));
+    assert_eq!(store.lock_renew(&one, by()).await.unwrap().len(), 1);
+    assert_eq!(store.lock_renew(&one, by()).await.unwrap(), [], "it was noted a moment ago");
+    store.pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
+    let expected = ["taken", "released", "taken", "stolen", "taken", "renewed", "released"];
+    assert_eq!(kinds(db).await.into_iter().map(LockEventKind::as_str).collect::<Vec<_>>(), expected);
+    let of_lock = store.lock_event_list_of(&lock.key, 100).await.unwrap();
+    assert_eq!(of_lock.len(), 4);
+    assert_eq!(store.lock_event_list_of(&lock.key, 1).await.unwrap(), of_lock[..1]);
+}
+
+async fn an_event_comes_back_as_it_was_kept(db: &TestDb) {
+    let lock = taken(db.store(), &open_pull(db.store(), 1).await, &project("a")).await;
+    let mut cause = by().clone().from_address(Some("192.0.2.7".to_owned()));
+    cause.reason = HOSTILE.to_owned();
+    let event = NewLockEvent {
+        kind: LockEventKind::Denied,
+        key: Some(lock.key.clone()),
+        pull: Some(lock.pull.clone()),
+        cause: cause.clone(),
+    };
+    let bare = NewLockEvent { kind: LockEventKind::ApplyLocked, key: None, pull: None, cause };
+    db.store().lock_event_append(event.clone()).await.unwrap();
+    db.store().lock_event_append(bare.clone()).await.unwrap();
+    let kept = db.reopen().await.lock_event_after(1, 10).await.unwrap();
+    assert_eq!(kept.iter().map(|kept| kept.event.clone()).collect::<Vec<_>>(), [event, bare]);
+    assert!(kept.iter().all(LockEvent::is_intact));
+    assert_eq!((kept[0].seq, kept[0].at, &kept[1].previous), (2, db.now(), &kept[0].hash));
+}
+
+/// Six events.
+async fn six(db: &TestDb) -> Vec<LockEvent> {
+    let one = open_pull(db.store(), 1).await;
+    for _ in 0..3 {
+        planned(db, &one, &project("a")).await;
+        assert!(db.store().lock_release(&one, &project("a"), by()).await.unwrap());
+        db.clock.advance(Duration::from_hours(24));
+    }
+    db.store().lock_event_after(0, 10).await.unwrap()
+}
+
+fn broken(seq: i64, fault: Fault) -> Verdict {
+    Verdict::Broken { seq, fault }
+}
+
+async fn a_chain_that_nobody_touched_is_whole(db: &TestDb) {
+    let (genesis, unknown) = (LockEvent::genesis(), Sha256Digest::of(b"somewhere else"));
+    let empty = Verdict::Whole { events: 0, removed: 0, head: genesis, known: true };
+    assert_eq!(verify(db.store(), None).await.unwrap(), empty);
+    let events = six(db).await;
+    let whole = |known| Verdict::Whole { events: 6, removed: 0, head: events[5].hash.clone(), known };
+    assert_eq!(verify(db.store(), None).await.unwrap(), whole(true));
+    assert_eq!(verify(db.store(), Some(&events[2].hash)).await.unwrap(), whole(true));
+    assert_eq!(verify(db.store(), Some(&unknown)).await.unwrap(), whole(false));
+}
+
+async fn a_changed_event_is_found(db: &TestDb) {
+    six(db).await;
+    execute(db, "UPDATE lock_events SET actor = 'nobody' WHERE seq = 3").await;
+    assert_eq!(verify(db.store(), None).await.unwrap(), broken(3, Fault::Changed));
+}
+
+async fn a_removed_event_is_found(db: &TestDb) {
+    six(db).await;
+    execute(db, "DELETE FROM lock_events WHERE seq = 4").await;
+    assert_eq!(verify(db.store(), None).await.unwrap(), broken(4, Fault::Missing));
+    execute(db, "DELETE FROM lock_events WHERE seq = 1").await;
+    assert_eq!(verify(db.store(), None).await.unwrap(), broken(1, Fault::Missing));
+}
+
+async fn an_event_that_was_changed_together_with_its_hash_is_found(db: &TestDb) {
+    let mut event = six(db).await.remove(1);
+    event.event.cause.actor.login = "nobody".to_owned();
+    let hash = LockEvent::hash_of(event.seq, event.at, &event.event, &event.previous);
+    execute(db, &format!("UPDATE lock_events SET actor = 'nobody', hash = '{hash}' WHERE seq = 2")).await;
+    assert_eq!(verify(db.store(), None).await.unwrap(), broken(3, Fault::Unlinked));
+}
+
+async fn a_tail_that_was_cut_off_is_found_by_whoever_noted_the_head(db: &TestDb) {
+    let head = six(db).await.remove(5).hash;
+    execute(db, "DELETE FROM lock_events WHERE seq = 6").await;
+    let Verdict::Whole { events, known, .. } = verify(db.store(), Some(&head)).await.unwrap() else {
+        panic!("the rest is whole")
+    };
+    assert_eq!((events, known), (5, false));
+}
+
+async fn what_is_pruned_leaves_a_seal_that_the_chain_continues(db: &TestDb) {
+    let events = six(db).await;
+    let store = db.store();
+    assert_eq!(store.lock_event_prune(events[0].at, "ada").await.unwrap(), None, "nothing is older");
+    let seal = store.lock_event_prune(events[2].at, "ada").await.unwrap().expect("two events are older");
+    assert_eq!((seal.last_seq, seal.events, &seal.last_hash), (2, 2, &events[1].hash));
+    assert_eq!((seal.last_at, seal.actor.as_str(), seal.sealed_at), (events[1].at, "ada", db.now()));
+    assert_eq!(store.lock_event_seals().await.unwrap(), [seal.clone()]);
+    taken(store, &open_pull(store, 2).await, &project("b")).await;
+    let Verdict::Whole { events: left, removed, known, .. } = verify(store, Some(&seal.last_hash)).await.unwrap()
+    else {
+        panic!("the chain continues the seal")
+    };
+    assert_eq!((left, removed, known), (5, 2, true));
+    // However late, the newest stays.
+    let all = store.lock_event_prune(db.now() + TimeDelta::days(100), "ada").await.unwrap().unwrap();
+    assert_eq!(all.last_seq, 6);
+    assert!(matches!(verify(store, None).await.unwrap(), Verdict::Whole { events: 1, removed: 6, .. }));
+    execute(db, "UPDATE lock_event_seals SET last_hash = previous FROM lock_events WHERE last_seq = 6").await;
+    assert!(matches!(verify(store, None).await.unwrap(), Verdict::Whole { .. }), "the newest continues this hash");
+    execute(db, &format!("UPDATE lock_event_seals SET last_hash = '{}' WHERE last_seq = 6", LockEvent::genesis()))
+        .await;
+    assert_eq!(verify(store, None).await.unwrap(), broken(7, Fault::Unlinked));
+}
+
+async fn events_of_many_at_once_make_one_chain(db: &TestDb) {
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 1..=8 {
+        let store = db.reopen().await;
+        tasks.spawn(async move {
+            let (pull, own) = (open_pull(&store, number).await, project(&format!("p{number}")));
+            for _ in 0..10 {
+                taken(&store, &pull, &own).await;
+                assert!(store.lock_release(&pull, &own, by()).await.unwrap());
+            }
+        });
+    }
+    while let Some(done) = tasks.join_next().await {
+        done.unwrap();
+    }
+    assert!(matches!(verify(db.store(), None).await.unwrap(), Verdict::Whole { events: 160, .. }));
+}

@@ -105,15 +105,17 @@ impl Lines {
                 let circle = |lines: &Self, key: &LockKey| {
                     let place = lines.waiting.iter().position(|(k, p)| k == key && *p == pull)?;
                     let beyond = lines.beyond(place);
-                    behind.iter().any(|waiter| beyond.contains(waiter)).then_some(beyond)
+                    let closes = behind.iter().any(|waiter| beyond.contains(waiter));
+                    let member = |other: &PullNumber| *other != pull && lines.reach([*other]).contains(&pull);
+                    closes.then(|| beyond.into_iter().filter(member).collect::<Vec<_>>())
                 };
                 let refused: Vec<_> = new.iter().filter_map(|key| Some((key.clone(), circle(self, key)?))).collect();
                 assert!(!refused.is_empty(), "every circle goes through a place that is new");
-                for (key, beyond) in refused {
+                for (key, circle) in refused {
                     self.leave(&key, pull);
                     new.retain(|k| *k != key);
                     steps.retain(|step| !matches!(step, Step::LineUp(k) if *k == key));
-                    steps.push(Step::Refuse(key, beyond.into_iter().filter(|other| *other != pull).collect()));
+                    steps.push(Step::Refuse(key, circle));
                 }
                 continue;
             }

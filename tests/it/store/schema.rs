@@ -15,7 +15,9 @@ type Schema = BTreeMap<String, Vec<String>>;
 async fn store_schemas_are_alike() {
     let sqlite = sqlite_schema(&TestDb::new(Backend::Sqlite).await).await;
     let postgres = postgres_schema(&TestDb::new(Backend::Postgres).await).await;
-    assert!(sqlite.contains_key("locks") && sqlite["locks"].contains(&"unique (repo, dir, workspace, scope)".to_owned()));
+    assert!(
+        sqlite.contains_key("locks") && sqlite["locks"].contains(&"unique (repo, dir, workspace, scope)".to_owned())
+    );
     assert_eq!(sqlite.keys().collect::<Vec<_>>(), postgres.keys().collect::<Vec<_>>());
     for (table, lines) in &sqlite {
         assert_eq!(lines, &postgres[table], "table {table}: SQLite left, PostgreSQL right");
@@ -65,7 +67,7 @@ fn collect(rows: Vec<(String, String)>) -> Schema {
 const SQLITE_COLUMNS: &str = "SELECT t.name, 'column ' || c.name || CASE WHEN c.\"notnull\" = 1 \
      OR (c.pk > 0 AND c.type = 'INTEGER') THEN ' not null' ELSE '' END || ' ' || CASE c.type WHEN 'INTEGER' THEN 'bigint' \
      WHEN 'BLOB' THEN 'bytes' WHEN 'TEXT' THEN CASE WHEN c.name LIKE '%\\_at' ESCAPE '\\' \
-     OR c.name IN ('until', 'run_after', 'lease_until') THEN 'time' ELSE 'text' END ELSE lower(c.type) END \
+     OR c.name IN ('until', 'run_after', 'lease_until', 'at', 'since') THEN 'time' ELSE 'text' END ELSE lower(c.type) END \
      FROM sqlite_schema t JOIN pragma_table_info(t.name) c WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' \
      UNION ALL SELECT t.name, 'primary key (' || (SELECT group_concat(name, ', ') FROM (SELECT name \
      FROM pragma_table_info(t.name) WHERE pk > 0 ORDER BY pk)) || ')' FROM sqlite_schema t \

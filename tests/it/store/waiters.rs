@@ -51,8 +51,13 @@ fn told(all: &TakeAll, dir: &str) -> String {
 }
 
 async fn holders(store: &Store) -> Vec<String> {
-    let mut locks: Vec<String> =
-        store.lock_list().await.unwrap().iter().map(|lock| format!("{} #{}", lock.project, lock.pull.number)).collect();
+    let mut locks: Vec<String> = store
+        .lock_list()
+        .await
+        .unwrap()
+        .iter()
+        .map(|lock| format!("{} #{}", lock.project.dir, lock.pull.number))
+        .collect();
     locks.sort();
     locks
 }
@@ -69,8 +74,9 @@ async fn a_pull_takes_what_it_can_and_waits_for_the_rest(db: &TestDb) {
     assert_eq!((told(&all, "a"), told(&all, "b")), ("#1 then 1".to_owned(), "held".to_owned()));
     let three = open_pull(store, 3).await;
     assert_eq!(told(&want(store, &three, &["a"]).await, "a"), "#1 then 2");
-    let off = take_all(store, &three, URL, &[wish(LockKey::of(&one.repo, &project("b")), &project("b"))], by(), false);
-    assert!(matches!(off.await.unwrap().took[&project("b")], Took::Refused { why: NotInLine::Off, .. }));
+    let wishes = [wish(LockKey::of(&one.repo, &project("b")), &project("b"))];
+    let off = take_all(store, &three, URL, &wishes, by(), false).await.unwrap();
+    assert!(matches!(off.took[&project("b")], Took::Refused { why: NotInLine::Off, .. }));
     assert_eq!(line(store, "a").await, [2, 3]);
     let waiting = store.waiter_list_of_pull(&two).await.unwrap().remove(0);
     assert_eq!((waiting.project, waiting.asker, waiting.pull_url.as_str()), (project("a"), "ada".to_owned(), URL));
@@ -91,7 +97,7 @@ async fn a_freed_lock_goes_to_the_first_in_line_with_a_job_for_it(db: &TestDb) {
     let jobs = store.job_list_open().await.unwrap();
     assert_eq!(jobs.iter().map(|job| job.kind.as_str()).collect::<Vec<_>>(), [TAKE_TURN]);
     store.plan_drop(&two, &project("a"), by()).await.unwrap();
-    assert_eq!(holders(store).await, ["a/default #3"]);
+    assert_eq!(holders(store).await, ["a #3"]);
     store.pull_close(&three, PullState::Closed, URL, by(), |_| vec![]).await.unwrap();
     assert_eq!(holders(store).await, [""; 0]);
     let events = store.lock_event_list(100).await.unwrap();
@@ -148,9 +154,9 @@ async fn the_newest_pull_gives_way_where_two_would_wait_for_each_other(db: &Test
     assert_eq!((told(&all, "a"), told(&all, "b")), ("#1 then 1".to_owned(), "#1 then 1".to_owned()));
     assert_eq!(all.gave_way.iter().map(|lock| &lock.project).collect::<Vec<_>>(), [&project("b")]);
     assert_eq!(plan_state(store, &plan).await, PlanState::Discarded);
-    assert_eq!(holders(store).await, ["a/default #1", "b/default #1"]);
+    assert_eq!(holders(store).await, ["a #1", "b #1"]);
     store.lock_release_all(&one, by()).await.unwrap();
-    assert_eq!(holders(store).await, ["a/default #2", "b/default #2"]);
+    assert_eq!(holders(store).await, ["a #2", "b #2"]);
 }
 
 async fn whoever_has_applied_does_not_give_way_and_is_not_lined_up(db: &TestDb) {
@@ -163,7 +169,7 @@ async fn whoever_has_applied_does_not_give_way_and_is_not_lined_up(db: &TestDb) 
     let all = want(store, &two, &["a"]).await;
     assert_eq!(told(&all, "a"), "#1 Circle([PullNumber(1)])");
     assert_eq!((line(store, "a").await, line(store, "b").await), (vec![], vec![1]));
-    assert_eq!(holders(store).await, ["a/default #1", "b/default #2"]);
+    assert_eq!(holders(store).await, ["a #1", "b #2"]);
 }
 
 async fn a_lock_can_be_handed_to_anybody_in_line(db: &TestDb) {

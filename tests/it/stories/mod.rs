@@ -9,6 +9,7 @@ mod moves;
 mod outbox;
 mod plan;
 mod projects;
+mod queue;
 mod refusals;
 mod replicas;
 mod unlock;

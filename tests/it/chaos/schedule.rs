@@ -12,7 +12,7 @@ use super::options::Options;
 use crate::support::db::Backend;
 
 /// How many projects the repository has; few, so that pulls meet each other.
-pub const PROJECTS: usize = 5;
+pub const PROJECTS: usize = 7;
 
 /// Something that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ fn edits(rng: &mut StdRng) -> Vec<Edit> {
         "fail apply",
     ];
     let first = rng.random_range(0..PROJECTS);
-    let count = rng.random_range(1..=3);
+    let count = if rng.random_ratio(1, 4) { 3 } else { 1 };
     (0..count)
         .map(|n| Edit { project: (first + n) % PROJECTS, order: ORDERS[rng.random_range(0..ORDERS.len())] })
         .collect()
@@ -169,13 +169,13 @@ fn edits(rng: &mut StdRng) -> Vec<Edit> {
 fn by_people(rng: &mut StdRng) -> Act {
     let (some, server) = (rng.random_range(0..1000), rng.random_range(0..SERVERS));
     match rng.random_range(0..100) {
-        0..12 => open(rng),
-        12..24 => Act::Push(some, edits(rng)),
-        24..31 => Act::Close(some),
-        31..34 => Act::Reopen(some),
-        34..38 => Act::Merge(some),
-        38..42 => Act::Discard(some, server),
-        42..44 => Act::StopApplies(server, millis(rng, 200, 2000)),
+        0..14 => open(rng),
+        14..22 => Act::Push(some, edits(rng)),
+        22..26 => Act::Close(some),
+        26..29 => Act::Reopen(some),
+        29..32 => Act::Merge(some),
+        32..35 => Act::Discard(some, server),
+        35..37 => Act::StopApplies(server, millis(rng, 200, 2000)),
         _ => Act::Comment(some, words(rng)),
     }
 }
@@ -188,10 +188,10 @@ fn words(rng: &mut StdRng) -> String {
         22..30 => format!("lockkeeper plan -d p{project}"),
         30..60 => "lockkeeper apply".to_owned(),
         60..72 => format!("lockkeeper apply -d p{project}"),
-        72..84 => "lockkeeper unlock".to_owned(),
-        84..89 => "lockkeeper help".to_owned(),
-        89..93 => "lockkeeper aply".to_owned(),
-        93..97 => "lockkeeper cancel".to_owned(),
+        72..79 => "lockkeeper unlock".to_owned(),
+        79..86 => "lockkeeper help".to_owned(),
+        86..92 => "lockkeeper aply".to_owned(),
+        92..97 => "lockkeeper cancel".to_owned(),
         _ => "Looks good to me.".to_owned(),
     }
 }

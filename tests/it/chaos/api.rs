@@ -49,7 +49,7 @@ pub async fn stop_applies(world: &World, server: usize, time: Duration) {
         tokio::time::sleep(time).await;
     }
     // Whether or not the answer came through.
-    for server in 0..100 {
+    for server in 0..500 {
         if send(world, server, reqwest::Method::DELETE, "/apply/unlock").await.is_ok() {
             return;
         }

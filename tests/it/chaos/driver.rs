@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::emulator::{Change, EmulatorError, Fault as GitHubFault, NewPull};
+use lockkeeper::emulator::{Change, EmulatorError, Fault as GitHubFault, NewPull, StatusState};
 use lockkeeper::model::{PullNumber, PullState};
 use nix::sys::signal::Signal;
 use tokio::task::JoinSet;
@@ -13,9 +13,10 @@ use tokio::time::Instant;
 use super::schedule::{Act, BadMoment, Edit, Fault};
 use super::world::{REPO, World};
 use super::{api, checks};
+use crate::support::server::Server;
 
 /// More would only make rounds longer.
-const MOST_OPEN: usize = 8;
+const MOST_OPEN: usize = 7;
 /// Every fault has its end within this time, and what people do does not take long.
 const LONGEST: Duration = Duration::from_mins(3);
 
@@ -132,6 +133,19 @@ impl World {
         fitting.get(some % fitting.len().max(1)).copied()
     }
 
+    /// Some open pull whose newest commit shows that all of it is planned, and not that all of it is applied.
+    fn some_planned(&self, some: usize) -> Option<PullNumber> {
+        let is_planned = |pull: &PullNumber| {
+            let Ok(pull) = self.github.pull(REPO, *pull) else { return false };
+            let statuses = self.github.statuses(REPO, &pull.head).expect("the repository exists");
+            let is_green = |name: &str| statuses.of(name).is_some_and(|status| status.state == StatusState::Success);
+            pull.is_open() && is_green("lockkeeper/plan") && !is_green("lockkeeper/apply")
+        };
+        let pulls = self.record().pulls.clone();
+        let planned: Vec<PullNumber> = pulls.into_iter().filter(is_planned).collect();
+        planned.get(some % planned.len().max(1)).copied()
+    }
+
     /// The state of a pull on GitHub.
     pub fn state(&self, pull: PullNumber) -> Option<PullState> {
         self.github.pull(REPO, pull).ok().map(|pull| pull.state)
@@ -170,10 +184,11 @@ impl World {
         Ok(())
     }
 
-    /// Mostly on open pulls.
+    /// Mostly on open pulls; who asks for an apply mostly has looked whether there is something to apply.
     async fn comment(&self, some: usize, words: &str) -> Result<(), EmulatorError> {
-        let open = self.pull(some, |state| state == PullState::Open).filter(|_| some % 10 != 0);
-        let Some(pull) = open.or_else(|| self.pull(some, |_| true)) else { return Ok(()) };
+        let planned = || self.some_planned(some).filter(|_| words.starts_with("lockkeeper apply") && some % 8 != 0);
+        let open = || self.pull(some, |state| state == PullState::Open).filter(|_| some % 10 != 0);
+        let Some(pull) = planned().or_else(open).or_else(|| self.pull(some, |_| true)) else { return Ok(()) };
         self.github.comment(REPO, pull, if some % 2 == 0 { "alice" } else { "carol" }, words).await.map(drop)
     }
 
@@ -215,7 +230,13 @@ impl World {
             }
         }
         tokio::time::sleep(back).await;
-        self.start(n, &mut server).await;
+        self.start_again(n, &mut server).await;
+    }
+
+    async fn start_again(&self, n: usize, server: &mut Server) {
+        if !self.start(n, server).await {
+            self.broken(&format!("server {n} does not start for longer than any fault lasts"));
+        }
     }
 
     async fn restart(&self, n: usize) {
@@ -228,7 +249,7 @@ impl World {
                 self.broken(&format!("server {n} ended with {end}"));
             }
         }
-        self.start(n, &mut server).await;
+        self.start_again(n, &mut server).await;
     }
 
     async fn pause(&self, n: usize, time: Duration) {

@@ -12,7 +12,7 @@ use super::options::Options;
 use crate::support::db::Backend;
 
 /// How many projects the repository has; few, so that pulls meet each other.
-pub const PROJECTS: usize = 7;
+pub const PROJECTS: usize = 10;
 
 /// Something that happens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub enum BadMoment {
 /// A round: what happens, and when after its beginning, in this order.
 pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec<(Duration, Act)> {
     let mut rng = rng(options.seed, world, round);
-    let length = Duration::from_millis(220 * options.actions as u64);
+    let length = Duration::from_millis(300 * options.actions as u64);
     let mut acts: Vec<(Duration, Act)> = (0..options.actions)
         .map(|n| (within(&mut rng, length), if round == 0 && n < 3 { open(&mut rng) } else { by_people(&mut rng) }))
         .collect();

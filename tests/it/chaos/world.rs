@@ -35,6 +35,10 @@ pub const WEB_PASSWORD: &str = "chaos-web-password";
 /// vain is tried again after waits that double.
 const PATIENCE: Duration = Duration::from_mins(4);
 
+/// How long a service manager tries to start a server, and how long it waits between two tries.
+const PERSISTENCE: Duration = Duration::from_secs(60);
+const BETWEEN_STARTS: Duration = Duration::from_millis(500);
+
 /// A world under way.
 pub struct World {
     pub backend: Backend,
@@ -130,15 +134,19 @@ impl World {
         &self.servers[self.index(n)]
     }
 
-    /// Starts a server that does not run; `false` when it could not start, as may happen during a fault.
+    /// Starts a server that does not run, again and again as a service manager does: during a fault it may not be able
+    /// to. `false` when it cannot for longer than any fault lasts.
     pub async fn start(&self, n: usize, server: &mut Server) -> bool {
-        let started = server.try_restart().await;
-        if started {
-            self.post.moved(self.index(n), server.events().clone());
-        } else {
-            self.say(&format!("server {} did not start", self.index(n)));
+        let begun = Instant::now();
+        while begun.elapsed() < PERSISTENCE {
+            if server.try_restart().await {
+                self.post.moved(self.index(n), server.events().clone());
+                return true;
+            }
+            self.count("starts in vain");
+            tokio::time::sleep(BETWEEN_STARTS).await;
         }
-        started
+        false
     }
 
     fn index(&self, n: usize) -> usize {

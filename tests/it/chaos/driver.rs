@@ -186,10 +186,11 @@ impl World {
 
     /// Mostly on open pulls; who asks for an apply mostly has looked whether there is something to apply.
     async fn comment(&self, some: usize, words: &str) -> Result<(), EmulatorError> {
-        let planned = || self.some_planned(some).filter(|_| words.starts_with("lockkeeper apply") && some % 8 != 0);
-        let open = || self.pull(some, |state| state == PullState::Open).filter(|_| some % 10 != 0);
+        let planned =
+            || self.some_planned(some).filter(|_| words.starts_with("lockkeeper apply") && !some.is_multiple_of(8));
+        let open = || self.pull(some, |state| state == PullState::Open).filter(|_| !some.is_multiple_of(10));
         let Some(pull) = planned().or_else(open).or_else(|| self.pull(some, |_| true)) else { return Ok(()) };
-        self.github.comment(REPO, pull, if some % 2 == 0 { "alice" } else { "carol" }, words).await.map(drop)
+        self.github.comment(REPO, pull, if some.is_multiple_of(2) { "alice" } else { "carol" }, words).await.map(drop)
     }
 
     async fn fault(&self, fault: Fault) {
@@ -225,7 +226,9 @@ impl World {
         if server.is_running() {
             self.count("servers killed");
             server.kill9().await;
-            if let Some(replica) = server.replica().filter(|_| !self.options.patient || back.as_millis() % 2 == 0) {
+            if let Some(replica) =
+                server.replica().filter(|_| !self.options.patient || back.as_millis().is_multiple_of(2))
+            {
                 self.look.end_leases(replica).await;
             }
         }

@@ -120,7 +120,7 @@ fn databases(value: &str) -> Vec<&'static str> {
 #[test]
 fn what_plays_a_world_again_is_read_as_it_was() {
     let options = Options::parse("--seconds 60 --seed 9 --database postgres --rounds 2");
-    assert_eq!((options.time, options.seed), (Duration::from_secs(60), 9));
+    assert_eq!((options.time, options.seed), (Duration::from_mins(1), 9));
     let again = options.again(Backend::Postgres, 3);
     let read = Options::parse(again.split('"').nth(1).unwrap());
     assert_eq!((read.seed, read.world, read.worlds, read.rounds), (9, 3, 1, 2));

@@ -149,7 +149,7 @@ impl Postman {
     pub async fn bring_the_rest(&self, github: &Emulator) -> bool {
         for round in 0..40 {
             self.collect(github);
-            self.idle().await;
+            self.idle(github).await;
             let rest: Vec<Uuid> =
                 self.letters().values().filter(|l| !l.lost && l.accepted == 0).map(|l| l.delivery.id).collect();
             if rest.is_empty() {
@@ -162,10 +162,16 @@ impl Postman {
         false
     }
 
-    async fn idle(&self) {
+    /// Whether nothing is under way, and nothing waits to be.
+    pub fn is_idle(&self, github: &Emulator) -> bool {
+        let mut under_way = self.under_way.lock().unwrap();
+        while under_way.try_join_next().is_some() {}
+        under_way.is_empty() && github.held().is_empty()
+    }
+
+    async fn idle(&self, github: &Emulator) {
         within("the end of all deliveries under way", async {
-            while self.under_way.lock().unwrap().try_join_next().is_some() || !self.under_way.lock().unwrap().is_empty()
-            {
+            while !self.is_idle(github) {
                 tokio::time::sleep(LOOK).await;
             }
         })

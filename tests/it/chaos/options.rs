@@ -33,10 +33,10 @@ impl Options {
     pub fn short() -> Self {
         Self {
             time: Duration::from_secs(20),
-            seed: 1,
+            seed: 3,
             world: 0,
             worlds: 1,
-            rounds: 1,
+            rounds: 2,
             actions: 14,
             faults: 4,
             patient: false,

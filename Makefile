@@ -6,7 +6,7 @@ export PATH := $(CURDIR)/.tools/bin:$(PATH)
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench
+.PHONY: help setup demo test lint bench chaos
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -31,3 +31,7 @@ lint: ## Check formatting, lints and documentation
 bench: ## Measure (ARGS: passed on to cargo bench)
 	@.ci/setup test
 	cargo bench --locked $(ARGS)
+
+chaos: ## Let everything go wrong for a while (ARGS="--seconds 600 --seed 7 --database sqlite|postgres|both")
+	@.ci/setup test
+	LOCKKEEPER_CHAOS="$(ARGS)" cargo test --locked --test it chaos::promises -- --nocapture --test-threads 1

@@ -16,6 +16,7 @@ pub struct Replica {
     pub(super) short: Worker<Jobs>,
     pub(super) long: Worker<Jobs>,
     keeper: LeaseKeeper,
+    name: String,
 }
 
 impl Replica {
@@ -35,7 +36,13 @@ impl Replica {
             keeper: LeaseKeeper::new(ctx.store.clone(), Arc::clone(&ctx.clock), name.to_owned(), running.clone()),
             running,
             ctx,
+            name: name.to_owned(),
         }
+    }
+
+    /// What its claims are signed with.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Works on one short job: deliveries, comments, statuses.

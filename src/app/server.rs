@@ -66,7 +66,7 @@ impl Server {
         let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
         let serving = axum::serve(listener, router).with_graceful_shutdown(ended.clone().cancelled_owned());
-        info!(%address, url = replica.ctx.settings.public_url, "Lockkeeper is ready");
+        info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
             _web: AbortOnDropHandle::new(tokio::spawn(serving.into_future())),

@@ -23,13 +23,13 @@ impl LeaseKeeper {
         Self { store, clock, holder, running }
     }
 
-    /// Renews every lease, and tells work whose lease is gone to stop.
+    /// Renews the lease of every job that is worked on, and tells work whose lease is gone to stop.
     ///
-    /// The list of running jobs is taken *before* the renewal: a job claimed in between is renewed too, and one that
-    /// was finished in between is no longer there to be stopped.
+    /// The list of running jobs is taken *before* the renewal: a job claimed in between has a new lease anyway, and one
+    /// that was finished in between is no longer there to be stopped.
     pub async fn tick(&self) -> Result<(), sqlx::Error> {
         let running = self.running.list();
-        let held = self.store.job_renew(&self.holder, self.clock.now() + LEASE).await?;
+        let held = self.store.job_renew(&self.holder, &running, self.clock.now() + LEASE).await?;
         for job in running.into_iter().filter(|job| !held.contains(job)) {
             warn!(job.id = %job, "Another replica took the job over; it is stopped here");
             self.running.cancel(job);

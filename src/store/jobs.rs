@@ -207,13 +207,15 @@ impl Store {
         tx.commit().await.map(|()| Finish::of(rows))
     }
 
-    /// Renews every lease of a holder and tells which jobs it still holds.
-    pub async fn job_renew(&self, holder: &str, until: DateTime<Utc>) -> Result<Vec<JobId>> {
+    /// Renews the leases of the jobs that a holder works on, and tells which of them it still holds. A job that is held
+    /// and not worked on is one whose claim or end was committed without our hearing of it: its lease runs out.
+    pub async fn job_renew(&self, holder: &str, working: &[JobId], until: DateTime<Utc>) -> Result<Vec<JobId>> {
+        let working: Vec<String> = working.iter().map(ToString::to_string).collect();
         let mut tx = self.begin().await?;
         let held = on_tx!(&mut tx, db => sqlx::query_scalar::<_, JobId>(
             "UPDATE jobs SET lease_until = $1 WHERE lease_holder = $2 AND state IN ('queued', 'running') \
-             AND state = 'running' RETURNING id")
-            .bind(kept_time(until)).bind(holder).fetch_all(db))?;
+             AND state = 'running' AND $3 LIKE '%' || CAST(id AS TEXT) || '%' RETURNING id")
+            .bind(kept_time(until)).bind(holder).bind(working.join(" ")).fetch_all(db))?;
         tx.commit().await.map(|()| held)
     }
 

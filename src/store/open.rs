@@ -6,10 +6,10 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Acquire;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Acquire, Connection};
 
 use super::{Pool, Store};
 use crate::clock::{Clock, Ids};
@@ -113,12 +113,22 @@ async fn open_sqlite(path: &Path) -> Result<Pool, sqlx::Error> {
     // A connection to a file does not go stale, so nothing is asked of it before it is used.
     let pool = |max| {
         let options = SqlitePoolOptions::new().test_before_acquire(false);
-        options.max_connections(max).acquire_timeout(ACQUIRE_TIMEOUT)
+        options.max_connections(max).acquire_timeout(ACQUIRE_TIMEOUT).before_acquire(|c, _| Box::pin(is_idle(c)))
     };
     let write = pool(1).connect_with(options.clone()).await?;
     apply_missing(sqlx::migrate!("migrations/sqlite"), &write).await?;
     let read = pool(SQLITE_READERS).connect_with(options).await?;
     Ok(Pool::Sqlite { write, read })
+}
+
+/// Whether a connection can begin a transaction. When SQLite rolls one back by itself, as it does when the disk is full,
+/// the connection never gets out of it again and is thrown away; there is only one that writes.
+async fn is_idle(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error> {
+    if connection.is_in_transaction() {
+        // A transaction that was dropped is rolled back behind our backs; this waits for it.
+        connection.ping().await?;
+    }
+    Ok(!connection.is_in_transaction())
 }
 
 async fn open_postgres(options: &PgConnectOptions) -> Result<Pool, sqlx::Error> {
@@ -151,6 +161,22 @@ mod tests {
         assert_eq!(format!("{url:?}"), "postgres://db.example:5433/locks");
         let error = "postgres://bot:hunter2@:x/".parse::<DatabaseUrl>().unwrap_err().to_string();
         assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_sqlite_gave_up_by_itself_blocks_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = open_sqlite(&dir.path().join("l.db")).await.unwrap();
+        let Pool::Sqlite { write, .. } = &pool else { unreachable!("it was opened as such") };
+        for _ in 0..3 {
+            let mut tx = write.begin_with("BEGIN IMMEDIATE").await.unwrap();
+            // What SQLite does when it cannot write, without telling the connection.
+            sqlx::query("ROLLBACK").execute(&mut *tx).await.unwrap();
+            tx.commit().await.unwrap_err();
+        }
+        let tx = write.begin_with("BEGIN IMMEDIATE").await.unwrap();
+        drop(tx);
+        write.begin_with("BEGIN IMMEDIATE").await.unwrap().commit().await.unwrap();
     }
 
     #[test]

@@ -4,6 +4,7 @@
 
 mod architecture;
 mod browser;
+mod chaos;
 mod demo;
 mod e2e;
 mod emulator;

@@ -22,13 +22,14 @@ pub use turn::{begin_turn, give_up_turn};
 use super::Spec;
 use super::events::close_pull;
 use super::reply::{self, Reply};
+use super::standing;
 use crate::command::Command;
 use crate::context::Ctx;
 use crate::jobs::forge_job_error;
 use crate::model::{Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::{Attempt, JobError};
-use crate::render::ProjectReport;
-use crate::store::{CommandRow, CommandState, RunRow, RunState};
+use crate::render::{ProjectReport, status};
+use crate::store::{CommandRow, CommandState, NewJob, RunRow, RunState};
 use crate::vcs::ForgeError;
 
 /// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
@@ -51,10 +52,25 @@ impl CommandCx<'_> {
     /// Work begins; these statuses say so.
     pub async fn start(&self, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
         let head = &self.pull.head;
-        let outbox: Vec<_> = statuses.into_iter().map(|status| reply::status_job(self.row, head, status)).collect();
+        let mut outbox = self.left_behind().await?;
+        outbox.extend(statuses.into_iter().map(|status| reply::status_job(self.row, head, status)));
         self.ctx.store.command_start(self.row.id, Some(head), &outbox).await?;
         self.ctx.nudge.nudge();
         Ok(())
+    }
+
+    /// What ends the statuses of an earlier attempt that was cut off at a commit which is not the newest any more: nobody
+    /// comes back to it.
+    async fn left_behind(&self) -> Result<Vec<NewJob>, JobError> {
+        let (ctx, row) = (self.ctx, self.row);
+        let Some(old) = row.head.as_ref().filter(|old| **old != self.pull.head) else { return Ok(Vec::new()) };
+        let mut statuses: Vec<CommitStatus> =
+            standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
+        for run in ctx.store.run_list(row.id).await? {
+            let end = status::project(run.kind, run.outcome.unwrap_or(ProjectOutcome::Cancelled), None);
+            statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, end));
+        }
+        Ok(statuses.into_iter().map(|status| reply::status_job(row, old, status)).collect())
     }
 
     /// Sets a status on the head commit right away.
@@ -184,6 +200,8 @@ async fn refuse(ctx: &Ctx, row: &CommandRow, spec: &Spec, mut refusal: Reply) ->
     // An earlier attempt was cut off, and no later one will end what it began.
     if row.state == CommandState::Running {
         refusal.statuses.extend(give_up::wind_up(ctx, row).await?);
+        // That was at this commit, whatever is the newest now.
+        refusal.head.clone_from(&row.head);
     }
     Ok(refusal)
 }

@@ -27,6 +27,7 @@ store_test!(
     a_retried_job_goes_to_the_head_of_its_lane,
     a_lost_lease_writes_nothing,
     a_renewed_lease_is_not_an_orphan,
+    a_job_that_its_holder_knows_nothing_of_is_an_orphan_in_the_end,
     orphans_go_back_to_the_head_of_their_lane,
     every_running_job_is_an_orphan_to_a_server_that_is_alone,
     ended_jobs_are_forgotten_after_a_time,
@@ -198,14 +199,26 @@ async fn a_renewed_lease_is_not_an_orphan(db: &TestDb) {
     let (a, b) = (push(db.store(), "a").await, push(db.store(), "b").await);
     let (ours, _theirs) = (claimed(db.store(), "w").await, claimed(db.store(), "v").await);
     let until = start_of_time() + MINUTE * 5;
-    assert_eq!(db.store().job_renew("w", until).await.unwrap(), [a]);
-    assert_eq!(db.store().job_renew("nobody", until).await.unwrap(), []);
+    assert_eq!(db.store().job_renew("w", &[a, b], until).await.unwrap(), [a]);
+    assert_eq!(db.store().job_renew("nobody", &[a], until).await.unwrap(), []);
     assert_eq!(db.store().job_requeue_orphans(start_of_time() + MINUTE).await.unwrap(), 0, "ends then, not before");
     assert_eq!(db.store().job_requeue_orphans(start_of_time() + MINUTE * 2).await.unwrap(), 1);
     assert_eq!(open(db.store()).await, [(a, JobState::Running, 1), (b, JobState::Queued, 1)]);
-    assert_eq!(db.store().job_renew("v", until).await.unwrap(), [], "what was lost stays lost");
+    assert_eq!(db.store().job_renew("v", &[b], until).await.unwrap(), [], "what was lost stays lost");
     assert_eq!(db.store().job_finish(&ours).await.unwrap(), Finish::Recorded);
-    assert_eq!(db.store().job_renew("w", until).await.unwrap(), []);
+    assert_eq!(db.store().job_renew("w", &[a], until).await.unwrap(), []);
+}
+
+async fn a_job_that_its_holder_knows_nothing_of_is_an_orphan_in_the_end(db: &TestDb) {
+    let (a, b) = (push(db.store(), "a").await, push(db.store(), "b").await);
+    claimed(db.store(), "w").await;
+    // The answer to this claim was lost on its way.
+    claimed(db.store(), "w").await;
+    let until = start_of_time() + MINUTE * 5;
+    assert_eq!(db.store().job_renew("w", &[], until).await.unwrap(), []);
+    assert_eq!(db.store().job_renew("w", &[a], until).await.unwrap(), [a]);
+    assert_eq!(db.store().job_requeue_orphans(start_of_time() + MINUTE * 2).await.unwrap(), 1);
+    assert_eq!(open(db.store()).await, [(a, JobState::Running, 1), (b, JobState::Queued, 1)]);
 }
 
 async fn orphans_go_back_to_the_head_of_their_lane(db: &TestDb) {

@@ -1,8 +1,8 @@
 //! The server dies, is told to stop, or misses something: nobody is left without an answer (P1, P3, P7).
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Delivering, NewPull};
-use lockkeeper::model::PullNumber;
+use lockkeeper::emulator::{Delivering, NewPull, StatusState};
+use lockkeeper::model::{CommitSha, PullNumber};
 
 use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
@@ -14,6 +14,8 @@ story!(
     an_apply_that_was_cut_off_is_told_although_github_was_away,
     an_apply_of_several_projects_that_was_cut_off_tells_of_each,
     a_plan_that_was_cut_off_is_made_again,
+    a_plan_that_was_cut_off_leaves_nothing_pending_on_an_older_commit,
+    a_plan_that_was_cut_off_leaves_nothing_pending_when_the_pull_moved_on_and_was_closed,
     an_interrupted_server_makes_its_plan_again_after_the_restart,
     an_interrupted_server_reports_how_far_its_apply_came,
     an_apply_that_comes_to_its_end_after_the_interrupt_was_done,
@@ -296,6 +298,48 @@ async fn a_plan_that_was_cut_off_is_made_again(backend: Backend) {
     plan dir: `network` workspace: `default`: finished planned (Plan: 1 to add, 0 to change, 0 to destroy.)
     ");
     bot.end(&[LOCK]).await;
+}
+
+/// A plan was cut off, and before the server is back a push moves the pull on.
+async fn cut_off_and_moved_on(backend: Backend) -> (Bot, PullNumber, CommitSha) {
+    let bot = Bot::new(backend, &[NETWORK]).await;
+    let old = bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    command.abort();
+    command.await.unwrap_err();
+    bot.settle_short().await;
+    assert!(!pending_on(&bot, &old).is_empty());
+    bot.push("wider", &[("network/main.tf", "# fake: no changes\n")]).await;
+    (bot, pull, old)
+}
+
+fn pending_on(bot: &Bot, commit: &CommitSha) -> Vec<String> {
+    let statuses = bot.github.statuses(REPO, commit).unwrap().latest;
+    let pending = statuses.into_iter().filter(|status| status.state == StatusState::Pending);
+    pending.map(|status| status.context).collect()
+}
+
+async fn a_plan_that_was_cut_off_leaves_nothing_pending_on_an_older_commit(backend: Backend) {
+    let (mut bot, pull, old) = cut_off_and_moved_on(backend).await;
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert_eq!(pending_on(&bot, &old), [""; 0]);
+    assert_eq!(bot.pending(pull), [""; 0]);
+    assert_eq!(bot.heard(pull).len(), 2, "the plan that was made again, and that of the push");
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_plan_that_was_cut_off_leaves_nothing_pending_when_the_pull_moved_on_and_was_closed(backend: Backend) {
+    let (mut bot, pull, old) = cut_off_and_moved_on(backend).await;
+    bot.github.close(REPO, pull, "alice").await.unwrap();
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    assert_eq!(pending_on(&bot, &old), [""; 0]);
+    bot.heard(pull);
+    bot.end(&[]).await;
 }
 
 /// State, outcome and headline of every run, oldest first.

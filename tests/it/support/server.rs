@@ -52,6 +52,8 @@ pub struct Settings {
     flags: Vec<String>,
     variables: BTreeMap<String, String>,
     database: Option<DatabaseUrl>,
+    terraform: Option<PathBuf>,
+    survives_full_disks: bool,
     is_app: bool,
 }
 
@@ -81,6 +83,18 @@ impl Settings {
         self.is_app
     }
 
+    /// Another program as `terraform`.
+    #[must_use]
+    pub fn terraform(self, program: PathBuf) -> Self {
+        Self { terraform: Some(program), ..self }
+    }
+
+    /// A limit on the size of files is an error to the server, as a full disk is, instead of a signal that ends it.
+    #[must_use]
+    pub fn survives_full_disks(self) -> Self {
+        Self { survives_full_disks: true, ..self }
+    }
+
     /// Another database than SQLite in the data directory.
     #[must_use]
     pub fn database(mut self, url: DatabaseUrl) -> Self {
@@ -97,6 +111,8 @@ pub struct Server {
     events: Option<Url>,
     settings: Settings,
     dir: TempDir,
+    /// How the process signs its leases.
+    replica: Option<String>,
     process: Option<Child>,
     log: Log,
 }
@@ -117,23 +133,39 @@ impl Server {
         for folder in ["bin", "home", "data"] {
             std::fs::create_dir(dir.path().join(folder)).expect("the directory is ours");
         }
-        std::os::unix::fs::symlink(find_terraform(), dir.path().join("bin/terraform")).expect("a new link");
+        let terraform = settings.terraform.clone().unwrap_or_else(find_terraform);
+        std::os::unix::fs::symlink(terraform, dir.path().join("bin/terraform")).expect("a new link");
         let api_url = api_url.to_owned();
-        let mut server = Self { api_url, github, events: None, settings, dir, process: None, log: Log::default() };
+        let mut server =
+            Self { api_url, github, events: None, settings, dir, replica: None, process: None, log: Log::default() };
         server.restart().await;
         server
     }
 
     /// Starts it again on the same data; it must not be running. Webhooks go to the new process.
     pub async fn restart(&mut self) {
+        assert!(self.try_restart().await, "the server ended before it was ready; it said:\n{}", self.log.text());
+    }
+
+    /// The same; `false` when it ended before it was ready, as it may while its surroundings are in trouble.
+    pub async fn try_restart(&mut self) -> bool {
         assert!(self.process.is_none(), "the server is still running");
         let begin = self.log.text().len();
         let mut process = self.command().spawn().expect("the program is there");
         self.log.follow(process.stderr.take().expect("standard error is piped"));
+        let ready = tokio::select! {
+            ready = self.log.line_with("Lockkeeper is ready", begin) => ready,
+            _ = process.wait() => return false,
+        };
         self.process = Some(process);
-        let ready = self.log.line_with("Lockkeeper is ready", begin).await;
-        let address = ready.split("address=").nth(1).and_then(|rest| rest.split_whitespace().next());
-        let address = address.unwrap_or_else(|| panic!("no address in: {ready}"));
+        self.moved_in(&ready);
+        true
+    }
+
+    fn moved_in(&mut self, ready: &str) {
+        let field = |name: &str| ready.split(name).nth(1).and_then(|rest| rest.split_whitespace().next());
+        let address = field("address=").unwrap_or_else(|| panic!("no address in: {ready}"));
+        self.replica = field("replica=").map(str::to_owned);
         let events: Url = format!("http://{address}/events").parse().expect("a URL");
         if let Some(github) = &self.github {
             github.set_webhook_target(events.clone());
@@ -153,7 +185,11 @@ impl Server {
 
     #[expect(clippy::disallowed_methods, reason = "the program under test, not a child of it")]
     fn command(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+        let program = env!("CARGO_BIN_EXE_lockkeeper");
+        let mut command = Command::new(if self.settings.survives_full_disks { "env" } else { program });
+        if self.settings.survives_full_disks {
+            command.args(["--ignore-signal=XFSZ", program]);
+        }
         command.arg("server").args(["--port=0", "--bind-address=127.0.0.1"]);
         command.arg(format!("--gh-hostname={HOST}")).arg(format!("--gh-api-url={}", self.api_url));
         command.arg(format!("--repo-allowlist={HOST}/acme/*")).arg(format!("--atlantis-url={PUBLIC_URL}"));
@@ -233,9 +269,37 @@ impl Server {
 
     /// Tells it to stop (SIGTERM).
     pub fn terminate(&self) {
+        self.signal(Signal::SIGTERM);
+    }
+
+    /// Sends a signal to the server alone, not to what it has started.
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid(), signal).expect("the process is ours");
+    }
+
+    /// Number of the process.
+    pub fn pid(&self) -> Pid {
         let id = self.process.as_ref().and_then(Child::id).expect("the server is running");
-        let pid = Pid::from_raw(i32::try_from(id).expect("process numbers of Linux are below 2^22"));
-        kill(pid, Signal::SIGTERM).expect("the process is ours");
+        Pid::from_raw(i32::try_from(id).expect("process numbers of Linux are below 2^22"))
+    }
+
+    /// How the process that ran last signs its leases.
+    pub fn replica(&self) -> Option<&str> {
+        self.replica.as_deref()
+    }
+
+    /// Whether the process has ended by itself; if so, it is forgotten.
+    pub fn has_died(&mut self) -> bool {
+        let died = self.process.as_mut().is_some_and(|process| process.try_wait().is_ok_and(|end| end.is_some()));
+        if died {
+            self.process = None;
+        }
+        died
+    }
+
+    /// Everything it has said.
+    pub fn log(&self) -> String {
+        self.log.text()
     }
 
     /// Waits until it has ended by itself.

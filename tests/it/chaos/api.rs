@@ -1,0 +1,67 @@
+//! What people and scripts ask the servers directly.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::world::{WEB_PASSWORD, WEB_USER, World};
+
+/// A server in trouble takes longer; then it is not asked.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A lock as the API tells of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Held {
+    /// Repository, path, workspace and project.
+    pub name: String,
+    /// The number of the pull.
+    pub pull: i64,
+    /// Its identifier.
+    pub id: String,
+}
+
+/// Every lock, as this server tells.
+pub async fn locks(world: &World, server: usize) -> Result<Vec<Held>, String> {
+    let answer = send(world, server, reqwest::Method::GET, "/api/locks").await?;
+    let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+    let held = |lock: &Value| {
+        let text = |name: &str| lock[name].as_str().unwrap_or_default().to_owned();
+        Held { name: text("Name"), pull: text("PullID").parse().unwrap_or(0), id: text("ID") }
+    };
+    let mut locks: Vec<Held> = answer["Locks"].as_array().into_iter().flatten().map(held).collect();
+    locks.sort();
+    Ok(locks)
+}
+
+/// Gives some lock back.
+pub async fn discard_lock(world: &World, server: usize, some: usize) {
+    let locks = locks(world, server).await.unwrap_or_default();
+    let Some(lock) = locks.get(some % locks.len().max(1)) else { return };
+    if send(world, server, reqwest::Method::DELETE, &format!("/locks?id={}", lock.id)).await.is_ok() {
+        world.count("locks discarded");
+    }
+}
+
+/// Stops applies for a while.
+pub async fn stop_applies(world: &World, server: usize, time: Duration) {
+    if send(world, server, reqwest::Method::POST, "/apply/lock").await.is_ok() {
+        world.count("applies stopped");
+        tokio::time::sleep(time).await;
+    }
+    // Whether or not the answer came through.
+    for server in 0..500 {
+        if send(world, server, reqwest::Method::DELETE, "/apply/unlock").await.is_ok() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    world.broken("applies cannot be allowed again");
+}
+
+async fn send(world: &World, server: usize, method: reqwest::Method, path: &str) -> Result<String, String> {
+    let url = world.post.url(server) + path;
+    let request = world.post.client().request(method, url).basic_auth(WEB_USER, Some(WEB_PASSWORD)).timeout(PATIENCE);
+    let answer = request.send().await.map_err(|error| error.to_string())?;
+    let (status, text) = (answer.status(), answer.text().await.map_err(|error| error.to_string())?);
+    if status.is_success() { Ok(text) } else { Err(format!("{status}: {text}")) }
+}

@@ -1,0 +1,213 @@
+//! The promises, checked from outside when a round is over and nothing is left to do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use lockkeeper::emulator::StatusState;
+use lockkeeper::model::{CommandKind, PullNumber, PullState};
+use lockkeeper::render::MachineLine;
+
+use super::post::Letter;
+use super::world::{REPO, World};
+use super::{api, ledger};
+use crate::support::server::{BOT, LOOK};
+
+/// A close that nobody told is found within this time after the start of a server.
+const RECONCILED: Duration = Duration::from_secs(30);
+
+/// Holds the servers to everything.
+pub async fn all(world: &World) {
+    deliveries(world).await;
+    answers(world).await;
+    applies(world).await;
+    locks(world).await;
+    statuses(world);
+    nothing_left(world).await;
+}
+
+/// P1: what was answered with 2xx is on record.
+async fn deliveries(world: &World) {
+    let rows = world.look.rows("SELECT forge_delivery FROM deliveries").await;
+    let known: BTreeSet<String> = rows.into_iter().flatten().collect();
+    for letter in world.post.all() {
+        if letter.accepted > 0 && !known.contains(&letter.delivery.id.to_string()) {
+            world.broken(&format!("the delivery {} was taken and is not on record", letter.delivery.id));
+        }
+        if let Some(refusal) = letter.trouble.iter().find(|trouble| trouble.starts_with('4')) {
+            world.broken(&format!("the delivery {} was refused with {refusal}", letter.delivery.id));
+        }
+    }
+}
+
+/// A command on record.
+struct Asked {
+    id: String,
+    is_answered_by: String,
+}
+
+/// P1, P2: every comment that was taken is one command, and is answered once; nothing else is answered.
+async fn answers(world: &World) {
+    let mut commands = BTreeMap::<u64, Vec<Asked>>::new();
+    let sql = "SELECT CAST(id AS TEXT), CAST(comment AS TEXT), kind || ' ' || state || ' ' || COALESCE(outcome, '') \
+               || ' ' || COALESCE(reason, '') FROM commands WHERE comment IS NOT NULL";
+    for row in world.look.rows(sql).await {
+        let asked = Asked { id: row[0].clone(), is_answered_by: row[2].clone() };
+        commands.entry(row[1].parse().expect("a number")).or_default().push(asked);
+    }
+    let (said, mut notices) = said(world);
+    let rows = world.look.rows("SELECT CAST(id AS TEXT) FROM commands").await;
+    for id in rows.into_iter().flatten() {
+        notices.remove(&id);
+    }
+    for (id, kind) in notices.into_iter().filter(|(_, kind)| *kind != CommandKind::Unlock) {
+        world.broken(&format!("a comment answers the {kind} {id}, which nobody asked for"));
+    }
+    for letter in world.post.all() {
+        let Some((comment, words)) = wish(&letter) else { continue };
+        let found = commands.get(&comment).map_or(&[][..], Vec::as_slice);
+        let wanted = usize::from(letter.accepted > 0 && words.starts_with("lockkeeper"));
+        if found.len() != wanted {
+            world.broken(&format!("the comment {comment} `{words}` is {} commands, not {wanted}", found.len()));
+        }
+        for asked in found.iter().filter(|asked| !said.contains(&asked.id)) {
+            world.broken(&format!(
+                "the comment {comment} `{words}` ({} {}) was not answered",
+                asked.id, asked.is_answered_by
+            ));
+        }
+    }
+}
+
+/// Who comments, and what.
+fn wish(letter: &Letter) -> Option<(u64, String)> {
+    let body = &letter.delivery.recorded.body;
+    let is_comment = letter.delivery.event == "issue_comment" && letter.delivery.action.as_deref() == Some("created");
+    let by_person = body["comment"]["user"]["login"].as_str().is_some_and(|login| login != BOT);
+    let words = body["comment"]["body"].as_str()?.to_owned();
+    (is_comment && by_person).then_some((body["comment"]["id"].as_u64()?, words))
+}
+
+/// The commands that were answered, each with all its parts and no part twice, and what kind they were.
+fn said(world: &World) -> (BTreeSet<String>, BTreeMap<String, CommandKind>) {
+    let (mut answered, mut kinds) = (BTreeSet::new(), BTreeMap::new());
+    let mut parts = BTreeMap::<(String, u32), Vec<u32>>::new();
+    let pulls = world.record().pulls.clone();
+    for pull in pulls {
+        for comment in world.github.comments(REPO, pull).expect("the pull exists") {
+            if comment.author != BOT {
+                continue;
+            }
+            let Some(line) = MachineLine::find(&comment.body) else {
+                world.broken(&format!("the comment {} on #{pull} has no hidden line", comment.id));
+                continue;
+            };
+            kinds.insert(line.id.to_string(), line.command);
+            let all = line.parts.unwrap_or(1);
+            parts.entry((line.id.to_string(), all)).or_default().push(line.part.unwrap_or(1));
+        }
+    }
+    for ((id, all), mut parts) in parts {
+        parts.sort_unstable();
+        if parts.iter().copied().eq(1..=all) && answered.insert(id.clone()) {
+            continue;
+        }
+        world.broken(&format!("the answer to {id} of {all} comments was posted as {parts:?}"));
+    }
+    (answered, kinds)
+}
+
+/// P3, P5: each plan record is applied at most once, and what was begun is never offered again.
+async fn applies(world: &World) {
+    let rows = world.look.rows("SELECT digest, state, CAST(id AS TEXT) FROM plans WHERE digest IS NOT NULL").await;
+    let plans: BTreeMap<String, (String, String)> =
+        rows.into_iter().map(|row| (row[0].clone(), (row[1].clone(), row[2].clone()))).collect();
+    let ledger = ledger::read(&world.ledger());
+    for (digest, applied) in &ledger {
+        if applied.begun > 1 {
+            world.broken(&format!("the plan file {digest} was applied {} times", applied.begun));
+        }
+        match plans.get(digest) {
+            None => world.broken(&format!("the plan file {digest} was applied and is on no record")),
+            Some((state, id)) if state == "planned" || state == "applying" => {
+                world.broken(&format!("the apply of the plan {id} began, and its record says `{state}`"));
+            }
+            Some(_) => {}
+        }
+    }
+    for (digest, (state, id)) in plans.iter().filter(|(_, (state, _))| state == "applied") {
+        if ledger.get(digest).is_none_or(|applied| applied.ended == 0) {
+            world.broken(&format!("the plan {id} is `{state}` and no apply of it came to its end"));
+        }
+    }
+}
+
+/// P4, P7, P9: every server tells of the same locks, none has two holders, and each is of an open pull.
+async fn locks(world: &World) {
+    let begun = Instant::now();
+    loop {
+        let wrong = wrong_locks(world).await;
+        if wrong.is_empty() {
+            return;
+        }
+        if begun.elapsed() > RECONCILED {
+            return wrong.iter().for_each(|wrong| world.broken(wrong));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn wrong_locks(world: &World) -> Vec<String> {
+    let (mut wrong, mut told) = (Vec::new(), Vec::new());
+    for server in 0..world.servers.len() {
+        match api::locks(world, server).await {
+            Ok(locks) => told.push(locks),
+            Err(error) => wrong.push(format!("server {server} does not tell its locks: {error}")),
+        }
+    }
+    if told.iter().any(|locks| *locks != told[0]) {
+        wrong.push(format!("the servers tell of different locks: {told:#?}"));
+    }
+    let mut names = BTreeSet::new();
+    for lock in told.into_iter().next().unwrap_or_default() {
+        if world.state(PullNumber(lock.pull)) != Some(PullState::Open) {
+            wrong.push(format!("{} is locked by #{}, which is not open", lock.name, lock.pull));
+        }
+        if !names.insert(lock.name.clone()) {
+            wrong.push(format!("{} has two holders", lock.name));
+        }
+    }
+    wrong
+}
+
+/// No commit looks as if something were still under way. (The combined status of applying is also pending as long as
+/// there is something left to apply, and says how much.)
+fn statuses(world: &World) {
+    let heads = world.record().heads.clone();
+    for head in heads {
+        let statuses = world.github.statuses(REPO, &head).expect("the repository exists").latest;
+        for status in statuses.iter().filter(|status| status.state == StatusState::Pending) {
+            let text = status.description.as_deref().unwrap_or_default();
+            if !text.contains(" projects applied") {
+                world.broken(&format!("the status {} of {} still says `{text}`", status.context, head.short()));
+            }
+        }
+    }
+}
+
+/// Nothing is under way in the database.
+async fn nothing_left(world: &World) {
+    for (what, sql) in [
+        ("delivery", "SELECT forge_delivery FROM deliveries WHERE state = 'received'"),
+        ("command", "SELECT CAST(id AS TEXT) FROM commands WHERE state <> 'finished'"),
+        ("run", "SELECT CAST(id AS TEXT) FROM runs WHERE state <> 'finished'"),
+        ("apply", "SELECT CAST(id AS TEXT) FROM plans WHERE state = 'applying'"),
+    ] {
+        for id in world.look.rows(sql).await.into_iter().flatten() {
+            world.broken(&format!("the {what} {id} never ends"));
+        }
+    }
+    let given_up = "SELECT kind, lane, COALESCE(last_error, '') FROM jobs WHERE state = 'failed'";
+    for job in world.look.rows(given_up).await.iter().filter(|job| job[0] != "run_command") {
+        world.broken(&format!("a job was given up: {}", job.join(" | ")));
+    }
+}

@@ -1,0 +1,313 @@
+//! Lets a round happen: people, and what goes wrong.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockkeeper::emulator::{Change, EmulatorError, Fault as GitHubFault, NewPull, StatusState};
+use lockkeeper::model::{PullNumber, PullState};
+use nix::sys::signal::Signal;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::schedule::{Act, BadMoment, Edit, Fault};
+use super::world::{REPO, World};
+use super::{api, checks};
+use crate::support::server::Server;
+
+/// More would only make rounds longer.
+const MOST_OPEN: usize = 7;
+/// Every fault has its end within this time, and what people do does not take long.
+const LONGEST: Duration = Duration::from_mins(3);
+
+impl World {
+    /// Plays a round, heals everything, waits until nothing is left to do, and holds the servers to their promises.
+    pub async fn play(self: &Arc<Self>, round: Vec<(Duration, Act)>) {
+        let (begun, mut acts) = (Instant::now(), JoinSet::new());
+        for (at, act) in round {
+            tokio::time::sleep_until(begun + at).await;
+            self.say(&format!("{act:?}"));
+            let world = Arc::clone(self);
+            acts.spawn(async move { world.act(act).await });
+        }
+        let ends = async {
+            while let Some(end) = acts.join_next().await {
+                if let Err(panic) = end {
+                    self.broken(&format!("an action did not come to its end: {panic}"));
+                }
+            }
+        };
+        if tokio::time::timeout(LONGEST, ends).await.is_err() {
+            self.broken(&format!("actions did not come to their end within {LONGEST:?}"));
+        }
+        self.heal().await;
+        self.quiet().await;
+        checks::all(self).await;
+    }
+
+    /// Every fault has ended. Servers run, what was not delivered is, and a close that nobody told is found.
+    async fn heal(&self) {
+        self.github.clear_faults();
+        for n in 0..self.servers.len() {
+            let mut server = self.server(n).lock().await;
+            if server.has_died() {
+                self.broken(&format!("server {n} ended by itself"));
+            }
+            if !server.is_running() && !self.start(n, &mut server).await {
+                self.broken(&format!("server {n} does not start although nothing is wrong any more"));
+            }
+        }
+        self.say("healed");
+        if !self.post.bring_the_rest(&self.github).await {
+            self.broken("a delivery is not taken although nothing is wrong any more");
+        }
+        let closed = |letter: &super::post::Letter| letter.lost && letter.delivery.action.as_deref() == Some("closed");
+        if self.post.all().iter().any(closed) {
+            // A server looks for closed pulls when it starts.
+            self.restart(0).await;
+        }
+    }
+
+    /// Ends the world: every pull is closed, nothing may be left of any, and the servers end well.
+    pub async fn end(self: &Arc<Self>) {
+        let pulls = self.record().pulls.clone();
+        for pull in pulls {
+            if self.state(pull) == Some(PullState::Open) {
+                self.github.close(REPO, pull, "alice").await.expect("it is open");
+            }
+        }
+        self.heal().await;
+        self.quiet().await;
+        checks::all(self).await;
+        for n in 0..self.servers.len() {
+            let mut server = self.server(n).lock().await;
+            server.terminate();
+            let end = server.exit().await;
+            if !end.success() {
+                self.broken(&format!("server {n} ended with {end}"));
+            }
+            server.alone().await;
+        }
+    }
+
+    async fn act(&self, act: Act) {
+        let done = match act {
+            Act::Open(edits) => self.open(&edits).await,
+            Act::Push(some, edits) => self.push(some, &edits).await,
+            Act::Comment(some, words) => self.comment(some, &words).await,
+            Act::Close(some) => match self.pull(some, |state| state == PullState::Open) {
+                Some(pull) => self.github.close(REPO, pull, "bob").await,
+                None => Ok(()),
+            },
+            Act::Reopen(some) => match self.pull(some, |state| state == PullState::Closed) {
+                Some(pull) => self.github.reopen(REPO, pull, "bob").await,
+                None => Ok(()),
+            },
+            Act::Merge(some) => match self.pull(some, |state| state == PullState::Open) {
+                Some(pull) => self.github.merge(REPO, pull, "bob").await.map(drop),
+                None => Ok(()),
+            },
+            Act::Discard(some, server) => {
+                api::discard_lock(self, server, some).await;
+                Ok(())
+            }
+            Act::StopApplies(server, time) => {
+                api::stop_applies(self, server, time).await;
+                Ok(())
+            }
+            Act::Fault(fault) => {
+                self.fault(fault).await;
+                Ok(())
+            }
+        };
+        if let Err(error) = done {
+            self.say(&format!("GitHub did not do it: {error}"));
+        }
+    }
+
+    /// Some pull in such a state.
+    fn pull(&self, some: usize, wanted: impl Fn(PullState) -> bool) -> Option<PullNumber> {
+        let pulls = self.record().pulls.clone();
+        let fitting: Vec<PullNumber> =
+            pulls.into_iter().filter(|pull| self.state(*pull).is_some_and(&wanted)).collect();
+        fitting.get(some % fitting.len().max(1)).copied()
+    }
+
+    /// Some open pull whose newest commit shows that all of it is planned, and not that all of it is applied.
+    fn some_planned(&self, some: usize) -> Option<PullNumber> {
+        let is_planned = |pull: &PullNumber| {
+            let Ok(pull) = self.github.pull(REPO, *pull) else { return false };
+            let statuses = self.github.statuses(REPO, &pull.head).expect("the repository exists");
+            let is_green = |name: &str| statuses.of(name).is_some_and(|status| status.state == StatusState::Success);
+            pull.is_open() && is_green("lockkeeper/plan") && !is_green("lockkeeper/apply")
+        };
+        let pulls = self.record().pulls.clone();
+        let planned: Vec<PullNumber> = pulls.into_iter().filter(is_planned).collect();
+        planned.get(some % planned.len().max(1)).copied()
+    }
+
+    /// The state of a pull on GitHub.
+    pub fn state(&self, pull: PullNumber) -> Option<PullState> {
+        self.github.pull(REPO, pull).ok().map(|pull| pull.state)
+    }
+
+    fn serial(&self) -> u64 {
+        let mut record = self.record();
+        record.serial += 1;
+        record.serial
+    }
+
+    fn changes(&self, edits: &[Edit]) -> Vec<Change> {
+        let content = |edit: &Edit| format!("# fake: {}\n# {}\n", edit.order, self.serial());
+        edits.iter().map(|edit| Change::write(&format!("p{}/main.tf", edit.project), &content(edit))).collect()
+    }
+
+    async fn open(&self, edits: &[Edit]) -> Result<(), EmulatorError> {
+        let pulls = self.record().pulls.clone();
+        if pulls.iter().filter(|pull| self.state(**pull) == Some(PullState::Open)).count() >= MOST_OPEN {
+            return Ok(());
+        }
+        let branch = format!("branch-{}", self.serial());
+        let head = self.github.push(REPO, &branch, &self.changes(edits)).await?;
+        let pull = self.github.open_pull(REPO, NewPull::from_branch(&branch)).await?;
+        let mut record = self.record();
+        record.heads.insert(head);
+        record.pulls.push(pull);
+        Ok(())
+    }
+
+    async fn push(&self, some: usize, edits: &[Edit]) -> Result<(), EmulatorError> {
+        let Some(pull) = self.pull(some, |state| state == PullState::Open) else { return Ok(()) };
+        let branch = self.github.pull(REPO, pull)?.head_branch.to_string();
+        let head = self.github.push(REPO, &branch, &self.changes(edits)).await?;
+        self.record().heads.insert(head);
+        Ok(())
+    }
+
+    /// Mostly on open pulls; who asks for an apply mostly has looked whether there is something to apply.
+    async fn comment(&self, some: usize, words: &str) -> Result<(), EmulatorError> {
+        let planned =
+            || self.some_planned(some).filter(|_| words.starts_with("lockkeeper apply") && !some.is_multiple_of(8));
+        let open = || self.pull(some, |state| state == PullState::Open).filter(|_| !some.is_multiple_of(10));
+        let Some(pull) = planned().or_else(open).or_else(|| self.pull(some, |_| true)) else { return Ok(()) };
+        self.github.comment(REPO, pull, if some.is_multiple_of(2) { "alice" } else { "carol" }, words).await.map(drop)
+    }
+
+    async fn fault(&self, fault: Fault) {
+        match fault {
+            Fault::Kill(n, back) => self.kill(n, back).await,
+            Fault::Restart(n) => self.restart(n).await,
+            Fault::Pause(n, time) => self.pause(n, time).await,
+            Fault::Wire(end, n, trouble, time) => {
+                let Some(wire) = self.wire(end, n) else { return };
+                self.count("wires in trouble");
+                wire.trouble(trouble);
+                tokio::time::sleep(time).await;
+                wire.heal();
+            }
+            Fault::HoldDatabase(time) => {
+                self.count("database held");
+                self.look.hold(time).await;
+            }
+            Fault::GitHub(route, times, moment) => {
+                self.count("GitHub in trouble");
+                self.github.fault(route, times, moment.into());
+            }
+            Fault::PlansAway(time) => self.plans_away(time).await,
+            Fault::DiskFull(n, time) => self.disk_full(n, time).await,
+        }
+    }
+
+    async fn kill(&self, n: usize, back: Duration) {
+        let mut server = self.server(n).lock().await;
+        if server.has_died() {
+            self.broken(&format!("server {n} ended by itself"));
+        }
+        if server.is_running() {
+            self.count("servers killed");
+            server.kill9().await;
+            if let Some(replica) =
+                server.replica().filter(|_| !self.options.patient || back.as_millis().is_multiple_of(2))
+            {
+                self.look.end_leases(replica).await;
+            }
+        }
+        tokio::time::sleep(back).await;
+        self.start_again(n, &mut server).await;
+    }
+
+    async fn start_again(&self, n: usize, server: &mut Server) {
+        if !self.start(n, server).await {
+            self.broken(&format!("server {n} does not start for longer than any fault lasts"));
+        }
+    }
+
+    async fn restart(&self, n: usize) {
+        let mut server = self.server(n).lock().await;
+        if server.is_running() && !server.has_died() {
+            self.count("servers restarted");
+            server.terminate();
+            let end = server.exit().await;
+            if !end.success() {
+                self.broken(&format!("server {n} ended with {end}"));
+            }
+        }
+        self.start_again(n, &mut server).await;
+    }
+
+    async fn pause(&self, n: usize, time: Duration) {
+        let mut server = self.server(n).lock().await;
+        if server.is_running() && !server.has_died() {
+            self.count("servers paused");
+            server.signal(Signal::SIGSTOP);
+            tokio::time::sleep(time).await;
+            server.signal(Signal::SIGCONT);
+        }
+    }
+
+    /// A file stands where the directory of the plan files was.
+    async fn plans_away(&self, time: Duration) {
+        let (plans, away) = (self.plans(), self.dir.path().join("plans-away"));
+        if std::fs::rename(&plans, &away).is_err() {
+            return;
+        }
+        self.count("plan files away");
+        std::fs::write(&plans, "a file where the directory was").expect("the directory is ours");
+        tokio::time::sleep(time).await;
+        std::fs::remove_file(&plans).expect("the file is ours");
+        std::fs::rename(&away, &plans).expect("the directory is ours");
+    }
+
+    async fn disk_full(&self, n: usize, time: Duration) {
+        let mut server = self.server(n).lock().await;
+        if !server.is_running() || server.has_died() || !Path::new("/usr/bin/prlimit").exists() {
+            return;
+        }
+        self.count("disks full");
+        let pid = server.pid().as_raw();
+        limit_files(pid, "0:unlimited").await;
+        tokio::time::sleep(time).await;
+        limit_files(pid, "unlimited").await;
+    }
+}
+
+/// Limits the size to which a process may let files grow.
+#[expect(clippy::disallowed_methods, reason = "a tool of the test")]
+async fn limit_files(pid: i32, limit: &str) {
+    let mut command = tokio::process::Command::new("prlimit");
+    command.arg(format!("--pid={pid}")).arg(format!("--fsize={limit}"));
+    // The process may have ended a moment ago.
+    command.status().await.expect("prlimit is there");
+}
+
+impl From<BadMoment> for GitHubFault {
+    fn from(moment: BadMoment) -> Self {
+        match moment {
+            BadMoment::BadGateway => Self::BadGateway,
+            BadMoment::LoseAnswer => Self::LoseAnswer,
+            BadMoment::DropConnection => Self::DropConnection,
+            BadMoment::NotFound => Self::NotFound,
+            BadMoment::Limited => Self::SecondaryLimit { status: 403, retry_after: 1 },
+        }
+    }
+}

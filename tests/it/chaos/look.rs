@@ -1,0 +1,70 @@
+//! The database as seen from outside, and what other programs do to it. It is reached without the wires.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockkeeper::store::DatabaseUrl;
+use sqlx::postgres::PgConnectOptions;
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions, Row as _};
+
+/// A database of servers that run.
+#[derive(Clone)]
+pub enum Look {
+    /// A file.
+    Sqlite(PathBuf),
+    /// The same database the servers use.
+    Postgres(Box<PgConnectOptions>),
+}
+
+/// Every row as texts. Columns must be texts in the query.
+macro_rules! texts {
+    ($connection:expr, $sql:expr) => {{
+        let rows = sqlx::query($sql).fetch_all($connection).await?;
+        rows.iter().map(|row| (0..row.columns().len()).map(|n| row.try_get(n)).collect()).collect()
+    }};
+}
+
+impl Look {
+    /// The same database that the servers use.
+    pub fn at(url: &DatabaseUrl) -> Self {
+        match url {
+            DatabaseUrl::Sqlite(path) => Self::Sqlite(path.clone()),
+            DatabaseUrl::Postgres(options) => Self::Postgres(options.clone()),
+        }
+    }
+
+    /// What a query finds.
+    pub async fn rows(&self, sql: &'static str) -> Vec<Vec<String>> {
+        self.try_rows(sql).await.unwrap_or_else(|error| panic!("{sql}: {error}"))
+    }
+
+    async fn try_rows(&self, sql: &'static str) -> Result<Vec<Vec<String>>, sqlx::Error> {
+        match self {
+            Self::Sqlite(path) => {
+                let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(20));
+                texts!(&mut options.connect().await?, sql)
+            }
+            Self::Postgres(options) => texts!(&mut options.connect().await?, sql),
+        }
+    }
+
+    /// Holds the write lock of SQLite for a while, as a backup does.
+    pub async fn hold(&self, time: Duration) {
+        let Self::Sqlite(path) = self else { return };
+        let options = SqliteConnectOptions::new().filename(path).busy_timeout(Duration::from_secs(20));
+        let Ok(mut connection) = options.connect().await else { return };
+        if sqlx::query("BEGIN IMMEDIATE").execute(&mut connection).await.is_ok() {
+            tokio::time::sleep(time).await;
+            sqlx::query("ROLLBACK").execute(&mut connection).await.expect("nothing was written");
+        }
+    }
+
+    /// As if the server that signed its leases so had died a long time ago.
+    pub async fn end_leases(&self, replica: &str) {
+        let Self::Postgres(options) = self else { return };
+        let mut connection = options.connect().await.expect("PostgreSQL runs");
+        let sql = "UPDATE jobs SET lease_until = TIMESTAMPTZ 'epoch' WHERE lease_holder = $1 AND state = 'running'";
+        sqlx::query(sql).bind(replica).execute(&mut connection).await.expect("the leases are ended");
+    }
+}

@@ -1,0 +1,189 @@
+//! Brings GitHub's webhooks to the servers, as badly as a network does: late, twice, out of order, to whichever server
+//! a load balancer picks, and sometimes not at all.
+//!
+//! What becomes of a delivery follows from the seed and its number, not from the order in which they are made.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use lockkeeper::emulator::{Delivery, Emulator};
+use rand::RngExt;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
+use url::Url;
+use uuid::Uuid;
+
+use super::schedule;
+use crate::support::server::{LOOK, within};
+
+/// GitHub gives a receiver this long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A webhook on its way.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    /// What GitHub sends.
+    pub delivery: Delivery,
+    /// Nobody ever hears of it.
+    pub lost: bool,
+    /// How often it was answered with 2xx.
+    pub accepted: usize,
+    /// Every other answer or error.
+    pub trouble: Vec<String>,
+}
+
+/// Brings them.
+#[derive(Clone)]
+pub struct Postman {
+    seed: u64,
+    world: u64,
+    client: reqwest::Client,
+    /// The servers' `/events`, one per server.
+    doors: Arc<Mutex<Vec<Url>>>,
+    letters: Arc<Mutex<BTreeMap<Uuid, Letter>>>,
+    under_way: Arc<Mutex<JoinSet<()>>>,
+}
+
+/// What becomes of a delivery.
+struct Fate {
+    lost: bool,
+    copies: Vec<(Duration, usize)>,
+}
+
+impl Postman {
+    /// Somebody who brings the deliveries of one world.
+    pub fn new(seed: u64, world: u64) -> Self {
+        let client = reqwest::Client::builder().no_proxy().timeout(PATIENCE).pool_max_idle_per_host(0);
+        Self {
+            seed,
+            world,
+            client: client.build().expect("a client can be built"),
+            doors: Arc::default(),
+            letters: Arc::default(),
+            under_way: Arc::default(),
+        }
+    }
+
+    /// Server `n` listens here from now on.
+    pub fn moved(&self, n: usize, door: Url) {
+        let mut doors = self.doors.lock().unwrap();
+        match doors.get_mut(n) {
+            Some(known) => *known = door,
+            None => doors.push(door),
+        }
+    }
+
+    /// Where server `n` is, counted modulo how many there are; without a slash at the end.
+    pub fn url(&self, n: usize) -> String {
+        let doors = self.doors.lock().unwrap();
+        doors[n % doors.len()].as_str().trim_end_matches("/events").to_owned()
+    }
+
+    /// Sends requests without a proxy.
+    pub fn client(&self) -> &reqwest::Client {
+        &self.client
+    }
+
+    /// Takes deliveries from GitHub until it is dropped.
+    pub fn work(&self, github: &Emulator) -> AbortOnDropHandle<()> {
+        let (postman, github) = (self.clone(), github.clone());
+        let mut changes = github.changes();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            loop {
+                postman.collect(&github);
+                // An event is put into the queue a moment after the world has changed.
+                tokio::time::timeout(LOOK, changes.changed()).await.ok();
+            }
+        }))
+    }
+
+    fn collect(&self, github: &Emulator) {
+        while let Some(delivery) = github.lose_next() {
+            let (id, fate) = (delivery.id, self.fate(&delivery));
+            let letter = Letter { delivery, lost: fate.lost, accepted: 0, trouble: Vec::new() };
+            self.letters().insert(id, letter);
+            for (delay, door) in fate.copies {
+                let postman = self.clone();
+                self.under_way.lock().unwrap().spawn(async move {
+                    tokio::time::sleep(delay).await;
+                    postman.bring(id, door).await;
+                });
+            }
+        }
+    }
+
+    /// One in thirty is lost, one in eight comes twice, one in three late.
+    fn fate(&self, delivery: &Delivery) -> Fate {
+        let number = delivery.id.as_u64_pair().1;
+        let mut rng = schedule::rng(self.seed, self.world, number);
+        if rng.random_ratio(1, 30) {
+            return Fate { lost: true, copies: Vec::new() };
+        }
+        let copies = if rng.random_ratio(1, 8) { 2 } else { 1 };
+        let mut delay = || Duration::from_millis(if rng.random_ratio(1, 3) { rng.random_range(0..1500) } else { 0 });
+        let delays: Vec<Duration> = (0..copies).map(|_| delay()).collect();
+        Fate { lost: false, copies: delays.into_iter().map(|delay| (delay, rng.random_range(0..64))).collect() }
+    }
+
+    async fn bring(&self, id: Uuid, door: usize) {
+        let door = {
+            let doors = self.doors.lock().unwrap();
+            doors[door % doors.len()].clone()
+        };
+        let recorded = self.letters()[&id].delivery.recorded.clone();
+        let headers = recorded.headers.iter();
+        let request = headers.fold(self.client.post(door), |request, (name, value)| request.header(name, value));
+        let answer = request.body(recorded.body_bytes()).send().await;
+        let mut letters = self.letters();
+        let letter = letters.get_mut(&id).expect("letters are never forgotten");
+        match answer {
+            Ok(answer) if answer.status().is_success() => letter.accepted += 1,
+            Ok(answer) => letter.trouble.push(answer.status().to_string()),
+            Err(error) => letter.trouble.push(error.without_url().to_string()),
+        }
+    }
+
+    /// Waits until nothing is under way, and brings again what no server has taken, as people do who look at GitHub's
+    /// list of failed deliveries. Returns whether everything has arrived.
+    pub async fn bring_the_rest(&self, github: &Emulator) -> bool {
+        for round in 0..40 {
+            self.collect(github);
+            self.idle(github).await;
+            let rest: Vec<Uuid> =
+                self.letters().values().filter(|l| !l.lost && l.accepted == 0).map(|l| l.delivery.id).collect();
+            if rest.is_empty() {
+                return true;
+            }
+            for id in rest {
+                self.bring(id, round).await;
+            }
+        }
+        false
+    }
+
+    /// Whether nothing is under way, and nothing waits to be.
+    pub fn is_idle(&self, github: &Emulator) -> bool {
+        let mut under_way = self.under_way.lock().unwrap();
+        while under_way.try_join_next().is_some() {}
+        under_way.is_empty() && github.held().is_empty()
+    }
+
+    async fn idle(&self, github: &Emulator) {
+        within("the end of all deliveries under way", async {
+            while !self.is_idle(github) {
+                tokio::time::sleep(LOOK).await;
+            }
+        })
+        .await;
+    }
+
+    /// All there were.
+    pub fn all(&self) -> Vec<Letter> {
+        self.letters().values().cloned().collect()
+    }
+
+    fn letters(&self) -> MutexGuard<'_, BTreeMap<Uuid, Letter>> {
+        self.letters.lock().unwrap()
+    }
+}

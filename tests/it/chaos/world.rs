@@ -1,0 +1,306 @@
+//! One world: a GitHub, servers, the wires between them, and what has happened so far.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use lockkeeper::clock::SystemClock;
+use lockkeeper::emulator::{Delivering, Emulator, Options as GitHubOptions};
+use lockkeeper::model::{CommitSha, PullNumber};
+use lockkeeper::secret::Secret;
+use lockkeeper::store::DatabaseUrl;
+use tempfile::TempDir;
+use tokio::sync::Mutex as AsyncMutex;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::look::Look;
+use super::options::{self, Options};
+use super::post::Postman;
+use super::proxy::Wire;
+use super::schedule::{End, PROJECTS};
+use crate::support::db::Backend;
+use crate::support::postgres::{Content, new_database};
+use crate::support::server::{BOT, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET};
+
+/// The repository.
+pub const REPO: &str = "acme/infra";
+/// Who may use the API.
+pub const WEB_USER: &str = "ops";
+/// With this password.
+pub const WEB_PASSWORD: &str = "chaos-web-password";
+
+/// How long after the last fault everything must be done. Leases of the dead run out within a minute; what was tried in
+/// vain is tried again after waits that double.
+const PATIENCE: Duration = Duration::from_mins(4);
+
+/// How long a service manager tries to start a server, and how long it waits between two tries.
+const PERSISTENCE: Duration = Duration::from_mins(1);
+const BETWEEN_STARTS: Duration = Duration::from_millis(500);
+
+/// A world under way.
+pub struct World {
+    pub backend: Backend,
+    pub options: Options,
+    pub number: u64,
+    pub github: Emulator,
+    pub post: Postman,
+    pub look: Look,
+    pub servers: Vec<AsyncMutex<Server>>,
+    wires: Vec<Wires>,
+    /// The forge, the ledger, the plan files.
+    pub dir: TempDir,
+    record: Mutex<Record>,
+    begun: Instant,
+    _post: AbortOnDropHandle<()>,
+}
+
+struct Wires {
+    github: Wire,
+    database: Option<Wire>,
+}
+
+/// What has happened.
+#[derive(Default)]
+pub struct Record {
+    /// Every pull.
+    pub pulls: Vec<PullNumber>,
+    /// Every commit that was the head of a pull.
+    pub heads: BTreeSet<CommitSha>,
+    /// How often what was done.
+    pub counts: BTreeMap<&'static str, usize>,
+    /// Promises that were broken.
+    pub broken: Vec<String>,
+    /// Line by line.
+    pub story: Vec<String>,
+    /// Makes branches and files unlike any before.
+    pub serial: u64,
+}
+
+impl World {
+    /// A world with servers that run.
+    pub async fn begin(backend: Backend, options: &Options, number: u64) -> Arc<Self> {
+        let dir = tempfile::Builder::new().prefix("lockkeeper-chaos-").tempdir().expect("a temporary directory");
+        let github = github(&dir.path().join("forge")).await;
+        let database = match backend {
+            Backend::Sqlite => None,
+            Backend::Postgres => Some(new_database(Content::Migrated).await),
+        };
+        let post = Postman::new(options.seed, number);
+        let (mut servers, mut wires) = (Vec::new(), Vec::new());
+        for n in 0..if backend == Backend::Sqlite { 1 } else { 3 } {
+            let (wire, settings) = (Wires::new(&github, database.as_ref()).await, settings(dir.path()));
+            let settings = match (&wire.database, &database) {
+                (Some(wire), Some(url)) => settings.database(by_way_of(url, wire.address)),
+                _ => settings,
+            };
+            let server = Server::start_at(&format!("http://{}/api/v3", wire.github.address), settings).await;
+            post.moved(n, server.events().clone());
+            servers.push(AsyncMutex::new(server));
+            wires.push(wire);
+        }
+        let look = match database {
+            Some(url) => Look::at(&url),
+            None => Look::at(&servers[0].lock().await.database()),
+        };
+        Arc::new(Self {
+            backend,
+            options: options.clone(),
+            number,
+            _post: post.work(&github),
+            github,
+            post,
+            look,
+            servers,
+            wires,
+            dir,
+            record: Mutex::default(),
+            begun: Instant::now(),
+        })
+    }
+
+    /// The wire of a server to its database, if there is one, or to GitHub.
+    pub fn wire(&self, end: End, server: usize) -> Option<&Wire> {
+        let wires = &self.wires[server % self.wires.len()];
+        match end {
+            End::GitHub => Some(&wires.github),
+            End::Database => wires.database.as_ref(),
+        }
+    }
+
+    /// A server that may have died or be about to be started: whoever has it decides.
+    pub fn server(&self, n: usize) -> &AsyncMutex<Server> {
+        &self.servers[self.index(n)]
+    }
+
+    /// Starts a server that does not run, again and again as a service manager does: during a fault it may not be able
+    /// to. `false` when it cannot for longer than any fault lasts.
+    pub async fn start(&self, n: usize, server: &mut Server) -> bool {
+        let begun = Instant::now();
+        while begun.elapsed() < PERSISTENCE {
+            if server.try_restart().await {
+                self.post.moved(self.index(n), server.events().clone());
+                return true;
+            }
+            self.count("starts in vain");
+            tokio::time::sleep(BETWEEN_STARTS).await;
+        }
+        false
+    }
+
+    fn index(&self, n: usize) -> usize {
+        n % self.servers.len()
+    }
+
+    /// Waits until nothing is left to do; otherwise tells what is.
+    pub async fn quiet(&self) {
+        const OPEN: &str = "SELECT kind, lane, state, CAST(attempt AS TEXT), COALESCE(last_error, '') FROM jobs \
+                            WHERE state IN ('queued', 'running') ORDER BY seq";
+        let (begun, mut calm) = (Instant::now(), 0);
+        while calm < 3 {
+            let open = self.look.rows(OPEN).await;
+            // What the bot says is a delivery, too, and may be late.
+            calm = if open.is_empty() && self.post.is_idle(&self.github) { calm + 1 } else { 0 };
+            if begun.elapsed() > PATIENCE {
+                let open: Vec<String> = open.iter().map(|job| job.join(" | ")).collect();
+                return self.broken(&format!("work is left after {PATIENCE:?}:\n    {}", open.join("\n    ")));
+            }
+            tokio::time::sleep(LOOK * 5).await;
+        }
+    }
+
+    /// Where the stand-in for Terraform notes each apply.
+    pub fn ledger(&self) -> PathBuf {
+        self.dir.path().join("ledger")
+    }
+
+    /// Where plan files are.
+    pub fn plans(&self) -> PathBuf {
+        self.dir.path().join("plans")
+    }
+
+    /// The record, for as long as nobody waits.
+    pub fn record(&self) -> MutexGuard<'_, Record> {
+        self.record.lock().unwrap()
+    }
+
+    /// Counts something.
+    pub fn count(&self, what: &'static str) {
+        *self.record().counts.entry(what).or_default() += 1;
+    }
+
+    /// A line of the story.
+    #[expect(clippy::print_stdout, reason = "a round that fails is to be played again from what was printed")]
+    pub fn say(&self, line: &str) {
+        let time = self.begun.elapsed().as_secs_f32();
+        let line = format!("{} {}.{} {time:8.3} {line}", options::name(self.backend), self.options.seed, self.number);
+        println!("{line}");
+        self.record().story.push(line);
+    }
+
+    /// A promise was broken.
+    pub fn broken(&self, what: &str) {
+        self.say(&format!("BROKEN: {what}"));
+        self.record().broken.push(what.to_owned());
+    }
+
+    /// Puts everything that helps to find a cause where it survives, and tells where.
+    pub async fn keep_traces(&self) -> PathBuf {
+        let name = format!("{}-{}-{}", options::name(self.backend), self.options.seed, self.number);
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("chaos").join(name);
+        std::fs::create_dir_all(&dir).expect("a directory for traces");
+        let write = |file: &str, text: String| std::fs::write(dir.join(file), text).expect("a file for traces");
+        write("story", self.record().story.join("\n"));
+        write("ledger", std::fs::read_to_string(self.ledger()).unwrap_or_default());
+        for (n, server) in self.servers.iter().enumerate() {
+            write(&format!("server-{n}.log"), server.lock().await.log());
+        }
+        for (file, sql) in TRACES {
+            let lines: Vec<String> = self.look.rows(sql).await.iter().map(|row| row.join(" | ")).collect();
+            write(file, lines.join("\n"));
+        }
+        let comments = |number: &PullNumber| {
+            let comments = self.github.comments(REPO, *number).unwrap_or_default();
+            let texts = comments.iter().map(|c| format!("#{number} {} by {}: {}\n", c.id, c.author, c.body));
+            texts.collect::<String>()
+        };
+        let comments: String = self.record().pulls.iter().map(comments).collect();
+        write("comments", comments);
+        dir
+    }
+}
+
+/// What is kept of the database.
+const TRACES: [(&str, &str); 5] = [
+    (
+        "jobs",
+        "SELECT CAST(id AS TEXT), kind, lane, state, CAST(attempt AS TEXT), COALESCE(lease_holder, ''), \
+         COALESCE(CAST(lease_until AS TEXT), ''), CAST(created_at AS TEXT), COALESCE(CAST(finished_at AS TEXT), ''), \
+         COALESCE(last_error, '') FROM jobs ORDER BY seq",
+    ),
+    (
+        "commands",
+        "SELECT CAST(id AS TEXT), kind, CAST(pull AS TEXT), COALESCE(CAST(comment AS TEXT), ''), state, \
+         COALESCE(outcome, ''), COALESCE(reason, ''), CAST(created_at AS TEXT), COALESCE(CAST(finished_at AS TEXT), '') \
+         FROM commands ORDER BY created_at",
+    ),
+    (
+        "runs",
+        "SELECT CAST(id AS TEXT), CAST(command AS TEXT), kind, dir, state, COALESCE(outcome, ''), \
+         COALESCE(message, ''), COALESCE(CAST(started_at AS TEXT), ''), COALESCE(CAST(finished_at AS TEXT), '') \
+         FROM runs ORDER BY created_at",
+    ),
+    (
+        "plans",
+        "SELECT CAST(id AS TEXT), CAST(pull AS TEXT), dir, state, COALESCE(digest, '') FROM plans ORDER BY created_at",
+    ),
+    ("locks", "SELECT CAST(id AS TEXT), dir, workspace, CAST(pull AS TEXT), holder, reason FROM locks"),
+];
+
+impl Wires {
+    async fn new(github: &Emulator, database: Option<&DatabaseUrl>) -> Self {
+        let address = github.base_url().trim_start_matches("http://").parse().expect("an address");
+        let database = match database {
+            Some(DatabaseUrl::Postgres(options)) => {
+                Some(Wire::to(SocketAddr::from(([127, 0, 0, 1], options.get_port()))).await)
+            }
+            Some(DatabaseUrl::Sqlite(_)) | None => None,
+        };
+        Self { github: Wire::to(address).await, database }
+    }
+}
+
+/// The same database through a wire.
+fn by_way_of(url: &DatabaseUrl, address: SocketAddr) -> DatabaseUrl {
+    match url {
+        DatabaseUrl::Sqlite(path) => DatabaseUrl::Sqlite(path.clone()),
+        DatabaseUrl::Postgres(options) => {
+            DatabaseUrl::Postgres(Box::new(options.as_ref().clone().port(address.port())))
+        }
+    }
+}
+
+async fn github(dir: &Path) -> Emulator {
+    let options = GitHubOptions::new(dir, Arc::new(SystemClock), Secret::new(WEBHOOK_SECRET));
+    let github = Emulator::start(options.with_token(BOT, Secret::new(TOKEN))).await.expect("it starts");
+    let files: Vec<String> = (0..PROJECTS).map(|n| format!("p{n}/main.tf")).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|path| (path.as_str(), "# nothing yet\n")).collect();
+    github.create_repo(REPO, &files).await.expect("it is new");
+    // The postman takes them from here.
+    github.set_delivering(Delivering::Held).await;
+    github
+}
+
+fn settings(dir: &Path) -> Settings {
+    Settings::default()
+        .terraform(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/terraform"))
+        .survives_full_disks()
+        .flag(&format!("--share-plan-dir={}", dir.join("plans").display()))
+        .flag("--shutdown-grace=3s")
+        .flag("--web-basic-auth")
+        .flag(&format!("--web-username={WEB_USER}"))
+        .variable("LOCKKEEPER_WEB_PASSWORD", WEB_PASSWORD)
+        .variable("TF_FAKE_LEDGER", &dir.join("ledger").display().to_string())
+        .variable("TF_FAKE_PACE", "0.3")
+}

@@ -80,6 +80,7 @@ impl Reply {
 fn report(ctx: &Ctx, row: &CommandRow, head: Option<CommitSha>, body: Body) -> Report {
     let extra_args = match Spec::from_json(&row.spec) {
         Ok(Spec::Command(Command::Plan(plan))) => plan.extra_args,
+        Ok(Spec::Turn(mut turn)) if turn.asks.len() == 1 => turn.asks.remove(0).extra_args,
         _ => Vec::new(),
     };
     Report {

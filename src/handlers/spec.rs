@@ -27,7 +27,7 @@ pub enum Spec {
 pub struct Turn {
     /// What is to be planned.
     pub asks: Vec<Ask>,
-    /// Why it is the pull's turn, a clause each, such as `next in line after #1`.
+    /// Why it is the pull's turn, a clause each, such as `next in line after pull request 1`.
     pub reasons: Vec<String>,
 }
 

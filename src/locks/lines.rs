@@ -159,9 +159,10 @@ impl Lines {
     /// Frees a lock; whoever is first in line and excluded by nobody holds theirs now.
     pub(super) fn give(&mut self, key: &LockKey, holder: PullNumber) {
         self.held.retain(|(k, p)| !(k == key && *p == holder));
-        let free = |lines: &Self, wanted: &LockKey| !lines.held.iter().any(|(held, _)| conflict(held, wanted));
-        let next =
-            |lines: &Self| lines.waiting.iter().position(|(wanted, _)| conflict(wanted, key) && free(lines, wanted));
+        let free = |lines: &Self, (wanted, waiter): &(LockKey, PullNumber)| {
+            !lines.held.iter().any(|(held, holder)| conflict(held, wanted) && holder != waiter)
+        };
+        let next = |lines: &Self| lines.waiting.iter().position(|place| conflict(&place.0, key) && free(lines, place));
         while let Some(place) = next(self) {
             let handed = self.waiting.remove(place);
             self.held.push(handed);

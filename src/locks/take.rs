@@ -291,7 +291,7 @@ pub async fn hand_over(
     let Some(freed) = change.free_for(lock.id, LockEventKind::Stolen).await? else { return Ok(HandOver::NotHeld) };
     change.discard_plans(&freed).await?;
     change.push(outbox(&freed, &Waiter::from(waiter.clone())));
-    let reason = format!("handed over from #{} by {}", freed.pull.number, change.actor());
+    let reason = format!("handed over from pull request {} by {}", freed.pull.number, change.actor());
     change.hand_to(waiter, &reason).await?;
     change.commit().await.map(|()| HandOver::Done(freed))
 }

@@ -154,7 +154,7 @@ impl<'a> LockChange<'a> {
     /// whole directory can make way for several of them.
     async fn hand_on(&mut self, freed: &Lock) -> Result<()> {
         while let Some(waiter) = waiter_next_in_tx(&mut self.tx, &freed.key).await? {
-            self.hand_to(waiter, &format!("next in line after #{}", freed.pull.number)).await?;
+            self.hand_to(waiter, &format!("next in line after pull request {}", freed.pull.number)).await?;
         }
         Ok(())
     }

@@ -154,7 +154,7 @@ async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'
 
 fn gave_way(lock: &Lock) -> String {
     format!(
-        "The lock of `{}` went to a pull request that waits for it: that one and this one would have waited for each \
+        "The lock of {} went to a pull request that waits for it: that one and this one would have waited for each \
          other for ever. This one is in line for it now; a plan under it was discarded.",
         lock.project
     )

@@ -92,7 +92,10 @@ async fn a_freed_lock_goes_to_the_first_in_line_with_a_job_for_it(db: &TestDb) {
     want(store, &three, &["a"]).await;
     assert_eq!(store.lock_release_all(&one, by()).await.unwrap().len(), 1);
     let lock = store.lock_list().await.unwrap().remove(0);
-    assert_eq!((&lock.pull, lock.holder.as_str(), lock.reason.as_str()), (&two, "ada", "next in line after #1"));
+    assert_eq!(
+        (&lock.pull, lock.holder.as_str(), lock.reason.as_str()),
+        (&two, "ada", "next in line after pull request 1")
+    );
     assert_eq!(line(store, "a").await, [3]);
     let jobs = store.job_list_open().await.unwrap();
     assert_eq!(jobs.iter().map(|job| job.kind.as_str()).collect::<Vec<_>>(), [TAKE_TURN]);
@@ -184,7 +187,7 @@ async fn a_lock_can_be_handed_to_anybody_in_line(db: &TestDb) {
     let done = hand_over(store, &lock, PullNumber(3), &olga, |_, _| vec![job("notice")]).await.unwrap();
     assert_eq!(done, HandOver::Done(lock.clone()));
     let now = store.lock_list().await.unwrap().remove(0);
-    assert_eq!((now.pull.number.0, now.reason.as_str()), (3, "handed over from #1 by olga"));
+    assert_eq!((now.pull.number.0, now.reason.as_str()), (3, "handed over from pull request 1 by olga"));
     assert_eq!(line(store, "a").await, [2]);
     assert_eq!(hand_over(store, &lock, PullNumber(2), &olga, |_, _| vec![]).await.unwrap(), HandOver::NotHeld);
     // #2 holds what #3 waits for: #3 after #2 is fine, #2 after #3 in another line would be a circle.

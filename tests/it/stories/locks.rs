@@ -38,14 +38,11 @@ async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
     assert_snapshot!(bot.comment(second), @"
     Ran Plan for dir: `network` workspace: `default`: locked
 
-    **Plan refused**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+    **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+
+    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
     The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
-
-    * To **plan** this project again, comment:
-      ```shell
-      lockkeeper plan -d network
-      ```
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -78,14 +75,11 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
 
     ### 🔒 dir: `network` workspace: `default`
 
-    **Plan refused**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+    **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+
+    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
     The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
-
-    * To **plan** this project again, comment:
-      ```shell
-      lockkeeper plan -d network
-      ```
 
     [Output of this project](https://locks.example.com/jobs/ID)
 
@@ -139,6 +133,7 @@ async fn after_unlock_the_other_pull_request_can_plan(backend: Backend) {
     bot.heard(second);
     bot.say(first, "lockkeeper unlock").await;
     bot.heard(first);
+    bot.heard(second);
     bot.say(second, "lockkeeper plan -d network").await;
     assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     assert_snapshot!(bot.statuses(second), @"
@@ -158,6 +153,7 @@ async fn after_a_merge_the_other_pull_request_can_plan(backend: Backend) {
 
     * dir: `network` workspace: `default`
     ");
+    bot.heard(second);
     bot.say(second, "lockkeeper plan").await;
     assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     bot.end(&["acme/infra/network/default by #2"]).await;
@@ -201,8 +197,7 @@ async fn a_lock_discarded_in_the_dashboard_is_told_to_the_pull_request(backend: 
     ");
     bot.say(first, "lockkeeper apply").await;
     assert!(bot.comment(first).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));
-    bot.say(second, "lockkeeper plan").await;
-    assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    assert!(bot.comment(second).contains("was next in line after pull request 1."));
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 

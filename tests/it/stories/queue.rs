@@ -31,11 +31,66 @@ async fn three(backend: Backend) -> (Bot, [PullNumber; 3]) {
 
 async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
-    assert_snapshot!(bot.comment(second), @"");
-    assert_snapshot!(bot.comment(third), @"");
+    assert_snapshot!(bot.comment(second), @"
+    Ran Plan for dir: `network` workspace: `default`: locked
+
+    **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+
+    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `02a94f40` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.comment(third), @"
+    Ran Plan for dir: `network` workspace: `default`: locked
+
+    **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+
+    This pull request is **number 2 in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `a0f6dfee` · 0 s</sub>
+    ");
     bot.merge(first).await;
     bot.heard(first);
-    assert_snapshot!(bot.comment(second), @"");
+    assert_snapshot!(bot.comment(second), @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    The lock became free: this pull request was next in line after pull request 1.
+
+    **Plan: 0 to add, 3 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 0 to add, 3 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `02a94f40` · 0 s</sub>
+    "#);
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
@@ -47,10 +102,20 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     bot.settle().await;
     assert!(bot.comment(second).contains("**next in line**"));
     bot.say(second, "lockkeeper unlock").await;
-    assert_snapshot!(bot.comment(second), @"");
+    assert_snapshot!(bot.comment(second), @"
+    Ran Unlock for 1 project
+
+    * dir: `network` workspace: `default`: no longer in line for the lock
+
+    To **plan** again, comment:
+
+    ```shell
+    lockkeeper plan
+    ```
+    ");
     bot.say(first, "lockkeeper unlock").await;
     bot.heard(first);
-    assert!(bot.comment(third).contains("next in line after #1"));
+    assert!(bot.comment(third).contains("next in line after pull request 1"));
     bot.end(&["acme/infra/network/default by #3"]).await;
 }
 
@@ -63,8 +128,9 @@ async fn arguments_of_the_one_who_waits_are_kept(backend: Backend) {
     let before = bot.calls().len();
     bot.say(first, "lockkeeper unlock").await;
     bot.heard(first);
-    bot.heard(second);
-    assert_eq!(bot.calls()[before..], ["init network", "plan network -refresh=false"]);
+    let planned = bot.comment(second);
+    assert!(planned.contains("lockkeeper plan -d network -- -refresh=false"), "{planned}");
+    assert_eq!(bot.calls()[before..], ["init network", "plan network"]);
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
@@ -80,11 +146,157 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
     bot.heard(first);
     bot.push("second", &[OTHER]).await;
     bot.settle().await;
-    assert_snapshot!(bot.comment(second), @"");
-    assert_snapshot!(bot.comment(first), @"");
+    assert_snapshot!(bot.comment(second), @"
+    Ran Plan for 2 projects: 2 locked
+
+    The lock of dir: `app` workspace: `default` went to a pull request that waits for it: that one and this one would have waited for each other for ever. This one is in line for it now; a plan under it was discarded.
+
+    | | Project | Outcome |
+    |:-:|:--|:--|
+    | 🔒 | `app` | [locked](https://locks.example.com/jobs/ID) |
+    | 🔒 | `network` | [locked](https://locks.example.com/jobs/ID) |
+
+    ---
+
+    ### 🔒 dir: `app` workspace: `default`
+
+    **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (next in line after pull request 2).
+
+    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    ### 🔒 dir: `network` workspace: `default`
+
+    **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+
+    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `c6f6136c` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.comment(first), @r#"
+    Ran Plan for dir: `app` workspace: `default`: planned
+
+    The lock became free: this pull request was next in line after pull request 2.
+
+    **Plan: 2 to add, 0 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 2 to add, 0 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d app
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d app
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `871188a2` · 0 s</sub>
+    "#);
     bot.merge(first).await;
     bot.heard(first);
-    assert_snapshot!(bot.comment(second), @"");
+    assert_snapshot!(bot.comment(second), @r#"
+    Ran Plan for 2 projects: 2 planned
+
+    The lock became free: this pull request was next in line after pull request 1.
+
+    | | Project | Outcome | + | ~ | - |
+    |:-:|:--|:--|--:|--:|--:|
+    | 📝 | `app` | [planned](https://locks.example.com/jobs/ID) | 1 | 0 | 0 |
+    | 📝 | `network` | [planned](https://locks.example.com/jobs/ID) | 0 | 3 | 0 |
+
+    ---
+
+    ### 📝 dir: `app` workspace: `default`
+
+    **Plan: 1 to add, 0 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 1 to add, 0 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d app
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d app
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID)
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    ### 📝 dir: `network` workspace: `default`
+
+    **Plan: 0 to add, 3 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 0 to add, 3 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID)
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    * To **apply** all plans of this pull request, comment:
+      ```shell
+      lockkeeper apply
+      ```
+    * To **discard** all its plans and give its locks back, comment:
+      ```shell
+      lockkeeper unlock
+      ```
+
+    <sub>Commit `c6f6136c` · 0 s</sub>
+    "#);
     bot.end(&["acme/infra/app/default by #2", "acme/infra/network/default by #2"]).await;
 }
 
@@ -97,6 +309,6 @@ async fn a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on(back
     bot.heard(second);
     bot.say(first, "lockkeeper unlock").await;
     bot.heard(first);
-    assert!(bot.comment(third).contains("next in line after #1"));
+    assert!(bot.comment(third).contains("next in line after pull request 1"));
     bot.end(&["acme/infra/app/default by #2", "acme/infra/network/default by #3"]).await;
 }

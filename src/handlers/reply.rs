@@ -26,8 +26,8 @@ pub(super) struct Reply {
 pub(super) enum Told {
     /// This.
     Comment(Box<Body>),
-    /// Nothing; it ended so.
-    Nothing(CommandOutcome),
+    /// Nothing; it ended so, for this reason.
+    Nothing(CommandOutcome, Option<String>),
 }
 
 impl Reply {
@@ -43,7 +43,13 @@ impl Reply {
 
     /// Ends without a word.
     pub fn silent(outcome: CommandOutcome) -> Self {
-        Self { told: Told::Nothing(outcome), statuses: Vec::new(), head: None }
+        Self { told: Told::Nothing(outcome, None), statuses: Vec::new(), head: None }
+    }
+
+    /// Refused without a word at the pull; the dashboard shows why.
+    pub fn silent_for(reason: String) -> Self {
+        let told = Told::Nothing(CommandOutcome::Refused, Some(reason));
+        Self { told, statuses: Vec::new(), head: None }
     }
 
     /// With statuses for the head commit.
@@ -62,7 +68,7 @@ impl Reply {
             None => Vec::new(),
         };
         let (outcome, reason, mut outbox) = match self.told {
-            Told::Nothing(outcome) => (outcome, None, Vec::new()),
+            Told::Nothing(outcome, reason) => (outcome, reason, Vec::new()),
             Told::Comment(body) => {
                 let report = report(ctx, row, head, *body);
                 let reason = report.machine_line().reason;

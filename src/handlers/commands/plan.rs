@@ -8,8 +8,10 @@ use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
 use super::CommandCx;
+use super::permission;
 use super::projects::{self, Selection, Work};
 use crate::command::PlanCommand;
+use crate::config::access::Action;
 use crate::discovery::Project;
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
@@ -146,6 +148,9 @@ async fn attempt(
         run_url: Some(cx.ctx.settings.run_url(run)),
         ..ProjectReport::new(key.clone(), ProjectOutcome::Failed)
     };
+    if let Some(message) = permission::check_project(cx, Action::Plan, key).await? {
+        return Ok(ProjectReport { outcome: ProjectOutcome::Refused, message: Some(message), ..report });
+    }
     let lock = match take_lock(cx, project).await? {
         TakeLock::Taken(lock) | TakeLock::AlreadyOurs(lock) => lock,
         TakeLock::HeldBy(lock) => return Ok(held(cx, report, &lock)),

@@ -22,8 +22,8 @@ use crate::queue::Nudge;
 use crate::render;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
-use crate::vcs::{Forge, Memberships};
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
+use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, ChildEnvironment, OutputHub, Terraform, Tools};
 
 /// What does not come from the configuration.

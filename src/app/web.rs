@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use axum::Router;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::server::{self, ServerConfig};
 use crate::config::access::{Action, Identity};
+use crate::config::server::{self, ServerConfig};
 use crate::context::Ctx;
 use crate::handlers::authz::{self, AuthzError, Decision, Resource};
 use crate::handlers::dashboard;

@@ -10,8 +10,8 @@ use url::Url;
 
 use super::auth::WebAuth;
 use super::csrf::CsrfKey;
-use super::pages::Templates;
 use super::errors::Failure;
+use super::pages::Templates;
 use crate::clock::{Clock, Ids};
 use crate::config::access::{Action, Identity};
 use crate::handlers::authz::{AuthzError, Decision, Resource};

@@ -127,11 +127,12 @@ impl TeamRules {
 
     /// Who may do it.
     pub fn grantees(&self, action: Action) -> Grantees<'_> {
-        let mut giving = self.0.iter().filter(|rule| rule.action.is_none_or(|given| given == action));
-        if self.is_empty() || giving.clone().any(|rule| rule.team.is_none()) {
+        let giving: Vec<&TeamRule> =
+            self.0.iter().filter(|rule| rule.action.is_none_or(|given| given == action)).collect();
+        if self.is_empty() || giving.iter().any(|rule| rule.team.is_none()) {
             return Grantees::Everybody;
         }
-        Grantees::Teams(distinct(giving.by_ref().filter_map(|rule| rule.team.as_deref())))
+        Grantees::Teams(distinct(giving.into_iter().filter_map(|rule| rule.team.as_deref())))
     }
 
     /// Whether somebody who is in exactly these teams may do it.

@@ -27,7 +27,8 @@ fn read_teams(reader: &mut Reader<'_>) -> Read<TeamRules> {
         Ok(rules) => return Ok(rules),
         Err(problems) => problems,
     };
-    let recorded = problems.iter().map(|problem| reader.record(Problem::with(flag, problem.to_string(), problem.fix())));
+    let recorded =
+        problems.iter().map(|problem| reader.record(Problem::with(flag, problem.to_string(), problem.fix())));
     Err(recorded.last().expect("a list is refused for a reason"))
 }
 

@@ -70,9 +70,8 @@ pub(in crate::emulator) struct Team {
 impl State {
     /// Whether the login is an organisation; owners of repositories are, unless they forked them.
     pub(in crate::emulator) fn org(&self, login: &str) -> Option<&str> {
-        let is_org = |owner: &&super::User| {
-            owner.kind == UserKind::Organization && owner.login.eq_ignore_ascii_case(login)
-        };
+        let is_org =
+            |owner: &&super::User| owner.kind == UserKind::Organization && owner.login.eq_ignore_ascii_case(login);
         self.repos.values().map(|repo| &repo.owner).find(is_org).map(|owner| owner.login.as_str())
     }
 
@@ -87,7 +86,8 @@ impl State {
 
     fn set_team(&mut self, org: &str, new: NewTeam) -> Result<(), EmulatorError> {
         let known = self.org(org).map(str::to_owned);
-        let org = known.ok_or_else(|| EmulatorError::Refused(format!("`{org}` owns no repository as an organisation")))?;
+        let org =
+            known.ok_or_else(|| EmulatorError::Refused(format!("`{org}` owns no repository as an organisation")))?;
         let slug = slug(&new.name);
         let is_unfit = |parent: &&str| self.team(&org, parent).is_none() || self.is_below(&org, parent, &slug);
         if let Some(parent) = new.parent.as_deref().filter(is_unfit) {

@@ -132,9 +132,12 @@ mod tests {
 
     #[test]
     fn names_are_listed_as_people_do() {
-        for (names, expected) in
-            [(vec![], ""), (vec!["a"], "`a`"), (vec!["a", "b"], "`a` or `b`"), (vec!["a", "`b", "c"], "`a`, `'b` or `c`")]
-        {
+        for (names, expected) in [
+            (vec![], ""),
+            (vec!["a"], "`a`"),
+            (vec!["a", "b"], "`a` or `b`"),
+            (vec!["a", "`b", "c"], "`a`, `'b` or `c`"),
+        ] {
             assert_eq!(listed(&names, "or"), expected);
         }
     }

@@ -142,8 +142,9 @@ fn denial(program: &TeamAuthz, who: &Identity, action: Action, actual: String) -
         action,
         rule: format!("the program {} (`team_authz.command`) has to answer `pass`", quoted(&name)),
         actual,
-        who_can: vec!["Whoever operates the server knows what the program asks for, and finds its output in the log."
-            .to_owned()],
+        who_can: vec![
+            "Whoever operates the server knows what the program asks for, and finds its output in the log.".to_owned(),
+        ],
     }
 }
 
@@ -152,7 +153,13 @@ fn log(program: &TeamAuthz, answer: &Result<Output, ProcessError>) {
     match answer {
         Ok(output) => {
             let (stdout, stderr) = (shown(output.stdout.text().trim()), shown(output.stderr.text().trim()));
-            info!(command = program.command, code = output.code, stdout, stderr, "A program was asked about permission");
+            info!(
+                command = program.command,
+                code = output.code,
+                stdout,
+                stderr,
+                "A program was asked about permission"
+            );
         }
         Err(error) => {
             let error = describe_error(error);
@@ -188,7 +195,10 @@ mod tests {
         }
         let after = DEADLINE;
         let late = verdict(&Err(ProcessError::TimedOut { program: "authz".into(), after }));
-        assert_eq!(late, Err(r#"it could not be asked: "authz" did not end within 30 seconds and was stopped"#.to_owned()));
+        assert_eq!(
+            late,
+            Err(r#"it could not be asked: "authz" did not end within 30 seconds and was stopped"#.to_owned())
+        );
     }
 
     #[test]

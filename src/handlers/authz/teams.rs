@@ -1,10 +1,10 @@
 //! People of the forge by their teams: `--gh-team-allowlist` (reference 1.8).
 
-use super::{Decision, Denial, Resource, AuthzError, listed, not_from_the_forge, quoted};
+use super::{AuthzError, Decision, Denial, Resource, listed, not_from_the_forge, quoted};
 use crate::config::access::{Action, Grantees, Identity};
 use crate::context::Ctx;
 use crate::model::RepoId;
-use crate::vcs::{ForgeError, Installation};
+use crate::vcs::{ForgeError, Installation, KEPT};
 
 /// What the list says of the teams this person is in.
 pub(super) async fn by_teams(
@@ -55,18 +55,17 @@ fn denial(who: &Identity, action: Action, repo: &RepoId, giving: &[&str], own: &
 }
 
 fn ways_out(action: Action, name: &str, org: &str, giving: &[&str]) -> Vec<String> {
-    let operator = |what: &str| format!("{what} whoever operates the server can change the list.");
     if giving.is_empty() {
         return vec![format!("Whoever operates the server can give `{action}` to a team.")];
     }
-    let kept = crate::vcs::KEPT.num_seconds();
+    let (teams, kept) = (listed(giving, "or"), KEPT.num_seconds());
     vec![
-        format!("A member of {} can give the command.", listed(giving, "or")),
+        format!("A member of {teams} can give the command."),
+        format!("Or somebody who maintains {teams} adds {name}; comment again {kept} seconds later."),
         format!(
-            "Or somebody who maintains a team of {org} adds {name}; that counts after {kept} seconds, then comment again. \
-             A team that does not exist, or that Lockkeeper may not see, counts as empty."
+            "Or whoever operates the server changes the list. A team that {org} does not have, or that the account of \
+             Lockkeeper may not see, counts as empty."
         ),
-        operator("Or"),
     ]
 }
 

@@ -14,9 +14,9 @@ use super::home::{LockLine, Notice};
 use super::text::{Stamp, shown};
 use super::visitor::Visitor;
 use crate::config::access::{Action, Identity};
+use crate::handlers::authz::Resource;
 use crate::http::csrf::Confirmed;
 use crate::http::extract::{Asked, Segment};
-use crate::handlers::authz::Resource;
 use crate::http::{Failure, Web};
 use crate::model::{Lock, LockId, PlanRecord, PlanState, ProjectName};
 

@@ -19,7 +19,9 @@ async fn members_of_child_teams_count_and_invitations_do_not_yet() {
     let rig = Rig::start().await;
     let github = &rig.github;
     github.set_team("acme", NewTeam::new("Engineering").with(&["grace"])).unwrap();
-    github.set_team("acme", NewTeam::new("Platform Eng").below("engineering").with(&["Olga"]).inviting(&["ivan"])).unwrap();
+    github
+        .set_team("acme", NewTeam::new("Platform Eng").below("engineering").with(&["Olga"]).inviting(&["ivan"]))
+        .unwrap();
     github.set_team("acme", NewTeam::new("SRE").below("platform-eng").with(&["sam", "ivan"])).unwrap();
     for (team, login, expected) in [
         ("engineering", "grace", "active"),

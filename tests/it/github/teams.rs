@@ -15,7 +15,8 @@ async fn has(reply: Reply) -> Result<bool, ForgeError> {
 
 #[tokio::test]
 async fn only_who_has_accepted_the_membership_is_in_a_team() {
-    let state = |state: &str| Reply::json(&json!({"url": "https://api.github.com/x", "role": "member", "state": state}));
+    let state =
+        |state: &str| Reply::json(&json!({"url": "https://api.github.com/x", "role": "member", "state": state}));
     assert!(has(state("active")).await.unwrap());
     assert!(!has(state("pending")).await.unwrap());
     assert!(!has(Reply::status(404, &json!({"message": "Not Found"}))).await.unwrap());

@@ -28,12 +28,23 @@ async fn who_may_discard_need_not_be_able_to_stop_all_applies() {
     let (world, lock, browser, token) = world(&["discard"]).await;
     let page = browser.get("/").await;
     assert!(!page.body.contains("Stop all applies"), "{}", page.body);
-    assert!(page.text().contains("This server does not let its pages stop applies (\n--web-allow\n)."), "{}", page.text());
+    assert!(
+        page.text().contains("This server does not let its pages stop applies (\n--web-allow\n)."),
+        "{}",
+        page.text()
+    );
     for path in ["/apply-lock/stop", "/apply-lock/allow"] {
         let answer = press(&browser, path, &token).await;
         assert_eq!(answer.status, StatusCode::FORBIDDEN);
         insta::allow_duplicates! {
-            insta::assert_snapshot!(answer.text(), @"");
+            insta::assert_snapshot!(answer.text(), @"
+            403
+            Not allowed
+            “ops” may not stop all applies or allow them again: “--web-allow=discard” is what the pages and the API of this server may be used for, and “apply_lock” is not among it. Whoever operates the server can add “apply_lock” to the list. Nothing was changed.
+            To the dashboard
+            Reference
+            00000000000070008000000000000002
+            ");
         }
     }
     assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
@@ -52,7 +63,14 @@ async fn pages_that_are_only_for_looking_change_nothing() {
     assert!(page.text().contains("This server does not let its pages discard plans"), "{}", page.text());
     let answer = press(&browser, &path, &token).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
-    insta::assert_snapshot!(answer.text(), @"");
+    insta::assert_snapshot!(answer.text(), @"
+    403
+    Not allowed
+    “ops” may not discard plans and give their locks back: “--web-allow=none” is what the pages and the API of this server may be used for, and “discard” is not among it. Whoever operates the server can add “discard” to the list. Nothing was changed.
+    To the dashboard
+    Reference
+    00000000000070008000000000000002
+    ");
     assert_eq!(world.store.lock_list().await.unwrap(), [lock]);
 }
 

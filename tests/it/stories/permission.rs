@@ -46,9 +46,17 @@ async fn planned(backend: Backend, flags: &[(&str, &str)]) -> (Bot, PullNumber) 
 async fn an_apply_needs_a_team_that_may_apply(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[LIST]).await;
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Apply refused**: `alice` may not apply: `--gh-team-allowlist` gives `apply` to the teams `ops` and `leads` of `acme`, and `alice` is in none of them, but in `devs`.
+
+    * A member of `ops` or `leads` can give the command.
+    * Or somebody who maintains a team of `acme` adds `alice`; that counts after 30 seconds, then comment again. A team that does not exist, or that Lockkeeper may not see, counts as empty.
+    * Or whoever operates the server can change the list.
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @"");
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"refused","reason":"not_allowed","projects":[]} -->"#);
     assert_eq!(runs(&bot, "apply"), 0);
     bot.hear(pull, "olga", "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
@@ -81,14 +89,28 @@ async fn somebody_who_was_put_into_a_team_may_half_a_minute_later(backend: Backe
 async fn a_command_that_no_rule_gives_is_given_to_nobody(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[("gh-team-allowlist", "*:plan")]).await;
     bot.hear(pull, "olga", "lockkeeper unlock").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Unlock refused**: `olga` may not unlock: `--gh-team-allowlist` gives `unlock` to no team, and `olga` is in none of the teams that it names.
+
+    * Whoever operates the server can give `unlock` to a team.
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn unlock_of_the_own_pull_request_needs_a_team_too(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[LIST]).await;
     bot.hear(pull, "olga", "lockkeeper unlock").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Unlock refused**: `olga` may not unlock: `--gh-team-allowlist` gives `unlock` to the team `devs` of `acme`, and `olga` is not in it, but in `ops`.
+
+    * A member of `devs` can give the command.
+    * Or somebody who maintains a team of `acme` adds `olga`; that counts after 30 seconds, then comment again. A team that does not exist, or that Lockkeeper may not see, counts as empty.
+    * Or whoever operates the server can change the list.
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper unlock").await;
     assert!(bot.comment(pull).starts_with("Ran Unlock for"));
     bot.end(&[]).await;
@@ -101,7 +123,7 @@ async fn a_push_of_somebody_who_may_not_plan_is_noted_on_the_dashboard_only(back
     assert_eq!(bot.heard(pull), [""; 0]);
     assert_eq!(bot.statuses(pull), "");
     let command = bot.store().command_list(10).await.unwrap().remove(0);
-    assert_snapshot!(command.reason.unwrap(), @"");
+    assert_snapshot!(command.reason.unwrap(), @"not_allowed: `alice` may not plan: `--gh-team-allowlist` gives `plan` to the teams `ops` and `devs` of `acme`, and `alice` is in none of them.");
     bot.hear(pull, "olga", "lockkeeper plan").await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     bot.end(&["acme/infra/network/default by #1"]).await;
@@ -113,10 +135,17 @@ async fn an_apply_is_not_waved_through_while_nobody_tells_of_teams(backend: Back
     let (mut bot, pull) = planned(backend, &[LIST]).await;
     bot.github.fault(MEMBERSHIPS, 100, Fault::BadGateway);
     bot.hear(pull, "olga", "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Apply failed**: this command could not be carried out: github.test could not be reached for the membership of `olga` in the team `acme/ops`: Server Error.
+
+    * Comment the command again to try once more.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `ID`.
+
+    <sub>46 s</sub>
+    ");
     assert_eq!(runs(&bot, "apply"), 0);
     bot.github.clear_faults();
-    bot.end(&["acme/infra/network/default by #1"]).await;
+    bot.end_given_up(&["acme/infra/network/default by #1"], &["run_command"]).await;
 }
 
 async fn a_plan_waits_for_the_forge_to_tell_of_teams(backend: Backend) {
@@ -159,16 +188,44 @@ async fn a_program_decides_in_place_of_the_teams(backend: Backend) {
     let may = program(&bot, script);
     bot.restart_asking(may).await;
     bot.hear(pull, "olga", "lockkeeper apply -d network").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Apply refused**: `olga` may not apply: the program `may.sh` (`team_authz.command`) has to answer `pass`, and its last line was `no, olga`.
+
+    * Whoever operates the server knows what the program asks for, and finds its output in the log.
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper plan -d network -- -target=a,b").await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
-    assert_snapshot!(asked(&bot), @"");
+    assert_snapshot!(asked(&bot), @"
+    --mode two words apply acme/infra acme/ops
+    --mode two words plan acme/infra acme/devs
+    --mode two words plan acme/infra acme/devs
+    ");
     let environment = std::fs::read_to_string(bot.tools.join("may.sh.env")).unwrap();
     let head = bot.github.pull(REPO, pull).unwrap().head.to_string();
     let environment = environment.replace(bot.github.base_url(), "GITHUB").replace(&head, "HEAD");
     let by_the_shell = |line: &&str| ["PWD=", "OLDPWD=", "SHLVL=", "_="].iter().any(|name| line.starts_with(name));
     let environment: Vec<&str> = environment.lines().filter(|line| !by_the_shell(line)).collect();
-    assert_snapshot!(environment.join("\n"), @"");
+    assert_snapshot!(environment.join("\n"), @r"
+    BASE_BRANCH_NAME=main
+    BASE_REPO_NAME=infra
+    BASE_REPO_OWNER=acme
+    COMMAND_NAME=plan
+    COMMENT_ARGS=\-\t\a\r\g\e\t\=\a\,\b
+    HEAD_BRANCH_NAME=wider
+    HEAD_COMMIT=HEAD
+    HEAD_REPO_NAME=infra
+    HEAD_REPO_OWNER=acme
+    PATH=/usr/local/bin:/usr/bin:/bin
+    PROJECT_NAME=
+    PULL_AUTHOR=alice
+    PULL_NUM=1
+    PULL_URL=GITHUB/acme/infra/pull/1
+    REPO_REL_PATH=network
+    USER_NAME=alice
+    WORKSPACE=default
+    ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -176,12 +233,18 @@ async fn a_program_that_cannot_be_run_lets_nothing_through(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[]).await;
     bot.restart_asking(TeamAuthz { command: "/nowhere/may".to_owned(), args: vec![] }).await;
     bot.hear(pull, "olga", "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    **Apply refused**: `olga` may not apply: the program `may` (`team_authz.command`) has to answer `pass`, and it could not be asked: the program "/nowhere/may" was not found or is not executable (searched: that path only).
+
+    * Whoever operates the server knows what the program asks for, and finds its output in the log.
+
+    <sub>Commit `85684520` · 0 s</sub>
+    "#);
     let may = program(&bot, "echo pass; exit 3");
     bot.restart_asking(may).await;
     bot.hear(pull, "olga", "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("it ended with exit code 3, its last line being `pass`"));
-    assert_snapshot!(asked(&bot), @"");
+    assert_snapshot!(asked(&bot), @"--mode two words apply acme/infra acme/ops");
     assert_eq!(runs(&bot, "apply"), 0);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -193,7 +256,71 @@ async fn a_program_may_judge_by_project(backend: Backend) {
     let may = program(&bot, "[ \"$REPO_REL_PATH\" = app ] && echo 'not app' || echo pass");
     bot.restart_asking(may).await;
     bot.say(pull, "lockkeeper plan").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for 2 projects: 1 refused, 1 planned
+
+    | | Project | Outcome | + | ~ | - |
+    |:-:|:--|:--|--:|--:|--:|
+    | ⛔ | `app` | [refused](https://locks.example.com/jobs/ID) | | | |
+    | 📝 | `network` | [planned](https://locks.example.com/jobs/ID) | 2 | 1 | 0 |
+
+    ---
+
+    ### ⛔ dir: `app` workspace: `default`
+
+    **Plan refused**: `alice` may not plan: the program `may.sh` (`team_authz.command`) has to answer `pass`, and its last line was `not app`.
+
+    * Whoever operates the server knows what the program asks for, and finds its output in the log.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d app
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    ### 📝 dir: `network` workspace: `default`
+
+    **Plan: 2 to add, 1 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 2 to add, 1 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID)
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    * To **apply** all plans of this pull request, comment:
+      ```shell
+      lockkeeper apply
+      ```
+    * To **discard** all its plans and give its locks back, comment:
+      ```shell
+      lockkeeper unlock
+      ```
+
+    <sub>Commit `5b5fb783` · 0 s</sub>
+    "#);
     assert_eq!(runs(&bot, "plan"), 1);
     bot.end(&["acme/infra/network/default by #2"]).await;
 }

@@ -54,7 +54,9 @@ pub(super) async fn list(
             Err(failure) => return none_if_not_found(failure, Vec::new()),
         }
         if slugs.len() > most {
-            let message = format!("there are more than {most}, which are too many to ask about one by one: name those that count in --gh-team-allowlist");
+            let message = format!(
+                "there are more than {most}, which are too many to ask about one by one: name those that count in --gh-team-allowlist"
+            );
             return Err(Failure::rejected(&github.wire.host, &what, &message));
         }
     }

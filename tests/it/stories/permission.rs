@@ -50,8 +50,8 @@ async fn an_apply_needs_a_team_that_may_apply(backend: Backend) {
     **Apply refused**: `alice` may not apply: `--gh-team-allowlist` gives `apply` to the teams `ops` and `leads` of `acme`, and `alice` is in none of them, but in `devs`.
 
     * A member of `ops` or `leads` can give the command.
-    * Or somebody who maintains a team of `acme` adds `alice`; that counts after 30 seconds, then comment again. A team that does not exist, or that Lockkeeper may not see, counts as empty.
-    * Or whoever operates the server can change the list.
+    * Or somebody who maintains `ops` or `leads` adds `alice`; comment again 30 seconds later.
+    * Or whoever operates the server changes the list. A team that `acme` does not have, or that the account of Lockkeeper may not see, counts as empty.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
@@ -106,8 +106,8 @@ async fn unlock_of_the_own_pull_request_needs_a_team_too(backend: Backend) {
     **Unlock refused**: `olga` may not unlock: `--gh-team-allowlist` gives `unlock` to the team `devs` of `acme`, and `olga` is not in it, but in `ops`.
 
     * A member of `devs` can give the command.
-    * Or somebody who maintains a team of `acme` adds `olga`; that counts after 30 seconds, then comment again. A team that does not exist, or that Lockkeeper may not see, counts as empty.
-    * Or whoever operates the server can change the list.
+    * Or somebody who maintains `devs` adds `olga`; comment again 30 seconds later.
+    * Or whoever operates the server changes the list. A team that `acme` does not have, or that the account of Lockkeeper may not see, counts as empty.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");

@@ -14,21 +14,29 @@ pub(super) async fn by_teams(
     on: &Resource<'_>,
 ) -> Result<Decision, AuthzError> {
     let rules = &ctx.settings.team_rules;
-    let Grantees::Teams(giving) = rules.grantees(action) else { return Ok(Decision::Granted) };
     let Some(at) = on.repo() else { return Ok(not_from_the_forge(who, action)) };
+    let Grantees::Teams(giving) = rules.grantees(action) else { return Ok(Decision::Granted) };
     for team in &giving {
         if is_in(ctx, at, team, who).await? {
             return Ok(Decision::Granted);
         }
     }
+    let own = others(ctx, at, &giving, who).await;
+    Ok(Decision::Denied(Box::new(denial(who, action, at.0, &giving, &own))))
+}
+
+/// The other teams on the list that this person is in, as far as the forge says. The denial stands without them; they
+/// only explain it.
+async fn others<'a>(ctx: &'a Ctx, at: (&RepoId, Installation), giving: &[&str], who: &Identity) -> Vec<&'a str> {
     let mut own = Vec::new();
-    for team in rules.teams().into_iter().filter(|team| !giving.contains(team)) {
-        // The denial stands; this only explains it.
-        if is_in(ctx, at, team, who).await.unwrap_or(false) {
-            own.push(team);
+    for team in ctx.settings.team_rules.teams().into_iter().filter(|team| !giving.contains(team)) {
+        match is_in(ctx, at, team, who).await {
+            Ok(true) => own.push(team),
+            Ok(false) => {}
+            Err(_) => break,
         }
     }
-    Ok(Decision::Denied(Box::new(denial(who, action, at.0, &giving, &own))))
+    own
 }
 
 async fn is_in(ctx: &Ctx, at: (&RepoId, Installation), team: &str, who: &Identity) -> Result<bool, ForgeError> {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Ids};
 use crate::command::Grammar;
+use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::server::RepoAllowlist;
 use crate::discovery;
 use crate::model::{CommandId, Distribution};
@@ -17,7 +18,7 @@ use crate::queue::Nudge;
 use crate::render;
 use crate::secret::Secret;
 use crate::store::Store;
-use crate::vcs::Forge;
+use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 
 /// The services of one replica.
@@ -30,6 +31,8 @@ pub struct Ctx {
     pub ids: Arc<dyn Ids>,
     /// The forge.
     pub forge: Arc<dyn Forge>,
+    /// Who was in which team a moment ago.
+    pub memberships: Memberships,
     /// Mirrors and checkouts on this disk.
     pub checkouts: Checkouts,
     /// How Terraform and OpenTofu are found and started.
@@ -55,6 +58,12 @@ pub struct Ctx {
 pub struct Settings {
     /// Which repositories are served.
     pub allowlist: RepoAllowlist,
+    /// Which team of the forge may give which command.
+    pub team_rules: TeamRules,
+    /// The program that decides in place of the teams.
+    pub team_authz: Option<TeamAuthz>,
+    /// What the pages and the API may be used for.
+    pub web_rules: WebRules,
     /// Secrets with which deliveries may be signed; empty: unsigned ones are taken.
     pub webhook_secrets: Vec<Secret>,
     /// How comments are read.

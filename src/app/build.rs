@@ -22,8 +22,8 @@ use crate::queue::Nudge;
 use crate::render;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
-use crate::vcs::Forge;
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
+use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, ChildEnvironment, OutputHub, Terraform, Tools};
 
 /// What does not come from the configuration.
@@ -68,6 +68,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         ),
         artifacts: plan_store(&storage.plan_dir).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment),
+        memberships: Memberships::default(),
         pool: Arc::new(Semaphore::new(config.terraform.parallel.get())),
         hub: OutputHub::default(),
         nudge: Nudge::default(),
@@ -158,6 +159,9 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
     let allowed = |kind| comments.allowed.contains(&kind);
     Ok(Settings {
         allowlist: config.repos.allowlist.clone(),
+        team_rules: config.permissions.teams.clone(),
+        team_authz: None,
+        web_rules: config.permissions.web.clone(),
         webhook_secrets: config.webhooks.secrets.clone(),
         grammar: grammar(config),
         executable: comments.executable_names.first().cloned().unwrap_or_else(|| "lockkeeper".to_owned()),

@@ -7,10 +7,12 @@ use async_trait::async_trait;
 use axum::Router;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::access::{Action, Identity};
 use crate::config::server::{self, ServerConfig};
 use crate::context::Ctx;
+use crate::handlers::authz::{self, AuthzError, Decision, Resource};
 use crate::handlers::dashboard;
-use crate::http::{self, Discard, Setup, Web, WebAuth};
+use crate::http::{self, Authority, Discard, Setup, Web, WebAuth};
 use crate::model::{Lock, LockId};
 
 /// Everything that is served; streams end when `closing` is cancelled.
@@ -23,6 +25,7 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         public_url: config.web.public_url.clone(),
         auth: auth(config),
         discard: Arc::new(DiscardLock(Arc::clone(ctx))),
+        authority: Arc::new(Permissions(Arc::clone(ctx))),
         shutting_down: closing,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -46,5 +49,19 @@ struct DiscardLock(Arc<Ctx>);
 impl Discard for DiscardLock {
     async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error> {
         dashboard::discard_lock(&self.0, id, who).await
+    }
+}
+
+/// Asks the one place that decides.
+struct Permissions(Arc<Ctx>);
+
+#[async_trait]
+impl Authority for Permissions {
+    async fn check(&self, who: &Identity, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
+        authz::check(&self.0, who, action, on).await
+    }
+
+    fn offers(&self, who: &Identity, action: Action) -> bool {
+        authz::offers(&self.0, who, action)
     }
 }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::model::{CommitSha, PullNumber};
 
 use super::world::{Author, CommentError, Push};
-use super::{Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull};
+use super::{Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull, NewTeam};
 
 impl Emulator {
     /// Creates a private repository `owner/name` with these files on `main`.
@@ -19,6 +19,11 @@ impl Emulator {
     /// Copies a repository to a person; returns the name of the copy.
     pub async fn fork(&self, repo: &str, owner: &str) -> Result<String, EmulatorError> {
         self.shared.world.fork(repo, owner).await
+    }
+
+    /// Makes a team of the organisation that owns a repository; one of the same name is replaced.
+    pub fn set_team(&self, org: &str, team: NewTeam) -> Result<(), EmulatorError> {
+        self.shared.world.set_team(org, team)
     }
 
     /// Makes one commit on a branch (a new branch starts at the tip of `main`); returns it.

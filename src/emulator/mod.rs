@@ -38,7 +38,7 @@ pub use git::{Change, Comparison, FileChange, GitError};
 pub use hooks::{Attempt, Delivering, Delivery, RecordedDelivery};
 pub use options::{AppOptions, Options};
 pub use record::Exchange;
-pub use world::{Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, Pull, Status, StatusState, Statuses};
+pub use world::{Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Pull, Status, StatusState, Statuses};
 
 use faults::Faults;
 use hooks::Hooks;

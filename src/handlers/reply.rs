@@ -28,8 +28,8 @@ pub(super) struct Reply {
 pub(super) enum Told {
     /// This.
     Comment(Box<Body>),
-    /// Nothing; it ended so.
-    Nothing(CommandOutcome),
+    /// Nothing; it ended so, for this reason.
+    Nothing(CommandOutcome, Option<String>),
 }
 
 impl Reply {
@@ -45,7 +45,13 @@ impl Reply {
 
     /// Ends without a word.
     pub fn silent(outcome: CommandOutcome) -> Self {
-        Self { told: Told::Nothing(outcome), statuses: Vec::new(), head: None, notes: Vec::new() }
+        Self { told: Told::Nothing(outcome, None), statuses: Vec::new(), head: None, notes: Vec::new() }
+    }
+
+    /// Refused without a word at the pull; the dashboard shows why.
+    pub fn silent_for(reason: String) -> Self {
+        let told = Told::Nothing(CommandOutcome::Refused, Some(reason));
+        Self { told, statuses: Vec::new(), head: None, notes: Vec::new() }
     }
 
     /// With statuses for the head commit.
@@ -64,7 +70,7 @@ impl Reply {
             None => Vec::new(),
         };
         let (outcome, reason, mut outbox) = match self.told {
-            Told::Nothing(outcome) => (outcome, None, Vec::new()),
+            Told::Nothing(outcome, reason) => (outcome, reason, Vec::new()),
             Told::Comment(body) => {
                 let report = Report { notes: self.notes, ..report(ctx, row, head, *body) };
                 let reason = report.machine_line().reason;

@@ -14,6 +14,7 @@ use subtle::ConstantTimeEq;
 
 use super::Web;
 use super::errors::Failure;
+use crate::config::access::Identity;
 use crate::secret::Secret;
 
 /// Shown by browsers when they ask for the password.
@@ -69,6 +70,18 @@ impl FromRequestParts<Arc<Web>> for WebUser {
     async fn from_request_parts(_: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
         // The guard let the request in, so it is the one user there is.
         Ok(Self(web.auth.as_ref().map_or_else(|| NOBODY.to_owned(), |auth| auth.user.clone())))
+    }
+}
+
+impl WebUser {
+    /// Somebody at a page.
+    pub(super) fn at_page(&self) -> Identity {
+        Identity::Web(self.0.clone())
+    }
+
+    /// A script with the same password.
+    pub(super) fn by_script(&self) -> Identity {
+        Identity::Api(self.0.clone())
     }
 }
 

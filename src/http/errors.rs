@@ -14,6 +14,7 @@ use tracing::error;
 
 use super::Web;
 use super::trace::Reference;
+use crate::handlers::authz::{AuthzError, Denial};
 
 /// An answer that is not what was asked for. [`render`] makes a page or JSON of it.
 #[derive(Clone, Debug, Serialize)]
@@ -86,6 +87,19 @@ impl Failure {
         Self::new(StatusCode::FORBIDDEN, "Out of date", message)
     }
 
+    /// A rule forbids it.
+    pub(super) fn not_allowed(denial: &Denial) -> Self {
+        let text = format!("{} {} Nothing was changed.", denial.message(), denial.who_can.join(" "));
+        Self::new(StatusCode::FORBIDDEN, "Not allowed", in_quotes(&super::pages::shown(&text)))
+    }
+
+    /// Whether it is allowed cannot be told.
+    fn undecided() -> Self {
+        let message = "Whether this is allowed could not be found out, so nothing was changed. The log of the server says \
+                       more, under the reference below. Try again in a moment.";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "Not decided", message)
+    }
+
     /// A browser on a route for scripts.
     pub(super) fn scripts_only() -> Self {
         let message =
@@ -151,6 +165,13 @@ impl From<sqlx::Error> for Failure {
     }
 }
 
+impl From<AuthzError> for Failure {
+    fn from(error: AuthzError) -> Self {
+        error!(%error, "Whether somebody may do something could not be found out");
+        Self::undecided()
+    }
+}
+
 impl From<minijinja::Error> for Failure {
     fn from(error: minijinja::Error) -> Self {
         error!(%error, "A page could not be rendered");
@@ -173,6 +194,17 @@ pub(super) fn after_panic(cause: &(dyn Any + Send)) -> Response {
     let text = text.or_else(|| cause.downcast_ref::<String>().map(String::as_str)).unwrap_or("without a text");
     error!(panic = text, "A request panicked");
     Failure::internal().into_response()
+}
+
+/// Pages and JSON have no code in their sentences: `` `a` `` becomes “a”.
+fn in_quotes(text: &str) -> String {
+    let parts = text.split('`').enumerate();
+    let marked = parts.map(|(at, part)| match at {
+        0 => part.to_owned(),
+        at if at % 2 == 1 => format!("“{part}"),
+        _ => format!("”{part}"),
+    });
+    marked.collect()
 }
 
 #[derive(Serialize)]

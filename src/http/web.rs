@@ -10,8 +10,11 @@ use url::Url;
 
 use super::auth::WebAuth;
 use super::csrf::CsrfKey;
+use super::errors::Failure;
 use super::pages::Templates;
 use crate::clock::{Clock, Ids};
+use crate::config::access::{Action, Identity};
+use crate::handlers::authz::{AuthzError, Decision, Resource};
 use crate::model::{Lock, LockId};
 use crate::store::Store;
 use crate::workflow::OutputHub;
@@ -24,6 +27,16 @@ const VIEWERS: usize = 256;
 pub trait Discard: Send + Sync + 'static {
     /// `None`: nobody holds it any more, or an apply is running under it.
     async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error>;
+}
+
+/// Decides who may do what. Whatever changes something asks first.
+#[async_trait]
+pub trait Authority: Send + Sync + 'static {
+    /// Decides, and puts a denial on record.
+    async fn check(&self, who: &Identity, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError>;
+
+    /// Whether a page should offer it to somebody.
+    fn offers(&self, who: &Identity, action: Action) -> bool;
 }
 
 /// What [`Web`] is built from.
@@ -42,6 +55,8 @@ pub struct Setup {
     pub auth: Option<WebAuth>,
     /// Gives back locks.
     pub discard: Arc<dyn Discard>,
+    /// Decides who may do what.
+    pub authority: Arc<dyn Authority>,
     /// Cancelled when the server begins to stop; ends the streams.
     pub shutting_down: CancellationToken,
     /// Shown to those who may use the pages.
@@ -57,6 +72,7 @@ pub struct Web {
     pub(super) public_url: Url,
     pub(super) auth: Option<WebAuth>,
     pub(super) discard: Arc<dyn Discard>,
+    pub(super) authority: Arc<dyn Authority>,
     pub(super) shutting_down: CancellationToken,
     pub(super) version: String,
     pub(super) csrf: CsrfKey,
@@ -77,12 +93,21 @@ impl Web {
             public_url: setup.public_url,
             auth: setup.auth,
             discard: setup.discard,
+            authority: setup.authority,
             shutting_down: setup.shutting_down,
             version: setup.version,
             csrf,
             viewers: Arc::new(Semaphore::new(VIEWERS)),
             templates,
         })
+    }
+
+    /// Goes on only if somebody may do something.
+    pub(super) async fn permit(&self, who: &Identity, action: Action, on: &Resource<'_>) -> Result<(), Failure> {
+        match self.authority.check(who, action, on).await? {
+            Decision::Granted => Ok(()),
+            Decision::Denied(denial) => Err(Failure::not_allowed(&denial)),
+        }
     }
 
     /// A path of ours as a link: with the path of the public address in front.

@@ -2,12 +2,15 @@
 //! a forge's field names.
 
 pub mod github;
+mod memberships;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::model::{ChangedFile, CommitSha, CommitStatus, HostName, Pull, PullRef, RepoId};
 use crate::secret::Secret;
+
+pub use memberships::{KEPT, Memberships};
 
 /// Which credentials of the forge to use: the GitHub App installation the event came through, if any.
 pub type Installation = Option<u64>;
@@ -110,6 +113,15 @@ pub trait Forge: Send + Sync + 'static {
         commit: &CommitSha,
         status: &CommitStatus,
     ) -> Result<(), ForgeError>;
+
+    /// Whether an account belongs to a team, or to one below it, of the organisation that owns the repository. A team
+    /// that does not exist, or that our credentials may not see, has no members. An invitation that was not accepted
+    /// yet does not count.
+    async fn team_has(&self, repo: &RepoId, via: Installation, team: &str, login: &str) -> Result<bool, ForgeError>;
+
+    /// Slugs of the teams of the organisation that owns the repository, as far as our credentials may see them; none if
+    /// a person owns it. More than `most` of them are [`ForgeError::Rejected`].
+    async fn team_list(&self, repo: &RepoId, via: Installation, most: usize) -> Result<Vec<String>, ForgeError>;
 
     /// URL for `git fetch`, without credentials.
     fn clone_url(&self, repo: &RepoId) -> String;

@@ -7,3 +7,4 @@ mod hooks;
 mod refusals;
 mod rest;
 mod rig;
+mod teams;

@@ -9,5 +9,6 @@ mod emulate;
 mod failures;
 mod relay;
 mod server;
+mod teams;
 mod tools;
 mod webhook;

@@ -10,4 +10,5 @@ pub mod home;
 mod hostile;
 mod job;
 mod lock;
+mod permission;
 mod stream;

@@ -82,7 +82,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("disable-unlock-label", &[]),
     Absent::value("emoji-reaction", &[]),
     Absent::value("gh-org", &[]),
-    Absent::value("gh-team-allowlist", &[]),
     Absent::value("gitea-base-url", &["https://gitea.com"]),
     Absent::value("gitea-page-size", &["30"]),
     Absent::value("gitea-token", &[]),

@@ -13,6 +13,7 @@ mod duration;
 mod environment;
 mod github;
 mod logging;
+mod permissions;
 mod problems;
 mod raw;
 mod reader;
@@ -33,6 +34,7 @@ pub use comments::{CommentConfig, SilenceConfig};
 pub use environment::PassEnvironment;
 pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig};
 pub use logging::LoggingConfig;
+pub use permissions::PermissionConfig;
 pub use problems::{ConfigErrors, Problem, Warning};
 pub use raw::{Given, RawSettings};
 pub use readme::flag_tables;
@@ -59,6 +61,8 @@ pub struct ServerConfig {
     pub web: WebConfig,
     /// Where things are kept.
     pub storage: StorageConfig,
+    /// Who may do what.
+    pub permissions: PermissionConfig,
     /// Commands and answers.
     pub comments: CommentConfig,
     /// When a plan is made by itself.
@@ -90,6 +94,7 @@ impl ServerConfig {
         let webhooks = WebhookConfig::read(reader);
         let web = WebConfig::read(reader);
         let storage = StorageConfig::read(reader);
+        let permissions = PermissionConfig::read(reader);
         let comments = CommentConfig::read(reader);
         let planning = PlanningConfig::read(reader);
         let terraform = TerraformConfig::read(reader);
@@ -100,6 +105,7 @@ impl ServerConfig {
             webhooks: webhooks?,
             web: web?,
             storage: storage?,
+            permissions: permissions?,
             comments: comments?,
             planning: planning?,
             terraform: terraform?,

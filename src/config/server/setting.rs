@@ -13,6 +13,8 @@ pub enum Group {
     Web,
     /// Where it keeps things.
     Storage,
+    /// Who may do what.
+    Permissions,
     /// What comments may ask for and what is answered.
     Comments,
     /// When a plan is made by itself.
@@ -31,6 +33,7 @@ impl Group {
         Self::Webhooks,
         Self::Web,
         Self::Storage,
+        Self::Permissions,
         Self::Comments,
         Self::Planning,
         Self::Terraform,
@@ -45,6 +48,7 @@ impl Group {
             Self::Webhooks => "Webhooks",
             Self::Web => "Web server",
             Self::Storage => "Storage",
+            Self::Permissions => "Permissions",
             Self::Comments => "Commands and comments",
             Self::Planning => "Planning",
             Self::Terraform => "Terraform and OpenTofu",

@@ -3,7 +3,7 @@
 
 use super::setting::{Group, Kind, Setting};
 
-use Group::{Comments, Github, Operation, Planning, Repositories, Storage, Terraform, Web, Webhooks};
+use Group::{Comments, Github, Operation, Permissions, Planning, Repositories, Storage, Terraform, Web, Webhooks};
 use Kind::{Choice, Duration, List, Number, Path, Secret, Secrets, Text};
 
 /// The settings, in the order in which they are shown.
@@ -82,6 +82,24 @@ pub static SETTINGS: &[Setting] = &[
     .or_derived("sqlite:<data dir>/lockkeeper.db"),
     Setting::new(Storage, "share-plan-dir", "FOLDER", Path, "Where plan files are kept; servers may share it.")
         .or_derived("<data dir>/plans"),
+    Setting::new(
+        Permissions,
+        "gh-team-allowlist",
+        "LIST",
+        List,
+        "Which team may give which command, as team:command; `*` stands for every team or command. Teams are slugs of the \
+         organisation that owns the repository; members of child teams count. Not set: everybody who can comment may \
+         give every command.",
+    ),
+    Setting::new(
+        Permissions,
+        "web-allow",
+        "LIST",
+        List,
+        "What may be done on the pages and by scripts with their password: `discard` (plans, with their lock), \
+         `unlock_any`, `apply_lock` …, `all` or `none`.",
+    )
+    .or("all"),
     Setting::new(
         Comments,
         "executable-name",

@@ -354,3 +354,19 @@ fn debug_of_a_configuration_shows_no_secret() {
         [("database-url", "postgres://kim:hunter2@db/x"), ("web-basic-auth", "true"), ("web-password", "hunter2")];
     assert!(!format!("{:?}", config(&flags)).contains("hunter2"));
 }
+
+#[test]
+fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
+    assert_snapshot!(errors(&[("gh-team-allowlist", "devs, ops:aply"), ("web-allow", "discards")]), @"
+    1. --gh-team-allowlist (LOCKKEEPER_GH_TEAM_ALLOWLIST): the entry `devs` names no command
+    Fix: write `devs:plan`, or `devs:*` for every command
+    2. --gh-team-allowlist (LOCKKEEPER_GH_TEAM_ALLOWLIST): in the entry `ops:aply`, `aply` is not a command
+    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, cancel, cancel_force, import, state_rm, approve_policies, version, or `*`
+    3. --web-allow (LOCKKEEPER_WEB_ALLOW): `discards` is not an action
+    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, cancel, cancel_force, import, state_rm, approve_policies, version, or write `all` or `none`
+    ");
+    let fine = config(&[("gh-team-allowlist", " *:plan ,OPS:* "), ("web-allow", "discard")]).permissions;
+    assert_eq!((fine.teams.to_string(), fine.web.to_string()), ("*:plan,ops:*".to_owned(), "discard".to_owned()));
+    let unset = config(&[("gh-team-allowlist", ""), ("web-allow", "")]).permissions;
+    assert!(unset.teams.is_empty() && unset.web.allows(crate::config::access::Action::ApplyLock));
+}

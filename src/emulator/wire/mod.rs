@@ -14,6 +14,7 @@ mod pulls;
 mod repos;
 mod smart_http;
 mod statuses;
+mod teams;
 pub(super) mod views;
 
 use std::sync::Arc;
@@ -70,6 +71,8 @@ fn api(cx: &Cx) -> Router<Cx> {
         .route("/app", get(app::app))
         .route("/app/installations", get(app::installations))
         .route("/app/installations/{id}/access_tokens", post(app::access_token))
+        .route("/orgs/{org}/teams", get(teams::list))
+        .route("/orgs/{org}/teams/{slug}/memberships/{login}", get(teams::get_membership))
         .nest("/repos/{owner}/{repo}", repo_api())
         .fallback(errors::not_found)
         .method_not_allowed_fallback(errors::not_found)

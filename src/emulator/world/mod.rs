@@ -13,6 +13,7 @@ mod pushes;
 mod repos;
 mod state;
 mod statuses;
+mod teams;
 mod users;
 
 use std::path::PathBuf;
@@ -29,12 +30,14 @@ use super::options::{AppOptions, Options};
 pub use comments::{Comment, MAX_COMMENT_CHARS};
 pub use pulls::{NewPull, Pull};
 pub use statuses::{NewStatus, Status, StatusState, Statuses};
+pub use teams::NewTeam;
 
 pub(super) use comments::CommentError;
 pub(super) use names::FullName;
 pub(super) use repos::{Push, RepoHandle};
 pub(super) use state::{InstallationToken, Reaction, Repo, State};
 pub(super) use statuses::StatusError;
+pub(super) use teams::{MembershipState, Team};
 pub(super) use users::{User, UserKind};
 
 /// Something happened that webhooks tell of.

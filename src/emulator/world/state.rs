@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use crate::emulator::EmulatorError;
 use crate::model::PullNumber;
 
-use super::{Comment, FullName, Pull, Status, User, UserKind};
+use super::{Comment, FullName, Pull, Status, Team, User, UserKind};
 
 /// Everything the emulated GitHub knows besides git.
 #[derive(Default)]
@@ -16,6 +16,7 @@ pub(in crate::emulator) struct State {
     pub(in crate::emulator) repos: BTreeMap<String, Repo>,
     /// By token.
     pub(in crate::emulator) installation_tokens: HashMap<String, InstallationToken>,
+    pub(super) teams: Vec<Team>,
     last_id: u64,
 }
 

@@ -4,6 +4,7 @@ mod apply;
 mod give_up;
 mod guards;
 mod help;
+mod permission;
 mod plan;
 mod projects;
 mod turn;
@@ -186,7 +187,11 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, J
         // Whether or not its end was heard of: nothing of it stays locked (P7).
         close_pull(ctx, &pull, row.installation, &row.actor).await?;
     }
-    let reply = match guards::check(ctx, row, &pull) {
+    let refusal = match guards::check(ctx, row, &pull) {
+        Some(refusal) => Some(refusal),
+        None => permission::check(ctx, row, &pull, &spec).await?,
+    };
+    let reply = match refusal {
         Some(refusal) => refuse(ctx, row, &spec, refusal).await?,
         None => carry_out(ctx, row, &pull, &spec, attempt).await?,
     };

@@ -4,12 +4,15 @@
 //! is still held at that moment, so a plan that was overtaken by `unlock` or by the end of the pull leaves nothing behind
 //! (P7). A project whose plan fails gives its lock back.
 
+use std::collections::BTreeMap;
+
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
 use super::projects::{self, Selection, Wanted, Work};
-use super::{CommandCx, turn};
+use super::{CommandCx, permission, turn};
 use crate::command::PlanCommand;
+use crate::config::access::Action;
 use crate::discovery::Project;
 use crate::git::Checkout;
 use crate::handlers::Turn;
@@ -59,7 +62,9 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
         cx.ctx.store.plan_keep_only(&cx.pull.at, &keep, &cause).await?;
         let_go(cx, &keep).await?;
     }
-    let order = Order { command, wanted, locks: take_locks(cx, &work, command, wanted).await? };
+    let denied = denied(cx, &work).await?;
+    let locks = take_locks(cx, &work, command, wanted, &denied).await?;
+    let order = Order { command, wanted, denied, locks };
     let groups = work.groups();
     let reports = join_all(groups.iter().map(|group| plan_group(cx, &work, group, &order))).await;
     cx.abandoned()?;
@@ -73,6 +78,7 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
 struct Order<'a> {
     command: &'a PlanCommand,
     wanted: &'a Wanted<'a>,
+    denied: BTreeMap<ProjectKey, UserText>,
     locks: TakeAll,
 }
 
@@ -82,6 +88,17 @@ impl Order<'_> {
     }
 }
 
+/// Projects that whoever asks may not plan; no lock of theirs is taken.
+async fn denied(cx: &CommandCx<'_>, work: &Work) -> Result<BTreeMap<ProjectKey, UserText>, JobError> {
+    let mut denied = BTreeMap::new();
+    for project in &work.projects {
+        if let Some(why) = permission::check_project(cx, Action::Plan, &project.key).await? {
+            denied.insert(project.key.clone(), why);
+        }
+    }
+    Ok(denied)
+}
+
 /// All locks are taken before anything is planned, so that a pull which has to make way for another one loses no plan
 /// that it was shown.
 async fn take_locks(
@@ -89,6 +106,7 @@ async fn take_locks(
     work: &Work,
     command: &PlanCommand,
     wanted: &Wanted<'_>,
+    denied: &BTreeMap<ProjectKey, UserText>,
 ) -> Result<TakeAll, JobError> {
     let ask = |project: &ProjectKey| Ask {
         project: project.clone(),
@@ -96,7 +114,8 @@ async fn take_locks(
         installation: cx.row.installation,
     };
     let wish = |project: &Project| Wish { key: LockKey::of(&cx.pull.at.repo, &project.key), ask: ask(&project.key) };
-    let wishes: Vec<Wish> = work.projects.iter().map(wish).collect();
+    let granted = work.projects.iter().filter(|project| !denied.contains_key(&project.key));
+    let wishes: Vec<Wish> = granted.map(wish).collect();
     let all = locks::take_all(&cx.ctx.store, &cx.pull.at, &cx.pull.url, &wishes, &cause(cx), true).await?;
     let mut gone = wanted.waited_for();
     gone.retain(|project| !all.took.contains_key(project));
@@ -209,6 +228,9 @@ async fn attempt(
         run_url: Some(cx.ctx.settings.run_url(run)),
         ..ProjectReport::new(key.clone(), ProjectOutcome::Failed)
     };
+    if let Some(message) = order.denied.get(key) {
+        return Ok(ProjectReport { outcome: ProjectOutcome::Refused, message: Some(message.clone()), ..report });
+    }
     let lock = match order.locks.took.get(key) {
         Some(Took::Held(lock)) => Some(lock),
         Some(Took::InLine { holder, place }) => return Ok(in_line(cx, report, holder, *place)),

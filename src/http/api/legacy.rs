@@ -6,6 +6,8 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde::Deserialize;
 
+use crate::config::access::Action;
+use crate::handlers::authz::Resource;
 use crate::http::csrf::Script;
 use crate::http::extract::Asked;
 use crate::http::pages::{Discarding, Found, discard_lock, find_lock};
@@ -17,6 +19,7 @@ const REASON: &str = "stopped by a script, without a reason";
 
 /// `POST /apply/lock`
 pub(super) async fn stop_applies(State(web): State<Arc<Web>>, Script(who): Script) -> Result<&'static str, Failure> {
+    web.permit(&who.by_script(), Action::ApplyLock, &Resource::Server).await?;
     Ok(match web.store.apply_lock_set(&who.0, REASON).await? {
         SetApplyLock::Set => "All applies are stopped.\n",
         SetApplyLock::AlreadySet => "All applies were stopped before.\n",
@@ -25,6 +28,7 @@ pub(super) async fn stop_applies(State(web): State<Arc<Web>>, Script(who): Scrip
 
 /// `DELETE /apply/unlock`
 pub(super) async fn allow_applies(State(web): State<Arc<Web>>, Script(who): Script) -> Result<&'static str, Failure> {
+    web.permit(&who.by_script(), Action::ApplyLock, &Resource::Server).await?;
     let was_stopped = web.store.apply_lock_clear().await?;
     tracing::info!(who = who.0, "Applies are allowed again");
     Ok(if was_stopped { "Applies are allowed again.\n" } else { "Applies were not stopped.\n" })
@@ -47,7 +51,7 @@ pub(super) async fn discard(
         Found::One(lock) => lock.id,
         Found::None | Found::Several => return Err(Failure::no_such_lock(&asked)),
     };
-    match discard_lock(&web, id, &who).await? {
+    match discard_lock(&web, id, &who.by_script()).await? {
         Discarding::Done => Ok("The lock is given back and its plans are discarded.\n"),
         Discarding::NotHeld => Err(Failure::no_such_lock(&asked)),
         Discarding::ApplyRunning => Err(Failure::apply_is_running()),

@@ -8,6 +8,8 @@ use serde::Deserialize;
 use tracing::warn;
 
 use super::home::Notice;
+use crate::config::access::Action;
+use crate::handlers::authz::Resource;
 use crate::http::csrf::Confirmed;
 use crate::http::{Failure, Web};
 use crate::store::SetApplyLock;
@@ -24,6 +26,7 @@ pub(super) struct Stop {
 
 /// `POST /apply-lock/stop`
 pub(super) async fn stop(State(web): State<Arc<Web>>, form: Confirmed<Stop>) -> Result<Redirect, Failure> {
+    web.permit(&form.who.at_page(), Action::ApplyLock, &Resource::Server).await?;
     let reason: String = form.fields.reason.trim().chars().take(REASON_CHARS).collect();
     if reason.is_empty() {
         return Err(Failure::reason_wanted());
@@ -42,6 +45,7 @@ pub(super) struct Nothing {}
 
 /// `POST /apply-lock/allow`
 pub(super) async fn allow(State(web): State<Arc<Web>>, form: Confirmed<Nothing>) -> Result<Redirect, Failure> {
+    web.permit(&form.who.at_page(), Action::ApplyLock, &Resource::Server).await?;
     let notice = if web.store.apply_lock_clear().await? { Notice::Allowed } else { Notice::AlreadyAllowed };
     warn!(who = form.who.0, outcome = notice.code(), "Applies are allowed again");
     Ok(back(&web, notice))

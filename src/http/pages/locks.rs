@@ -13,9 +13,11 @@ use super::apply_switch::back;
 use super::home::{LockLine, Notice};
 use super::text::{Stamp, shown};
 use super::visitor::Visitor;
+use crate::config::access::{Action, Identity};
+use crate::handlers::authz::Resource;
 use crate::http::csrf::Confirmed;
 use crate::http::extract::{Asked, Segment};
-use crate::http::{Failure, Web, WebUser};
+use crate::http::{Failure, Web};
 use crate::model::{Lock, LockId, PlanRecord, PlanState, ProjectName};
 
 #[derive(Serialize)]
@@ -161,7 +163,7 @@ pub(super) async fn discard(
     form: Confirmed<Nothing>,
 ) -> Result<Redirect, Failure> {
     let id: LockId = asked.parse().map_err(|_| Failure::no_such_lock(&asked))?;
-    match discard_lock(&web, id, &form.who).await? {
+    match discard_lock(&web, id, &form.who.at_page()).await? {
         Discarding::Done => Ok(back(&web, Notice::Discarded)),
         Discarding::NotHeld => Err(Failure::no_such_lock(&asked)),
         Discarding::ApplyRunning => Err(Failure::apply_is_running()),
@@ -178,10 +180,12 @@ pub(in crate::http) enum Discarding {
     ApplyRunning,
 }
 
-/// Gives back a lock for somebody.
-pub(in crate::http) async fn discard_lock(web: &Web, id: LockId, who: &WebUser) -> Result<Discarding, Failure> {
-    if let Some(lock) = web.discard.discard(id, &who.0).await? {
-        warn!(who = who.0, lock = %lock.key, pull = %lock.pull, "A lock was discarded");
+/// Gives back a lock for somebody who may.
+pub(in crate::http) async fn discard_lock(web: &Web, id: LockId, who: &Identity) -> Result<Discarding, Failure> {
+    let Some(lock) = web.store.lock_get(id).await? else { return Ok(Discarding::NotHeld) };
+    web.permit(who, Action::Discard, &Resource::Lock(&lock)).await?;
+    if let Some(lock) = web.discard.discard(id, who.name()).await? {
+        warn!(who = who.name(), lock = %lock.key, pull = %lock.pull, "A lock was discarded");
         return Ok(Discarding::Done);
     }
     Ok(match web.store.lock_get(id).await? {

@@ -9,6 +9,7 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use serde::Serialize;
 
 use super::text::Stamp;
+use crate::config::access::Action;
 use crate::http::csrf::Session;
 use crate::http::{Failure, Web, WebUser};
 
@@ -24,9 +25,18 @@ pub(super) struct Visitor {
 struct Page<'a, V> {
     /// For the hidden field of every form.
     token: String,
+    /// What this person may do here.
+    may: May,
     now: Stamp,
     #[serde(flatten)]
     view: &'a V,
+}
+
+/// Which buttons are there: who may not press one is not shown it.
+#[derive(Serialize)]
+struct May {
+    discard: bool,
+    apply_lock: bool,
 }
 
 impl FromRequestParts<Arc<Web>> for Visitor {
@@ -41,10 +51,16 @@ impl FromRequestParts<Arc<Web>> for Visitor {
 }
 
 impl Visitor {
+    fn may(&self) -> May {
+        let may = |action| self.web.authority.offers(&self.user.at_page(), action);
+        May { discard: may(Action::Discard), apply_lock: may(Action::ApplyLock) }
+    }
+
     /// A page for this person.
     pub fn page<V: Serialize>(&self, template: &str, view: &V) -> Result<Response, Failure> {
         let now = self.web.clock.now();
-        let page = Page { token: self.web.csrf.token(&self.session, &self.user), now: Stamp::new(now, now), view };
+        let token = self.web.csrf.token(&self.session, &self.user);
+        let page = Page { token, may: self.may(), now: Stamp::new(now, now), view };
         let html = self.web.templates.render(template, &page)?;
         let cookie = self.is_new.then(|| (header::SET_COOKIE, self.session.set_cookie(&self.web.public_url)));
         Ok((AppendHeaders(cookie), html).into_response())

@@ -171,13 +171,14 @@ impl Discard for Fails {
 #[tokio::test]
 async fn a_panic_or_a_broken_database_is_a_page_with_a_reference_and_nothing_else() {
     let world = World::new().await;
+    let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "alice", "planned").await;
     let cases: [(Arc<dyn Discard>, StatusCode, &str); 2] = [
         (Arc::new(Panics), StatusCode::INTERNAL_SERVER_ERROR, "Something broke"),
         (Arc::new(Fails), StatusCode::SERVICE_UNAVAILABLE, "The database does not answer"),
     ];
     for (discard, status, title) in cases {
         let browser = world.browser_and(None, "https://locks.example", discard).await;
-        let answer = browser.post("/locks/00000000-0000-7000-8000-000000000001", "").await;
+        let answer = browser.post(&format!("/locks/{}", lock.id), "").await;
         assert_eq!(answer.status, status);
         let text = answer.text();
         assert!(text.contains(title) && text.contains("Reference\n0000000000007000"), "{text}");

@@ -11,7 +11,9 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
-use lockkeeper::http::{Discard, Setup, Web, WebAuth, router};
+use lockkeeper::config::access::{Action, Identity, WebRules};
+use lockkeeper::handlers::authz::{AuthzError, Decision, Resource, by_web_rules};
+use lockkeeper::http::{Authority, Discard, Setup, Web, WebAuth, router};
 use lockkeeper::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockEventKind, LockId,
     LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState,
@@ -39,6 +41,8 @@ pub struct World {
     pub ids: Arc<CountingIds>,
     pub hub: OutputHub,
     pub stop: CancellationToken,
+    /// What the pages and the API may be used for (`--web-allow`).
+    pub web_rules: WebRules,
     dir: Arc<TempDir>,
 }
 
@@ -68,6 +72,20 @@ impl Discard for PlainDiscard {
     }
 }
 
+/// Nothing but `--web-allow`, which is all that the pages know of permission.
+struct PlainAuthority(WebRules);
+
+#[async_trait]
+impl Authority for PlainAuthority {
+    async fn check(&self, who: &Identity, action: Action, _: &Resource<'_>) -> Result<Decision, AuthzError> {
+        Ok(by_web_rules(&self.0, who, action))
+    }
+
+    fn offers(&self, _: &Identity, action: Action) -> bool {
+        self.0.allows(action)
+    }
+}
+
 impl World {
     pub async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -78,7 +96,7 @@ impl World {
             Store::open(&url, Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&ids) as Arc<dyn Ids>).await.unwrap();
         store.setting_get_or_insert("csrf_key", KEY).await.unwrap();
         let (hub, stop) = (OutputHub::default(), CancellationToken::new());
-        Self { store, clock, ids, hub, stop, dir: Arc::new(dir) }
+        Self { store, clock, ids, hub, stop, web_rules: WebRules::default(), dir: Arc::new(dir) }
     }
 
     pub async fn browser(&self) -> Browser {
@@ -122,6 +140,7 @@ impl World {
             public_url: public_url.parse().unwrap(),
             auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
             discard,
+            authority: Arc::new(PlainAuthority(self.web_rules.clone())),
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
         };

@@ -7,6 +7,7 @@ mod door;
 mod locks;
 mod moves;
 mod outbox;
+mod permission;
 mod plan;
 mod projects;
 mod queue;

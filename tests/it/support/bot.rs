@@ -17,6 +17,7 @@ use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, Parts, Replica};
 use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
+use lockkeeper::context::Ctx;
 use lockkeeper::emulator::{Comment, Delivering, Emulator, NewPull, Options};
 use lockkeeper::http;
 use lockkeeper::model::{CommitSha, Lock, PullNumber};
@@ -102,6 +103,12 @@ impl Bot {
     /// `alice` comments, and everything that follows from it is done.
     pub async fn say(&mut self, pull: PullNumber, text: &str) {
         self.github.comment(REPO, pull, "alice", text).await.expect("the comment is taken");
+        self.settle().await;
+    }
+
+    /// Somebody comments, and everything that follows from it is done.
+    pub async fn hear(&mut self, pull: PullNumber, who: &str, text: &str) {
+        self.github.comment(REPO, pull, who, text).await.expect("the comment is taken");
         self.settle().await;
     }
 
@@ -278,6 +285,11 @@ fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTree
 }
 
 async fn build(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u32) -> Arc<Replica> {
+    let (ctx, name) = services(db, flags, number).await;
+    Arc::new(Replica::new(ctx, &name))
+}
+
+async fn services(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u32) -> (Arc<Ctx>, String) {
     let raw = RawSettings { flags: flags.clone(), ..RawSettings::default() };
     let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
     let parts = Parts {
@@ -289,8 +301,7 @@ async fn build(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u32) 
     };
     let name = parts.name.clone();
     let store = db.reopen().await;
-    let ctx = app::build_on(&config, parts, store).expect("the services can be built");
-    Arc::new(Replica::new(ctx, &name))
+    (app::build_on(&config, parts, store).expect("the services can be built"), name)
 }
 
 /// Listens for deliveries; returns where, and what listens.

@@ -8,6 +8,7 @@ mod pull;
 mod push;
 mod repo;
 mod status;
+mod team;
 mod user;
 
 use base64::Engine;
@@ -21,6 +22,7 @@ pub(super) use contents::{Place, content_directory, content_file, content_symlin
 pub(super) use pull::{changed_file, pull_full, pull_simple};
 pub(super) use repo::{full_repo, repo};
 pub(super) use status::{combined_status, status};
+pub(super) use team::{membership, team};
 pub(super) use user::public_user;
 
 pub(in crate::emulator) use event::{comment_event, pull_event};

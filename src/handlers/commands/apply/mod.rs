@@ -18,8 +18,10 @@ pub(super) use interrupted::interrupted;
 use gate::Shut;
 
 use super::CommandCx;
+use super::permission;
 use super::projects::{self, Ready, Work};
 use crate::command::{ApplyCommand, MergeMethod, MergeWish};
+use crate::config::access::Action;
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
@@ -141,6 +143,9 @@ impl Applying<'_> {
         };
         if let Err(shut) = gate::compare(cx.pull, plan) {
             return Ok(shut.into_report(cx, report));
+        }
+        if let Some(message) = permission::check_project(cx, Action::Apply, &plan.project).await? {
+            return Ok(Shut::ForNow(message).into_report(cx, report));
         }
         if let Some(why) = gate::nothing_left(plan.state) {
             let message = Some(UserText::new(why, []));

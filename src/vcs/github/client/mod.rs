@@ -13,6 +13,7 @@ mod call;
 mod classify;
 mod endpoints;
 mod pages;
+mod teams;
 mod wire;
 
 use std::sync::Arc;
@@ -178,6 +179,14 @@ impl Forge for GitHub {
         let call = Call::post(format!("{}/statuses/{commit}", repo_path(repo)), body, what);
         self.credentials.send(&self.wire, repo, via, &call).await?;
         Ok(())
+    }
+
+    async fn team_has(&self, repo: &RepoId, via: Installation, team: &str, login: &str) -> Result<bool, ForgeError> {
+        Ok(teams::has(self, repo, via, team, login).await?)
+    }
+
+    async fn team_list(&self, repo: &RepoId, via: Installation, most: usize) -> Result<Vec<String>, ForgeError> {
+        Ok(teams::list(self, repo, via, most).await?)
     }
 
     fn clone_url(&self, repo: &RepoId) -> String {

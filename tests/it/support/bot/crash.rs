@@ -5,9 +5,10 @@ use std::task::Poll;
 
 use chrono::{DateTime, Utc};
 use lockkeeper::app::Replica;
+use lockkeeper::config::access::TeamAuthz;
 use lockkeeper::queue::Tick;
 
-use super::{Bot, build};
+use super::{Bot, build, services};
 
 impl Bot {
     /// Works, but is gone when it has been woken this often: a kill between any two instructions. `false` when
@@ -52,6 +53,15 @@ impl Bot {
             }
         }
         self.crash_and_restart().await;
+    }
+
+    /// The server ends and starts again; from then on a program decides who may do what.
+    pub async fn restart_asking(&mut self, program: TeamAuthz) {
+        self.crash_and_restart().await;
+        self.replicas += 1;
+        let (mut ctx, name) = services(&self.db, &self.flags, self.replicas).await;
+        Arc::get_mut(&mut ctx).expect("nobody else has it yet").settings.team_authz = Some(program);
+        self.replica = Arc::new(Replica::new(ctx, &name));
     }
 
     /// Another server on the same database, on a machine of its own.

@@ -1,0 +1,85 @@
+//! What a rule can give or withhold.
+
+use crate::model::text_enum;
+
+text_enum! {
+    /// Something that not everybody may do.
+    pub enum Action {
+        /// Plan, by comment or because the pull changed.
+        Plan = "plan",
+        /// Apply plans.
+        Apply = "apply",
+        /// Give back the locks of the own pull by comment.
+        Unlock = "unlock",
+        /// Take the lock of any pull away, or hand it over, from outside of that pull.
+        UnlockAny = "unlock_any",
+        /// Throw away the plans under a lock and give it back, from outside of its pull.
+        Discard = "discard",
+        /// Stop all applies, or allow them again.
+        ApplyLock = "apply_lock",
+        /// Stop what waits or is being planned on the own pull.
+        Cancel = "cancel",
+        /// Interrupt an apply.
+        CancelForce = "cancel_force",
+        /// Take something that exists into the state.
+        Import = "import",
+        /// Let something leave the state.
+        StateRm = "state_rm",
+        /// Let plans pass although policies failed.
+        ApprovePolicies = "approve_policies",
+        /// Ask which tool would run.
+        Version = "version",
+    }
+}
+
+impl Action {
+    /// Reads a word of a list, in any case. `state` is how Atlantis calls `state_rm` there.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let word = word.to_ascii_lowercase();
+        if word == "state" {
+            return Some(Self::StateRm);
+        }
+        word.parse().ok()
+    }
+
+    /// Every word, for messages: `plan, apply, …`.
+    pub(super) fn words() -> String {
+        Self::ALL.iter().map(|action| action.as_str()).collect::<Vec<_>>().join(", ")
+    }
+
+    /// What follows "may not" and "may": "apply", "stop all applies or allow them again".
+    pub const fn deed(self) -> &'static str {
+        match self {
+            Self::Plan => "plan",
+            Self::Apply => "apply",
+            Self::Unlock => "unlock",
+            Self::UnlockAny => "take away the locks of other pull requests",
+            Self::Discard => "discard plans and give their locks back",
+            Self::ApplyLock => "stop all applies or allow them again",
+            Self::Cancel => "cancel",
+            Self::CancelForce => "interrupt an apply",
+            Self::Import => "import",
+            Self::StateRm => "remove resources from the state",
+            Self::ApprovePolicies => "approve policies",
+            Self::Version => "ask for the version",
+        }
+    }
+
+    /// The name of the command in the words of Atlantis, which external programs are told (reference 1.8).
+    pub const fn command_name(self) -> &'static str {
+        match self {
+            Self::StateRm => "state",
+            Self::Plan
+            | Self::Apply
+            | Self::Unlock
+            | Self::UnlockAny
+            | Self::Discard
+            | Self::ApplyLock
+            | Self::Cancel
+            | Self::CancelForce
+            | Self::Import
+            | Self::ApprovePolicies
+            | Self::Version => self.as_str(),
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Teams of an organisation, and who belongs to them.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::IntoResponse;
+use serde_json::Value;
+
+use super::auth::Caller;
+use super::errors::ApiError;
+use super::paging::Listing;
+use super::views::{View, membership, team};
+use super::{Answer, Cx};
+
+/// `GET /orgs/{org}/teams`
+pub(super) async fn list(State(cx): State<Cx>, caller: Caller, Path(org): Path<String>, listing: Listing) -> Answer {
+    may_look(&caller)?;
+    let state = cx.world.state();
+    let org = state.org(&org).ok_or(ApiError::NotFound)?;
+    let view = View { world: &cx.world, state: &state };
+    let teams: Vec<Value> = state.teams_of(org).map(|one| team(&view, one)).collect();
+    Ok(listing.answer(&cx, teams))
+}
+
+/// `GET /orgs/{org}/teams/{team_slug}/memberships/{username}`
+pub(super) async fn get_membership(
+    State(cx): State<Cx>,
+    caller: Caller,
+    Path((org, slug, login)): Path<(String, String, String)>,
+) -> Answer {
+    may_look(&caller)?;
+    let state = cx.world.state();
+    let team = state.team(&org, &slug).ok_or(ApiError::NotFound)?;
+    let membership_state = state.membership(team, &login).ok_or(ApiError::NotFound)?;
+    Ok(Json(membership(&cx.world, team, &login, membership_state)).into_response())
+}
+
+/// Members of the organisation, which everybody with a token is here, and its Apps.
+fn may_look(caller: &Caller) -> Result<(), ApiError> {
+    match caller {
+        Caller::User(_) | Caller::Installation { .. } => Ok(()),
+        Caller::Anonymous => Err(ApiError::AuthenticationRequired),
+        Caller::App => Err(ApiError::NotForIntegrations),
+    }
+}

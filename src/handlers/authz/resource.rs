@@ -1,0 +1,88 @@
+//! What somebody wants to do something to.
+
+use std::fmt;
+
+use crate::model::{Lock, LockKey, ProjectKey, Pull, PullRef, RepoId};
+use crate::vcs::Installation;
+
+/// A command on a pull.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The pull.
+    pub pull: &'a Pull,
+    /// The way to the forge.
+    pub via: Installation,
+    /// What stands behind the command ([`crate::command::Command::comment_args`]).
+    pub args: &'a [String],
+}
+
+/// What somebody wants to do something to.
+#[derive(Clone, Copy, Debug)]
+pub enum Resource<'a> {
+    /// A pull.
+    Pull(Asked<'a>),
+    /// One project of a pull.
+    Project(Asked<'a>, &'a ProjectKey),
+    /// A lock, from outside of the pull that holds it.
+    Lock(&'a Lock),
+    /// Everything that this server does.
+    Server,
+}
+
+impl Resource<'_> {
+    /// The repository it is in, and the way to its forge; `None` for the whole server.
+    pub fn repo(&self) -> Option<(&RepoId, Installation)> {
+        match self {
+            Self::Pull(asked) | Self::Project(asked, _) => Some((&asked.pull.at.repo, asked.via)),
+            Self::Lock(lock) => Some((&lock.key.repo, None)),
+            Self::Server => None,
+        }
+    }
+
+    /// The lock it is about, for records.
+    pub(super) fn lock_key(&self) -> Option<LockKey> {
+        match self {
+            Self::Pull(_) | Self::Server => None,
+            Self::Project(asked, project) => Some(LockKey::of(&asked.pull.at.repo, project)),
+            Self::Lock(lock) => Some(lock.key.clone()),
+        }
+    }
+
+    /// The pull it is about, for records.
+    pub(super) fn pull(&self) -> Option<PullRef> {
+        match self {
+            Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull.at.clone()),
+            Self::Lock(lock) => Some(lock.pull.clone()),
+            Self::Server => None,
+        }
+    }
+
+    /// The command on a pull, if it is one.
+    pub(super) fn asked(&self) -> Option<&Asked<'_>> {
+        match self {
+            Self::Pull(asked) | Self::Project(asked, _) => Some(asked),
+            Self::Lock(_) | Self::Server => None,
+        }
+    }
+
+    /// The project, if it is about one.
+    pub(super) fn project(&self) -> Option<&ProjectKey> {
+        match self {
+            Self::Project(_, project) => Some(project),
+            Self::Lock(lock) => Some(&lock.project),
+            Self::Pull(_) | Self::Server => None,
+        }
+    }
+}
+
+impl fmt::Display for Resource<'_> {
+    /// For the log and the record: `github.com/acme/infra#12 dir: …`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pull(asked) => asked.pull.at.fmt(f),
+            Self::Project(asked, project) => write!(f, "{} {project}", asked.pull.at),
+            Self::Lock(lock) => write!(f, "{}/{} of {}", lock.key.repo.host(), lock.key, lock.pull),
+            Self::Server => f.write_str("the server"),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! People of the forge by their teams: `--gh-team-allowlist` (reference 1.8).
+
+use super::{AuthzError, Decision, Denial, Resource, listed, not_from_the_forge, quoted};
+use crate::config::access::{Action, Grantees, Identity};
+use crate::context::Ctx;
+use crate::model::RepoId;
+use crate::vcs::{ForgeError, Installation, KEPT};
+
+/// What the list says of the teams this person is in.
+pub(super) async fn by_teams(
+    ctx: &Ctx,
+    who: &Identity,
+    action: Action,
+    on: &Resource<'_>,
+) -> Result<Decision, AuthzError> {
+    let rules = &ctx.settings.team_rules;
+    let Some(at) = on.repo() else { return Ok(not_from_the_forge(who, action)) };
+    let Grantees::Teams(giving) = rules.grantees(action) else { return Ok(Decision::Granted) };
+    for team in &giving {
+        if is_in(ctx, at, team, who).await? {
+            return Ok(Decision::Granted);
+        }
+    }
+    let own = others(ctx, at, &giving, who).await;
+    Ok(Decision::Denied(Box::new(denial(who, action, at.0, &giving, &own))))
+}
+
+/// The other teams on the list that this person is in, as far as the forge says. The denial stands without them; they
+/// only explain it.
+async fn others<'a>(ctx: &'a Ctx, at: (&RepoId, Installation), giving: &[&str], who: &Identity) -> Vec<&'a str> {
+    let mut own = Vec::new();
+    for team in ctx.settings.team_rules.teams().into_iter().filter(|team| !giving.contains(team)) {
+        match is_in(ctx, at, team, who).await {
+            Ok(true) => own.push(team),
+            Ok(false) => {}
+            Err(_) => break,
+        }
+    }
+    own
+}
+
+async fn is_in(ctx: &Ctx, at: (&RepoId, Installation), team: &str, who: &Identity) -> Result<bool, ForgeError> {
+    ctx.memberships.has(&*ctx.forge, ctx.clock.now(), at, team, who.name()).await
+}
+
+/// Whom the list gives it, and what this person has instead.
+fn denial(who: &Identity, action: Action, repo: &RepoId, giving: &[&str], own: &[&str]) -> Denial {
+    let (name, org) = (quoted(who.name()), quoted(repo.owner()));
+    let rule = match giving {
+        [] => format!("`--gh-team-allowlist` gives `{action}` to no team"),
+        [team] => format!("`--gh-team-allowlist` gives `{action}` to the team {} of {org}", quoted(team)),
+        teams => format!("`--gh-team-allowlist` gives `{action}` to the teams {} of {org}", listed(teams, "and")),
+    };
+    let actual = match (giving, own) {
+        ([], []) => format!("{name} is in none of the teams that it names"),
+        ([], own) => format!("{name} is in {}", listed(own, "and")),
+        ([_], []) => format!("{name} is not in it"),
+        ([_], own) => format!("{name} is not in it, but in {}", listed(own, "and")),
+        (_, []) => format!("{name} is in none of them"),
+        (_, own) => format!("{name} is in none of them, but in {}", listed(own, "and")),
+    };
+    Denial { who: who.clone(), action, rule, actual, who_can: ways_out(action, &name, &org, giving) }
+}
+
+fn ways_out(action: Action, name: &str, org: &str, giving: &[&str]) -> Vec<String> {
+    if giving.is_empty() {
+        return vec![format!("Whoever operates the server can give `{action}` to a team.")];
+    }
+    let (teams, kept) = (listed(giving, "or"), KEPT.num_seconds());
+    vec![
+        format!("A member of {teams} can give the command."),
+        format!("Or somebody who maintains {teams} adds {name}; comment again {kept} seconds later."),
+        format!(
+            "Or whoever operates the server changes the list. A team that {org} does not have, or that the account of \
+             Lockkeeper may not see, counts as empty."
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_denial_names_the_rule_what_is_the_case_and_who_can() {
+        let told = |giving: &[&str], own: &[&str]| {
+            let repo = "github.com/acme/infra".parse().unwrap();
+            denial(&Identity::Commenter("mallory".to_owned()), Action::Apply, &repo, giving, own).message()
+        };
+        let all = [
+            told(&[], &[]),
+            told(&[], &["devs"]),
+            told(&["ops"], &[]),
+            told(&["ops"], &["devs", "qa"]),
+            told(&["ops", "sre"], &[]),
+            told(&["ops", "sre", "leads"], &["devs"]),
+        ];
+        insta::assert_snapshot!(all.join("\n"), @"
+        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to no team, and `mallory` is in none of the teams that it names.
+        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to no team, and `mallory` is in `devs`.
+        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to the team `ops` of `acme`, and `mallory` is not in it.
+        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to the team `ops` of `acme`, and `mallory` is not in it, but in `devs` and `qa`.
+        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to the teams `ops` and `sre` of `acme`, and `mallory` is in none of them.
+        `mallory` may not apply: `--gh-team-allowlist` gives `apply` to the teams `ops`, `sre` and `leads` of `acme`, and `mallory` is in none of them, but in `devs`.
+        ");
+    }
+}

@@ -1,0 +1,83 @@
+//! Whether whoever gave a command may give it (reference 1.8).
+
+use super::CommandCx;
+use crate::command::Command;
+use crate::config::access::{Action, Identity};
+use crate::context::Ctx;
+use crate::handlers::Spec;
+use crate::handlers::authz::{self, Asked, Decision, Denial, Resource};
+use crate::handlers::reply::Reply;
+use crate::model::{CommandKind, ProjectKey, Pull};
+use crate::queue::JobError;
+use crate::render::UserText;
+use crate::store::CommandRow;
+
+/// Stable word for programs.
+const REASON: &str = "not_allowed";
+
+/// The refusal of the whole command, if there is one.
+pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull, spec: &Spec) -> Result<Option<Reply>, JobError> {
+    let Some(action) = action_of(spec) else { return Ok(None) };
+    let args = args_of(spec);
+    let on = Resource::Pull(Asked { pull, via: row.installation, args: &args });
+    match authz::check(ctx, &Identity::of_actor(&row.actor), action, &on).await? {
+        Decision::Granted => Ok(None),
+        Decision::Denied(denial) => Ok(Some(refusal(row, *denial))),
+    }
+}
+
+/// The refusal of one project. Teams were asked about before the command began, and say the same of every project; a
+/// program of the operator may judge by project, so it is asked again for each.
+pub(super) async fn check_project(
+    cx: &CommandCx<'_>,
+    action: Action,
+    project: &ProjectKey,
+) -> Result<Option<UserText>, JobError> {
+    if cx.ctx.settings.team_authz.is_none() {
+        return Ok(None);
+    }
+    let args = Spec::from_json(&cx.row.spec).map(|spec| args_of(&spec)).unwrap_or_default();
+    let on = Resource::Project(Asked { pull: cx.pull, via: cx.row.installation, args: &args }, project);
+    match authz::check(cx.ctx, &Identity::of_actor(&cx.row.actor), action, &on).await? {
+        Decision::Granted => Ok(None),
+        Decision::Denied(denial) => Ok(Some(text(*denial))),
+    }
+}
+
+/// Nobody asked for a plan that a push leads to, so nobody is told that it was not made but on the dashboard
+/// (reference 1.7, "autoplan").
+fn refusal(row: &CommandRow, denial: Denial) -> Reply {
+    match row.kind {
+        CommandKind::Autoplan => Reply::silent_for(format!("{REASON}: {}", denial.message())),
+        CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help => {
+            let text = text(denial);
+            Reply::refused(REASON, text.message, text.hints)
+        }
+    }
+}
+
+fn text(denial: Denial) -> UserText {
+    UserText { message: denial.message(), hints: denial.who_can }
+}
+
+/// What a command needs; `None`: nothing, everybody may be answered.
+fn action_of(spec: &Spec) -> Option<Action> {
+    match spec {
+        Spec::Autoplan | Spec::Command(Command::Plan(_)) => Some(Action::Plan),
+        Spec::Command(Command::Apply(_)) => Some(Action::Apply),
+        Spec::Command(Command::Unlock) => Some(Action::Unlock),
+        Spec::Command(Command::Cancel) => Some(Action::Cancel),
+        Spec::Command(Command::ApprovePolicies(_)) => Some(Action::ApprovePolicies),
+        Spec::Command(Command::Version(_)) => Some(Action::Version),
+        Spec::Command(Command::Import(_)) => Some(Action::Import),
+        Spec::Command(Command::StateRm(_)) => Some(Action::StateRm),
+        Spec::Command(Command::Help(_)) | Spec::Mistake(_) | Spec::NotServed => None,
+    }
+}
+
+fn args_of(spec: &Spec) -> Vec<String> {
+    match spec {
+        Spec::Command(command) => command.comment_args(),
+        Spec::Autoplan | Spec::Mistake(_) | Spec::NotServed => Vec::new(),
+    }
+}

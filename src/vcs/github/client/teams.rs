@@ -1,0 +1,86 @@
+//! Teams of the organisation that owns a repository (GitHub REST: "Team members", "Teams"). An App needs the permission
+//! to read members; the scope of a token is `read:org`.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+
+use super::GitHub;
+use super::call::{Call, Failure};
+use super::pages::Pages;
+use crate::model::RepoId;
+use crate::vcs::{ForgeError, Installation};
+
+/// Whether the account is a member. GitHub counts the members of child teams; for everybody else, and for teams it does
+/// not want us to know of, it answers 404.
+pub(super) async fn has(
+    github: &GitHub,
+    repo: &RepoId,
+    via: Installation,
+    team: &str,
+    login: &str,
+) -> Result<bool, Failure> {
+    #[derive(Deserialize)]
+    struct Membership {
+        state: String,
+    }
+    let owner = repo.owner();
+    let path = format!("/orgs/{}/teams/{}/memberships/{}", segment(owner), segment(team), segment(login));
+    let call = Call::get(path, format!("the membership of `{login}` in the team `{owner}/{team}`"));
+    match github.credentials.send(&github.wire, repo, via, &call).await {
+        Ok(answer) => Ok(answer.json::<Membership>(&github.wire.host, &call.what)?.state == "active"),
+        Err(failure) => none_if_not_found(failure, false),
+    }
+}
+
+/// Every team, which are `most` at most.
+pub(super) async fn list(
+    github: &GitHub,
+    repo: &RepoId,
+    via: Installation,
+    most: usize,
+) -> Result<Vec<String>, Failure> {
+    #[derive(Deserialize)]
+    struct Team {
+        slug: String,
+    }
+    let what = format!("the teams of `{}`", repo.owner());
+    let path = format!("/orgs/{}/teams", segment(repo.owner()));
+    let mut pages = Pages::new(github, (repo, via), &path, "", what.clone());
+    let mut slugs = Vec::new();
+    loop {
+        match pages.next::<Team>().await {
+            Ok(Some(page)) => slugs.extend(page.into_iter().map(|team| team.slug)),
+            Ok(None) => return Ok(slugs),
+            Err(failure) => return none_if_not_found(failure, Vec::new()),
+        }
+        if slugs.len() > most {
+            let message = format!(
+                "there are more than {most}, which are too many to ask about one by one: name those that count in --gh-team-allowlist"
+            );
+            return Err(Failure::rejected(&github.wire.host, &what, &message));
+        }
+    }
+}
+
+/// An owner that is a person has no teams.
+fn none_if_not_found<T>(failure: Failure, none: T) -> Result<T, Failure> {
+    if matches!(failure.error, ForgeError::NotFound { .. }) { Ok(none) } else { Err(failure) }
+}
+
+/// A name as one part of a path, whatever is in it.
+fn segment(name: &str) -> String {
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+    utf8_percent_encode(name, KEPT).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_one_part_of_the_path() {
+        assert_eq!(segment("renovate[bot]"), "renovate%5Bbot%5D");
+        assert_eq!(segment("../../user"), "%2E%2E%2F%2E%2E%2Fuser");
+        assert_eq!(segment("platform-eng"), "platform-eng");
+    }
+}

@@ -1,0 +1,121 @@
+//! What a forge said of teams a moment ago.
+//!
+//! One comment leads to the same question several times, and a person tends to comment several times in a row. What a
+//! forge refused to say is never kept, so no decision rests on it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::{Forge, ForgeError, Installation};
+use crate::model::{HostName, RepoId};
+
+/// How long an answer is believed: somebody who was just put into a team, or out of it, waits no longer than this.
+pub const KEPT: TimeDelta = TimeDelta::seconds(30);
+/// Most answers kept of a kind; asking again costs a request.
+const MOST: usize = 10_000;
+
+/// Answers of forges about teams.
+#[derive(Debug, Default)]
+pub struct Memberships {
+    members: Answers<(Owner, String, String), bool>,
+    lists: Answers<Owner, Vec<String>>,
+}
+
+/// Who owns a repository: teams belong to the owner.
+type Owner = (HostName, String);
+
+fn owner(repo: &RepoId) -> Owner {
+    (repo.host().clone(), repo.owner().to_owned())
+}
+
+impl Memberships {
+    /// [`Forge::team_has`], remembered.
+    pub async fn has(
+        &self,
+        forge: &dyn Forge,
+        now: DateTime<Utc>,
+        (repo, via): (&RepoId, Installation),
+        team: &str,
+        login: &str,
+    ) -> Result<bool, ForgeError> {
+        let key = (owner(repo), team.to_lowercase(), login.to_lowercase());
+        if let Some(known) = self.members.get(&key, now) {
+            return Ok(known);
+        }
+        let answer = forge.team_has(repo, via, team, login).await?;
+        self.members.put(key, answer, now);
+        Ok(answer)
+    }
+
+    /// [`Forge::team_list`], remembered.
+    pub async fn list(
+        &self,
+        forge: &dyn Forge,
+        now: DateTime<Utc>,
+        (repo, via): (&RepoId, Installation),
+        most: usize,
+    ) -> Result<Vec<String>, ForgeError> {
+        let key = owner(repo);
+        if let Some(known) = self.lists.get(&key, now) {
+            return Ok(known);
+        }
+        let answer = forge.team_list(repo, via, most).await?;
+        self.lists.put(key, answer.clone(), now);
+        Ok(answer)
+    }
+}
+
+/// Answers, each with the time when it is too old.
+#[derive(Debug)]
+struct Answers<K, V>(Mutex<HashMap<K, (V, DateTime<Utc>)>>);
+
+impl<K, V> Default for Answers<K, V> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: std::hash::Hash + Eq, V: Clone> Answers<K, V> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<K, (V, DateTime<Utc>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn get(&self, key: &K, now: DateTime<Utc>) -> Option<V> {
+        self.lock().get(key).filter(|(_, until)| now < *until).map(|(answer, _)| answer.clone())
+    }
+
+    fn put(&self, key: K, answer: V, now: DateTime<Utc>) {
+        let mut answers = self.lock();
+        if answers.len() >= MOST {
+            answers.retain(|_, (_, until)| now < *until);
+        }
+        if answers.len() >= MOST {
+            answers.clear();
+        }
+        answers.insert(key, (answer, now + KEPT));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_believed_for_a_short_time_only() {
+        let (answers, now) = (Answers::default(), DateTime::UNIX_EPOCH);
+        answers.put("ops", true, now);
+        assert_eq!(answers.get(&"ops", now + KEPT - TimeDelta::microseconds(1)), Some(true));
+        assert_eq!(answers.get(&"ops", now + KEPT), None);
+        assert_eq!(answers.get(&"devs", now), None);
+    }
+
+    #[test]
+    fn no_more_answers_are_kept_than_there_is_room_for() {
+        let (answers, now) = (Answers::default(), DateTime::UNIX_EPOCH);
+        (0..MOST * 2).for_each(|n| answers.put(n, true, now));
+        assert!(answers.lock().len() <= MOST);
+        assert_eq!(answers.get(&(MOST * 2 - 1), now), Some(true));
+    }
+}

@@ -1,0 +1,83 @@
+//! What the pages and the API may be used for: `--web-allow`.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use lockkeeper::config::access::WebRules;
+use lockkeeper::model::Lock;
+
+use super::fixture::{Answer, Browser, World, form, project, pull};
+
+/// A server with these rules and a lock, a browser, and the token of its forms.
+async fn world(rules: &[&str]) -> (World, Lock, Browser, String) {
+    let mut world = World::new().await;
+    let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "alice", "planned").await;
+    // The token is the same whatever the rules, but a page without forms does not show it.
+    let token = world.browser_of_user().await.token().await;
+    world.web_rules = WebRules::new(rules).unwrap();
+    let browser = world.browser_of_user().await;
+    (world, lock, browser, token)
+}
+
+async fn press(browser: &Browser, path: &str, token: &str) -> Answer {
+    let request = browser.request("POST", path).header("sec-fetch-site", "same-origin");
+    browser.send(form(request, &format!("token={token}&reason=x"))).await
+}
+
+#[tokio::test]
+async fn who_may_discard_need_not_be_able_to_stop_all_applies() {
+    let (world, lock, browser, token) = world(&["discard"]).await;
+    let page = browser.get("/").await;
+    assert!(!page.body.contains("Stop all applies"), "{}", page.body);
+    assert!(
+        page.text().contains("This server does not let its pages stop applies (\n--web-allow\n)."),
+        "{}",
+        page.text()
+    );
+    for path in ["/apply-lock/stop", "/apply-lock/allow"] {
+        let answer = press(&browser, path, &token).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN);
+        insta::allow_duplicates! {
+            let text = answer.text();
+            insta::assert_snapshot!(text.lines().nth(2).unwrap(), @"“ops” may not stop all applies or allow them again: “--web-allow=discard” is what the pages and the API of this server may be used for, and “apply_lock” is not among it. Whoever operates the server can add “apply_lock” to the list. Nothing was changed.");
+        }
+    }
+    assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
+    let page = browser.get(&format!("/locks/{}", lock.id)).await;
+    assert!(page.body.contains("Yes, discard and unlock"));
+    assert_eq!(press(&browser, &format!("/locks/{}", lock.id), &token).await.status, StatusCode::SEE_OTHER);
+    assert_eq!(world.store.lock_list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn pages_that_are_only_for_looking_change_nothing() {
+    let (world, lock, browser, token) = world(&["none"]).await;
+    let path = format!("/locks/{}", lock.id);
+    let page = browser.get(&path).await;
+    assert!(!page.body.contains("<form method=\"post\""));
+    assert!(page.text().contains("This server does not let its pages discard plans"), "{}", page.text());
+    let answer = press(&browser, &path, &token).await;
+    assert_eq!(answer.status, StatusCode::FORBIDDEN);
+    insta::assert_snapshot!(answer.text(), @"
+    403
+    Not allowed
+    “ops” may not discard plans and give their locks back: “--web-allow=none” is what the pages and the API of this server may be used for, and “discard” is not among it. Whoever operates the server can add “discard” to the list. Nothing was changed.
+    To the dashboard
+    Reference
+    00000000000070008000000000000002
+    ");
+    assert_eq!(world.store.lock_list().await.unwrap(), [lock]);
+}
+
+#[tokio::test]
+async fn scripts_may_do_no_more_than_the_pages() {
+    let (world, lock, browser, _) = world(&["unlock_any"]).await;
+    let browser = browser.without_cookie();
+    let discard = format!("/locks?id={}", lock.id);
+    for (method, path) in [("POST", "/apply/lock"), ("DELETE", "/apply/unlock"), ("DELETE", discard.as_str())] {
+        let answer = browser.send(browser.request(method, path).body(Body::empty()).unwrap()).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{method} {path}");
+        assert!(answer.body.contains("“--web-allow=unlock_any” is what the pages"), "{}", answer.body);
+    }
+    assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
+    assert_eq!(world.store.lock_list().await.unwrap(), [lock]);
+}

@@ -9,9 +9,9 @@ mod absent;
 mod allowlist;
 mod choice;
 mod comments;
-mod duration;
 mod environment;
 mod github;
+mod locking;
 mod logging;
 mod problems;
 mod raw;
@@ -27,11 +27,13 @@ mod terraform;
 mod tests;
 mod web;
 
+pub use super::repos::{ServerRepos, TeamAuthz};
 pub use absent::{ABSENT, Absent, Reason};
 pub use allowlist::{InvalidAllowlist, RepoAllowlist};
 pub use comments::{CommentConfig, SilenceConfig};
 pub use environment::PassEnvironment;
 pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig};
+pub use locking::LockingConfig;
 pub use logging::LoggingConfig;
 pub use problems::{ConfigErrors, Problem, Warning};
 pub use raw::{Given, RawSettings};
@@ -63,6 +65,8 @@ pub struct ServerConfig {
     pub comments: CommentConfig,
     /// When a plan is made by itself.
     pub planning: PlanningConfig,
+    /// How locks are taken, and what holds for which repository.
+    pub locking: LockingConfig,
     /// How code is run.
     pub terraform: TerraformConfig,
     /// What is logged.
@@ -92,6 +96,7 @@ impl ServerConfig {
         let storage = StorageConfig::read(reader);
         let comments = CommentConfig::read(reader);
         let planning = PlanningConfig::read(reader);
+        let locking = LockingConfig::read(reader);
         let terraform = TerraformConfig::read(reader);
         let logging = LoggingConfig::read(reader);
         Ok(Self {
@@ -102,6 +107,7 @@ impl ServerConfig {
             storage: storage?,
             comments: comments?,
             planning: planning?,
+            locking: locking?,
             terraform: terraform?,
             logging: logging?,
         })

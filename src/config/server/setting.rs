@@ -17,6 +17,8 @@ pub enum Group {
     Comments,
     /// When a plan is made by itself.
     Planning,
+    /// Whether locks are taken, and who waits for them.
+    Locks,
     /// Which program runs the code, and how long.
     Terraform,
     /// What is logged, and how to move over from Atlantis.
@@ -33,6 +35,7 @@ impl Group {
         Self::Storage,
         Self::Comments,
         Self::Planning,
+        Self::Locks,
         Self::Terraform,
         Self::Operation,
     ];
@@ -47,6 +50,7 @@ impl Group {
             Self::Storage => "Storage",
             Self::Comments => "Commands and comments",
             Self::Planning => "Planning",
+            Self::Locks => "Locks",
             Self::Terraform => "Terraform and OpenTofu",
             Self::Operation => "Operation",
         }

@@ -114,7 +114,7 @@ fn all_mistakes_are_reported_at_once() {
         ("compat", "digger"),
         ("gitlab-token", "glpat"),
         ("redis-host", "redis"),
-        ("disable-repo-locking", "true"),
+        ("repo-config-json", "{\"repos\": [{\"id\": \"github.com/acme/*\", \"workflw\": 1}]}"),
         ("automerge", "false"),
     ];
     let text = read_with(&flags, &[]).unwrap_err();
@@ -292,6 +292,48 @@ fn databases_are_told_apart_by_their_url() {
     for url in ["sqlite:", "sqlite::memory:", "sqlite:x?mode=ro", "postgres:db", "db.example.com"] {
         assert!(database(url).is_err(), "{url}");
     }
+}
+
+/// The server-side file, as `cli/` hands it over.
+fn read_file(text: Result<&str, &str>) -> Result<(ServerConfig, String), String> {
+    let flags: Vec<_> = LEAST.into_iter().chain([("repo-config", "etc/repos.yaml")]).collect();
+    let text = text.map(str::to_owned).map_err(str::to_owned);
+    let raw = RawSettings { files: BTreeMap::from([("repo-config".to_owned(), text)]), ..raw(&flags, &[]) };
+    let (config, warnings) = ServerConfig::from_raw(&raw, Vec::new()).map_err(|errors| errors.to_string())?;
+    Ok((config, warnings.iter().map(|warning| format!("{warning}\n")).collect()))
+}
+
+#[test]
+fn repositories_are_configured_by_a_file_or_by_json() {
+    let yaml = "repos:\n  - id: /.*/\n    repo_locks: {mode: on_apply}\n    repo_locking: false\n";
+    let (by_file, warnings) = read_file(Ok(yaml)).unwrap();
+    assert_snapshot!(warnings.lines().next().unwrap(), @"");
+    let policy = |config: &ServerConfig| {
+        let rules = config.locking.repos.rules(&"github.com/acme/infra".parse().unwrap());
+        rules.lock_policy(None, &crate::model::ProjectKey::of_dir(".".parse().unwrap())).to_string()
+    };
+    let json = r#"{"repos": [{"id": "/.*/", "repo_locks": {"mode": "on_apply"}}], "team_authz": {"command": "x"}}"#;
+    let by_json = config(&[("repo-config-json", json)]);
+    assert!(by_json.locking.repos.team_authz.is_some());
+    let (without, warnings) = read_with(&[("disable-repo-locking", "true"), ("repo-config-json", json)], &[]).unwrap();
+    assert_snapshot!(warnings.lines().find(|line| line.contains("locking")).unwrap(), @"");
+    assert_snapshot!([by_file, by_json, without, config(&[])].map(|config| policy(&config)).join("\n"), @"");
+}
+
+#[test]
+fn plans_wait_for_locks_unless_told_otherwise() {
+    let queue = |flags: &[(&str, &str)]| config(flags).locking.queue;
+    assert_eq!((queue(&[]), queue(&[("lock-queue", "false")]), queue(&[("lock-queue", "true")])), (true, false, true));
+}
+
+#[test]
+fn mistakes_in_the_file_of_repositories_are_shown_where_they_are() {
+    let yaml =
+        "repos:\n  - id: github.com/acme/*\n    repo_locks:\n      mode: on_aply\n      ttl: 3 moons\nworkflws: {}\n";
+    assert_snapshot!(read_file(Ok(yaml)).unwrap_err(), @"");
+    assert_snapshot!(read_file(Err("No such file or directory (os error 2)")).unwrap_err(), @"");
+    assert_snapshot!(errors(&[("repo-config", "repos.yaml"), ("repo-config-json", "{}")]), @"");
+    assert_snapshot!(errors(&[("repo-config-json", "[")]), @"");
 }
 
 #[test]

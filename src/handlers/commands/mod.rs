@@ -5,6 +5,7 @@ mod give_up;
 mod guards;
 mod help;
 mod plan;
+mod policies;
 mod projects;
 mod unlock;
 

@@ -18,6 +18,7 @@ pub(super) use interrupted::interrupted;
 use gate::Shut;
 
 use super::CommandCx;
+use super::policies::Policies;
 use super::projects::{self, Ready, Work};
 use crate::command::{ApplyCommand, MergeMethod, MergeWish};
 use crate::context::Ctx;
@@ -46,11 +47,11 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         projects::Plans::Refused(reply) => return Ok(reply),
     };
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
-    let abreast = match plans.first().and_then(|group| group.first()) {
-        Some(plan) => projects::apply_abreast(cx, plan).await,
-        None => 1,
+    let policies = match plans.first().and_then(|group| group.first()) {
+        Some(plan) => Policies::of_plan(cx, plan).await,
+        None => Policies::new(cx.ctx.settings.rules(&cx.pull.at.repo), None),
     };
-    let work = Work::of_plans(abreast);
+    let work = Work::of_plans(policies);
     let groups = runs_to_come(cx, plans).await?;
     let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command };
     let groups = groups.into_iter().map(|group| apply_group(&work, group.into_iter().map(applying).collect()));

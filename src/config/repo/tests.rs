@@ -255,7 +255,56 @@ fn who_may_do_what_is_not_decided_by_a_pull_request() {
     let [refused, allowed @ ..] = texts;
     let told = std::iter::once(parse(refused)).chain(allowed.map(parse_locks));
     let told: Vec<_> = told.map(|result| result.unwrap_err().to_string()).collect();
-    insta::assert_snapshot!(told.join("\n\n"), @"");
+    insta::assert_snapshot!(told.join("\n\n"), @"
+    error: `repo_locks` may not be set here: the server does not allow it for this repository
+     --> atlantis.yaml:2:1
+      |
+    2 | repo_locks: {mode: disabled}
+      | ^^^^^^^^^^
+      = help: remove it, or ask whoever runs Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+
+    error: `repo_locks` may not be set here: the server does not allow it for this repository
+     --> atlantis.yaml:4:14
+      |
+    4 |   - {dir: a, repo_locks: {mode: on_apply}}
+      |              ^^^^^^^^^^
+      = help: remove it, or ask whoever runs Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+
+    error: `scope` of `repo_locks` is decided by the server, not by a pull request
+     --> atlantis.yaml:2:29
+      |
+    2 | repo_locks: {mode: on_plan, scope: project, ttl: 72h}
+      |                             ^^^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+
+    error: `ttl` of `repo_locks` is decided by the server, not by a pull request
+     --> atlantis.yaml:2:45
+      |
+    2 | repo_locks: {mode: on_plan, scope: project, ttl: 72h}
+      |                                             ^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+
+    error: `allowed_overrides` of the file is decided by the server, not by a pull request
+     --> atlantis.yaml:2:1
+      |
+    2 | allowed_overrides: [repo_locks]
+      | ^^^^^^^^^^^^^^^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+
+    error: `allowed_overrides` of a project is decided by the server, not by a pull request
+     --> atlantis.yaml:4:14
+      |
+    4 |   - {dir: a, allowed_overrides: [repo_locks]}
+      |              ^^^^^^^^^^^^^^^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+
+    error: `team_authz` of the file is decided by the server, not by a pull request
+     --> atlantis.yaml:2:1
+      |
+    2 | team_authz: {command: echo pass}
+      | ^^^^^^^^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+    ");
 }
 
 #[test]
@@ -276,7 +325,22 @@ fn every_bad_value_of_repo_locks_is_named() {
             writeln!(told, "{line} => {} => {}", problem.what, problem.help).unwrap();
         }
     }
-    insta::assert_snapshot!(told, @"");
+    insta::assert_snapshot!(told, @"
+    repo_locks: on_plan => `repo_locks` must be a mapping, not `on_plan` => write a mapping here
+    repo_locks: on_plan => `repo_locks` must be a mapping, not `on_plan` => write a mapping here
+    repo_locks: [mode] => `repo_locks` must be a mapping, not a list => write a mapping here
+    repo_locks: [mode] => `repo_locks` must be a mapping, not a list => write a mapping here
+    repo_locks: {mode: [on_plan]} => `mode` must be a text, not a list => write a text here
+    repo_locks: {mode: [on_plan]} => `mode` must be a text, not a list => write a text here
+    repo_locks: {mode: on_plann} => `on_plann` is not a value of `mode` => did you mean `on_plan`? The words are `on_plan`, `on_apply`, `disabled`
+    repo_locks: {mode: on_plann} => `on_plann` is not a value of `mode` => did you mean `on_plan`? The words are `on_plan`, `on_apply`, `disabled`
+    repo_locks: {mode: sometimes} => `sometimes` is not a value of `mode` => write one of `on_plan`, `on_apply`, `disabled`
+    repo_locks: {mode: sometimes} => `sometimes` is not a value of `mode` => write one of `on_plan`, `on_apply`, `disabled`
+    repo_locks: {mod: on_plan} => `mod` is not a key of `repo_locks` => did you mean `mode`?
+    repo_locks: {mod: on_plan} => `mod` is not a key of `repo_locks` => did you mean `mode`?
+    repo_locking: false => `repo_locking` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+    repo_locking: false => `repo_locking` is not a key of the file => did you mean `repo_locks`?
+    ");
 }
 
 #[test]

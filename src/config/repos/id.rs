@@ -178,7 +178,17 @@ mod tests {
             let error = IdPattern::new(text).unwrap_err();
             format!("{error} => {}", error.help())
         });
-        insta::assert_snapshot!(told.join("\n"), @"");
+        insta::assert_snapshot!(told.join("\n"), @r"
+        `` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `acme/infra` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `github.com/acme/*` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `https://github.com/acme/infra` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `/acme` begins like a regular expression, but does not end with a slash => write a slash before and after it, as in `/github\.com/acme/.*/`
+        `/` begins like a regular expression, but does not end with a slash => write a slash before and after it, as in `/github\.com/acme/.*/`
+        `//` is a regular expression that no repository fits => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `/a(/` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+        `/a)|(?:b/` is not a regular expression: unopened group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+        ");
     }
 
     proptest! {

@@ -57,7 +57,7 @@ team_authz:
   args: [--team, 7]
 ";
     let repos = parse(text).unwrap();
-    insta::assert_snapshot!(policy(&repos), @"");
+    insta::assert_snapshot!(policy(&repos), @"mode `on_apply` (line 3 of the server's `repos.yaml`, for `/.*/`), scope `project` (line 3 of the server's `repos.yaml`, for `/.*/`), ttl 259200 s (line 3 of the server's `repos.yaml`, for `/.*/`)");
     let rules = repos.rules(&infra());
     assert!(OverrideKey::ALL.iter().all(|key| rules.allowed_overrides().allows(*key)));
     let args = vec!["--team".to_owned(), "7".to_owned()];
@@ -75,7 +75,7 @@ fn files_that_say_nothing_leave_the_defaults() {
         assert_eq!(*rules.allowed_overrides(), AllowedOverrides::default(), "{text}");
         assert_eq!(repos.team_authz, None);
     }
-    insta::assert_snapshot!(policy(&ServerRepos::default()), @"");
+    insta::assert_snapshot!(policy(&ServerRepos::default()), @"mode `on_plan` (the default), scope `workspace` (the default), ttl none (the default)");
 }
 
 /// Entries, and what follows: mode, scope, ttl in hours, and the lines that decided them (0: the default).
@@ -192,7 +192,32 @@ fn a_repository_is_heard_where_it_is_allowed_its_projects_most() {
         let modes = ["a", "b", "c"].map(|dir| mode(&repos, dir)).concat();
         writeln!(told, "{world}\n{modes}").unwrap();
     }
-    insta::assert_snapshot!(told, @"");
+    insta::assert_snapshot!(told, @"
+    nothing is allowed
+    a: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
+    b: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
+    c: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
+
+    something else is allowed
+    a: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
+    b: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
+    c: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
+
+    it is allowed
+    a: `on_apply`, says line 2 of `atlantis.yaml`
+    b: `disabled`, says line 5 of `atlantis.yaml`
+    c: `on_apply`, says line 2 of `atlantis.yaml`
+
+    it is allowed, and the old form says no
+    a: `on_apply`, says line 2 of `atlantis.yaml`
+    b: `disabled`, says line 5 of `atlantis.yaml`
+    c: `on_apply`, says line 2 of `atlantis.yaml`
+
+    all locking is off
+    a: `disabled`, says `--disable-repo-locking` of the server
+    b: `disabled`, says `--disable-repo-locking` of the server
+    c: `disabled`, says `--disable-repo-locking` of the server
+    ");
 }
 
 #[test]
@@ -228,7 +253,29 @@ fn every_bad_value_is_named() {
         "id: /.*/, parallel_limit: 3",
     ];
     let texts = lines.map(|line| (line, format!("repos:\n  - {{{line}}}\n")));
-    insta::assert_snapshot!(told(texts), @"");
+    insta::assert_snapshot!(told(texts), @r"
+    id: [a] => `id` must be a text, not a list => write a text here
+    id: => an entry of `repos` has no `id` => say which repositories it is about: `id: github.com/acme/infra`, or `id: /.*/`
+    id: acme/infra => `acme/infra` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+    id: /(/ => `/(/` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+    id: /.*/, repo_locks: on_plan => `repo_locks` must be a mapping, not `on_plan` => write a mapping here
+    id: /.*/, repo_locks: {mode: on_plann} => `on_plann` is not a value of `mode` => did you mean `on_plan`? The words are `on_plan`, `on_apply`, `disabled`
+    id: /.*/, repo_locks: {mode: true} => `true` is not a value of `mode` => write one of `on_plan`, `on_apply`, `disabled`
+    id: /.*/, repo_locks: {scope: projects} => `projects` is not a value of `scope` => did you mean `project`? The words are `workspace`, `project`
+    id: /.*/, repo_locks: {scope: directory} => `directory` is not a value of `scope` => write one of `workspace`, `project`
+    id: /.*/, repo_locks: {ttl: 72} => `72` is not how long a lock may be idle => write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
+    id: /.*/, repo_locks: {ttl: 0h} => `0h` is not how long a lock may be idle => write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
+    id: /.*/, repo_locks: {ttl: 800d} => `800d` is not how long a lock may be idle => write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
+    id: /.*/, repo_locks: {ttl: [72h]} => `ttl` must be a text, not a list => write a text here
+    id: /.*/, repo_locks: {tll: 72h} => `tll` is not a key of `repo_locks` => did you mean `ttl`?
+    id: /.*/, repo_locking: maybe => `repo_locking` must be `true` or `false`, not `maybe` => write `true` or `false` here
+    id: /.*/, allowed_overrides: repo_locks => `allowed_overrides` must be a list, not `repo_locks` => write a list here
+    id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => `repo_lock` is not an item of `allowed_overrides` => did you mean `repo_locks`? The words are `plan_requirements`, `apply_requirements`, `import_requirements`, `workflow`, `delete_source_branch_on_merge`, `repo_locking`, `repo_locks`, `policy_check`, `custom_policy_check`, `silence_pr_comments`
+    id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => `colour` is not an item of `allowed_overrides` => write one of `plan_requirements`, `apply_requirements`, `import_requirements`, `workflow`, `delete_source_branch_on_merge`, `repo_locking`, `repo_locks`, `policy_check`, `custom_policy_check`, `silence_pr_comments`
+    id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => an item of `allowed_overrides` must be a text, not a list => write a text here
+    id: /.*/, allowed_override: [] => `allowed_override` is not a key of an entry of `repos` => did you mean `allowed_overrides`?
+    id: /.*/, parallel_limit: 3 => `parallel_limit` is not a key of an entry of `repos` => the keys of an entry of `repos` are `id`, `repo_locks`, `repo_locking`, `allowed_overrides`
+    ");
     let texts = [
         "",
         "[]",
@@ -244,7 +291,22 @@ fn every_bad_value_is_named() {
         "team_authz: {command: [a], args: b}",
         "team_authz: {command: a, arg: b}",
     ];
-    insta::assert_snapshot!(told(texts.map(|text| (text, text.to_owned()))), @"");
+    insta::assert_snapshot!(told(texts.map(|text| (text, text.to_owned()))), @"
+     => the file is empty => write `repos:` and its entries, or start the server without this file
+    [] => the file must be a mapping, not a list => write a mapping here
+    repos => the file must be a mapping, not `repos` => write a mapping here
+    repos: {id: a} => `repos` must be a list, not a mapping => write a list here
+    repos: [a] => an entry of `repos` must be a mapping, not `a` => write a mapping here
+    repo: [] => `repo` is not a key of the file => did you mean `repos`?
+    projects: [] => `projects` is not a key of the file => the keys of the file are `repos`, `team_authz`
+    team_authz: ask => `team_authz` must be a mapping, not `ask` => write a mapping here
+    team_authz: {} => `team_authz` has no `command`, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
+    team_authz: {args: [a]} => `team_authz` has no `command`, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
+    team_authz: {command: ' '} => the `command` of `team_authz` is empty, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
+    team_authz: {command: [a], args: b} => `command` must be a text, not a list => write a text here
+    team_authz: {command: [a], args: b} => `args` must be a list, not `b` => write a list here
+    team_authz: {command: a, arg: b} => `arg` is not a key of `team_authz` => did you mean `args`?
+    ");
 }
 
 #[test]
@@ -264,7 +326,42 @@ fn every_key_that_only_atlantis_has_is_refused_by_name() {
 #[test]
 fn all_problems_are_told_at_once_with_their_places() {
     let text = "repos:\n  - id: /.*/\n    repo_locks: {mode: on_aply}\n    workflow: custom\n  - branch: /main/\nteam_auth: {}\n";
-    insta::assert_snapshot!(parse(text).unwrap_err(), @"");
+    insta::assert_snapshot!(parse(text).unwrap_err(), @"
+    error: `on_aply` is not a value of `mode`
+     --> /etc/lockkeeper/repos.yaml:3:24
+      |
+    3 |     repo_locks: {mode: on_aply}
+      |                        ^^^^^^^
+      = help: did you mean `on_apply`? The words are `on_plan`, `on_apply`, `disabled`
+
+    error: `workflow` is not available in this version yet
+     --> /etc/lockkeeper/repos.yaml:4:5
+      |
+    4 |     workflow: custom
+      |     ^^^^^^^^
+      = help: remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+
+    error: an entry of `repos` has no `id`
+     --> /etc/lockkeeper/repos.yaml:5:5
+      |
+    5 |   - branch: /main/
+      |     ^
+      = help: say which repositories it is about: `id: github.com/acme/infra`, or `id: /.*/`
+
+    error: `branch` is not available in this version yet
+     --> /etc/lockkeeper/repos.yaml:5:5
+      |
+    5 |   - branch: /main/
+      |     ^^^^^^
+      = help: remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+
+    error: `team_auth` is not a key of the file
+     --> /etc/lockkeeper/repos.yaml:6:1
+      |
+    6 | team_auth: {}
+      | ^^^^^^^^^
+      = help: did you mean `team_authz`?
+    ");
 }
 
 #[test]
@@ -279,7 +376,15 @@ fn limits_are_told() {
     assert!(parse(&many(ServerRepos::MAX_ENTRIES)).is_ok());
     let told = [many(ServerRepos::MAX_ENTRIES + 1), " ".repeat(ServerRepos::MAX_BYTES + 1)];
     let told = told.map(|text| parse(&text).unwrap_err().to_string());
-    insta::assert_snapshot!(told.join("\n\n"), @"");
+    insta::assert_snapshot!(told.join("\n\n"), @"
+    error: there are 1001 entries of `repos`; 1000 are allowed
+     --> /etc/lockkeeper/repos.yaml
+      = help: let one regular expression speak for repositories that are treated alike
+
+    error: the file is larger than 1048576 bytes
+     --> /etc/lockkeeper/repos.yaml
+      = help: let one regular expression speak for repositories that are treated alike
+    ");
 }
 
 /// What a random entry says.

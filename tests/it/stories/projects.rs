@@ -243,7 +243,22 @@ const LATE_LOCKS: (&str, &str) =
 async fn who_may_decide_about_locks_is_up_to_the_server(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, LATE_LOCKS]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan failed**: the configuration of this repository has to be mended first.
+
+    ```text
+    error: `repo_locks` may not be set here: the server does not allow it for this repository
+     --> atlantis.yaml:4:3
+      |
+    4 |   repo_locks: {mode: on_apply}
+      |   ^^^^^^^^^^
+      = help: remove it, or ask whoever runs Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+    ```
+
+    Push the corrected file, and the plan runs by itself.
+
+    <sub>Commit `d68aa2e1` · 0 s</sub>
+    ");
     bot.end(&[]).await;
 
     let allowed = r#"{"repos": [{"id": "/github.test/acme/.*/", "allowed_overrides": ["repo_locks"]}]}"#;

@@ -23,12 +23,21 @@ impl fmt::Display for LockPolicy {
     /// For logs and explanations: ``mode `on_plan` (the default), …``.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { mode, scope, ttl, decided_by } = self;
-        let ttl = ttl.map_or("none".to_owned(), |ttl| format!("{} s", ttl.as_secs()));
+        let ttl = ttl.map_or("`none`".to_owned(), shown);
         write!(
             f,
             "mode `{mode}` ({}), scope `{scope}` ({}), ttl {ttl} ({})",
             decided_by.mode, decided_by.scope, decided_by.ttl
         )
+    }
+}
+
+/// `72h`, `90m` or `45s`: the largest unit that fits.
+fn shown(time: Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds % 3600 == 0 => format!("`{}h`", seconds / 3600),
+        seconds if seconds % 60 == 0 => format!("`{}m`", seconds / 60),
+        seconds => format!("`{seconds}s`"),
     }
 }
 

@@ -57,7 +57,7 @@ team_authz:
   args: [--team, 7]
 ";
     let repos = parse(text).unwrap();
-    insta::assert_snapshot!(policy(&repos), @"mode `on_apply` (line 3 of the server's `repos.yaml`, for `/.*/`), scope `project` (line 3 of the server's `repos.yaml`, for `/.*/`), ttl 259200 s (line 3 of the server's `repos.yaml`, for `/.*/`)");
+    insta::assert_snapshot!(policy(&repos), @"mode `on_apply` (line 3 of the server's `repos.yaml`, for `/.*/`), scope `project` (line 3 of the server's `repos.yaml`, for `/.*/`), ttl `72h` (line 3 of the server's `repos.yaml`, for `/.*/`)");
     let rules = repos.rules(&infra());
     assert!(OverrideKey::ALL.iter().all(|key| rules.allowed_overrides().allows(*key)));
     let args = vec!["--team".to_owned(), "7".to_owned()];
@@ -75,7 +75,7 @@ fn files_that_say_nothing_leave_the_defaults() {
         assert_eq!(*rules.allowed_overrides(), AllowedOverrides::default(), "{text}");
         assert_eq!(repos.team_authz, None);
     }
-    insta::assert_snapshot!(policy(&ServerRepos::default()), @"mode `on_plan` (the default), scope `workspace` (the default), ttl none (the default)");
+    insta::assert_snapshot!(policy(&ServerRepos::default()), @"mode `on_plan` (the default), scope `workspace` (the default), ttl `none` (the default)");
 }
 
 /// Entries, and what follows: mode, scope, ttl in hours, and the lines that decided them (0: the default).
@@ -178,7 +178,7 @@ fn a_repository_is_heard_where_it_is_allowed_its_projects_most() {
     const MAY: &str = "id: /.*/, allowed_overrides: [repo_locks]";
     let mode = |repos: &ServerRepos, dir: &str| {
         let policy = repos.rules(&infra()).lock_policy(Some(&outspoken()), &project(dir));
-        format!("{dir}: `{}`, says {}\n", policy.mode, policy.decided_by.mode)
+        format!("{dir}: `{}` by {}\n", policy.mode, policy.decided_by.mode)
     };
     let worlds = [
         ("nothing is allowed", entries(&[SERVER])),
@@ -194,29 +194,29 @@ fn a_repository_is_heard_where_it_is_allowed_its_projects_most() {
     }
     insta::assert_snapshot!(told, @"
     nothing is allowed
-    a: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
-    b: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
-    c: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
+    a: `on_plan` by line 2 of the server's `repos.yaml`, for `/.*/`
+    b: `on_plan` by line 2 of the server's `repos.yaml`, for `/.*/`
+    c: `on_plan` by line 2 of the server's `repos.yaml`, for `/.*/`
 
     something else is allowed
-    a: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
-    b: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
-    c: `on_plan`, says line 2 of the server's `repos.yaml`, for `/.*/`
+    a: `on_plan` by line 2 of the server's `repos.yaml`, for `/.*/`
+    b: `on_plan` by line 2 of the server's `repos.yaml`, for `/.*/`
+    c: `on_plan` by line 2 of the server's `repos.yaml`, for `/.*/`
 
     it is allowed
-    a: `on_apply`, says line 2 of `atlantis.yaml`
-    b: `disabled`, says line 5 of `atlantis.yaml`
-    c: `on_apply`, says line 2 of `atlantis.yaml`
+    a: `on_apply` by line 2 of `atlantis.yaml`
+    b: `disabled` by line 5 of `atlantis.yaml`
+    c: `on_apply` by line 2 of `atlantis.yaml`
 
     it is allowed, and the old form says no
-    a: `on_apply`, says line 2 of `atlantis.yaml`
-    b: `disabled`, says line 5 of `atlantis.yaml`
-    c: `on_apply`, says line 2 of `atlantis.yaml`
+    a: `on_apply` by line 2 of `atlantis.yaml`
+    b: `disabled` by line 5 of `atlantis.yaml`
+    c: `on_apply` by line 2 of `atlantis.yaml`
 
     all locking is off
-    a: `disabled`, says `--disable-repo-locking` of the server
-    b: `disabled`, says `--disable-repo-locking` of the server
-    c: `disabled`, says `--disable-repo-locking` of the server
+    a: `disabled` by `--disable-repo-locking` of the server
+    b: `disabled` by `--disable-repo-locking` of the server
+    c: `disabled` by `--disable-repo-locking` of the server
     ");
 }
 
@@ -371,6 +371,21 @@ fn json_is_read_like_yaml() {
 }
 
 #[test]
+fn the_examples_of_the_documentation_are_read() {
+    let page = include_str!("../../../docs/locking.md");
+    let blocks: Vec<&str> = page.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let [server, repo] = blocks[..] else { panic!("the page has two examples: {blocks:?}") };
+    let repos = parse(server).unwrap_or_else(|errors| panic!("{errors}"));
+    let (rules, sandbox) = (repos.rules(&infra()), repos.rules(&"github.com/acme/sandbox".parse().unwrap()));
+    let config = RepoConfig::parse("atlantis.yaml", repo, rules.allowed_overrides());
+    let config = config.unwrap_or_else(|errors| panic!("{errors}"));
+    let modes = ["network", "app"].map(|dir| rules.lock_policy(Some(&config), &project(dir)).mode);
+    assert_eq!(modes, [LockMode::OnPlan, LockMode::OnApply]);
+    let policy = sandbox.lock_policy(Some(&config), &project("network"));
+    assert_eq!((policy.mode, policy.ttl), (LockMode::Disabled, Some(Duration::from_hours(72))));
+}
+
+#[test]
 fn limits_are_told() {
     let many = |count: usize| format!("repos:\n{}", "  - {id: github.com/acme/infra}\n".repeat(count));
     assert!(parse(&many(ServerRepos::MAX_ENTRIES)).is_ok());
@@ -446,7 +461,7 @@ proptest! {
         let ours = || list.iter().rev().filter(|said| said.is_about_us);
         let off = ours().find_map(|said| said.locking) == Some(false);
         let mode = if off { LockMode::Disabled } else { ours().find_map(|said| said.mode).unwrap_or_default() };
-        let ttl = ours().find_map(|said| said.ttl).flatten().map(|hours| Duration::from_secs(hours * 3600));
+        let ttl = ours().find_map(|said| said.ttl).flatten().map(|hours| Duration::from_hours(hours));
         let scope = ours().find_map(|said| said.scope).unwrap_or_default();
         prop_assert_eq!((read.mode, read.scope, read.ttl), (mode, scope, ttl));
     }

@@ -315,7 +315,8 @@ fn read_file(text: Result<&str, &str>) -> Result<(ServerConfig, String), String>
 fn repositories_are_configured_by_a_file_or_by_json() {
     let yaml = "repos:\n  - id: /.*/\n    repo_locks: {mode: on_apply}\n    repo_locking: false\n";
     let (by_file, warnings) = read_file(Ok(yaml)).unwrap();
-    assert_snapshot!(warnings.lines().next().unwrap(), @"--gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): on the command line every process of this machine can read it; use the variable or a file");
+    let old = warnings.lines().find(|line| line.contains("repo_locking")).unwrap();
+    assert_snapshot!(old, @"repos.yaml line 2: `repo_locking` is deprecated: write `repo_locks: {mode: disabled}`");
     let policy = |config: &ServerConfig| {
         let rules = config.locking.repos.rules(&"github.com/acme/infra".parse().unwrap());
         rules.lock_policy(None, &crate::model::ProjectKey::of_dir(".".parse().unwrap())).to_string()
@@ -326,10 +327,10 @@ fn repositories_are_configured_by_a_file_or_by_json() {
     let (without, warnings) = read_with(&[("disable-repo-locking", "true"), ("repo-config-json", json)], &[]).unwrap();
     assert_snapshot!(warnings.lines().find(|line| line.contains("locking")).unwrap(), @"--disable-repo-locking (LOCKKEEPER_DISABLE_REPO_LOCKING): no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: write `repo_locks: {mode: disabled}` for the repositories in question into the file of --repo-config");
     assert_snapshot!([by_file, by_json, without, config(&[])].map(|config| policy(&config)).join("\n"), @"
-    mode `disabled` (line 2 of the server's `repos.yaml`, for `/.*/`), scope `workspace` (the default), ttl none (the default)
-    mode `on_apply` (line 1 of the server's `--repo-config-json`, for `/.*/`), scope `workspace` (the default), ttl none (the default)
-    mode `disabled` (`--disable-repo-locking` of the server), scope `workspace` (the default), ttl none (the default)
-    mode `on_plan` (the default), scope `workspace` (the default), ttl none (the default)
+    mode `disabled` (line 2 of the server's `repos.yaml`, for `/.*/`), scope `workspace` (the default), ttl `none` (the default)
+    mode `on_apply` (line 1 of the server's `--repo-config-json`, for `/.*/`), scope `workspace` (the default), ttl `none` (the default)
+    mode `disabled` (`--disable-repo-locking` of the server), scope `workspace` (the default), ttl `none` (the default)
+    mode `on_plan` (the default), scope `workspace` (the default), ttl `none` (the default)
     ");
 }
 

@@ -236,7 +236,7 @@ async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
-/// `net` is to be locked by an apply, says the repository.
+/// The lock of `network` is to be taken by an apply, says the repository.
 const LATE_LOCKS: (&str, &str) =
     ("atlantis.yaml", "version: 3\nprojects:\n- dir: network\n  repo_locks: {mode: on_apply}\n");
 

@@ -21,9 +21,12 @@ pub struct LockWish {
 pub(in crate::config) struct LockBlock {
     pub(in crate::config) mode: Option<LockMode>,
     pub(in crate::config) scope: Option<LockScope>,
-    /// `Some(None)` takes back the limit of an earlier entry.
-    pub(in crate::config) ttl: Option<Option<Duration>>,
+    pub(in crate::config) ttl: Option<TimeLimit>,
 }
+
+/// How long a lock may be idle; without a time for ever, which takes back the limit of an earlier entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) struct TimeLimit(pub(in crate::config) Option<Duration>);
 
 const OF_SERVER: Keys = Keys { of: "`repo_locks`", here: &["mode", "scope", "ttl"], later: &[], of_server: &[] };
 
@@ -61,12 +64,12 @@ fn read_mode(reader: &mut Reader, block: &Fields<'_>) -> Option<LockMode> {
     reader.word(block, "mode", &LockMode::ALL.iter().map(|mode| mode.as_str()).collect::<Vec<_>>())
 }
 
-fn read_ttl(reader: &mut Reader, block: &Fields<'_>) -> Option<Option<Duration>> {
+fn read_ttl(reader: &mut Reader, block: &Fields<'_>) -> Option<TimeLimit> {
     let text = reader.text(block, "ttl")?;
     if text.text.trim() == "none" {
-        return Some(None);
+        return Some(TimeLimit(None));
     }
-    read_time(reader, &text).map(Some)
+    read_time(reader, &text).map(|time| TimeLimit(Some(time)))
 }
 
 fn read_time(reader: &mut Reader, text: &Located) -> Option<Duration> {

@@ -78,10 +78,9 @@ impl IdPattern {
     pub(super) fn matches(&self, repo: &RepoId, id: &str) -> Match {
         match &self.rule {
             Rule::Exact(own) if own == repo => Match::Whole,
-            Rule::Exact(_) => Match::No,
             Rule::Regex { whole, .. } if whole.is_match(id) => Match::Whole,
             Rule::Regex { part, .. } if part.is_match(id) => Match::Part,
-            Rule::Regex { .. } => Match::No,
+            Rule::Exact(_) | Rule::Regex { .. } => Match::No,
         }
     }
 }

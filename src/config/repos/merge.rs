@@ -61,7 +61,7 @@ impl RepoRules {
         let by = decider(entry, file);
         self.mode.set(entry.locks.mode, &by);
         self.scope.set(entry.locks.scope, &by);
-        self.ttl.set(entry.locks.ttl, &by);
+        self.ttl.set(entry.locks.ttl.map(|limit| limit.0), &by);
         self.locking.set(entry.locking, &by);
         if let Some(allowed) = &entry.allowed_overrides {
             self.allowed_overrides.clone_from(allowed);

@@ -408,8 +408,8 @@ struct Said {
     is_about_us: bool,
     mode: Option<LockMode>,
     scope: Option<LockScope>,
-    /// In hours.
-    ttl: Option<Option<u64>>,
+    /// In hours; 0 is none.
+    ttl: Option<u64>,
     locking: Option<bool>,
 }
 
@@ -417,14 +417,14 @@ impl Said {
     fn any() -> impl Strategy<Value = Self> {
         let mode = prop::option::of(prop::sample::select(LockMode::ALL));
         let scope = prop::option::of(prop::sample::select(LockScope::ALL));
-        let ttl = prop::option::of(prop::option::of(1_u64..1000));
+        let ttl = prop::option::of(0_u64..1000);
         let all = (any::<bool>(), mode, scope, ttl, prop::option::of(any::<bool>()));
         all.prop_map(|(is_about_us, mode, scope, ttl, locking)| Self { is_about_us, mode, scope, ttl, locking })
     }
 
     fn text(&self) -> String {
         let id = if self.is_about_us { "/github.com/acme/.*/" } else { "github.com/acme/other" };
-        let ttl = |ttl: Option<u64>| ttl.map_or("none".to_owned(), |hours| format!("{hours}h"));
+        let ttl = |hours: u64| if hours == 0 { "none".to_owned() } else { format!("{hours}h") };
         let lines = [
             Some(format!("  - id: {id}\n    repo_locks:\n")),
             self.mode.map(|mode| format!("      mode: {mode}\n")),
@@ -461,7 +461,7 @@ proptest! {
         let ours = || list.iter().rev().filter(|said| said.is_about_us);
         let off = ours().find_map(|said| said.locking) == Some(false);
         let mode = if off { LockMode::Disabled } else { ours().find_map(|said| said.mode).unwrap_or_default() };
-        let ttl = ours().find_map(|said| said.ttl).flatten().map(|hours| Duration::from_hours(hours));
+        let ttl = ours().find_map(|said| said.ttl).filter(|hours| *hours > 0).map(Duration::from_hours);
         let scope = ours().find_map(|said| said.scope).unwrap_or_default();
         prop_assert_eq!((read.mode, read.scope, read.ttl), (mode, scope, ttl));
     }

@@ -308,7 +308,7 @@ fn read_file(text: Result<&str, &str>) -> Result<(ServerConfig, String), String>
     let text = text.map(str::to_owned).map_err(str::to_owned);
     let raw = RawSettings { files: BTreeMap::from([("repo-config".to_owned(), text)]), ..raw(&flags, &[]) };
     let (config, warnings) = ServerConfig::from_raw(&raw, Vec::new()).map_err(|errors| errors.to_string())?;
-    Ok((config, warnings.iter().map(|warning| format!("{warning}\n")).collect()))
+    Ok((config, warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
 }
 
 #[test]

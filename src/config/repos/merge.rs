@@ -10,7 +10,7 @@ use super::policy::{DecidedBy, Decider, LockPolicy};
 use crate::config::lock_block::LockWish;
 use crate::config::overrides::{AllowedOverrides, OverrideKey};
 use crate::config::repo::RepoConfig;
-use crate::model::{LockMode, LockScope, ProjectKey};
+use crate::model::{LockMode, LockScope, ProjectKey, RepoPath};
 
 /// A value, and who decided it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,20 @@ impl RepoRules {
             ttl: self.ttl.value,
             decided_by: DecidedBy { mode: mode.by, scope: self.scope.by.clone(), ttl: self.ttl.by.clone() },
         }
+    }
+
+    /// What holds while it cannot be found out what the repository says: if it may say something, it may have asked for
+    /// the lock.
+    pub fn lock_policy_unread(&self) -> LockPolicy {
+        let policy = self.lock_policy(None, &ProjectKey::of_dir(RepoPath::root()));
+        if policy.mode != LockMode::Disabled
+            || self.locking_is_off
+            || !self.allowed_overrides.allows(OverrideKey::RepoLocks)
+        {
+            return policy;
+        }
+        let decided_by = DecidedBy { mode: Decider::Default, ..policy.decided_by };
+        LockPolicy { mode: LockMode::default(), decided_by, ..policy }
     }
 
     fn mode_for(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> Decided<LockMode> {

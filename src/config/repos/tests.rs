@@ -221,6 +221,23 @@ fn a_repository_is_heard_where_it_is_allowed_its_projects_most() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_leaves_no_lock_out() {
+    const OFF: &str = "id: /.*/, repo_locks: {mode: disabled, ttl: 1h}";
+    const LATE: &str = "id: /.*/, repo_locks: {mode: on_apply}";
+    const MAY: &str = "id: /.*/, allowed_overrides: [repo_locks]";
+    for (repos, expected) in [
+        (entries(&[]), LockMode::OnPlan),
+        (entries(&[OFF]), LockMode::Disabled),
+        (entries(&[OFF, MAY]), LockMode::OnPlan),
+        (entries(&[LATE, MAY]), LockMode::OnApply),
+        (entries(&[OFF, MAY]).without_locking(), LockMode::Disabled),
+    ] {
+        let (unread, alone) = (repos.rules(&infra()).lock_policy_unread(), policy(&repos));
+        assert_eq!((unread.mode, unread.ttl, unread.scope), (expected, alone.ttl, alone.scope), "{repos:?}");
+    }
+}
+
+#[test]
 fn entries_that_fit_a_part_only_are_named() {
     let repos =
         entries(&["id: /acme/, repo_locks: {mode: disabled}", "id: /.*/", r"id: /^github\.com\/acme\/.*/", "id: /x/"]);

@@ -1,6 +1,5 @@
 //! What callers are told when GitHub does not do what it was asked.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -135,8 +135,8 @@ async fn refused_with_log(bot: &Bot, parcel: Parcel) -> String {
     let listening = log::listen();
     let answer = http::door(Arc::clone(&bot.replica.ctx)).oneshot(parcel.into_request()).await.unwrap();
     let heard = listening.end();
-    let logged = heard.lines().filter(|line| line.contains(" lockkeeper::http::events: "));
-    let logged: String = logged.map(|line| format!("{line}\n")).collect();
+    let ours = |line: &&str| line.contains(" lockkeeper::http::events: ");
+    let logged: String = heard.split_inclusive('\n').filter(ours).collect();
     let status = answer.status();
     let body = axum::body::to_bytes(answer.into_body(), 10_000).await.unwrap();
     format!("{status}: {}log: {logged}", String::from_utf8_lossy(&body))

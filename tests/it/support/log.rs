@@ -5,14 +5,15 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::sync::Once;
+use std::mem::take;
+use std::sync::{Arc, Mutex, Once};
 
 use tracing_subscriber::filter::{LevelFilter, dynamic_filter_fn};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry};
 
 thread_local! {
-    static HEARD: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+    static HEARD: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
 }
 
 /// Listens to everything that is logged on this thread from now on; [`Listening::end`] gives it back.
@@ -24,17 +25,18 @@ pub fn listen() -> Listening {
         let listener = Registry::default().with(lines.with_filter(heard).with_filter(LevelFilter::TRACE));
         tracing::subscriber::set_global_default(listener).expect("nobody else listens to the whole program");
     });
-    HEARD.set(Some(Vec::new()));
-    Listening(())
+    let heard = Arc::default();
+    HEARD.set(Some(Arc::clone(&heard)));
+    Listening(heard)
 }
 
 /// Ends when it is dropped.
-pub struct Listening(());
+pub struct Listening(Arc<Mutex<Vec<u8>>>);
 
 impl Listening {
     /// What was logged, a line each.
     pub fn end(self) -> String {
-        String::from_utf8(HEARD.take().unwrap_or_default()).expect("log lines are text")
+        String::from_utf8(take(&mut *self.0.lock().unwrap())).expect("log lines are text")
     }
 }
 
@@ -48,7 +50,7 @@ struct Ear;
 
 impl io::Write for Ear {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        HEARD.with_borrow_mut(|heard| heard.iter_mut().for_each(|heard| heard.extend_from_slice(bytes)));
+        HEARD.with_borrow(|heard| heard.iter().for_each(|heard| heard.lock().unwrap().extend_from_slice(bytes)));
         Ok(bytes.len())
     }
 

@@ -1,19 +1,22 @@
 //! What handlers and jobs are given: the services of one replica and the settings they follow.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
 use crate::clock::{Clock, Ids};
 use crate::command::Grammar;
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
+use crate::config::repo::RepoConfig;
+use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
 use crate::config::server::RepoAllowlist;
 use crate::discovery;
-use crate::model::{CommandId, Distribution};
+use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
 use crate::queue::Nudge;
 use crate::render;
 use crate::secret::Secret;
@@ -60,10 +63,16 @@ pub struct Settings {
     pub allowlist: RepoAllowlist,
     /// Which team of the forge may give which command.
     pub team_rules: TeamRules,
-    /// The program that decides in place of the teams.
-    pub team_authz: Option<TeamAuthz>,
     /// What the pages and the API may be used for.
     pub web_rules: WebRules,
+    /// What the operator says about single repositories.
+    pub repos: Arc<ServerRepos>,
+    /// Repositories of which has been said which patterns nearly fit.
+    pub sighted: Sighted,
+    /// The command of the operator that says who may do what.
+    pub team_authz: Option<TeamAuthz>,
+    /// Whether a plan that meets the lock of another pull waits for it in line.
+    pub lock_queue: bool,
     /// Secrets with which deliveries may be signed; empty: unsigned ones are taken.
     pub webhook_secrets: Vec<Secret>,
     /// How comments are read.
@@ -112,6 +121,42 @@ impl Settings {
     pub fn lock_url(&self, lock: crate::model::LockId) -> String {
         format!("{}/locks/{lock}", self.public_url)
     }
+
+    /// What the operator says about a repository. The first time a repository is seen, entries that Atlantis would let
+    /// speak for it and Lockkeeper does not are logged.
+    pub fn rules(&self, repo: &RepoId) -> RepoRules {
+        let rules = self.repos.rules(repo);
+        if !rules.near_misses().is_empty() && self.sighted.first_time(repo) {
+            for entry in rules.near_misses() {
+                warn!(
+                    %repo,
+                    "The id in {entry} fits only a part of `{repo}`, so the entry does not count for it: an expression \
+                     has to fit the whole id. Write `.*` before or after it if it is meant"
+                );
+            }
+        }
+        rules
+    }
+
+    /// What holds for the lock of a project; `config` is the file of the repository, if it has one.
+    pub fn lock_policy(&self, repo: &RepoId, config: Option<&RepoConfig>, project: &ProjectKey) -> LockPolicy {
+        self.rules(repo).lock_policy(config, project)
+    }
+}
+
+/// Repositories that this process has seen.
+#[derive(Debug, Default)]
+pub struct Sighted(Mutex<HashSet<RepoId>>);
+
+impl Sighted {
+    /// Repositories that are remembered; those beyond are never seen for the first time.
+    const MAX: usize = 10_000;
+
+    /// Whether nobody has asked for the repository before.
+    fn first_time(&self, repo: &RepoId) -> bool {
+        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.len() < Self::MAX && seen.insert(repo.clone())
+    }
 }
 
 /// The commands that this process works on, each with the token that tells it to stop.
@@ -144,5 +189,19 @@ pub struct StopGuard {
 impl Drop for StopGuard {
     fn drop(&mut self) {
         self.stops.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.command);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_seen_for_the_first_time_once() {
+        let sighted = Sighted::default();
+        let [infra, labs]: [RepoId; 2] =
+            ["github.com/acme/infra", "github.com/acme/labs"].map(|id| id.parse().unwrap());
+        let answers = [&infra, &infra, &labs, &infra].map(|repo| sighted.first_time(repo));
+        assert_eq!(answers, [true, false, true, false]);
     }
 }

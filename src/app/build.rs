@@ -13,7 +13,7 @@ use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{self, CheckoutStrategy, Database, GithubAuth, SecretSource, ServerConfig};
-use crate::context::{Ctx, Settings, Stops};
+use crate::context::{Ctx, Settings, Sighted, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::model::CommandKind;
@@ -160,8 +160,11 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
     Ok(Settings {
         allowlist: config.repos.allowlist.clone(),
         team_rules: config.permissions.teams.clone(),
-        team_authz: None,
         web_rules: config.permissions.web.clone(),
+        repos: Arc::clone(&config.locking.repos),
+        sighted: Sighted::default(),
+        team_authz: config.locking.repos.team_authz.clone(),
+        lock_queue: config.locking.queue,
         webhook_secrets: config.webhooks.secrets.clone(),
         grammar: grammar(config),
         executable: comments.executable_names.first().cloned().unwrap_or_else(|| "lockkeeper".to_owned()),

@@ -15,6 +15,7 @@ pub(super) fn read() -> anyhow::Result<RawSettings> {
         .collect();
     Ok(RawSettings {
         flags: BTreeMap::new(),
+        files: BTreeMap::new(),
         home: variables.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from),
         working_dir: std::env::current_dir().context("cannot find out the working folder")?,
         hostname: hostname(&variables),

@@ -144,7 +144,7 @@ mod tests {
         let (exit, out, _) = call(&["server", "--help"]);
         assert_eq!(exit, Exit::Success);
         let start: String = out.lines().take(30).collect::<Vec<_>>().join("\n");
-        assert_snapshot!(start, @r"
+        assert_snapshot!(start, @"
         Receives webhooks and runs what they ask for.
 
         Every flag can be given as a variable instead: --gh-user is read from LOCKKEEPER_GH_USER, then from
@@ -163,6 +163,10 @@ mod tests {
               --allow-draft-prs               Also plan draft pull requests by itself.
               --checkout-strategy <STRATEGY>  What is planned: the head of the pull request, or its merge
                                               into the base branch. [branch, merge] [default: branch]
+              --repo-config <FILE>            What holds for which repository, usually called repos.yaml:
+                                              how locks are taken, what a repository may decide itself, who
+                                              may do what.
+              --repo-config-json <JSON>       The same as --repo-config, written out as JSON.
 
         GitHub:
               --gh-user <NAME>
@@ -171,10 +175,6 @@ mod tests {
                   Personal access token of that account.
               --gh-token-file <FILE>
                   File with the token; read again whenever it is used.
-              --gh-app-id <NUMBER>
-                  GitHub App to act as, together with --gh-app-key or --gh-app-key-file.
-              --gh-app-key <PEM>
-                  Private key of the App.
         ");
         for setting in crate::config::server::SETTINGS {
             assert!(out.contains(&format!("--{}", setting.flag)), "--{}", setting.flag);

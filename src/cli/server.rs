@@ -1,5 +1,6 @@
 //! `lockkeeper server [FLAGS]`: reads the settings, starts logging, and runs the server.
 
+use std::io::Read;
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
@@ -8,7 +9,7 @@ use tracing::warn;
 use super::server_args::{ServerArgs, help};
 use super::{Exit, Outcome, Terminal, block_on, environment};
 use crate::app::{self, Surroundings};
-use crate::config::server::{Problem, RawSettings, SETTINGS, ServerConfig, Warning};
+use crate::config::server::{Problem, RawSettings, SETTINGS, ServerConfig, ServerRepos, Warning};
 use crate::telemetry;
 
 /// Takes every word as it is; [`ServerArgs`] makes sense of them.
@@ -25,7 +26,7 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     if args.wants_help {
         return Ok(terminal.shown(&help()));
     }
-    let raw = RawSettings { flags: args.flags, ..environment::read()? };
+    let raw = with_files(RawSettings { flags: args.flags, ..environment::read()? });
     let mut problems = args.problems;
     problems.extend(missing_files(&raw));
     match ServerConfig::from_raw(&raw, problems) {
@@ -43,6 +44,28 @@ fn start(config: ServerConfig, surroundings: Surroundings, warnings: &[Warning])
         warn!("{warning}");
     }
     block_on(app::serve(config, surroundings))?.map(|()| Exit::Success)
+}
+
+/// Settings that name a file which is part of the configuration, and how large it may be.
+const PARTS: [(&str, usize); 1] = [("repo-config", ServerRepos::MAX_BYTES)];
+
+/// Reads the files that are part of the configuration.
+fn with_files(mut raw: RawSettings) -> RawSettings {
+    for (flag, most) in PARTS {
+        let setting = SETTINGS.iter().find(|setting| setting.flag == flag);
+        if let Some(given) = setting.and_then(|setting| raw.given(setting)) {
+            let text = read_file(&raw.absolute(given.text.trim()), most).map_err(|error| error.to_string());
+            raw.files.insert(flag.to_owned(), text);
+        }
+    }
+    raw
+}
+
+/// One byte more than allowed shows that a file is too large, without reading all of it.
+fn read_file(path: &Path, most: usize) -> std::io::Result<String> {
+    let mut text = String::new();
+    std::fs::File::open(path)?.take(most as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// Settings that name a file which must be there from the start.
@@ -83,5 +106,24 @@ mod tests {
             let raw = RawSettings { flags, working_dir: dir.path().to_owned(), ..RawSettings::default() };
             assert_eq!(missing_files(&raw).len(), expected, "{file}");
         }
+    }
+
+    #[test]
+    fn files_that_are_part_of_the_configuration_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("repos.yaml"), "repos: []\n").unwrap();
+        std::fs::write(dir.path().join("large.yaml"), " ".repeat(ServerRepos::MAX_BYTES * 2)).unwrap();
+        std::fs::write(dir.path().join("binary.yaml"), [0xff, 0xfe]).unwrap();
+        let length = |file: &str| {
+            let flags = BTreeMap::from([("repo-config".to_owned(), vec![file.to_owned()])]);
+            let raw = RawSettings { flags, working_dir: dir.path().to_owned(), ..RawSettings::default() };
+            with_files(raw).files["repo-config"].as_ref().map(String::len).map_err(String::clone)
+        };
+        assert_eq!(length("repos.yaml"), Ok(10));
+        assert_eq!(length("large.yaml"), Ok(ServerRepos::MAX_BYTES + 1));
+        for file in ["absent.yaml", "binary.yaml", "."] {
+            assert!(length(file).is_err(), "{file}");
+        }
+        assert!(with_files(RawSettings::default()).files.is_empty());
     }
 }

@@ -123,7 +123,7 @@ fn help_text(setting: &Setting) -> String {
         | Kind::Path => String::new(),
     };
     let default = match (setting.kind, setting.default) {
-        (Kind::Switch, _) | (_, Fallback::Unset) => None,
+        (Kind::Switch, Fallback::Value("false")) | (_, Fallback::Unset) => None,
         (_, Fallback::Derived(words)) => Some(words),
         (_, Fallback::Value(_) | Fallback::Named { .. }) => setting.default_text(Compat::None),
     };

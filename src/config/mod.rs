@@ -1,5 +1,10 @@
-//! What people configure: the operator the server, a repository its projects.
+//! What people configure: the operator the server and its repositories, a repository its projects.
 
 pub mod access;
+mod duration;
+mod lock_block;
+mod overrides;
 pub mod repo;
+pub mod repos;
 pub mod server;
+mod yaml;

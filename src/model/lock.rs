@@ -5,6 +5,7 @@ use std::fmt;
 use chrono::{DateTime, Utc};
 
 use super::ids::LockId;
+use super::lock_mode::LockScope;
 use super::path::RepoPath;
 use super::project::{ProjectKey, ProjectName, WorkspaceName};
 use super::pull::PullRef;
@@ -33,6 +34,14 @@ impl LockKey {
     /// The lock of the project alone. One without a name has none of its own and takes that of the directory.
     pub fn of_project(repo: &RepoId, project: &ProjectKey) -> Self {
         Self { project: project.name.clone(), ..Self::of(repo, project) }
+    }
+
+    /// The lock of the project in this scope.
+    pub fn in_scope(scope: LockScope, repo: &RepoId, project: &ProjectKey) -> Self {
+        match scope {
+            LockScope::Workspace => Self::of(repo, project),
+            LockScope::Project => Self::of_project(repo, project),
+        }
     }
 
     /// Whether a project needs this lock.

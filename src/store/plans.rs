@@ -73,6 +73,13 @@ impl Store {
         change.commit().await
     }
 
+    /// A plan of this project that needed no lock failed: the earlier plan is discarded.
+    pub async fn plan_discard(&self, pull: &PullRef, project: &ProjectKey) -> Result<()> {
+        let mut tx = self.begin().await?;
+        discard_in_tx(&mut tx, pull, project).await?;
+        tx.commit().await
+    }
+
     /// Before a plan of the whole pull: projects it no longer concerns lose their plan, their lock and their place in a
     /// line.
     pub async fn plan_keep_only(&self, pull: &PullRef, keep: &[ProjectKey], cause: &Cause) -> Result<Vec<ProjectKey>> {

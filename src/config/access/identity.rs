@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn an_identity_and_its_record_tell_the_same() {
-        for origin in Origin::ALL.iter().copied().filter(|origin| !matches!(origin, Origin::Reconciler | Origin::Queue)) {
+        for origin in Origin::ALL.iter().copied().filter(|origin| !matches!(origin, Origin::Reconciler | Origin::Queue))
+        {
             let actor = Actor { login: "kim".to_owned(), origin };
             let identity = Identity::of_actor(&actor);
             assert_eq!((identity.actor(), identity.name()), (actor, "kim"));

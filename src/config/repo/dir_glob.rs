@@ -5,7 +5,7 @@ use std::fmt;
 
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
-use super::problem::shown;
+use crate::config::yaml::shown;
 use crate::model::RepoPath;
 
 /// Why a text is not a glob over directories.

@@ -1,6 +1,6 @@
 //! Which file of a repository is its configuration: `lockkeeper.yaml`, or `atlantis.yaml` as before.
 
-use super::nearest::quoted;
+use crate::config::yaml::quoted;
 use crate::model::RepoPath;
 
 /// The names a configuration file may have, in the root of the repository.

@@ -2,49 +2,50 @@
 //!
 //! It comes from a pull request, so it is read strictly and within limits: an unknown key is an error, and so is a key
 //! of Atlantis that this version does not carry out yet, because ignoring one (say, `apply_requirements`) could let
-//! something be applied that should not be. YAML becomes nodes that know their place (`node`), nodes become values
-//! while all problems are collected (`reader`, `project`), and the problems become one text for the pull request.
+//! something be applied that should not be. The problems become one text for the pull request.
 
 mod autodiscover;
 mod dir_glob;
 mod file;
-mod nearest;
-mod node;
 mod pattern_syntax;
 mod patterns;
-mod problem;
 mod project;
-mod reader;
 
 use std::collections::HashMap;
 
 pub use autodiscover::{AutodiscoverMode, InvalidMode};
 pub use dir_glob::{DirGlob, InvalidGlob};
 pub use file::{FILE_NAMES, FileNameError, find};
-pub use nearest::{nearest, quoted};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
-pub use problem::{ConfigErrors, Place, Problem, shown};
 pub use project::{Autoplan, ProjectConfig, ProjectDir};
 
-use node::{Node, Value};
-use project::PatternCache;
-use reader::{Fields, Keys, Reader};
+use super::lock_block;
+pub use super::lock_block::LockWish;
+pub use super::overrides::{AllowedOverrides, OverrideKey};
+use super::yaml::{self, Fields, Keys, Node, Reader, Value};
+pub use super::yaml::{ConfigErrors, Place, Problem, nearest, quoted, shown};
+use crate::model::ProjectKey;
+use project::{OF_SERVER, PatternCache};
 
 /// What a repository says about itself, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RepoConfig {
+    /// Name of the file, for messages.
+    pub file_name: String,
     /// Its projects, in the order of the file. None: they are discovered.
     pub projects: Vec<ProjectConfig>,
     /// Whether projects are planned in parallel; `None` leaves it to the server.
     pub parallel_plan: Option<bool>,
     /// Whether projects are applied in parallel; `None` leaves it to the server.
     pub parallel_apply: Option<bool>,
+    /// When the locks of its projects are taken, where they say nothing themselves.
+    pub repo_locks: Option<LockWish>,
 }
 
 const TOP: Keys = Keys {
     of: "the file",
-    here: &["version", "projects", "parallel_plan", "parallel_apply", "automerge"],
+    here: &["version", "projects", "parallel_plan", "parallel_apply", "automerge", "repo_locks"],
     later: &[
         "workflows",
         "policies",
@@ -53,9 +54,9 @@ const TOP: Keys = Keys {
         "emoji_reaction",
         "allowed_regexp_prefixes",
         "abort_on_execution_order_fail",
-        "repo_locks",
         "silence_pr_comments",
     ],
+    of_server: OF_SERVER,
 };
 
 impl RepoConfig {
@@ -68,22 +69,35 @@ impl RepoConfig {
     /// Entries of `projects` whose `dir` is a pattern: each is tried on every directory.
     pub const MAX_GLOBS: usize = 100;
 
-    /// Reads a configuration file. `file_name` is for the errors.
-    pub fn parse(file_name: &str, text: &str) -> Result<Self, ConfigErrors> {
+    /// Reads a configuration file. `file_name` is for the errors; `allowed` is what the server lets this repository
+    /// decide itself.
+    pub fn parse(file_name: &str, text: &str, allowed: &AllowedOverrides) -> Result<Self, ConfigErrors> {
         let mut reader = Reader::default();
-        let config = read(&mut reader, text);
+        let config = read(&mut reader, text, allowed);
+        let config = Self { file_name: file_name.to_owned(), ..config };
         if reader.problems.is_empty() { Ok(config) } else { Err(ConfigErrors::new(file_name, text, reader.problems)) }
+    }
+
+    /// The entry that a project of this repository comes from; `None` when it is not configured (the same choice as
+    /// discovery makes).
+    pub fn entry_of(&self, project: &ProjectKey) -> Option<&ProjectConfig> {
+        let ProjectKey { dir, workspace, name } = project;
+        let mut there = self.projects.iter().filter(|entry| entry.is_at(dir, workspace)).peekable();
+        if there.peek().is_some() {
+            return there.find(|entry| entry.name == *name);
+        }
+        self.projects.iter().find(|entry| name.is_none() && entry.reaches(dir, workspace))
     }
 }
 
-fn read(reader: &mut Reader, text: &str) -> RepoConfig {
+fn read(reader: &mut Reader, text: &str, allowed: &AllowedOverrides) -> RepoConfig {
     if text.len() > RepoConfig::MAX_BYTES {
         let what = format!("the file has {} bytes; {} are allowed", text.len(), RepoConfig::MAX_BYTES);
         reader.problem_of_file(what, "use a pattern as the `dir` of projects that look alike, or YAML anchors");
         return RepoConfig::default();
     }
-    match node::read(text) {
-        Ok(Some(node)) => read_top(reader, &node),
+    match yaml::read(text) {
+        Ok(Some(node)) => read_top(reader, &node, allowed),
         Ok(None) => {
             version_missing(reader);
             RepoConfig::default()
@@ -95,14 +109,16 @@ fn read(reader: &mut Reader, text: &str) -> RepoConfig {
     }
 }
 
-fn read_top(reader: &mut Reader, node: &Node) -> RepoConfig {
+fn read_top(reader: &mut Reader, node: &Node, allowed: &AllowedOverrides) -> RepoConfig {
     let Some(fields) = reader.fields(node, &TOP) else { return RepoConfig::default() };
     check_version(reader, &fields);
     check_automerge(reader, &fields);
     RepoConfig {
+        file_name: String::new(),
         parallel_plan: reader.boolean(&fields, "parallel_plan"),
         parallel_apply: reader.boolean(&fields, "parallel_apply"),
-        projects: read_projects(reader, &fields),
+        repo_locks: lock_block::read_of_repo(reader, &fields, allowed),
+        projects: read_projects(reader, &fields, allowed),
     }
 }
 
@@ -132,7 +148,7 @@ fn check_automerge(reader: &mut Reader, fields: &Fields<'_>) {
     }
 }
 
-fn read_projects(reader: &mut Reader, fields: &Fields<'_>) -> Vec<ProjectConfig> {
+fn read_projects(reader: &mut Reader, fields: &Fields<'_>, allowed: &AllowedOverrides) -> Vec<ProjectConfig> {
     let entries = reader.list(fields, "projects").unwrap_or_default();
     if entries.len() > RepoConfig::MAX_PROJECTS {
         let what = format!("there are {} projects; {} are allowed", entries.len(), RepoConfig::MAX_PROJECTS);
@@ -140,7 +156,7 @@ fn read_projects(reader: &mut Reader, fields: &Fields<'_>) -> Vec<ProjectConfig>
         return Vec::new();
     }
     let mut cache = PatternCache::default();
-    let read = |entry| Some((entry, project::read(reader, &mut cache, entry)?));
+    let read = |entry| Some((entry, project::read(reader, &mut cache, allowed, entry)?));
     let projects: Vec<(&Node, ProjectConfig)> = entries.iter().filter_map(read).collect();
     check_globs(reader, &projects);
     check_names(reader, &projects);

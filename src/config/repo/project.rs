@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use semver::Version;
 
 use super::dir_glob::DirGlob;
-use super::node::{Located, Node};
 use super::patterns::{Pattern, Patterns};
-use super::problem::shown;
-use super::reader::{Fields, Keys, Reader};
+use crate::config::lock_block::{self, LockWish};
+use crate::config::overrides::AllowedOverrides;
+use crate::config::yaml::{Fields, Keys, Located, Node, Reader, shown};
 use crate::model::{ProjectName, RepoPath, WorkspaceName};
 
 /// A project as the repository describes it.
@@ -26,6 +26,8 @@ pub struct ProjectConfig {
     pub autoplan: Autoplan,
     /// Version of Terraform or OpenTofu to run it with; else it is detected.
     pub terraform_version: Option<Version>,
+    /// When its lock is taken; `None` leaves it to the rest of the file and to the server.
+    pub repo_locks: Option<LockWish>,
     /// Line of the file where the entry begins, from 1.
     pub line: usize,
 }
@@ -37,6 +39,18 @@ pub enum ProjectDir {
     Path(RepoPath),
     /// Every directory that matches and holds Terraform code is a project.
     Glob(DirGlob),
+}
+
+impl ProjectConfig {
+    /// Whether the entry has this directory, literally, and this workspace.
+    pub(super) fn is_at(&self, dir: &RepoPath, workspace: &WorkspaceName) -> bool {
+        self.workspace == *workspace && matches!(&self.dir, ProjectDir::Path(own) if own == dir)
+    }
+
+    /// Whether the entry stands for many directories, and this is one of them.
+    pub(super) fn reaches(&self, dir: &RepoPath, workspace: &WorkspaceName) -> bool {
+        self.workspace == *workspace && matches!(&self.dir, ProjectDir::Glob(glob) if glob.arrives_at(dir))
+    }
 }
 
 impl fmt::Display for ProjectDir {
@@ -71,7 +85,7 @@ static DEFAULT_WHEN_MODIFIED: LazyLock<Patterns> = LazyLock::new(|| {
 
 pub(super) const PROJECT: Keys = Keys {
     of: "a project",
-    here: &["name", "dir", "workspace", "autoplan", "terraform_version", "workflow"],
+    here: &["name", "dir", "workspace", "autoplan", "terraform_version", "workflow", "repo_locks"],
     later: &[
         "branch",
         "terraform_distribution",
@@ -81,15 +95,25 @@ pub(super) const PROJECT: Keys = Keys {
         "depends_on",
         "delete_source_branch_on_merge",
         "repo_locking",
-        "repo_locks",
         "execution_order_group",
         "policy_check",
         "custom_policy_check",
         "silence_pr_comments",
     ],
+    of_server: OF_SERVER,
 };
 
-const AUTOPLAN: Keys = Keys { of: "`autoplan`", here: &["when_modified", "enabled"], later: &[] };
+/// Keys that say who may do what, so that nothing from a pull request can.
+pub(super) const OF_SERVER: &[&str] = &[
+    "allowed_overrides",
+    "allowed_workflows",
+    "allow_custom_workflows",
+    "pre_workflow_hooks",
+    "post_workflow_hooks",
+    "team_authz",
+];
+
+const AUTOPLAN: Keys = Keys { of: "`autoplan`", here: &["when_modified", "enabled"], later: &[], of_server: &[] };
 
 /// Patterns of the whole file, compiled once each: lists repeat from project to project.
 #[derive(Default)]
@@ -101,12 +125,18 @@ impl PatternCache {
 }
 
 /// Reads one project; `None` when it has no valid directory.
-pub(super) fn read(reader: &mut Reader, cache: &mut PatternCache, node: &Node) -> Option<ProjectConfig> {
+pub(super) fn read(
+    reader: &mut Reader,
+    cache: &mut PatternCache,
+    allowed: &AllowedOverrides,
+    node: &Node,
+) -> Option<ProjectConfig> {
     let fields = reader.fields(node, &PROJECT)?;
     let name = read_name(reader, &fields);
     let workspace = read_workspace(reader, &fields);
     let autoplan = read_autoplan(reader, cache, &fields);
     let terraform_version = read_version(reader, &fields);
+    let repo_locks = lock_block::read_of_repo(reader, &fields, allowed);
     check_workflow(reader, &fields);
     let dir = read_dir(reader, node, &fields)?;
     if let (ProjectDir::Glob(glob), Some(_), Some(node)) = (&dir, &name, fields.get("name")) {
@@ -116,7 +146,7 @@ pub(super) fn read(reader: &mut Reader, cache: &mut PatternCache, node: &Node) -
             "remove `name`, or write one entry for each directory",
         );
     }
-    Some(ProjectConfig { name, dir, workspace, autoplan, terraform_version, line: node.place.line })
+    Some(ProjectConfig { name, dir, workspace, autoplan, terraform_version, repo_locks, line: node.place.line })
 }
 
 fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<ProjectDir> {

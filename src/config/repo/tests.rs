@@ -5,9 +5,15 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::LockMode;
 
 fn parse(text: &str) -> Result<RepoConfig, ConfigErrors> {
-    RepoConfig::parse("atlantis.yaml", text)
+    RepoConfig::parse("atlantis.yaml", text, &AllowedOverrides::default())
+}
+
+/// With the permission to set `repo_locks`.
+fn parse_locks(text: &str) -> Result<RepoConfig, ConfigErrors> {
+    RepoConfig::parse("atlantis.yaml", text, &[OverrideKey::RepoLocks].into_iter().collect())
 }
 
 fn errors(text: &str) -> String {
@@ -70,7 +76,8 @@ fn keys_without_a_value_are_as_if_absent() {
         config.projects.into_iter().map(|project| ProjectConfig { line: 0, ..project }).collect::<Vec<_>>()
     };
     assert_eq!(without_lines(config), without_lines(plain));
-    assert_eq!(parse("version: 2\nprojects:\n"), Ok(RepoConfig::default()));
+    let empty = RepoConfig { file_name: "atlantis.yaml".to_owned(), ..RepoConfig::default() };
+    assert_eq!(parse("version: 2\nprojects:\nrepo_locks:\n"), Ok(empty));
 }
 
 #[test]
@@ -224,6 +231,136 @@ fn every_key_that_only_atlantis_has_is_refused_by_name() {
         let told: Vec<_> = error.problems().map(|problem| problem.what.as_str()).collect();
         assert_eq!(told, [format!("`{key}` is not available in this version yet")]);
     }
+}
+
+#[test]
+fn lock_modes_are_read_where_the_server_allows_it() {
+    let text = "version: 3\nrepo_locks: {mode: on_apply}\nprojects:\n  - dir: a\n  - dir: b\n    repo_locks:\n      \
+                mode: disabled\n  - {dir: c, repo_locks: {}}\n  - {dir: d, repo_locks: }\n";
+    let config = parse_locks(text).unwrap();
+    let wish = |mode, line| Some(LockWish { mode, line });
+    assert_eq!(config.repo_locks, wish(LockMode::OnApply, 2));
+    let projects: Vec<_> = config.projects.iter().map(|project| project.repo_locks).collect();
+    assert_eq!(projects, [None, wish(LockMode::Disabled, 7), wish(LockMode::OnPlan, 8), None]);
+}
+
+#[test]
+fn who_may_do_what_is_not_decided_by_a_pull_request() {
+    let texts = [
+        "version: 3\nrepo_locks: {mode: disabled}\nprojects:\n  - {dir: a, repo_locks: {mode: on_apply}}\n",
+        "version: 3\nrepo_locks: {mode: on_plan, scope: project, ttl: 72h}\n",
+        "version: 3\nallowed_overrides: [repo_locks]\nprojects:\n  - {dir: a, allowed_overrides: [repo_locks]}\n",
+        "version: 3\nteam_authz: {command: echo pass}\n",
+    ];
+    let [refused, allowed @ ..] = texts;
+    let told = std::iter::once(parse(refused)).chain(allowed.map(parse_locks));
+    let told: Vec<_> = told.map(|result| result.unwrap_err().to_string()).collect();
+    insta::assert_snapshot!(told.join("\n\n"), @"
+    error: `repo_locks` may not be set here: the server does not allow it for this repository
+     --> atlantis.yaml:2:1
+      |
+    2 | repo_locks: {mode: disabled}
+      | ^^^^^^^^^^
+      = help: remove it, or ask whoever runs Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+
+    error: `repo_locks` may not be set here: the server does not allow it for this repository
+     --> atlantis.yaml:4:14
+      |
+    4 |   - {dir: a, repo_locks: {mode: on_apply}}
+      |              ^^^^^^^^^^
+      = help: remove it, or ask whoever runs Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+
+    error: `scope` of `repo_locks` is decided by the server, not by a pull request
+     --> atlantis.yaml:2:29
+      |
+    2 | repo_locks: {mode: on_plan, scope: project, ttl: 72h}
+      |                             ^^^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+
+    error: `ttl` of `repo_locks` is decided by the server, not by a pull request
+     --> atlantis.yaml:2:45
+      |
+    2 | repo_locks: {mode: on_plan, scope: project, ttl: 72h}
+      |                                             ^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+
+    error: `allowed_overrides` of the file is decided by the server, not by a pull request
+     --> atlantis.yaml:2:1
+      |
+    2 | allowed_overrides: [repo_locks]
+      | ^^^^^^^^^^^^^^^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+
+    error: `allowed_overrides` of a project is decided by the server, not by a pull request
+     --> atlantis.yaml:4:14
+      |
+    4 |   - {dir: a, allowed_overrides: [repo_locks]}
+      |              ^^^^^^^^^^^^^^^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+
+    error: `team_authz` of the file is decided by the server, not by a pull request
+     --> atlantis.yaml:2:1
+      |
+    2 | team_authz: {command: echo pass}
+      | ^^^^^^^^^^
+      = help: remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)
+    ");
+}
+
+#[test]
+fn every_bad_value_of_repo_locks_is_named() {
+    let lines = [
+        "repo_locks: on_plan",
+        "repo_locks: [mode]",
+        "repo_locks: {mode: [on_plan]}",
+        "repo_locks: {mode: on_plann}",
+        "repo_locks: {mode: sometimes}",
+        "repo_locks: {mod: on_plan}",
+        "repo_locking: false",
+    ];
+    let mut told = String::new();
+    for line in lines {
+        let places = [with_line(line), format!("version: 3\n{line}\n")].map(|text| parse_locks(&text).unwrap_err());
+        for problem in places.iter().flat_map(ConfigErrors::problems) {
+            writeln!(told, "{line} => {} => {}", problem.what, problem.help).unwrap();
+        }
+    }
+    insta::assert_snapshot!(told, @"
+    repo_locks: on_plan => `repo_locks` must be a mapping, not `on_plan` => write a mapping here
+    repo_locks: on_plan => `repo_locks` must be a mapping, not `on_plan` => write a mapping here
+    repo_locks: [mode] => `repo_locks` must be a mapping, not a list => write a mapping here
+    repo_locks: [mode] => `repo_locks` must be a mapping, not a list => write a mapping here
+    repo_locks: {mode: [on_plan]} => `mode` must be a text, not a list => write a text here
+    repo_locks: {mode: [on_plan]} => `mode` must be a text, not a list => write a text here
+    repo_locks: {mode: on_plann} => `on_plann` is not a value of `mode` => did you mean `on_plan`? The words are `on_plan`, `on_apply`, `disabled`
+    repo_locks: {mode: on_plann} => `on_plann` is not a value of `mode` => did you mean `on_plan`? The words are `on_plan`, `on_apply`, `disabled`
+    repo_locks: {mode: sometimes} => `sometimes` is not a value of `mode` => write one of `on_plan`, `on_apply`, `disabled`
+    repo_locks: {mode: sometimes} => `sometimes` is not a value of `mode` => write one of `on_plan`, `on_apply`, `disabled`
+    repo_locks: {mod: on_plan} => `mod` is not a key of `repo_locks` => did you mean `mode`?
+    repo_locks: {mod: on_plan} => `mod` is not a key of `repo_locks` => did you mean `mode`?
+    repo_locking: false => `repo_locking` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+    repo_locking: false => `repo_locking` is not a key of the file => did you mean `repo_locks`?
+    ");
+}
+
+#[test]
+fn a_project_is_traced_to_its_entry_as_discovery_does() {
+    let text = "version: 3\nprojects:\n  - {dir: a}\n  - {dir: a, name: x}\n  - {dir: b, name: y}\n  - {dir: '*'}\n  - {dir: '?', \
+                workspace: w}\n  - {dir: '**'}\n";
+    let config = parse(text).unwrap();
+    let line = |dir: &str, workspace: &str, name: Option<&str>| {
+        let (dir, workspace) = (dir.parse().unwrap(), workspace.parse().unwrap());
+        let key = ProjectKey { dir, workspace, name: name.map(|name| name.parse().unwrap()) };
+        config.entry_of(&key).map(|entry| entry.line)
+    };
+    assert_eq!(line("a", "", None), Some(3));
+    assert_eq!(line("a", "", Some("x")), Some(4));
+    assert_eq!(line("a", "w", None), Some(7));
+    assert_eq!(line("b", "", None), None, "a pattern makes no project where a plain entry is");
+    assert_eq!(line("c", "", None), Some(6));
+    assert_eq!(line("c/d", "", None), Some(8));
+    assert_eq!(line("c", "", Some("x")), None);
+    assert_eq!(line("c", "other", None), None);
 }
 
 #[test]

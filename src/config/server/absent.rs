@@ -49,8 +49,6 @@ impl Absent {
 }
 
 const POSTGRES: Reason = Reason::Instead("servers that share work share a PostgreSQL database: use --database-url");
-const ONE_HOLDER: Reason =
-    Reason::Instead("two pull requests could then change the same state at once, which Lockkeeper never allows");
 const OWN_GIT: Reason = Reason::Always(
     "Lockkeeper hands its credentials to git itself; private modules that Terraform fetches need credentials of \
      their own",
@@ -103,8 +101,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("redis-password", &[]).because(POSTGRES),
     Absent::value("redis-port", &["0", "6379"]).because(POSTGRES),
     Absent::value("redis-username", &[]).because(POSTGRES),
-    Absent::value("repo-config", &[]),
-    Absent::value("repo-config-json", &[]),
     Absent::value("slack-token", &[]),
     Absent::value("ssl-cert-file", &[]),
     Absent::value("ssl-key-file", &[]),
@@ -118,7 +114,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("disable-apply-all"),
     Absent::switch("disable-global-apply-lock"),
     Absent::switch("disable-markdown-folding"),
-    Absent::switch("disable-repo-locking").because(ONE_HOLDER),
     Absent::switch("discard-approval-on-plan"),
     Absent::switch("enable-diff-markdown-format"),
     Absent::switch("enable-drift-detection"),

@@ -9,9 +9,9 @@ mod absent;
 mod allowlist;
 mod choice;
 mod comments;
-mod duration;
 mod environment;
 mod github;
+mod locking;
 mod logging;
 mod permissions;
 mod problems;
@@ -28,11 +28,14 @@ mod terraform;
 mod tests;
 mod web;
 
+pub use super::access::TeamAuthz;
+pub use super::repos::ServerRepos;
 pub use absent::{ABSENT, Absent, Reason};
 pub use allowlist::{InvalidAllowlist, RepoAllowlist};
 pub use comments::{CommentConfig, SilenceConfig};
 pub use environment::PassEnvironment;
 pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig};
+pub use locking::LockingConfig;
 pub use logging::LoggingConfig;
 pub use permissions::PermissionConfig;
 pub use problems::{ConfigErrors, Problem, Warning};
@@ -67,6 +70,8 @@ pub struct ServerConfig {
     pub comments: CommentConfig,
     /// When a plan is made by itself.
     pub planning: PlanningConfig,
+    /// How locks are taken, and what holds for which repository.
+    pub locking: LockingConfig,
     /// How code is run.
     pub terraform: TerraformConfig,
     /// What is logged.
@@ -97,6 +102,7 @@ impl ServerConfig {
         let permissions = PermissionConfig::read(reader);
         let comments = CommentConfig::read(reader);
         let planning = PlanningConfig::read(reader);
+        let locking = LockingConfig::read(reader);
         let terraform = TerraformConfig::read(reader);
         let logging = LoggingConfig::read(reader);
         Ok(Self {
@@ -108,6 +114,7 @@ impl ServerConfig {
             permissions: permissions?,
             comments: comments?,
             planning: planning?,
+            locking: locking?,
             terraform: terraform?,
             logging: logging?,
         })

@@ -10,6 +10,8 @@ use super::table::setting;
 pub struct Problem {
     subject: String,
     what: String,
+    /// Lines to show, of a file.
+    excerpt: Vec<String>,
     fix: String,
 }
 
@@ -21,7 +23,12 @@ impl Problem {
 
     /// About anything else; `subject` opens the sentence.
     pub fn about(subject: impl Into<String>, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { subject: subject.into(), what: what.into(), fix: fix.into() }
+        Self { subject: subject.into(), what: what.into(), excerpt: Vec::new(), fix: fix.into() }
+    }
+
+    /// With the lines of the file it is about.
+    pub(super) fn showing(self, excerpt: Vec<String>) -> Self {
+        Self { excerpt, ..self }
     }
 }
 
@@ -32,7 +39,9 @@ fn subject(setting: &Setting) -> String {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}\n     Fix: {}", self.subject, self.what, self.fix)
+        write!(f, "{}: {}", self.subject, self.what)?;
+        self.excerpt.iter().try_for_each(|line| write!(f, "\n     {line}"))?;
+        write!(f, "\n     Fix: {}", self.fix)
     }
 }
 

@@ -13,6 +13,9 @@ pub struct RawSettings {
     pub flags: BTreeMap<String, Vec<String>>,
     /// Environment variables.
     pub variables: BTreeMap<String, String>,
+    /// What is in the files that settings name and that are part of the configuration, by the name of the flag; or why
+    /// they cannot be read.
+    pub files: BTreeMap<String, Result<String, String>>,
     /// Home folder of the account the server runs as.
     pub home: Option<PathBuf>,
     /// Folder the server was started in.

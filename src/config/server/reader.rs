@@ -6,11 +6,11 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::duration::parse_duration;
 use super::problems::{Problem, Warning};
 use super::raw::{Given, RawSettings};
 use super::setting::{Compat, Kind, Setting};
 use super::table::setting;
+use crate::config::duration::parse_duration;
 use crate::secret::Secret;
 
 /// The value could not be read; the reader has the problem.

@@ -19,6 +19,8 @@ pub enum Group {
     Comments,
     /// When a plan is made by itself.
     Planning,
+    /// Whether locks are taken, and who waits for them.
+    Locks,
     /// Which program runs the code, and how long.
     Terraform,
     /// What is logged, and how to move over from Atlantis.
@@ -36,6 +38,7 @@ impl Group {
         Self::Permissions,
         Self::Comments,
         Self::Planning,
+        Self::Locks,
         Self::Terraform,
         Self::Operation,
     ];
@@ -51,6 +54,7 @@ impl Group {
             Self::Permissions => "Permissions",
             Self::Comments => "Commands and comments",
             Self::Planning => "Planning",
+            Self::Locks => "Locks",
             Self::Terraform => "Terraform and OpenTofu",
             Self::Operation => "Operation",
         }

@@ -3,7 +3,9 @@
 
 use super::setting::{Group, Kind, Setting};
 
-use Group::{Comments, Github, Operation, Permissions, Planning, Repositories, Storage, Terraform, Web, Webhooks};
+use Group::{
+    Comments, Github, Locks, Operation, Permissions, Planning, Repositories, Storage, Terraform, Web, Webhooks,
+};
 use Kind::{Choice, Duration, List, Number, Path, Secret, Secrets, Text};
 
 /// The settings, in the order in which they are shown.
@@ -25,6 +27,15 @@ pub static SETTINGS: &[Setting] = &[
         "What is planned: the head of the pull request, or its merge into the base branch.",
     )
     .or("branch"),
+    Setting::new(
+        Repositories,
+        "repo-config",
+        "FILE",
+        Path,
+        "What holds for which repository, usually called repos.yaml: how locks are taken, what a repository may decide \
+         itself, who may do what.",
+    ),
+    Setting::new(Repositories, "repo-config-json", "JSON", Text, "The same as --repo-config, written out as JSON."),
     Setting::new(Github, "gh-user", "NAME", Text, "Account to act as, together with --gh-token or --gh-token-file."),
     Setting::new(Github, "gh-token", "TOKEN", Secret, "Personal access token of that account."),
     Setting::new(Github, "gh-token-file", "FILE", Path, "File with the token; read again whenever it is used."),
@@ -150,6 +161,18 @@ pub static SETTINGS: &[Setting] = &[
         "Look for projects that the repository's configuration does not list; auto: only if it lists none.",
     )
     .or("auto"),
+    Setting::switch(
+        Locks,
+        "lock-queue",
+        "A plan that meets the lock of another pull request waits for it in line; otherwise it is refused.",
+    )
+    .or("true"),
+    Setting::switch(
+        Locks,
+        "disable-repo-locking",
+        "Take no locks at all. Deprecated: write `repo_locks: {mode: disabled}` for the repositories in question into \
+         the file of --repo-config.",
+    ),
     Setting::new(
         Terraform,
         "default-tf-distribution",

@@ -26,6 +26,7 @@ fn raw(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> RawSettings {
     }
     RawSettings {
         flags: all,
+        files: BTreeMap::new(),
         variables: variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         home: Some("/home/kim".into()),
         working_dir: "/srv".into(),
@@ -114,13 +115,13 @@ fn all_mistakes_are_reported_at_once() {
         ("compat", "digger"),
         ("gitlab-token", "glpat"),
         ("redis-host", "redis"),
-        ("disable-repo-locking", "true"),
+        ("repo-config-json", "{\"repos\": [{\"id\": \"github.com/acme/*\", \"workflw\": 1}]}"),
         ("automerge", "false"),
     ];
     let text = read_with(&flags, &[]).unwrap_err();
     assert!(!text.contains("hunter2") && !text.contains("ghp_inline") && !text.contains("glpat"), "{text}");
-    assert_snapshot!(text, @r"
-    the server cannot start: 22 problems in its configuration
+    assert_snapshot!(text, @r#"
+    the server cannot start: 23 problems in its configuration
 
       1. --compat (LOCKKEEPER_COMPAT): `digger` is not one of the choices
          Fix: choose `atlantis`
@@ -131,65 +132,72 @@ fn all_mistakes_are_reported_at_once() {
       3. --redis-host (LOCKKEEPER_REDIS_HOST): not supported: servers that share work share a PostgreSQL database: use --database-url
          Fix: remove --redis-host
 
-      4. --disable-repo-locking (LOCKKEEPER_DISABLE_REPO_LOCKING): not supported: two pull requests could then change the same state at once, which Lockkeeper never allows
-         Fix: remove --disable-repo-locking
-
-      5. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): `https://github.com/acme` is not how repositories are named: entries are written without `://`
+      4. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): `https://github.com/acme` is not how repositories are named: entries are written without `://`
          Fix: name the repositories to serve, such as `github.com/acme/*`
 
-      6. --checkout-strategy (LOCKKEEPER_CHECKOUT_STRATEGY): `rebase` is not one of the choices
+      5. --checkout-strategy (LOCKKEEPER_CHECKOUT_STRATEGY): `rebase` is not one of the choices
          Fix: choose `branch` or `merge`
 
-      7. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not the name of a host
+      6. --gh-hostname (LOCKKEEPER_GH_HOSTNAME): `https://github.com` is not the name of a host
          Fix: write the name alone, such as `github.example.com`
 
-      8. --gh-token (LOCKKEEPER_GH_TOKEN): set, and so is --gh-token-file
+      7. --gh-token (LOCKKEEPER_GH_TOKEN): set, and so is --gh-token-file
          Fix: keep one of the two
 
-      9. --port (LOCKKEEPER_PORT): `ninety` is not a number in the allowed range
+      8. --port (LOCKKEEPER_PORT): `ninety` is not a number in the allowed range
          Fix: write a whole number from 0 to 65535
 
-     10. --bind-address (LOCKKEEPER_BIND_ADDRESS): `everywhere` is not an IP address
+      9. --bind-address (LOCKKEEPER_BIND_ADDRESS): `everywhere` is not an IP address
          Fix: write an IP address such as `127.0.0.1` or `::`
 
-     11. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` begins with neither http:// nor https://
+     10. --atlantis-url (LOCKKEEPER_ATLANTIS_URL): `ftp://x` begins with neither http:// nor https://
          Fix: write the URL people use, such as `https://locks.example.com`
 
-     12. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): off, but a user name or password for the pages is set: they would protect nothing
+     11. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): off, but a user name or password for the pages is set: they would protect nothing
          Fix: set --web-basic-auth, or remove --web-username and --web-password
 
-     13. --database-url (LOCKKEEPER_DATABASE_URL): it is for a kind of database that Lockkeeper does not know
+     12. --database-url (LOCKKEEPER_DATABASE_URL): it is for a kind of database that Lockkeeper does not know
          Fix: write postgres://user:password@host/name, or sqlite:/path/to/file
 
-     14. --executable-name (LOCKKEEPER_EXECUTABLE_NAME): `two words` cannot open a command
+     13. --executable-name (LOCKKEEPER_EXECUTABLE_NAME): `two words` cannot open a command
          Fix: use words of letters, digits, `-`, `_` and `.`
 
-     15. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): there is no command `destroy`
+     14. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): there is no command `destroy`
          Fix: choose from plan, apply, unlock, or `all`
 
-     16. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern
+     15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern
          Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
 
-     17. --default-tf-version (LOCKKEEPER_DEFAULT_TF_VERSION): `1.9` is not a version
+     16. --repo-config-json:1:19: `github.com/acme/*` is neither a repository nor a regular expression between slashes
+         {"repos": [{"id": "github.com/acme/*", "workflw": 1}]}
+                           ^^^^^^^^^^^^^^^^^^^
+         Fix: write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+
+     17. --repo-config-json:1:40: `workflw` is not a key of an entry of `repos`
+         {"repos": [{"id": "github.com/acme/*", "workflw": 1}]}
+                                                ^^^^^^^^^
+         Fix: did you mean `workflow`?
+
+     18. --default-tf-version (LOCKKEEPER_DEFAULT_TF_VERSION): `1.9` is not a version
          Fix: write a version in full, such as `1.9.8`
 
-     18. --run-timeout (LOCKKEEPER_RUN_TIMEOUT): `forever` is not a length of time
+     19. --run-timeout (LOCKKEEPER_RUN_TIMEOUT): `forever` is not a length of time
          Fix: write a time such as `90m`, `2h` or `1h30m`
 
-     19. --parallel-pool-size (LOCKKEEPER_PARALLEL_POOL_SIZE): `0` is not a number in the allowed range
+     20. --parallel-pool-size (LOCKKEEPER_PARALLEL_POOL_SIZE): `0` is not a number in the allowed range
          Fix: write a whole number from 1 to 1000
 
-     20. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `LOCKKEEPER_GH_TOKEN` would hand the server's own secrets to code from pull requests
+     21. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `LOCKKEEPER_GH_TOKEN` would hand the server's own secrets to code from pull requests
          Fix: remove it; give the secret under another name if a provider needs it
 
-     21. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `A=b` is not the name of a variable
+     22. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `A=b` is not the name of a variable
          Fix: write names only, values are not set here
 
-     22. --log-level (LOCKKEEPER_LOG_LEVEL): `trace` is not one of the choices
+     23. --log-level (LOCKKEEPER_LOG_LEVEL): `trace` is not one of the choices
          Fix: choose `debug`, `info`, `warn` or `error`
 
     All settings: lockkeeper server --help
-    ");
+    "#);
 }
 
 #[test]
@@ -292,6 +300,93 @@ fn databases_are_told_apart_by_their_url() {
     for url in ["sqlite:", "sqlite::memory:", "sqlite:x?mode=ro", "postgres:db", "db.example.com"] {
         assert!(database(url).is_err(), "{url}");
     }
+}
+
+/// The server-side file, as `cli/` hands it over.
+fn read_file(text: Result<&str, &str>) -> Result<(ServerConfig, String), String> {
+    let flags: Vec<_> = LEAST.into_iter().chain([("repo-config", "etc/repos.yaml")]).collect();
+    let text = text.map(str::to_owned).map_err(str::to_owned);
+    let raw = RawSettings { files: BTreeMap::from([("repo-config".to_owned(), text)]), ..raw(&flags, &[]) };
+    let (config, warnings) = ServerConfig::from_raw(&raw, Vec::new()).map_err(|errors| errors.to_string())?;
+    Ok((config, warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))
+}
+
+#[test]
+fn repositories_are_configured_by_a_file_or_by_json() {
+    let yaml = "repos:\n  - id: /.*/\n    repo_locks: {mode: on_apply}\n    repo_locking: false\n";
+    let (by_file, warnings) = read_file(Ok(yaml)).unwrap();
+    let old = warnings.lines().find(|line| line.contains("repo_locking")).unwrap();
+    assert_snapshot!(old, @"repos.yaml line 2: `repo_locking` is deprecated: write `repo_locks: {mode: disabled}`");
+    let policy = |config: &ServerConfig| {
+        let rules = config.locking.repos.rules(&"github.com/acme/infra".parse().unwrap());
+        rules.lock_policy(None, &crate::model::ProjectKey::of_dir(".".parse().unwrap())).to_string()
+    };
+    let json = r#"{"repos": [{"id": "/.*/", "repo_locks": {"mode": "on_apply"}}], "team_authz": {"command": "x"}}"#;
+    let by_json = config(&[("repo-config-json", json)]);
+    assert!(by_json.locking.repos.team_authz.is_some());
+    let (without, warnings) = read_with(&[("disable-repo-locking", "true"), ("repo-config-json", json)], &[]).unwrap();
+    assert_snapshot!(warnings.lines().find(|line| line.contains("locking")).unwrap(), @"--disable-repo-locking (LOCKKEEPER_DISABLE_REPO_LOCKING): no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: write `repo_locks: {mode: disabled}` for the repositories in question into the file of --repo-config");
+    assert_snapshot!([by_file, by_json, without, config(&[])].map(|config| policy(&config)).join("\n"), @"
+    mode `disabled` (line 2 of the server's `repos.yaml`, for `/.*/`), scope `workspace` (the default), ttl `none` (the default)
+    mode `on_apply` (line 1 of the server's `--repo-config-json`, for `/.*/`), scope `workspace` (the default), ttl `none` (the default)
+    mode `disabled` (`--disable-repo-locking` of the server), scope `workspace` (the default), ttl `none` (the default)
+    mode `on_plan` (the default), scope `workspace` (the default), ttl `none` (the default)
+    ");
+}
+
+#[test]
+fn plans_wait_for_locks_unless_told_otherwise() {
+    let queue = |flags: &[(&str, &str)]| config(flags).locking.queue;
+    assert_eq!((queue(&[]), queue(&[("lock-queue", "false")]), queue(&[("lock-queue", "true")])), (true, false, true));
+}
+
+#[test]
+fn mistakes_in_the_file_of_repositories_are_shown_where_they_are() {
+    let yaml =
+        "repos:\n  - id: github.com/acme/*\n    repo_locks:\n      mode: on_aply\n      ttl: 3 moons\nworkflws: {}\n";
+    assert_snapshot!(read_file(Ok(yaml)).unwrap_err(), @r"
+    the server cannot start: 4 problems in its configuration
+
+      1. /srv/etc/repos.yaml:2:9: `github.com/acme/*` is neither a repository nor a regular expression between slashes
+           - id: github.com/acme/*
+                 ^^^^^^^^^^^^^^^^^
+         Fix: write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+
+      2. /srv/etc/repos.yaml:4:13: `on_aply` is not a value of `mode`
+               mode: on_aply
+                     ^^^^^^^
+         Fix: did you mean `on_apply`? The words are `on_plan`, `on_apply`, `disabled`
+
+      3. /srv/etc/repos.yaml:5:12: `3 moons` is not how long a lock may be idle
+               ttl: 3 moons
+                    ^^^^^^^
+         Fix: write a time of up to a year, such as `72h` or `3d`, or `none` for no limit
+
+      4. /srv/etc/repos.yaml:6:1: `workflws` is not a key of the file
+         workflws: {}
+         ^^^^^^^^
+         Fix: did you mean `workflows`?
+
+    All settings: lockkeeper server --help
+    ");
+    assert_snapshot!(read_file(Err("No such file or directory (os error 2)")).unwrap_err(), @"
+    the server cannot start: 1 problem in its configuration
+
+      1. --repo-config (LOCKKEEPER_REPO_CONFIG): `/srv/etc/repos.yaml` cannot be read: No such file or directory (os error 2)
+         Fix: check the path, and that the account of the server may read the file
+
+    All settings: lockkeeper server --help
+    ");
+    assert_snapshot!(errors(&[("repo-config", "repos.yaml"), ("repo-config-json", "{}")]), @"
+    1. --repo-config (LOCKKEEPER_REPO_CONFIG): set, and so is --repo-config-json
+    Fix: keep one of the two
+    ");
+    assert_snapshot!(errors(&[("repo-config-json", "[")]), @"
+    1. --repo-config-json:1:1: this is not valid YAML: unclosed bracket '['
+    [
+    ^
+    Fix: see https://yaml.org for how YAML is written
+    ");
 }
 
 #[test]

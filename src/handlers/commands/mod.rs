@@ -6,6 +6,7 @@ mod guards;
 mod help;
 mod permission;
 mod plan;
+mod policies;
 mod projects;
 mod turn;
 mod unlock;

@@ -71,13 +71,14 @@ fn action_of(spec: &Spec) -> Option<Action> {
         Spec::Command(Command::Version(_)) => Some(Action::Version),
         Spec::Command(Command::Import(_)) => Some(Action::Import),
         Spec::Command(Command::StateRm(_)) => Some(Action::StateRm),
-        Spec::Command(Command::Help(_)) | Spec::Mistake(_) | Spec::NotServed => None,
+        // Whoever asked was asked about when the pull lined up.
+        Spec::Turn(_) | Spec::Command(Command::Help(_)) | Spec::Mistake(_) | Spec::NotServed => None,
     }
 }
 
 fn args_of(spec: &Spec) -> Vec<String> {
     match spec {
         Spec::Command(command) => command.comment_args(),
-        Spec::Autoplan | Spec::Mistake(_) | Spec::NotServed => Vec::new(),
+        Spec::Autoplan | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed => Vec::new(),
     }
 }

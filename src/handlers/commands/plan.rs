@@ -113,12 +113,17 @@ async fn take_locks(
         extra_args: wanted.extra_args(project).unwrap_or(&command.extra_args).to_vec(),
         installation: cx.row.installation,
     };
-    let wish = |project: &Project| Wish { key: LockKey::of(&cx.pull.at.repo, &project.key), ask: ask(&project.key) };
+    let wish = |project: &Project| {
+        let policy = work.policy(&project.key);
+        let key = LockKey::in_scope(policy.scope, &cx.pull.at.repo, &project.key);
+        policy.mode.taken_by_plan().then(|| Wish { key, ask: ask(&project.key) })
+    };
     let granted = work.projects.iter().filter(|project| !denied.contains_key(&project.key));
-    let wishes: Vec<Wish> = granted.map(wish).collect();
-    let all = locks::take_all(&cx.ctx.store, &cx.pull.at, &cx.pull.url, &wishes, &cause(cx), true).await?;
+    let wishes: Vec<Wish> = granted.filter_map(wish).collect();
+    let in_line = cx.ctx.settings.lock_queue;
+    let all = locks::take_all(&cx.ctx.store, &cx.pull.at, &cx.pull.url, &wishes, &cause(cx), in_line).await?;
     let mut gone = wanted.waited_for();
-    gone.retain(|project| !all.took.contains_key(project));
+    gone.retain(|project| work.projects.iter().all(|found| found.key != *project));
     turn::pass_on(cx.ctx, cx.row, gone).await?;
     Ok(all)
 }
@@ -242,7 +247,7 @@ async fn attempt(
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
         if cx.abandoned().is_ok() {
-            cx.ctx.store.plan_drop(&cx.pull.at, key, &cx.cause("the plan did not come to its end")).await?;
+            drop_plan(cx, key, lock).await?;
         }
         return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
     };
@@ -258,10 +263,21 @@ async fn attempt(
         Ok((made, checkout)) => record(cx, project, run, lock, made, &checkout, report).await,
         Err(error) => {
             if cx.abandoned().is_ok() {
-                cx.ctx.store.plan_drop(&cx.pull.at, key, &cx.cause("the plan did not come to its end")).await?;
+                drop_plan(cx, key, lock).await?;
             }
             failed(cx, report, &error).await
         }
+    }
+}
+
+/// The plan did not come to its end: an earlier one is of no use any more, and the lock that this one took goes back.
+async fn drop_plan(cx: &CommandCx<'_>, project: &ProjectKey, lock: Option<&Lock>) -> Result<(), JobError> {
+    match lock {
+        Some(_) => {
+            let cause = cx.cause("the plan did not come to its end");
+            Ok(cx.ctx.store.plan_drop(&cx.pull.at, project, &cause).await?)
+        }
+        None => Ok(cx.ctx.store.plan_discard(&cx.pull.at, project).await?),
     }
 }
 

@@ -6,10 +6,13 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tracing::debug;
 
 use super::CommandCx;
+use super::policies::Policies;
 use crate::command::{self, var_files_outside};
-use crate::config::repo::{self, RepoConfig};
+use crate::config::repo::{self, AllowedOverrides, RepoConfig};
+use crate::config::repos::LockPolicy;
 use crate::context::Ctx;
 use crate::discovery::{self, Input, Project, Tree};
 use crate::git::Checkout;
@@ -47,6 +50,8 @@ pub(super) struct Work {
     abreast: Semaphore,
     /// What was checked out; `None` for an apply, where each plan record says it.
     pub source: Option<Source>,
+    /// What the operator and the repository say about locks.
+    policies: Policies,
     checkouts: Mutex<HashMap<(Source, WorkspaceName), Slot>>,
 }
 
@@ -145,10 +150,13 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
         Ok(source) => source,
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
     };
+    let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
+    let allowed = rules.allowed_overrides().clone();
     let work = Work {
         projects: Vec::new(),
         abreast: Semaphore::new(ABREAST),
         source: Some(source),
+        policies: Policies::new(rules, None),
         checkouts: Mutex::default(),
     };
     let checkout = match work.checkout(cx, &WorkspaceName::default()).await {
@@ -163,15 +171,19 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
     let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
     let found = tokio::task::spawn_blocking(move || {
         let tree = Tree::new(files.paths);
-        let config = configuration(&tree, &checkout)?;
+        let config = configuration(&tree, &checkout, &allowed)?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
         let projects = search.run(&input)?;
-        Ok::<_, Trouble>((projects, abreast(config.and_then(|config| config.parallel_plan))))
+        Ok::<_, Trouble>((projects, config))
     });
     match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
-        Ok((projects, abreast)) => {
-            Ok(Selection::Work(Box::new(Work { projects, abreast: Semaphore::new(abreast), ..work })))
+        Ok((projects, config)) => {
+            let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
+            let policies = work.policies.with_config(config);
+            let work = Work { projects, abreast, policies, ..work };
+            work.tell_policies();
+            Ok(Selection::Work(Box::new(work)))
         }
         Err(trouble) => Ok(Selection::Refused(trouble.into_reply())),
     }
@@ -182,19 +194,6 @@ const ABREAST: usize = 10_000;
 
 fn abreast(parallel: Option<bool>) -> usize {
     if parallel == Some(false) { 1 } else { ABREAST }
-}
-
-/// How many groups of plans may be applied at once: `parallel_apply: false` at the head that was planned lets only one.
-/// A configuration that cannot be read any more asks for nothing.
-pub(super) async fn apply_abreast(cx: &CommandCx<'_>, plan: &PlanRecord) -> usize {
-    for file in repo::FILE_NAMES {
-        let path = RepoPath::new(file).expect("a plain name is a path");
-        let text = cx.ctx.checkouts.read(&plan.pull.repo, &plan.head, &path, RepoConfig::MAX_BYTES as u64).await;
-        if let Ok(Some(text)) = text {
-            return abreast(RepoConfig::parse(file, &text).ok().and_then(|config| config.parallel_apply));
-        }
-    }
-    ABREAST
 }
 
 /// Why no projects can be named.
@@ -276,13 +275,13 @@ fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
     }
 }
 
-fn configuration(tree: &Tree, checkout: &Checkout) -> Result<Option<RepoConfig>, Trouble> {
+fn configuration(tree: &Tree, checkout: &Checkout, allowed: &AllowedOverrides) -> Result<Option<RepoConfig>, Trouble> {
     let Some(file) = repo::find(tree.files()).map_err(|error| Trouble::Config(error.to_string()))? else {
         return Ok(None);
     };
     let text = read_file(checkout, &file, RepoConfig::MAX_BYTES as u64 + 1);
     let text = text.map_err(|error| Trouble::Config(format!("`{file}` cannot be read: {error}")))?;
-    RepoConfig::parse(file.as_str(), &text).map(Some).map_err(|errors| Trouble::Config(errors.to_string()))
+    RepoConfig::parse(file.as_str(), &text, allowed).map(Some).map_err(|errors| Trouble::Config(errors.to_string()))
 }
 
 fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
@@ -373,9 +372,23 @@ pub(super) async fn place_in_pool(cx: &CommandCx<'_>) -> Result<OwnedSemaphorePe
 pub(super) struct Stopped;
 
 impl Work {
-    /// For an apply: each plan says itself what it was made of.
-    pub fn of_plans(abreast: usize) -> Self {
-        Self { projects: Vec::new(), abreast: Semaphore::new(abreast), source: None, checkouts: Mutex::default() }
+    /// For an apply: each plan says itself what it was made of. `parallel_apply: false` at the head that was planned lets
+    /// only one group be applied at a time.
+    pub fn of_plans(policies: Policies) -> Self {
+        let abreast = Semaphore::new(abreast(policies.config().and_then(|config| config.parallel_apply)));
+        Self { projects: Vec::new(), abreast, source: None, policies, checkouts: Mutex::default() }
+    }
+
+    /// What holds for the lock of a project.
+    pub fn policy(&self, project: &ProjectKey) -> LockPolicy {
+        self.policies.of(project)
+    }
+
+    /// For whoever wonders who decided how a lock is taken.
+    fn tell_policies(&self) {
+        for Project { key, .. } in &self.projects {
+            debug!(project = %key, policy = %self.policy(key), "Lock policy");
+        }
     }
 
     /// The turn of a group of projects.

@@ -14,6 +14,7 @@ story!(
     a_pattern_chooses_among_configured_directories,
     a_slip_in_a_target_suggests_what_was_meant,
     mistakes_in_the_configuration_are_shown_where_they_are,
+    who_may_decide_about_locks_is_up_to_the_server,
     a_configuration_that_would_be_overlooked_is_pointed_out,
     a_project_without_autoplan_waits_to_be_asked,
     a_file_that_moves_concerns_both_projects,
@@ -232,6 +233,40 @@ async fn mistakes_in_the_configuration_are_shown_where_they_are(backend: Backend
     assert!(
         bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network` workspace: `default`: planned\n")
     );
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// The lock of `network` is to be taken by an apply, says the repository.
+const LATE_LOCKS: (&str, &str) =
+    ("atlantis.yaml", "version: 3\nprojects:\n- dir: network\n  repo_locks: {mode: on_apply}\n");
+
+async fn who_may_decide_about_locks_is_up_to_the_server(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, LATE_LOCKS]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan failed**: the configuration of this repository has to be mended first.
+
+    ```text
+    error: `repo_locks` may not be set here: the server does not allow it for this repository
+     --> atlantis.yaml:4:3
+      |
+    4 |   repo_locks: {mode: on_apply}
+      |   ^^^^^^^^^^
+      = help: remove it, or ask whoever runs Lockkeeper to add `repo_locks` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+    ```
+
+    Push the corrected file, and the plan runs by itself.
+
+    <sub>Commit `d68aa2e1` · 0 s</sub>
+    ");
+    bot.end(&[]).await;
+
+    let allowed = r#"{"repos": [{"id": "/github.test/acme/.*/", "allowed_overrides": ["repo_locks"]}]}"#;
+    let mut bot = Bot::with(backend, &[NETWORK, LATE_LOCKS], &[("repo-config-json", allowed)]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.answer(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 

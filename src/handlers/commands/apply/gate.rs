@@ -134,12 +134,15 @@ pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
 /// The last checks, in one transaction that also puts on record that the apply has begun (P3, P6).
 pub(super) async fn pass(
     cx: &CommandCx<'_>,
+    work: &Work,
     plan: &PlanRecord,
     run: RunId,
 ) -> Result<Result<ApplyGrant, Shut>, JobError> {
-    let (key, cause) = (LockKey::of(&plan.pull.repo, &plan.project), cx.cause("applied by comment"));
+    let (policy, cause) = (work.policy(&plan.project), cx.cause("applied by comment"));
+    let key = LockKey::in_scope(policy.scope, &plan.pull.repo, &plan.project);
     let wish = LockWish { key: &key, project: &plan.project, pull: &plan.pull, pull_url: &cx.pull.url, cause: &cause };
-    let gate = cx.ctx.store.apply_begin(plan, run, Some(&wish)).await?;
+    let wish = policy.mode.taken_by_apply().then_some(&wish);
+    let gate = cx.ctx.store.apply_begin(plan, run, wish).await?;
     Ok(match gate {
         ApplyGate::Granted(grant) => Ok(grant),
         ApplyGate::HeldBy(lock) => Err(Shut::Held(Box::new(lock))),

@@ -19,6 +19,7 @@ use gate::Shut;
 
 use super::CommandCx;
 use super::permission;
+use super::policies::Policies;
 use super::projects::{self, Ready, Work};
 use crate::command::{ApplyCommand, MergeMethod, MergeWish};
 use crate::config::access::Action;
@@ -48,11 +49,11 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         projects::Plans::Refused(reply) => return Ok(reply),
     };
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
-    let abreast = match plans.first().and_then(|group| group.first()) {
-        Some(plan) => projects::apply_abreast(cx, plan).await,
-        None => 1,
+    let policies = match plans.first().and_then(|group| group.first()) {
+        Some(plan) => Policies::of_plan(cx, plan).await,
+        None => Policies::new(cx.ctx.settings.rules(&cx.pull.at.repo), None),
     };
-    let work = Work::of_plans(abreast);
+    let work = Work::of_plans(policies);
     let groups = runs_to_come(cx, plans).await?;
     let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command };
     let groups = groups.into_iter().map(|group| apply_group(&work, group.into_iter().map(applying).collect()));
@@ -159,7 +160,7 @@ impl Applying<'_> {
             Ok(ready) => ready,
             Err(shut) => return Ok(shut.into_report(cx, report)),
         };
-        match gate::pass(cx, plan, self.run).await? {
+        match gate::pass(cx, self.work, plan, self.run).await? {
             Ok(grant) => self.through(ready, grant, report).await,
             Err(shut) => Ok(shut.into_report(cx, report)),
         }

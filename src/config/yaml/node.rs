@@ -11,14 +11,14 @@ use super::problem::{Place, Problem};
 
 /// A value and where it was written. For an alias: where the anchored value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Node {
-    pub(super) place: Place,
-    pub(super) value: Value,
+pub(in crate::config) struct Node {
+    pub(in crate::config) place: Place,
+    pub(in crate::config) value: Value,
 }
 
 /// What was written. The text of a scalar is the text in the file: `1.10` stays `1.10`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
+pub(in crate::config) enum Value {
     Null,
     Scalar(Scalar, String),
     List(Vec<Node>),
@@ -27,7 +27,7 @@ pub(super) enum Value {
 
 /// How YAML understands a scalar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scalar {
+pub(in crate::config) enum Scalar {
     Bool,
     Integer,
     Float,
@@ -36,9 +36,9 @@ pub(super) enum Scalar {
 
 /// A text and where it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Located {
-    pub(super) place: Place,
-    pub(super) text: String,
+pub(in crate::config) struct Located {
+    pub(in crate::config) place: Place,
+    pub(in crate::config) text: String,
 }
 
 /// Levels of lists and mappings: the file needs four, a stack must not overflow.
@@ -48,7 +48,7 @@ const MAX_DEPTH: usize = 16;
 const MAX_REPLAYED_EVENTS: usize = 100_000;
 
 /// Reads one YAML document. `Ok(None)` is an empty one.
-pub(super) fn read(source: &str) -> Result<Option<Node>, Problem> {
+pub(in crate::config) fn read(source: &str) -> Result<Option<Node>, Problem> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,

@@ -15,7 +15,7 @@ pub struct Place {
 
 impl Place {
     /// The first character of the file.
-    pub(super) const START: Self = Self { line: 1, column: 1, width: 1 };
+    pub(in crate::config) const START: Self = Self { line: 1, column: 1, width: 1 };
 }
 
 /// One thing that is wrong with a file.
@@ -51,7 +51,7 @@ impl ConfigErrors {
     const MAX_SHOWN: usize = 20;
 
     /// Sorts problems by place and drops those said twice (an alias repeats the mistakes of its anchor).
-    pub(super) fn new(file: &str, source: &str, mut problems: Vec<Problem>) -> Self {
+    pub(in crate::config) fn new(file: &str, source: &str, mut problems: Vec<Problem>) -> Self {
         problems.sort_by(|a, b| (a.place, &a.what).cmp(&(b.place, &b.what)));
         problems.dedup();
         let left_out = problems.len().saturating_sub(Self::MAX_SHOWN);
@@ -61,6 +61,21 @@ impl ConfigErrors {
             (problem, excerpt)
         };
         Self { file: file.to_owned(), problems: problems.into_iter().map(with_excerpt).collect(), left_out }
+    }
+
+    /// The name of the file.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The problems, in the order of the file, each with the lines to show: the line it is in, and carets below.
+    pub fn with_excerpts(&self) -> impl Iterator<Item = (&Problem, Vec<String>)> {
+        self.problems.iter().map(|(problem, excerpt)| (problem, excerpt.iter().flat_map(Excerpt::lines).collect()))
+    }
+
+    /// How many problems there are beside those.
+    pub fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// The problems, in the order of the file.
@@ -95,9 +110,8 @@ fn write_problem(f: &mut fmt::Formatter<'_>, file: &str, problem: &Problem, exce
     let number = place.line.to_string();
     let gutter = " ".repeat(number.len());
     writeln!(f, "{gutter}--> {file}:{}:{}", place.line, place.column)?;
-    if let Some(Excerpt { text, indent, width }) = excerpt {
-        let (space, carets) = (" ".repeat(*indent), "^".repeat(*width));
-        writeln!(f, "{gutter} |\n{number} | {text}\n{gutter} | {space}{carets}")?;
+    if let Some([text, carets]) = excerpt.map(Excerpt::lines) {
+        writeln!(f, "{gutter} |\n{number} | {text}\n{gutter} | {carets}")?;
     }
     write!(f, "{gutter} = help: {}", problem.help)
 }
@@ -105,6 +119,10 @@ fn write_problem(f: &mut fmt::Formatter<'_>, file: &str, problem: &Problem, exce
 impl Excerpt {
     /// Characters of a line that fit in a comment.
     const MAX_CHARS: usize = 100;
+
+    fn lines(&self) -> [String; 2] {
+        [self.text.clone(), format!("{}{}", " ".repeat(self.indent), "^".repeat(self.width))]
+    }
 
     fn of(source: &str, place: Place) -> Option<Self> {
         let line = source.lines().nth(place.line - 1)?;

@@ -1,49 +1,61 @@
 //! Takes typed values out of nodes and writes down what is wrong with them, instead of stopping at the first mistake.
 
+use std::str::FromStr;
+
 use super::nearest::{nearest, quoted};
 use super::node::{Located, Node, Scalar, Value};
 use super::problem::{Place, Problem, shown};
 
 /// Collects problems while values are taken.
 #[derive(Debug, Default)]
-pub(super) struct Reader {
-    pub(super) problems: Vec<Problem>,
+pub(in crate::config) struct Reader {
+    pub(in crate::config) problems: Vec<Problem>,
 }
 
 /// The keys that a mapping may have.
-pub(super) struct Keys {
+pub(in crate::config) struct Keys {
     /// The mapping, for errors: `a project`.
-    pub(super) of: &'static str,
+    pub(in crate::config) of: &'static str,
     /// What this version reads.
-    pub(super) here: &'static [&'static str],
+    pub(in crate::config) here: &'static [&'static str],
     /// What Atlantis reads and this version does not yet. Ignoring one could be unsafe.
-    pub(super) later: &'static [&'static str],
+    pub(in crate::config) later: &'static [&'static str],
+    /// What only the operator decides, in the configuration of the server.
+    pub(in crate::config) of_server: &'static [&'static str],
 }
 
 /// The entries of a mapping, by key.
-pub(super) struct Fields<'n>(Vec<(&'n str, &'n Node)>);
+pub(in crate::config) struct Fields<'n>(Vec<(&'n Located, &'n Node)>);
 
 impl<'n> Fields<'n> {
     /// The value of a key; `None` when the key is absent or has no value.
-    pub(super) fn get(&self, key: &str) -> Option<&'n Node> {
-        let found = self.0.iter().find(|(name, _)| *name == key);
-        found.map(|(_, node)| *node).filter(|node| node.value != Value::Null)
+    pub(in crate::config) fn get(&self, key: &str) -> Option<&'n Node> {
+        self.entry(key).map(|(_, node)| node)
+    }
+
+    /// Where a key stands that has a value.
+    pub(in crate::config) fn place(&self, key: &str) -> Option<Place> {
+        self.entry(key).map(|(key, _)| key.place)
+    }
+
+    fn entry(&self, key: &str) -> Option<(&'n Located, &'n Node)> {
+        self.0.iter().copied().find(|(name, node)| name.text == key && node.value != Value::Null)
     }
 }
 
 impl Reader {
     /// Writes down a problem at a place.
-    pub(super) fn problem(&mut self, place: Place, what: String, help: impl Into<String>) {
+    pub(in crate::config) fn problem(&mut self, place: Place, what: String, help: impl Into<String>) {
         self.problems.push(Problem { place: Some(place), what, help: help.into() });
     }
 
     /// Writes down a problem of the file as a whole.
-    pub(super) fn problem_of_file(&mut self, what: String, help: impl Into<String>) {
+    pub(in crate::config) fn problem_of_file(&mut self, what: String, help: impl Into<String>) {
         self.problems.push(Problem { place: None, what, help: help.into() });
     }
 
     /// Writes down that something is of Atlantis, and not here yet.
-    pub(super) fn later(&mut self, place: Place, what: &str) {
+    pub(in crate::config) fn later(&mut self, place: Place, what: &str) {
         self.problem(
             place,
             format!("{what} is not available in this version yet"),
@@ -52,7 +64,7 @@ impl Reader {
     }
 
     /// Takes the entries of a mapping whose keys are known; `None` when it is no mapping.
-    pub(super) fn fields<'n>(&mut self, node: &'n Node, keys: &Keys) -> Option<Fields<'n>> {
+    pub(in crate::config) fn fields<'n>(&mut self, node: &'n Node, keys: &Keys) -> Option<Fields<'n>> {
         let Value::Map(entries) = &node.value else {
             self.wrong_kind(node, keys.of, "a mapping");
             return None;
@@ -60,13 +72,19 @@ impl Reader {
         for (key, _) in entries {
             self.check_key(key, keys);
         }
-        Some(Fields(entries.iter().map(|(key, value)| (key.text.as_str(), value)).collect()))
+        Some(Fields(entries.iter().map(|(key, value)| (key, value)).collect()))
     }
 
     fn check_key(&mut self, key: &Located, keys: &Keys) {
         let name = key.text.as_str();
         if keys.later.contains(&name) {
             self.later(key.place, &format!("`{name}`"));
+        } else if keys.of_server.contains(&name) {
+            self.problem(
+                key.place,
+                format!("`{name}` of {} is decided by the server, not by a pull request", keys.of),
+                "remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)",
+            );
         } else if !keys.here.contains(&name) {
             let all = keys.here.iter().chain(keys.later).copied();
             let help = nearest(name, all, 1).first().map_or_else(
@@ -78,8 +96,28 @@ impl Reader {
     }
 
     /// Takes a text. A number or boolean is a text too, spelled as in the file.
-    pub(super) fn text(&mut self, fields: &Fields<'_>, key: &str) -> Option<Located> {
+    pub(in crate::config) fn text(&mut self, fields: &Fields<'_>, key: &str) -> Option<Located> {
         self.text_of(fields.get(key)?, &format!("`{key}`"))
+    }
+
+    /// Takes one of some words, which are all that their type has.
+    pub(in crate::config) fn word<T: FromStr>(&mut self, fields: &Fields<'_>, key: &str, words: &[&str]) -> Option<T> {
+        let text = self.text(fields, key)?;
+        self.word_of(&text, &format!("a value of `{key}`"), words)
+    }
+
+    /// Reads a text that is one of some words.
+    pub(in crate::config) fn word_of<T: FromStr>(&mut self, text: &Located, what: &str, words: &[&str]) -> Option<T> {
+        let word = text.text.trim();
+        if let Ok(read) = word.parse() {
+            return Some(read);
+        }
+        let help = nearest(word, words.iter().copied(), 1).first().map_or_else(
+            || format!("write one of {}", quoted(words)),
+            |meant| format!("did you mean `{meant}`? The words are {}", quoted(words)),
+        );
+        self.problem(text.place, format!("`{}` is not {what}", shown(word)), help);
+        None
     }
 
     fn text_of(&mut self, node: &Node, what: &str) -> Option<Located> {
@@ -91,7 +129,7 @@ impl Reader {
     }
 
     /// Takes a boolean, in any spelling of YAML 1.1 as Atlantis does.
-    pub(super) fn boolean(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
+    pub(in crate::config) fn boolean(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
         let node = fields.get(key)?;
         if let Value::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value {
             match text.to_ascii_lowercase().as_str() {
@@ -105,7 +143,7 @@ impl Reader {
     }
 
     /// Takes the items of a list.
-    pub(super) fn list<'n>(&mut self, fields: &Fields<'n>, key: &str) -> Option<&'n [Node]> {
+    pub(in crate::config) fn list<'n>(&mut self, fields: &Fields<'n>, key: &str) -> Option<&'n [Node]> {
         let node = fields.get(key)?;
         if let Value::List(items) = &node.value {
             return Some(items);
@@ -115,7 +153,7 @@ impl Reader {
     }
 
     /// Takes a list of texts, without those items that are something else.
-    pub(super) fn texts(&mut self, fields: &Fields<'_>, key: &str) -> Option<Vec<Located>> {
+    pub(in crate::config) fn texts(&mut self, fields: &Fields<'_>, key: &str) -> Option<Vec<Located>> {
         let items = self.list(fields, key)?;
         Some(items.iter().filter_map(|item| self.text_of(item, &format!("an item of `{key}`"))).collect())
     }

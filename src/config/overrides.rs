@@ -1,0 +1,76 @@
+//! What a repository may decide itself: `allowed_overrides` (reference 5.2).
+
+use std::collections::BTreeSet;
+
+use super::yaml::{Fields, Reader};
+use crate::model::text_enum;
+
+text_enum! {
+    /// A key of the repository's own file that needs the permission of the server (reference 4.3).
+    pub enum OverrideKey {
+        /// What must hold before a plan.
+        PlanRequirements = "plan_requirements",
+        /// What must hold before an apply.
+        ApplyRequirements = "apply_requirements",
+        /// What must hold before an import.
+        ImportRequirements = "import_requirements",
+        /// Which steps are run.
+        Workflow = "workflow",
+        /// Whether a merge deletes the branch.
+        DeleteSourceBranchOnMerge = "delete_source_branch_on_merge",
+        /// The old form of `repo_locks`.
+        RepoLocking = "repo_locking",
+        /// When locks are taken.
+        RepoLocks = "repo_locks",
+        /// Whether policies are checked.
+        PolicyCheck = "policy_check",
+        /// Whether policies are checked by the repository's own steps.
+        CustomPolicyCheck = "custom_policy_check",
+        /// Which comments are left out.
+        SilencePrComments = "silence_pr_comments",
+    }
+}
+
+/// The keys that a repository may set; none unless the server says so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedOverrides(BTreeSet<OverrideKey>);
+
+impl AllowedOverrides {
+    /// Whether the repository may set the key.
+    pub fn allows(&self, key: OverrideKey) -> bool {
+        self.0.contains(&key)
+    }
+
+    /// Takes the list out of an entry of the server's file; `None` when the entry has none.
+    pub(in crate::config) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<Self> {
+        const KEY: &str = "allowed_overrides";
+        let words: Vec<&str> = OverrideKey::ALL.iter().map(|key| key.as_str()).collect();
+        let texts = reader.texts(fields, KEY)?;
+        let keys = texts.iter().filter_map(|text| reader.word_of(text, &format!("an item of `{KEY}`"), &words));
+        Some(keys.collect())
+    }
+
+    /// Whether the repository's file may say what it says about a key. If not, its people are told what would have to
+    /// change.
+    pub(in crate::config) fn check(&self, reader: &mut Reader, fields: &Fields<'_>, key: OverrideKey) -> bool {
+        let Some(place) = fields.place(key.as_str()) else { return true };
+        let is_allowed = self.allows(key);
+        if !is_allowed {
+            reader.problem(
+                place,
+                format!("`{key}` may not be set here: the server does not allow it for this repository"),
+                format!(
+                    "remove it, or ask whoever runs Lockkeeper to add `{key}` to `allowed_overrides` of this \
+                     repository in the server's configuration (`--repo-config`)"
+                ),
+            );
+        }
+        is_allowed
+    }
+}
+
+impl FromIterator<OverrideKey> for AllowedOverrides {
+    fn from_iter<I: IntoIterator<Item = OverrideKey>>(keys: I) -> Self {
+        Self(keys.into_iter().collect())
+    }
+}

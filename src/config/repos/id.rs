@@ -1,0 +1,208 @@
+//! Which repositories an entry is about: `id` (reference 5.2), exactly or by a regular expression.
+//!
+//! Atlantis takes an expression for a match when it fits any part of the id, so that `/acme\/infra/` also speaks for
+//! `evilacme/infra-2`. Here it has to fit the whole id. Who relied on the other way is warned, see [`Match::Part`].
+
+use std::fmt;
+
+use regex::{Regex, RegexBuilder};
+
+use crate::config::yaml::shown;
+use crate::model::RepoId;
+
+/// The `id` of an entry, checked.
+#[derive(Debug, Clone)]
+pub(super) struct IdPattern {
+    text: String,
+    rule: Rule,
+}
+
+#[derive(Debug, Clone)]
+enum Rule {
+    Exact(RepoId),
+    Regex { whole: Regex, part: Regex },
+}
+
+/// How an id fits a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Match {
+    /// The entry is about the repository.
+    Whole,
+    /// The expression fits a part of the id only: the entry is not about it, but Atlantis would say so.
+    Part,
+    /// The entry is not about it.
+    No,
+}
+
+/// Why a text is not an `id`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum InvalidId {
+    /// Neither a repository nor an expression.
+    #[error("`{0}` is neither a repository nor a regular expression between slashes")]
+    Form(String),
+    /// A slash begins an expression, and none ends it.
+    #[error("`{0}` begins like a regular expression, but does not end with a slash")]
+    Open(String),
+    /// Nothing between the slashes.
+    #[error("`{0}` is a regular expression that no repository fits")]
+    Empty(String),
+    /// What is between the slashes is no expression.
+    #[error("`{0}` is not a regular expression: {1}")]
+    Regex(String, String),
+}
+
+impl InvalidId {
+    /// The way out.
+    pub(super) fn help(&self) -> &'static str {
+        match self {
+            Self::Form(_) | Self::Empty(_) => {
+                r"write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)"
+            }
+            Self::Open(_) => r"write a slash before and after it, as in `/github\.com/acme/.*/`",
+            Self::Regex(..) => "see https://docs.rs/regex/#syntax; it is nearly the syntax of Go",
+        }
+    }
+}
+
+impl IdPattern {
+    pub(super) fn new(text: &str) -> Result<Self, InvalidId> {
+        let text = text.trim();
+        let rule = match text.strip_prefix('/') {
+            Some(rest) => rule(text, rest.strip_suffix('/').ok_or_else(|| InvalidId::Open(shown(text)))?)?,
+            None => Rule::Exact(text.parse().map_err(|_| InvalidId::Form(shown(text)))?),
+        };
+        Ok(Self { text: text.to_owned(), rule })
+    }
+
+    /// Compares a repository; `id` is its text.
+    pub(super) fn matches(&self, repo: &RepoId, id: &str) -> Match {
+        match &self.rule {
+            Rule::Exact(own) if own == repo => Match::Whole,
+            Rule::Regex { whole, .. } if whole.is_match(id) => Match::Whole,
+            Rule::Regex { part, .. } if part.is_match(id) => Match::Part,
+            Rule::Exact(_) | Rule::Regex { .. } => Match::No,
+        }
+    }
+}
+
+/// The expression alone is compiled first, so that none can close the group that anchors it.
+fn rule(text: &str, expression: &str) -> Result<Rule, InvalidId> {
+    if expression.is_empty() {
+        return Err(InvalidId::Empty(shown(text)));
+    }
+    let refuse = |error: regex::Error| InvalidId::Regex(shown(text), reason(&error));
+    let part = compile(expression).map_err(refuse)?;
+    let whole = compile(&format!(r"\A(?:{expression})\z")).map_err(refuse)?;
+    Ok(Rule::Regex { whole, part })
+}
+
+/// Forges compare names without case, and so do we.
+fn compile(expression: &str) -> Result<Regex, regex::Error> {
+    // Memory that one expression may take.
+    const MAX_COMPILED: usize = 1 << 20;
+    RegexBuilder::new(expression).case_insensitive(true).size_limit(MAX_COMPILED).build()
+}
+
+/// The last line: those before it draw the expression.
+fn reason(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let last = text.lines().last().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
+}
+
+impl fmt::Display for IdPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.text)
+    }
+}
+
+impl PartialEq for IdPattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for IdPattern {}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn matches(pattern: &str, repo: &str) -> Match {
+        let repo: RepoId = repo.parse().unwrap();
+        IdPattern::new(pattern).unwrap().matches(&repo, &repo.to_string())
+    }
+
+    #[test]
+    fn an_id_fits_as_a_whole_or_not_at_all() {
+        use Match::{No, Part, Whole};
+        for (pattern, repo, expected) in [
+            ("github.com/acme/infra", "github.com/acme/infra", Whole),
+            ("GitHub.com/Acme/Infra", "github.com/acme/infra", Whole),
+            ("github.com/acme/infra", "github.com/acme/infra-2", No),
+            ("github.com/acme/infra", "ghe.example.com/acme/infra", No),
+            ("/.*/", "github.com/acme/infra", Whole),
+            (r"/github\.com\/acme\/.*/", "github.com/acme/infra", Whole),
+            (r"/github\.com/acme/.*/", "github.com/acme/infra", Whole),
+            ("/github.com/Acme/.*/", "github.com/acme/infra", Whole),
+            ("/acme/", "github.com/acme/infra", Part),
+            ("/acme/infra/", "github.com/acme/infra", Part),
+            ("/^github.com/acme/infra$/", "github.com/acme/infra", Whole),
+            ("/^github.com/acme/i/", "github.com/acme/infra", Part),
+            ("/github.com/acme/a|github.com/acme/b/", "github.com/acme/b", Whole),
+            ("/github.com/acme/a|github.com/acme/b/", "github.com/acme/bc", Part),
+            ("/github.com/acme/(a|infra)/", "github.com/acme/infra", Whole),
+            ("/umbrella/", "github.com/acme/infra", No),
+        ] {
+            assert_eq!(matches(pattern, repo), expected, "{pattern} {repo}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused_with_the_reason() {
+        let bad = [
+            "",
+            "acme/infra",
+            "github.com/acme/*",
+            "https://github.com/acme/infra",
+            "/acme",
+            "/",
+            "//",
+            "/a(/",
+            "/a)|(?:b/",
+        ];
+        let told = bad.map(|text| {
+            let error = IdPattern::new(text).unwrap_err();
+            format!("{error} => {}", error.help())
+        });
+        insta::assert_snapshot!(told.join("\n"), @r"
+        `` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `acme/infra` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `github.com/acme/*` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `https://github.com/acme/infra` is neither a repository nor a regular expression between slashes => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `/acme` begins like a regular expression, but does not end with a slash => write a slash before and after it, as in `/github\.com/acme/.*/`
+        `/` begins like a regular expression, but does not end with a slash => write a slash before and after it, as in `/github\.com/acme/.*/`
+        `//` is a regular expression that no repository fits => write `host/owner/repo`, or an expression such as `/github\.com/acme/.*/` (`/.*/` is every repository)
+        `/a(/` is not a regular expression: unclosed group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+        `/a)|(?:b/` is not a regular expression: unopened group => see https://docs.rs/regex/#syntax; it is nearly the syntax of Go
+        ");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in r"(?s)/?.{0,30}/?") {
+            if let Ok(pattern) = IdPattern::new(&text) {
+                let repo: RepoId = "github.com/acme/infra".parse().unwrap();
+                let _fit = pattern.matches(&repo, &repo.to_string());
+            }
+        }
+
+        #[test]
+        fn an_expression_fits_exactly_what_it_spells(name in "[a-z]{1,4}", other in "[a-z]{1,4}") {
+            let fit = matches(&format!("/github.com/acme/{name}/"), &format!("github.com/acme/{other}"));
+            prop_assert_eq!(fit == Match::Whole, name == other);
+        }
+    }
+}

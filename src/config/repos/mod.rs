@@ -1,0 +1,148 @@
+//! What the operator says about repositories: `repos.yaml`, given by `--repo-config` or `--repo-config-json`
+//! (reference 5).
+//!
+//! It is read once at the start, strictly: an unknown key is an error, and so is a key of Atlantis that this version
+//! does not carry out yet, because ignoring one could let something be applied that should not be. Entries of `repos`
+//! are merged for one repository by [`ServerRepos::rules`]; what the repository says itself comes on top where that is
+//! allowed ([`RepoRules::lock_policy`]).
+
+mod entry;
+mod id;
+mod merge;
+mod policy;
+
+use std::sync::Arc;
+
+use super::access::TeamAuthz;
+use super::yaml::{self, ConfigErrors, Fields, Keys, Node, Reader};
+use crate::model::RepoId;
+
+pub use merge::RepoRules;
+pub use policy::{DecidedBy, Decider, LockPolicy};
+
+use entry::Entry;
+use id::Match;
+
+/// What the operator says about repositories, checked. Without a file it says nothing, and the defaults hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ServerRepos {
+    /// Name of the file without its folders, for messages that others than the operator see.
+    file: Arc<str>,
+    entries: Vec<Entry>,
+    /// The command that says who may do what.
+    pub team_authz: Option<TeamAuthz>,
+    /// `--disable-repo-locking`.
+    locking_is_off: bool,
+}
+
+const TOP: Keys = Keys {
+    of: "the file",
+    here: &["repos", "team_authz"],
+    later: &["workflows", "policies", "metrics", "external_stores"],
+    of_server: &[],
+};
+
+const TEAM_AUTHZ: Keys = Keys { of: "`team_authz`", here: &["command", "args"], later: &[], of_server: &[] };
+
+impl ServerRepos {
+    /// Size of the file in bytes.
+    pub const MAX_BYTES: usize = 1 << 20;
+
+    /// Entries of `repos`.
+    pub const MAX_ENTRIES: usize = 1_000;
+
+    /// Reads the file. `name` is its path, for the errors.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
+        let mut reader = Reader::default();
+        let repos = read(&mut reader, text);
+        let file = name.rsplit('/').next().unwrap_or(name).into();
+        if reader.problems.is_empty() {
+            Ok(Self { file, ..repos })
+        } else {
+            Err(ConfigErrors::new(name, text, reader.problems))
+        }
+    }
+
+    /// No lock is ever taken, whatever anybody says (`--disable-repo-locking`).
+    #[must_use]
+    pub fn without_locking(self) -> Self {
+        Self { locking_is_off: true, ..self }
+    }
+
+    /// What holds for one repository: of each key the last entry that sets it (reference 5.2).
+    pub fn rules(&self, repo: &RepoId) -> RepoRules {
+        let id = repo.to_string();
+        let mut rules = RepoRules::new(self.locking_is_off);
+        for entry in &self.entries {
+            match entry.id.matches(repo, &id) {
+                Match::Whole => rules.add(entry, &self.file),
+                Match::Part => rules.miss(entry, &self.file),
+                Match::No => {}
+            }
+        }
+        rules
+    }
+
+    /// What is said in a way that will go, a sentence each.
+    pub fn deprecations(&self) -> Vec<String> {
+        let old = self.entries.iter().filter_map(|entry| Some((entry, entry.locking?)));
+        let sentence = |(entry, locking): (&Entry, bool)| {
+            let instead = if locking { "remove it" } else { "write `repo_locks: {mode: disabled}`" };
+            format!("{} line {}: `repo_locking` is deprecated: {instead}", self.file, entry.line)
+        };
+        old.map(sentence).collect()
+    }
+}
+
+fn read(reader: &mut Reader, text: &str) -> ServerRepos {
+    if text.len() > ServerRepos::MAX_BYTES {
+        let what = format!("the file is larger than {} bytes", ServerRepos::MAX_BYTES);
+        reader.problem_of_file(what, "let one regular expression speak for repositories that are treated alike");
+        return ServerRepos::default();
+    }
+    match yaml::read(text) {
+        Ok(Some(node)) => return read_top(reader, &node),
+        Ok(None) => reader.problem_of_file(
+            "the file is empty".to_owned(),
+            "write `repos:` and its entries, or start the server without this file",
+        ),
+        Err(problem) => reader.problems.push(problem),
+    }
+    ServerRepos::default()
+}
+
+fn read_top(reader: &mut Reader, node: &Node) -> ServerRepos {
+    let Some(fields) = reader.fields(node, &TOP) else { return ServerRepos::default() };
+    let entries = read_entries(reader, &fields);
+    let team_authz = read_team_authz(reader, &fields);
+    ServerRepos { entries, team_authz, ..ServerRepos::default() }
+}
+
+fn read_entries(reader: &mut Reader, fields: &Fields<'_>) -> Vec<Entry> {
+    let nodes = reader.list(fields, "repos").unwrap_or_default();
+    if nodes.len() > ServerRepos::MAX_ENTRIES {
+        let what = format!("there are {} entries of `repos`; {} are allowed", nodes.len(), ServerRepos::MAX_ENTRIES);
+        reader.problem_of_file(what, "let one regular expression speak for repositories that are treated alike");
+        return Vec::new();
+    }
+    nodes.iter().filter_map(|node| entry::read(reader, node)).collect()
+}
+
+fn read_team_authz(reader: &mut Reader, fields: &Fields<'_>) -> Option<TeamAuthz> {
+    let node = fields.get("team_authz")?;
+    let fields = reader.fields(node, &TEAM_AUTHZ)?;
+    let args = reader.texts(&fields, "args").unwrap_or_default().into_iter().map(|arg| arg.text).collect();
+    if fields.get("command").is_none() {
+        let what = "`team_authz` has no `command`, so nobody could be asked".to_owned();
+        reader.problem(node.place, what, "name the command that says who may do what, or remove `team_authz`");
+    }
+    let command = reader.text(&fields, "command")?;
+    if command.text.trim().is_empty() {
+        let what = "the `command` of `team_authz` is empty, so nobody could be asked".to_owned();
+        reader.problem(command.place, what, "name the command that says who may do what, or remove `team_authz`");
+    }
+    Some(TeamAuthz { command: command.text, args })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! How locks are taken, and what the operator says about single repositories.
+
+use std::sync::Arc;
+
+use super::problems::{Problem, Warning};
+use super::reader::{Read, Reader, Recorded};
+use crate::config::repos::ServerRepos;
+use crate::config::yaml::{self, Place};
+
+/// How locks are taken, and what holds for which repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockingConfig {
+    /// What `--repo-config` says, and `--disable-repo-locking`.
+    pub repos: Arc<ServerRepos>,
+    /// Whether a plan that meets the lock of another pull waits for it in line.
+    pub queue: bool,
+}
+
+impl LockingConfig {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let repos = read_repos(reader);
+        let is_off = reader.switch("disable-repo-locking");
+        let queue = reader.switch("lock-queue");
+        let (repos, is_off) = (repos?, is_off?);
+        if is_off {
+            let advice = "no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: \
+                          write `repo_locks: {mode: disabled}` for the repositories in question into the file of \
+                          --repo-config";
+            reader.warn(Warning::with("disable-repo-locking", advice));
+        }
+        let repos = if is_off { repos.without_locking() } else { repos };
+        Ok(Self { repos: Arc::new(repos), queue: queue? })
+    }
+}
+
+fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {
+    let file = reader.path("repo-config");
+    let json = reader.text("repo-config-json");
+    let (name, text) = match (file, json) {
+        (None, None) => return Ok(ServerRepos::default()),
+        (Some(_), Some(_)) => {
+            return reader.refuse("repo-config", "set, and so is --repo-config-json", "keep one of the two");
+        }
+        (None, Some(json)) => ("--repo-config-json".to_owned(), json),
+        (Some(path), None) => {
+            let name = path.display().to_string();
+            match reader.raw().files.get("repo-config") {
+                Some(Ok(text)) => (name, text.clone()),
+                Some(Err(reason)) => return unreadable(reader, &name, reason),
+                None => return unreadable(reader, &name, "nobody has looked into it"),
+            }
+        }
+    };
+    let repos = ServerRepos::parse(&name, &text).map_err(|errors| record(reader, &errors))?;
+    repos.deprecations().into_iter().for_each(|sentence| reader.warn(Warning::about(sentence)));
+    Ok(repos)
+}
+
+fn unreadable<T>(reader: &mut Reader<'_>, name: &str, reason: &str) -> Read<T> {
+    let fix = "check the path, and that the account of the server may read the file";
+    reader.refuse("repo-config", format!("`{name}` cannot be read: {reason}"), fix)
+}
+
+/// Puts every problem of the file into the list of the server.
+fn record(reader: &mut Reader<'_>, errors: &yaml::ConfigErrors) -> Recorded {
+    for (problem, excerpt) in errors.with_excerpts() {
+        let place = problem.place.map(|Place { line, column, .. }| format!(":{line}:{column}"));
+        let subject = format!("{}{}", errors.file(), place.unwrap_or_default());
+        reader.record(Problem::about(subject, &problem.what, &problem.help).showing(excerpt));
+    }
+    if errors.left_out() > 0 {
+        let what = format!("there are {} more problems", errors.left_out());
+        reader.record(Problem::about(errors.file(), what, "mend those above first"));
+    }
+    Recorded
+}

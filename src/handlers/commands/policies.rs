@@ -1,0 +1,67 @@
+//! What holds for the locks of the projects of a command: the rules of the operator, and what the repository says. A
+//! plan goes by the checkout that it plans, an apply by the head commit that was planned.
+
+use super::CommandCx;
+use crate::config::repo::{AllowedOverrides, FILE_NAMES, RepoConfig};
+use crate::config::repos::{LockPolicy, RepoRules};
+use crate::jobs::describe_error;
+use crate::model::{PlanRecord, ProjectKey, RepoPath};
+
+/// What holds for the locks of the projects of a command.
+pub(super) struct Policies {
+    rules: RepoRules,
+    config: Option<RepoConfig>,
+    /// Whether the repository may have said what could not be read.
+    is_unread: bool,
+}
+
+impl Policies {
+    pub fn new(rules: RepoRules, config: Option<RepoConfig>) -> Self {
+        Self { rules, config, is_unread: false }
+    }
+
+    pub fn with_config(self, config: Option<RepoConfig>) -> Self {
+        Self { config, ..self }
+    }
+
+    /// For an apply: the configuration at the head that was planned. If it cannot be read any more, or says what the
+    /// operator does not allow any more, the operator's own rules hold, and no lock is left out because of that (P6).
+    pub async fn of_plan(cx: &CommandCx<'_>, plan: &PlanRecord) -> Self {
+        let rules = cx.ctx.settings.rules(&plan.pull.repo);
+        match planned(cx, plan, rules.allowed_overrides()).await {
+            Ok(config) => Self::new(rules, config),
+            Err(error) => {
+                tracing::warn!(error = describe_error(&*error), "The configuration that was planned cannot be read");
+                Self { is_unread: true, ..Self::new(rules, None) }
+            }
+        }
+    }
+
+    pub fn config(&self) -> Option<&RepoConfig> {
+        self.config.as_ref()
+    }
+
+    pub fn of(&self, project: &ProjectKey) -> LockPolicy {
+        if self.is_unread {
+            return self.rules.lock_policy_unread();
+        }
+        self.rules.lock_policy(self.config.as_ref(), project)
+    }
+}
+
+/// On this replica the commit may never have been fetched.
+async fn planned(
+    cx: &CommandCx<'_>,
+    plan: &PlanRecord,
+    allowed: &AllowedOverrides,
+) -> anyhow::Result<Option<RepoConfig>> {
+    cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await?;
+    for file in FILE_NAMES {
+        let path = RepoPath::new(file).expect("a plain name is a path");
+        let most = RepoConfig::MAX_BYTES as u64;
+        if let Some(text) = cx.ctx.checkouts.read(&plan.pull.repo, &plan.head, &path, most).await? {
+            return Ok(Some(RepoConfig::parse(file, &text, allowed)?));
+        }
+    }
+    Ok(None)
+}

@@ -156,13 +156,13 @@ impl Lines {
         self.waiting.retain(|(k, p)| !(k == key && *p == pull));
     }
 
-    /// Frees a lock; whoever is first in line and excluded by nobody holds theirs now.
+    /// Frees a lock; whoever has nobody ahead any more holds theirs now.
     pub(super) fn give(&mut self, key: &LockKey, holder: PullNumber) {
         self.held.retain(|(k, p)| !(k == key && *p == holder));
-        let free = |lines: &Self, (wanted, waiter): &(LockKey, PullNumber)| {
-            !lines.held.iter().any(|(held, holder)| conflict(held, wanted) && holder != waiter)
+        let next = |lines: &Self| {
+            let wants = |place: &usize| conflict(&lines.waiting[*place].0, key);
+            (0..lines.waiting.len()).filter(wants).find(|place| lines.ahead(*place).next().is_none())
         };
-        let next = |lines: &Self| lines.waiting.iter().position(|place| conflict(&place.0, key) && free(lines, place));
         while let Some(place) = next(self) {
             let handed = self.waiting.remove(place);
             self.held.push(handed);
@@ -234,7 +234,8 @@ mod tests {
     fn want(lines: &mut Lines, pull: PullNumber, wanted: Vec<LockKey>, applied: u8) {
         let mut missing = Vec::new();
         for key in wanted {
-            let foreign = lines.held.iter().any(|(held, holder)| conflict(held, &key) && *holder != pull);
+            let mut before = lines.held.iter().chain(&lines.waiting);
+            let foreign = before.any(|(other, whose)| conflict(other, &key) && *whose != pull);
             if foreign {
                 missing.push(key);
             } else if !lines.held.contains(&(key.clone(), pull)) {
@@ -268,11 +269,7 @@ mod tests {
                 }
                 prop_assert!(!lines.has_circle(), "{lines:?}");
                 for place in 0..lines.waiting.len() {
-                    let (key, pull) = &lines.waiting[place];
-                    prop_assert!(
-                        lines.held.iter().any(|(held, holder)| conflict(held, key) && holder != pull),
-                        "{pull} waits for a lock that is free: {lines:?}"
-                    );
+                    prop_assert!(lines.ahead(place).next().is_some(), "place {place} waits for nobody: {lines:?}");
                 }
             }
             while let Some((_, pull)) = lines.held.iter().find(|(_, pull)| lines.waits_of(*pull).next().is_none()).cloned() {

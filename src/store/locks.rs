@@ -76,7 +76,7 @@ macro_rules! columns {
     };
 }
 
-/// Locks of other pulls that exclude the one with this directory, workspace and scope.
+/// Neither is a lock taken that one of another pull excludes, nor one that another pull waits for.
 macro_rules! take_sql {
     ($lock:literal) => {
         concat!(
@@ -86,6 +86,8 @@ macro_rules! take_sql {
             $lock,
             ") AND NOT EXISTS (SELECT 1 FROM locks o WHERE o.repo = $2 AND o.dir = $3 AND o.workspace = $4 ",
             "AND o.pull <> $7 AND (o.scope = '' OR $5 = '')) ",
+            "AND NOT EXISTS (SELECT 1 FROM lock_waiters w WHERE w.repo = $2 AND w.dir = $3 AND w.workspace = $4 ",
+            "AND w.pull <> $7 AND (w.scope = $5 OR w.scope = '' OR $5 = '')) ",
             "ON CONFLICT (repo, dir, workspace, scope) DO NOTHING RETURNING ",
             columns!()
         )
@@ -124,6 +126,10 @@ macro_rules! select_sql {
 
 const BY_KEY: &str = select_sql!(
     "WHERE repo = $1 AND dir = $2 AND workspace = $3 AND (scope = $4 OR scope = '' OR $4 = '') ORDER BY id"
+);
+const OF_PLACE: &str = select_sql!(
+    "WHERE repo = $1 AND dir = $2 AND workspace = $3 AND pull <> $4 AND EXISTS (SELECT 1 FROM lock_waiters w \
+     WHERE w.repo = $1 AND w.dir = $2 AND w.workspace = $3 AND w.pull <> $4) ORDER BY id LIMIT 1"
 );
 const BY_ID: &str = select_sql!("WHERE id = $1");
 const OF_PULL: &str = select_sql!("WHERE repo = $1 AND pull = $2");
@@ -174,8 +180,20 @@ impl Store {
             if let Some(outcome) = wish.outcome(found.into_iter().map(Lock::from).collect()) {
                 return Ok(outcome);
             }
+            if let Some(before) = self.lock_before_in_tx(tx, wish).await? {
+                return Ok(TakeLock::HeldBy(before));
+            }
         }
         Err(wish.restless())
+    }
+
+    /// The lock that keeps whoever waits from the one that is wished for: where projects have locks of their own, the
+    /// lock of a whole directory may be waited for while some in it are free. Nobody overtakes.
+    async fn lock_before_in_tx(&self, tx: &mut Tx, wish: &LockWish<'_>) -> Result<Option<Lock>> {
+        on_tx!(tx, db => sqlx::query_as::<_, LockRow>(OF_PLACE)
+            .bind(&wish.key.repo).bind(&wish.key.dir).bind(&wish.key.workspace).bind(wish.pull.number)
+            .fetch_optional(db))
+        .map(|row| row.map(Lock::from))
     }
 
     /// Gives back the lock of a project, if the pull still holds it and no apply is running under it.

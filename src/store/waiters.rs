@@ -24,10 +24,12 @@ const OF_LOCK: &str = select_sql!(
 const OF_PULL: &str = select_sql!("WHERE w.repo = $1 AND w.pull = $2 ORDER BY w.seq");
 const OF_REPO: &str = select_sql!("WHERE w.repo = $1 ORDER BY w.seq");
 const ALL: &str = select_sql!("ORDER BY w.repo, w.seq LIMIT 10000");
-/// The first whose lock nobody else holds.
+/// The first whose lock nobody else holds, and who overtakes nobody.
 const NEXT: &str = select_sql!(
     "WHERE w.repo = $1 AND w.dir = $2 AND w.workspace = $3 AND NOT EXISTS (SELECT 1 FROM locks l WHERE l.repo = w.repo \
      AND l.dir = w.dir AND l.workspace = w.workspace AND l.pull <> w.pull AND (l.scope = w.scope OR l.scope = '' OR w.scope = '')) \
+     AND NOT EXISTS (SELECT 1 FROM lock_waiters e WHERE e.repo = w.repo AND e.dir = w.dir AND e.workspace = w.workspace \
+     AND e.seq < w.seq AND e.pull <> w.pull AND (e.scope = w.scope OR e.scope = '' OR w.scope = '')) \
      ORDER BY w.seq LIMIT 1"
 );
 

@@ -87,7 +87,7 @@ macro_rules! insert_lock {
     };
 }
 
-const BY_KEY: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
+pub(super) const BY_KEY: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
      WHERE repo = $1 AND dir = $2 AND workspace = $3";
 const BY_KEY_FOR_OPEN_PULL: &str = "SELECT id, repo, dir, workspace, name, pull, pull_url, holder, reason, taken_at FROM locks \
      WHERE repo = $1 AND dir = $2 AND workspace = $3 \
@@ -275,7 +275,7 @@ pub(super) fn name_from_column(name: &str) -> Option<ProjectName> {
 }
 
 #[derive(sqlx::FromRow)]
-struct LockRow {
+pub(super) struct LockRow {
     id: LockId,
     repo: RepoId,
     dir: RepoPath,

@@ -4,6 +4,7 @@
 //! `imports_only_go_down` holds the table.
 
 pub mod app;
+pub mod atlantis;
 pub mod cli;
 pub mod clock;
 pub mod command;

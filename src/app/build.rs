@@ -84,7 +84,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
 }
 
 /// Makes a directory that only this account can look into: it will hold code, plans and the database.
-pub(super) fn own_dir(dir: &Path) -> std::io::Result<()> {
+pub(crate) fn own_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
@@ -93,7 +93,8 @@ fn plan_store(dir: &Path) -> anyhow::Result<Artifacts> {
     Ok(Artifacts::in_directory(dir)?)
 }
 
-fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
+/// The address of the database that the settings name.
+pub fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
     match database {
         Database::Sqlite(path) => Ok(DatabaseUrl::Sqlite(path.clone())),
         Database::Postgres(url) => url.expose().parse().map_err(|error| anyhow!("--database-url: {error}")),

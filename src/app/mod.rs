@@ -7,7 +7,8 @@ mod serve;
 mod server;
 mod web;
 
-pub use build::{Parts, build, build_on};
+pub(crate) use build::own_dir;
+pub use build::{Parts, build, build_on, database_url};
 pub use replica::Replica;
 pub use serve::{Signals, serve};
 pub use server::{Server, Surroundings};

@@ -5,6 +5,7 @@
 mod demo;
 mod environment;
 mod healthcheck;
+mod import;
 mod replay;
 mod server;
 mod server_args;
@@ -52,6 +53,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "server", command: server::command, run: server::run },
     Subcommand { name: "demo", command: demo::command, run: demo::run },
     Subcommand { name: "replay", command: replay::command, run: replay::run },
+    Subcommand { name: "import", command: import::command, run: import::run },
     Subcommand { name: "healthcheck", command: healthcheck::command, run: healthcheck::run },
     Subcommand { name: "version", command: version::command, run: version::run },
 ];
@@ -123,6 +125,7 @@ mod tests {
           server       Receive webhooks and run what they ask for
           demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
           replay       Send recorded webhooks to a server once more
+          import       Take over what another tool holds
           healthcheck  Ask the server on this machine whether it lives
           version      Show the version
 

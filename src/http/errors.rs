@@ -51,6 +51,16 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "This lock is not held", message)
     }
 
+    /// A classic name that more than one lock goes by.
+    pub(super) fn several_locks(asked: &str) -> Self {
+        let asked = super::pages::shown(asked);
+        let message = format!(
+            "More than one lock is known as “{asked}”, and none was touched. Put the host before the name, as in \
+             github.com/owner/repo/path/workspace, or use the identifier that GET /api/locks shows as ID."
+        );
+        Self::new(StatusCode::CONFLICT, "This name means several locks", message)
+    }
+
     /// A run that never was or was pruned.
     pub(super) fn no_such_run() -> Self {
         let message = "No run has this name. The address may be cut short, or the run is older than what this server \

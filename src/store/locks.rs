@@ -124,7 +124,7 @@ macro_rules! select_sql {
     };
 }
 
-const BY_KEY: &str = select_sql!(
+pub(super) const BY_KEY: &str = select_sql!(
     "WHERE repo = $1 AND dir = $2 AND workspace = $3 AND (scope = $4 OR scope = '' OR $4 = '') ORDER BY id"
 );
 const OF_PLACE: &str = select_sql!(
@@ -133,7 +133,7 @@ const OF_PLACE: &str = select_sql!(
 );
 const BY_ID: &str = select_sql!("WHERE id = $1");
 const OF_PULL: &str = select_sql!("WHERE repo = $1 AND pull = $2");
-const OF_REPO: &str = select_sql!("WHERE repo = $1");
+pub(super) const OF_REPO: &str = select_sql!("WHERE repo = $1");
 const ALL: &str = select_sql!("ORDER BY taken_at DESC, id DESC LIMIT 10000");
 const TURNS: &str = concat!(
     "SELECT asks, ",

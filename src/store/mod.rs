@@ -14,11 +14,13 @@ mod apply;
 mod apply_locks;
 mod commands;
 mod deliveries;
+mod import;
 mod jobs;
 mod json;
 mod leases;
 mod lock_change;
 mod lock_events;
+mod lock_names;
 mod locks;
 mod open;
 mod plans;
@@ -36,6 +38,7 @@ pub use apply::{ApplyGate, ApplyGrant};
 pub use apply_locks::SetApplyLock;
 pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand};
 pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
+pub use import::{ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull};
 pub use jobs::{Finish, JobLease, JobState, JobView, NewJob};
 pub use json::JsonText;
 pub use leases::Lease;
@@ -163,6 +166,14 @@ impl Tx {
         match self {
             Self::Sqlite(tx) => tx.commit().await,
             Self::Postgres(tx) => tx.commit().await,
+        }
+    }
+
+    /// Undoes everything done in the transaction.
+    async fn roll_back(self) -> Result<()> {
+        match self {
+            Self::Sqlite(tx) => tx.rollback().await,
+            Self::Postgres(tx) => tx.rollback().await,
         }
     }
 }

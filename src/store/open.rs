@@ -9,9 +9,9 @@ use std::time::Duration;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Acquire, Connection};
+use sqlx::{Acquire, Connection, PgPool, SqlitePool};
 
-use super::{Pool, Store};
+use super::{Pool, Store, on_pool};
 use crate::clock::{Clock, Ids};
 
 /// How long a caller waits for a free connection before it is told that the database is overloaded.
@@ -89,6 +89,39 @@ impl Store {
         Ok(Self { pool, clock, ids })
     }
 
+    /// Connects to a database with the tables of this release, and changes nothing. `None`: there is none yet.
+    pub async fn open_existing(
+        url: &DatabaseUrl,
+        clock: Arc<dyn Clock>,
+        ids: Arc<dyn Ids>,
+    ) -> Result<Option<Self>, sqlx::Error> {
+        let (pool, wanted) = match url {
+            DatabaseUrl::Sqlite(path) if !path.exists() => return Ok(None),
+            DatabaseUrl::Sqlite(path) => {
+                let (write, read) = sqlite_pools(path, false).await?;
+                (Pool::Sqlite { write, read }, sqlx::migrate!("migrations/sqlite"))
+            }
+            DatabaseUrl::Postgres(options) => {
+                (Pool::Postgres(postgres_pool(options).await?), sqlx::migrate!("migrations/postgres"))
+            }
+        };
+        let store = Self { pool, clock, ids };
+        let applied = on_pool!(store, db => sqlx::query_scalar::<_, i64>("SELECT version FROM _sqlx_migrations")
+            .fetch_all(db));
+        let applied = match applied {
+            Err(error) if is_missing_table(&error) => Vec::new(),
+            applied => applied?,
+        };
+        let is_ready = wanted.iter().all(|migration| applied.contains(&migration.version));
+        match (is_ready, applied.is_empty()) {
+            (true, _) => Ok(Some(store)),
+            (false, true) => Ok(None),
+            (false, false) => Err(sqlx::Error::Configuration(
+                "it has the tables of an older release: start the server of this release on it first".into(),
+            )),
+        }
+    }
+
     /// Closes every connection; SQLite folds its write-ahead log into the file.
     pub async fn close(&self) {
         match &self.pool {
@@ -101,11 +134,24 @@ impl Store {
     }
 }
 
+/// SQLite says so in words only.
+fn is_missing_table(error: &sqlx::Error) -> bool {
+    let error = error.as_database_error();
+    error.is_some_and(|error| error.code().as_deref() == Some("42P01") || error.message().starts_with("no such table"))
+}
+
 /// `synchronous = FULL` because a delivery that was answered must survive a power cut (P1).
 async fn open_sqlite(path: &Path) -> Result<Pool, sqlx::Error> {
+    let (write, read) = sqlite_pools(path, true).await?;
+    apply_missing(sqlx::migrate!("migrations/sqlite"), &write).await?;
+    Ok(Pool::Sqlite { write, read })
+}
+
+/// The readers connect when they are needed, after the migrations.
+async fn sqlite_pools(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePool), sqlx::Error> {
     let options = SqliteConnectOptions::new()
         .filename(path)
-        .create_if_missing(true)
+        .create_if_missing(create)
         .foreign_keys(true)
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
@@ -116,9 +162,7 @@ async fn open_sqlite(path: &Path) -> Result<Pool, sqlx::Error> {
         options.max_connections(max).acquire_timeout(ACQUIRE_TIMEOUT).before_acquire(|c, _| Box::pin(is_idle(c)))
     };
     let write = pool(1).connect_with(options.clone()).await?;
-    apply_missing(sqlx::migrate!("migrations/sqlite"), &write).await?;
-    let read = pool(SQLITE_READERS).connect_with(options).await?;
-    Ok(Pool::Sqlite { write, read })
+    Ok((write, pool(SQLITE_READERS).connect_lazy_with(options)))
 }
 
 /// Whether a connection can begin a transaction. When SQLite rolls one back by itself, as it does when the disk is full,
@@ -132,13 +176,14 @@ async fn is_idle(connection: &mut SqliteConnection) -> Result<bool, sqlx::Error>
 }
 
 async fn open_postgres(options: &PgConnectOptions) -> Result<Pool, sqlx::Error> {
-    let pool = PgPoolOptions::new()
-        .max_connections(POSTGRES_CONNECTIONS)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
-        .connect_with(options.clone())
-        .await?;
+    let pool = postgres_pool(options).await?;
     apply_missing(sqlx::migrate!("migrations/postgres"), &pool).await?;
     Ok(Pool::Postgres(pool))
+}
+
+async fn postgres_pool(options: &PgConnectOptions) -> Result<PgPool, sqlx::Error> {
+    let pool = PgPoolOptions::new().max_connections(POSTGRES_CONNECTIONS).acquire_timeout(ACQUIRE_TIMEOUT);
+    pool.connect_with(options.clone()).await
 }
 
 /// A database that a newer release has migrated already is fine: while replicas are replaced one by one, old ones go on.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 const LEVELS: &[&[&str]] = &[
     &["model", "clock", "secret", "telemetry"],
     &["command", "config", "discovery", "render"],
-    &["store", "vcs", "git", "process"],
+    &["store", "vcs", "git", "process", "atlantis"],
     &["locks", "queue", "workflow"],
     &["handlers", "jobs", "context"],
     &["http", "cli", "emulator"],

@@ -10,6 +10,7 @@ mod e2e;
 mod emulator;
 mod git;
 mod github;
+mod import;
 mod pages;
 mod process;
 mod store;

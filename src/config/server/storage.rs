@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::problems::ConfigErrors;
 use super::raw::RawSettings;
 use super::reader::{Read, Reader};
 use crate::secret::Secret;
@@ -27,6 +28,17 @@ pub struct StorageConfig {
 }
 
 impl StorageConfig {
+    /// For commands that need the database and nothing else of the server.
+    pub fn from_raw(raw: &RawSettings) -> Result<Self, ConfigErrors> {
+        let mut reader = Reader::new(raw, Vec::new());
+        let storage = Self::read(&mut reader);
+        match (storage, ConfigErrors::of(reader.finish().0)) {
+            (Ok(storage), None) => Ok(storage),
+            (_, Some(errors)) => Err(errors),
+            (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
+        }
+    }
+
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let data_dir = read_data_dir(reader);
         let database = read_database(reader);

@@ -49,7 +49,8 @@ pub(super) async fn discard(
     let asked = which.id.ok_or_else(|| Failure::query_wanted("id"))?;
     let id = match find_lock(&web, &asked).await? {
         Found::One(lock) => lock.id,
-        Found::None | Found::Several => return Err(Failure::no_such_lock(&asked)),
+        Found::None => return Err(Failure::no_such_lock(&asked)),
+        Found::Several => return Err(Failure::several_locks(&asked)),
     };
     match discard_lock(&web, id, &who.by_script()).await? {
         Discarding::Done => Ok("The lock is given back and its plans are discarded.\n"),

@@ -8,7 +8,7 @@ use chrono::SecondsFormat;
 use serde::Serialize;
 
 use crate::http::{Failure, Web};
-use crate::model::Lock;
+use crate::model::{Lock, LockName};
 
 /// Every lock, newest first.
 #[derive(Serialize)]
@@ -48,7 +48,7 @@ impl From<&Lock> for LockJson {
     fn from(lock: &Lock) -> Self {
         let project_name = lock.project.name.as_ref().map(ToString::to_string).unwrap_or_default();
         Self {
-            name: format!("{}/{project_name}", lock.key),
+            name: LockName::of_atlantis(&lock.key, lock.project.name.as_ref()),
             project_name,
             project_repo: lock.key.repo.full_name().to_owned(),
             project_repo_path: lock.key.dir.to_string(),

@@ -79,6 +79,22 @@ async fn a_script_with_the_password_uses_the_classic_routes() {
 }
 
 #[tokio::test]
+async fn a_name_of_two_locks_gives_back_neither_until_the_host_is_named() {
+    let world = World::new().await;
+    for host in ["github.com", "git.example"] {
+        world.lock(&pull(&format!("{host}/acme/infra"), 1), &project("net", "default", None), "a", "planned").await;
+    }
+    let browser = world.browser_of_user().await.without_cookie();
+    let (status, body) = script(&browser, "DELETE", "/locks?id=acme/infra/net/default/").await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    assert!(body.contains("Put the host before the name"), "{body}");
+    assert_eq!(world.store.lock_list().await.unwrap().len(), 2);
+    let path = "/locks?id=git.example/acme/infra/net/default/";
+    assert_eq!(script(&browser, "DELETE", path).await.0, StatusCode::OK);
+    assert_eq!(world.store.lock_list().await.unwrap()[0].key.repo.host().as_str(), "github.com");
+}
+
+#[tokio::test]
 async fn a_classic_route_refuses_browsers_and_servers_without_a_password() {
     let world = World::new().await;
     let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "a", "planned").await;

@@ -6,4 +6,5 @@ pub mod git_http;
 pub mod log;
 pub mod openapi;
 pub mod postgres;
+pub mod redis;
 pub mod server;

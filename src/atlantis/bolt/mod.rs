@@ -1,0 +1,267 @@
+//! A reader of bbolt files, the database of Atlantis (reference 15.2).
+//!
+//! It is our own because it must not trust the file: the crate there is for the format panics on a truncated file,
+//! waits without end for one that is locked, and refuses files without a stored list of free pages. What is needed
+//! here is small: two meta pages, and a walk over trees of pages. Nothing is written or mapped into memory, and:
+//!
+//! - *a loop in the tree* ends, because no page is read twice;
+//! - *numbers that lie* are checked against the page and the file before anything is allocated;
+//! - *a file in use* is noticed: Atlantis holds an exclusive `flock` as long as it runs, and we ask for a shared one
+//!   without waiting.
+
+mod page;
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+
+use page::{BucketRoot, HEADER, Header, Meta, MetaPage, Node};
+
+/// Branch pages above a leaf; a tree of so many levels would have more entries than there are bytes on earth.
+const MAX_DEPTH: usize = 32;
+/// Bytes of keys and values that are taken. Atlantis keeps some KB per pull.
+const MAX_CONTENT: usize = 256 << 20;
+/// Sizes of a page to look for the second meta page at, when the first one does not tell.
+const PAGE_SIZES: [u64; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
+
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum BoltError {
+    /// The system says no.
+    #[error("it cannot be read: {0}")]
+    Io(#[from] io::Error),
+    /// A folder, a pipe, a device.
+    #[error("it is not a file")]
+    NotAFile,
+    /// Another process has it open.
+    #[error(
+        "another process has it locked, so Atlantis still runs. Stop Atlantis first; or import a copy of the file to \
+         see what would be taken, and import once more when Atlantis has stopped"
+    )]
+    InUse,
+    /// No meta page is good.
+    #[error("it is not a bbolt database, or both of its meta pages are damaged")]
+    NotBolt,
+    /// Another format.
+    #[error("it has version {0} of the bbolt format; only version 2 is known")]
+    Version(u32),
+    /// The end is missing.
+    #[error("it is cut off: it has {has} bytes of at least {needs}. Copy it again, with Atlantis stopped")]
+    Truncated {
+        /// Length of the file.
+        has: u64,
+        /// What its newest meta page speaks of.
+        needs: u64,
+    },
+    /// A page that makes no sense.
+    #[error(
+        "page {page} is damaged: {damage}. Nothing was taken; restore the file from a back-up, or let Atlantis open it"
+    )]
+    Damaged {
+        /// Its number.
+        page: u64,
+        /// What is wrong with it.
+        damage: Damage,
+    },
+    /// More than we are willing to hold.
+    #[error("its entries are larger than {} MiB together; no Atlantis keeps that much", MAX_CONTENT >> 20)]
+    TooLarge,
+}
+
+/// What is wrong with a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Damage {
+    /// It ends before what it must have.
+    #[error("it is too short")]
+    Short,
+    /// It says it is another page.
+    #[error("it says it is page {0}")]
+    Other(u64),
+    /// Neither branch nor leaf.
+    #[error("it is of kind {0:#x}, which has no place in a tree")]
+    Kind(u16),
+    /// An element lies outside of the page.
+    #[error("its element {0} lies outside of it")]
+    Element(usize),
+    /// Its number is too large.
+    #[error("it is not in the file")]
+    Outside,
+    /// The tree comes back to it.
+    #[error("the tree leads to it twice")]
+    Twice,
+    /// Too many levels.
+    #[error("the tree is deeper than {MAX_DEPTH} levels")]
+    Deep,
+}
+
+/// Entries of a bucket, in the order of their keys.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Reads the top buckets of these names; those the file does not have are left out. The file is opened for reading
+/// only.
+pub fn read_file(path: &Path, wanted: &[&str]) -> Result<BTreeMap<String, Entries>, BoltError> {
+    if !path.metadata()?.is_file() {
+        return Err(BoltError::NotAFile);
+    }
+    let file = File::options().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
+    match file.try_lock_shared() {
+        Ok(()) => read(file, wanted),
+        Err(std::fs::TryLockError::WouldBlock) => Err(BoltError::InUse),
+        Err(std::fs::TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// The same from anything that can be read at any place.
+pub fn read(source: impl Read + Seek, wanted: &[&str]) -> Result<BTreeMap<String, Entries>, BoltError> {
+    let mut reader = Reader::new(source)?;
+    let root = reader.meta.root;
+    let mut buckets = Vec::new();
+    reader.walk(root, 0, &mut |item| {
+        let name = std::str::from_utf8(item.key).ok().filter(|name| item.is_bucket && wanted.contains(name));
+        if let Some(name) = name {
+            buckets.push((name.to_owned(), item.value.to_vec()));
+        }
+        Ok(())
+    })?;
+    let entries = |(name, value): (String, Vec<u8>)| Ok((name, reader.bucket(root, &value)?));
+    buckets.into_iter().map(entries).collect()
+}
+
+struct Reader<R> {
+    source: R,
+    meta: Meta,
+    seen: HashSet<u64>,
+    /// Bytes of keys and values so far.
+    content: usize,
+}
+
+impl<R: Read + Seek> Reader<R> {
+    fn new(mut source: R) -> Result<Self, BoltError> {
+        let len = source.seek(SeekFrom::End(0))?;
+        let meta = newest_meta(&mut source)?;
+        let needs = meta.end.saturating_mul(u64::from(meta.page_size));
+        if len < needs {
+            return Err(BoltError::Truncated { has: len, needs });
+        }
+        Ok(Self { source, meta, seen: HashSet::new(), content: 0 })
+    }
+
+    /// The entries of a bucket, whose value was found on page `at`. Buckets inside of it are left out; Atlantis makes
+    /// none.
+    fn bucket(&mut self, at: u64, value: &[u8]) -> Result<Entries, BoltError> {
+        let mut entries = Entries::new();
+        let mut content = self.content;
+        let mut keep = |item: &page::Item<'_>| {
+            if item.is_bucket {
+                return Ok(());
+            }
+            content += item.key.len() + item.value.len();
+            entries.push((item.key.to_vec(), item.value.to_vec()));
+            if content > MAX_CONTENT { Err(BoltError::TooLarge) } else { Ok(()) }
+        };
+        match BucketRoot::read(value).map_err(|damage| BoltError::Damaged { page: at, damage })? {
+            BucketRoot::Page(root) => self.walk(root, 0, &mut keep)?,
+            BucketRoot::Inline(page) => match node(at, page)? {
+                Node::Leaf(items) => items.iter().try_for_each(&mut keep)?,
+                Node::Branch(_) => return Err(BoltError::Damaged { page: at, damage: Damage::Kind(1) }),
+            },
+        }
+        self.content = content;
+        Ok(entries)
+    }
+
+    /// Gives every item of the leaves below a page to `take`, in order.
+    fn walk(
+        &mut self,
+        id: u64,
+        depth: usize,
+        take: &mut impl FnMut(&page::Item<'_>) -> Result<(), BoltError>,
+    ) -> Result<(), BoltError> {
+        if depth > MAX_DEPTH {
+            return Err(BoltError::Damaged { page: id, damage: Damage::Deep });
+        }
+        let page = self.page(id)?;
+        match node(id, &page)? {
+            Node::Leaf(items) => items.iter().try_for_each(take),
+            Node::Branch(children) => children.into_iter().try_for_each(|child| self.walk(child, depth + 1, take)),
+        }
+    }
+
+    /// A page with its overflow.
+    fn page(&mut self, id: u64) -> Result<Vec<u8>, BoltError> {
+        let damaged = |damage| Err(BoltError::Damaged { page: id, damage });
+        if id >= self.meta.end {
+            return damaged(Damage::Outside);
+        }
+        if !self.seen.insert(id) {
+            return damaged(Damage::Twice);
+        }
+        let mut start = [0; HEADER];
+        self.read_at(id, &mut start)?;
+        let header = Header::read(&start).expect("the bytes of a header are a header");
+        if header.id != id {
+            return damaged(Damage::Other(header.id));
+        }
+        let pages = u64::from(header.overflow) + 1;
+        // Overflow pages belong to this page alone, so that all pages together are no larger than the file.
+        if id + pages > self.meta.end {
+            return damaged(Damage::Outside);
+        }
+        if (id + 1..id + pages).any(|overflow| !self.seen.insert(overflow)) {
+            return damaged(Damage::Twice);
+        }
+        let len = pages * u64::from(self.meta.page_size);
+        let mut page = vec![0; usize::try_from(len).ok().filter(|len| *len <= MAX_CONTENT).ok_or(BoltError::TooLarge)?];
+        self.read_at(id, &mut page)?;
+        Ok(page)
+    }
+
+    fn read_at(&mut self, id: u64, bytes: &mut [u8]) -> io::Result<()> {
+        self.source.seek(SeekFrom::Start(id * u64::from(self.meta.page_size)))?;
+        self.source.read_exact(bytes)
+    }
+}
+
+fn node(id: u64, page: &[u8]) -> Result<Node<'_>, BoltError> {
+    Node::read(page).map_err(|damage| BoltError::Damaged { page: id, damage })
+}
+
+/// Of two meta pages the good one with the later transaction counts, as bbolt itself decides after a crash.
+fn newest_meta(source: &mut (impl Read + Seek)) -> Result<Meta, BoltError> {
+    let first = meta_at(source, 0)?;
+    let second = match first {
+        MetaPage::Good(meta) => meta_at(source, u64::from(meta.page_size))?,
+        MetaPage::OtherVersion(_) | MetaPage::Bad => second_meta(source)?,
+    };
+    match (first, second) {
+        (MetaPage::Good(a), MetaPage::Good(b)) if b.page_size == a.page_size && b.transaction > a.transaction => Ok(b),
+        (MetaPage::Good(meta), _) | (_, MetaPage::Good(meta)) => Ok(meta),
+        (MetaPage::OtherVersion(version), _) | (_, MetaPage::OtherVersion(version)) => Err(BoltError::Version(version)),
+        (MetaPage::Bad, MetaPage::Bad) => Err(BoltError::NotBolt),
+    }
+}
+
+/// The second meta page, when the first does not tell where it is.
+fn second_meta(source: &mut (impl Read + Seek)) -> io::Result<MetaPage> {
+    for size in PAGE_SIZES {
+        let found = meta_at(source, size)?;
+        if matches!(found, MetaPage::Good(meta) if u64::from(meta.page_size) == size) {
+            return Ok(found);
+        }
+    }
+    Ok(MetaPage::Bad)
+}
+
+fn meta_at(source: &mut (impl Read + Seek), at: u64) -> io::Result<MetaPage> {
+    let mut page = Vec::with_capacity(HEADER + 64);
+    source.seek(SeekFrom::Start(at))?;
+    source.by_ref().take(HEADER as u64 + 64).read_to_end(&mut page)?;
+    Ok(MetaPage::read(&page))
+}
+
+#[cfg(test)]
+mod tests;

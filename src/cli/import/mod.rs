@@ -1,0 +1,166 @@
+//! `lockkeeper import atlantis (--boltdb FILE | --redis URL | --redis-url-file FILE) [--host HOST] [--write] [--json]`
+//!
+//! Takes over what an Atlantis holds, so that nobody plans over somebody else's plan on the day of the move. No forge
+//! is asked: pulls that were closed meanwhile are found by the server, which asks about every pull that holds a lock.
+//! Without `--write` nothing is written, neither here nor there.
+
+mod report;
+mod source;
+mod takeover;
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
+
+use super::{Exit, Outcome, Terminal, block_on, environment};
+use crate::app::database_url;
+use crate::atlantis::Found;
+use crate::atlantis::redis::RedisUrl;
+use crate::clock::{Clock, RandomIds, SystemClock};
+use crate::config::server::{RawSettings, StorageConfig};
+use crate::model::HostName;
+use crate::store::{DatabaseUrl, ImportMode, Store};
+use source::Source;
+use takeover::takeover;
+
+/// Flags of the server that say where the database is.
+const OF_THE_SERVER: [(&str, &str, &str); 3] = [
+    ("data-dir", "FOLDER", "Data directory of the server, as for `lockkeeper server`"),
+    ("database-url", "URL", "Database of the server, as for `lockkeeper server`"),
+    ("compat", "NAME", "Defaults of the server, as for `lockkeeper server`"),
+];
+
+pub(super) fn command() -> Command {
+    let atlantis = Command::new("atlantis")
+        .about("Take over locks, pull requests and the apply lock of an Atlantis")
+        .long_about(
+            "Takes over the locks, the open pull requests and the apply lock of an Atlantis.\n\nWithout --write it \
+             only says what it would do. Nothing that is held in Lockkeeper already is changed, and Atlantis' database is \
+             only read. Repeating it does no harm. Exit code 1: something could not be taken over.",
+        )
+        .args(sources())
+        .group(ArgGroup::new("source").args(["boltdb", "redis", "redis-url-file"]).required(true))
+        .arg(
+            Arg::new("host")
+                .long("host")
+                .value_name("HOST")
+                .help("Host of the repositories whose records name none, as in github.com"),
+        )
+        .arg(switch("write", "Do it"))
+        .arg(switch("json", "Report as JSON"))
+        .args(OF_THE_SERVER.map(|(flag, value, help)| Arg::new(flag).long(flag).value_name(value).help(help)));
+    Command::new("import")
+        .about("Take over what another tool holds")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .subcommand(atlantis)
+}
+
+fn sources() -> [Arg; 3] {
+    [
+        Arg::new("boltdb").long("boltdb").value_name("FILE").help(
+            "Atlantis' database file, or its data directory with `atlantis.db` in it; Atlantis must have stopped",
+        ),
+        Arg::new("redis").long("redis").value_name("URL").help(
+            "Atlantis' Redis, as redis://host:6379/0, or rediss:// for TLS; user and password are read from \
+             LOCKKEEPER_REDIS_USERNAME and LOCKKEEPER_REDIS_PASSWORD, then from ATLANTIS_X, when the URL has none",
+        ),
+        Arg::new("redis-url-file")
+            .long("redis-url-file")
+            .value_name("FILE")
+            .help("File with the URL of Atlantis' Redis, password included"),
+    ]
+}
+
+fn switch(name: &'static str, help: &'static str) -> Arg {
+    Arg::new(name).long(name).action(ArgAction::SetTrue).help(help)
+}
+
+pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let (_, matches) = matches.subcommand().expect("clap demands a subcommand");
+    let text = |name: &str| matches.get_one::<String>(name).cloned();
+    let mut raw = environment::read()?;
+    for (flag, _, _) in OF_THE_SERVER {
+        raw.flags.extend(text(flag).map(|value| (flag.to_owned(), vec![value])));
+    }
+    let storage = match StorageConfig::from_raw(&raw) {
+        Ok(storage) => storage,
+        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
+    };
+    let host = text("host").map(|host| host.parse::<HostName>()).transpose();
+    let host = match host {
+        Ok(host) => host,
+        Err(error) => return Ok(terminal.usage(&format!("error: --host: {error}\n"))),
+    };
+    let wanted = Wanted { host, write: matches.get_flag("write"), json: matches.get_flag("json") };
+    let source = Source::of(text("boltdb"), text("redis"), text("redis-url-file"), &raw)?;
+    if text("redis").is_some_and(|url| url.parse::<RedisUrl>().is_ok_and(|url| url.has_password())) {
+        terminal
+            .note("warning: others on this machine can see the password on the command line; use a variable or a file");
+    }
+    block_on(import(&source, &storage, &wanted, terminal))?
+}
+
+struct Wanted {
+    host: Option<HostName>,
+    write: bool,
+    json: bool,
+}
+
+async fn import(source: &Source, storage: &StorageConfig, wanted: &Wanted, terminal: &mut Terminal<'_>) -> Outcome {
+    let contents = source.read().await.with_context(|| format!("cannot take over {source}"))?;
+    let found = Found::understand(&contents, wanted.host.as_ref(), SystemClock.now());
+    let url = database_url(&storage.database)?;
+    let target = Target::open(&url, storage, wanted.write).await?;
+    let mode = if wanted.write { ImportMode::Write } else { ImportMode::Trial };
+    let mut report = takeover(&target.store, found, mode).await.context("cannot write to the database")?;
+    target.store.close().await;
+    report.from = source.to_string();
+    report.to = if target.is_new { format!("{url} (does not exist yet)") } else { url.to_string() };
+    if wanted.json {
+        terminal.line(serde_json::to_string_pretty(&report).context("cannot write the report as JSON")?)?;
+    } else {
+        terminal.line(format_args!("{report}"))?;
+    }
+    Ok(if report.is_complete() { Exit::Success } else { Exit::Failure })
+}
+
+/// Lockkeeper's database.
+struct Target {
+    store: Store,
+    /// A trial makes no database, so it plays with an empty one that is thrown away.
+    is_new: bool,
+    _trial: Option<tempfile::TempDir>,
+}
+
+impl Target {
+    async fn open(url: &DatabaseUrl, storage: &StorageConfig, write: bool) -> anyhow::Result<Self> {
+        let cannot = || format!("cannot open the database {url} (--database-url, --data-dir)");
+        if write {
+            crate::app::own_dir(&storage.data_dir).with_context(cannot)?;
+            let store = open(url).await.with_context(cannot)?;
+            return Ok(Self { store, is_new: false, _trial: None });
+        }
+        let existing = Store::open_existing(url, Arc::new(SystemClock), Arc::new(RandomIds));
+        if let Some(store) = existing.await.with_context(cannot)? {
+            return Ok(Self { store, is_new: false, _trial: None });
+        }
+        let dir = tempfile::tempdir().context("cannot make a folder for the trial")?;
+        let store = open(&DatabaseUrl::Sqlite(dir.path().join("trial.db"))).await.context("cannot make a trial")?;
+        Ok(Self { store, is_new: true, _trial: Some(dir) })
+    }
+}
+
+async fn open(url: &DatabaseUrl) -> Result<Store, sqlx::Error> {
+    Store::open(url, Arc::new(SystemClock), Arc::new(RandomIds)).await
+}
+
+/// What a variable of ours or of Atlantis says.
+fn variable(raw: &RawSettings, name: &str) -> Option<String> {
+    let value = |prefix: &str| raw.variables.get(&format!("{prefix}{name}")).filter(|text| !text.is_empty()).cloned();
+    value("LOCKKEEPER_").or_else(|| value("ATLANTIS_"))
+}
+
+#[cfg(test)]
+mod tests;

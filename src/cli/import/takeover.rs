@@ -1,0 +1,122 @@
+//! From what was found to what is here afterwards, and a report of both.
+
+use super::report::{ApplyLine, Fate, LockLine, LockPlace, PullLine, Report, StatusLine};
+use crate::atlantis::{Found, FoundLock, FoundPull, Kind, Unusable};
+use crate::model::{Lock, PullState};
+use crate::store::{
+    ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull, Store,
+};
+
+/// Why a lock is held that was taken over; shown wherever its holder is named.
+const REASON: &str = "taken over from Atlantis";
+
+/// Does it, or tries it; then reads it back.
+pub(super) async fn takeover(store: &Store, found: Found, mode: ImportMode) -> anyhow::Result<Report> {
+    let batch = batch(&found);
+    let imported = store.import(&batch, mode).await?;
+    let mut report = report(&found, &imported);
+    if mode == ImportMode::Write {
+        report.written = true;
+        report.wrong = store.import_verify(&batch, &imported).await?;
+        report.verified = Some(report.wrong.is_empty());
+    }
+    Ok(report)
+}
+
+fn batch(found: &Found) -> ImportBatch {
+    let lock = |lock: &FoundLock| ImportLock {
+        pull: lock.pull.clone(),
+        pull_url: lock.pull_url.clone(),
+        project: lock.project.clone(),
+        holder: lock.holder.clone(),
+        reason: REASON.to_owned(),
+        taken_at: lock.taken_at,
+    };
+    ImportBatch {
+        pulls: found.pulls.iter().map(|pull| (pull.pull.clone(), pull.url.clone())).collect(),
+        locks: found.locks.iter().map(lock).collect(),
+        apply_lock: found.apply_lock.clone(),
+    }
+}
+
+fn report(found: &Found, imported: &Imported) -> Report {
+    let mut report = Report::default();
+    report.locks.extend(found.locks.iter().zip(&imported.locks).map(|(lock, outcome)| lock_line(lock, outcome)));
+    report.pulls.extend(found.pulls.iter().zip(&imported.pulls).map(|(pull, outcome)| pull_line(pull, *outcome)));
+    report.apply_lock = found.apply_lock.as_ref().zip(imported.apply_lock.as_ref()).map(|(lock, outcome)| {
+        let (outcome, lock) = match outcome {
+            ImportedApplyLock::Taken => (Fate::Taken, lock),
+            ImportedApplyLock::AlreadyThere(lock) => (Fate::AlreadyThere, lock),
+        };
+        ApplyLine { outcome, holder: lock.holder.clone(), since: lock.taken_at, reason: lock.reason.clone() }
+    });
+    for unusable in &found.unusable {
+        add_unusable(&mut report, unusable);
+    }
+    report
+}
+
+fn lock_line(lock: &FoundLock, imported: &ImportedLock) -> LockLine {
+    let (outcome, reason) = match imported {
+        ImportedLock::Taken => (Fate::Taken, None),
+        ImportedLock::AlreadyThere(held) => (Fate::AlreadyThere, shared(lock, held)),
+        ImportedLock::HeldBy(held) => (Fate::Conflict, Some(held_by(lock, held))),
+        ImportedLock::PullClosed(PullState::Merged) => (Fate::Skipped, Some("the pull request was merged".to_owned())),
+        ImportedLock::PullClosed(_) => (Fate::Skipped, Some("the pull request was closed".to_owned())),
+    };
+    LockLine {
+        atlantis_key: lock.key.clone(),
+        lock: Some(LockPlace::new(lock)),
+        pull: Some(lock.pull.number),
+        pull_url: Some(lock.pull_url.clone()),
+        holder: Some(lock.holder.clone()),
+        since: lock.taken_at,
+        outcome,
+        reason,
+    }
+}
+
+/// Projects of one directory and workspace share their lock here (reference 7.1).
+fn shared(lock: &FoundLock, held: &Lock) -> Option<String> {
+    (lock.project.name != held.project.name)
+        .then(|| "projects of one directory and workspace share their lock here".to_owned())
+}
+
+fn held_by(lock: &FoundLock, held: &Lock) -> String {
+    let since = held.taken_at.format("%Y-%m-%d %H:%M UTC");
+    let both = format!("{} holds it, since {since}, for {} ({})", held.pull, held.holder, held.reason);
+    if lock.project.name == held.project.name {
+        both
+    } else {
+        format!("{both}; projects of one directory and workspace share their lock here")
+    }
+}
+
+fn pull_line(pull: &FoundPull, imported: ImportedPull) -> PullLine {
+    let (outcome, reason) = match imported {
+        ImportedPull::Taken => (Fate::Taken, None),
+        ImportedPull::AlreadyThere(PullState::Open) => (Fate::AlreadyThere, None),
+        ImportedPull::AlreadyThere(PullState::Merged) => (Fate::Skipped, Some("it was merged".to_owned())),
+        ImportedPull::AlreadyThere(PullState::Closed) => (Fate::Skipped, Some("it was closed".to_owned())),
+    };
+    let projects = pull.projects.iter().map(|project| StatusLine {
+        dir: project.project.dir.clone(),
+        workspace: project.project.workspace.clone(),
+        project: project.project.name.clone(),
+        status: project.status,
+        then: project.then(),
+    });
+    PullLine { pull: pull.pull.to_string(), url: Some(pull.url.clone()), outcome, reason, projects: projects.collect() }
+}
+
+fn add_unusable(report: &mut Report, unusable: &Unusable) {
+    let outcome = if unusable.why.is_harmless() { Fate::Skipped } else { Fate::Unusable };
+    let reason = Some(unusable.why.to_string());
+    let key = unusable.key.clone();
+    match unusable.kind {
+        Kind::Lock => report.locks.push(LockLine { reason, ..LockLine::unknown(key, outcome) }),
+        Kind::Pull => {
+            report.pulls.push(PullLine { pull: key, url: None, outcome, reason, projects: Vec::new() });
+        }
+    }
+}

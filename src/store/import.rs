@@ -1,0 +1,266 @@
+//! Taking over what another program held, in one transaction: either all of it is here afterwards or nothing.
+//!
+//! Nothing that is held here is touched. A trial does the same and rolls it back, so that what it reports is what would
+//! happen, races aside. Every pull is shared before the first lock is taken, in the order of their names: as everywhere
+//! in this room the pull's row comes first, and nobody who holds a lock's row waits for a pull's.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+
+use super::locks::name_column;
+use super::pulls::pull_share_in_tx;
+use super::{Result, Store, Tx, execute, free_text, kept_time, on_tx};
+use crate::model::{
+    Actor, ApplyLock, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef, PullState,
+};
+
+/// What is to be here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ImportBatch {
+    /// Pulls that are open, with their pages. Those of `locks` need not be among them.
+    pub pulls: Vec<(PullRef, String)>,
+    /// Locks, the most entitled first.
+    pub locks: Vec<ImportLock>,
+    /// The lock that stops applies.
+    pub apply_lock: Option<ApplyLock>,
+}
+
+/// A lock that is to be held here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportLock {
+    /// By this pull.
+    pub pull: PullRef,
+    /// Its page.
+    pub pull_url: String,
+    /// On this project.
+    pub project: ProjectKey,
+    /// Who caused it to be taken.
+    pub holder: String,
+    /// Why it is held.
+    pub reason: String,
+    /// Since when; `None` is now.
+    pub taken_at: Option<DateTime<Utc>>,
+}
+
+impl ImportLock {
+    /// What it protects.
+    pub fn key(&self) -> LockKey {
+        LockKey::of(&self.pull.repo, &self.project)
+    }
+}
+
+/// Whether it is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportMode {
+    /// Find out what would happen.
+    Trial,
+    /// Do it.
+    Write,
+}
+
+/// What came of a batch, in its order.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// Of each pull.
+    pub pulls: Vec<ImportedPull>,
+    /// Of each lock.
+    pub locks: Vec<ImportedLock>,
+    /// Of the lock that stops applies.
+    pub apply_lock: Option<ImportedApplyLock>,
+}
+
+/// What came of a pull.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportedPull {
+    /// Unknown before, open now.
+    Taken,
+    /// Known in this state, which stays.
+    AlreadyThere(PullState),
+}
+
+/// What came of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImportedLock {
+    /// Free before, held now.
+    Taken,
+    /// The same pull holds it.
+    AlreadyThere(Box<Lock>),
+    /// Another pull holds it, and keeps it.
+    HeldBy(Box<Lock>),
+    /// Its pull was closed here, so it takes no lock (P7).
+    PullClosed(PullState),
+}
+
+/// What came of the lock that stops applies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ImportedApplyLock {
+    /// Applies were allowed, and are stopped now.
+    Taken,
+    /// Applies were stopped; this is by whom and why.
+    AlreadyThere(ApplyLock),
+}
+
+const INSERT_LOCK: &str = "INSERT INTO locks \
+     (id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at) \
+     SELECT $1, $2, $3, $4, '', $5, $6, $7, $8, $9, $10, $11 WHERE NOT EXISTS (SELECT 1 FROM locks o \
+     WHERE o.repo = $2 AND o.dir = $3 AND o.workspace = $4 AND o.pull <> $6) \
+     ON CONFLICT (repo, dir, workspace, scope) DO NOTHING";
+const INSERT_PULL: &str = "INSERT INTO pulls (repo, number, state, url, updated_at) VALUES ($1, $2, $3, $4, $5) \
+     ON CONFLICT (repo, number) DO NOTHING";
+const INSERT_APPLY_LOCK: &str = "INSERT INTO apply_locks (scope, holder, reason, taken_at) \
+     VALUES ('global', $1, $2, $3) ON CONFLICT (scope) DO NOTHING";
+/// Tries before a holder that comes and goes faster than we can read is reported as an error.
+const TAKE_TRIES: usize = 16;
+
+impl Store {
+    /// Takes over a batch, or finds out what that would do.
+    pub async fn import(&self, batch: &ImportBatch, mode: ImportMode) -> Result<Imported> {
+        let mut tx = self.begin().await?;
+        let known = self.import_pulls(&mut tx, batch).await?;
+        let mut locks = Vec::with_capacity(batch.locks.len());
+        for lock in &batch.locks {
+            locks.push(self.import_lock(&mut tx, lock, known[&lock.pull]).await?);
+        }
+        let apply_lock = match &batch.apply_lock {
+            Some(lock) => Some(import_apply_lock(&mut tx, lock).await?),
+            None => None,
+        };
+        if mode == ImportMode::Write {
+            self.lock_events_in_tx(&mut tx, events(batch, &locks, apply_lock.as_ref())).await?;
+            tx.commit().await?;
+        } else {
+            tx.roll_back().await?;
+        }
+        Ok(Imported { pulls: batch.pulls.iter().map(|(pull, _)| known[pull]).collect(), locks, apply_lock })
+    }
+
+    /// Makes every pull of the batch known, and keeps them as they are until the end.
+    async fn import_pulls(&self, tx: &mut Tx, batch: &ImportBatch) -> Result<BTreeMap<PullRef, ImportedPull>> {
+        let of_locks = batch.locks.iter().map(|lock| (&lock.pull, &lock.pull_url));
+        let wanted: BTreeMap<&PullRef, &String> =
+            of_locks.chain(batch.pulls.iter().map(|(pull, url)| (pull, url))).collect();
+        let mut known = BTreeMap::new();
+        for (pull, url) in wanted {
+            let (repo, number, open) = (&pull.repo, pull.number, PullState::Open);
+            let new = execute!(&mut *tx, INSERT_PULL, repo, number, open, free_text(url), self.now())? == 1;
+            let state = pull_share_in_tx(tx, pull).await?.ok_or(sqlx::Error::RowNotFound)?;
+            known.insert(pull.clone(), if new { ImportedPull::Taken } else { ImportedPull::AlreadyThere(state) });
+        }
+        Ok(known)
+    }
+
+    async fn import_lock(&self, tx: &mut Tx, lock: &ImportLock, pull: ImportedPull) -> Result<ImportedLock> {
+        match pull {
+            ImportedPull::Taken | ImportedPull::AlreadyThere(PullState::Open) => {}
+            ImportedPull::AlreadyThere(closed @ (PullState::Closed | PullState::Merged)) => {
+                return Ok(ImportedLock::PullClosed(closed));
+            }
+        }
+        for _ in 0..TAKE_TRIES {
+            if self.import_lock_insert(tx, lock).await? {
+                return Ok(ImportedLock::Taken);
+            }
+            if let Some(held) = lock_holder_in_tx(tx, &lock.key()).await? {
+                let is_ours = held.pull == lock.pull;
+                let held = Box::new(held);
+                return Ok(if is_ours { ImportedLock::AlreadyThere(held) } else { ImportedLock::HeldBy(held) });
+            }
+        }
+        Err(sqlx::Error::Protocol(format!("the lock {} changed hands {TAKE_TRIES} times", lock.key())))
+    }
+
+    async fn import_lock_insert(&self, tx: &mut Tx, lock: &ImportLock) -> Result<bool> {
+        let rows = execute!(
+            tx,
+            INSERT_LOCK,
+            LockId::next(&*self.ids),
+            &lock.pull.repo,
+            &lock.project.dir,
+            &lock.project.workspace,
+            name_column(&lock.project),
+            lock.pull.number,
+            free_text(&lock.pull_url),
+            free_text(&lock.holder),
+            free_text(&lock.reason),
+            lock.taken_at.map_or_else(|| self.now(), kept_time),
+            self.now(),
+        )?;
+        Ok(rows == 1)
+    }
+
+    /// Reads back what a batch that was written must have left, and names what is not so.
+    pub async fn import_verify(&self, batch: &ImportBatch, imported: &Imported) -> Result<Vec<String>> {
+        let mut wrong = Vec::new();
+        for (lock, outcome) in batch.locks.iter().zip(&imported.locks) {
+            let held = self.lock_holder(&lock.key()).await?;
+            if !is_as_reported(held.as_ref(), lock, outcome) {
+                wrong.push(format!("the lock {} is not as it was written", lock.key()));
+            }
+        }
+        for ((pull, _), outcome) in batch.pulls.iter().zip(&imported.pulls) {
+            let expected = match outcome {
+                ImportedPull::Taken => PullState::Open,
+                ImportedPull::AlreadyThere(state) => *state,
+            };
+            if self.pull_state(pull).await? != Some(expected) {
+                wrong.push(format!("the pull request {pull} is not known as {expected}"));
+            }
+        }
+        if batch.apply_lock.is_some() && self.apply_lock_get().await?.is_none() {
+            wrong.push("applies are not stopped".to_owned());
+        }
+        Ok(wrong)
+    }
+}
+
+/// What the audit log is told of a batch.
+fn events(batch: &ImportBatch, locks: &[ImportedLock], apply: Option<&ImportedApplyLock>) -> Vec<NewLockEvent> {
+    let cause = |who: &str, reason: &str| Cause::new(Actor { login: who.to_owned(), origin: Origin::Cli }, reason);
+    let taken = batch.locks.iter().zip(locks).filter(|(_, outcome)| matches!(outcome, ImportedLock::Taken));
+    let of_lock = |(lock, _): (&ImportLock, _)| NewLockEvent {
+        kind: LockEventKind::Taken,
+        key: Some(lock.key()),
+        pull: Some(lock.pull.clone()),
+        cause: cause(&lock.holder, &lock.reason),
+    };
+    let stopped = batch.apply_lock.as_ref().filter(|_| matches!(apply, Some(ImportedApplyLock::Taken)));
+    let of_apply = stopped.map(|lock| NewLockEvent {
+        kind: LockEventKind::ApplyLocked,
+        key: None,
+        pull: None,
+        cause: cause(&lock.holder, &lock.reason),
+    });
+    taken.map(of_lock).chain(of_apply).collect()
+}
+
+fn is_as_reported(held: Option<&Lock>, lock: &ImportLock, outcome: &ImportedLock) -> bool {
+    match outcome {
+        ImportedLock::Taken => held.is_some_and(|held| {
+            held.pull == lock.pull
+                && held.project == lock.project
+                && held.holder == free_text(&lock.holder)
+                && held.reason == free_text(&lock.reason)
+                && held.pull_url == free_text(&lock.pull_url)
+                && lock.taken_at.is_none_or(|time| held.taken_at == kept_time(time))
+        }),
+        ImportedLock::AlreadyThere(other) => held.is_some_and(|held| held.pull == other.pull),
+        ImportedLock::HeldBy(_) | ImportedLock::PullClosed(_) => held.is_none_or(|held| held.pull != lock.pull),
+    }
+}
+
+async fn lock_holder_in_tx(tx: &mut Tx, key: &LockKey) -> Result<Option<Lock>> {
+    let row = on_tx!(tx, db => sqlx::query_as::<_, super::locks::LockRow>(super::locks::BY_KEY)
+        .bind(&key.repo).bind(&key.dir).bind(&key.workspace).bind("").fetch_all(db))?;
+    Ok(row.into_iter().next().map(Lock::from))
+}
+
+async fn import_apply_lock(tx: &mut Tx, lock: &ApplyLock) -> Result<ImportedApplyLock> {
+    let (holder, reason) = (free_text(&lock.holder), free_text(&lock.reason));
+    if execute!(&mut *tx, INSERT_APPLY_LOCK, holder, reason, kept_time(lock.taken_at))? == 1 {
+        return Ok(ImportedApplyLock::Taken);
+    }
+    let held = super::apply_locks::apply_lock_in_tx(tx).await?;
+    Ok(held.map_or(ImportedApplyLock::Taken, ImportedApplyLock::AlreadyThere))
+}

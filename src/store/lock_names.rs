@@ -1,0 +1,22 @@
+//! Finding locks by the names people give them.
+
+use super::locks::{LockRow, OF_REPO};
+use super::{Result, Store, on_pool};
+use crate::model::{Lock, LockName, RepoId};
+
+const REPOS: &str = "SELECT DISTINCT repo FROM locks";
+impl Store {
+    /// The held locks that a name fits, on whatever host: first the repositories that it can begin with, which are few,
+    /// then their locks.
+    pub async fn lock_list_called(&self, name: &LockName) -> Result<Vec<Lock>> {
+        let mut repos = on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(REPOS).fetch_all(db))?;
+        repos.retain(|repo| name.may_be_of(repo));
+        repos.sort();
+        let mut found = Vec::new();
+        for repo in &repos {
+            let rows = on_pool!(self, db => sqlx::query_as::<_, LockRow>(OF_REPO).bind(repo).fetch_all(db))?;
+            found.extend(rows.into_iter().map(Lock::from).filter(|lock| name.fit(lock).is_some()));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,99 @@
+//! A throw-away Redis. It ends with the value, and with the test process in whatever way that ends: a small shell
+//! reads a pipe of which only this process holds the other end.
+
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+const KEEPER: &str = r#"redis-server "$@" >/dev/null 2>&1 & pid=$!; cat >/dev/null; kill -9 $pid"#;
+/// Others on this machine may take the free port before the server does.
+const START_TRIES: usize = 5;
+/// Looks for an answer, a twentieth of a second apart.
+const LOOKS: usize = 200;
+
+/// A running server.
+pub struct Redis {
+    /// Where it listens, on the loopback.
+    pub port: u16,
+    keeper: Child,
+    _dir: TempDir,
+}
+
+impl Redis {
+    /// Starts one with further options, `--requirepass x`.
+    pub async fn start(options: &[&str]) -> Self {
+        for _ in 0..START_TRIES {
+            if let Some(redis) = Self::try_start(options).await {
+                return redis;
+            }
+        }
+        panic!("redis-server did not start: run `make setup`");
+    }
+
+    async fn try_start(options: &[&str]) -> Option<Self> {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let port = free_port();
+        let keeper = keeper(&dir, port, options);
+        let mut redis = Self { port, keeper, _dir: dir };
+        for _ in 0..LOOKS {
+            // Any answer will do, also one that asks for a password.
+            if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+                return Some(redis);
+            }
+            if redis.keeper.try_wait().is_ok_and(|ended| ended.is_some()) {
+                return None;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        None
+    }
+
+    /// Its address, with credentials in front: `:password@`.
+    pub fn url(&self, credentials: &str) -> String {
+        format!("redis://{credentials}127.0.0.1:{}/0", self.port)
+    }
+
+    /// Sets texts.
+    pub async fn set(&self, credentials: &str, values: &[(&str, String)]) {
+        let mut connection = self.connection(credentials).await;
+        for (key, value) in values {
+            redis::cmd("SET").arg(key).arg(value).exec_async(&mut connection).await.expect("a key can be set");
+        }
+    }
+
+    /// A connection for other commands.
+    pub async fn connection(&self, credentials: &str) -> redis::aio::MultiplexedConnection {
+        let client = redis::Client::open(self.url(credentials)).expect("our own address is well-formed");
+        client.get_multiplexed_async_connection().await.expect("the server answers")
+    }
+}
+
+impl Drop for Redis {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        self.keeper.wait().expect("the keeper is our child");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "process::Cmd would end the keeper before it has cleaned up")]
+fn keeper(dir: &TempDir, port: u16, options: &[&str]) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", KEEPER, "sh", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
+    command.arg(port.to_string()).arg("--dir").arg(dir.path()).args(options);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    command.spawn().expect("every system has a shell")
+}
+
+fn free_port() -> u16 {
+    // The bus of a cluster listens ten thousand ports above.
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
+        let port = listener.local_addr().expect("a bound socket has an address").port();
+        if port < 55535 {
+            return port;
+        }
+    }
+}

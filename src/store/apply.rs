@@ -4,6 +4,7 @@
 
 use super::apply_locks::apply_lock_in_tx;
 use super::locks::Wanted;
+use super::news::{News, announce_in_tx};
 use super::pulls::pull_hold_in_tx;
 use super::{Result, Store, TakeLock, Tx, execute, on_tx};
 use crate::model::{ApplyLock, Lock, PlanId, PlanRecord, PlanState, PullRef, PullState, RunId};
@@ -34,7 +35,8 @@ pub enum ApplyGate {
 }
 
 impl Store {
-    /// Asks to apply a plan in a run that has not ended.
+    /// Asks to apply a plan in a run that has not ended. A store under a lease that was lost, or that has ended by
+    /// time, gets an error.
     pub async fn apply_begin(
         &self,
         plan: &PlanRecord,
@@ -44,6 +46,7 @@ impl Store {
         reason: &str,
     ) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;
+        self.fence_not_expired_in_tx(&mut tx).await?;
         if let Some(lock) = apply_lock_in_tx(&mut tx).await? {
             return Ok(ApplyGate::ApplyLocked(lock));
         }
@@ -60,6 +63,7 @@ impl Store {
         if !super::runs::run_start_in_tx(&mut tx, run, self.now()).await? {
             return Err(sqlx::Error::Protocol("the run of this apply has ended or was never kept".to_owned()));
         }
+        announce_in_tx(&mut tx, News::Run(run)).await?;
         tx.commit().await?;
         Ok(ApplyGate::Granted(ApplyGrant { lock, plan: plan.id, run }))
     }

@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::jobs::lanes_hold_in_tx;
+use super::news::{News, announce_in_tx};
 use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin, PullNumber, PullRef, RepoId,
@@ -119,6 +120,8 @@ impl Store {
     ) -> Result<CreateCommand> {
         let id = CommandId::next(&*self.ids);
         let mut tx = self.begin().await?;
+        // Compared with the time of a plan, which another replica may have made.
+        let created_at = self.skew_in_tx(&mut tx).await?.of(self.now());
         let rows = execute!(
             &mut tx,
             "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, installation, spec, state, \
@@ -133,7 +136,7 @@ impl Store {
             new.actor.origin,
             new.installation.map(u64::cast_signed),
             free_text(&new.spec),
-            self.now(),
+            created_at,
         )?;
         if rows == 0 {
             return Ok(CreateCommand::Known);
@@ -207,6 +210,7 @@ impl Store {
              AND kind IN ('plan', 'autoplan') AND stop_reason IS NULL RETURNING id")
             .bind(free_text(reason)).bind(&pull.repo).bind(pull.number).fetch_all(db))?;
         stopped.sort();
+        announce_in_tx(&mut tx, News::Stops).await?;
         tx.commit().await.map(|()| stopped)
     }
 

@@ -125,6 +125,11 @@ impl Store {
         reason: &str,
     ) -> Result<TakeLock> {
         let wanted = Wanted { pull, pull_url, project, holder, reason };
+        if self.is_fenced() {
+            let mut tx = self.begin().await?;
+            let taken = self.lock_take_in_tx(&mut tx, &wanted).await?;
+            return tx.commit().await.map(|()| taken);
+        }
         for _ in 0..TAKE_TRIES {
             if let Some(lock) = self.lock_insert(&wanted).await? {
                 return Ok(TakeLock::Taken(lock));

@@ -6,11 +6,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::Acquire;
+use futures::TryFutureExt;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Acquire, Executor};
 
+use super::time::Judge;
 use super::{Pool, Store};
 use crate::clock::{Clock, Ids};
 
@@ -18,6 +20,9 @@ use crate::clock::{Clock, Ids};
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Another process (a backup, the command line) may hold SQLite's write lock this long.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// A transaction in which nothing was said for so long is rolled back by PostgreSQL: whoever opened it was paused or cut
+/// off, and holds rows that others wait for. Less than a lease lasts.
+const SILENT_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '30s'";
 const SQLITE_READERS: u32 = 8;
 const POSTGRES_CONNECTIONS: u32 = 20;
 
@@ -80,13 +85,14 @@ impl fmt::Display for DatabaseUrl {
 }
 
 impl Store {
-    /// Connects and applies the migrations that are missing.
+    /// Connects and applies the migrations that are missing. On a database that several replicas may share, its clock
+    /// judges leases.
     pub async fn open(url: &DatabaseUrl, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Result<Self, sqlx::Error> {
         let pool = match url {
             DatabaseUrl::Sqlite(path) => open_sqlite(path).await?,
             DatabaseUrl::Postgres(options) => open_postgres(options).await?,
         };
-        Ok(Self { pool, clock, ids })
+        Ok(Self { pool, clock, ids, judge: Judge::Database, fence: None })
     }
 
     /// Closes every connection; SQLite folds its write-ahead log into the file.
@@ -125,6 +131,7 @@ async fn open_postgres(options: &PgConnectOptions) -> Result<Pool, sqlx::Error> 
     let pool = PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        .after_connect(|connection, _| Box::pin(connection.execute(SILENT_TRANSACTION).map_ok(drop)))
         .connect_with(options.clone())
         .await?;
     apply_missing(sqlx::migrate!("migrations/postgres"), &pool).await?;

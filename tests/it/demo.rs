@@ -96,7 +96,7 @@ struct Running {
 
 impl Running {
     fn start(command: Cmd) -> Self {
-        let supervisor = Supervisor { exe: LOCKKEEPER.into(), grace: LONG };
+        let supervisor = Supervisor { exe: LOCKKEEPER.into(), grace: LONG, pulse: Pulse::unneeded() };
         let (sender, lines) = mpsc::channel(256);
         let ctrl_c = CancellationToken::new();
         let token = ctrl_c.clone();

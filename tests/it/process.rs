@@ -14,7 +14,7 @@ const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
 const LONG: Duration = Duration::from_mins(1);
 
 fn supervisor(grace: Duration) -> Supervisor {
-    Supervisor { exe: LOCKKEEPER.into(), grace }
+    Supervisor { exe: LOCKKEEPER.into(), grace, pulse: Pulse::unneeded() }
 }
 
 fn sh(script: &str) -> Cmd {

@@ -22,7 +22,7 @@ use crate::model::{
 use crate::queue::JobError;
 use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan, TakeLock};
-use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
+use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, StepError};
 
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     run(cx, &PlanCommand::default(), true).await
@@ -197,7 +197,18 @@ async fn record(
 ) -> Result<ProjectReport, JobError> {
     let read = plan_output::summary(&made.output);
     let id = PlanId::next(&*cx.ctx.ids);
-    let digest = if read.no_changes { None } else { Some(save(cx, id, made.file).await?) };
+    let saved = match read.no_changes {
+        true => None,
+        false => match cx.ctx.artifacts.save(id, made.file).await {
+            Ok(saved) => Some(saved),
+            Err(error @ ArtifactError::TooLarge { .. }) => {
+                cx.ctx.store.plan_drop(&cx.pull.at, &project.key).await?;
+                return failed(cx, report, &RunError::Artifact(error)).await;
+            }
+            Err(error) => return Err(JobError::retry(error)),
+        },
+    };
+    let (digest, file) = saved.map(|saved| (saved.digest, saved.with_record)).unzip();
     let plan = PlanRecord {
         id,
         pull: cx.pull.at.clone(),
@@ -214,7 +225,7 @@ async fn record(
         created_at: cx.ctx.clock.now(),
     };
     let outcome = if read.no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
-    match cx.ctx.store.plan_record(&plan, lock.id).await? {
+    match cx.ctx.store.plan_record_with(&plan, lock.id, file.flatten().as_deref()).await? {
         RecordPlan::Recorded => Ok(ProjectReport {
             outcome,
             output: made.output,
@@ -241,10 +252,6 @@ async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectRe
     let why = why.unwrap_or_else(|| "the lock was given back".to_owned());
     let message = format!("{why} while the plan was made, so it was not kept.");
     Ok(ProjectReport { next, ..stopped(report, &message) })
-}
-
-async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::model::Sha256Digest, JobError> {
-    cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
 }
 
 /// Somebody stands in the way.

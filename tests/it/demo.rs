@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper::process::{Cmd, Ended, Exit, Line, Output, Supervisor};
+use lockkeeper::process::{Cmd, Ended, Exit, Line, Output, Pulse, Supervisor};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

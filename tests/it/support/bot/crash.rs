@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use chrono::{DateTime, Utc};
-use lockkeeper::app::Replica;
+use lockkeeper::app::{self, Replica};
+use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::queue::Tick;
 
 use super::{Bot, build};
@@ -61,6 +62,13 @@ impl Bot {
         let data = self.db.dir.path().join(format!("data-{}", self.replicas));
         flags.insert("data-dir".to_owned(), vec![data.display().to_string()]);
         build(&self.db, &flags, self.replicas).await
+    }
+
+    /// Everything that another server serves.
+    pub async fn pages_of(&self, replica: &Arc<Replica>) -> axum::Router {
+        let raw = RawSettings { flags: self.flags.clone(), ..RawSettings::default() };
+        let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+        app::router(&replica.ctx, &config, replica.ctx.closing.clone()).await.expect("the pages can be built")
     }
 
     /// Waits until Terraform was called so often for this.

@@ -1,15 +1,21 @@
 //! Keeps what this replica holds, and puts back what a dead replica left.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use chrono::{DateTime, TimeDelta, Utc};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::worker::Running;
 use super::{LEASE, Nudge};
 use crate::clock::Clock;
+use crate::model::JobId;
 use crate::process::Pulse;
 use crate::store::{Presence, ReplicaId, Store};
+
+/// Far more than the moment between a claim and its work, or between the work and its end.
+const IDLE_FOR_LONG: TimeDelta = TimeDelta::seconds(5);
 
 /// Renews the leases of one replica, and with them the word that it is there.
 pub struct LeaseKeeper {
@@ -19,6 +25,8 @@ pub struct LeaseKeeper {
     running: Running,
     pulse: Pulse,
     closing: CancellationToken,
+    /// Jobs that are held and that nobody works on, and since when.
+    idle: Mutex<HashMap<JobId, DateTime<Utc>>>,
 }
 
 impl LeaseKeeper {
@@ -31,7 +39,7 @@ impl LeaseKeeper {
         pulse: Pulse,
         closing: CancellationToken,
     ) -> Self {
-        Self { store, clock, replica, running, pulse, closing }
+        Self { store, clock, replica, running, pulse, closing, idle: Mutex::default() }
     }
 
     /// Renews every lease, and tells work whose lease is gone to stop.
@@ -49,7 +57,29 @@ impl LeaseKeeper {
             self.running.cancel(job);
         }
         self.pulse.beat(beat);
+        self.give_back_idle(&held).await
+    }
+
+    /// A job that is held although nobody works on it any more is one whose end could not be written, because the
+    /// database was away at that moment. Renewed for ever it would never end; it goes back into the queue. One that is
+    /// claimed or finished at this moment looks the same, so the second look has to come later.
+    async fn give_back_idle(&self, held: &[JobId]) -> Result<(), sqlx::Error> {
+        for job in self.idle_for_long(held) {
+            if self.store.job_give_back(&self.replica.name, job).await? {
+                warn!(job.id = %job, "The end of the job could not be written; it is begun again");
+            }
+        }
         Ok(())
+    }
+
+    fn idle_for_long(&self, held: &[JobId]) -> Vec<JobId> {
+        let (now, running) = (self.clock.now(), self.running.list());
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|job, _| held.contains(job) && !running.contains(job));
+        for job in held.iter().filter(|job| !running.contains(job)) {
+            idle.entry(*job).or_insert(now);
+        }
+        idle.iter().filter(|(_, since)| now - **since >= IDLE_FOR_LONG).map(|(job, _)| *job).collect()
     }
 
     /// Tells all work to stop whenever the leases could not be renewed for so long that somebody may have taken it over:

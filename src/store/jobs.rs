@@ -260,6 +260,21 @@ impl Store {
         tx.commit().await.map(|()| rows)
     }
 
+    /// A holder that does not work on a job puts it back at the head of its lane.
+    pub async fn job_give_back(&self, holder: &str, job: JobId) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "UPDATE jobs SET state = 'queued', lease_holder = NULL, lease_until = NULL, \
+             last_error = 'the end of the job could not be written' \
+             WHERE id = $1 AND lease_holder = $2 AND state = 'running'",
+            job,
+            holder,
+        )?;
+        announce_in_tx(&mut tx, News::Jobs).await?;
+        tx.commit().await.map(|()| rows == 1)
+    }
+
     /// Jobs that are queued or running, in order.
     pub async fn job_list_open(&self) -> Result<Vec<JobView>> {
         on_pool!(self, db => sqlx::query_as::<_, JobView>(

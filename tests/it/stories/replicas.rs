@@ -39,6 +39,7 @@ shared_story!(
     a_plan_is_applied_by_a_server_that_shares_nothing_but_the_database,
     what_a_run_prints_is_seen_on_another_server_while_it_runs,
     work_that_cannot_renew_its_lease_in_time_is_done_again,
+    a_job_whose_end_could_not_be_written_is_not_held_for_ever,
 );
 
 async fn the_commands_of_thirty_pulls_are_each_done_once_and_in_order() {
@@ -304,6 +305,24 @@ async fn work_that_cannot_renew_its_lease_in_time_is_done_again() {
     bot.settle().await;
     assert!(bot.answer(pull).contains(": planned\n"));
     assert_eq!(bot.calls().iter().filter(|call| *call == "plan network").count(), 2);
+    bot.end(&[LOCK]).await;
+}
+
+/// The database was away for a moment when a job came to its end: the server lives on and goes on renewing.
+async fn a_job_whose_end_could_not_be_written_is_not_held_for_ever() {
+    let mut bot = Bot::new(Backend::Postgres, &[NETWORK]).await;
+    bot.push("wider", &[("network/main.tf", "# wider\n")]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    let until = bot.db.now() + TimeDelta::seconds(45);
+    bot.store().job_claim("replica-1", until, "", "").await.unwrap().expect("the delivery is to be read");
+    for _ in 0..2 {
+        bot.replica.tick_leases().await.unwrap();
+        assert_eq!(bot.replica.tick_short().await.unwrap(), Tick::Idle, "it may just be beginning");
+    }
+    bot.db.clock.advance(std::time::Duration::from_secs(5));
+    bot.replica.tick_leases().await.unwrap();
+    bot.settle().await;
+    assert!(bot.answer(pull).contains(": planned\n"));
     bot.end(&[LOCK]).await;
 }
 

@@ -313,6 +313,7 @@ async fn a_job_whose_end_could_not_be_written_is_not_held_for_ever() {
     let mut bot = Bot::new(Backend::Postgres, &[NETWORK]).await;
     bot.push("wider", &[("network/main.tf", "# wider\n")]).await;
     let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.github.set_delivering(Delivering::Immediately).await;
     let until = bot.db.now() + TimeDelta::seconds(45);
     bot.store().job_claim("replica-1", until, "", "").await.unwrap().expect("the delivery is to be read");
     for _ in 0..2 {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use tokio::sync::Semaphore;
@@ -139,9 +140,12 @@ fn child_environment(config: &ServerConfig, parts: &Parts) -> ChildEnvironment {
     picked.map(|(name, value)| (name.into(), value.into())).collect()
 }
 
+/// Runs that cannot go on are told so this long before somebody may take the work over.
+const TIME_TO_STOP: Duration = Duration::from_secs(5);
+
 /// On a database of our own nobody takes work over, however long we are away.
 fn pulse(store: &Store) -> Pulse {
-    if store.is_shared() { Pulse::every(LEASE) } else { Pulse::unneeded() }
+    if store.is_shared() { Pulse::every(LEASE.saturating_sub(TIME_TO_STOP)) } else { Pulse::unneeded() }
 }
 
 fn terraform(config: &ServerConfig, parts: &Parts, environment: ChildEnvironment, pulse: Pulse) -> Terraform {

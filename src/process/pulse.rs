@@ -52,10 +52,11 @@ impl Pulse {
         }
     }
 
-    /// What a supervisor is told: so many seconds are left, rounded down. `None`: it need not wait for renewals.
+    /// What a supervisor is told: so many seconds are left, rounded up, so that a server which is able to stop a run is
+    /// first to do so. `None`: it need not wait for renewals.
     pub(super) fn seconds_left(&self) -> Option<u8> {
         self.lasts?;
-        Some(self.left().map_or(0, |left| u8::try_from(left.as_secs()).unwrap_or(u8::MAX)))
+        Some(self.left().map_or(0, |left| u8::try_from(left.as_secs() + 1).unwrap_or(u8::MAX)))
     }
 
     /// Waits until the last renewal has run out.

@@ -317,7 +317,7 @@ async fn signals_for_the_supervisor_do_not_reach_the_program() {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-const POLITE: &str = "trap 'echo interrupted; exit 1' INT; echo begun; sleep 60 & wait";
+const POLITE: &str = "trap 'kill $!; echo interrupted; exit 1' INT; echo begun; sleep 60 & wait";
 
 #[tokio::test]
 async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {

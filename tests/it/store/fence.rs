@@ -170,7 +170,7 @@ async fn a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting(
     db.store().job_claim("a", db.now() + LEASE, "", "").await.unwrap().expect("a job may run");
     let mut paused = sqlx::PgConnection::connect_with(options).await.unwrap();
     let mut tx = paused.begin().await.unwrap();
-    let hold = sqlx::query("SELECT 1 FROM jobs WHERE id = $1 FOR SHARE").bind(lease.id);
+    let hold = sqlx::query("SELECT 1 FROM jobs WHERE id = $1 FOR SHARE").bind(lease.id.to_string());
     hold.execute(&mut *tx).await.unwrap();
     db.clock.advance(Duration::from_secs(46));
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1, "the other one");

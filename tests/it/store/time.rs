@@ -77,11 +77,11 @@ async fn no_job_outlives_a_dead_holder_whose_clock_differs() {
 #[tokio::test]
 async fn a_wait_is_as_long_for_a_replica_whose_clock_differs() {
     let (_db, replicas) = two().await;
-    for (pusher, other) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])] {
-        let later = NewJob { run_after: Some(pusher.after(TimeDelta::seconds(30))), ..job("later") };
+    for (n, (pusher, other)) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])].into_iter().enumerate() {
+        let later = NewJob { run_after: Some(pusher.after(TimeDelta::seconds(30))), ..job(&format!("later {n}")) };
         pusher.store.job_push(&later).await.unwrap();
         assert!(!other.claim(LEASE).await);
-        let now = NewJob { run_after: Some(pusher.after(TimeDelta::zero())), ..job("now") };
+        let now = NewJob { run_after: Some(pusher.after(TimeDelta::zero())), ..job(&format!("now {n}")) };
         pusher.store.job_push(&now).await.unwrap();
         let lease = other.store.job_claim("it", other.after(LEASE), "", "").await.unwrap().unwrap();
         let _end = other.store.job_retry(&lease, other.after(TimeDelta::seconds(30)), "later").await.unwrap();

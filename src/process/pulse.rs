@@ -42,7 +42,7 @@ impl Pulse {
         self.beats.send_replace(Some(beat.0));
     }
 
-    /// How long the last renewal lasts from now on; `None`: it has run out. Before the first one everything is new.
+    /// How long the last renewal lasts from now on; `None`: it has run out. Before the first one nothing runs out.
     pub(super) fn left(&self) -> Option<Duration> {
         match (self.lasts, *self.beats.borrow()) {
             (Some(lasts), Some(beat)) => lasts.checked_sub(beat.elapsed()).filter(|left| !left.is_zero()),
@@ -55,7 +55,7 @@ impl Pulse {
     /// What a supervisor is told: so many seconds are left, rounded up, so that a server which is able to stop a run is
     /// first to do so. `None`: it need not wait for renewals.
     pub(super) fn seconds_left(&self) -> Option<u8> {
-        self.lasts?;
+        self.lasts.and(*self.beats.borrow())?;
         Some(self.left().map_or(0, |left| u8::try_from(left.as_secs() + 1).unwrap_or(u8::MAX)))
     }
 

@@ -322,6 +322,7 @@ const POLITE: &str = "trap 'kill $!; echo interrupted; exit 1' INT; echo begun; 
 #[tokio::test]
 async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {
     let supervisor = Supervisor { pulse: Pulse::every(SECOND * 2), ..supervisor(LONG) };
+    supervisor.pulse.beat(supervisor.pulse.prepare());
     let mut run = Run::start_under(sh(POLITE), &supervisor, None);
     assert_eq!(run.line().await, "begun");
     let (lines, exit) = run.finish().await;
@@ -333,6 +334,7 @@ async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {
 async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
     let (dir, gate) = gate();
     let pulse = Pulse::every(SECOND * 2);
+    pulse.beat(pulse.prepare());
     let supervisor = Supervisor { pulse: pulse.clone(), ..supervisor(LONG) };
     let script = format!("echo begun; read x < {}/gate; echo ended", dir.path().display());
     let mut run = Run::start_under(sh(&script), &supervisor, None);

@@ -13,7 +13,7 @@ use sqlx::Connection;
 use tokio_util::sync::CancellationToken;
 
 use super::samples::{
-    URL, begin_apply, command, job, new_command, new_plan, open_pull, plan_state, planned, project, run, take, taken,
+    URL, begin_apply, command, job, new_command, new_plan, open_pull, plan_state, planned, project, run, taken,
 };
 use crate::support::db::{TestDb, store_test};
 
@@ -154,7 +154,7 @@ async fn the_first_refusal_tells_the_work_to_stop(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     let run = run(db.store(), RunKind::Plan, &one, &project("a")).await;
     let (store, _lease, lost) = under(db).await;
-    take(&store, &one, &project("a")).await;
+    taken(&store, &one, &project("a")).await;
     take_over(db).await;
     assert!(!lost.is_cancelled());
     is_lost(store.run_output_append(run, &piece()).await);

@@ -167,7 +167,7 @@ impl Supervised {
                     leash.write_all(&[seconds]).await.ok();
                 }
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = beating => {}

@@ -22,7 +22,7 @@ use crate::model::{
 use crate::queue::JobError;
 use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan, TakeLock};
-use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, StepError};
+use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, StepError};
 
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     run(cx, &PlanCommand::default(), true).await
@@ -197,16 +197,13 @@ async fn record(
 ) -> Result<ProjectReport, JobError> {
     let read = plan_output::summary(&made.output);
     let id = PlanId::next(&*cx.ctx.ids);
-    let saved = match read.no_changes {
-        true => None,
-        false => match cx.ctx.artifacts.save(id, made.file).await {
-            Ok(saved) => Some(saved),
-            Err(error @ ArtifactError::TooLarge { .. }) => {
-                cx.ctx.store.plan_drop(&cx.pull.at, &project.key).await?;
-                return failed(cx, report, &RunError::Artifact(error)).await;
-            }
-            Err(error) => return Err(JobError::retry(error)),
-        },
+    let file = (!read.no_changes).then_some(made.file);
+    let saved = match save(cx, id, file).await? {
+        Ok(saved) => saved,
+        Err(error) => {
+            cx.ctx.store.plan_drop(&cx.pull.at, &project.key).await?;
+            return failed(cx, report, &RunError::Artifact(error)).await;
+        }
     };
     let (digest, file) = saved.map(|saved| (saved.digest, saved.with_record)).unzip();
     let plan = PlanRecord {
@@ -242,6 +239,20 @@ async fn record(
             cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
             not_kept(cx, report).await
         }
+    }
+}
+
+/// A file that is too large is for the people at the pull; anything else may pass.
+async fn save(
+    cx: &CommandCx<'_>,
+    id: PlanId,
+    file: Option<Vec<u8>>,
+) -> Result<Result<Option<Saved>, ArtifactError>, JobError> {
+    let Some(file) = file else { return Ok(Ok(None)) };
+    match cx.ctx.artifacts.save(id, file).await {
+        Ok(saved) => Ok(Ok(Some(saved))),
+        Err(error @ ArtifactError::TooLarge { .. }) => Ok(Err(error)),
+        Err(error) => Err(JobError::retry(error)),
     }
 }
 

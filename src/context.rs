@@ -1,6 +1,7 @@
 //! What handlers and jobs are given: the services of one replica and the settings they follow.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,17 +18,50 @@ use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
 use crate::config::server::RepoAllowlist;
 use crate::discovery;
 use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
-use crate::queue::Nudge;
+use crate::queue::{Attempt, Nudge};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::Store;
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 
-/// The services of one replica.
+/// What handlers and jobs are given: the database and the services of one replica.
+#[derive(Clone)]
 pub struct Ctx {
-    /// The database.
+    /// The database. For the work of a job it is under the lease of that job.
     pub store: Store,
+    services: Arc<Services>,
+}
+
+impl Ctx {
+    /// The services on a database.
+    pub fn new(store: Store, services: Services) -> Self {
+        Self { store, services: Arc::new(services) }
+    }
+
+    /// What the operator wants, to be changed before anybody else has these services; `None`: somebody has.
+    pub fn settings_mut(&mut self) -> Option<&mut Settings> {
+        Arc::get_mut(&mut self.services).map(|services| &mut services.settings)
+    }
+
+    /// The same for the work of one job: nothing is written once its lease is lost.
+    #[must_use]
+    pub fn under(&self, attempt: &Attempt) -> Self {
+        let store = self.store.under(&attempt.lease, attempt.lost.clone());
+        Self { store, services: Arc::clone(&self.services) }
+    }
+}
+
+impl Deref for Ctx {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.services
+    }
+}
+
+/// The services of one replica.
+pub struct Services {
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Identifiers.
@@ -50,6 +84,8 @@ pub struct Ctx {
     pub nudge: Nudge,
     /// Commands of this process that can be told to stop.
     pub stops: Stops,
+    /// Cancelled when the server begins nothing more.
+    pub closing: CancellationToken,
     /// Cancelled when the server will not wait for runs any longer.
     pub interrupt: CancellationToken,
     /// What the operator wants.

@@ -179,6 +179,12 @@ CREATE TABLE plans (
 );
 CREATE UNIQUE INDEX plans_current ON plans (repo, pull, dir, workspace, name) WHERE state <> 'discarded';
 
+-- Plan files, where they are kept in the database. They go with their record.
+CREATE TABLE plan_files (
+    plan TEXT NOT NULL PRIMARY KEY REFERENCES plans (id) ON DELETE CASCADE,
+    bytes BLOB NOT NULL
+);
+
 -- The queue. `seq` orders the jobs of a lane; a job is claimable only when nothing before it in its lane is left.
 CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -205,6 +211,18 @@ CREATE TABLE leases (
     key TEXT NOT NULL PRIMARY KEY,
     holder TEXT NOT NULL,
     until TEXT NOT NULL
+);
+
+-- Servers on this database. One whose lease has ended without a word is gone.
+CREATE TABLE replicas (
+    name TEXT NOT NULL PRIMARY KEY,
+    host TEXT NOT NULL,
+    version TEXT NOT NULL,
+    address TEXT NOT NULL,
+    state TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    beat_at TEXT NOT NULL,
+    lease_until TEXT NOT NULL
 );
 
 -- Values the server makes once and every replica shares.

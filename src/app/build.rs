@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use tokio::sync::Semaphore;
@@ -12,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
-use crate::config::server::{self, CheckoutStrategy, Database, GithubAuth, SecretSource, ServerConfig};
-use crate::context::{Ctx, Settings, Sighted, Stops};
+use crate::config::server::{self, CheckoutStrategy, Database, GithubAuth, PlanFiles, SecretSource, ServerConfig};
+use crate::context::{Ctx, Services, Settings, Sighted, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::model::CommandKind;
-use crate::process::Supervisor;
-use crate::queue::Nudge;
+use crate::process::{Pulse, Supervisor};
+use crate::queue::{LEASE, Nudge};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
@@ -57,7 +58,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
     let forge = forge(config, &parts)?;
     let environment = child_environment(config, &parts);
     let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
-    let ctx = Ctx {
+    let services = Services {
         checkouts: Checkouts::new(
             git,
             strategy(config),
@@ -66,21 +67,21 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
             Arc::clone(&parts.ids),
             parts.name.clone(),
         ),
-        artifacts: plan_store(&storage.plan_dir).context("cannot use the directory of plan files")?,
-        terraform: terraform(config, &parts, environment),
+        artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
+        terraform: terraform(config, &parts, environment, pulse(&store)),
         memberships: Memberships::default(),
         pool: Arc::new(Semaphore::new(config.terraform.parallel.get())),
         hub: OutputHub::default(),
         nudge: Nudge::default(),
         stops: Stops::default(),
+        closing: CancellationToken::new(),
         interrupt: CancellationToken::new(),
         settings: settings(config)?,
-        store,
         clock: parts.clock,
         ids: parts.ids,
         forge,
     };
-    Ok(Arc::new(ctx))
+    Ok(Arc::new(Ctx::new(store, services)))
 }
 
 /// Makes a directory that only this account can look into: it will hold code, plans and the database.
@@ -88,9 +89,14 @@ pub(crate) fn own_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-fn plan_store(dir: &Path) -> anyhow::Result<Artifacts> {
-    own_dir(dir)?;
-    Ok(Artifacts::in_directory(dir)?)
+fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {
+    match place {
+        PlanFiles::Database { limit } => Ok(Artifacts::in_database(store.clone(), *limit)),
+        PlanFiles::Directory(dir) => {
+            own_dir(dir)?;
+            Ok(Artifacts::in_directory(dir)?)
+        }
+    }
 }
 
 /// The address of the database that the settings name.
@@ -136,14 +142,22 @@ fn child_environment(config: &ServerConfig, parts: &Parts) -> ChildEnvironment {
     picked.map(|(name, value)| (name.into(), value.into())).collect()
 }
 
-fn terraform(config: &ServerConfig, parts: &Parts, environment: ChildEnvironment) -> Terraform {
+/// Runs that cannot go on are told so this long before somebody may take the work over.
+const TIME_TO_STOP: Duration = Duration::from_secs(5);
+
+/// On a database of our own nobody takes work over, however long we are away.
+fn pulse(store: &Store) -> Pulse {
+    if store.is_shared() { Pulse::every(LEASE.saturating_sub(TIME_TO_STOP)) } else { Pulse::unneeded() }
+}
+
+fn terraform(config: &ServerConfig, parts: &Parts, environment: ChildEnvironment, pulse: Pulse) -> Terraform {
     Terraform {
         tools: Tools::new(
             &config.terraform.bin_dir.clone().unwrap_or_else(|| config.storage.data_dir.join("bin")),
             environment.clone(),
         ),
         environment,
-        supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace },
+        supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace, pulse },
         scratch: config.storage.data_dir.join("tmp"),
     }
 }

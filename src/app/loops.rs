@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::Replica;
 use crate::jobs::Jobs;
@@ -22,6 +22,7 @@ const COMMAND_WORKERS: usize = 64;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After an error (the database is away) the next try waits this long.
 const AFTER_ERROR: Duration = Duration::from_secs(2);
+const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(5);
 const ORPHANS_EVERY: Duration = Duration::from_secs(15);
 const STOPS_EVERY: Duration = Duration::from_secs(2);
 const PULLS_EVERY: Duration = Duration::from_mins(5);
@@ -42,12 +43,45 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
         let (replica, turn, closing) = (Arc::clone(replica), Arc::clone(&command_turn), closing.clone());
         workers.spawn(async move { work(&replica.long, &turn, &closing).await });
     }
+    spawn_until(&mut workers, ended, replica, |r| async move { r.watch_leases().await });
+    spawn_until(&mut workers, ended, replica, listen);
+    spawn_until(&mut workers, ended, replica, |r| async move {
+        // Others learn at once that this server takes nothing more.
+        r.ctx.closing.cancelled().await;
+        r.tick_leases().await.ok();
+    });
     spawn_every(&mut workers, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
     spawn_every(&mut workers, ORPHANS_EVERY, ended, replica, |r| async move { Ok(r.tick_orphans().await.map(drop)?) });
     spawn_every(&mut workers, STOPS_EVERY, ended, replica, |r| async move { r.tick_stops().await });
     spawn_every(&mut workers, PULLS_EVERY, closing, replica, |r| async move { r.tick_pulls().await });
     spawn_every(&mut workers, PRUNE_EVERY, closing, replica, |r| async move { r.tick_prune().await });
     workers
+}
+
+/// Hears what other replicas tell. Without it everything is found by looking, only later, as behind a proxy that shares
+/// connections between clients.
+async fn listen(replica: Arc<Replica>) {
+    loop {
+        match replica.listen().await {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) => warn!(error = format!("{error:#}"), "Other replicas cannot be heard; their news come later"),
+        }
+        tokio::time::sleep(LISTEN_AGAIN_AFTER).await;
+    }
+}
+
+/// Does something until the server has ended.
+fn spawn_until<F>(
+    workers: &mut JoinSet<()>,
+    ended: &CancellationToken,
+    replica: &Arc<Replica>,
+    what: fn(Arc<Replica>) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let (replica, ended) = (Arc::clone(replica), ended.clone());
+    workers.spawn(async move { ended.run_until_cancelled(what(replica)).await.unwrap_or_default() });
 }
 
 async fn work(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &CancellationToken) {

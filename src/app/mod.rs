@@ -2,6 +2,7 @@
 
 mod build;
 mod loops;
+mod news;
 mod replica;
 mod serve;
 mod server;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::news;
 use crate::context::Ctx;
 use crate::handlers::reconcile;
 use crate::jobs::{Jobs, RunCommand};
 use crate::queue::{self, Job, Kinds, LeaseKeeper, Running, Tick, Worker};
+use crate::store::ReplicaId;
 
 /// One running server.
 pub struct Replica {
@@ -20,20 +22,34 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A server over its services; `name` signs its claims and is unlike that of any other server, also of earlier
-    /// ones on the same machine.
+    /// A server over its services, on a machine that does not matter; `name` signs its claims and is unlike that of any
+    /// other server, also of earlier ones on the same machine.
     pub fn new(ctx: Arc<Ctx>, name: &str) -> Self {
-        let running = Running::default();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Self::known_as(ctx, ReplicaId { name: name.to_owned(), host: String::new(), address: String::new(), version })
+    }
+
+    /// A server over its services, as other replicas and people are to know it.
+    pub fn known_as(ctx: Arc<Ctx>, id: ReplicaId) -> Self {
+        let pulse = ctx.terraform.supervisor.pulse.clone();
+        let (running, name) = (Running::new(pulse.clone()), id.name.clone());
         let jobs = Arc::new(Jobs::new(Arc::clone(&ctx)));
         let worker = |kinds| {
             let (store, clock, nudge) = (ctx.store.clone(), Arc::clone(&ctx.clock), ctx.nudge.clone());
-            Worker::new(store, clock, Arc::clone(&jobs), name.to_owned(), kinds, running.clone(), nudge)
+            Worker::new(store, clock, Arc::clone(&jobs), name.clone(), kinds, running.clone(), nudge)
         };
         let commands = <RunCommand as Job<Ctx>>::KIND;
         Self {
             short: worker(Kinds::Except(commands)),
             long: worker(Kinds::Only(commands)),
-            keeper: LeaseKeeper::new(ctx.store.clone(), Arc::clone(&ctx.clock), name.to_owned(), running.clone()),
+            keeper: LeaseKeeper::new(
+                ctx.store.clone(),
+                Arc::clone(&ctx.clock),
+                id,
+                running.clone(),
+                pulse,
+                ctx.closing.clone(),
+            ),
             running,
             ctx,
             name: name.to_owned(),
@@ -58,6 +74,21 @@ impl Replica {
     /// Renews what is held.
     pub async fn tick_leases(&self) -> Result<(), sqlx::Error> {
         self.keeper.tick().await
+    }
+
+    /// Stops all work whenever the leases could not be renewed in time. Never returns.
+    pub async fn watch_leases(&self) {
+        self.keeper.watch().await;
+    }
+
+    /// Ends in good order: what it still holds is free at once.
+    pub async fn end(&self) -> Result<(), sqlx::Error> {
+        self.keeper.end().await
+    }
+
+    /// Passes on what other replicas tell until the connection is lost; `false` when there is nobody to hear from.
+    pub async fn listen(&self) -> anyhow::Result<bool> {
+        news::listen(&self.ctx).await
     }
 
     /// Puts back what a dead replica left. After a pause of the whole machine our own leases look like those of a dead

@@ -13,12 +13,13 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{Parts, Replica, build, loops, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
 use crate::context::Ctx;
+use crate::store::ReplicaId;
 
 /// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
 const POST_LAST_WORDS: Duration = Duration::from_secs(5);
@@ -62,8 +63,9 @@ impl Server {
         })?;
         let only_one = only_one(&config.storage)?;
         let address = listener.local_addr().context("cannot tell on which address the server listens")?;
-        let replica = Arc::new(replica(config, surroundings).await?);
-        let (closing, ended) = (CancellationToken::new(), CancellationToken::new());
+        let replica = Arc::new(replica(config, surroundings, address).await?);
+        replica.tick_leases().await.context("cannot tell the database that this server is there")?;
+        let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
         let serving = axum::serve(listener, router).with_graceful_shutdown(ended.clone().cancelled_owned());
         info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
@@ -128,24 +130,33 @@ impl Server {
         self.ended.cancel();
         let workers = async { while self.workers.join_next().await.is_some() {} };
         tokio::time::timeout(POST_LAST_WORDS, workers).await.ok();
+        if let Err(error) = self.replica.end().await {
+            warn!(%error, "The other replicas could not be told of the end; they miss this one when its lease ends");
+        }
         self.replica.ctx.store.close().await;
         info!("Lockkeeper has stopped");
     }
 }
 
-async fn replica(config: &ServerConfig, surroundings: Surroundings) -> anyhow::Result<Replica> {
+async fn replica(config: &ServerConfig, surroundings: Surroundings, address: SocketAddr) -> anyhow::Result<Replica> {
     let ids = RandomIds;
     let name = format!("{}-{}", surroundings.hostname, ids.next());
+    let id = ReplicaId {
+        name: name.clone(),
+        address: format!("{}:{}", surroundings.hostname, address.port()),
+        host: surroundings.hostname,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+    };
     let parts = Parts {
         clock: Arc::new(SystemClock),
         ids: Arc::new(ids),
         exe: std::env::current_exe().context("cannot tell where the lockkeeper executable is")?,
         environment: surroundings.variables,
-        name: name.clone(),
+        name,
     };
     let ctx = build(config, parts).await?;
     take_over(&ctx).await?;
-    Ok(Replica::new(ctx, &name))
+    Ok(Replica::known_as(ctx, id))
 }
 
 /// Two servers on one data directory would tread on each other's checkouts, two on one file of SQLite would take over
@@ -179,6 +190,7 @@ async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {
     if ctx.store.is_shared() {
         return Ok(());
     }
+    ctx.store.replica_end_all().await?;
     let orphans = ctx.store.job_requeue_orphans(ctx.clock.now() + EVERY_LEASE).await?;
     if orphans > 0 {
         info!(orphans, "Taking up work that an earlier server left");

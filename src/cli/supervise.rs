@@ -1,4 +1,4 @@
-//! `lockkeeper supervise --grace SECONDS [--hold FILE] -- PROGRAM [ARG…]`
+//! `lockkeeper supervise --grace SECONDS [--hold FILE] [--lease SECONDS] -- PROGRAM [ARG…]`
 //!
 //! The server starts this for every Terraform run; it is of no use to people. What it does is told in
 //! [`crate::process::supervise`]. It is parsed by hand and without starting a runtime because it must be small, quick
@@ -48,11 +48,12 @@ fn complain(code: u8, problem: &str) -> u8 {
 }
 
 fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
-    let (mut grace, mut hold) = (None, None);
+    let (mut grace, mut hold, mut lease) = (None, None, None);
     loop {
         let option = args.next().ok_or("expected `-- PROGRAM [ARG…]` at the end")?;
         match option.to_str() {
-            Some("--grace") => grace = Some(seconds(args.next().as_deref())?),
+            Some("--grace") => grace = Some(seconds("--grace", args.next().as_deref())?),
+            Some("--lease") => lease = Some(seconds("--lease", args.next().as_deref())?),
             Some("--hold") => hold = Some(args.next().ok_or("`--hold` needs a file")?.into()),
             Some("--") => break,
             Some(_) | None => return Err(format!("unknown option {}", option.display())),
@@ -60,14 +61,14 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
     }
     let grace = grace.ok_or("`--grace SECONDS` is missing")?;
     let program = args.next().ok_or("expected a program after `--`")?;
-    Ok(Order { grace, hold, program, args: args.collect() })
+    Ok(Order { grace, lease, hold, program, args: args.collect() })
 }
 
-fn seconds(text: Option<&OsStr>) -> Result<Duration, String> {
+fn seconds(option: &str, text: Option<&OsStr>) -> Result<Duration, String> {
     let number = text.and_then(OsStr::to_str).and_then(|text| text.parse().ok());
     number
         .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "`--grace` needs a number of seconds".to_owned())
+        .ok_or_else(|| format!("`{option}` needs a number of seconds"))
 }
 
 #[cfg(test)]
@@ -80,8 +81,9 @@ mod tests {
 
     #[test]
     fn what_follows_the_dashes_is_not_ours() {
-        let order = parsed("--grace 1.5 --hold /tmp/x -- prog --grace 3 -- a").unwrap();
+        let order = parsed("--grace 1.5 --hold /tmp/x --lease 45 -- prog --grace 3 -- a").unwrap();
         assert_eq!(order.grace, Duration::from_millis(1500));
+        assert_eq!(order.lease, Some(Duration::from_secs(45)));
         assert_eq!(order.hold.unwrap().to_str(), Some("/tmp/x"));
         assert_eq!(
             (order.program, order.args),

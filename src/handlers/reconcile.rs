@@ -10,6 +10,8 @@ use crate::model::{Actor, Origin, PullState};
 /// GitHub offers deliveries for redelivery for three days; this leaves time to look into things.
 const KEEP_DELIVERIES: TimeDelta = TimeDelta::days(30);
 const KEEP_JOBS: TimeDelta = TimeDelta::days(7);
+/// Somebody who looks for what happened last night still finds who was there.
+const KEEP_REPLICAS: TimeDelta = TimeDelta::days(1);
 const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
 
 /// Closes pulls that hold locks although the forge says they are closed: the close event was missed, or the replica
@@ -41,6 +43,8 @@ pub async fn prune(ctx: &Ctx) -> anyhow::Result<()> {
     let now = ctx.clock.now();
     ctx.store.delivery_prune(now - KEEP_DELIVERIES).await?;
     ctx.store.job_prune(now - KEEP_JOBS).await?;
+    ctx.store.replica_prune(now - KEEP_REPLICAS).await?;
+    ctx.store.plan_file_prune().await?;
     for plan in ctx.store.plan_prune(now - KEEP_DISCARDED_PLANS).await? {
         ctx.artifacts.remove(plan).await?;
     }

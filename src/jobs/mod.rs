@@ -23,7 +23,7 @@ use crate::context::Ctx;
 use crate::queue::{Attempt, Job, JobError, Runner};
 use crate::vcs::ForgeError;
 
-/// Runs every kind of job.
+/// Runs every kind of job, each with a context that writes only under its lease.
 pub struct Jobs(Arc<Ctx>);
 
 impl Jobs {
@@ -69,14 +69,14 @@ macro_rules! by_kind {
 #[async_trait]
 impl Runner for Jobs {
     async fn run(&self, attempt: &Attempt) -> Result<(), JobError> {
-        by_kind!(attempt.lease.kind.as_str(), J => read::<J>(attempt)?.run(&self.0, attempt).await, else => |kind| {
+        by_kind!(attempt.lease.kind.as_str(), J => read::<J>(attempt)?.run(&self.0.under(attempt), attempt).await, else => |kind| {
             Err(JobError::Fail(anyhow!("no job of the kind `{kind}` is known to this version")))
         })
     }
 
     async fn gave_up(&self, attempt: &Attempt, error: &JobError) -> anyhow::Result<()> {
         by_kind!(attempt.lease.kind.as_str(), J => match read::<J>(attempt) {
-            Ok(job) => job.gave_up(&self.0, error).await,
+            Ok(job) => job.gave_up(&self.0.under(attempt), error).await,
             Err(_) => Ok(()),
         }, else => |_| Ok(()))
     }

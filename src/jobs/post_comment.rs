@@ -50,6 +50,8 @@ impl Job<Ctx> for PostComment {
                 return Ok(());
             }
         }
+        // Of somebody who took the job over we would hear too late.
+        ctx.store.lease_check().await?;
         let posted = ctx.forge.comment_post(&self.pull, self.installation, &self.body).await;
         let comment = posted.map_err(|error| patient(forge_job_error(error), attempt))?;
         info!(pull = %self.pull, comment, "Posted a comment");

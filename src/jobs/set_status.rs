@@ -37,6 +37,8 @@ impl Job<Ctx> for SetStatus {
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+        // An older status must not come after a newer one, not even from a replica that was paused here.
+        ctx.store.lease_check().await?;
         let set = ctx.forge.status_set(&self.repo, self.installation, &self.commit, &self.status).await;
         set.map_err(|error| patient(forge_job_error(error), attempt))
     }

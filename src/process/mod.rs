@@ -13,6 +13,8 @@
 //! Invariants of a supervised run:
 //! - *One way to stop.* Cancel, deadline, shutdown, a dropped future and a killed server all close the leash; the
 //!   supervisor then sends SIGINT to the program's group and, after the grace period, SIGKILL.
+//! - *No run without a right to run.* Where others may take work over, the leash carries renewals; when they stay away
+//!   for as long as a lease lasts, the supervisor stops the program by itself, even if the server is paused ([`Pulse`]).
 //! - *Nobody stays behind.* When the supervisor ends, every descendant of the program is dead.
 //! - *The hold outlives the program.* The shared lock on the hold file is released after the last descendant is
 //!   gone, even when the supervisor is killed, so [`Hold::exclusive`] is proof that no old run still touches the files
@@ -25,6 +27,7 @@ mod group;
 mod hold;
 mod lines;
 mod output;
+mod pulse;
 mod run;
 pub mod supervise;
 
@@ -36,6 +39,7 @@ use std::time::Duration;
 pub use cmd::Cmd;
 pub use hold::{Hold, HoldError};
 pub use output::{Captured, Output};
+pub use pulse::{Beat, Pulse};
 pub use run::{Exit, Line, MAX_LINE, Stream, Supervised, Supervisor};
 
 /// How a run came to its end.

@@ -5,7 +5,7 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lines::Lines;
 use super::supervise::DRAIN;
-use super::{Cmd, Ended, ProcessError};
+use super::{Cmd, Ended, ProcessError, Pulse};
 
 /// Longest line delivered in one piece, in bytes.
 pub const MAX_LINE: usize = 64 * 1024;
@@ -75,6 +75,8 @@ pub struct Supervisor {
     pub exe: PathBuf,
     /// Time between SIGINT and SIGKILL.
     pub grace: Duration,
+    /// The server's right to let it run.
+    pub pulse: Pulse,
 }
 
 /// A command that will run under a supervisor.
@@ -105,7 +107,8 @@ impl Supervised {
     /// away. Dropping the future closes the leash: the program is then ended in the same polite way, unobserved.
     pub async fn run(&self, lines: mpsc::Sender<Line>, cancel: &CancellationToken) -> Result<Exit, ProcessError> {
         let started = Instant::now();
-        if cancel.is_cancelled() {
+        // The last look before something begins: the server may have been paused since it got the right to begin it.
+        if cancel.is_cancelled() || !self.supervisor.pulse.is_alive() {
             return Ok(Exit { code: None, signal: None, how: Ended::Cancelled, duration: Duration::ZERO });
         }
         let mut child = self.start()?;
@@ -124,6 +127,9 @@ impl Supervised {
         if let Some(file) = &self.hold {
             command.arg("--hold").arg(file);
         }
+        if let Some(seconds) = self.supervisor.pulse.seconds_left() {
+            command.arg("--lease").arg(seconds.to_string());
+        }
         command.arg("--").arg(program).args(self.cmd.argv()).stdin(Stdio::piped());
         let program = || self.supervisor.exe.clone().into_os_string();
         command.spawn().map_err(|source| ProcessError::Start { program: program(), source })
@@ -132,7 +138,7 @@ impl Supervised {
     async fn follow(
         &self,
         mut child: Child,
-        leash: ChildStdin,
+        mut leash: ChildStdin,
         cancel: &CancellationToken,
     ) -> Result<(ExitStatus, Ended), ProcessError> {
         let pid = child.id().unwrap_or_default();
@@ -141,11 +147,31 @@ impl Supervised {
             status = child.wait() => return status.map(|status| (status, Ended::Finished)).map_err(|e| self.lost(e)),
             () = cancel.cancelled() => Ended::Cancelled,
             () = sleep(self.cmd.deadline) => Ended::TimedOut,
+            () = self.pass_on_renewals(&mut leash) => Ended::Cancelled,
         };
         drop(leash);
         match timeout(self.supervisor.grace.saturating_add(MARGIN), child.wait()).await {
             Ok(status) => status.map(|status| (status, how)).map_err(|source| self.lost(source)),
             Err(_) => Err(ProcessError::WouldNotDie { program: self.cmd.program().to_owned(), pid }),
+        }
+    }
+
+    /// Until there was none for too long.
+    async fn pass_on_renewals(&self, leash: &mut ChildStdin) {
+        let pulse = &self.supervisor.pulse;
+        let mut beats = pulse.listen();
+        let beating = async {
+            while beats.changed().await.is_ok() {
+                // A supervisor that does not read any more has come to its end.
+                if let Some(seconds) = pulse.seconds_left() {
+                    leash.write_all(&[seconds]).await.ok();
+                }
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = beating => {}
+            () = pulse.ran_out() => {}
         }
     }
 

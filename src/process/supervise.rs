@@ -1,7 +1,8 @@
 //! The supervisor of one program, a process of its own: `lockkeeper supervise`.
 //!
-//! Standard input is the leash: it never carries data, and its end means that the server wants the program to stop or
-//! is dead. Races, by name, and what is done about each:
+//! Standard input is the leash: its end means that the server wants the program to stop or is dead. With a lease, each
+//! byte on it says for how many seconds the program may go on from now; when they are over, the server has lost the
+//! right to let it run (it is paused, or cut off), and that is an end as well. Races, by name, and what is done about each:
 //! - *Late start*: the server dies before the program was started, and its successor already works on the files. The
 //!   hold is taken first and the leash looked at after that. A successor holds the file exclusively only after the
 //!   old server has died, so either the hold is refused or the leash is seen to be gone.
@@ -41,6 +42,8 @@ const NOT_STARTED: u8 = 130;
 pub struct Order {
     /// Time between SIGINT and SIGKILL.
     pub grace: Duration,
+    /// How long the program may go on before it is renewed; `None`: for ever.
+    pub lease: Option<Duration>,
     /// File to hold, shared, for as long as anything runs.
     pub hold: Option<PathBuf>,
     /// Path of the program.
@@ -90,7 +93,7 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     let leader = pid_of(&child);
     let pumps = Pumps::start(&mut child).map_err(os("duplicate standard output"))?;
     let group = Arc::new(Group { id: leader, state: Mutex::default() });
-    watch_leash(Arc::clone(&group), order.grace);
+    watch_leash(Arc::clone(&group), order.grace, order.lease);
     let code = wait_for(leader);
     group.wind_down();
     sweep();
@@ -180,14 +183,41 @@ impl Group {
     }
 }
 
-fn watch_leash(group: Arc<Group>, grace: Duration) {
+fn watch_leash(group: Arc<Group>, grace: Duration, lease: Option<Duration>) {
+    let (renewals, heard) = mpsc::channel();
+    thread::spawn(move || read_leash(&renewals));
     thread::spawn(move || {
-        // An error ends the leash as well: better to stop than to run unwatched.
-        io::copy(&mut io::stdin(), &mut io::sink()).ok();
+        wait_for_the_end(&heard, lease);
         group.interrupt();
         thread::sleep(grace);
         group.kill();
     });
+}
+
+/// Hands renewals on until the leash ends. An error ends it as well: better to stop than to run unwatched.
+fn read_leash(renewals: &mpsc::Sender<Duration>) {
+    let mut seconds = [0];
+    loop {
+        match io::stdin().read(&mut seconds) {
+            Ok(1..) if renewals.send(Duration::from_secs(seconds[0].into())).is_ok() => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Ok(_) | Err(_) => return,
+        }
+    }
+}
+
+/// Waits until the leash ends, or the lease.
+fn wait_for_the_end(renewals: &mpsc::Receiver<Duration>, mut lease: Option<Duration>) {
+    loop {
+        let renewed = match lease {
+            None => renewals.recv().map_err(drop),
+            Some(lease) => renewals.recv_timeout(lease).map_err(drop),
+        };
+        match renewed {
+            Ok(renewed) => lease = lease.map(|_| renewed),
+            Err(()) => return,
+        }
+    }
 }
 
 /// Waits for the leader, and meanwhile buries orphans that were handed to us.

@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::worker::Attempt;
-use crate::store::NewJob;
+use crate::store::{LeaseLost, NewJob};
 
 /// A kind of job over the context `C`. Its documentation says why a second run is harmless.
 #[async_trait]
@@ -63,6 +63,12 @@ impl JobError {
     /// Another try would end the same way.
     pub fn fail(error: impl Into<anyhow::Error>) -> Self {
         Self::Fail(error.into())
+    }
+
+    /// Whether another replica has the job by now, so that there is nothing to be written down.
+    pub fn is_lease_lost(&self) -> bool {
+        let (Self::Retry { error, .. } | Self::Fail(error)) = self;
+        LeaseLost::is_cause_of(error.as_ref())
     }
 
     /// What went wrong, with its causes, in one line.

@@ -13,6 +13,7 @@ use super::job::{JobError, backoff};
 use super::{LEASE, Nudge};
 use crate::clock::Clock;
 use crate::model::JobId;
+use crate::process::Pulse;
 use crate::store::{Finish, JobLease, Store};
 
 /// After this many attempts a job that panics is given up.
@@ -41,35 +42,53 @@ pub trait Runner: Send + Sync + 'static {
 }
 
 /// The jobs that this process works on right now.
-#[derive(Clone, Debug, Default)]
-pub struct Running(Arc<Mutex<HashMap<JobId, CancellationToken>>>);
+#[derive(Clone, Debug)]
+pub struct Running {
+    jobs: Arc<Mutex<HashMap<JobId, CancellationToken>>>,
+    pulse: Pulse,
+}
 
 impl Running {
+    /// Nothing yet, of a replica with this right to let things run.
+    pub fn new(pulse: Pulse) -> Self {
+        Self { jobs: Arc::default(), pulse }
+    }
+
+    /// Whether this replica may begin anything: one that was not able to renew its leases for too long may not.
+    fn may_begin(&self) -> bool {
+        self.pulse.is_alive()
+    }
+
+    /// Tells every job to stop.
+    pub fn cancel_all(&self) {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(CancellationToken::cancel);
+    }
+
     fn enter(&self, job: JobId) -> CancellationToken {
         let token = CancellationToken::new();
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(job, token.clone());
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).insert(job, token.clone());
         token
     }
 
     fn leave(&self, job: JobId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).remove(&job);
     }
 
     /// The jobs of this moment.
     pub fn list(&self) -> Vec<JobId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
     }
 
     /// Tells a job to stop, if it is still worked on.
     pub fn cancel(&self, job: JobId) {
-        if let Some(token) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&job) {
+        if let Some(token) = self.jobs.lock().unwrap_or_else(PoisonError::into_inner).get(&job) {
             token.cancel();
         }
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 }
 
@@ -127,6 +146,9 @@ impl<R: Runner> Worker<R> {
 
     /// Claims the next job, if there is one.
     pub async fn claim(&self) -> Result<Option<JobLease>, sqlx::Error> {
+        if !self.running.may_begin() {
+            return Ok(None);
+        }
         let until = self.clock.now() + LEASE;
         let (only, except) = match self.kinds {
             Kinds::Only(kind) => (kind, ""),
@@ -148,16 +170,27 @@ impl<R: Runner> Worker<R> {
         let result = std::panic::AssertUnwindSafe(self.attempt(&attempt)).catch_unwind().await;
         self.running.leave(attempt.lease.id);
         if attempt.lost.is_cancelled() {
-            warn!("Lost the lease of the job; its result is not written");
-            return Ok(());
+            return self.let_go(&attempt.lease).await;
         }
         let result = result.unwrap_or_else(|panic| Err(after_panic(&*panic, &attempt.lease)));
         let finish = match result {
+            Err(error) if error.is_lease_lost() => Finish::LeaseLost,
             Ok(()) => self.store.job_finish(&attempt.lease).await?,
             Err(error) => self.after_error(&attempt, error).await?,
         };
         if finish == Finish::LeaseLost {
             warn!("Another replica took the job over while it was worked on");
+        }
+        Ok(())
+    }
+
+    /// The lease was lost, or could not be renewed for so long that it may be; if it turns out that nobody has taken the
+    /// job over, it is begun again.
+    async fn let_go(&self, lease: &JobLease) -> Result<(), sqlx::Error> {
+        let again = self.store.job_retry(lease, self.clock.now(), "the lease could not be renewed in time").await?;
+        match again {
+            Finish::LeaseLost => warn!("Lost the lease of the job; its result is not written"),
+            Finish::Recorded => warn!("The lease of the job could not be renewed in time; it is begun again"),
         }
         Ok(())
     }

@@ -4,6 +4,7 @@
 
 use super::apply_locks::apply_lock_in_tx;
 use super::locks::taken_event;
+use super::news::{News, announce_in_tx};
 use super::pulls::pull_share_in_tx;
 use super::{LockChange, LockWish, Result, Store, TakeLock, Tx, execute, on_tx};
 use crate::model::{
@@ -36,9 +37,11 @@ pub enum ApplyGate {
 }
 
 impl Store {
-    /// Asks to apply a plan in a run that has not ended, under the lock that is wished for, if any is needed.
+    /// Asks to apply a plan in a run that has not ended, under the lock that is wished for, if any is needed. A store
+    /// under a lease that was lost, or that has ended by time, gets an error.
     pub async fn apply_begin(&self, plan: &PlanRecord, run: RunId, wish: Option<&LockWish<'_>>) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;
+        self.fence_not_expired_in_tx(&mut tx).await?;
         if let Some(lock) = apply_lock_in_tx(&mut tx).await? {
             return Ok(ApplyGate::ApplyLocked(lock));
         }
@@ -54,6 +57,7 @@ impl Store {
             return Err(sqlx::Error::Protocol("the run of this apply has ended or was never kept".to_owned()));
         }
         self.lock_events_in_tx(&mut tx, taken.into_iter().collect()).await?;
+        announce_in_tx(&mut tx, News::Run(run)).await?;
         tx.commit().await?;
         Ok(ApplyGate::Granted(ApplyGrant { lock, plan: plan.id, run }))
     }

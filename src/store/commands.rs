@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::jobs::lanes_hold_in_tx;
+use super::news::{News, announce_in_tx};
 use super::{LockChange, NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Lock, Origin, PullNumber, PullRef,
@@ -128,6 +129,8 @@ impl Store {
 
     /// `false`: the same comment or delivery was taken before.
     async fn command_insert_in_tx(&self, tx: &mut Tx, id: CommandId, new: &NewCommand) -> Result<bool> {
+        // Compared with the time of a plan, which another replica may have made.
+        let created_at = self.skew_in_tx(tx).await?.of(self.now());
         execute!(
             tx,
             "INSERT INTO commands (id, kind, repo, pull, comment, delivery, actor, origin, installation, spec, state, \
@@ -142,7 +145,7 @@ impl Store {
             new.actor.origin,
             new.installation.map(u64::cast_signed),
             free_text(&new.spec),
-            self.now(),
+            created_at,
         )
         .map(|rows| rows == 1)
     }
@@ -230,6 +233,7 @@ impl Store {
              AND kind IN ('plan', 'autoplan') AND stop_reason IS NULL RETURNING id")
             .bind(free_text(reason)).bind(&pull.repo).bind(pull.number).fetch_all(db))?;
         stopped.sort();
+        announce_in_tx(&mut tx, News::Stops).await?;
         tx.commit().await.map(|()| stopped)
     }
 

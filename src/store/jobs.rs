@@ -10,6 +10,8 @@
 //!   commit, so a pusher holds its lanes until then; else a later number could be claimed before an earlier one shows
 //!   up as the new head of the lane, and two jobs of the lane would run at once.
 //!
+//! Times of leases and waits are those of the judge (`store::time`).
+//!
 //! Races: two replicas that claim at once are kept apart by the row lock (`SKIP LOCKED` on PostgreSQL, the one
 //! writer on SQLite); the loser takes another lane or nothing. A holder that comes back after its lease ran out
 //! meets another attempt number.
@@ -18,6 +20,8 @@ use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
 
+use super::news::{CHANNEL, News, announce_in_tx};
+use super::time::Judge;
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::JobId;
 use crate::model::text_enum;
@@ -121,6 +125,31 @@ macro_rules! claim_sql {
     };
 }
 
+macro_rules! requeue_sql {
+    ($lock:literal) => {
+        concat!(
+            "UPDATE jobs SET state = 'queued', lease_holder = NULL, lease_until = NULL, ",
+            "last_error = 'the lease ran out before the job was finished' ",
+            "WHERE seq IN (SELECT seq FROM jobs WHERE state IN ('queued', 'running') AND state = 'running' ",
+            "AND (lease_until < $1 OR lease_holder IN ",
+            "(SELECT name FROM replicas WHERE state = 'ended' OR lease_until < $1))",
+            $lock,
+            ")"
+        )
+    };
+}
+
+macro_rules! push_sql {
+    ($run_after:literal) => {
+        concat!(
+            "INSERT INTO jobs (id, kind, payload, lane, priority, state, run_after, attempt, created_at) ",
+            "VALUES ($1, $2, $3, $4, $5, 'queued', ",
+            $run_after,
+            ", 0, $7)"
+        )
+    };
+}
+
 impl Store {
     /// Puts a job into the queue.
     pub async fn job_push(&self, job: &NewJob) -> Result<JobId> {
@@ -131,19 +160,15 @@ impl Store {
 
     pub(crate) async fn job_push_in_tx(&self, tx: &mut Tx, job: &NewJob) -> Result<JobId> {
         lane_hold_in_tx(tx, &job.lane).await?;
-        let (id, now) = (JobId::next(&*self.ids), self.now());
-        execute!(
-            tx,
-            "INSERT INTO jobs (id, kind, payload, lane, priority, state, run_after, attempt, created_at) \
-             VALUES ($1, $2, $3, $4, $5, 'queued', $6, 0, $7)",
-            id,
-            job.kind,
-            free_text(&job.payload),
-            &job.lane,
-            job.priority,
-            job.run_after.map_or(now, kept_time),
-            now,
-        )?;
+        let id = JobId::next(&*self.ids);
+        let (sql, run_after) = match (&*tx, job.run_after) {
+            // Most jobs: the database says when without being asked twice.
+            (Tx::Postgres(_), None) if self.judge == Judge::Database => {
+                (push_sql!("COALESCE($6, clock_timestamp())"), None)
+            }
+            (_, at) => (push_sql!("$6"), Some(self.skew_in_tx(tx).await?.of(at.unwrap_or_else(|| self.now())))),
+        };
+        execute!(tx, sql, id, job.kind, free_text(&job.payload), &job.lane, job.priority, run_after, self.now(),)?;
         Ok(id)
     }
 
@@ -156,12 +181,13 @@ impl Store {
         except: &str,
     ) -> Result<Option<JobLease>> {
         let mut tx = self.begin().await?;
+        let skew = self.skew_in_tx(&mut tx).await?;
         let sql = match tx {
             Tx::Sqlite(_) => claim_sql!(""),
             Tx::Postgres(_) => claim_sql!(" FOR UPDATE SKIP LOCKED"),
         };
         let lease = on_tx!(&mut tx, db => sqlx::query_as::<_, JobLease>(sql)
-            .bind(holder).bind(kept_time(until)).bind(self.now()).bind(only).bind(except).fetch_optional(db))?;
+            .bind(holder).bind(skew.of(until)).bind(skew.of(self.now())).bind(only).bind(except).fetch_optional(db))?;
         tx.commit().await.map(|()| lease)
     }
 
@@ -194,41 +220,44 @@ impl Store {
     /// The job goes back to the head of its lane, not to run before `at`.
     pub async fn job_retry(&self, lease: &JobLease, at: DateTime<Utc>, error: &str) -> Result<Finish> {
         let mut tx = self.begin().await?;
+        let skew = self.skew_in_tx(&mut tx).await?;
         let rows = execute!(
             &mut tx,
             "UPDATE jobs SET state = 'queued', run_after = $1, last_error = $2, lease_holder = NULL, lease_until = NULL \
              WHERE id = $3 AND lease_holder = $4 AND attempt = $5 AND state = 'running'",
-            kept_time(at),
+            skew.of(at),
             free_text(error),
             lease.id,
             &lease.holder,
             lease.attempt,
         )?;
+        announce_in_tx(&mut tx, News::Jobs).await?;
         tx.commit().await.map(|()| Finish::of(rows))
     }
 
     /// Renews the leases of the jobs that a holder works on, and tells which of them it still holds. A job that is held
     /// and not worked on is one whose claim or end was committed without our hearing of it: its lease runs out.
     pub async fn job_renew(&self, holder: &str, working: &[JobId], until: DateTime<Utc>) -> Result<Vec<JobId>> {
-        let working: Vec<String> = working.iter().map(ToString::to_string).collect();
         let mut tx = self.begin().await?;
-        let held = on_tx!(&mut tx, db => sqlx::query_scalar::<_, JobId>(
-            "UPDATE jobs SET lease_until = $1 WHERE lease_holder = $2 AND state IN ('queued', 'running') \
-             AND state = 'running' AND $3 LIKE '%' || CAST(id AS TEXT) || '%' RETURNING id")
-            .bind(kept_time(until)).bind(holder).bind(working.join(" ")).fetch_all(db))?;
+        let until = self.skew_in_tx(&mut tx).await?.of(until);
+        let held = job_renew_in_tx(&mut tx, holder, working, until).await?;
         tx.commit().await.map(|()| held)
     }
 
-    /// Puts jobs whose lease ran out back into the queue; on a database that is not shared, all that were running.
+    /// Puts jobs whose lease ran out back into the queue, and those of replicas that have ended or are gone; on a
+    /// database that is not shared, all that were running. What somebody is writing to right now is left for the next
+    /// time: a replica that was paused in the middle of a transaction keeps nobody waiting.
     pub async fn job_requeue_orphans(&self, expired_before: DateTime<Utc>) -> Result<u64> {
         let mut tx = self.begin().await?;
-        let rows = execute!(
-            &mut tx,
-            "UPDATE jobs SET state = 'queued', lease_holder = NULL, lease_until = NULL, \
-             last_error = 'the lease ran out before the job was finished' \
-             WHERE state IN ('queued', 'running') AND state = 'running' AND lease_until < $1",
-            kept_time(expired_before),
-        )?;
+        let expired_before = self.skew_in_tx(&mut tx).await?.of(expired_before);
+        let sql = match tx {
+            Tx::Sqlite(_) => requeue_sql!(""),
+            Tx::Postgres(_) => requeue_sql!(" FOR UPDATE SKIP LOCKED"),
+        };
+        let rows = execute!(&mut tx, sql, expired_before)?;
+        if rows > 0 {
+            announce_in_tx(&mut tx, News::Jobs).await?;
+        }
         tx.commit().await.map(|()| rows)
     }
 
@@ -258,6 +287,20 @@ impl Store {
     }
 }
 
+/// Renews the leases of the jobs that a holder works on until a time of the judge.
+pub(super) async fn job_renew_in_tx(
+    tx: &mut Tx,
+    holder: &str,
+    working: &[JobId],
+    until: DateTime<Utc>,
+) -> Result<Vec<JobId>> {
+    let working: Vec<String> = working.iter().map(ToString::to_string).collect();
+    on_tx!(tx, db => sqlx::query_scalar::<_, JobId>(
+        "UPDATE jobs SET lease_until = $1 WHERE lease_holder = $2 AND state IN ('queued', 'running') \
+         AND state = 'running' AND $3 LIKE '%' || CAST(id AS TEXT) || '%' RETURNING id")
+        .bind(until).bind(holder).bind(working.join(" ")).fetch_all(db))
+}
+
 /// Holds every lane of some jobs, in the same order as everybody else does.
 pub(super) async fn lanes_hold_in_tx(tx: &mut Tx, jobs: &[NewJob]) -> Result<()> {
     let lanes: BTreeSet<&str> = jobs.iter().map(|job| job.lane.as_str()).collect();
@@ -267,12 +310,15 @@ pub(super) async fn lanes_hold_in_tx(tx: &mut Tx, jobs: &[NewJob]) -> Result<()>
     Ok(())
 }
 
-/// Nobody else adds to the lane until the transaction ends. SQLite has only one writing transaction anyway.
+/// Nobody else adds to the lane until the transaction ends, and then other replicas hear of it, in the same round trip.
+/// SQLite has only one writing transaction and one server anyway.
 async fn lane_hold_in_tx(tx: &mut Tx, lane: &str) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
-        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))")
+        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0)), pg_notify($2, $3)")
             .bind(lane)
+            .bind(CHANNEL)
+            .bind(News::Jobs.to_string())
             .execute(&mut **tx)
             .await
             .map(drop),

@@ -14,6 +14,7 @@ mod apply;
 mod apply_locks;
 mod commands;
 mod deliveries;
+mod fence;
 mod import;
 mod jobs;
 mod json;
@@ -22,22 +23,27 @@ mod lock_change;
 mod lock_events;
 mod lock_names;
 mod locks;
+mod news;
 mod open;
+mod plan_files;
 mod plans;
 mod pulls;
+mod replicas;
 mod runs;
 mod settings;
+mod time;
 mod waiters;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use chrono::{DateTime, SubsecRound, Utc};
+use chrono::{DateTime, Utc};
 
 pub use apply::{ApplyGate, ApplyGrant};
 pub use apply_locks::SetApplyLock;
 pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand};
 pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
+pub use fence::LeaseLost;
 pub use import::{ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull};
 pub use jobs::{Finish, JobLease, JobState, JobView, NewJob};
 pub use json::JsonText;
@@ -45,11 +51,15 @@ pub use leases::Lease;
 pub use lock_change::TAKE_TURN;
 pub use lock_events::LockEventSeal;
 pub use locks::{LockWish, TakeLock};
+pub use news::{Heard, Listener, News};
 pub use open::{DatabaseUrl, InvalidDatabaseUrl};
 pub use plans::RecordPlan;
+pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
 
 use crate::clock::{Clock, Ids};
+use fence::Fence;
+use time::{Judge, kept_time};
 
 /// What a store operation can fail with.
 pub type Result<T, E = sqlx::Error> = std::result::Result<T, E>;
@@ -60,6 +70,9 @@ pub struct Store {
     pool: Pool,
     clock: Arc<dyn Clock>,
     ids: Arc<dyn Ids>,
+    judge: Judge,
+    /// The lease that everything is written under, if it is the work of a job.
+    fence: Option<Fence>,
 }
 
 /// Connections. SQLite has one that writes and some that read.
@@ -121,12 +134,14 @@ pub(crate) use {execute, on_pool, on_tx};
 
 impl Store {
     /// Begins a writing transaction. On SQLite it takes the write lock at once, so that nothing read in it can
-    /// have changed by the time it writes.
+    /// have changed by the time it writes. Under a lease it is an error when that lease was lost.
     pub(crate) async fn begin(&self) -> Result<Tx> {
-        match &self.pool {
-            Pool::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite),
-            Pool::Postgres(pool) => pool.begin().await.map(Tx::Postgres),
-        }
+        let mut tx = match &self.pool {
+            Pool::Sqlite { write, .. } => write.begin_with("BEGIN IMMEDIATE").await.map(Tx::Sqlite)?,
+            Pool::Postgres(pool) => pool.begin().await.map(Tx::Postgres)?,
+        };
+        self.fence_in_tx(&mut tx).await?;
+        Ok(tx)
     }
 
     /// Whether several replicas may share this database.
@@ -150,14 +165,6 @@ impl Store {
 /// A free text as both databases can keep it: PostgreSQL refuses NUL. Every text somebody else wrote goes through here.
 fn free_text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { Cow::Owned(text.replace('\0', "\u{fffd}")) } else { Cow::Borrowed(text) }
-}
-
-/// A time from a caller as both databases keep and compare it: PostgreSQL keeps microseconds, and SQLite compares
-/// texts, which sort by time while the year has four digits.
-fn kept_time(time: DateTime<Utc>) -> DateTime<Utc> {
-    const FIRST: DateTime<Utc> = DateTime::UNIX_EPOCH;
-    const LAST: DateTime<Utc> = DateTime::from_timestamp(253_402_300_799, 0).expect("9999-12-31T23:59:59Z");
-    time.trunc_subsecs(6).clamp(FIRST, LAST)
 }
 
 impl Tx {

@@ -6,11 +6,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::TryFutureExt;
 use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Acquire, Connection, PgPool, SqlitePool};
+use sqlx::{Acquire, Connection, Executor, PgPool, SqlitePool};
 
+use super::time::Judge;
 use super::{Pool, Store, on_pool};
 use crate::clock::{Clock, Ids};
 
@@ -18,6 +20,9 @@ use crate::clock::{Clock, Ids};
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Another process (a backup, the command line) may hold SQLite's write lock this long.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+/// A transaction in which nothing was said for so long is rolled back by PostgreSQL: whoever opened it was paused or cut
+/// off, and holds rows that others wait for. Less than a lease lasts.
+const SILENT_TRANSACTION: &str = "SET idle_in_transaction_session_timeout = '30s'";
 const SQLITE_READERS: u32 = 8;
 const POSTGRES_CONNECTIONS: u32 = 20;
 
@@ -80,13 +85,14 @@ impl fmt::Display for DatabaseUrl {
 }
 
 impl Store {
-    /// Connects and applies the migrations that are missing.
+    /// Connects and applies the migrations that are missing. On a database that several replicas may share, its clock
+    /// judges leases.
     pub async fn open(url: &DatabaseUrl, clock: Arc<dyn Clock>, ids: Arc<dyn Ids>) -> Result<Self, sqlx::Error> {
         let pool = match url {
             DatabaseUrl::Sqlite(path) => open_sqlite(path).await?,
             DatabaseUrl::Postgres(options) => open_postgres(options).await?,
         };
-        Ok(Self { pool, clock, ids })
+        Ok(Self { pool, clock, ids, judge: Judge::Database, fence: None })
     }
 
     /// Connects to a database with the tables of this release, and changes nothing. `None`: there is none yet.
@@ -105,7 +111,7 @@ impl Store {
                 (Pool::Postgres(postgres_pool(options).await?), sqlx::migrate!("migrations/postgres"))
             }
         };
-        let store = Self { pool, clock, ids };
+        let store = Self { pool, clock, ids, judge: Judge::Database, fence: None };
         let applied = on_pool!(store, db => sqlx::query_scalar::<_, i64>("SELECT version FROM _sqlx_migrations")
             .fetch_all(db));
         let applied = match applied {
@@ -183,7 +189,9 @@ async fn open_postgres(options: &PgConnectOptions) -> Result<Pool, sqlx::Error> 
 
 async fn postgres_pool(options: &PgConnectOptions) -> Result<PgPool, sqlx::Error> {
     let pool = PgPoolOptions::new().max_connections(POSTGRES_CONNECTIONS).acquire_timeout(ACQUIRE_TIMEOUT);
-    pool.connect_with(options.clone()).await
+    pool.after_connect(|connection, _| Box::pin(connection.execute(SILENT_TRANSACTION).map_ok(drop)))
+        .connect_with(options.clone())
+        .await
 }
 
 /// A database that a newer release has migrated already is fine: while replicas are replaced one by one, old ones go on.

@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use semver::Version;
 
 use super::locks::{name_column, name_from_column, scope_column};
+use super::plan_files::plan_file_put_in_tx;
 use super::pulls::pull_share_in_tx;
 use super::runs::run_hold_in_tx;
 use super::{JsonText, LockChange, Result, Store, Tx, execute, kept_time, on_pool, on_tx};
@@ -33,6 +34,16 @@ const BY_ID: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, bas
 impl Store {
     /// Keeps a plan, if the lock it was made under is still held; one that needed none, if the pull is open.
     pub async fn plan_record(&self, plan: &PlanRecord, lock: Option<LockId>) -> Result<RecordPlan> {
+        self.plan_record_with(plan, lock, None).await
+    }
+
+    /// Keeps a plan and, if it is to lie in the database, its file.
+    pub async fn plan_record_with(
+        &self,
+        plan: &PlanRecord,
+        lock: Option<LockId>,
+        file: Option<&[u8]>,
+    ) -> Result<RecordPlan> {
         let mut tx = self.begin().await?;
         let open = pull_share_in_tx(&mut tx, &plan.pull).await? == Some(PullState::Open);
         let held = match lock {
@@ -46,7 +57,11 @@ impl Store {
             return Ok(RecordPlan::Overtaken);
         }
         discard_in_tx(&mut tx, &plan.pull, &plan.project).await?;
-        insert_in_tx(&mut tx, plan).await?;
+        let created_at = self.skew_in_tx(&mut tx).await?.of(plan.created_at);
+        insert_in_tx(&mut tx, plan, created_at).await?;
+        if let Some(bytes) = file {
+            plan_file_put_in_tx(&mut tx, plan.id, bytes).await?;
+        }
         tx.commit().await.map(|()| RecordPlan::Recorded)
     }
 
@@ -129,7 +144,7 @@ async fn lock_hold_in_tx(tx: &mut Tx, plan: &PlanRecord, lock: LockId) -> Result
     .map(|rows| rows == 1)
 }
 
-async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord) -> Result<()> {
+async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>) -> Result<()> {
     execute!(
         tx,
         "INSERT INTO plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
@@ -150,7 +165,7 @@ async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord) -> Result<()> {
         plan.digest.as_ref(),
         JsonText(plan.counts),
         plan.state,
-        kept_time(plan.created_at),
+        created_at,
     )
     .map(drop)
 }

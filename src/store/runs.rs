@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::locks::{name_column, name_from_column};
+use super::news::{News, announce_in_tx};
 use super::{Result, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
     CommandId, CommitSha, ProjectKey, ProjectOutcome, PullNumber, PullRef, RepoId, RepoPath, RunId, RunKind,
@@ -106,6 +107,7 @@ impl Store {
     pub async fn run_start(&self, id: RunId) -> Result<()> {
         let mut tx = self.begin().await?;
         run_start_in_tx(&mut tx, id, self.now()).await?;
+        announce_in_tx(&mut tx, News::Run(id)).await?;
         tx.commit().await
     }
 
@@ -121,6 +123,7 @@ impl Store {
             self.now(),
             id,
         )?;
+        announce_in_tx(&mut tx, News::Run(id)).await?;
         tx.commit().await.map(|()| rows == 1)
     }
 
@@ -159,6 +162,7 @@ impl Store {
             piece.seq,
             free_text(&piece.text),
         )?;
+        announce_in_tx(&mut tx, News::Run(run)).await?;
         tx.commit().await
     }
 

@@ -183,7 +183,8 @@ impl Checkouts {
 
     async fn lease(&self, repo: &RepoId) -> Result<Lease, CheckoutError> {
         let key = format!("repository_sync:{}:{repo}", self.replica);
-        let holder = self.ids.next().to_string();
+        // Begins with the replica, so that it ends with it.
+        let holder = format!("{}/{}", self.replica, self.ids.next());
         // Two exchanges with the forge at most, each with its own deadline.
         let until = self.clock.now() + TimeDelta::from_std(FETCH_DEADLINE * 2).unwrap_or(TimeDelta::MAX);
         if let Some(lease) = self.store.lease_take(&key, &holder, until).await? {

@@ -9,7 +9,7 @@ mod steps;
 mod terraform;
 mod tool;
 
-pub use artifacts::{ArtifactError, Artifacts};
+pub use artifacts::{ArtifactError, Artifacts, Saved};
 pub use checkouts::{CheckoutError, Checkouts, Source};
 pub use environment::ChildEnvironment;
 pub use output::{OutputHub, RunOutput};

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper::process::{Cmd, Ended, Exit, Line, Output, Supervisor};
+use lockkeeper::process::{Cmd, Ended, Exit, Line, Output, Pulse, Supervisor};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -96,7 +96,7 @@ struct Running {
 
 impl Running {
     fn start(command: Cmd) -> Self {
-        let supervisor = Supervisor { exe: LOCKKEEPER.into(), grace: LONG };
+        let supervisor = Supervisor { exe: LOCKKEEPER.into(), grace: LONG, pulse: Pulse::unneeded() };
         let (sender, lines) = mpsc::channel(256);
         let ctrl_c = CancellationToken::new();
         let token = ctrl_c.clone();

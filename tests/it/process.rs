@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper::process::{Cmd, Ended, Exit, Hold, Line, ProcessError, Stream, Supervisor};
+use lockkeeper::process::{Cmd, Ended, Exit, Hold, Line, ProcessError, Pulse, Stream, Supervisor};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +14,7 @@ const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
 const LONG: Duration = Duration::from_mins(1);
 
 fn supervisor(grace: Duration) -> Supervisor {
-    Supervisor { exe: LOCKKEEPER.into(), grace }
+    Supervisor { exe: LOCKKEEPER.into(), grace, pulse: Pulse::unneeded() }
 }
 
 fn sh(script: &str) -> Cmd {
@@ -36,10 +36,14 @@ impl Run {
     }
 
     fn start_holding(cmd: Cmd, grace: Duration, hold: Option<&Path>) -> Self {
+        Self::start_under(cmd, &supervisor(grace), hold)
+    }
+
+    fn start_under(cmd: Cmd, supervisor: &Supervisor, hold: Option<&Path>) -> Self {
         let (sender, lines) = mpsc::channel(4);
         let cancel = CancellationToken::new();
         let token = cancel.clone();
-        let mut run = cmd.supervised(&supervisor(grace));
+        let mut run = cmd.supervised(supervisor);
         if let Some(hold) = hold {
             run = run.hold(hold);
         }
@@ -310,4 +314,50 @@ async fn signals_for_the_supervisor_do_not_reach_the_program() {
     let (lines, exit) = run.finish().await;
     assert_eq!(lines, [(Stream::Out, "alive".into())]);
     assert_eq!((exit.code, exit.how), (Some(0), Ended::Finished));
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+const POLITE: &str = "trap 'kill $!; echo interrupted; exit 1' INT; echo begun; sleep 60 & wait";
+
+#[tokio::test]
+async fn a_program_is_interrupted_when_the_right_to_run_it_is_not_renewed() {
+    let supervisor = Supervisor { pulse: Pulse::every(SECOND * 2), ..supervisor(LONG) };
+    supervisor.pulse.beat(supervisor.pulse.prepare());
+    let mut run = Run::start_under(sh(POLITE), &supervisor, None);
+    assert_eq!(run.line().await, "begun");
+    let (lines, exit) = run.finish().await;
+    assert_eq!(lines, [(Stream::Out, "interrupted".to_owned())]);
+    assert_eq!((exit.how, exit.code), (Ended::Cancelled, Some(1)));
+}
+
+#[tokio::test]
+async fn a_program_goes_on_while_the_right_to_run_it_is_renewed() {
+    let (dir, gate) = gate();
+    let pulse = Pulse::every(SECOND * 2);
+    pulse.beat(pulse.prepare());
+    let supervisor = Supervisor { pulse: pulse.clone(), ..supervisor(LONG) };
+    let script = format!("echo begun; read x < {}/gate; echo ended", dir.path().display());
+    let mut run = Run::start_under(sh(&script), &supervisor, None);
+    assert_eq!(run.line().await, "begun");
+    let mut ticks = tokio::time::interval(SECOND / 4);
+    for _ in 0..12 {
+        ticks.tick().await;
+        pulse.beat(pulse.prepare());
+    }
+    tokio::task::spawn_blocking(|| gate.open()).await.unwrap();
+    let (lines, exit) = run.finish().await;
+    assert_eq!((lines, exit.how), (vec![(Stream::Out, "ended".to_owned())], Ended::Finished));
+}
+
+/// The server is paused: it holds the leash and says nothing.
+#[tokio::test]
+async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
+    let (leash, _held) = nix::unistd::pipe().unwrap();
+    #[expect(clippy::disallowed_methods, reason = "the supervisor as a server would start it")]
+    let mut supervisor = tokio::process::Command::new(LOCKKEEPER);
+    supervisor.args(["supervise", "--grace", "60", "--lease", "1", "--", "/bin/sh", "-c", POLITE]);
+    let output = supervisor.stdin(leash).kill_on_drop(true).output();
+    let output = tokio::time::timeout(LONG, output).await.expect("the end in time").unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "begun\ninterrupted\n");
+    assert_eq!(output.status.code(), Some(1));
 }

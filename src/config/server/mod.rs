@@ -43,7 +43,7 @@ pub use raw::{Given, RawSettings};
 pub use readme::flag_tables;
 pub use repos::{AutodiscoverMode, CheckoutStrategy, PlanningConfig, RepoConfig};
 pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
-pub use storage::{Database, StorageConfig};
+pub use storage::{Database, PlanFiles, StorageConfig};
 pub use strangers::unknown_flag;
 pub use table::SETTINGS;
 pub use terraform::TerraformConfig;

@@ -16,6 +16,18 @@ pub enum Database {
     Postgres(Secret),
 }
 
+/// Where plan files are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlanFiles {
+    /// In a folder, absolute; other servers may share it.
+    Directory(PathBuf),
+    /// In the database.
+    Database {
+        /// The largest, in bytes.
+        limit: u64,
+    },
+}
+
 /// Where the server keeps things.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StorageConfig {
@@ -23,8 +35,8 @@ pub struct StorageConfig {
     pub data_dir: PathBuf,
     /// The database.
     pub database: Database,
-    /// Root of the plan files; absolute, other servers may share it.
-    pub plan_dir: PathBuf,
+    /// Plan files.
+    pub plan_files: PlanFiles,
 }
 
 impl StorageConfig {
@@ -43,12 +55,16 @@ impl StorageConfig {
         let data_dir = read_data_dir(reader);
         let database = read_database(reader);
         let plan_dir = reader.path("share-plan-dir");
-        let data_dir = data_dir?;
-        Ok(Self {
-            database: database?.unwrap_or_else(|| Database::Sqlite(data_dir.join("lockkeeper.db"))),
-            plan_dir: plan_dir.unwrap_or_else(|| data_dir.join("plans")),
-            data_dir,
-        })
+        let limit = reader.number::<u64>("plan-size-limit").map(|mebibytes| mebibytes.unwrap_or_default() << 20);
+        let (data_dir, limit) = (data_dir?, limit?);
+        let database = database?.unwrap_or_else(|| Database::Sqlite(data_dir.join("lockkeeper.db")));
+        let plan_files = match (plan_dir, &database) {
+            (Some(dir), _) => PlanFiles::Directory(dir),
+            (None, Database::Sqlite(_)) => PlanFiles::Directory(data_dir.join("plans")),
+            // Servers that share a database need not share a disk.
+            (None, Database::Postgres(_)) => PlanFiles::Database { limit },
+        };
+        Ok(Self { data_dir, database, plan_files })
     }
 }
 

@@ -92,7 +92,15 @@ pub static SETTINGS: &[Setting] = &[
     )
     .or_derived("sqlite:<data dir>/lockkeeper.db"),
     Setting::new(Storage, "share-plan-dir", "FOLDER", Path, "Where plan files are kept; servers may share it.")
-        .or_derived("<data dir>/plans"),
+        .or_derived("<data dir>/plans; with PostgreSQL the database"),
+    Setting::new(
+        Storage,
+        "plan-size-limit",
+        "MIB",
+        Number(1, 512),
+        "Largest plan file in MiB that is kept in the database; larger ones need --share-plan-dir.",
+    )
+    .or("64"),
     Setting::new(
         Permissions,
         "gh-team-allowlist",

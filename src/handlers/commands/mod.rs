@@ -12,6 +12,7 @@ mod turn;
 mod unlock;
 
 use std::convert::Infallible;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -48,6 +49,17 @@ pub(super) struct CommandCx<'a> {
     pub stop: CancellationToken,
     /// Cancelled when another replica took the command over.
     pub lost: CancellationToken,
+    /// Settled once: before the first run of the command begins, or when the server is told to stop.
+    fate: OnceLock<Fate>,
+}
+
+/// What becomes of a command when the server is told to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// A run has begun here, so it ends here.
+    Begun,
+    /// Everything still waited, so another replica, or the next start, begins with it.
+    HandedOver,
 }
 
 impl CommandCx<'_> {
@@ -92,11 +104,37 @@ impl CommandCx<'_> {
         Ok(())
     }
 
+    /// A run is about to begin; `false` when the command has been handed over.
+    pub fn may_begin(&self) -> bool {
+        *self.fate.get_or_init(|| Fate::Begun) == Fate::Begun
+    }
+
+    /// The server is told to stop while nothing of the command has begun.
+    async fn handed_over(&self) {
+        self.ctx.closing.cancelled().await;
+        if *self.fate.get_or_init(|| Fate::HandedOver) == Fate::Begun {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The same as an error, to be given when everything that waited has stopped waiting.
+    pub fn left_to_others(&self) -> Result<(), JobError> {
+        if self.lost.is_cancelled() {
+            return Err(taken_over());
+        }
+        if self.fate.get() == Some(&Fate::HandedOver) {
+            let error = anyhow!("the server is stopping and had not begun; another one does it, or the next start");
+            return Err(JobError::Retry { at: Some(self.ctx.clock.now()), error });
+        }
+        Ok(())
+    }
+
     /// Stops what runs when the server is interrupted or the lease is lost: a child must not outlive its right to run.
     async fn pass_on_stops(&self) -> Infallible {
         tokio::select! {
             () = self.ctx.interrupt.cancelled() => {}
             () = self.lost.cancelled() => {}
+            () = self.handed_over() => {}
         }
         self.stop.cancel();
         std::future::pending().await
@@ -115,9 +153,7 @@ impl CommandCx<'_> {
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
     /// again after a restart.
     pub fn abandoned(&self) -> Result<(), JobError> {
-        if self.lost.is_cancelled() {
-            return Err(taken_over());
-        }
+        self.left_to_others()?;
         if self.ctx.interrupt.is_cancelled() {
             return Err(JobError::Retry {
                 at: Some(self.ctx.clock.now()),
@@ -225,7 +261,7 @@ async fn carry_out(
         ctx.store.lock_renew(&pull.at, &Cause::new(row.actor.clone(), "the pull request is worked on")).await?;
     }
     let stop = ctx.stops.enter(row.id);
-    let cx = CommandCx { ctx, row, pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
+    let cx = CommandCx { ctx, row, pull, stop: stop.token.clone(), lost: attempt.lost.clone(), fate: OnceLock::new() };
     tokio::select! {
         reply = act(&cx, spec) => reply,
         never = cx.pass_on_stops() => match never {},

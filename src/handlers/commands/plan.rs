@@ -1,8 +1,8 @@
 //! `plan`, by comment or because the pull changed.
 //!
-//! First the locks of all projects; then each project: a place in the pool, then Terraform, then the record. The record is kept only if the lock
-//! is still held at that moment, so a plan that was overtaken by `unlock` or by the end of the pull leaves nothing behind
-//! (P7). A project whose plan fails gives its lock back.
+//! First the locks of all projects; then each project: a place in the pool, then Terraform, then the record. The record
+//! is kept only if the lock is still held at that moment, so a plan that was overtaken by `unlock` or by the end of the
+//! pull leaves nothing behind (P7). A project whose plan fails gives its lock back.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ use crate::model::{
 use crate::queue::JobError;
 use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan};
-use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
+use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, StepError};
 
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     run(cx, &PlanCommand::default(), &Wanted::Concerned).await
@@ -293,7 +293,15 @@ async fn record(
 ) -> Result<ProjectReport, JobError> {
     let read = plan_output::summary(&made.output);
     let id = PlanId::next(&*cx.ctx.ids);
-    let digest = if read.no_changes { None } else { Some(save(cx, id, made.file).await?) };
+    let file = (!read.no_changes).then_some(made.file);
+    let saved = match save(cx, id, file).await? {
+        Ok(saved) => saved,
+        Err(error) => {
+            drop_plan(cx, &project.key, lock).await?;
+            return failed(cx, report, &RunError::Artifact(error)).await;
+        }
+    };
+    let (digest, file) = saved.map(|saved| (saved.digest, saved.with_record)).unzip();
     let plan = PlanRecord {
         id,
         pull: cx.pull.at.clone(),
@@ -310,7 +318,7 @@ async fn record(
         created_at: cx.ctx.clock.now(),
     };
     let outcome = if read.no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
-    match cx.ctx.store.plan_record(&plan, lock.map(|lock| lock.id)).await? {
+    match cx.ctx.store.plan_record_with(&plan, lock.map(|lock| lock.id), file.flatten().as_deref()).await? {
         RecordPlan::Recorded => Ok(ProjectReport {
             outcome,
             output: made.output,
@@ -330,6 +338,20 @@ async fn record(
     }
 }
 
+/// A file that is too large is for the people at the pull; anything else may pass.
+async fn save(
+    cx: &CommandCx<'_>,
+    id: PlanId,
+    file: Option<Vec<u8>>,
+) -> Result<Result<Option<Saved>, ArtifactError>, JobError> {
+    let Some(file) = file else { return Ok(Ok(None)) };
+    match cx.ctx.artifacts.save(id, file).await {
+        Ok(saved) => Ok(Ok(Some(saved))),
+        Err(error @ ArtifactError::TooLarge { .. }) => Ok(Err(error)),
+        Err(error) => Err(JobError::retry(error)),
+    }
+}
+
 /// The lock went back while the plan was made.
 async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectReport, JobError> {
     let why = cx.stop_reason().await?;
@@ -337,10 +359,6 @@ async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectRe
     let why = why.unwrap_or_else(|| "the lock was given back".to_owned());
     let message = format!("{why} while the plan was made, so it was not kept.");
     Ok(ProjectReport { next, ..stopped(report, &message) })
-}
-
-async fn save(cx: &CommandCx<'_>, id: PlanId, file: Vec<u8>) -> Result<crate::model::Sha256Digest, JobError> {
-    cx.ctx.artifacts.save(id, file).await.map_err(JobError::retry)
 }
 
 /// Somebody stands in the way.

@@ -364,7 +364,10 @@ pub(super) async fn place_in_pool(cx: &CommandCx<'_>) -> Result<OwnedSemaphorePe
     tokio::select! {
         biased;
         () = cx.stop.cancelled() => Err(Stopped),
-        place = cx.ctx.pool.clone().acquire_owned() => Ok(place.expect("the pool is never closed")),
+        place = cx.ctx.pool.clone().acquire_owned() => {
+            let place = place.expect("the pool is never closed");
+            if cx.may_begin() { Ok(place) } else { Err(Stopped) }
+        }
     }
 }
 

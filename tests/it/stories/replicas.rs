@@ -6,6 +6,7 @@ use chrono::TimeDelta;
 use lockkeeper::emulator::{Delivering, NewPull};
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::{LEASE, Tick};
+use lockkeeper::store::ReplicaState;
 
 use crate::support::bot::{Bot, REPO, work_together};
 use crate::support::db::{Backend, tell};
@@ -34,6 +35,10 @@ shared_story!(
     a_plan_that_ends_after_its_lease_was_lost_is_not_kept,
     a_server_never_takes_work_over_from_itself,
     a_plan_is_stopped_by_the_server_that_learns_of_the_close,
+    a_server_that_stops_hands_over_what_it_had_not_begun,
+    a_plan_is_applied_by_a_server_that_shares_nothing_but_the_database,
+    what_a_run_prints_is_seen_on_another_server_while_it_runs,
+    work_that_cannot_renew_its_lease_in_time_is_done_again,
 );
 
 async fn the_commands_of_thirty_pulls_are_each_done_once_and_in_order() {
@@ -205,4 +210,103 @@ async fn a_plan_is_stopped_by_the_server_that_learns_of_the_close() {
     ");
     assert_eq!(bot.pending(pull), [""; 0]);
     bot.end(&[]).await;
+}
+
+async fn a_server_that_stops_hands_over_what_it_had_not_begun() {
+    let before = [NETWORK, ("compute/main.tf", "# narrow\n")];
+    let mut bot = Bot::with(Backend::Postgres, &before, &[("parallel-pool-size", "1")]).await;
+    bot.push("wider", &[WAITING]).await;
+    let begun = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    let (stopping, under_way) = (Arc::clone(&bot.replica), bot.begin_command());
+    bot.printed("waiting").await;
+    bot.push("more", &[("compute/main.tf", "# wider\n")]).await;
+    let waits = bot.github.open_pull(REPO, NewPull::from_branch("more")).await.unwrap();
+    bot.settle_short().await;
+    let waiting = bot.begin_command();
+    stopping.ctx.closing.cancel();
+    stopping.tick_leases().await.unwrap();
+    assert_eq!(waiting.await.unwrap(), Tick::Worked, "it does not wait for its turn here");
+    let states: Vec<_> = bot.store().replica_list().await.unwrap().into_iter().map(|row| row.state).collect();
+    assert_eq!(states, [ReplicaState::Stopping]);
+
+    bot.replica = bot.replica_beside().await;
+    bot.settle().await;
+    assert!(bot.answer(waits).contains(": planned\n"), "the other server goes on at once");
+    assert_eq!(bot.heard(begun), [""; 0]);
+    go(&bot);
+    assert_eq!(under_way.await.unwrap(), Tick::Worked);
+    stopping.end().await.unwrap();
+    bot.settle().await;
+    assert!(bot.answer(begun).contains(": planned\n"), "what had begun has come to its end");
+    bot.end(&["acme/infra/compute/default by #2", LOCK]).await;
+}
+
+async fn a_plan_is_applied_by_a_server_that_shares_nothing_but_the_database() {
+    let alone = [("share-plan-dir", ""), ("database-url", "postgres://the-one-that-is-open/")];
+    let mut bot = Bot::with(Backend::Postgres, &[NETWORK], &alone).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    assert!(bot.answer(pull).contains(": planned\n"));
+    std::fs::remove_dir_all(bot.db.dir.path().join("data")).unwrap();
+    bot.replica = bot.replica_beside().await;
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.answer(pull).contains(": applied\n"));
+    bot.end(&[LOCK]).await;
+}
+
+async fn what_a_run_prints_is_seen_on_another_server_while_it_runs() {
+    let mut bot = Bot::new(Backend::Postgres, &[NETWORK]).await;
+    let other = bot.replica_beside().await;
+    let (mut news, mut nudges) = (other.ctx.hub.subscribe(), other.ctx.nudge.listen());
+    let listening = Arc::clone(&other);
+    let listening = tokio::spawn(async move { listening.listen().await });
+    within(nudges.heard()).await;
+    bot.push("wider", &[WAITING]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    within(nudges.heard()).await;
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    // Nobody but the database tells the other server of the run.
+    let mut run = within(news.recv()).await.unwrap();
+    while !other.ctx.store.run_output(run).await.unwrap().contains("waiting") {
+        run = within(news.recv()).await.unwrap();
+    }
+    let page = bot.pages_of(&other).await;
+    let request = axum::http::Request::get(format!("/jobs/{run}/events")).body(axum::body::Body::empty()).unwrap();
+    let stream = tower::ServiceExt::oneshot(page, request).await.unwrap();
+    let mut stream = stream.into_body().into_data_stream();
+    let mut seen = String::new();
+    while !seen.contains("waiting") {
+        let chunk = within(futures::StreamExt::next(&mut stream)).await.expect("the run goes on").unwrap();
+        seen.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    assert!(!command.is_finished());
+    go(&bot);
+    assert_eq!(command.await.unwrap(), Tick::Worked);
+    while !seen.contains("event: end") {
+        let chunk = within(futures::StreamExt::next(&mut stream)).await.expect("its end is told").unwrap();
+        seen.push_str(std::str::from_utf8(&chunk).unwrap());
+    }
+    listening.abort();
+    bot.settle().await;
+    assert!(bot.answer(pull).contains(": planned\n"));
+    bot.end(&[LOCK]).await;
+}
+
+/// The database was away from this server alone, and nobody has taken its work over yet.
+async fn work_that_cannot_renew_its_lease_in_time_is_done_again() {
+    let (mut bot, pull, command) = in_the_middle_of_a_plan().await;
+    bot.replica.running.cancel_all();
+    assert_eq!(command.await.unwrap(), Tick::Worked);
+    bot.settle_short().await;
+    assert_eq!(bot.heard(pull), [""; 0]);
+    go(&bot);
+    bot.settle().await;
+    assert!(bot.answer(pull).contains(": planned\n"));
+    assert_eq!(bot.calls().iter().filter(|call| *call == "plan network").count(), 2);
+    bot.end(&[LOCK]).await;
+}
+
+async fn within<T>(wait: impl Future<Output = T>) -> T {
+    tokio::time::timeout(std::time::Duration::from_mins(1), wait).await.expect("it happens in time")
 }

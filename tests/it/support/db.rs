@@ -64,7 +64,9 @@ impl TestDb {
 }
 
 async fn open(url: &DatabaseUrl, clock: &Arc<ManualClock>, ids: &Arc<CountingIds>) -> Store {
-    Store::open(url, clock.clone(), ids.clone()).await.expect("a new database opens")
+    let store = Store::open(url, clock.clone(), ids.clone()).await.expect("a new database opens");
+    // The test turns the clock, and every store has the same.
+    store.judged_by_its_own_clock()
 }
 
 /// Nine o'clock on a Monday morning.

@@ -58,9 +58,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command };
     let groups = groups.into_iter().map(|group| apply_group(&work, group.into_iter().map(applying).collect()));
     let reports = join_all(groups).await;
-    if cx.lost.is_cancelled() {
-        return Err(super::taken_over());
-    }
+    cx.left_to_others()?;
     let mut reports: Vec<ProjectReport> =
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
@@ -127,7 +125,7 @@ impl Applying<'_> {
         cx.status(standing::of_project(ctx, RunKind::Apply, key, *run, status::running(RunKind::Apply))).await?;
         let report = self.attempt().await?;
         let report = ProjectReport { log: super::log(ctx, self.command.verbose, *run).await?, ..report };
-        if cx.lost.is_cancelled() {
+        if cx.left_to_others().is_err() {
             return Ok(report);
         }
         cx.finish_run(*run, &report).await?;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use chrono::{DateTime, Utc};
-use lockkeeper::app::Replica;
+use lockkeeper::app::{self, Replica};
 use lockkeeper::config::access::TeamAuthz;
+use lockkeeper::config::server::{RawSettings, ServerConfig};
+use lockkeeper::context::Ctx;
 use lockkeeper::queue::Tick;
 
 use super::{Bot, build, services};
@@ -60,7 +62,8 @@ impl Bot {
         self.crash_and_restart().await;
         self.replicas += 1;
         let (mut ctx, name) = services(&self.db, &self.flags, self.replicas).await;
-        Arc::get_mut(&mut ctx).expect("nobody else has it yet").settings.team_authz = Some(program);
+        let settings = Arc::get_mut(&mut ctx).and_then(Ctx::settings_mut).expect("nobody else has them yet");
+        settings.team_authz = Some(program);
         self.replica = Arc::new(Replica::new(ctx, &name));
     }
 
@@ -71,6 +74,13 @@ impl Bot {
         let data = self.db.dir.path().join(format!("data-{}", self.replicas));
         flags.insert("data-dir".to_owned(), vec![data.display().to_string()]);
         build(&self.db, &flags, self.replicas).await
+    }
+
+    /// Everything that another server serves.
+    pub async fn pages_of(&self, replica: &Arc<Replica>) -> axum::Router {
+        let raw = RawSettings { flags: self.flags.clone(), ..RawSettings::default() };
+        let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+        app::router(&replica.ctx, &config, replica.ctx.closing.clone()).await.expect("the pages can be built")
     }
 
     /// Waits until Terraform was called so often for this.

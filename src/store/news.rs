@@ -1,0 +1,118 @@
+//! What replicas tell each other, so that nobody has to wait for the next look: `NOTIFY` in the transaction that
+//! commits the news, one listening connection per replica.
+//!
+//! News carry no data and may be lost (a proxy that shares connections between clients drops them): everybody who hears
+//! them looks at the database by itself as well, only later. SQLite has one server, which tells itself.
+
+use std::fmt;
+use std::str::FromStr;
+
+use sqlx::postgres::PgListener;
+
+use super::{Pool, Result, Store, Tx};
+use crate::model::RunId;
+
+pub(super) const CHANNEL: &str = "lockkeeper";
+
+/// What there is to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// There may be a job to claim.
+    Jobs,
+    /// A run has printed something, begun or ended.
+    Run(RunId),
+    /// Commands were asked to stop.
+    Stops,
+}
+
+impl fmt::Display for News {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Jobs => f.write_str("jobs"),
+            Self::Run(run) => write!(f, "run {run}"),
+            Self::Stops => f.write_str("stops"),
+        }
+    }
+}
+
+/// The text is news of another release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownNews;
+
+impl FromStr for News {
+    type Err = UnknownNews;
+
+    fn from_str(text: &str) -> Result<Self, UnknownNews> {
+        match text.split_once(' ') {
+            None if text == "jobs" => Ok(Self::Jobs),
+            None if text == "stops" => Ok(Self::Stops),
+            Some(("run", run)) => run.parse().map(Self::Run).map_err(|_| UnknownNews),
+            _ => Err(UnknownNews),
+        }
+    }
+}
+
+/// What came of listening.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// This.
+    News(News),
+    /// The connection was lost for a while; anything may have happened.
+    Missed,
+}
+
+/// A connection that listens.
+pub struct Listener(PgListener);
+
+impl Listener {
+    /// Waits for news, of this replica as well. After an error, which means that there is no connection, the next call
+    /// tries to connect again.
+    pub async fn next(&mut self) -> Result<Heard> {
+        loop {
+            let Some(heard) = self.0.try_recv().await? else { return Ok(Heard::Missed) };
+            if let Ok(news) = heard.payload().parse() {
+                return Ok(Heard::News(news));
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Listens for news from now on; `None` where there is nobody to hear from.
+    pub async fn listen(&self) -> Result<Option<Listener>> {
+        let Pool::Postgres(pool) = &self.pool else { return Ok(None) };
+        let mut listener = PgListener::connect_with(pool).await?;
+        listener.listen(CHANNEL).await?;
+        Ok(Some(Listener(listener)))
+    }
+}
+
+/// Tells the other replicas when the transaction is committed, and only then.
+pub(super) async fn announce_in_tx(tx: &mut Tx, news: News) -> Result<()> {
+    match tx {
+        Tx::Sqlite(_) => Ok(()),
+        Tx::Postgres(tx) => sqlx::query("SELECT pg_notify($1, $2)")
+            .bind(CHANNEL)
+            .bind(news.to_string())
+            .execute(&mut **tx)
+            .await
+            .map(drop),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::CountingIds;
+
+    #[test]
+    fn news_survive_the_wire_and_others_are_passed_over() {
+        for news in [News::Jobs, News::Stops, News::Run(RunId::next(&CountingIds::default()))] {
+            assert_eq!(news.to_string().parse(), Ok(news));
+        }
+        for text in ["", "run", "run x", "jobs of tomorrow", "moon"] {
+            assert_eq!(text.parse::<News>(), Err(UnknownNews), "{text}");
+        }
+    }
+}

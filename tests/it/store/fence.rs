@@ -1,0 +1,191 @@
+//! What a replica that lost its lease can still write: nothing.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use lockkeeper::model::{
+    CommandKind, CommandOutcome, LockKey, PlanRecord, PlanState, ProjectOutcome, PullState, RunId, RunKind,
+};
+use lockkeeper::store::{
+    ApplyGate, DatabaseUrl, FinishedCommand, JobLease, LeaseLost, LockWish, NewRun, OutputPiece, RecordPlan, RunState,
+    Store,
+};
+use sqlx::Connection;
+use tokio_util::sync::CancellationToken;
+
+use super::samples::{
+    URL, begin_apply, begin_apply_in, command, job, new_command, new_plan, open_pull, plan_state, planned, project,
+    run, taken,
+};
+use crate::support::db::{TestDb, by, store_test};
+
+store_test!(
+    under_a_lease_that_is_held_everything_is_written,
+    under_a_lease_that_was_lost_nothing_is_written,
+    an_apply_that_lost_its_lease_on_the_way_ends_nothing,
+    an_apply_does_not_begin_on_a_lease_that_has_ended_by_time,
+    the_first_refusal_tells_the_work_to_stop,
+    a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting,
+);
+
+const LEASE: TimeDelta = TimeDelta::seconds(45);
+
+/// A claimed job and a store that writes under its lease.
+async fn under(db: &TestDb) -> (Store, JobLease, CancellationToken) {
+    db.store().job_push(&job("the work")).await.unwrap();
+    let lease = db.store().job_claim("a", db.now() + LEASE, "", "").await.unwrap().expect("a job may run");
+    let lost = CancellationToken::new();
+    (db.store().under(&lease, lost.clone()), lease, lost)
+}
+
+/// The holder is paused for longer than its lease lasts, and somebody else takes the job.
+async fn take_over(db: &TestDb) {
+    db.clock.advance(Duration::from_secs(46));
+    assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1);
+    db.store().job_claim("b", db.now() + LEASE, "work", "").await.unwrap().expect("the job is free");
+}
+
+#[track_caller]
+fn is_lost<T: std::fmt::Debug>(result: Result<T, sqlx::Error>) {
+    let error = result.expect_err("the lease was lost");
+    assert!(LeaseLost::is_cause_of(&error), "{error:?}");
+}
+
+fn piece() -> OutputPiece {
+    OutputPiece { seq: 1, text: "late\n".to_owned() }
+}
+
+fn end(id: lockkeeper::model::CommandId) -> FinishedCommand {
+    FinishedCommand { id, outcome: CommandOutcome::Success, reason: None, outbox: vec![job("comments")] }
+}
+
+async fn under_a_lease_that_is_held_everything_is_written(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let plan = new_plan(db, &one, &project("a")).await;
+    let (store, _lease, lost) = under(db).await;
+    store.lease_check().await.unwrap();
+    let lock = taken(&store, &one, &project("a")).await;
+    store.run_start(plan.run).await.unwrap();
+    store.run_output_append(plan.run, &piece()).await.unwrap();
+    assert_eq!(store.plan_record_with(&plan, Some(lock.id), Some(b"plan")).await.unwrap(), RecordPlan::Recorded);
+    assert!(store.run_finish(plan.run, ProjectOutcome::Planned, None).await.unwrap());
+    let ApplyGate::Granted(grant) = begin_apply(&store, &plan).await else { panic!("nothing stops this apply") };
+    store.apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
+    let command = command(&store, CommandKind::Plan, &one).await;
+    store.command_start(command, None, &[]).await.unwrap();
+    assert!(store.command_finish(&end(command)).await.unwrap());
+    assert!(!lost.is_cancelled());
+}
+
+/// Every write that a command makes on its way.
+async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let (kept, late) = (planned(db, &one, &project("a")).await, new_plan(db, &one, &project("b")).await);
+    let lock = taken(db.store(), &one, &project("b")).await;
+    let apply = run(db.store(), RunKind::Apply, &one, &project("a")).await;
+    let asked = command(db.store(), CommandKind::Plan, &one).await;
+    let (store, _lease, _lost) = under(db).await;
+    take_over(db).await;
+    let before = db.store().job_list_open().await.unwrap().len();
+
+    is_lost(store.lease_check().await);
+    is_lost(store.command_start(asked, None, &[job("status")]).await);
+    let wanted = project("c");
+    let key = LockKey::of(&one.repo, &wanted);
+    let wish = LockWish { key: &key, project: &wanted, pull: &one, pull_url: URL, cause: by() };
+    is_lost(store.lock_take(&wish).await);
+    let new = NewRun { command: asked, kind: RunKind::Plan, pull: one.clone(), project: project("b") };
+    is_lost(store.run_create(&new).await);
+    is_lost(store.run_start(late.run).await);
+    is_lost(store.run_output_append(late.run, &piece()).await);
+    is_lost(store.plan_record_with(&late, Some(lock.id), Some(b"plan")).await);
+    is_lost(store.run_finish(late.run, ProjectOutcome::Planned, None).await);
+    is_lost(store.plan_drop(&one, &project("a"), by()).await);
+    is_lost(store.plan_keep_only(&one, &[], by()).await);
+    is_lost(begin_apply_in(&store, &kept, apply).await);
+    is_lost(store.apply_abandon(&one, apply, by()).await);
+    is_lost(store.lock_release_all(&one, by()).await);
+    is_lost(store.pull_seen(&one, PullState::Closed, URL).await);
+    is_lost(store.job_push(&job("status")).await);
+    is_lost(store.command_finish(&end(asked)).await);
+    is_lost(store.command_create(&new_command(CommandKind::Plan, &one), |_| job("command")).await);
+
+    assert_untouched(db, &kept, &late, apply).await;
+    assert_eq!(db.store().job_list_open().await.unwrap().len(), before);
+    assert_eq!(db.store().command_list(10).await.unwrap().iter().filter(|row| row.id == asked).count(), 1);
+    assert_eq!(db.store().command_get(asked).await.unwrap().unwrap().state.to_string(), "queued");
+}
+
+async fn assert_untouched(db: &TestDb, kept: &PlanRecord, late: &PlanRecord, apply: RunId) {
+    assert_eq!(plan_state(db.store(), kept).await, PlanState::Planned);
+    assert!(db.store().plan_get(late.id).await.unwrap().is_none());
+    assert_eq!(db.store().plan_file_get(late.id).await.unwrap(), None);
+    assert_eq!(db.store().run_output(late.run).await.unwrap(), "");
+    for run in [late.run, apply] {
+        assert_eq!(db.store().run_get(run).await.unwrap().unwrap().state, RunState::Queued);
+    }
+    assert_eq!(db.store().lock_list().await.unwrap().len(), 2);
+    assert_eq!(db.store().pull_state(&kept.pull).await.unwrap(), Some(PullState::Open));
+}
+
+async fn an_apply_that_lost_its_lease_on_the_way_ends_nothing(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let plan = planned(db, &one, &project("a")).await;
+    let apply = run(db.store(), RunKind::Apply, &one, &project("a")).await;
+    let (store, ..) = under(db).await;
+    let gate = begin_apply_in(&store, &plan, apply).await.unwrap();
+    let ApplyGate::Granted(grant) = gate else { panic!("nothing stops this apply") };
+    take_over(db).await;
+    db.store().apply_abandon(&one, apply, by()).await.unwrap();
+    is_lost(store.apply_end(grant, &one, PlanState::Applied, by()).await);
+    is_lost(store.run_finish(apply, ProjectOutcome::Applied, None).await);
+    assert_eq!(plan_state(db.store(), &plan).await, PlanState::Discarded, "as the other replica has told the pull");
+}
+
+/// Nobody has taken it over yet, but somebody may at any moment.
+async fn an_apply_does_not_begin_on_a_lease_that_has_ended_by_time(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let plan = planned(db, &one, &project("a")).await;
+    let apply = run(db.store(), RunKind::Apply, &one, &project("a")).await;
+    let (store, ..) = under(db).await;
+    db.clock.advance(Duration::from_secs(45));
+    store.run_output_append(apply, &piece()).await.unwrap();
+    is_lost(begin_apply_in(&store, &plan, apply).await);
+    assert_eq!(plan_state(db.store(), &plan).await, PlanState::Planned);
+    assert_eq!(db.store().run_get(apply).await.unwrap().unwrap().started_at, None);
+}
+
+async fn the_first_refusal_tells_the_work_to_stop(db: &TestDb) {
+    let one = open_pull(db.store(), 1).await;
+    let run = run(db.store(), RunKind::Plan, &one, &project("a")).await;
+    let (store, _lease, lost) = under(db).await;
+    taken(&store, &one, &project("a")).await;
+    take_over(db).await;
+    assert!(!lost.is_cancelled());
+    is_lost(store.run_output_append(run, &piece()).await);
+    assert!(lost.is_cancelled());
+}
+
+/// Its transaction holds the row of the job; the others go on, and take that job as soon as the database has rolled the
+/// transaction back.
+async fn a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting(db: &TestDb) {
+    let DatabaseUrl::Postgres(options) = &db.url else { return take_over_on_sqlite(db).await };
+    let (_store, lease, _lost) = under(db).await;
+    db.store().job_push(&job("other")).await.unwrap();
+    db.store().job_claim("a", db.now() + LEASE, "", "").await.unwrap().expect("a job may run");
+    let mut paused = sqlx::PgConnection::connect_with(options).await.unwrap();
+    let mut tx = paused.begin().await.unwrap();
+    let hold = sqlx::query("SELECT 1 FROM jobs WHERE id = $1 FOR SHARE").bind(lease.id.to_string());
+    hold.execute(&mut *tx).await.unwrap();
+    db.clock.advance(Duration::from_secs(46));
+    assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1, "the other one");
+    tx.rollback().await.unwrap();
+    assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1);
+}
+
+/// SQLite has one server: nobody is there to be kept waiting.
+async fn take_over_on_sqlite(db: &TestDb) {
+    let (store, ..) = under(db).await;
+    take_over(db).await;
+    is_lost(store.lease_check().await);
+}

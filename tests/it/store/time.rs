@@ -1,0 +1,115 @@
+//! Replicas whose clocks differ: the database's clock judges. On PostgreSQL only, SQLite has one server.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use lockkeeper::clock::{Clock, CountingIds, ManualClock};
+use lockkeeper::model::CommandKind;
+use lockkeeper::store::{NewJob, Store};
+
+use super::samples::{command, job, open_pull};
+use crate::support::db::{Backend, TestDb, start_of_time};
+
+const LEASE: TimeDelta = TimeDelta::seconds(45);
+const MINUTE: TimeDelta = TimeDelta::minutes(1);
+
+/// A replica, and what its clock shows.
+struct Replica {
+    store: Store,
+    clock: Arc<ManualClock>,
+}
+
+impl Replica {
+    async fn new(db: &TestDb, ids: &Arc<CountingIds>, time: DateTime<Utc>) -> Self {
+        let clock = Arc::new(ManualClock::new(time));
+        Self { store: Store::open(&db.url, clock.clone(), ids.clone()).await.unwrap(), clock }
+    }
+
+    /// So much later by its own clock.
+    fn after(&self, wait: TimeDelta) -> DateTime<Utc> {
+        self.clock.now() + wait
+    }
+
+    async fn claim(&self, lasts: TimeDelta) -> bool {
+        self.store.job_claim("it", self.after(lasts), "", "").await.unwrap().is_some()
+    }
+
+    async fn requeue(&self) -> u64 {
+        self.store.job_requeue_orphans(self.clock.now()).await.unwrap()
+    }
+}
+
+/// Two replicas, the first a minute ahead of the second.
+async fn two() -> (TestDb, [Replica; 2]) {
+    let db = TestDb::new(Backend::Postgres).await;
+    let ids = Arc::new(CountingIds::default());
+    let ahead = Replica::new(&db, &ids, start_of_time() + MINUTE).await;
+    let behind = Replica::new(&db, &ids, start_of_time()).await;
+    (db, [ahead, behind])
+}
+
+#[tokio::test]
+async fn nobody_takes_a_job_from_a_live_holder_whose_clock_differs() {
+    let (_db, replicas) = two().await;
+    for (holder, other) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])] {
+        holder.store.job_push(&job("lane")).await.unwrap();
+        let lease = holder.store.job_claim("it", holder.after(LEASE), "", "").await.unwrap().unwrap();
+        assert_eq!(other.requeue().await, 0);
+        assert_eq!(holder.store.job_renew("it", &[lease.id], holder.after(LEASE)).await.unwrap(), [lease.id]);
+        assert_eq!(other.requeue().await, 0);
+        assert!(!other.claim(LEASE).await);
+        let _end = holder.store.job_finish(&lease).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn no_job_outlives_a_dead_holder_whose_clock_differs() {
+    let (_db, replicas) = two().await;
+    for (holder, other) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])] {
+        holder.store.job_push(&job("lane")).await.unwrap();
+        assert!(holder.claim(TimeDelta::zero()).await, "it may run at once, whoever's clock");
+        assert_eq!(other.requeue().await, 1, "the lease is over by now");
+        let lease = other.store.job_claim("it", other.after(LEASE), "", "").await.unwrap().unwrap();
+        let _end = other.store.job_finish(&lease).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_wait_is_as_long_for_a_replica_whose_clock_differs() {
+    let (_db, replicas) = two().await;
+    for (n, (pusher, other)) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])].into_iter().enumerate() {
+        let later = NewJob { run_after: Some(pusher.after(TimeDelta::seconds(30))), ..job(&format!("later {n}")) };
+        pusher.store.job_push(&later).await.unwrap();
+        assert!(!other.claim(LEASE).await);
+        let now = NewJob { run_after: Some(pusher.after(TimeDelta::zero())), ..job(&format!("now {n}")) };
+        pusher.store.job_push(&now).await.unwrap();
+        let lease = other.store.job_claim("it", other.after(LEASE), "", "").await.unwrap().unwrap();
+        let _end = other.store.job_retry(&lease, other.after(TimeDelta::seconds(30)), "later").await.unwrap();
+        assert!(!pusher.claim(LEASE).await);
+    }
+}
+
+#[tokio::test]
+async fn a_lease_is_held_and_ends_whoever_looks() {
+    let (_db, replicas) = two().await;
+    for (n, (holder, other)) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])].into_iter().enumerate() {
+        let key = format!("mirror {n}");
+        let lease = holder.store.lease_take(&key, "a", holder.after(LEASE)).await.unwrap().expect("it is free");
+        assert_eq!(other.store.lease_take(&key, "b", other.after(LEASE)).await.unwrap(), None);
+        assert_eq!(other.store.lease_get(&key).await.unwrap(), Some(lease.clone()));
+        assert!(holder.store.lease_renew(&lease, holder.after(TimeDelta::zero())).await.unwrap());
+        assert_eq!(other.store.lease_get(&key).await.unwrap(), None);
+        assert!(other.store.lease_take(&key, "b", other.after(LEASE)).await.unwrap().is_some());
+    }
+}
+
+#[tokio::test]
+async fn what_was_asked_for_first_is_older_whoever_took_it() {
+    let (_db, [ahead, behind]) = two().await;
+    let pull = open_pull(&ahead.store, 1).await;
+    let first = command(&ahead.store, CommandKind::Plan, &pull).await;
+    let second = command(&behind.store, CommandKind::Apply, &pull).await;
+    let created = |row: Option<lockkeeper::store::CommandRow>| row.unwrap().created_at;
+    let first = created(behind.store.command_get(first).await.unwrap());
+    assert!(first < created(behind.store.command_get(second).await.unwrap()));
+}

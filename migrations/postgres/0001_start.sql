@@ -43,13 +43,16 @@ CREATE TABLE commands (
     state TEXT NOT NULL,
     outcome TEXT,
     reason TEXT,
+    stop_kind TEXT,
     stop_reason TEXT,
+    superseded_by TEXT,
     created_at TIMESTAMPTZ NOT NULL,
     finished_at TIMESTAMPTZ,
     UNIQUE (repo, pull, comment)
 );
 CREATE INDEX commands_by_time ON commands (created_at);
 CREATE INDEX commands_unfinished ON commands (repo, pull) WHERE state <> 'finished';
+CREATE INDEX commands_superseded ON commands (superseded_by) WHERE superseded_by IS NOT NULL;
 
 -- A command on one project.
 CREATE TABLE runs (

@@ -192,6 +192,7 @@ fn grammar(config: &ServerConfig) -> Grammar {
         CommandKind::Plan | CommandKind::Autoplan => CommandName::Plan,
         CommandKind::Apply => CommandName::Apply,
         CommandKind::Unlock => CommandName::Unlock,
+        CommandKind::Cancel => CommandName::Cancel,
         CommandKind::Help => CommandName::Help,
     };
     let allowed: Vec<CommandName> = comments.allowed.iter().map(names).collect();

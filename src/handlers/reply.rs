@@ -26,8 +26,8 @@ pub(super) struct Reply {
 pub(super) enum Told {
     /// This.
     Comment(Box<Body>),
-    /// Nothing; it ended so.
-    Nothing(CommandOutcome),
+    /// Nothing; it ended so, for this reason.
+    Nothing(CommandOutcome, Option<&'static str>),
 }
 
 impl Reply {
@@ -43,7 +43,12 @@ impl Reply {
 
     /// Ends without a word.
     pub fn silent(outcome: CommandOutcome) -> Self {
-        Self { told: Told::Nothing(outcome), statuses: Vec::new(), head: None }
+        Self { told: Told::Nothing(outcome, None), statuses: Vec::new(), head: None }
+    }
+
+    /// Ends without a word because something else answers; the reason is for pages and programs.
+    pub fn given_over(reason: &'static str) -> Self {
+        Self { told: Told::Nothing(CommandOutcome::Refused, Some(reason)), statuses: Vec::new(), head: None }
     }
 
     /// With statuses for the head commit.
@@ -62,7 +67,7 @@ impl Reply {
             None => Vec::new(),
         };
         let (outcome, reason, mut outbox) = match self.told {
-            Told::Nothing(outcome) => (outcome, None, Vec::new()),
+            Told::Nothing(outcome, reason) => (outcome, reason.map(str::to_owned), Vec::new()),
             Told::Comment(body) => {
                 let report = report(ctx, row, head, *body);
                 let reason = report.machine_line().reason;

@@ -12,7 +12,7 @@ use super::auth::WebAuth;
 use super::csrf::CsrfKey;
 use super::pages::Templates;
 use crate::clock::{Clock, Ids};
-use crate::model::{Lock, LockId};
+use crate::model::{CommandId, Lock, LockId};
 use crate::store::Store;
 use crate::workflow::OutputHub;
 
@@ -24,6 +24,27 @@ const VIEWERS: usize = 256;
 pub trait Discard: Send + Sync + 'static {
     /// `None`: nobody holds it any more, or an apply is running under it.
     async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error>;
+}
+
+/// What came of the wish to cancel a command.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelling {
+    /// It had not begun and never will.
+    Dropped,
+    /// It is asked to stop.
+    Interrupted,
+    /// It is an apply under way, and nobody said that it may be cut off.
+    ApplyRunning,
+    /// It has ended.
+    Over,
+}
+
+/// Cancels a command for somebody at the dashboard, and tells the pull.
+#[async_trait]
+pub trait Cancel: Send + Sync + 'static {
+    /// An apply under way is only interrupted with `force`.
+    async fn cancel(&self, id: CommandId, who: &str, force: bool) -> Result<Cancelling, sqlx::Error>;
 }
 
 /// What [`Web`] is built from.
@@ -42,6 +63,8 @@ pub struct Setup {
     pub auth: Option<WebAuth>,
     /// Gives back locks.
     pub discard: Arc<dyn Discard>,
+    /// Cancels commands.
+    pub cancel: Arc<dyn Cancel>,
     /// Cancelled when the server begins to stop; ends the streams.
     pub shutting_down: CancellationToken,
     /// Shown to those who may use the pages.
@@ -57,6 +80,7 @@ pub struct Web {
     pub(super) public_url: Url,
     pub(super) auth: Option<WebAuth>,
     pub(super) discard: Arc<dyn Discard>,
+    pub(super) cancel: Arc<dyn Cancel>,
     pub(super) shutting_down: CancellationToken,
     pub(super) version: String,
     pub(super) csrf: CsrfKey,
@@ -77,6 +101,7 @@ impl Web {
             public_url: setup.public_url,
             auth: setup.auth,
             discard: setup.discard,
+            cancel: setup.cancel,
             shutting_down: setup.shutting_down,
             version: setup.version,
             csrf,

@@ -1,5 +1,6 @@
 //! The kinds of work in the queue, a file each, and the table that runs them by name.
 
+mod cancel_commands;
 mod clean_pull;
 mod post_comment;
 mod read_delivery;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use async_trait::async_trait;
 
+pub use cancel_commands::CancelCommands;
 pub use clean_pull::CleanPull;
 pub use post_comment::PostComment;
 pub use read_delivery::ReadDelivery;
@@ -41,6 +43,10 @@ macro_rules! by_kind {
             }
             kind if kind == <RunCommand as Job<Ctx>>::KIND => {
                 type $job = RunCommand;
+                $call
+            }
+            kind if kind == <CancelCommands as Job<Ctx>>::KIND => {
+                type $job = CancelCommands;
                 $call
             }
             kind if kind == <PostComment as Job<Ctx>>::KIND => {

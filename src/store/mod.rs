@@ -24,6 +24,7 @@ mod plans;
 mod pulls;
 mod runs;
 mod settings;
+mod stops;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub use locks::TakeLock;
 pub use open::{DatabaseUrl, InvalidDatabaseUrl};
 pub use plans::RecordPlan;
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
+pub use stops::{CancelWhat, Cancelled, Stop, StopKind};
 
 use crate::clock::{Clock, Ids};
 

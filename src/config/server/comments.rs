@@ -8,10 +8,10 @@ use super::reader::{Read, Reader};
 use crate::model::CommandKind;
 
 /// Commands of this version that can be switched on and off.
-const COMMANDS: [CommandKind; 3] = [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock];
+const COMMANDS: [CommandKind; 4] = [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel];
 
 /// Commands of Atlantis that are to come (reference 1.7).
-const COMMANDS_TO_COME: [&str; 5] = ["version", "approve_policies", "cancel", "import", "state"];
+const COMMANDS_TO_COME: [&str; 4] = ["version", "approve_policies", "import", "state"];
 
 /// Commands and answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub struct CommentConfig {
     pub executable_names: Vec<String>,
     /// What the names of commit statuses begin with.
     pub status_name: String,
-    /// Which of plan, apply and unlock comments may ask for.
+    /// Which of plan, apply, unlock and cancel comments may ask for.
     pub allowed: BTreeSet<CommandKind>,
     /// Arguments after `--` that are refused.
     pub blocked_extra_args: Vec<String>,

@@ -7,11 +7,11 @@ use crate::render::{Body, Refusal};
 use crate::store::CommandRow;
 
 /// The refusal, if there is one.
-pub(super) fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
-    if row.stop_reason.is_some() && row.kind == CommandKind::Autoplan {
-        return Some(Reply::silent(CommandOutcome::Refused));
+pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Result<Option<Reply>, sqlx::Error> {
+    match fork(ctx, row, pull).or_else(|| closed(row, pull)) {
+        Some(refusal) => Ok(Some(refusal)),
+        None => draft(ctx, row, pull).await,
     }
-    fork(ctx, row, pull).or_else(|| closed(row, pull)).or_else(|| draft(ctx, row, pull))
 }
 
 fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
@@ -39,8 +39,9 @@ fn closed(row: &CommandRow, pull: &Pull) -> Option<Reply> {
     Some(Reply::refused("closed", message, vec![hint.to_owned()]))
 }
 
-/// A pull can become a draft between the event and now.
-fn draft(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
-    let refuse = row.kind == CommandKind::Autoplan && pull.draft && !ctx.settings.allow_drafts;
-    refuse.then(|| Reply::silent(CommandOutcome::Refused))
+/// A pull can become a draft between the event and now. A plan that somebody's comment waits for is made all the same.
+async fn draft(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Result<Option<Reply>, sqlx::Error> {
+    let by_itself = row.kind == CommandKind::Autoplan && pull.draft && !ctx.settings.allow_drafts;
+    let refuse = by_itself && !ctx.store.command_stands_in(row.id).await?;
+    Ok(refuse.then(|| Reply::silent(CommandOutcome::Refused)))
 }

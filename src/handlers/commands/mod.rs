@@ -1,11 +1,13 @@
 //! What is done about commands: a file each. Guards first, then state, then the act; the answer is returned.
 
 mod apply;
+mod cancel;
 mod give_up;
 mod guards;
 mod help;
 mod plan;
 mod projects;
+mod superseded;
 mod unlock;
 
 use std::convert::Infallible;
@@ -17,6 +19,8 @@ use tracing::{Instrument, info, info_span};
 
 pub use give_up::give_up;
 
+pub(super) use cancel::one as cancel_one;
+
 use super::Spec;
 use super::events::close_pull;
 use super::reply::{self, Reply};
@@ -26,7 +30,7 @@ use crate::jobs::forge_job_error;
 use crate::model::{CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::{Attempt, JobError};
 use crate::render::ProjectReport;
-use crate::store::{CommandRow, CommandState, RunRow, RunState};
+use crate::store::{CommandRow, CommandState, RunRow, RunState, Stop, StopKind};
 use crate::vcs::ForgeError;
 
 /// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
@@ -50,9 +54,9 @@ impl CommandCx<'_> {
     pub async fn start(&self, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
         let head = &self.pull.head;
         let outbox: Vec<_> = statuses.into_iter().map(|status| reply::status_job(self.row, head, status)).collect();
-        self.ctx.store.command_start(self.row.id, Some(head), &outbox).await?;
+        let has_begun = self.ctx.store.command_start(self.row.id, Some(head), &outbox).await?;
         self.ctx.nudge.nudge();
-        Ok(())
+        if has_begun { Ok(()) } else { Err(JobError::retry(anyhow!("the command was ended before it could begin"))) }
     }
 
     /// Sets a status on the head commit right away.
@@ -82,9 +86,14 @@ impl CommandCx<'_> {
         std::future::pending().await
     }
 
-    /// Why the command is to stop early, if it is: a clause.
-    pub async fn stop_reason(&self) -> Result<Option<String>, JobError> {
-        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop_reason))
+    /// Why the command is to stop early, if it is.
+    pub async fn asked_to_stop(&self) -> Result<Option<Stop>, JobError> {
+        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop))
+    }
+
+    /// The reason, if it is that a newer plan takes the place of this one.
+    pub async fn superseded(&self) -> Result<Option<Stop>, JobError> {
+        Ok(self.asked_to_stop().await?.filter(|stop| stop.kind == StopKind::Superseded))
     }
 
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
@@ -138,7 +147,10 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
     }
     let span = info_span!("command", command = %row.id, kind = %row.kind, pull = %row.pull);
     async {
-        let reply = work(ctx, &row, attempt).await.map_err(|error| give_up::patience(&row, attempt, error))?;
+        if row.kind == CommandKind::Cancel {
+            return cancel::run(ctx, &row).await;
+        }
+        let reply = rounds(ctx, row.clone(), attempt).await.map_err(|error| give_up::patience(&row, attempt, error))?;
         let end = reply.into_end(ctx, &row);
         ctx.store.command_finish(&end).await?;
         info!(outcome = %end.outcome, reason = end.reason, "The command ended");
@@ -148,26 +160,63 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
     .await
 }
 
-async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, JobError> {
+/// How a round of work on a command ended.
+enum Round {
+    /// The command is over.
+    Over(Reply),
+    /// A newer commit came; once more, on that one.
+    Again,
+}
+
+async fn rounds(ctx: &Ctx, mut row: CommandRow, attempt: &Attempt) -> Result<Reply, JobError> {
+    loop {
+        match work(ctx, &row, attempt).await? {
+            Round::Over(reply) => return Ok(reply),
+            Round::Again => row = ctx.store.command_get(row.id).await?.unwrap_or(row),
+        }
+    }
+}
+
+async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, JobError> {
     if row.kind == CommandKind::Apply
         && let Some(reply) = apply::interrupted(ctx, row).await?
     {
-        return Ok(reply);
+        return Ok(Round::Over(reply));
     }
     let spec = Spec::from_json(&row.spec).context("the command on record cannot be read").map_err(JobError::Fail)?;
     if let Some(reply) = help::answer(ctx, row, &spec) {
-        return Ok(reply);
+        return Ok(Round::Over(reply));
+    }
+    if let Some(reply) = asked_before(ctx, row, &spec).await? {
+        return Ok(Round::Over(reply));
     }
     let pull = facts(ctx, row, attempt).await?;
     if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
         // Whether or not its end was heard of: nothing of it stays locked (P7).
         close_pull(ctx, &pull, row.installation).await?;
     }
-    let reply = match guards::check(ctx, row, &pull) {
-        Some(refusal) => refuse(ctx, row, refusal).await?,
+    let round = match guards::check(ctx, row, &pull).await? {
+        Some(refusal) => Round::Over(refuse(ctx, row, refusal).await?),
         None => carry_out(ctx, row, &pull, &spec, attempt).await?,
     };
-    Ok(Reply { head: reply.head.or(Some(pull.head)), ..reply })
+    Ok(match round {
+        Round::Over(reply) => Round::Over(Reply { head: reply.head.or(Some(pull.head)), ..reply }),
+        Round::Again => Round::Again,
+    })
+}
+
+/// The end of a command that was asked to stop before this attempt began, if it is one.
+async fn asked_before(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option<Reply>, JobError> {
+    let Some(stop) = &row.stop else { return Ok(None) };
+    match stop.kind {
+        // Whether the pull is still closed, the forge will say.
+        StopKind::Closed => Ok(None),
+        StopKind::Superseded => superseded::before(ctx, row, spec, stop).await,
+        StopKind::Cancelled => {
+            let reply = cancel::before(stop);
+            refuse(ctx, row, Reply { head: row.head.clone(), ..reply }).await.map(Some)
+        }
+    }
 }
 
 async fn refuse(ctx: &Ctx, row: &CommandRow, mut refusal: Reply) -> Result<Reply, JobError> {
@@ -185,15 +234,24 @@ async fn carry_out(
     pull: &Pull,
     spec: &Spec,
     attempt: &Attempt,
-) -> Result<Reply, JobError> {
+) -> Result<Round, JobError> {
     if pull.state == PullState::Open {
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
+        ctx.store.command_go_on(row.id, StopKind::Closed).await?;
     }
     let stop = ctx.stops.enter(row.id);
     let cx = CommandCx { ctx, row, pull, stop: stop.token.clone(), lost: attempt.lost.clone() };
-    tokio::select! {
-        reply = act(&cx, spec) => reply,
+    if cx.asked_to_stop().await?.is_some() {
+        // It was asked after this attempt had read its row, and before anybody could find it here.
+        cx.stop.cancel();
+    }
+    let reply = tokio::select! {
+        reply = act(&cx, spec) => reply?,
         never = cx.pass_on_stops() => match never {},
+    };
+    match cx.superseded().await? {
+        Some(stop) => superseded::after(ctx, row, spec, &stop).await,
+        None => Ok(Round::Over(reply)),
     }
 }
 
@@ -225,8 +283,12 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, J
 
 /// Runs that an earlier attempt left unfinished end here, because everything is done again.
 async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error> {
+    forget(ctx, runs, "Cut off when the server stopped; it is done again.").await
+}
+
+/// Ends the runs that have not ended.
+async fn forget(ctx: &Ctx, runs: Vec<RunRow>, why: &str) -> Result<(), sqlx::Error> {
     for run in runs.into_iter().filter(|run| run.state != RunState::Finished) {
-        let why = "Cut off when the server stopped; it is done again.";
         ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
         ctx.hub.announce(run.id);
     }

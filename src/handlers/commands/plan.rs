@@ -24,8 +24,10 @@ use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, st
 use crate::store::{NewRun, RecordPlan, TakeLock};
 use crate::workflow::{PlanMade, RunError, RunOutput, StepError};
 
+/// Somebody whose comment waits for this answer hears of every project, and also that there is none.
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
-    run(cx, &PlanCommand::default(), true).await
+    let by_itself = !cx.ctx.store.command_stands_in(cx.row.id).await?;
+    run(cx, &PlanCommand::default(), by_itself).await
 }
 
 pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Result<Reply, JobError> {
@@ -129,7 +131,11 @@ async fn plan_project(
         return Ok(report);
     }
     cx.finish_run(run, &report).await?;
-    let state = status::project(RunKind::Plan, report.outcome, report.counts);
+    let stopped = report.outcome == ProjectOutcome::Cancelled;
+    let state = match cx.superseded().await?.filter(|_| stopped) {
+        Some(stop) => status::superseded(RunKind::Plan, &stop.why),
+        None => status::project(RunKind::Plan, report.outcome, report.counts),
+    };
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
     Ok(report)
 }
@@ -152,9 +158,7 @@ async fn attempt(
         TakeLock::PullClosed => return Ok(stopped(report, "the pull request was closed before its turn came.")),
     };
     let Ok(_place) = projects::place_in_pool(cx).await else {
-        if cx.abandoned().is_ok() {
-            cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
-        }
+        drop_plan(cx, key).await?;
         return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
     };
     cx.ctx.store.run_start(run).await?;
@@ -168,18 +172,27 @@ async fn attempt(
     match made {
         Ok((made, checkout)) => record(cx, project, run, &lock, made, &checkout, report).await,
         Err(error) => {
-            if cx.abandoned().is_ok() {
-                cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
-            }
+            drop_plan(cx, key).await?;
             failed(cx, report, &error).await
         }
     }
 }
 
+/// A plan that came to nothing gives its lock back, unless it is made again: by this command after a restart, or by the
+/// one that takes its place.
+async fn drop_plan(cx: &CommandCx<'_>, key: &ProjectKey) -> Result<(), JobError> {
+    if cx.abandoned().is_ok() && cx.superseded().await?.is_none() {
+        cx.ctx.store.plan_drop(&cx.pull.at, key).await?;
+    }
+    Ok(())
+}
+
 async fn take_lock(cx: &CommandCx<'_>, project: &Project) -> Result<TakeLock, JobError> {
     let reason = match cx.row.kind {
         CommandKind::Autoplan => "planned when the pull request changed",
-        CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help => "planned by comment",
+        CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help => {
+            "planned by comment"
+        }
     };
     let (store, pull) = (&cx.ctx.store, cx.pull);
     Ok(store.lock_take(&pull.at, &pull.url, &project.key, &cx.row.actor.login, reason).await?)
@@ -236,9 +249,9 @@ async fn record(
 
 /// The lock went back while the plan was made.
 async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectReport, JobError> {
-    let why = cx.stop_reason().await?;
-    let next = if why.is_some() { Next::Nothing } else { Next::Plan };
-    let why = why.unwrap_or_else(|| "the lock was given back".to_owned());
+    let stop = cx.asked_to_stop().await?;
+    let next = if stop.is_some() { Next::Nothing } else { Next::Plan };
+    let why = stop.map(|stop| stop.why).unwrap_or_else(|| "the lock was given back".to_owned());
     let message = format!("{why} while the plan was made, so it was not kept.");
     Ok(ProjectReport { next, ..stopped(report, &message) })
 }
@@ -267,7 +280,8 @@ fn stopped(report: ProjectReport, why: &str) -> ProjectReport {
 }
 
 async fn why_stopped(cx: &CommandCx<'_>) -> Result<String, JobError> {
-    Ok(cx.stop_reason().await?.unwrap_or_else(|| "the server was told to stop".to_owned()))
+    let stop = cx.asked_to_stop().await?;
+    Ok(stop.map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why))
 }
 
 async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError) -> Result<ProjectReport, JobError> {

@@ -4,10 +4,10 @@ use super::DeliveryEnd;
 use crate::command::{Command, Reading};
 use crate::context::Ctx;
 use crate::handlers::Spec;
-use crate::jobs::RunCommand;
-use crate::model::{Actor, CommandKind, CommentEvent, DeliveryId};
+use crate::jobs::{CancelCommands, RunCommand};
+use crate::model::{Actor, CommandId, CommandKind, CommentEvent, DeliveryId, PullRef};
 use crate::queue::{Job, JobError};
-use crate::store::{CreateCommand, NewCommand};
+use crate::store::{CreateCommand, NewCommand, NewJob};
 
 pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent) -> Result<DeliveryEnd, JobError> {
     if is_own(ctx, event).await {
@@ -53,9 +53,20 @@ async fn create(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent, spec: &Sp
         installation: event.installation,
         spec: spec.to_json(),
     };
-    let job = |command| RunCommand { command, pull: event.pull.clone() }.to_new();
+    let job = |command| vec![work(command, new.kind, &event.pull)];
     match ctx.store.command_create(&new, job).await? {
         CreateCommand::Created(_) | CreateCommand::Known => Ok(()),
+    }
+}
+
+/// The job that carries a command out.
+fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
+    let pull = pull.clone();
+    match kind {
+        CommandKind::Cancel => CancelCommands { command, pull }.to_new(),
+        CommandKind::Plan | CommandKind::Autoplan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help => {
+            RunCommand { command, pull }.to_new()
+        }
     }
 }
 
@@ -64,10 +75,10 @@ fn kind_of(spec: &Spec) -> CommandKind {
         Spec::Command(Command::Plan(_)) => CommandKind::Plan,
         Spec::Command(Command::Apply(_)) => CommandKind::Apply,
         Spec::Command(Command::Unlock) => CommandKind::Unlock,
+        Spec::Command(Command::Cancel(_)) => CommandKind::Cancel,
         Spec::Autoplan => CommandKind::Autoplan,
         Spec::Command(
             Command::Help(_)
-            | Command::Cancel
             | Command::ApprovePolicies(_)
             | Command::Version(_)
             | Command::Import(_)

@@ -11,14 +11,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
-use lockkeeper::http::{Discard, Setup, Web, WebAuth, router};
+use lockkeeper::http::{Cancel, Cancelling, Discard, Setup, Web, WebAuth, router};
 use lockkeeper::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockId, PlanCounts, PlanId,
     PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RunId, RunKind, Sha256Digest,
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    CreateCommand, DatabaseUrl, FinishedCommand, NewCommand, NewJob, NewRun, OutputPiece, RecordPlan, Store, TakeLock,
+    CancelWhat, CreateCommand, DatabaseUrl, FinishedCommand, NewCommand, NewJob, NewRun, OutputPiece, RecordPlan,
+    Store, TakeLock,
 };
 use lockkeeper::workflow::OutputHub;
 use tempfile::TempDir;
@@ -61,6 +62,22 @@ impl Discard for PlainDiscard {
     async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error> {
         assert!(!who.is_empty());
         self.0.lock_discard(id, |_| Vec::new()).await
+    }
+}
+
+/// Cancels commands, without telling anybody.
+struct PlainCancel(Store);
+
+#[async_trait]
+impl Cancel for PlainCancel {
+    async fn cancel(&self, id: CommandId, who: &str, force: bool) -> Result<Cancelling, sqlx::Error> {
+        let why = format!("`{who}` cancelled it on the dashboard");
+        let cancelled = self.0.command_cancel(CancelWhat::One(id), &why, force, |_| Vec::new()).await?;
+        Ok(match (cancelled.interrupted.len(), cancelled.spared.len()) {
+            (1, _) => Cancelling::Interrupted,
+            (_, 1) => Cancelling::ApplyRunning,
+            _ => Cancelling::Over,
+        })
     }
 }
 
@@ -118,6 +135,7 @@ impl World {
             public_url: public_url.parse().unwrap(),
             auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
             discard,
+            cancel: Arc::new(PlainCancel(self.store.clone())),
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
         };
@@ -158,12 +176,14 @@ impl World {
             installation: None,
             spec: "{}".to_owned(),
         };
-        let job = |_| NewJob {
-            kind: "command",
-            payload: "{}".to_owned(),
-            lane: "lane".to_owned(),
-            priority: 0,
-            run_after: None,
+        let job = |_| {
+            vec![NewJob {
+                kind: "command",
+                payload: "{}".to_owned(),
+                lane: "lane".to_owned(),
+                priority: 0,
+                run_after: None,
+            }]
         };
         match self.store.command_create(&new, job).await.unwrap() {
             CreateCommand::Created(id) => id,

@@ -72,7 +72,7 @@ pub fn new_command(kind: CommandKind, pull: &PullRef) -> NewCommand {
 
 /// Keeps a command of its own lane.
 pub async fn command(store: &Store, kind: CommandKind, pull: &PullRef) -> CommandId {
-    match store.command_create(&new_command(kind, pull), |id| job(&format!("command {id}"))).await.unwrap() {
+    match store.command_create(&new_command(kind, pull), |id| vec![job(&format!("command {id}"))]).await.unwrap() {
         CreateCommand::Created(id) => id,
         CreateCommand::Known => panic!("a command without comment and delivery is always new"),
     }

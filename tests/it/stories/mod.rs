@@ -1,6 +1,7 @@
 //! Stories: what people do at a pull request and the very comments they read, on both databases.
 
 mod apply;
+mod cancel;
 mod comments;
 mod crash;
 mod door;
@@ -11,6 +12,7 @@ mod plan;
 mod projects;
 mod refusals;
 mod replicas;
+mod supersede;
 mod unlock;
 
 /// Three projects as they are on the main branch.

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Ids};
@@ -13,7 +12,7 @@ use crate::command::Grammar;
 use crate::config::server::RepoAllowlist;
 use crate::discovery;
 use crate::model::{CommandId, Distribution};
-use crate::queue::Nudge;
+use crate::queue::{Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::Store;
@@ -36,8 +35,8 @@ pub struct Ctx {
     pub terraform: Terraform,
     /// Plan files.
     pub artifacts: Artifacts,
-    /// Places for runs: one pool for the whole process (`--parallel-pool-size`).
-    pub pool: Arc<Semaphore>,
+    /// Places for runs: one pool for the whole process (`--parallel-pool-size`, `--parallel-repo-size`).
+    pub pool: Pool,
     /// News of runs for watchers.
     pub hub: OutputHub,
     /// Wakes the workers.
@@ -65,6 +64,8 @@ pub struct Settings {
     pub status_name: String,
     /// Where people reach the dashboard; without a slash at the end.
     pub public_url: String,
+    /// Reaction to comments that give a command, in the forge's words; `None`: none.
+    pub reaction: Option<String>,
     /// Whether drafts are planned when they change.
     pub allow_drafts: bool,
     /// Whether pulls from forks are served.

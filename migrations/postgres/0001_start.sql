@@ -134,10 +134,12 @@ CREATE TABLE jobs (
     kind TEXT NOT NULL,
     payload TEXT NOT NULL,
     lane TEXT NOT NULL,
+    share TEXT NOT NULL DEFAULT '',
     priority BIGINT NOT NULL,
     state TEXT NOT NULL,
     run_after TIMESTAMPTZ NOT NULL,
     attempt BIGINT NOT NULL,
+    cut_offs BIGINT NOT NULL DEFAULT 0,
     lease_holder TEXT,
     lease_until TIMESTAMPTZ,
     last_error TEXT,
@@ -145,6 +147,7 @@ CREATE TABLE jobs (
     finished_at TIMESTAMPTZ
 );
 CREATE INDEX jobs_open ON jobs (lane, seq) WHERE state IN ('queued', 'running');
+CREATE INDEX jobs_of_share ON jobs (share, lease_holder) WHERE state IN ('queued', 'running');
 CREATE INDEX jobs_in_order ON jobs (priority DESC, seq) WHERE state IN ('queued', 'running');
 CREATE INDEX jobs_finished ON jobs (finished_at) WHERE state IN ('done', 'failed');
 

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Ids};
@@ -18,7 +17,7 @@ use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::model::CommandKind;
 use crate::process::Supervisor;
-use crate::queue::Nudge;
+use crate::queue::{Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
@@ -68,7 +67,10 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         ),
         artifacts: plan_store(&storage.plan_dir).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment),
-        pool: Arc::new(Semaphore::new(config.terraform.parallel.get())),
+        pool: Pool::new(
+            config.terraform.parallel.get(),
+            config.terraform.parallel_per_repo.map_or(usize::MAX, std::num::NonZeroUsize::get),
+        ),
         hub: OutputHub::default(),
         nudge: Nudge::default(),
         stops: Stops::default(),
@@ -163,6 +165,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         executable: comments.executable_names.first().cloned().unwrap_or_else(|| "lockkeeper".to_owned()),
         status_name: comments.status_name.clone(),
         public_url: config.web.public_url.as_str().trim_end_matches('/').to_owned(),
+        reaction: comments.reaction.clone(),
         allow_drafts: config.repos.allow_drafts,
         allow_forks: config.repos.allow_forks,
         autoplan: config.planning.autoplan,

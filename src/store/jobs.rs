@@ -5,7 +5,10 @@
 //!   of a lane run one at a time and in order, whoever claims them;
 //! - *proof of lease*: finishing names the holder and the attempt; zero rows means the lease was lost, and then
 //!   nothing is written;
-//! - *no job is forgotten*: a lease that ran out puts its job back at the head of its lane;
+//! - *no job is forgotten*: a lease that ran out puts its job back at the head of its lane, and is counted apart from
+//!   attempts that failed: a job that takes its server down with it must come to an end, one whose forge is away must not;
+//! - *a fair share*: of the jobs of one share a holder works on so many at most, so that a repository with a hundred
+//!   slow commands leaves workers to the others;
 //! - *order of arrival*: `seq` orders the jobs of a lane as they were committed. PostgreSQL hands out numbers before the
 //!   commit, so a pusher holds its lanes until then; else a later number could be claimed before an earlier one shows
 //!   up as the new head of the lane, and two jobs of the lane would run at once.
@@ -45,6 +48,8 @@ pub struct NewJob {
     pub payload: String,
     /// Jobs of one lane run one at a time, in order.
     pub lane: String,
+    /// Jobs of one share may take only so many workers of a holder; empty: any number.
+    pub share: String,
     /// Higher goes first among lanes.
     pub priority: i64,
     /// Not before this time.
@@ -64,9 +69,18 @@ pub struct JobLease {
     pub lane: String,
     /// Which attempt this is, from 1.
     pub attempt: i64,
+    /// How many of the earlier attempts were cut off, because their holder was gone.
+    pub cut_offs: i64,
     /// Who holds it.
     #[sqlx(rename = "lease_holder")]
     pub holder: String,
+}
+
+impl JobLease {
+    /// Which attempt this is without those that were cut off, from 1: what the patience with errors is counted by.
+    pub fn tries(&self) -> i64 {
+        self.attempt - self.cut_offs
+    }
 }
 
 /// A job as pages and tests show it.
@@ -113,10 +127,12 @@ macro_rules! claim_sql {
             "WHERE seq = (SELECT j.seq FROM jobs j WHERE j.state IN ('queued', 'running') AND j.state = 'queued' ",
             "AND j.run_after <= $3 ",
             "AND ($4 = '' OR j.kind = $4) AND ($5 = '' OR j.kind <> $5) ",
+            "AND (j.share = '' OR (SELECT COUNT(*) FROM jobs r WHERE r.share = j.share AND r.lease_holder = $1 ",
+            "AND r.state IN ('queued', 'running') AND r.state = 'running') < $6) ",
             "AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.lane = j.lane AND o.seq < j.seq ",
             "AND o.state IN ('queued', 'running')) ORDER BY j.priority DESC, j.seq LIMIT 1",
             $lock,
-            ") RETURNING id, kind, payload, lane, attempt, lease_holder"
+            ") RETURNING id, kind, payload, lane, attempt, cut_offs, lease_holder"
         )
     };
 }
@@ -134,12 +150,13 @@ impl Store {
         let (id, now) = (JobId::next(&*self.ids), self.now());
         execute!(
             tx,
-            "INSERT INTO jobs (id, kind, payload, lane, priority, state, run_after, attempt, created_at) \
-             VALUES ($1, $2, $3, $4, $5, 'queued', $6, 0, $7)",
+            "INSERT INTO jobs (id, kind, payload, lane, share, priority, state, run_after, attempt, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, 'queued', $7, 0, $8)",
             id,
             job.kind,
             free_text(&job.payload),
             &job.lane,
+            &job.share,
             job.priority,
             job.run_after.map_or(now, kept_time),
             now,
@@ -147,13 +164,15 @@ impl Store {
         Ok(id)
     }
 
-    /// Takes the lease of the next job that may run now: only of kind `only`, or any but `except` (empty: no condition).
+    /// Takes the lease of the next job that may run now: only of kind `only`, or any but `except` (empty: no condition),
+    /// and of no share of which the holder has `most_of_a_share` already.
     pub async fn job_claim(
         &self,
         holder: &str,
         until: DateTime<Utc>,
         only: &str,
         except: &str,
+        most_of_a_share: i64,
     ) -> Result<Option<JobLease>> {
         let mut tx = self.begin().await?;
         let sql = match tx {
@@ -161,7 +180,8 @@ impl Store {
             Tx::Postgres(_) => claim_sql!(" FOR UPDATE SKIP LOCKED"),
         };
         let lease = on_tx!(&mut tx, db => sqlx::query_as::<_, JobLease>(sql)
-            .bind(holder).bind(kept_time(until)).bind(self.now()).bind(only).bind(except).fetch_optional(db))?;
+            .bind(holder).bind(kept_time(until)).bind(self.now()).bind(only).bind(except)
+            .bind(most_of_a_share).fetch_optional(db))?;
         tx.commit().await.map(|()| lease)
     }
 
@@ -223,7 +243,7 @@ impl Store {
         let rows = execute!(
             &mut tx,
             "UPDATE jobs SET state = 'queued', lease_holder = NULL, lease_until = NULL, \
-             last_error = 'the lease ran out before the job was finished' \
+             cut_offs = cut_offs + 1, last_error = 'the lease ran out before the job was finished' \
              WHERE state IN ('queued', 'running') AND state = 'running' AND lease_until < $1",
             kept_time(expired_before),
         )?;

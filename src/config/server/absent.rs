@@ -80,7 +80,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("disable-automerge-label", &[]),
     Absent::value("disable-autoplan-label", &[]),
     Absent::value("disable-unlock-label", &[]),
-    Absent::value("emoji-reaction", &[]),
     Absent::value("gh-org", &[]),
     Absent::value("gh-team-allowlist", &[]),
     Absent::value("gitea-base-url", &["https://gitea.com"]),

@@ -271,7 +271,7 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, J
     match ctx.forge.pull(&row.pull, row.installation).await {
         Ok(pull) => Ok(pull),
         Err(error @ ForgeError::NotFound { .. }) => {
-            let tries = usize::try_from(attempt.lease.attempt - 1).unwrap_or(usize::MAX);
+            let tries = usize::try_from(attempt.lease.tries() - 1).unwrap_or(usize::MAX);
             match NOT_FOUND_WAITS.get(tries) {
                 Some(wait) => Err(JobError::Retry { at: Some(ctx.clock.now() + *wait), error: error.into() }),
                 None => Err(JobError::fail(error)),

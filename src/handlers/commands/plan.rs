@@ -157,7 +157,7 @@ async fn attempt(
         TakeLock::HeldBy(lock) => return Ok(held(cx, report, &lock)),
         TakeLock::PullClosed => return Ok(stopped(report, "the pull request was closed before its turn came.")),
     };
-    let Ok(_place) = projects::place_in_pool(cx).await else {
+    let Ok(_place) = projects::place_in_pool(cx, RunKind::Plan).await else {
         drop_plan(cx, key).await?;
         return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
     };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 
 use super::CommandCx;
 use crate::command::{self, var_files_outside};
@@ -15,8 +15,8 @@ use crate::discovery::{self, Input, Project, Tree};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
-use crate::model::{PlanRecord, PlanState, ProjectKey, RepoPath, WorkspaceName};
-use crate::queue::JobError;
+use crate::model::{PlanRecord, PlanState, ProjectKey, RepoPath, RunKind, WorkspaceName};
+use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::Body;
 use crate::workflow::{CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool, ToolError};
 
@@ -278,11 +278,11 @@ fn lies_below(dir: &Path, file: &Path) -> bool {
 }
 
 /// A place in the pool, or the end of waiting because the command is to stop.
-pub(super) async fn place_in_pool(cx: &CommandCx<'_>) -> Result<OwnedSemaphorePermit, Stopped> {
+pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<PoolPlace, Stopped> {
     tokio::select! {
         biased;
         () = cx.stop.cancelled() => Err(Stopped),
-        place = cx.ctx.pool.clone().acquire_owned() => Ok(place.expect("the pool is never closed")),
+        place = cx.ctx.pool.place(kind, &cx.pull.at) => Ok(place),
     }
 }
 

@@ -4,7 +4,7 @@ use super::DeliveryEnd;
 use crate::command::{Command, Reading};
 use crate::context::Ctx;
 use crate::handlers::Spec;
-use crate::jobs::{CancelCommands, RunCommand};
+use crate::jobs::{AddReaction, CancelCommands, RunCommand};
 use crate::model::{Actor, CommandId, CommandKind, CommentEvent, DeliveryId, PullRef};
 use crate::queue::{Job, JobError};
 use crate::store::{CreateCommand, NewCommand, NewJob};
@@ -53,10 +53,21 @@ async fn create(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent, spec: &Sp
         installation: event.installation,
         spec: spec.to_json(),
     };
-    let job = |command| vec![work(command, new.kind, &event.pull)];
-    match ctx.store.command_create(&new, job).await? {
+    let jobs = |command| {
+        let work = work(command, new.kind, &event.pull);
+        reaction(ctx, event, spec).into_iter().chain([work]).collect()
+    };
+    match ctx.store.command_create(&new, jobs).await? {
         CreateCommand::Created(_) | CreateCommand::Known => Ok(()),
     }
+}
+
+/// Whoever gives a command sees at once that it was read, also while another command of the pull runs.
+fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &Spec) -> Option<NewJob> {
+    let is_accepted = matches!(spec, Spec::Command(_));
+    let content = ctx.settings.reaction.clone().filter(|_| is_accepted)?;
+    let (repo, installation) = (event.pull.repo.clone(), event.installation);
+    Some(AddReaction { repo, installation, comment: event.comment, content }.to_new())
 }
 
 /// The job that carries a command out.
@@ -65,7 +76,7 @@ fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
     match kind {
         CommandKind::Cancel => CancelCommands { command, pull }.to_new(),
         CommandKind::Plan | CommandKind::Autoplan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help => {
-            RunCommand { command, pull }.to_new()
+            RunCommand { command, pull, kind }.to_new()
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &PullEvent) -
         installation: event.installation,
         spec: Spec::Autoplan.to_json(),
     };
-    let job = |command| vec![RunCommand { command, pull: event.pull.clone() }.to_new()];
+    let job = |command| vec![RunCommand { command, pull: event.pull.clone(), kind: new.kind }.to_new()];
     let (outcome, replaced) = ctx.store.command_create_instead(&new, job, what_came(event.action)).await?;
     ctx.stops.stop(&replaced);
     match outcome {

@@ -181,6 +181,7 @@ impl World {
                 kind: "command",
                 payload: "{}".to_owned(),
                 lane: "lane".to_owned(),
+                share: String::new(),
                 priority: 0,
                 run_after: None,
             }]

@@ -54,7 +54,14 @@ pub async fn taken(store: &Store, pull: &PullRef, project: &ProjectKey) -> Lock 
 
 /// A job that only its lane tells from others.
 pub fn job(lane: &str) -> NewJob {
-    NewJob { kind: "work", payload: "{}".to_owned(), lane: lane.to_owned(), priority: 0, run_after: None }
+    NewJob {
+        kind: "work",
+        payload: "{}".to_owned(),
+        lane: lane.to_owned(),
+        share: String::new(),
+        priority: 0,
+        run_after: None,
+    }
 }
 
 /// A command of a pull that no comment asked for.

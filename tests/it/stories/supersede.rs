@@ -143,7 +143,7 @@ async fn a_plan_of_one_project_is_made_again_on_the_newest_commit(backend: Backe
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"), "{}", comments[0]);
-    assert!(comments[0].contains("lockkeeper plan -d network -- -lock=false"), "{}", comments[0]);
+    assert!(comments[0].contains("lockkeeper plan -d network -- '-lock=false'"), "{}", comments[0]);
     assert!(comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"), "{}", comments[1]);
     assert_eq!(comments.len(), 2);
     assert_eq!(bot.pending(pull), [""; 0]);

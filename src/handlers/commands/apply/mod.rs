@@ -150,7 +150,7 @@ impl Applying<'_> {
             let message = Some(UserText::new(why, []));
             return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, message, ..report });
         }
-        let Ok(_place) = projects::place_in_pool(cx).await else {
+        let Ok(_place) = projects::place_in_pool(cx, RunKind::Apply).await else {
             return Ok(not_begun(cx).await?.into_report(cx, report));
         };
         let ready = match gate::prepare(cx, self.work, plan).await {

@@ -237,16 +237,16 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_is_handed_on_and_a_dropped_wait_leaves_the_row() {
-        let pool = Pool::new(1, 1);
+        let (pool, one, two) = (Pool::new(1, 1), pull(1, 1), pull(2, 2));
         let first = pool.place(RunKind::Plan, &pull(1, 1)).await;
-        let mut second = Box::pin(pool.place(RunKind::Plan, &pull(1, 1)));
-        let mut third = Box::pin(pool.place(RunKind::Plan, &pull(2, 2)));
+        let mut second = Box::pin(pool.place(RunKind::Plan, &one));
+        let mut third = Box::pin(pool.place(RunKind::Plan, &two));
         assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
         drop(second);
         drop(first);
         let third = third.now_or_never().expect("the place is free");
         // One that was given a place, but is dropped before it hears of it, gives it back.
-        let mut unheard = Box::pin(pool.place(RunKind::Apply, &pull(1, 1)));
+        let mut unheard = Box::pin(pool.place(RunKind::Apply, &one));
         assert!((&mut unheard).now_or_never().is_none());
         drop(third);
         drop(unheard);

@@ -319,9 +319,11 @@ mod tests {
             steps,
             [
                 "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)",
-                "SCALAR SUBQUERY 2",
+                "SCALAR SUBQUERY 3",
                 "SCAN j USING INDEX jobs_in_order",
                 "CORRELATED SCALAR SUBQUERY 1",
+                "SEARCH r USING INDEX jobs_of_share (share=? AND lease_holder=?)",
+                "CORRELATED SCALAR SUBQUERY 2",
                 "SEARCH o USING INDEX jobs_open (lane=? AND seq<?)",
             ]
         );

@@ -82,11 +82,14 @@ const REACTIONS: [&str; 8] = ["eyes", "+1", "-1", "laugh", "confused", "heart", 
 
 fn read_reaction(reader: &mut Reader<'_>) -> Read<Option<String>> {
     let Some(name) = reader.text("emoji-reaction") else { return Ok(None) };
+    if name == "none" {
+        return Ok(None);
+    }
     let name = name.trim_matches(':').to_owned();
     if REACTIONS.contains(&name.as_str()) {
         return Ok(Some(name));
     }
-    let fix = format!("choose {}, or nothing", REACTIONS.join(", "));
+    let fix = format!("choose {} or none", REACTIONS.join(", "));
     reader.refuse("emoji-reaction", format!("GitHub has no reaction `{name}`"), fix)
 }
 

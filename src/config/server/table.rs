@@ -116,7 +116,7 @@ pub static SETTINGS: &[Setting] = &[
         "emoji-reaction",
         "NAME",
         Text,
-        "Reaction to a comment whose command was accepted: eyes, rocket, +1 …; empty for none.",
+        "Reaction to a comment whose command was accepted: eyes, rocket, +1 …; `none` for none.",
     )
     .or("eyes"),
     Setting::switch(Comments, "silence-allowlist-errors", "Do not answer in repositories that are not served."),

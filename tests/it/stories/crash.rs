@@ -14,6 +14,7 @@ story!(
     an_apply_that_was_cut_off_is_told_although_github_was_away,
     an_apply_of_several_projects_that_was_cut_off_tells_of_each,
     a_plan_that_was_cut_off_is_made_again,
+    a_plan_that_is_cut_off_again_and_again_is_given_up_and_told,
     an_interrupted_server_makes_its_plan_again_after_the_restart,
     an_interrupted_server_reports_how_far_its_apply_came,
     an_apply_that_comes_to_its_end_after_the_interrupt_was_done,
@@ -486,4 +487,22 @@ async fn an_apply_that_comes_to_its_end_after_the_interrupt_was_done(backend: Ba
     let told = bot.answer(pull);
     assert!(told.contains(": applied\n") && told.contains("Interrupt received."), "{told}");
     bot.end(&[LOCK]).await;
+}
+
+async fn a_plan_that_is_cut_off_again_and_again_is_given_up_and_told(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: hang plan\n")]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    for times in 1..=4 {
+        let command = bot.begin_command();
+        bot.calls_of("plan network", times).await;
+        command.abort();
+        command.await.unwrap_err();
+        bot.crash_and_restart().await;
+    }
+    bot.settle().await;
+    assert_snapshot!(bot.answer(pull), @"");
+    assert_eq!(bot.pending(pull), [""; 0]);
+    bot.end_given_up(&[], &["run_command"]).await;
 }

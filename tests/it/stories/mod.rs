@@ -5,6 +5,7 @@ mod cancel;
 mod comments;
 mod crash;
 mod door;
+mod during;
 mod locks;
 mod moves;
 mod outbox;

@@ -96,7 +96,7 @@ async fn statuses_get_through_bad_moments_as_well(backend: Backend) {
 async fn comments_of_a_pull_keep_their_order_while_the_first_is_tried_again(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     bot.github.fault(COMMENTS, 3, Fault::BadGateway);
-    for text in ["lockkeeper help", "lockkeeper unlock", "lockkeeper paln", "lockkeeper cancel"] {
+    for text in ["lockkeeper help", "lockkeeper unlock", "lockkeeper paln", "lockkeeper version"] {
         bot.github.comment(REPO, pull, "alice", text).await.unwrap();
     }
     bot.settle().await;

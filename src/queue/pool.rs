@@ -311,7 +311,9 @@ mod tests {
             let ours = row.enter(RunKind::Plan, &pull(1, 99));
             let mut after = after.into_iter();
             for _ in 0..=12 {
-                after.by_ref().take(5).for_each(|number| drop(row.enter(RunKind::Plan, &pull(1, number))));
+                for number in after.by_ref().take(5) {
+                    row.enter(RunKind::Plan, &pull(1, number));
+                }
                 if served(&mut row, 1) == [ours] {
                     return Ok(());
                 }

@@ -29,7 +29,7 @@ async fn comments_during_a_run_are_reacted_to_at_once_and_answered_in_order(back
     let first = bot.github.comment(REPO, pull, "alice", "lockkeeper plan -d app").await.unwrap();
     let second = bot.github.comment(REPO, pull, "bob", "lockkeeper unlock").await.unwrap();
     bot.settle_short().await;
-    assert!(eyes(&bot, first.id) && eyes(&bot, second.id));
+    assert!(eyes(&bot, first) && eyes(&bot, second));
     assert!(bot.heard(pull).is_empty(), "nobody is told to come back later");
     bot.go();
     assert_eq!(command.await.unwrap(), Tick::Worked);
@@ -48,7 +48,7 @@ async fn a_reaction_that_fails_is_tried_again_and_holds_nothing_up(backend: Back
     bot.github.fault("POST /repos/*/*/issues/comments/*/reactions", 2, Fault::BadGateway);
     let comment = bot.github.comment(REPO, pull, "alice", "lockkeeper unlock").await.unwrap();
     bot.settle().await;
-    assert!(eyes(&bot, comment.id));
+    assert!(eyes(&bot, comment));
     assert!(bot.comment(pull).starts_with("Ran Unlock: this pull request holds no lock"));
     bot.end(&[]).await;
 }
@@ -59,7 +59,7 @@ async fn what_is_no_command_gets_no_reaction(backend: Backend) {
     for text in ["Looks good.", "lockkeeper paln"] {
         let comment = bot.github.comment(REPO, pull, "alice", text).await.unwrap();
         bot.settle().await;
-        assert!(!eyes(&bot, comment.id), "{text}");
+        assert!(!eyes(&bot, comment), "{text}");
     }
     assert!(bot.comment(pull).contains("`paln` is not a command"));
     bot.end(&[]).await;

@@ -119,7 +119,7 @@ fn all_mistakes_are_reported_at_once() {
     ];
     let text = read_with(&flags, &[]).unwrap_err();
     assert!(!text.contains("hunter2") && !text.contains("ghp_inline") && !text.contains("glpat"), "{text}");
-    assert_snapshot!(text, @r"
+    assert_snapshot!(text, @"
     the server cannot start: 22 problems in its configuration
 
       1. --compat (LOCKKEEPER_COMPAT): `digger` is not one of the choices
@@ -165,7 +165,7 @@ fn all_mistakes_are_reported_at_once() {
          Fix: use words of letters, digits, `-`, `_` and `.`
 
      15. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): there is no command `destroy`
-         Fix: choose from plan, apply, unlock, or `all`
+         Fix: choose from plan, apply, unlock, cancel, or `all`
 
      16. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern
          Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them

@@ -35,7 +35,7 @@ struct View {
     id: String,
     kind: &'static str,
     live: bool,
-    /// What may still be cancelled: the command goes on, and nobody has cancelled it.
+    /// It goes on, and nobody has cancelled it.
     cancellable: bool,
     /// Why it is being stopped.
     stopping: Option<String>,
@@ -95,7 +95,7 @@ impl View {
                 RunKind::Apply => "Apply",
             },
             live: run.state != RunState::Finished,
-            cancellable: goes_on && stop.is_none(),
+            cancellable: goes_on && run.state != RunState::Finished && stop.is_none(),
             stopping: stop.filter(|_| goes_on).map(|stop| shown(&stop.why.replace('`', ""))),
             badge: Badge::of_run(run.state, run.outcome),
             pull: PullName::new(&run.pull, &pull_page(command)),

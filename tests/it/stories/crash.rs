@@ -502,7 +502,14 @@ async fn a_plan_that_is_cut_off_again_and_again_is_given_up_and_told(backend: Ba
         bot.crash_and_restart().await;
     }
     bot.settle().await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan failed**: Lockkeeper stopped 4 times in the middle of this command, and does not begin it again by itself. Nothing was applied.
+
+    * Whoever runs Lockkeeper should look why it stopped before this is tried again: too little memory for a run is a usual cause.
+    * Then comment the command again. The log knows it as `00000000-0000-7000-8000-000000000004`.
+
+    <sub>Commit `c7a48f8e` · 6 min 0 s</sub>
+    ");
     assert_eq!(bot.pending(pull), [""; 0]);
     bot.end_given_up(&[], &["run_command"]).await;
 }

@@ -58,11 +58,46 @@ async fn a_push_during_a_plan_takes_its_place(backend: Backend) {
     end_of(command).await;
     assert_eq!(bot.locks().await, [LOCK], "nobody may come in between");
     bot.settle().await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(statuses_of(&bot, &old), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    **Plan: 0 to add, 0 to change, 4 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 0 to add, 0 to change, 4 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `7f1e0786` · 0 s</sub>
+    "#);
+    assert_snapshot!(statuses_of(&bot, &old), @"
+    lockkeeper/plan: Failure, Plan superseded: a newer commit came.
+    lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit came.
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 0 to add, 0 to change, 4 to destroy.
+    ");
     let run = bot.store().run_list_recent(10).await.unwrap().pop().unwrap();
-    assert_snapshot!(run.message.unwrap(), @"");
+    assert_snapshot!(run.message.unwrap(), @"a newer commit came, so `terraform plan` was interrupted.");
     let replaced = bot.store().command_get(run.command).await.unwrap().unwrap();
     assert_eq!((replaced.outcome.unwrap().as_str(), replaced.reason.as_deref()), ("refused", Some("superseded")));
     assert!(bot.ask(pull, "lockkeeper apply").await.contains(": applied\n"));
@@ -103,7 +138,10 @@ async fn a_push_after_a_crash_takes_the_place_of_the_plan_that_was_cut_off(backe
     bot.push("wider", &[NEWER]).await;
     bot.settle().await;
     assert!(bot.comment(pull).contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"));
-    assert_snapshot!(statuses_of(&bot, &old), @"");
+    assert_snapshot!(statuses_of(&bot, &old), @"
+    lockkeeper/plan: Failure, Plan superseded: a newer commit came.
+    lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit came.
+    ");
     bot.end(&[LOCK]).await;
 }
 
@@ -131,7 +169,19 @@ async fn whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_o
     end_of(command).await;
     bot.settle().await;
     // Without bob's comment nobody would be told of a push that changes no project.
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for 0 projects
+
+    Nothing that this pull request changes belongs to a project, so there is nothing to do.
+
+    A project can be planned all the same; comment for example:
+
+    ```shell
+    lockkeeper plan -d path/of/the/project
+    ```
+
+    <sub>Commit `fc2ae27c` · 0 s</sub>
+    ");
     bot.end(&[]).await;
 }
 
@@ -146,7 +196,8 @@ async fn a_plan_of_one_project_is_made_again_on_the_newest_commit(backend: Backe
     assert!(comments[0].contains("lockkeeper plan -d network -- '-lock=false'"), "{}", comments[0]);
     assert!(comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"), "{}", comments[1]);
     assert_eq!(comments.len(), 2);
-    assert_eq!(bot.pending(pull), [""; 0]);
+    // The plan waits to be applied; nothing else goes on.
+    assert_eq!(bot.pending(pull), ["lockkeeper/apply: Pending, 0/1 projects applied."]);
     bot.end(&[LOCK]).await;
 }
 

@@ -176,7 +176,7 @@ async fn a_plan_that_still_waits_when_the_pull_request_closes_is_dropped(backend
 
     * Open it again, then comment the command once more.
 
-    <sub>Commit `1baa695a` · 0 s</sub>
+    <sub>Commit `89a66d7a` · 0 s</sub>
     ");
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&[]).await;

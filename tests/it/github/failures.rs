@@ -1,7 +1,6 @@
 //! What callers are told when GitHub does not do what it was asked.
 
-use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -13,6 +12,7 @@ use tokio::net::TcpListener;
 
 use super::client::pull_answer;
 use super::server::{Reply, ScriptedGitHub, endpoints, pull, start, token};
+use crate::support::log;
 
 const PULL: &str = "GET /repos/acme/infra/pulls/12";
 const COMMENT: &str = "POST /repos/acme/infra/issues/12/comments";
@@ -151,44 +151,15 @@ async fn a_host_that_never_answers_is_given_up() {
     }
 }
 
-/// A log that can be read while it is written.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 #[tokio::test]
 async fn every_request_is_logged_without_the_token() {
-    let log = Log::default();
-    let writer = log.clone();
     let server = ScriptedGitHub::start().await;
     let github = server.client_of(token("ghp_secret"), &Arc::new(ManualClock::new(start())));
-    let fail_and_answer = async || {
-        server.on(PULL, Reply::Drop);
-        server.on(PULL, Reply::json(&pull_answer()).header("x-ratelimit-remaining", "4998"));
-        github.pull(&pull(), None).await.unwrap();
-    };
-    // A log statement that another thread reaches first, without a listener, would be remembered as switched off; one
-    // that is known already is asked again when a listener comes.
-    fail_and_answer().await;
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .without_time()
-        .with_ansi(false)
-        .with_writer(move || writer.clone())
-        .finish();
-    let listening = tracing::subscriber::set_default(subscriber);
-    fail_and_answer().await;
-    drop(listening);
-    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let listening = log::listen();
+    server.on(PULL, Reply::Drop);
+    server.on(PULL, Reply::json(&pull_answer()).header("x-ratelimit-remaining", "4998"));
+    github.pull(&pull(), None).await.unwrap();
+    let text = listening.end();
     assert!(!text.contains("ghp_secret"), "{text}");
     let ours: Vec<&str> = text.lines().filter(|line| line.contains("lockkeeper::vcs")).collect();
     assert_eq!(ours.len(), 2, "{text}");

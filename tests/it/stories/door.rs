@@ -1,7 +1,7 @@
 //! The webhook door: what comes in, what is kept, and what is answered.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use futures::future::join_all;
 use insta::assert_snapshot;
@@ -13,6 +13,7 @@ use tower::ServiceExt;
 
 use crate::support::bot::{Bot, Parcel, REPO, comment_payload};
 use crate::support::db::{Backend, story};
+use crate::support::log;
 
 story!(
     a_signed_delivery_is_taken_as_json_and_as_a_form,
@@ -131,31 +132,14 @@ async fn a_payload_that_cannot_be_read_is_refused_and_the_log_says_where(backend
 
 /// The answer and the log line of a delivery that is refused.
 async fn refused_with_log(bot: &Bot, parcel: Parcel) -> String {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt().with_ansi(false).without_time().with_writer(move || writer.clone());
-    let subscriber = subscriber.finish();
-    let logging = tracing::subscriber::set_default(subscriber);
+    let listening = log::listen();
     let answer = http::door(Arc::clone(&bot.replica.ctx)).oneshot(parcel.into_request()).await.unwrap();
-    drop(logging);
+    let heard = listening.end();
+    let ours = |line: &&str| line.contains(" lockkeeper::http::events: ");
+    let logged: String = heard.split_inclusive('\n').filter(ours).collect();
     let status = answer.status();
     let body = axum::body::to_bytes(answer.into_body(), 10_000).await.unwrap();
-    let log = log.0.lock().unwrap();
-    format!("{status}: {}log: {}", String::from_utf8_lossy(&body), String::from_utf8_lossy(&log))
-}
-
-/// What was logged on this thread.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl std::io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
+    format!("{status}: {}log: {logged}", String::from_utf8_lossy(&body))
 }
 
 async fn a_body_over_the_limit_is_refused(backend: Backend) {

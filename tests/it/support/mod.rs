@@ -3,6 +3,7 @@
 pub mod bot;
 pub mod db;
 pub mod git_http;
+pub mod log;
 pub mod openapi;
 pub mod postgres;
 pub mod server;

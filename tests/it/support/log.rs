@@ -1,0 +1,60 @@
+//! What is logged on the thread of a test.
+//!
+//! One listener serves the whole test binary. A listener per test would not do: whether a log statement is switched on
+//! is remembered for all threads, so a test that ends would switch it off under the feet of another.
+
+use std::cell::RefCell;
+use std::io;
+use std::mem::take;
+use std::sync::{Arc, Mutex, Once};
+
+use tracing_subscriber::filter::{LevelFilter, dynamic_filter_fn};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Layer, Registry};
+
+thread_local! {
+    static HEARD: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
+}
+
+/// Listens to everything that is logged on this thread from now on; [`Listening::end`] gives it back.
+pub fn listen() -> Listening {
+    static START: Once = Once::new();
+    START.call_once(|| {
+        let lines = tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_writer(|| Ear);
+        let heard = dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some));
+        let listener = Registry::default().with(lines.with_filter(heard).with_filter(LevelFilter::TRACE));
+        tracing::subscriber::set_global_default(listener).expect("nobody else listens to the whole program");
+    });
+    let heard = Arc::default();
+    HEARD.set(Some(Arc::clone(&heard)));
+    Listening(heard)
+}
+
+/// Ends when it is dropped.
+pub struct Listening(Arc<Mutex<Vec<u8>>>);
+
+impl Listening {
+    /// What was logged, a line each.
+    pub fn end(self) -> String {
+        String::from_utf8(take(&mut *self.0.lock().unwrap())).expect("log lines are text")
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        HEARD.set(None);
+    }
+}
+
+struct Ear;
+
+impl io::Write for Ear {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        HEARD.with_borrow(|heard| heard.iter().for_each(|heard| heard.lock().unwrap().extend_from_slice(bytes)));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -251,7 +251,7 @@ async fn record(
 async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectReport, JobError> {
     let stop = cx.asked_to_stop().await?;
     let next = if stop.is_some() { Next::Nothing } else { Next::Plan };
-    let why = stop.map(|stop| stop.why).unwrap_or_else(|| "the lock was given back".to_owned());
+    let why = stop.map_or_else(|| "the lock was given back".to_owned(), |stop| stop.why);
     let message = format!("{why} while the plan was made, so it was not kept.");
     Ok(ProjectReport { next, ..stopped(report, &message) })
 }

@@ -214,7 +214,7 @@ fn fate(fate: Fate) -> &'static str {
     match fate {
         Fate::Dropped => ": it was waiting and will not run.",
         Fate::Interrupted => ": it was under way and is interrupted; its own comment says how far it came.",
-        Fate::Spared => ": it is under way and **was left alone**.",
+        Fate::Spared => ": it is under way and was left alone.",
     }
 }
 

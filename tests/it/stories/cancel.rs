@@ -65,8 +65,38 @@ async fn cancel_interrupts_the_plan_that_runs_and_drops_what_waits(backend: Back
     comments(&bot, pull, "bob", "lockkeeper cancel").await;
     end_of(&bot, command).await;
     let told = bot.comments(pull);
-    assert_snapshot!(told.join("\n----\n"), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(told.join("\n----\n"), @"
+    **Plan cancelled**: `bob` cancelled it before its turn came. Nothing was run.
+
+    <sub>0 s</sub>
+    ----
+    **Apply cancelled**: `bob` cancelled it before its turn came. Nothing was run.
+
+    <sub>0 s</sub>
+    ----
+    Ran Cancel for 3 commands
+
+    * the plan after a push of `alice`: it was under way and is interrupted; its own comment says how far it came.
+    * `plan -d app` of `carol`: it was waiting and will not run.
+    * `apply` of `dave`: it was waiting and will not run.
+    ----
+    Ran Plan for dir: `network` workspace: `default`: cancelled
+
+    **Plan cancelled**: `bob` cancelled it, so `terraform plan` was interrupted.
+
+    ```diff
+    hanging
+    Interrupt received.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `89a66d7a` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/1 projects failed to plan.
+    lockkeeper/plan: network/default: Failure, Plan failed: it was stopped.
+    ");
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&[]).await;
 }
@@ -75,18 +105,28 @@ async fn cancel_with_nothing_to_cancel_says_so(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
     bot.say(pull, "lockkeeper cancel").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"Ran Cancel: nothing of this pull request was waiting or running, so there was nothing to cancel.");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @"");
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"cancel","id":"ID","pull":1,"head":null,"outcome":"success","projects":[]} -->"#);
     bot.end(&[]).await;
 }
 
 async fn cancel_names_a_running_apply_and_leaves_it_alone(backend: Backend) {
     let (mut bot, pull, command) = applying(backend, "# fake: wait apply\n", "waiting").await;
     comments(&bot, pull, "bob", "lockkeeper cancel").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Cancel for 1 command
+
+    * `apply` of `alice`: it is under way and was left alone.
+
+    An apply that is cut off can leave things half changed. To **interrupt** it all the same, comment:
+
+    ```shell
+    lockkeeper cancel --force
+    ```
+    ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @"");
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"cancel","id":"ID","pull":1,"head":null,"outcome":"refused","reason":"apply_running","projects":[]} -->"#);
     bot.go();
     end_of(&bot, command).await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
@@ -99,8 +139,7 @@ async fn cancel_by_force_interrupts_an_apply_which_tells_how_far_it_came(backend
     comments(&bot, pull, "bob", "lockkeeper cancel --force").await;
     end_of(&bot, command).await;
     let told = bot.comments(pull);
-    assert_snapshot!(told.join("\n----\n"), @"");
-    assert_snapshot!(bot.statuses(pull), @"
+    assert_snapshot!(told.join("\n----\n"), @"
     **Plan cancelled**: `bob` cancelled it before its turn came. Nothing was run.
 
     <sub>0 s</sub>
@@ -130,6 +169,12 @@ async fn cancel_by_force_interrupts_an_apply_which_tells_how_far_it_came(backend
 
     <sub>Commit `f56e3c04` · 0 s</sub>
     ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/1 projects failed to apply.
+    lockkeeper/apply: network/default: Failure, Apply failed: it was stopped.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
     assert_eq!(bot.calls().iter().filter(|call| *call == "apply network").count(), 1);
     bot.end(&[LOCK]).await;
 }
@@ -139,7 +184,26 @@ async fn an_apply_that_does_not_listen_is_killed(backend: Backend) {
     comments(&bot, pull, "bob", "lockkeeper cancel --force").await;
     end_of(&bot, command).await;
     let told = bot.comments(pull);
-    assert_snapshot!(told[1], @"");
+    assert_snapshot!(told[1], @"
+    Ran Apply for dir: `network` workspace: `default`: cancelled
+
+    **Apply cancelled**: `bob` cancelled it, so `terraform apply` was interrupted, did not end in time, and was killed.
+
+    * It may have changed more than its state says. Compare the two, then plan again to see what is left.
+
+    ```diff
+    hanging
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `e7ec7df7` · 0 s</sub>
+    ");
     bot.end(&[LOCK]).await;
 }
 
@@ -232,8 +296,7 @@ async fn a_plan_that_was_cut_off_and_cancelled_is_not_made_again(backend: Backen
     comments(&bot, pull, "bob", "lockkeeper cancel").await;
     bot.settle().await;
     let told = bot.comments(pull);
-    assert_snapshot!(told.join("\n----\n"), @"");
-    assert_snapshot!(bot.statuses(pull), @"
+    assert_snapshot!(told.join("\n----\n"), @"
     Ran Cancel for 1 command
 
     * the plan after a push of `alice`: it was under way and is interrupted; its own comment says how far it came.
@@ -241,6 +304,10 @@ async fn a_plan_that_was_cut_off_and_cancelled_is_not_made_again(backend: Backen
     **Plan cancelled**: `bob` cancelled it before it was begun again.
 
     <sub>Commit `89a66d7a` · 1 min 30 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, Plan failed.
+    lockkeeper/plan: network/default: Failure, Plan failed.
     ");
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&[]).await;

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -18,7 +17,7 @@ use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
 use crate::config::server::RepoAllowlist;
 use crate::discovery;
 use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
-use crate::queue::{Attempt, Nudge};
+use crate::queue::{Attempt, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::Store;
@@ -76,8 +75,8 @@ pub struct Services {
     pub terraform: Terraform,
     /// Plan files.
     pub artifacts: Artifacts,
-    /// Places for runs: one pool for the whole process (`--parallel-pool-size`).
-    pub pool: Arc<Semaphore>,
+    /// Places for runs: one pool for the whole process (`--parallel-pool-size`, `--parallel-repo-size`).
+    pub pool: Pool,
     /// News of runs for watchers.
     pub hub: OutputHub,
     /// Wakes the workers.
@@ -119,6 +118,8 @@ pub struct Settings {
     pub status_name: String,
     /// Where people reach the dashboard; without a slash at the end.
     pub public_url: String,
+    /// Reaction to comments that give a command, in the forge's words; `None`: none.
+    pub reaction: Option<String>,
     /// Whether drafts are planned when they change.
     pub allow_drafts: bool,
     /// Whether pulls from forks are served.

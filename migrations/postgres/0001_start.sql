@@ -43,13 +43,16 @@ CREATE TABLE commands (
     state TEXT NOT NULL,
     outcome TEXT,
     reason TEXT,
+    stop_kind TEXT,
     stop_reason TEXT,
+    superseded_by TEXT,
     created_at TIMESTAMPTZ NOT NULL,
     finished_at TIMESTAMPTZ,
     UNIQUE (repo, pull, comment)
 );
 CREATE INDEX commands_by_time ON commands (created_at);
 CREATE INDEX commands_unfinished ON commands (repo, pull) WHERE state <> 'finished';
+CREATE INDEX commands_superseded ON commands (superseded_by) WHERE superseded_by IS NOT NULL;
 
 -- A command on one project.
 CREATE TABLE runs (
@@ -192,10 +195,12 @@ CREATE TABLE jobs (
     kind TEXT NOT NULL,
     payload TEXT NOT NULL,
     lane TEXT NOT NULL,
+    share TEXT NOT NULL DEFAULT '',
     priority BIGINT NOT NULL,
     state TEXT NOT NULL,
     run_after TIMESTAMPTZ NOT NULL,
     attempt BIGINT NOT NULL,
+    cut_offs BIGINT NOT NULL DEFAULT 0,
     lease_holder TEXT,
     lease_until TIMESTAMPTZ,
     last_error TEXT,
@@ -203,6 +208,7 @@ CREATE TABLE jobs (
     finished_at TIMESTAMPTZ
 );
 CREATE INDEX jobs_open ON jobs (lane, seq) WHERE state IN ('queued', 'running');
+CREATE INDEX jobs_of_share ON jobs (share, lease_holder) WHERE state IN ('queued', 'running');
 CREATE INDEX jobs_in_order ON jobs (priority DESC, seq) WHERE state IN ('queued', 'running');
 CREATE INDEX jobs_finished ON jobs (finished_at) WHERE state IN ('done', 'failed');
 

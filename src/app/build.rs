@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::{Clock, Ids};
@@ -19,7 +18,7 @@ use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::model::CommandKind;
 use crate::process::{Pulse, Supervisor};
-use crate::queue::{LEASE, Nudge};
+use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
@@ -70,7 +69,10 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment, pulse(&store)),
         memberships: Memberships::default(),
-        pool: Arc::new(Semaphore::new(config.terraform.parallel.get())),
+        pool: Pool::new(
+            config.terraform.parallel.get(),
+            config.terraform.parallel_per_repo.map_or(usize::MAX, std::num::NonZeroUsize::get),
+        ),
         hub: OutputHub::default(),
         nudge: Nudge::default(),
         stops: Stops::default(),
@@ -185,6 +187,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         executable: comments.executable_names.first().cloned().unwrap_or_else(|| "lockkeeper".to_owned()),
         status_name: comments.status_name.clone(),
         public_url: config.web.public_url.as_str().trim_end_matches('/').to_owned(),
+        reaction: comments.reaction.clone(),
         allow_drafts: config.repos.allow_drafts,
         allow_forks: config.repos.allow_forks,
         autoplan: config.planning.autoplan,
@@ -214,6 +217,7 @@ fn grammar(config: &ServerConfig) -> Grammar {
         CommandKind::Plan | CommandKind::Autoplan => CommandName::Plan,
         CommandKind::Apply => CommandName::Apply,
         CommandKind::Unlock => CommandName::Unlock,
+        CommandKind::Cancel => CommandName::Cancel,
         CommandKind::Help => CommandName::Help,
     };
     let allowed: Vec<CommandName> = comments.allowed.iter().map(names).collect();

@@ -10,14 +10,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
 use super::Replica;
+use super::replica::commands_of_a_repo;
 use crate::jobs::Jobs;
 use crate::queue::{Nudges, RENEW_EVERY, Worker};
 use crate::store::JobLease;
 
 /// Short jobs at once: they wait for the forge, not for the processor.
 const SHORT_WORKERS: usize = 8;
-/// Commands at once. Most of them wait for a place in the pool of runs; a place in this row costs next to nothing.
-const COMMAND_WORKERS: usize = 64;
+/// Workers for commands: so many repositories may each have as many commands at once as one may have at most. Most of them
+/// wait for a place in the pool of runs; a place in this row costs next to nothing.
+const BUSY_REPOS: i64 = 4;
 /// Without a nudge the queue is looked at this often: other replicas put jobs in without telling us.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After an error (the database is away) the next try waits this long.
@@ -39,7 +41,7 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
         // Short jobs go on while commands end: what they have to say is to be posted.
         workers.spawn(async move { work(&replica.short, &turn, &ended).await });
     }
-    for _ in 0..COMMAND_WORKERS {
+    for _ in 0..commands_of_a_repo(&replica.ctx).saturating_mul(BUSY_REPOS) {
         let (replica, turn, closing) = (Arc::clone(replica), Arc::clone(&command_turn), closing.clone());
         workers.spawn(async move { work(&replica.long, &turn, &closing).await });
     }

@@ -21,6 +21,12 @@ pub struct Replica {
     name: String,
 }
 
+/// Commands of one repository at once: enough to fill every place of the pool that it may have, and always several,
+/// because most commands wait for something else than a place.
+pub(super) fn commands_of_a_repo(ctx: &Ctx) -> i64 {
+    i64::try_from(ctx.pool.places_of_a_repo()).unwrap_or(i64::MAX).saturating_add(1).max(16)
+}
+
 impl Replica {
     /// A server over its services, on a machine that does not matter; `name` signs its claims and is unlike that of any
     /// other server, also of earlier ones on the same machine.
@@ -41,7 +47,7 @@ impl Replica {
         let commands = <RunCommand as Job<Ctx>>::KIND;
         Self {
             short: worker(Kinds::Except(commands)),
-            long: worker(Kinds::Only(commands)),
+            long: worker(Kinds::Only(commands)).with_most_of_a_share(commands_of_a_repo(&ctx)),
             keeper: LeaseKeeper::new(
                 ctx.store.clone(),
                 Arc::clone(&ctx.clock),

@@ -12,8 +12,8 @@ use crate::config::server::{self, ServerConfig};
 use crate::context::Ctx;
 use crate::handlers::authz::{self, AuthzError, Decision, Resource};
 use crate::handlers::dashboard;
-use crate::http::{self, Authority, Discard, Setup, Web, WebAuth};
-use crate::model::{Lock, LockId};
+use crate::http::{self, Authority, Cancel, Cancelling, Discard, Setup, Web, WebAuth};
+use crate::model::{CommandId, Lock, LockId};
 
 /// Everything that is served; streams end when `closing` is cancelled.
 pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: CancellationToken) -> anyhow::Result<Router> {
@@ -25,6 +25,7 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         public_url: config.web.public_url.clone(),
         auth: auth(config),
         discard: Arc::new(DiscardLock(Arc::clone(ctx))),
+        cancel: Arc::new(CancelCommand(Arc::clone(ctx))),
         authority: Arc::new(Permissions(Arc::clone(ctx))),
         shutting_down: closing,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -49,6 +50,22 @@ struct DiscardLock(Arc<Ctx>);
 impl Discard for DiscardLock {
     async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error> {
         dashboard::discard_lock(&self.0, id, who).await
+    }
+}
+
+/// Cancels commands for the dashboard; the command's own comment tells the pull.
+struct CancelCommand(Arc<Ctx>);
+
+#[async_trait]
+impl Cancel for CancelCommand {
+    async fn cancel(&self, id: CommandId, who: &str, force: bool) -> Result<Cancelling, sqlx::Error> {
+        let cancelled = dashboard::cancel_command(&self.0, id, who, force).await?;
+        Ok(match (cancelled.dropped.is_empty(), cancelled.interrupted.is_empty(), cancelled.spared.is_empty()) {
+            (false, _, _) => Cancelling::Dropped,
+            (_, false, _) => Cancelling::Interrupted,
+            (_, _, false) => Cancelling::ApplyRunning,
+            (true, true, true) => Cancelling::Over,
+        })
     }
 }
 

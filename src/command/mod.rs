@@ -40,6 +40,7 @@ use std::fmt;
 
 pub use apply::{ApplyCommand, MergeMethod, MergeWish, UnknownMethod};
 pub use approve_policies::ApprovePoliciesCommand;
+pub use cancel::CancelCommand;
 pub use comment::{Formatting, Ignored};
 pub use extra::{BlockedArgs, var_files_outside};
 pub use grammar::{Grammar, Reading};
@@ -64,7 +65,7 @@ pub enum Command {
     /// Give back all locks of the pull and discard its plans.
     Unlock,
     /// Stop what waits or runs.
-    Cancel,
+    Cancel(CancelCommand),
     /// Let plans pass although policies failed.
     ApprovePolicies(ApprovePoliciesCommand),
     /// Tell which tool would run.
@@ -84,7 +85,7 @@ impl Command {
             Self::Plan(_) => CommandName::Plan,
             Self::Apply(_) => CommandName::Apply,
             Self::Unlock => CommandName::Unlock,
-            Self::Cancel => CommandName::Cancel,
+            Self::Cancel(_) => CommandName::Cancel,
             Self::ApprovePolicies(_) => CommandName::ApprovePolicies,
             Self::Version(_) => CommandName::Version,
             Self::Import(_) => CommandName::Import,
@@ -102,7 +103,7 @@ impl Command {
             | Self::Version(VersionCommand { target, .. })
             | Self::Import(ImportCommand { target, .. })
             | Self::StateRm(StateRmCommand { target, .. }) => Some(target),
-            Self::Unlock | Self::Cancel | Self::Help(_) => None,
+            Self::Unlock | Self::Cancel(_) | Self::Help(_) => None,
         }
     }
 
@@ -113,7 +114,7 @@ impl Command {
             Self::Apply(command) => command.extra_args.clone(),
             Self::Import(command) => command.comment_args(),
             Self::StateRm(command) => command.comment_args(),
-            Self::Unlock | Self::Cancel | Self::ApprovePolicies(_) | Self::Version(_) | Self::Help(_) => Vec::new(),
+            Self::Unlock | Self::Cancel(_) | Self::ApprovePolicies(_) | Self::Version(_) | Self::Help(_) => Vec::new(),
         }
     }
 }
@@ -129,7 +130,8 @@ impl fmt::Display for Command {
             Self::Import(command) => command.fmt(f),
             Self::StateRm(command) => command.fmt(f),
             Self::Help(command) => command.fmt(f),
-            Self::Unlock | Self::Cancel => f.pad(self.name().as_str()),
+            Self::Cancel(command) => command.fmt(f),
+            Self::Unlock => f.pad(self.name().as_str()),
         }
     }
 }

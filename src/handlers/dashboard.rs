@@ -1,10 +1,10 @@
 //! What people do on the pages.
 
 use crate::context::Ctx;
-use crate::handlers::reply;
+use crate::handlers::{commands, reply};
 use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, Origin};
 use crate::render::{Body, Released};
-use crate::store::NewJob;
+use crate::store::{Cancelled, NewJob};
 
 /// Gives a lock back and discards the plans made under it; the pull that held it is told. `None`: it is not held any
 /// more, or an apply is running under it.
@@ -14,6 +14,12 @@ pub async fn discard_lock(ctx: &Ctx, id: LockId, who: &str) -> Result<Option<Loc
     let freed = ctx.store.lock_discard(id, LockEventKind::Stolen, &cause, |lock| notice(ctx, lock, who)).await?;
     ctx.nudge.nudge();
     Ok(freed)
+}
+
+/// Cancels a command; an apply under way only with `force`. The pull hears of it by the command's own comment.
+pub async fn cancel_command(ctx: &Ctx, id: CommandId, who: &str, force: bool) -> Result<Cancelled, sqlx::Error> {
+    let who = Actor { login: who.to_owned(), origin: Origin::Page };
+    commands::cancel_one(ctx, id, &who, force).await
 }
 
 fn notice(ctx: &Ctx, lock: &Lock, who: &str) -> Vec<NewJob> {

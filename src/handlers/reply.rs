@@ -54,6 +54,11 @@ impl Reply {
         Self { told, statuses: Vec::new(), head: None, notes: Vec::new() }
     }
 
+    /// Ends without a word because something else answers; the reason is for pages and programs.
+    pub fn given_over(reason: &str) -> Self {
+        Self::silent_for(reason.to_owned())
+    }
+
     /// With statuses for the head commit.
     pub fn with_statuses(mut self, head: &CommitSha, statuses: Vec<CommitStatus>) -> Self {
         self.head = Some(head.clone());

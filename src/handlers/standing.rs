@@ -95,12 +95,17 @@ pub(super) fn broken(ctx: &Ctx, kind: RunKind) -> CommitStatus {
     combined(ctx, kind, status::failed(kind))
 }
 
+/// A plan that a newer one takes the place of.
+pub(super) fn superseded(ctx: &Ctx, kind: RunKind, why: &str) -> CommitStatus {
+    combined(ctx, kind, status::superseded(kind, why))
+}
+
 /// What a command runs, if anything.
 pub(super) fn run_kind(kind: CommandKind) -> Option<RunKind> {
     match kind {
         CommandKind::Plan | CommandKind::Autoplan => Some(RunKind::Plan),
         CommandKind::Apply => Some(RunKind::Apply),
-        CommandKind::Unlock | CommandKind::Help => None,
+        CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help => None,
     }
 }
 

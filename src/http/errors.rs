@@ -76,6 +76,19 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "An apply is running", message)
     }
 
+    /// An apply is only cut off by somebody who says so.
+    pub(super) fn apply_must_be_confirmed() -> Self {
+        let message = "This apply is under way, so it was not interrupted: an apply that is cut off can leave the \
+                       infrastructure half changed. Open the page of the run again and use the button that says so.";
+        Self::new(StatusCode::CONFLICT, "An apply is running", message)
+    }
+
+    /// Too late to cancel.
+    pub(super) fn command_is_over() -> Self {
+        let message = "The command had ended before it could be cancelled. Its page says how.";
+        Self::new(StatusCode::CONFLICT, "Too late to cancel", message)
+    }
+
     /// Nobody will know tomorrow why applies were stopped.
     pub(super) fn reason_wanted() -> Self {
         let message = "Say in a few words why all applies are to stop, so that whoever finds them stopped knows what to \

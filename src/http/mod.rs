@@ -34,7 +34,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{WebAuth, WebUser};
 pub use errors::Failure;
-pub use web::{Authority, Discard, Setup, Web};
+pub use web::{Authority, Cancel, Cancelling, Discard, Setup, Web};
 
 use crate::context::Ctx;
 

@@ -15,7 +15,7 @@ use super::pages::Templates;
 use crate::clock::{Clock, Ids};
 use crate::config::access::{Action, Identity};
 use crate::handlers::authz::{AuthzError, Decision, Resource};
-use crate::model::{Lock, LockId};
+use crate::model::{CommandId, Lock, LockId};
 use crate::store::Store;
 use crate::workflow::OutputHub;
 
@@ -27,6 +27,27 @@ const VIEWERS: usize = 256;
 pub trait Discard: Send + Sync + 'static {
     /// `None`: nobody holds it any more, or an apply is running under it.
     async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error>;
+}
+
+/// What came of the wish to cancel a command.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelling {
+    /// It had not begun and never will.
+    Dropped,
+    /// It is asked to stop.
+    Interrupted,
+    /// It is an apply under way, and nobody said that it may be cut off.
+    ApplyRunning,
+    /// It has ended.
+    Over,
+}
+
+/// Cancels a command for somebody at the dashboard, and tells the pull.
+#[async_trait]
+pub trait Cancel: Send + Sync + 'static {
+    /// An apply under way is only interrupted with `force`.
+    async fn cancel(&self, id: CommandId, who: &str, force: bool) -> Result<Cancelling, sqlx::Error>;
 }
 
 /// Decides who may do what. Whatever changes something asks first.
@@ -55,6 +76,8 @@ pub struct Setup {
     pub auth: Option<WebAuth>,
     /// Gives back locks.
     pub discard: Arc<dyn Discard>,
+    /// Cancels commands.
+    pub cancel: Arc<dyn Cancel>,
     /// Decides who may do what.
     pub authority: Arc<dyn Authority>,
     /// Cancelled when the server begins to stop; ends the streams.
@@ -72,6 +95,7 @@ pub struct Web {
     pub(super) public_url: Url,
     pub(super) auth: Option<WebAuth>,
     pub(super) discard: Arc<dyn Discard>,
+    pub(super) cancel: Arc<dyn Cancel>,
     pub(super) authority: Arc<dyn Authority>,
     pub(super) shutting_down: CancellationToken,
     pub(super) version: String,
@@ -93,6 +117,7 @@ impl Web {
             public_url: setup.public_url,
             auth: setup.auth,
             discard: setup.discard,
+            cancel: setup.cancel,
             authority: setup.authority,
             shutting_down: setup.shutting_down,
             version: setup.version,

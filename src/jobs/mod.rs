@@ -1,5 +1,7 @@
 //! The kinds of work in the queue, a file each, and the table that runs them by name.
 
+mod add_reaction;
+mod cancel_commands;
 mod clean_pull;
 mod post_comment;
 mod read_delivery;
@@ -12,6 +14,8 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use async_trait::async_trait;
 
+pub use add_reaction::AddReaction;
+pub use cancel_commands::CancelCommands;
 pub use clean_pull::CleanPull;
 pub use post_comment::PostComment;
 pub use read_delivery::ReadDelivery;
@@ -43,6 +47,14 @@ macro_rules! by_kind {
             }
             kind if kind == <RunCommand as Job<Ctx>>::KIND => {
                 type $job = RunCommand;
+                $call
+            }
+            kind if kind == <AddReaction as Job<Ctx>>::KIND => {
+                type $job = AddReaction;
+                $call
+            }
+            kind if kind == <CancelCommands as Job<Ctx>>::KIND => {
+                type $job = CancelCommands;
                 $call
             }
             kind if kind == <PostComment as Job<Ctx>>::KIND => {
@@ -84,6 +96,10 @@ impl Runner for Jobs {
     fn max_attempts(&self, kind: &str) -> i64 {
         by_kind!(kind, J => <J as Job<Ctx>>::MAX_ATTEMPTS, else => |_| 1)
     }
+
+    fn max_cut_offs(&self, kind: &str) -> i64 {
+        by_kind!(kind, J => <J as Job<Ctx>>::MAX_CUT_OFFS, else => |_| 0)
+    }
 }
 
 fn read<J: Job<Ctx>>(attempt: &Attempt) -> Result<J, JobError> {
@@ -113,7 +129,7 @@ fn patient(error: JobError, attempt: &Attempt) -> JobError {
         matches!(error.downcast_ref(), Some(ForgeError::Denied { .. } | ForgeError::NotFound { .. }))
     };
     match error {
-        JobError::Retry { error, .. } if attempt.lease.attempt >= ATTEMPTS_WHILE_REFUSED && refused(&error) => {
+        JobError::Retry { error, .. } if attempt.lease.tries() >= ATTEMPTS_WHILE_REFUSED && refused(&error) => {
             JobError::Fail(error)
         }
         other @ (JobError::Retry { .. } | JobError::Fail(_)) => other,

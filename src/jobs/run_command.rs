@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::Ctx;
 use crate::handlers::commands;
-use crate::model::{CommandId, PullRef};
+use crate::model::{CommandId, CommandKind, PullRef};
 use crate::queue::{Attempt, Job, JobError};
 
 /// A command to work on.
@@ -18,6 +18,8 @@ pub struct RunCommand {
     pub command: CommandId,
     /// The pull, whose commands run one at a time.
     pub pull: PullRef,
+    /// What is asked for; decides who goes first.
+    pub kind: CommandKind,
 }
 
 impl RunCommand {
@@ -33,9 +35,26 @@ impl Job<Ctx> for RunCommand {
     const PRIORITY: i64 = 10;
     /// An hour; what is tried less often says so itself.
     const MAX_ATTEMPTS: i64 = 20;
+    /// A plan is made again three times; then somebody should hear of it.
+    const MAX_CUT_OFFS: i64 = 3;
 
     fn lane(&self) -> String {
         Self::lane_of(&self.pull)
+    }
+
+    /// What somebody waits for goes first: an apply, short answers, a plan by comment, a plan after a push.
+    fn priority(&self) -> i64 {
+        let urgency = match self.kind {
+            CommandKind::Apply => 4,
+            CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help => 3,
+            CommandKind::Plan => 2,
+            CommandKind::Autoplan => 1,
+        };
+        Self::PRIORITY + urgency
+    }
+
+    fn share(&self) -> String {
+        self.pull.repo.to_string()
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {

@@ -13,6 +13,8 @@ text_enum! {
         Apply = "apply",
         /// `unlock`.
         Unlock = "unlock",
+        /// `cancel`.
+        Cancel = "cancel",
         /// `help`, and the answer to a command that could not be read.
         Help = "help",
     }

@@ -16,11 +16,23 @@ pub trait Job<C: Sync>: Serialize + DeserializeOwned + Send + Sync + 'static {
     const KIND: &'static str;
     /// Higher goes first among lanes.
     const PRIORITY: i64;
-    /// After this many attempts the job is given up.
+    /// After this many attempts that came to an end, and not a good one, the job is given up.
     const MAX_ATTEMPTS: i64;
+    /// So often the job is begun again after the server was gone in the middle of it: perhaps because of it.
+    const MAX_CUT_OFFS: i64 = 10;
 
     /// Jobs of one lane run one at a time, in order.
     fn lane(&self) -> String;
+
+    /// Higher goes first among lanes; for kinds whose jobs are not all alike.
+    fn priority(&self) -> i64 {
+        Self::PRIORITY
+    }
+
+    /// Jobs of one share may take only so many workers of a server; empty: any number.
+    fn share(&self) -> String {
+        String::new()
+    }
 
     /// Does the work.
     async fn run(&self, ctx: &C, attempt: &Attempt) -> Result<(), JobError>;
@@ -34,7 +46,8 @@ pub trait Job<C: Sync>: Serialize + DeserializeOwned + Send + Sync + 'static {
             kind: Self::KIND,
             payload: serde_json::to_string(self).expect("a job consists of texts and numbers"),
             lane: self.lane(),
-            priority: Self::PRIORITY,
+            share: self.share(),
+            priority: self.priority(),
             run_after: None,
         }
     }
@@ -84,6 +97,14 @@ impl From<sqlx::Error> for JobError {
     fn from(error: sqlx::Error) -> Self {
         Self::retry(anyhow::Error::new(error).context("the database did not do what was asked"))
     }
+}
+
+/// The server was gone in the middle of a job as often as is borne.
+#[derive(Debug, thiserror::Error)]
+#[error("the server stopped in the middle of it {times} times, perhaps because of it")]
+pub struct CutOff {
+    /// How often.
+    pub times: i64,
 }
 
 /// The wait after a failed attempt: 1, 2, 4 … seconds, at most five minutes.

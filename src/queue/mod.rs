@@ -12,11 +12,13 @@
 mod job;
 mod keeper;
 mod nudge;
+mod pool;
 mod worker;
 
-pub use job::{Job, JobError, backoff};
+pub use job::{CutOff, Job, JobError, backoff};
 pub use keeper::{LeaseKeeper, requeue_orphans};
 pub use nudge::{Nudge, Nudges};
+pub use pool::{Place, Pool};
 pub use worker::{Attempt, Kinds, Runner, Running, Tick, Worker};
 
 use std::time::Duration;

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, error, info_span, warn};
 
-use super::job::{JobError, backoff};
+use super::job::{CutOff, JobError, backoff};
 use super::{LEASE, Nudge};
 use crate::clock::Clock;
 use crate::model::JobId;
@@ -39,6 +39,9 @@ pub trait Runner: Send + Sync + 'static {
 
     /// After how many attempts a job of this kind is given up.
     fn max_attempts(&self, kind: &str) -> i64;
+
+    /// How often a job of this kind is begun again after it was cut off.
+    fn max_cut_offs(&self, kind: &str) -> i64;
 }
 
 /// The jobs that this process works on right now.
@@ -118,6 +121,7 @@ pub struct Worker<R> {
     runner: Arc<R>,
     holder: String,
     kinds: Kinds,
+    most_of_a_share: i64,
     running: Running,
     nudge: Nudge,
 }
@@ -133,7 +137,13 @@ impl<R: Runner> Worker<R> {
         running: Running,
         nudge: Nudge,
     ) -> Self {
-        Self { store, clock, runner, holder, kinds, running, nudge }
+        Self { store, clock, runner, holder, kinds, most_of_a_share: i64::MAX, running, nudge }
+    }
+
+    /// Takes no job of a share of which this server works on so many already.
+    #[must_use]
+    pub fn with_most_of_a_share(self, most_of_a_share: i64) -> Self {
+        Self { most_of_a_share, ..self }
     }
 
     /// Claims one job, if there is one, and sees it through.
@@ -154,7 +164,7 @@ impl<R: Runner> Worker<R> {
             Kinds::Only(kind) => (kind, ""),
             Kinds::Except(kind) => ("", kind),
         };
-        self.store.job_claim(&self.holder, until, only, except).await
+        self.store.job_claim(&self.holder, until, only, except, self.most_of_a_share).await
     }
 
     /// Works on a claimed job and writes down how it ended.
@@ -197,20 +207,20 @@ impl<R: Runner> Worker<R> {
 
     /// A job that takes the whole server down with it never gets as far as an error: it is given up by its count.
     async fn attempt(&self, attempt: &Attempt) -> Result<(), JobError> {
-        let most = self.runner.max_attempts(&attempt.lease.kind);
-        if attempt.lease.attempt > most {
-            return Err(JobError::Fail(anyhow::anyhow!("it was begun {most} times and never came to an end")));
+        let times = attempt.lease.cut_offs;
+        if times > self.runner.max_cut_offs(&attempt.lease.kind) {
+            return Err(JobError::fail(CutOff { times }));
         }
         self.runner.run(attempt).await
     }
 
     async fn after_error(&self, attempt: &Attempt, error: JobError) -> Result<Finish, sqlx::Error> {
         let (lease, message) = (&attempt.lease, error.message());
-        let last = lease.attempt >= self.runner.max_attempts(&lease.kind);
+        let last = lease.tries() >= self.runner.max_attempts(&lease.kind);
         match &error {
             JobError::Retry { at, .. } if !last => {
                 warn!(error = message, "The job did not end well and is tried again");
-                let wait = TimeDelta::from_std(backoff(lease.attempt)).unwrap_or(TimeDelta::MAX);
+                let wait = TimeDelta::from_std(backoff(lease.tries())).unwrap_or(TimeDelta::MAX);
                 self.store.job_retry(lease, at.unwrap_or_else(|| self.clock.now() + wait), &message).await
             }
             JobError::Retry { .. } | JobError::Fail(_) => {
@@ -227,7 +237,7 @@ impl<R: Runner> Worker<R> {
 /// However patient the job is otherwise, a bug is not waited for.
 fn after_panic(panic: &(dyn std::any::Any + Send), lease: &JobLease) -> JobError {
     let error = panic_error(panic);
-    if lease.attempt < ATTEMPTS_AT_A_PANIC { JobError::retry(error) } else { JobError::Fail(error) }
+    if lease.tries() < ATTEMPTS_AT_A_PANIC { JobError::retry(error) } else { JobError::Fail(error) }
 }
 
 fn panic_error(panic: &(dyn std::any::Any + Send)) -> anyhow::Error {

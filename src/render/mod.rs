@@ -17,7 +17,7 @@ mod templates;
 mod view;
 
 pub use machine::{MachineLine, MachineProject, marker};
-pub use report::{Body, Holder, Next, ProjectReport, Refusal, Released, Report, Style, UserText};
+pub use report::{Body, CancelLine, Fate, Holder, Next, ProjectReport, Refusal, Released, Report, Style, UserText};
 
 use view::Cap;
 
@@ -92,6 +92,8 @@ fn body(report: &Report, limits: &Limits) -> String {
         Body::Unlocked(released) | Body::Closed { released, .. } => {
             templates::render("released.md.j2", &view::released(report, released))
         }
+        Body::Dropped(text) => templates::render("dropped.md.j2", &view::broken(report, text)),
+        Body::Cancelled(lines) => templates::render("cancelled.md.j2", &view::cancelled(report, lines)),
         Body::LockDiscarded { by, released } => {
             templates::render("lock_discarded.md.j2", &view::lock_discarded(report, by, released))
         }

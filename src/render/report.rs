@@ -97,6 +97,10 @@ pub enum Body {
         /// What was given back.
         released: Vec<Released>,
     },
+    /// Somebody cancelled the command before anything was run.
+    Dropped(UserText),
+    /// The answer to `cancel`: what it found, in order; empty when nothing waited or ran.
+    Cancelled(Vec<CancelLine>),
     /// Somebody discarded a lock in the dashboard or by the API.
     LockDiscarded {
         /// Who.
@@ -234,13 +238,45 @@ impl Released {
     }
 }
 
+/// A command that `cancel` found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CancelLine {
+    /// As it was typed, without the word that opens commands; `None` for a plan that a push led to.
+    pub what: Option<String>,
+    /// Who asked for it.
+    pub who: String,
+    /// What became of it.
+    pub fate: Fate,
+}
+
+/// What `cancel` did to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was waiting and has ended.
+    Dropped,
+    /// It is under way and was asked to stop.
+    Interrupted,
+    /// It is an apply under way and goes on.
+    Spared,
+}
+
+fn cancel_outcome(lines: &[CancelLine]) -> CommandOutcome {
+    let spared = lines.iter().filter(|line| line.fate == Fate::Spared).count();
+    match lines.len() - spared {
+        _ if spared == 0 => CommandOutcome::Success,
+        0 => CommandOutcome::Refused,
+        _ => CommandOutcome::Partial,
+    }
+}
+
 impl Report {
     /// How the whole command ended.
     pub fn outcome(&self) -> CommandOutcome {
         match &self.body {
             Body::Projects(projects) => CommandOutcome::of(projects.iter().map(|project| project.outcome)),
             Body::Interrupted(_) | Body::ConfigErrors(_) | Body::Broken(_) => CommandOutcome::Failure,
-            Body::Refused(_) | Body::Mistake(_) => CommandOutcome::Refused,
+            Body::Refused(_) | Body::Mistake(_) | Body::Dropped(_) => CommandOutcome::Refused,
+            Body::Cancelled(lines) => cancel_outcome(lines),
             Body::NoProjects(_)
             | Body::Help(_)
             | Body::Unlocked(_)
@@ -263,6 +299,8 @@ impl Report {
         match &self.body {
             Body::Refused(refusal) => Some(refusal.reason),
             Body::Mistake(_) => Some("not_understood"),
+            Body::Dropped(_) => Some("cancelled"),
+            Body::Cancelled(_) => (self.outcome() == CommandOutcome::Refused).then_some("apply_running"),
             Body::Interrupted(_) => Some("interrupted"),
             Body::ConfigErrors(_) => Some("config"),
             Body::Broken(_) => Some("broken"),
@@ -288,7 +326,9 @@ impl Report {
             | Body::ConfigErrors(_)
             | Body::Broken(_)
             | Body::Help(_)
-            | Body::Mistake(_) => Vec::new(),
+            | Body::Mistake(_)
+            | Body::Dropped(_)
+            | Body::Cancelled(_) => Vec::new(),
         }
     }
 }

@@ -41,6 +41,12 @@ pub fn failed(kind: RunKind) -> (CommitState, String) {
     (CommitState::Failure, format!("{} failed.", title(kind)))
 }
 
+/// State and line of the statuses of a plan that a newer one takes the place of. Not a success: the commit could be
+/// pushed again, and a forge that asks for the status would then let it be merged without a plan.
+pub fn superseded(kind: RunKind, why: &str) -> (CommitState, String) {
+    (CommitState::Failure, format!("{} superseded: {why}.", title(kind)))
+}
+
 /// State and line of the status of a project that the newest plan of the pull does not concern.
 pub fn let_go() -> (CommitState, String) {
     (CommitState::Success, "Not part of the newest plan.".to_owned())

@@ -3,8 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::jobs::lanes_hold_in_tx;
-use super::news::{News, announce_in_tx};
-use super::{LockChange, NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
+use super::{LockChange, NewJob, Result, Stop, StopKind, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Lock, Origin, PullNumber, PullRef,
     RepoId, text_enum,
@@ -77,7 +76,7 @@ pub struct CommandRow {
     /// Code of a refusal.
     pub reason: Option<String>,
     /// Why it is to stop early, if it is.
-    pub stop_reason: Option<String>,
+    pub stop: Option<Stop>,
     /// When it was asked for.
     pub created_at: DateTime<Utc>,
     /// When it ended.
@@ -98,33 +97,45 @@ pub struct FinishedCommand {
 }
 
 macro_rules! select_sql {
-    ($rest:literal) => {
+    ($($rest:literal),+) => {
         concat!(
             "SELECT c.id, c.kind, c.repo, c.pull, p.url AS pull_url, c.actor, c.origin, c.installation, c.spec, c.head, ",
-            "c.state, c.outcome, c.reason, c.stop_reason, c.created_at, c.finished_at FROM commands c ",
+            "c.state, c.outcome, c.reason, c.stop_kind, c.stop_reason, c.created_at, c.finished_at FROM commands c ",
             "LEFT JOIN pulls p ON p.repo = c.repo AND p.number = c.pull ",
-            $rest
+            $($rest),+
         )
     };
 }
+
+pub(super) use select_sql;
 
 const BY_ID: &str = select_sql!("WHERE c.id = $1");
 const RECENT: &str = select_sql!("ORDER BY c.created_at DESC, c.id DESC LIMIT $1");
 
 impl Store {
-    /// Keeps a command and its job in one transaction; `job` is told the command's id.
+    /// Keeps a command and its jobs in one transaction; `jobs` is told the command's id.
     pub async fn command_create(
         &self,
         new: &NewCommand,
-        job: impl FnOnce(CommandId) -> NewJob,
+        jobs: impl FnOnce(CommandId) -> Vec<NewJob>,
+    ) -> Result<CreateCommand> {
+        let mut tx = self.begin().await?;
+        let outcome = self.command_create_in_tx(&mut tx, new, jobs).await?;
+        tx.commit().await.map(|()| outcome)
+    }
+
+    pub(super) async fn command_create_in_tx(
+        &self,
+        tx: &mut Tx,
+        new: &NewCommand,
+        jobs: impl FnOnce(CommandId) -> Vec<NewJob>,
     ) -> Result<CreateCommand> {
         let id = CommandId::next(&*self.ids);
-        let mut tx = self.begin().await?;
-        if !self.command_insert_in_tx(&mut tx, id, new).await? {
+        if !self.command_insert_in_tx(tx, id, new).await? {
             return Ok(CreateCommand::Known);
         }
-        self.job_push_in_tx(&mut tx, &job(id)).await?;
-        tx.commit().await.map(|()| CreateCommand::Created(id))
+        self.outbox_in_tx(tx, &jobs(id)).await?;
+        Ok(CreateCommand::Created(id))
     }
 
     /// `false`: the same comment or delivery was taken before.
@@ -180,9 +191,9 @@ impl Store {
             .map(|rows| rows.into_iter().map(CommandRow::from).collect())
     }
 
-    /// Work begins on the given head commit; the statuses that say so go into the outbox. Of a command that has ended
-    /// nothing more is said.
-    pub async fn command_start(&self, id: CommandId, head: Option<&CommitSha>, outbox: &[NewJob]) -> Result<()> {
+    /// Work begins on the given head commit; the statuses that say so go into the outbox. `false` when the command has
+    /// ended: then nothing more is said of it.
+    pub async fn command_start(&self, id: CommandId, head: Option<&CommitSha>, outbox: &[NewJob]) -> Result<bool> {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,
@@ -191,18 +202,23 @@ impl Store {
             id,
         )?;
         if rows == 0 {
-            return Ok(());
+            return Ok(false);
         }
         self.outbox_in_tx(&mut tx, outbox).await?;
-        tx.commit().await
+        tx.commit().await.map(|()| true)
     }
 
     /// The command ended: its end and everything to be posted about it are one transaction. `false` when it had ended
     /// before; then nothing is posted again.
     pub async fn command_finish(&self, end: &FinishedCommand) -> Result<bool> {
         let mut tx = self.begin().await?;
+        let has_ended = self.command_finish_in_tx(&mut tx, end).await?;
+        tx.commit().await.map(|()| has_ended)
+    }
+
+    pub(super) async fn command_finish_in_tx(&self, tx: &mut Tx, end: &FinishedCommand) -> Result<bool> {
         let rows = execute!(
-            &mut tx,
+            tx,
             "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, finished_at = $3 \
              WHERE id = $4 AND state <> 'finished'",
             end.outcome,
@@ -213,8 +229,8 @@ impl Store {
         if rows == 0 {
             return Ok(false);
         }
-        self.outbox_in_tx(&mut tx, &end.outbox).await?;
-        tx.commit().await.map(|()| true)
+        self.outbox_in_tx(tx, &end.outbox).await?;
+        Ok(true)
     }
 
     pub(super) async fn outbox_in_tx(&self, tx: &mut Tx, outbox: &[NewJob]) -> Result<()> {
@@ -223,24 +239,6 @@ impl Store {
             self.job_push_in_tx(tx, job).await?;
         }
         Ok(())
-    }
-
-    /// Asks the plans of a pull that have not ended to stop, and tells which they are. An apply is never asked.
-    pub async fn command_stop_plans(&self, pull: &PullRef, reason: &str) -> Result<Vec<CommandId>> {
-        let mut tx = self.begin().await?;
-        let mut stopped = on_tx!(&mut tx, db => sqlx::query_scalar::<_, CommandId>(
-            "UPDATE commands SET stop_reason = $1 WHERE repo = $2 AND pull = $3 AND state <> 'finished' \
-             AND kind IN ('plan', 'autoplan') AND stop_reason IS NULL RETURNING id")
-            .bind(free_text(reason)).bind(&pull.repo).bind(pull.number).fetch_all(db))?;
-        stopped.sort();
-        announce_in_tx(&mut tx, News::Stops).await?;
-        tx.commit().await.map(|()| stopped)
-    }
-
-    /// Which of the unfinished commands are asked to stop.
-    pub async fn command_list_stopping(&self) -> Result<Vec<CommandId>> {
-        on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(
-            "SELECT id FROM commands WHERE state <> 'finished' AND stop_reason IS NOT NULL ORDER BY id").fetch_all(db))
     }
 
     /// Whether a command of the pull has ended at this head commit.
@@ -259,7 +257,7 @@ impl Store {
 }
 
 #[derive(sqlx::FromRow)]
-struct Row {
+pub(super) struct Row {
     id: CommandId,
     kind: CommandKind,
     repo: RepoId,
@@ -273,6 +271,7 @@ struct Row {
     state: CommandState,
     outcome: Option<CommandOutcome>,
     reason: Option<String>,
+    stop_kind: Option<StopKind>,
     stop_reason: Option<String>,
     created_at: DateTime<Utc>,
     finished_at: Option<DateTime<Utc>>,
@@ -292,7 +291,7 @@ impl From<Row> for CommandRow {
             state: row.state,
             outcome: row.outcome,
             reason: row.reason,
-            stop_reason: row.stop_reason,
+            stop: Stop::of_columns(row.stop_kind, row.stop_reason),
             created_at: row.created_at,
             finished_at: row.finished_at,
         }

@@ -5,7 +5,10 @@
 //!   of a lane run one at a time and in order, whoever claims them;
 //! - *proof of lease*: finishing names the holder and the attempt; zero rows means the lease was lost, and then
 //!   nothing is written;
-//! - *no job is forgotten*: a lease that ran out puts its job back at the head of its lane;
+//! - *no job is forgotten*: a lease that ran out puts its job back at the head of its lane, and is counted apart from
+//!   attempts that failed: a job that takes its server down with it must come to an end, one whose forge is away must not;
+//! - *a fair share*: of the jobs of one share a holder works on so many at most, so that a repository with a hundred
+//!   slow commands leaves workers to the others;
 //! - *order of arrival*: `seq` orders the jobs of a lane as they were committed. PostgreSQL hands out numbers before the
 //!   commit, so a pusher holds its lanes until then; else a later number could be claimed before an earlier one shows
 //!   up as the new head of the lane, and two jobs of the lane would run at once.
@@ -49,6 +52,8 @@ pub struct NewJob {
     pub payload: String,
     /// Jobs of one lane run one at a time, in order.
     pub lane: String,
+    /// Jobs of one share may take only so many workers of a holder; empty: any number.
+    pub share: String,
     /// Higher goes first among lanes.
     pub priority: i64,
     /// Not before this time.
@@ -68,9 +73,18 @@ pub struct JobLease {
     pub lane: String,
     /// Which attempt this is, from 1.
     pub attempt: i64,
+    /// How many of the earlier attempts were cut off, because their holder was gone.
+    pub cut_offs: i64,
     /// Who holds it.
     #[sqlx(rename = "lease_holder")]
     pub holder: String,
+}
+
+impl JobLease {
+    /// Which attempt this is without those that were cut off, from 1: what the patience with errors is counted by.
+    pub fn tries(&self) -> i64 {
+        self.attempt - self.cut_offs
+    }
 }
 
 /// A job as pages and tests show it.
@@ -117,10 +131,12 @@ macro_rules! claim_sql {
             "WHERE seq = (SELECT j.seq FROM jobs j WHERE j.state IN ('queued', 'running') AND j.state = 'queued' ",
             "AND j.run_after <= $3 ",
             "AND ($4 = '' OR j.kind = $4) AND ($5 = '' OR j.kind <> $5) ",
+            "AND (j.share = '' OR (SELECT COUNT(*) FROM jobs r WHERE r.share = j.share AND r.lease_holder = $1 ",
+            "AND r.state IN ('queued', 'running') AND r.state = 'running') < $6) ",
             "AND NOT EXISTS (SELECT 1 FROM jobs o WHERE o.lane = j.lane AND o.seq < j.seq ",
             "AND o.state IN ('queued', 'running')) ORDER BY j.priority DESC, j.seq LIMIT 1",
             $lock,
-            ") RETURNING id, kind, payload, lane, attempt, lease_holder"
+            ") RETURNING id, kind, payload, lane, attempt, cut_offs, lease_holder"
         )
     };
 }
@@ -129,7 +145,7 @@ macro_rules! requeue_sql {
     ($lock:literal) => {
         concat!(
             "UPDATE jobs SET state = 'queued', lease_holder = NULL, lease_until = NULL, ",
-            "last_error = 'the lease ran out before the job was finished' ",
+            "cut_offs = cut_offs + 1, last_error = 'the lease ran out before the job was finished' ",
             "WHERE seq IN (SELECT seq FROM jobs WHERE state IN ('queued', 'running') AND state = 'running' ",
             "AND (lease_until < $1 OR lease_holder IN ",
             "(SELECT name FROM replicas WHERE state = 'ended' OR lease_until < $1))",
@@ -142,10 +158,10 @@ macro_rules! requeue_sql {
 macro_rules! push_sql {
     ($run_after:literal) => {
         concat!(
-            "INSERT INTO jobs (id, kind, payload, lane, priority, state, run_after, attempt, created_at) ",
-            "VALUES ($1, $2, $3, $4, $5, 'queued', ",
+            "INSERT INTO jobs (id, kind, payload, lane, share, priority, state, run_after, attempt, created_at) ",
+            "VALUES ($1, $2, $3, $4, $5, $6, 'queued', ",
             $run_after,
-            ", 0, $7)"
+            ", 0, $8)"
         )
     };
 }
@@ -164,21 +180,34 @@ impl Store {
         let (sql, run_after) = match (&*tx, job.run_after) {
             // Most jobs: the database says when without being asked twice.
             (Tx::Postgres(_), None) if self.judge == Judge::Database => {
-                (push_sql!("COALESCE($6, clock_timestamp())"), None)
+                (push_sql!("COALESCE($7, clock_timestamp())"), None)
             }
-            (_, at) => (push_sql!("$6"), Some(self.skew_in_tx(tx).await?.of(at.unwrap_or_else(|| self.now())))),
+            (_, at) => (push_sql!("$7"), Some(self.skew_in_tx(tx).await?.of(at.unwrap_or_else(|| self.now())))),
         };
-        execute!(tx, sql, id, job.kind, free_text(&job.payload), &job.lane, job.priority, run_after, self.now(),)?;
+        execute!(
+            tx,
+            sql,
+            id,
+            job.kind,
+            free_text(&job.payload),
+            &job.lane,
+            &job.share,
+            job.priority,
+            run_after,
+            self.now(),
+        )?;
         Ok(id)
     }
 
-    /// Takes the lease of the next job that may run now: only of kind `only`, or any but `except` (empty: no condition).
+    /// Takes the lease of the next job that may run now: only of kind `only`, or any but `except` (empty: no condition),
+    /// and of no share of which the holder has `most_of_a_share` already.
     pub async fn job_claim(
         &self,
         holder: &str,
         until: DateTime<Utc>,
         only: &str,
         except: &str,
+        most_of_a_share: i64,
     ) -> Result<Option<JobLease>> {
         let mut tx = self.begin().await?;
         let skew = self.skew_in_tx(&mut tx).await?;
@@ -187,7 +216,8 @@ impl Store {
             Tx::Postgres(_) => claim_sql!(" FOR UPDATE SKIP LOCKED"),
         };
         let lease = on_tx!(&mut tx, db => sqlx::query_as::<_, JobLease>(sql)
-            .bind(holder).bind(skew.of(until)).bind(skew.of(self.now())).bind(only).bind(except).fetch_optional(db))?;
+            .bind(holder).bind(skew.of(until)).bind(skew.of(self.now())).bind(only).bind(except)
+            .bind(most_of_a_share).fetch_optional(db))?;
         tx.commit().await.map(|()| lease)
     }
 
@@ -347,9 +377,11 @@ mod tests {
             steps,
             [
                 "SEARCH jobs USING INTEGER PRIMARY KEY (rowid=?)",
-                "SCALAR SUBQUERY 2",
+                "SCALAR SUBQUERY 3",
                 "SCAN j USING INDEX jobs_in_order",
                 "CORRELATED SCALAR SUBQUERY 1",
+                "SEARCH r USING INDEX jobs_of_share (share=? AND lease_holder=?)",
+                "CORRELATED SCALAR SUBQUERY 2",
                 "SEARCH o USING INDEX jobs_open (lane=? AND seq<?)",
             ]
         );

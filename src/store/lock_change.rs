@@ -206,6 +206,7 @@ fn turn_job(pull: &PullRef) -> NewJob {
         kind: TAKE_TURN,
         payload: serde_json::json!({ "pull": pull }).to_string(),
         lane: format!("turn:{pull}"),
+        share: String::new(),
         priority: 20,
         run_after: None,
     }

@@ -31,6 +31,7 @@ mod pulls;
 mod replicas;
 mod runs;
 mod settings;
+mod stops;
 mod time;
 mod waiters;
 
@@ -56,6 +57,7 @@ pub use open::{DatabaseUrl, InvalidDatabaseUrl};
 pub use plans::RecordPlan;
 pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
+pub use stops::{CancelWhat, Cancelled, Stop, StopKind};
 
 use crate::clock::{Clock, Ids};
 use fence::Fence;

@@ -173,6 +173,15 @@ impl Store {
             .bind(run).bind(seq).bind(limit).fetch_all(db))
     }
 
+    /// The end of what a run printed, at most so many pieces.
+    pub async fn run_output_tail(&self, run: RunId, pieces: i64) -> Result<String> {
+        let mut last = on_pool!(self, db => sqlx::query_as::<_, OutputPiece>(
+            "SELECT seq, text FROM run_output WHERE run = $1 ORDER BY seq DESC LIMIT $2")
+            .bind(run).bind(pieces).fetch_all(db))?;
+        last.reverse();
+        Ok(last.into_iter().map(|piece| piece.text).collect())
+    }
+
     /// Everything a run printed.
     pub async fn run_output(&self, run: RunId) -> Result<String> {
         let pieces = self.run_output_after(run, 0, i64::MAX).await?;

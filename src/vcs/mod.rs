@@ -105,6 +105,15 @@ pub trait Forge: Send + Sync + 'static {
         since: DateTime<Utc>,
     ) -> Result<Option<u64>, ForgeError>;
 
+    /// Reacts to a comment in the forge's own words for it (`eyes`); doing it twice is harmless.
+    async fn comment_react(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        comment: u64,
+        content: &str,
+    ) -> Result<(), ForgeError>;
+
     /// Puts a status on a commit; doing it twice is harmless.
     async fn status_set(
         &self,

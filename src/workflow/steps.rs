@@ -11,6 +11,8 @@ use super::{ChildEnvironment, RunOutput, Tool};
 use crate::model::{ProjectKey, WorkspaceName};
 use crate::process::{Cmd, Ended, Exit, Line, ProcessError, Stream, Supervisor};
 
+/// What is left when the grace period is over.
+const SIGKILL: i32 = 9;
 /// Most bytes of a step's output that are kept in memory for the comment; the page has all of it.
 const KEPT_BYTES: usize = 4 * 1024 * 1024;
 
@@ -28,10 +30,12 @@ pub enum StepError {
         output: String,
     },
     /// It was told to stop.
-    #[error("`{step}` was stopped")]
+    #[error("`{step}` was {}", if *.killed { "interrupted, did not end in time, and was killed" } else { "stopped" })]
     Stopped {
         /// `terraform init`, …
         step: String,
+        /// It did not end in time after the interrupt.
+        killed: bool,
         /// What it printed until then.
         output: String,
     },
@@ -167,7 +171,7 @@ impl Steps<'_> {
         match exit.how {
             Ended::Finished | Ended::Cancelled | Ended::TimedOut if exit.is_success() => Ok(output),
             Ended::Finished => Err(StepError::Failed { step, code: exit.code, output }),
-            Ended::Cancelled => Err(StepError::Stopped { step, output }),
+            Ended::Cancelled => Err(StepError::Stopped { step, killed: exit.signal == Some(SIGKILL), output }),
             Ended::TimedOut => Err(StepError::TimedOut { step, after: self.timeout, output }),
         }
     }

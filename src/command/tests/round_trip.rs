@@ -65,7 +65,7 @@ fn a_command() -> impl Strategy<Value = Command> {
         }),
         name,
         Just(Command::Unlock),
-        Just(Command::Cancel),
+        any::<bool>().prop_map(|force| Command::Cancel(CancelCommand { force })),
     ]
 }
 

@@ -157,6 +157,7 @@ fn rows_about_the_other_commands() {
         // The reference accepts and forgets these; who writes them expects them to count.
         ("lockkeeper unlock -- -d .", "mistake: extra_arguments_not_used"),
         ("lockkeeper cancel", "cancel"),
+        ("lockkeeper cancel --force", "cancel --force"),
         (
             "lockkeeper approve_policies --policy-set s --clear-policy-approval",
             "approve_policies --policy-set s --clear-policy-approval",

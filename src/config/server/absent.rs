@@ -78,7 +78,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("disable-automerge-label", &[]),
     Absent::value("disable-autoplan-label", &[]),
     Absent::value("disable-unlock-label", &[]),
-    Absent::value("emoji-reaction", &[]),
     Absent::value("gh-org", &[]),
     Absent::value("gitea-base-url", &["https://gitea.com"]),
     Absent::value("gitea-page-size", &["30"]),

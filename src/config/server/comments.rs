@@ -8,10 +8,10 @@ use super::reader::{Read, Reader};
 use crate::model::CommandKind;
 
 /// Commands of this version that can be switched on and off.
-const COMMANDS: [CommandKind; 3] = [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock];
+const COMMANDS: [CommandKind; 4] = [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel];
 
 /// Commands of Atlantis that are to come (reference 1.7).
-const COMMANDS_TO_COME: [&str; 5] = ["version", "approve_policies", "cancel", "import", "state"];
+const COMMANDS_TO_COME: [&str; 4] = ["version", "approve_policies", "import", "state"];
 
 /// Commands and answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,12 +20,14 @@ pub struct CommentConfig {
     pub executable_names: Vec<String>,
     /// What the names of commit statuses begin with.
     pub status_name: String,
-    /// Which of plan, apply and unlock comments may ask for.
+    /// Which of plan, apply, unlock and cancel comments may ask for.
     pub allowed: BTreeSet<CommandKind>,
     /// Arguments after `--` that are refused.
     pub blocked_extra_args: Vec<String>,
     /// Folders from which a comment may name a `-var-file`; absolute.
     pub var_file_dirs: Vec<PathBuf>,
+    /// Reaction to a comment whose command was accepted, in GitHub's words.
+    pub reaction: Option<String>,
     /// Output is cut after this many comments; `None` is never.
     pub max_comments: Option<u32>,
     /// When not to answer.
@@ -51,6 +53,7 @@ impl CommentConfig {
         let blocked_extra_args = reader.list("blocked-extra-args");
         let var_file_dirs = reader.list("var-file-allowlist").iter().map(|dir| reader.raw().absolute(dir)).collect();
         let max_comments = reader.number::<u32>("max-comments-per-command");
+        let reaction = read_reaction(reader);
         let silence = SilenceConfig::read(reader);
         Ok(Self {
             executable_names: executable_names?,
@@ -58,6 +61,7 @@ impl CommentConfig {
             allowed: allowed?,
             blocked_extra_args,
             var_file_dirs,
+            reaction: reaction?,
             max_comments: max_comments?.filter(|max| *max > 0),
             silence: silence?,
         })
@@ -71,6 +75,22 @@ impl SilenceConfig {
         let no_projects = reader.switch("silence-no-projects");
         Ok(Self { allowlist_errors: allowlist_errors?, fork_errors: fork_errors?, no_projects: no_projects? })
     }
+}
+
+/// GitHub REST: the contents of a reaction.
+const REACTIONS: [&str; 8] = ["eyes", "+1", "-1", "laugh", "confused", "heart", "hooray", "rocket"];
+
+fn read_reaction(reader: &mut Reader<'_>) -> Read<Option<String>> {
+    let Some(name) = reader.text("emoji-reaction") else { return Ok(None) };
+    if name == "none" {
+        return Ok(None);
+    }
+    let name = name.trim_matches(':').to_owned();
+    if REACTIONS.contains(&name.as_str()) {
+        return Ok(Some(name));
+    }
+    let fix = format!("choose {} or none", REACTIONS.join(", "));
+    reader.refuse("emoji-reaction", format!("GitHub has no reaction `{name}`"), fix)
 }
 
 fn read_names(reader: &mut Reader<'_>) -> Read<Vec<String>> {

@@ -130,7 +130,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new(Comments, "vcs-status-name", "NAME", Text, "What the names of commit statuses begin with.")
         .or_named("lockkeeper", "atlantis"),
     Setting::new(Comments, "allow-commands", "LIST", List, "Commands that comments may give; `all` means every one.")
-        .or("plan,apply,unlock"),
+        .or("plan,apply,unlock,cancel"),
     Setting::new(Comments, "blocked-extra-args", "LIST", List, "Arguments after `--` in a comment that are refused.")
         .or("-chdir,--chdir,-plugin-dir,--plugin-dir"),
     Setting::new(
@@ -148,6 +148,14 @@ pub static SETTINGS: &[Setting] = &[
         "Longer output is cut after this many comments; 0 means never.",
     )
     .or("100"),
+    Setting::new(
+        Comments,
+        "emoji-reaction",
+        "NAME",
+        Text,
+        "Reaction to a comment whose command was accepted: eyes, rocket, +1 …; `none` for none.",
+    )
+    .or("eyes"),
     Setting::switch(Comments, "silence-allowlist-errors", "Do not answer in repositories that are not served."),
     Setting::switch(Comments, "silence-fork-pr-errors", "Do not answer on pull requests from forks."),
     Setting::switch(Comments, "silence-no-projects", "Do not answer when a pull request touches no project."),
@@ -211,6 +219,14 @@ pub static SETTINGS: &[Setting] = &[
     .or("5m"),
     Setting::new(Terraform, "parallel-pool-size", "NUMBER", Number(1, 1000), "Projects run at the same time at most.")
         .or("15"),
+    Setting::new(
+        Terraform,
+        "parallel-repo-size",
+        "NUMBER",
+        Number(0, 1000),
+        "Projects of one repository run at the same time at most; 0 means as many as --parallel-pool-size.",
+    )
+    .or("0"),
     Setting::new(
         Terraform,
         "pass-environment",

@@ -25,6 +25,8 @@ pub struct TerraformConfig {
     pub shutdown_grace: Duration,
     /// How many projects run at the same time at most.
     pub parallel: NonZeroUsize,
+    /// How many of them in one repository; `None` is as many as there are.
+    pub parallel_per_repo: Option<NonZeroUsize>,
     /// Which of the server's variables children get.
     pub environment: PassEnvironment,
 }
@@ -38,6 +40,7 @@ impl TerraformConfig {
         let run_timeout = reader.duration("run-timeout");
         let shutdown_grace = reader.duration("shutdown-grace");
         let parallel = reader.number::<usize>("parallel-pool-size");
+        let parallel_per_repo = reader.number::<usize>("parallel-repo-size");
         let environment = PassEnvironment::read(reader);
         Ok(Self {
             distribution: distribution?.expect("the program has a default"),
@@ -46,6 +49,7 @@ impl TerraformConfig {
             run_timeout: run_timeout?,
             shutdown_grace: shutdown_grace?,
             parallel: parallel?.and_then(NonZeroUsize::new).expect("the table asks for 1 at least, and has a default"),
+            parallel_per_repo: parallel_per_repo?.and_then(NonZeroUsize::new),
             environment: environment?,
         })
     }

@@ -87,17 +87,19 @@ fn facts(who: &Identity, action: Action, repo: &RepoId, on: &Resource<'_>) -> Ve
         facts.push(("REPO_REL_PATH", project.dir.as_str().into()));
         facts.push(("WORKSPACE", project.workspace.as_str().into()));
     }
-    if let Some(asked) = on.asked() {
-        let (pull, head) = (asked.pull, asked.pull.head_repo.as_ref());
+    if let (Some(args), Some(pull)) = (on.args(), on.pull()) {
+        facts.push(("COMMENT_ARGS", comment_args(args)));
+        facts.push(("PULL_NUM", pull.number.to_string().into()));
+    }
+    if let Some(pull) = on.seen() {
+        let head = pull.head_repo.as_ref();
         facts.extend([
             ("BASE_BRANCH_NAME", pull.base_branch.as_str().into()),
-            ("COMMENT_ARGS", comment_args(asked.args)),
             ("HEAD_BRANCH_NAME", pull.head_branch.as_str().into()),
             ("HEAD_COMMIT", pull.head.as_str().into()),
             ("HEAD_REPO_NAME", head.map_or("", RepoId::name).into()),
             ("HEAD_REPO_OWNER", head.map_or("", RepoId::owner).into()),
             ("PULL_AUTHOR", pull.author.as_str().into()),
-            ("PULL_NUM", pull.at.number.to_string().into()),
             ("PULL_URL", pull.url.as_str().into()),
         ]);
     }

@@ -21,6 +21,15 @@ pub struct Asked<'a> {
 pub enum Resource<'a> {
     /// A pull.
     Pull(Asked<'a>),
+    /// A command on a pull about which the forge is asked nothing.
+    Unseen {
+        /// The pull.
+        pull: &'a PullRef,
+        /// The way to the forge.
+        via: Installation,
+        /// What stands behind the command ([`crate::command::Command::comment_args`]).
+        args: &'a [String],
+    },
     /// One project of a pull.
     Project(Asked<'a>, &'a ProjectKey),
     /// A lock, from outside of the pull that holds it.
@@ -34,6 +43,7 @@ impl Resource<'_> {
     pub fn repo(&self) -> Option<(&RepoId, Installation)> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some((&asked.pull.at.repo, asked.via)),
+            Self::Unseen { pull, via, .. } => Some((&pull.repo, *via)),
             Self::Lock(lock) => Some((&lock.key.repo, None)),
             Self::Server => None,
         }
@@ -42,7 +52,7 @@ impl Resource<'_> {
     /// The lock it is about, for records.
     pub(super) fn lock_key(&self) -> Option<LockKey> {
         match self {
-            Self::Pull(_) | Self::Server => None,
+            Self::Pull(_) | Self::Unseen { .. } | Self::Server => None,
             Self::Project(asked, project) => Some(LockKey::of(&asked.pull.at.repo, project)),
             Self::Lock(lock) => Some(lock.key.clone()),
         }
@@ -52,15 +62,25 @@ impl Resource<'_> {
     pub(super) fn pull(&self) -> Option<PullRef> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull.at.clone()),
+            Self::Unseen { pull, .. } => Some((*pull).clone()),
             Self::Lock(lock) => Some(lock.pull.clone()),
             Self::Server => None,
         }
     }
 
-    /// The command on a pull, if it is one.
-    pub(super) fn asked(&self) -> Option<&Asked<'_>> {
+    /// The pull as the forge sees it, if that was asked.
+    pub(super) fn seen(&self) -> Option<&Pull> {
         match self {
-            Self::Pull(asked) | Self::Project(asked, _) => Some(asked),
+            Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull),
+            Self::Unseen { .. } | Self::Lock(_) | Self::Server => None,
+        }
+    }
+
+    /// What stands behind the command, if it is one.
+    pub(super) fn args(&self) -> Option<&[String]> {
+        match self {
+            Self::Pull(asked) | Self::Project(asked, _) => Some(asked.args),
+            Self::Unseen { args, .. } => Some(args),
             Self::Lock(_) | Self::Server => None,
         }
     }
@@ -70,7 +90,7 @@ impl Resource<'_> {
         match self {
             Self::Project(_, project) => Some(project),
             Self::Lock(lock) => Some(&lock.project),
-            Self::Pull(_) | Self::Server => None,
+            Self::Pull(_) | Self::Unseen { .. } | Self::Server => None,
         }
     }
 }
@@ -80,6 +100,7 @@ impl fmt::Display for Resource<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pull(asked) => asked.pull.at.fmt(f),
+            Self::Unseen { pull, .. } => pull.fmt(f),
             Self::Project(asked, project) => write!(f, "{} {project}", asked.pull.at),
             Self::Lock(lock) => write!(f, "{}/{} of {}", lock.key.repo.host(), lock.key, lock.pull),
             Self::Server => f.write_str("the server"),

@@ -7,7 +7,7 @@ use crate::context::Ctx;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::model::{Actor, Cause, CommandId, CommandKind, CommitStatus, Origin, ProjectOutcome, RunKind};
-use crate::queue::{Attempt, JobError};
+use crate::queue::{Attempt, CutOff, JobError};
 use crate::render::{Body, UserText, status};
 use crate::store::{CommandRow, CommandState, RunRow};
 use crate::vcs::ForgeError;
@@ -20,7 +20,7 @@ const ATTEMPTS: i64 = 6;
 /// not: who asked for it does not expect it an hour later.
 pub(super) fn patience(row: &CommandRow, attempt: &Attempt, error: JobError) -> JobError {
     match error {
-        JobError::Retry { error, .. } if attempt.lease.attempt >= ATTEMPTS && !is_worth_waiting(row, &error) => {
+        JobError::Retry { error, .. } if attempt.lease.tries() >= ATTEMPTS && !is_worth_waiting(row, &error) => {
             JobError::Fail(error)
         }
         other @ (JobError::Retry { .. } | JobError::Fail(_)) => other,
@@ -54,7 +54,9 @@ pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Resu
     }
     let interrupted = match row.kind {
         CommandKind::Apply => apply::interrupted(ctx, &row).await.map_err(|error| anyhow!(error.message()))?,
-        CommandKind::Plan | CommandKind::Autoplan | CommandKind::Unlock | CommandKind::Help => None,
+        CommandKind::Plan | CommandKind::Autoplan | CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help => {
+            None
+        }
     };
     let reply = match interrupted {
         Some(reply) => reply,
@@ -88,9 +90,28 @@ async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
     }
 }
 
+/// Whatever took the server down so often may be the command itself, so it is not begun once more.
+fn cut_off(row: &CommandRow, times: i64) -> UserText {
+    UserText {
+        message: format!(
+            "Lockkeeper stopped {times} times in the middle of this command, and does not begin it again by itself. \
+             Nothing was applied."
+        ),
+        hints: vec![
+            "Whoever runs Lockkeeper should look why it stopped before this is tried again: too little memory for a run \
+             is a usual cause."
+                .to_owned(),
+            format!("Then comment the command again. The log knows it as `{}`.", row.id),
+        ],
+    }
+}
+
 /// What a person is told when something broke that is not theirs to mend. The full cause is in the log, under the id.
 fn broken(row: &CommandRow, error: &JobError) -> UserText {
     let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
+    if let Some(CutOff { times }) = error.downcast_ref() {
+        return cut_off(row, *times);
+    }
     let known = forge_error(error).map(ToString::to_string);
     let cause = known.unwrap_or_else(|| "something inside Lockkeeper failed".to_owned());
     UserText {

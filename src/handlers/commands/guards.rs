@@ -6,12 +6,10 @@ use crate::model::{CommandKind, CommandOutcome, Pull, PullState};
 use crate::render::{Body, Refusal};
 use crate::store::CommandRow;
 
-/// The refusal, if there is one.
-pub(super) fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
-    if row.stop_reason.is_some() && row.kind == CommandKind::Autoplan {
-        return Some(Reply::silent(CommandOutcome::Refused));
-    }
-    fork(ctx, row, pull).or_else(|| closed(row, pull)).or_else(|| draft(ctx, row, pull))
+/// The refusal, if there is one. A plan that somebody's comment waits for is not refused without a word.
+pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Result<Option<Reply>, sqlx::Error> {
+    let by_itself = row.kind == CommandKind::Autoplan && !ctx.store.command_stands_in(row.id).await?;
+    Ok(fork(ctx, row, pull).or_else(|| closed(row, pull, by_itself)).or_else(|| draft(ctx, pull, by_itself)))
 }
 
 fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
@@ -24,11 +22,11 @@ fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
     Some(Reply::new(Body::Refused(Refusal::fork(pull.head_repo.as_ref()))))
 }
 
-fn closed(row: &CommandRow, pull: &Pull) -> Option<Reply> {
+fn closed(row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
     if pull.state == PullState::Open || row.kind == CommandKind::Unlock {
         return None;
     }
-    if row.kind == CommandKind::Autoplan {
+    if by_itself {
         return Some(Reply::silent(CommandOutcome::Refused));
     }
     let message = format!("this pull request is {}, and commands run on open ones only.", pull.state);
@@ -39,8 +37,8 @@ fn closed(row: &CommandRow, pull: &Pull) -> Option<Reply> {
     Some(Reply::refused("closed", message, vec![hint.to_owned()]))
 }
 
-/// A pull can become a draft between the event and now.
-fn draft(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
-    let refuse = row.kind == CommandKind::Autoplan && pull.draft && !ctx.settings.allow_drafts;
+/// A pull can become a draft between the event and now. A plan that somebody's comment waits for is made all the same.
+fn draft(ctx: &Ctx, pull: &Pull, by_itself: bool) -> Option<Reply> {
+    let refuse = by_itself && pull.draft && !ctx.settings.allow_drafts;
     refuse.then(|| Reply::silent(CommandOutcome::Refused))
 }

@@ -1,6 +1,7 @@
 //! What is done about commands: a file each. Guards first, then state, then the act; the answer is returned.
 
 mod apply;
+mod cancel;
 mod give_up;
 mod guards;
 mod help;
@@ -8,6 +9,7 @@ mod permission;
 mod plan;
 mod policies;
 mod projects;
+mod superseded;
 mod turn;
 mod unlock;
 
@@ -22,6 +24,8 @@ use tracing::{Instrument, info, info_span};
 pub use give_up::give_up;
 pub use turn::{begin_turn, give_up_turn};
 
+pub(super) use cancel::one as cancel_one;
+
 use super::Spec;
 use super::events::close_pull;
 use super::reply::{self, Reply};
@@ -32,7 +36,7 @@ use crate::jobs::forge_job_error;
 use crate::model::{Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::{Attempt, JobError};
 use crate::render::{ProjectReport, status};
-use crate::store::{CommandRow, CommandState, NewJob, RunRow, RunState};
+use crate::store::{CommandRow, CommandState, NewJob, RunRow, RunState, Stop, StopKind};
 use crate::vcs::ForgeError;
 
 /// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
@@ -68,9 +72,9 @@ impl CommandCx<'_> {
         let head = &self.pull.head;
         let mut outbox = self.left_behind().await?;
         outbox.extend(statuses.into_iter().map(|status| reply::status_job(self.row, head, status)));
-        self.ctx.store.command_start(self.row.id, Some(head), &outbox).await?;
+        let has_begun = self.ctx.store.command_start(self.row.id, Some(head), &outbox).await?;
         self.ctx.nudge.nudge();
-        Ok(())
+        if has_begun { Ok(()) } else { Err(JobError::retry(anyhow!("the command was ended before it could begin"))) }
     }
 
     /// What ends the statuses of an earlier attempt that was cut off at a commit which is not the newest any more: nobody
@@ -145,9 +149,14 @@ impl CommandCx<'_> {
         Cause::new(self.row.actor.clone(), reason)
     }
 
-    /// Why the command is to stop early, if it is: a clause.
-    pub async fn stop_reason(&self) -> Result<Option<String>, JobError> {
-        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop_reason))
+    /// Why the command is to stop early, if it is.
+    pub async fn asked_to_stop(&self) -> Result<Option<Stop>, JobError> {
+        Ok(self.ctx.store.command_get(self.row.id).await?.and_then(|row| row.stop))
+    }
+
+    /// The reason, if it is that a newer plan takes the place of this one.
+    pub async fn superseded(&self) -> Result<Option<Stop>, JobError> {
+        Ok(self.asked_to_stop().await?.filter(|stop| stop.kind == StopKind::Superseded))
     }
 
     /// Whether the result of this attempt must not be written: somebody else has the command, or it is to be done
@@ -199,7 +208,10 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
     }
     let span = info_span!("command", command = %row.id, kind = %row.kind, pull = %row.pull);
     async {
-        let reply = work(ctx, &row, attempt).await.map_err(|error| give_up::patience(&row, attempt, error))?;
+        if row.kind == CommandKind::Cancel {
+            return cancel::run(ctx, &row).await;
+        }
+        let reply = rounds(ctx, row.clone(), attempt).await.map_err(|error| give_up::patience(&row, attempt, error))?;
         let end = reply.into_end(ctx, &row);
         ctx.store.command_finish(&end).await?;
         info!(outcome = %end.outcome, reason = end.reason, "The command ended");
@@ -209,30 +221,67 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
     .await
 }
 
-async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Reply, JobError> {
+/// How a round of work on a command ended.
+enum Round {
+    /// The command is over.
+    Over(Reply),
+    /// A newer commit came; once more, on that one.
+    Again,
+}
+
+async fn rounds(ctx: &Ctx, mut row: CommandRow, attempt: &Attempt) -> Result<Reply, JobError> {
+    loop {
+        match work(ctx, &row, attempt).await? {
+            Round::Over(reply) => return Ok(reply),
+            Round::Again => row = ctx.store.command_get(row.id).await?.unwrap_or(row),
+        }
+    }
+}
+
+async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, JobError> {
     if row.kind == CommandKind::Apply
         && let Some(reply) = apply::interrupted(ctx, row).await?
     {
-        return Ok(reply);
+        return Ok(Round::Over(reply));
     }
     let spec = Spec::from_json(&row.spec).context("the command on record cannot be read").map_err(JobError::Fail)?;
     if let Some(reply) = help::answer(ctx, row, &spec) {
-        return Ok(reply);
+        return Ok(Round::Over(reply));
+    }
+    if let Some(reply) = asked_before(ctx, row, &spec).await? {
+        return Ok(Round::Over(reply));
     }
     let pull = facts(ctx, row, attempt).await?;
     if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
         // Whether or not its end was heard of: nothing of it stays locked (P7).
         close_pull(ctx, &pull, row.installation, &row.actor).await?;
     }
-    let refusal = match guards::check(ctx, row, &pull) {
+    let refusal = match guards::check(ctx, row, &pull).await? {
         Some(refusal) => Some(refusal),
         None => permission::check(ctx, row, &pull, &spec).await?,
     };
-    let reply = match refusal {
-        Some(refusal) => refuse(ctx, row, &spec, refusal).await?,
+    let round = match refusal {
+        Some(refusal) => Round::Over(refuse(ctx, row, &spec, refusal).await?),
         None => carry_out(ctx, row, &pull, &spec, attempt).await?,
     };
-    Ok(Reply { head: reply.head.or(Some(pull.head)), ..reply })
+    Ok(match round {
+        Round::Over(reply) => Round::Over(Reply { head: reply.head.or(Some(pull.head)), ..reply }),
+        Round::Again => Round::Again,
+    })
+}
+
+/// The end of a command that was asked to stop before this attempt began, if it is one.
+async fn asked_before(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option<Reply>, JobError> {
+    let Some(stop) = &row.stop else { return Ok(None) };
+    match stop.kind {
+        // Whether the pull is still closed, the forge will say.
+        StopKind::Closed => Ok(None),
+        StopKind::Superseded => superseded::before(ctx, row, spec, stop).await,
+        StopKind::Cancelled => {
+            let reply = cancel::before(row, stop);
+            refuse(ctx, row, spec, Reply { head: row.head.clone(), ..reply }).await.map(Some)
+        }
+    }
 }
 
 async fn refuse(ctx: &Ctx, row: &CommandRow, spec: &Spec, mut refusal: Reply) -> Result<Reply, JobError> {
@@ -255,16 +304,25 @@ async fn carry_out(
     pull: &Pull,
     spec: &Spec,
     attempt: &Attempt,
-) -> Result<Reply, JobError> {
+) -> Result<Round, JobError> {
     if pull.state == PullState::Open {
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
         ctx.store.lock_renew(&pull.at, &Cause::new(row.actor.clone(), "the pull request is worked on")).await?;
+        ctx.store.command_go_on(row.id, StopKind::Closed).await?;
     }
     let stop = ctx.stops.enter(row.id);
     let cx = CommandCx { ctx, row, pull, stop: stop.token.clone(), lost: attempt.lost.clone(), fate: OnceLock::new() };
-    tokio::select! {
-        reply = act(&cx, spec) => reply,
+    if cx.asked_to_stop().await?.is_some() {
+        // It was asked after this attempt had read its row, and before anybody could find it here.
+        cx.stop.cancel();
+    }
+    let reply = tokio::select! {
+        reply = act(&cx, spec) => reply?,
         never = cx.pass_on_stops() => match never {},
+    };
+    match cx.superseded().await? {
+        Some(stop) => superseded::after(ctx, row, spec, &stop).await,
+        None => Ok(Round::Over(reply)),
     }
 }
 
@@ -285,7 +343,7 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, J
     match ctx.forge.pull(&row.pull, row.installation).await {
         Ok(pull) => Ok(pull),
         Err(error @ ForgeError::NotFound { .. }) => {
-            let tries = usize::try_from(attempt.lease.attempt - 1).unwrap_or(usize::MAX);
+            let tries = usize::try_from(attempt.lease.tries() - 1).unwrap_or(usize::MAX);
             match NOT_FOUND_WAITS.get(tries) {
                 Some(wait) => Err(JobError::Retry { at: Some(ctx.clock.now() + *wait), error: error.into() }),
                 None => Err(JobError::fail(error)),
@@ -297,8 +355,12 @@ async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, J
 
 /// Runs that an earlier attempt left unfinished end here, because everything is done again.
 async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error> {
+    forget(ctx, runs, "Cut off when the server stopped; it is done again.").await
+}
+
+/// Ends the runs that have not ended.
+async fn forget(ctx: &Ctx, runs: Vec<RunRow>, why: &str) -> Result<(), sqlx::Error> {
     for run in runs.into_iter().filter(|run| run.state != RunState::Finished) {
-        let why = "Cut off when the server stopped; it is done again.";
         ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
         ctx.hub.announce(run.id);
     }

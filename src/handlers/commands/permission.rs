@@ -17,12 +17,21 @@ const REASON: &str = "not_allowed";
 
 /// The refusal of the whole command, if there is one.
 pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull, spec: &Spec) -> Result<Option<Reply>, JobError> {
-    let Some(action) = action_of(spec) else { return Ok(None) };
     let args = args_of(spec);
-    let on = Resource::Pull(Asked { pull, via: row.installation, args: &args });
-    match authz::check(ctx, &Identity::of_actor(&row.actor), action, &on).await? {
+    check_on(ctx, row, spec, &Resource::Pull(Asked { pull, via: row.installation, args: &args })).await
+}
+
+/// The same for a command that asks the forge nothing about its pull.
+pub(super) async fn check_unseen(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option<Reply>, JobError> {
+    let args = args_of(spec);
+    check_on(ctx, row, spec, &Resource::Unseen { pull: &row.pull, via: row.installation, args: &args }).await
+}
+
+async fn check_on(ctx: &Ctx, row: &CommandRow, spec: &Spec, on: &Resource<'_>) -> Result<Option<Reply>, JobError> {
+    let Some(action) = action_of(spec) else { return Ok(None) };
+    match authz::check(ctx, &Identity::of_actor(&row.actor), action, on).await? {
         Decision::Granted => Ok(None),
-        Decision::Denied(denial) => Ok(Some(refusal(row, *denial))),
+        Decision::Denied(denial) => refusal(ctx, row, *denial).await.map(Some),
     }
 }
 
@@ -45,15 +54,13 @@ pub(super) async fn check_project(
 }
 
 /// Nobody asked for a plan that a push leads to, so nobody is told that it was not made but on the dashboard
-/// (reference 1.7, "autoplan").
-fn refusal(row: &CommandRow, denial: Denial) -> Reply {
-    match row.kind {
-        CommandKind::Autoplan => Reply::silent_for(format!("{REASON}: {}", denial.message())),
-        CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help => {
-            let text = text(denial);
-            Reply::refused(REASON, text.message, text.hints)
-        }
+/// (reference 1.7, "autoplan"); unless it took the place of one that somebody did ask for.
+async fn refusal(ctx: &Ctx, row: &CommandRow, denial: Denial) -> Result<Reply, JobError> {
+    if row.kind == CommandKind::Autoplan && !ctx.store.command_stands_in(row.id).await? {
+        return Ok(Reply::silent_for(format!("{REASON}: {}", denial.message())));
     }
+    let text = text(denial);
+    Ok(Reply::refused(REASON, text.message, text.hints))
 }
 
 fn text(denial: Denial) -> UserText {
@@ -66,7 +73,8 @@ fn action_of(spec: &Spec) -> Option<Action> {
         Spec::Autoplan | Spec::Command(Command::Plan(_)) => Some(Action::Plan),
         Spec::Command(Command::Apply(_)) => Some(Action::Apply),
         Spec::Command(Command::Unlock) => Some(Action::Unlock),
-        Spec::Command(Command::Cancel) => Some(Action::Cancel),
+        Spec::Command(Command::Cancel(command)) if command.force => Some(Action::CancelForce),
+        Spec::Command(Command::Cancel(_)) => Some(Action::Cancel),
         Spec::Command(Command::ApprovePolicies(_)) => Some(Action::ApprovePolicies),
         Spec::Command(Command::Version(_)) => Some(Action::Version),
         Spec::Command(Command::Import(_)) => Some(Action::Import),

@@ -11,7 +11,7 @@ use tracing::{Instrument, info_span};
 
 use super::projects::{self, Selection, Wanted, Work};
 use super::{CommandCx, permission, turn};
-use crate::command::PlanCommand;
+use crate::command::{PlanCommand, Target};
 use crate::config::access::Action;
 use crate::discovery::Project;
 use crate::git::Checkout;
@@ -30,8 +30,13 @@ use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, st
 use crate::store::{NewRun, RecordPlan};
 use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, StepError};
 
+/// Somebody whose comment waits for this answer hears of every project, and also that there is none.
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
-    run(cx, &PlanCommand::default(), &Wanted::Concerned).await
+    let wanted = match cx.ctx.store.command_stands_in(cx.row.id).await? {
+        true => Wanted::Asked(&Target::Generic),
+        false => Wanted::Concerned,
+    };
+    run(cx, &PlanCommand::default(), &wanted).await
 }
 
 pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Result<Reply, JobError> {
@@ -132,7 +137,9 @@ fn cause(cx: &CommandCx<'_>) -> Cause {
     cx.cause(match (cx.row.kind, cx.row.actor.origin) {
         (_, Origin::Queue) => "planned when its turn came",
         (CommandKind::Autoplan, _) => "planned when the pull request changed",
-        (CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help, _) => "planned by comment",
+        (CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help, _) => {
+            "planned by comment"
+        }
     })
 }
 
@@ -216,7 +223,11 @@ async fn plan_project(
         return Ok(report);
     }
     cx.finish_run(run, &report).await?;
-    let state = status::project(RunKind::Plan, report.outcome, report.counts);
+    let stopped = report.outcome == ProjectOutcome::Cancelled;
+    let state = match cx.superseded().await?.filter(|_| stopped) {
+        Some(stop) => status::superseded(RunKind::Plan, &stop.why),
+        None => status::project(RunKind::Plan, report.outcome, report.counts),
+    };
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
     Ok(report)
 }
@@ -245,10 +256,8 @@ async fn attempt(
         }
         None => None,
     };
-    let Ok(_place) = projects::place_in_pool(cx).await else {
-        if cx.abandoned().is_ok() {
-            drop_plan(cx, key, lock).await?;
-        }
+    let Ok(_place) = projects::place_in_pool(cx, RunKind::Plan).await else {
+        drop_plan(cx, key, lock).await?;
         return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));
     };
     cx.ctx.store.run_start(run).await?;
@@ -262,16 +271,18 @@ async fn attempt(
     match made {
         Ok((made, checkout)) => record(cx, project, run, lock, made, &checkout, report).await,
         Err(error) => {
-            if cx.abandoned().is_ok() {
-                drop_plan(cx, key, lock).await?;
-            }
+            drop_plan(cx, key, lock).await?;
             failed(cx, report, &error).await
         }
     }
 }
 
-/// The plan did not come to its end: an earlier one is of no use any more, and the lock that this one took goes back.
+/// A plan that came to nothing leaves no earlier one of use, and the lock that was taken for it goes back; unless it is
+/// made again: by this command after a restart, or by the one that takes its place.
 async fn drop_plan(cx: &CommandCx<'_>, project: &ProjectKey, lock: Option<&Lock>) -> Result<(), JobError> {
+    if cx.abandoned().is_err() || cx.superseded().await?.is_some() {
+        return Ok(());
+    }
     match lock {
         Some(_) => {
             let cause = cx.cause("the plan did not come to its end");
@@ -354,9 +365,9 @@ async fn save(
 
 /// The lock went back while the plan was made.
 async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectReport, JobError> {
-    let why = cx.stop_reason().await?;
-    let next = if why.is_some() { Next::Nothing } else { Next::Plan };
-    let why = why.unwrap_or_else(|| "the lock was given back".to_owned());
+    let stop = cx.asked_to_stop().await?;
+    let next = if stop.is_some() { Next::Nothing } else { Next::Plan };
+    let why = stop.map_or_else(|| "the lock was given back".to_owned(), |stop| stop.why);
     let message = format!("{why} while the plan was made, so it was not kept.");
     Ok(ProjectReport { next, ..stopped(report, &message) })
 }
@@ -411,7 +422,8 @@ fn stopped(report: ProjectReport, why: &str) -> ProjectReport {
 }
 
 async fn why_stopped(cx: &CommandCx<'_>) -> Result<String, JobError> {
-    Ok(cx.stop_reason().await?.unwrap_or_else(|| "the server was told to stop".to_owned()))
+    let stop = cx.asked_to_stop().await?;
+    Ok(stop.map_or_else(|| "the server was told to stop".to_owned(), |stop| stop.why))
 }
 
 async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError) -> Result<ProjectReport, JobError> {

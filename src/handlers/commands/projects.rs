@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, SemaphorePermit};
+use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::debug;
 
 use super::CommandCx;
@@ -19,8 +19,8 @@ use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
 use crate::locks::Ask;
-use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, WorkspaceName};
-use crate::queue::JobError;
+use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
+use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::Body;
 use crate::workflow::{CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool, ToolError};
 
@@ -360,14 +360,11 @@ fn lies_below(dir: &Path, file: &Path) -> bool {
 }
 
 /// A place in the pool, or the end of waiting because the command is to stop.
-pub(super) async fn place_in_pool(cx: &CommandCx<'_>) -> Result<OwnedSemaphorePermit, Stopped> {
+pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<PoolPlace, Stopped> {
     tokio::select! {
         biased;
         () = cx.stop.cancelled() => Err(Stopped),
-        place = cx.ctx.pool.clone().acquire_owned() => {
-            let place = place.expect("the pool is never closed");
-            if cx.may_begin() { Ok(place) } else { Err(Stopped) }
-        }
+        place = cx.ctx.pool.place(kind, &cx.pull.at) => if cx.may_begin() { Ok(place) } else { Err(Stopped) },
     }
 }
 

@@ -12,7 +12,7 @@ use crate::store::{CommandRow, NewCommand};
 
 /// Makes one plan of everything that the pull was handed.
 pub async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError> {
-    let job = |command| RunCommand { command, pull: pull.clone() }.to_new();
+    let job = |command| RunCommand { command, pull: pull.clone(), kind: CommandKind::Autoplan }.to_new();
     ctx.store.command_create_for_turn(pull, |turns| command(pull, &turns), job).await?;
     ctx.nudge.nudge();
     Ok(())
@@ -43,7 +43,7 @@ pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Res
         asks = turns.iter().filter_map(|(_, asks)| ask_list(asks).ok()).flatten().collect();
         None
     };
-    let job = |command| RunCommand { command, pull: pull.clone() }.to_new();
+    let job = |command| RunCommand { command, pull: pull.clone(), kind: CommandKind::Autoplan }.to_new();
     ctx.store.command_create_for_turn(pull, take, job).await?;
     for ask in asks {
         ctx.store.plan_drop(pull, &ask.project, &cause).await?;

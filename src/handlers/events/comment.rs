@@ -4,10 +4,10 @@ use super::DeliveryEnd;
 use crate::command::{Command, Reading};
 use crate::context::Ctx;
 use crate::handlers::Spec;
-use crate::jobs::RunCommand;
-use crate::model::{Actor, CommandKind, CommentEvent, DeliveryId};
+use crate::jobs::{AddReaction, CancelCommands, RunCommand};
+use crate::model::{Actor, CommandId, CommandKind, CommentEvent, DeliveryId, PullRef};
 use crate::queue::{Job, JobError};
-use crate::store::{CreateCommand, NewCommand};
+use crate::store::{CreateCommand, NewCommand, NewJob};
 
 pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent) -> Result<DeliveryEnd, JobError> {
     if is_own(ctx, event).await {
@@ -53,9 +53,31 @@ async fn create(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent, spec: &Sp
         installation: event.installation,
         spec: spec.to_json(),
     };
-    let job = |command| RunCommand { command, pull: event.pull.clone() }.to_new();
-    match ctx.store.command_create(&new, job).await? {
+    let jobs = |command| {
+        let work = work(command, new.kind, &event.pull);
+        reaction(ctx, event, spec).into_iter().chain([work]).collect()
+    };
+    match ctx.store.command_create(&new, jobs).await? {
         CreateCommand::Created(_) | CreateCommand::Known => Ok(()),
+    }
+}
+
+/// Whoever gives a command sees at once that it was read, also while another command of the pull runs.
+fn reaction(ctx: &Ctx, event: &CommentEvent, spec: &Spec) -> Option<NewJob> {
+    let is_accepted = matches!(spec, Spec::Command(_));
+    let content = ctx.settings.reaction.clone().filter(|_| is_accepted)?;
+    let (repo, installation) = (event.pull.repo.clone(), event.installation);
+    Some(AddReaction { repo, installation, comment: event.comment, content }.to_new())
+}
+
+/// The job that carries a command out.
+fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
+    let pull = pull.clone();
+    match kind {
+        CommandKind::Cancel => CancelCommands { command, pull }.to_new(),
+        CommandKind::Plan | CommandKind::Autoplan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help => {
+            RunCommand { command, pull, kind }.to_new()
+        }
     }
 }
 
@@ -64,10 +86,10 @@ fn kind_of(spec: &Spec) -> CommandKind {
         Spec::Command(Command::Plan(_)) => CommandKind::Plan,
         Spec::Command(Command::Apply(_)) => CommandKind::Apply,
         Spec::Command(Command::Unlock) => CommandKind::Unlock,
+        Spec::Command(Command::Cancel(_)) => CommandKind::Cancel,
         Spec::Autoplan | Spec::Turn(_) => CommandKind::Autoplan,
         Spec::Command(
             Command::Help(_)
-            | Command::Cancel
             | Command::ApprovePolicies(_)
             | Command::Version(_)
             | Command::Import(_)

@@ -72,7 +72,12 @@ impl CommandLine {
 
     fn new(command: &CommandRow, runs: &[RunRow], now: DateTime<Utc>) -> Self {
         let took = command.finished_at.map(|end| duration(end - command.created_at));
-        let note = command.stop_reason.as_ref().or(command.reason.as_ref()).map(|note| shown(note));
+        let note = command
+            .stop
+            .as_ref()
+            .map(|stop| &stop.why)
+            .or(command.reason.as_ref())
+            .map(|note| shown(&note.replace('`', "")));
         Self {
             kind: command.kind.as_str(),
             pull: PullName::new(&command.pull, &pull_page(command)),

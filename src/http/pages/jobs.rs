@@ -6,20 +6,24 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
 use futures::TryStreamExt;
 use futures::stream::{self, Stream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
 
 use super::ansi::Painter;
 use super::commands::pull_page;
 use super::text::{Badge, PullName, Stamp, duration, shown};
 use super::visitor::Visitor;
+use crate::config::access::Action;
+use crate::handlers::authz::Resource;
+use crate::http::csrf::Confirmed;
 use crate::http::extract::Segment;
-use crate::http::{Failure, Web};
+use crate::http::{Cancelling, Failure, Web};
 use crate::model::{RunId, RunKind};
-use crate::store::{CommandRow, OutputPiece, RunRow, RunState, Store};
+use crate::store::{CommandRow, CommandState, OutputPiece, RunRow, RunState, StopKind, Store};
 
 /// Pieces read at once; each holds about 32 KiB at most.
 pub(super) const PIECES: i64 = 32;
@@ -33,6 +37,10 @@ struct View {
     id: String,
     kind: &'static str,
     live: bool,
+    /// It goes on, and nobody has cancelled it.
+    cancellable: bool,
+    /// Why it is being stopped.
+    stopping: Option<String>,
     badge: Badge,
     pull: PullName,
     dir: String,
@@ -80,6 +88,8 @@ pub(super) async fn show(
 impl View {
     fn new(run: &RunRow, command: &CommandRow, output: Output, now: DateTime<Utc>) -> Self {
         let stamp = |at| Stamp::new(at, now);
+        let goes_on = command.state != CommandState::Finished;
+        let stop = command.stop.as_ref().filter(|stop| stop.kind != StopKind::Closed);
         Self {
             id: run.id.to_string(),
             kind: match run.kind {
@@ -87,6 +97,8 @@ impl View {
                 RunKind::Apply => "Apply",
             },
             live: run.state != RunState::Finished,
+            cancellable: goes_on && run.state != RunState::Finished && stop.is_none(),
+            stopping: stop.filter(|_| goes_on).map(|stop| shown(&stop.why.replace('`', ""))),
             badge: Badge::of_run(run.state, run.outcome),
             pull: PullName::new(&run.pull, &pull_page(command)),
             dir: shown(run.project.dir.as_str()),
@@ -101,6 +113,32 @@ impl View {
             took: run.started_at.map(|start| duration(run.finished_at.unwrap_or(now) - start)),
             output,
         }
+    }
+}
+
+/// Whether an apply may be cut off.
+#[derive(Deserialize)]
+pub(super) struct Wish {
+    #[serde(default)]
+    force: String,
+}
+
+/// `POST /jobs/{id}/cancel`: cancels the command of a run, with all its runs.
+pub(super) async fn cancel(
+    State(web): State<Arc<Web>>,
+    Segment(asked): Segment,
+    form: Confirmed<Wish>,
+) -> Result<Redirect, Failure> {
+    let run = find_run(&web, &asked).await?;
+    let force = form.fields.force == "yes";
+    let action = if force { Action::CancelForce } else { Action::Cancel };
+    web.permit(&form.who.at_page(), action, &Resource::Unseen { pull: &run.pull, via: None, args: &[] }).await?;
+    let outcome = web.cancel.cancel(run.command, &form.who.0, force).await?;
+    warn!(who = form.who.0, command = %run.command, ?outcome, "Somebody cancels a command");
+    match outcome {
+        Cancelling::Dropped | Cancelling::Interrupted => Ok(Redirect::to(&web.link(&format!("/jobs/{}", run.id)))),
+        Cancelling::ApplyRunning => Err(Failure::apply_must_be_confirmed()),
+        Cancelling::Over => Err(Failure::command_is_over()),
     }
 }
 

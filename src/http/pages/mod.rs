@@ -39,6 +39,7 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/apply-lock/stop", post(apply_switch::stop))
         .route("/apply-lock/allow", post(apply_switch::allow))
         .route("/jobs/{id}", get(jobs::show))
+        .route("/jobs/{id}/cancel", post(jobs::cancel))
         .route("/jobs/{id}/output.txt", get(jobs::plain))
         .route("/jobs/{id}/events", get(stream::events))
         .route("/static/{hash}/{name}", get(templates::file))

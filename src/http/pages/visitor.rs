@@ -37,6 +37,8 @@ struct Page<'a, V> {
 struct May {
     discard: bool,
     apply_lock: bool,
+    cancel: bool,
+    cancel_force: bool,
 }
 
 impl FromRequestParts<Arc<Web>> for Visitor {
@@ -53,7 +55,12 @@ impl FromRequestParts<Arc<Web>> for Visitor {
 impl Visitor {
     fn may(&self) -> May {
         let may = |action| self.web.authority.offers(&self.user.at_page(), action);
-        May { discard: may(Action::Discard), apply_lock: may(Action::ApplyLock) }
+        May {
+            discard: may(Action::Discard),
+            apply_lock: may(Action::ApplyLock),
+            cancel: may(Action::Cancel),
+            cancel_force: may(Action::CancelForce),
+        }
     }
 
     /// A page for this person.

@@ -8,7 +8,7 @@ use serde::Serialize;
 pub(super) use project::Cap;
 pub(super) use results::results;
 
-use super::report::{Body, Refusal, Released, Report, UserText};
+use super::report::{Body, CancelLine, Fate, Refusal, Released, Report, UserText};
 use crate::model::{CommandKind, CommitSha, ProjectKey};
 
 /// A project's three names.
@@ -114,12 +114,28 @@ pub(super) struct LockDiscardedView<'a> {
     again: String,
 }
 
+/// `cancelled.md.j2`
+#[derive(Serialize)]
+pub(super) struct CancelledView<'a> {
+    lines: Vec<CancelledRow<'a>>,
+    /// How to interrupt an apply, if one goes on.
+    force: Option<String>,
+}
+
+#[derive(Serialize)]
+struct CancelledRow<'a> {
+    what: Option<&'a str>,
+    who: &'a str,
+    fate: &'static str,
+}
+
 /// `Plan` for `autoplan`, so that the first line is the same for both (reference 9.8).
 pub(super) fn title(command: CommandKind) -> &'static str {
     match command {
         CommandKind::Plan | CommandKind::Autoplan => "Plan",
         CommandKind::Apply => "Apply",
         CommandKind::Unlock => "Unlock",
+        CommandKind::Cancel => "Cancel",
         CommandKind::Help => "Command",
     }
 }
@@ -168,7 +184,9 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
         | Body::ConfigErrors(_)
         | Body::Broken(_)
         | Body::Help(_)
-        | Body::Mistake(_) => "unlock",
+        | Body::Mistake(_)
+        | Body::Dropped(_)
+        | Body::Cancelled(_) => "unlock",
     };
     let row = |released: &Released| ReleasedRow { label: Label::of(&released.key), what: what(released) };
     ReleasedView { cause, projects: released.iter().map(row).collect(), plan: format!("{} plan", report.executable) }
@@ -182,6 +200,23 @@ fn what(released: &Released) -> &'static str {
         (false, true, false) => "plan discarded",
         (false, false, true) => "no longer in line for the lock",
         (false, false, false) => "nothing was left",
+    }
+}
+
+pub(super) fn cancelled<'a>(report: &Report, lines: &'a [CancelLine]) -> CancelledView<'a> {
+    let row = |line: &'a CancelLine| CancelledRow { what: line.what.as_deref(), who: &line.who, fate: fate(line.fate) };
+    let spared = lines.iter().any(|line| line.fate == Fate::Spared);
+    CancelledView {
+        lines: lines.iter().map(row).collect(),
+        force: spared.then(|| format!("{} cancel --force", report.executable)),
+    }
+}
+
+fn fate(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Dropped => ": it was waiting and will not run.",
+        Fate::Interrupted => ": it was under way and is interrupted; its own comment says how far it came.",
+        Fate::Spared => ": it is under way and was left alone.",
     }
 }
 

@@ -106,7 +106,7 @@ impl ProjectView {
             message: Some(text.message).filter(|message| !message.trim().is_empty()),
             hints: text.hints,
             holder: project.held_by.as_ref().map(holder),
-            state_lock: if failed { state_lock(project) } else { None },
+            state_lock: if failed || project.outcome == ProjectOutcome::Cancelled { state_lock(project) } else { None },
             stale: failed && plan_output::plan_is_stale(&project.output),
             error,
             output,

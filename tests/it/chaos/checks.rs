@@ -42,16 +42,28 @@ async fn deliveries(world: &World) {
 /// A command on record.
 struct Asked {
     id: String,
-    is_answered_by: String,
+    /// What became of it.
+    end: String,
+    /// The newer plan that answers for it, if one took its place.
+    stand_in: Option<String>,
 }
 
-/// P1, P2: every comment that was taken is one command, and is answered once; nothing else is answered.
+impl Asked {
+    fn is_answered(&self, said: &BTreeSet<String>) -> bool {
+        said.contains(&self.id) || self.stand_in.as_ref().is_some_and(|id| said.contains(id))
+    }
+}
+
+/// P1, P2: every comment that was taken is one command, and is answered once, by itself or by the newer plan that took its
+/// place; nothing else is answered.
 async fn answers(world: &World) {
     let mut commands = BTreeMap::<u64, Vec<Asked>>::new();
     let sql = "SELECT CAST(id AS TEXT), CAST(comment AS TEXT), kind || ' ' || state || ' ' || COALESCE(outcome, '') \
-               || ' ' || COALESCE(reason, '') FROM commands WHERE comment IS NOT NULL";
+               || ' ' || COALESCE(reason, ''), COALESCE(CAST(superseded_by AS TEXT), '') \
+               FROM commands WHERE comment IS NOT NULL";
     for row in world.look.rows(sql).await {
-        let asked = Asked { id: row[0].clone(), is_answered_by: row[2].clone() };
+        let stand_in = Some(row[3].clone()).filter(|id| !id.is_empty());
+        let asked = Asked { id: row[0].clone(), end: row[2].clone(), stand_in };
         commands.entry(row[1].parse().expect("a number")).or_default().push(asked);
     }
     let (said, mut notices) = said(world);
@@ -69,11 +81,8 @@ async fn answers(world: &World) {
         if found.len() != wanted {
             world.broken(&format!("the comment {comment} `{words}` is {} commands, not {wanted}", found.len()));
         }
-        for asked in found.iter().filter(|asked| !said.contains(&asked.id)) {
-            world.broken(&format!(
-                "the comment {comment} `{words}` ({} {}) was not answered",
-                asked.id, asked.is_answered_by
-            ));
+        for asked in found.iter().filter(|asked| !asked.is_answered(&said)) {
+            world.broken(&format!("the comment {comment} `{words}` ({} {}) was not answered", asked.id, asked.end));
         }
     }
 }

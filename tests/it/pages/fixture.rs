@@ -13,7 +13,7 @@ use chrono::DateTime;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
 use lockkeeper::config::access::{Action, Identity, WebRules};
 use lockkeeper::handlers::authz::{AuthzError, Decision, Resource, by_web_rules};
-use lockkeeper::http::{Authority, Discard, Setup, Web, WebAuth, router};
+use lockkeeper::http::{Authority, Cancel, Cancelling, Discard, Setup, Web, WebAuth, router};
 use lockkeeper::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockEventKind, LockId,
     LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState,
@@ -21,8 +21,8 @@ use lockkeeper::model::{
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob, NewRun, OutputPiece, RecordPlan, Store,
-    TakeLock,
+    CancelWhat, CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob, NewRun, OutputPiece,
+    RecordPlan, Store, TakeLock,
 };
 use lockkeeper::workflow::OutputHub;
 use tempfile::TempDir;
@@ -86,6 +86,22 @@ impl Authority for PlainAuthority {
     }
 }
 
+/// Cancels commands, without telling anybody.
+struct PlainCancel(Store);
+
+#[async_trait]
+impl Cancel for PlainCancel {
+    async fn cancel(&self, id: CommandId, who: &str, force: bool) -> Result<Cancelling, sqlx::Error> {
+        let why = format!("`{who}` cancelled it on the dashboard");
+        let cancelled = self.0.command_cancel(CancelWhat::One(id), &why, force, |_| Vec::new()).await?;
+        Ok(match (cancelled.interrupted.len(), cancelled.spared.len()) {
+            (1, _) => Cancelling::Interrupted,
+            (_, 1) => Cancelling::ApplyRunning,
+            _ => Cancelling::Over,
+        })
+    }
+}
+
 impl World {
     pub async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
@@ -140,6 +156,7 @@ impl World {
             public_url: public_url.parse().unwrap(),
             auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
             discard,
+            cancel: Arc::new(PlainCancel(self.store.clone())),
             authority: Arc::new(PlainAuthority(self.web_rules.clone())),
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
@@ -183,12 +200,15 @@ impl World {
             installation: None,
             spec: "{}".to_owned(),
         };
-        let job = |_| NewJob {
-            kind: "command",
-            payload: "{}".to_owned(),
-            lane: "lane".to_owned(),
-            priority: 0,
-            run_after: None,
+        let job = |_| {
+            vec![NewJob {
+                kind: "command",
+                payload: "{}".to_owned(),
+                lane: "lane".to_owned(),
+                share: String::new(),
+                priority: 0,
+                run_after: None,
+            }]
         };
         match self.store.command_create(&new, job).await.unwrap() {
             CreateCommand::Created(id) => id,

@@ -1,6 +1,6 @@
 use axum::http::StatusCode;
 use insta::assert_snapshot;
-use lockkeeper::model::{Actor, CommandKind, ProjectOutcome, RunId, RunKind};
+use lockkeeper::model::{Actor, CommandKind, CommandOutcome, ProjectOutcome, RunId, RunKind};
 
 use super::fixture::{World, project, pull};
 use super::home::settings;
@@ -85,4 +85,58 @@ async fn a_run_that_is_not_known_is_explained() {
     }
     let text = browser.get("/jobs/x").await.text();
     assert!(text.contains("No run has this name."));
+}
+
+async fn begun(world: &World, kind: CommandKind, run: RunKind) -> RunId {
+    let infra = pull("github.com/acme/infra", 12);
+    let command = world.command(kind, &infra, Actor::commenter("alice")).await;
+    assert!(world.store.command_start(command, None, &[]).await.unwrap());
+    world.run(command, run, &infra, &project("infra/net", "prod", Some("net"))).await
+}
+
+#[tokio::test]
+async fn a_run_is_cancelled_on_its_page_which_then_says_so() {
+    let world = World::new().await;
+    let run = begun(&world, CommandKind::Plan, RunKind::Plan).await;
+    let (browser, path) = (world.browser_of_user().await, format!("/jobs/{run}"));
+    let page = browser.get(&path).await;
+    assert!(page.text().contains("The whole command is cancelled, with its other projects."), "{}", page.text());
+    assert!(!page.body.contains("name=\"force\""));
+    let answer = browser.post(&format!("{path}/cancel"), "").await;
+    assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, path.as_str()));
+    let page = browser.get(&path).await;
+    assert!(page.text().contains("It is being stopped: ops cancelled it on the dashboard."), "{}", page.text());
+    assert!(!page.body.contains("/cancel\""), "once is enough");
+}
+
+#[tokio::test]
+async fn an_apply_is_cancelled_only_by_somebody_who_says_that_it_may_be_cut_off() {
+    let world = World::new().await;
+    let run = begun(&world, CommandKind::Apply, RunKind::Apply).await;
+    let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
+    let page = browser.get(&path).await;
+    assert!(page.text().contains("An apply that is cut off can leave the infrastructure half changed."));
+    assert!(page.body.contains("<input type=\"hidden\" name=\"force\" value=\"yes\">"));
+    for fields in ["", "force=", "force=no"] {
+        let answer = browser.post(&format!("{path}/cancel"), fields).await;
+        assert_eq!(answer.status, StatusCode::CONFLICT, "{fields}");
+        assert!(answer.text().contains("This apply is under way, so it was not interrupted"));
+    }
+    let answer = browser.post(&format!("{path}/cancel"), "force=yes").await;
+    assert_eq!(answer.status, StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn what_has_ended_cannot_be_cancelled() {
+    let world = World::new().await;
+    let run = begun(&world, CommandKind::Plan, RunKind::Plan).await;
+    let command = world.store.run_get(run).await.unwrap().unwrap().command;
+    world.end_command(command, CommandOutcome::Success, None).await;
+    let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
+    assert!(!browser.get(&path).await.body.contains("/cancel\""));
+    let answer = browser.post(&format!("{path}/cancel"), "").await;
+    assert_eq!(answer.status, StatusCode::CONFLICT);
+    assert!(answer.text().contains("The command had ended before it could be cancelled."));
+    let stranger = browser.post("/jobs/00000000-0000-7000-8000-000000000099/cancel", "").await;
+    assert_eq!(stranger.status, StatusCode::NOT_FOUND);
 }

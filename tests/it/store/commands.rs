@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lockkeeper::model::{Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin};
-use lockkeeper::store::{CommandState, CreateCommand, FinishedCommand, NewCommand, Store};
+use lockkeeper::store::{CancelWhat, CommandState, CreateCommand, FinishedCommand, NewCommand, Stop, StopKind, Store};
 
 use super::samples::{HOSTILE, command, job, new_command, pull};
 use crate::support::db::{TestDb, start_of_time, store_test};
@@ -21,6 +21,10 @@ store_test!(
     finishing_posts_exactly_once,
     a_command_that_has_ended_does_not_start_again,
     plans_are_asked_to_stop_and_applies_never,
+    a_newer_plan_takes_the_place_of_every_older_one_and_of_no_apply,
+    what_was_asked_is_asked_of_the_newest_plan,
+    what_waits_is_dropped_and_what_runs_is_asked_to_stop,
+    one_command_is_cancelled_and_no_other,
     commands_are_listed_newest_first,
     outboxes_of_crossing_lanes_do_not_block_each_other,
 );
@@ -44,7 +48,7 @@ async fn a_command_is_kept_together_with_its_job(db: &TestDb) {
     let kept = db.reopen().await.command_get(id).await.unwrap().unwrap();
     assert_eq!((kept.id, kept.kind, &kept.pull, kept.spec.as_str()), (id, CommandKind::Plan, &pull(1), "{}"));
     assert_eq!((kept.actor, kept.installation, kept.head), (Actor::commenter("ada"), None, None));
-    assert_eq!((kept.state, kept.outcome, kept.reason, kept.stop_reason), (CommandState::Queued, None, None, None));
+    assert_eq!((kept.state, kept.outcome, kept.reason, kept.stop), (CommandState::Queued, None, None, None));
     assert_eq!((kept.created_at, kept.finished_at), (start_of_time(), None));
     assert!(db.store().command_get(CommandId::next(&*db.ids)).await.unwrap().is_none());
 }
@@ -54,7 +58,7 @@ async fn a_command_keeps_any_text_and_every_kind_and_origin(db: &TestDb) {
     for (&kind, &origin) in CommandKind::ALL.iter().cycle().zip(Origin::ALL) {
         let actor = Actor { login: HOSTILE.to_owned(), origin };
         let new = NewCommand { actor, installation: Some(u64::MAX), spec: spec.clone(), ..new_command(kind, &pull(1)) };
-        let CreateCommand::Created(id) = db.store().command_create(&new, |_| job("lane")).await.unwrap() else {
+        let CreateCommand::Created(id) = db.store().command_create(&new, |_| vec![job("lane")]).await.unwrap() else {
             panic!("a command without a comment is always new")
         };
         let kept = db.store().command_get(id).await.unwrap().unwrap();
@@ -66,12 +70,15 @@ async fn a_command_keeps_any_text_and_every_kind_and_origin(db: &TestDb) {
 async fn the_same_comment_is_one_command(db: &TestDb) {
     let asked = NewCommand { comment: Some(u64::MAX), ..new_command(CommandKind::Plan, &pull(1)) };
     let again = NewCommand { kind: CommandKind::Apply, ..asked.clone() };
-    assert!(matches!(db.store().command_create(&asked, |_| job("a")).await.unwrap(), CreateCommand::Created(_)));
+    assert!(matches!(db.store().command_create(&asked, |_| vec![job("a")]).await.unwrap(), CreateCommand::Created(_)));
     let outcome = db.store().command_create(&again, |_| panic!("no job for a known comment")).await.unwrap();
     assert_eq!(outcome, CreateCommand::Known);
     assert_eq!(db.store().command_list(10).await.unwrap().len(), 1);
     let elsewhere = NewCommand { pull: pull(2), ..asked };
-    assert!(matches!(db.store().command_create(&elsewhere, |_| job("b")).await.unwrap(), CreateCommand::Created(_)));
+    assert!(matches!(
+        db.store().command_create(&elsewhere, |_| vec![job("b")]).await.unwrap(),
+        CreateCommand::Created(_)
+    ));
     assert_eq!(lanes(db.store()).await, ["a", "b"]);
 }
 
@@ -80,7 +87,7 @@ async fn the_same_comment_on_many_connections_at_once_is_one_command(db: &TestDb
     for comment in 1..=20 {
         let asked = NewCommand { comment: Some(comment), ..new_command(CommandKind::Plan, &pull(1)) };
         let stores = [db.store(), &other].into_iter().cycle().take(16);
-        let outcomes = join_all(stores.map(|store| store.command_create(&asked, |_| job("lane")))).await;
+        let outcomes = join_all(stores.map(|store| store.command_create(&asked, |_| vec![job("lane")]))).await;
         let known = outcomes.into_iter().filter(|o| *o.as_ref().unwrap() == CreateCommand::Known).count();
         assert_eq!((known, lanes(db.store()).await.len() as u64), (15, comment));
     }
@@ -97,9 +104,9 @@ async fn commands_without_a_comment_are_all_different(db: &TestDb) {
 async fn a_delivery_that_is_read_again_leads_to_nothing_more(db: &TestDb) {
     let delivery = Some(DeliveryId::next(&*db.ids));
     let new = NewCommand { delivery, ..new_command(CommandKind::Autoplan, &pull(1)) };
-    let first = db.store().command_create(&new, |_| job("lane")).await.unwrap();
+    let first = db.store().command_create(&new, |_| vec![job("lane")]).await.unwrap();
     assert!(matches!(first, CreateCommand::Created(_)));
-    assert_eq!(db.store().command_create(&new, |_| job("lane")).await.unwrap(), CreateCommand::Known);
+    assert_eq!(db.store().command_create(&new, |_| vec![job("lane")]).await.unwrap(), CreateCommand::Known);
     assert_eq!(lanes(db.store()).await, ["lane"]);
 }
 
@@ -160,7 +167,10 @@ async fn plans_are_asked_to_stop_and_applies_never(db: &TestDb) {
     assert_eq!(db.store().command_stop_plans(&pull(1), "second reason").await.unwrap(), []);
     assert_eq!(db.reopen().await.command_list_stopping().await.unwrap(), ids[..2]);
     let kept = db.store().command_get(ids[0]).await.unwrap().unwrap();
-    assert_eq!((kept.state, kept.stop_reason.as_deref()), (CommandState::Queued, Some("newer commit\u{fffd}")));
+    assert_eq!(
+        (kept.state, kept.stop),
+        (CommandState::Queued, Some(Stop::new(StopKind::Closed, "newer commit\u{fffd}")))
+    );
     assert!(db.store().command_finish(&end(ids[0], &[])).await.unwrap());
     assert_eq!(db.store().command_list_stopping().await.unwrap(), ids[1..2]);
 }
@@ -185,4 +195,106 @@ async fn outboxes_of_crossing_lanes_do_not_block_each_other(db: &TestDb) {
         let (one, two) = tokio::join!(db.store().command_finish(&one), other.command_finish(&two));
         assert!(one.unwrap() && two.unwrap());
     }
+}
+
+fn no_jobs(_: CommandId) -> Vec<lockkeeper::store::NewJob> {
+    Vec::new()
+}
+
+async fn newer(store: &Store) -> (CommandId, Vec<CommandId>) {
+    let new = new_command(CommandKind::Autoplan, &pull(1));
+    match store.command_create_instead(&new, no_jobs, "a newer commit came").await.unwrap() {
+        (CreateCommand::Created(id), replaced) => (id, replaced),
+        (CreateCommand::Known, _) => panic!("the command is new"),
+    }
+}
+
+async fn stop_of(store: &Store, id: CommandId) -> Option<StopKind> {
+    store.command_get(id).await.unwrap().unwrap().stop.map(|stop| stop.kind)
+}
+
+async fn a_newer_plan_takes_the_place_of_every_older_one_and_of_no_apply(db: &TestDb) {
+    let mut ids = Vec::new();
+    for &kind in CommandKind::ALL {
+        ids.push(command(db.store(), kind, &pull(1)).await);
+    }
+    let elsewhere = command(db.store(), CommandKind::Plan, &pull(2)).await;
+    assert!(db.store().command_start(ids[0], None, &[]).await.unwrap());
+    // A close is a weaker reason: the pull may be opened again.
+    assert_eq!(db.store().command_stop_plans(&pull(1), "closed").await.unwrap(), ids[..2]);
+    let (by, replaced) = newer(db.store()).await;
+    assert_eq!(replaced, ids[..2]);
+    for (n, id) in ids.iter().enumerate() {
+        assert_eq!(
+            stop_of(db.store(), *id).await,
+            (n < 2).then_some(StopKind::Superseded),
+            "{:?}",
+            CommandKind::ALL[n]
+        );
+    }
+    assert_eq!((stop_of(db.store(), by).await, stop_of(db.store(), elsewhere).await), (None, None));
+    db.store().command_go_on(ids[0], StopKind::Closed).await.unwrap();
+    assert_eq!(stop_of(db.store(), ids[0]).await, Some(StopKind::Superseded), "for another reason");
+    db.store().command_go_on(ids[0], StopKind::Superseded).await.unwrap();
+    assert_eq!(stop_of(db.store(), ids[0]).await, None);
+}
+
+async fn what_was_asked_is_asked_of_the_newest_plan(db: &TestDb) {
+    let (first, _) = newer(db.store()).await;
+    assert!(!db.store().command_stands_in(first).await.unwrap());
+    let asked = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    let (second, replaced) = newer(db.store()).await;
+    assert_eq!(replaced, [first, asked]);
+    assert!(db.store().command_stands_in(second).await.unwrap());
+    assert!(db.store().command_finish(&end(asked, &[])).await.unwrap());
+    let (third, replaced) = newer(db.store()).await;
+    assert_eq!(replaced, [second]);
+    assert!(db.store().command_stands_in(third).await.unwrap());
+    assert!(!db.store().command_stands_in(second).await.unwrap());
+    assert!(db.store().command_finish(&end(third, &[])).await.unwrap());
+    let (fourth, _) = newer(db.store()).await;
+    assert!(!db.store().command_stands_in(fourth).await.unwrap(), "the third has answered");
+}
+
+async fn what_waits_is_dropped_and_what_runs_is_asked_to_stop(db: &TestDb) {
+    let plan = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    let apply = command(db.store(), CommandKind::Apply, &pull(1)).await;
+    let waiting = command(db.store(), CommandKind::Apply, &pull(1)).await;
+    let asking = command(db.store(), CommandKind::Cancel, &pull(1)).await;
+    let elsewhere = command(db.store(), CommandKind::Plan, &pull(2)).await;
+    for id in [plan, apply] {
+        assert!(db.store().command_start(id, None, &[]).await.unwrap());
+    }
+    let (at, what) =
+        (pull(1), |rows: &[lockkeeper::store::CommandRow]| rows.iter().map(|row| row.id).collect::<Vec<_>>());
+    let ends = |_: &lockkeeper::store::Cancelled| vec![end(waiting, &["told"]), end(asking, &["answer"])];
+    let done = db.store().command_cancel(CancelWhat::OfPull(&at), "bob\0", false, ends).await.unwrap();
+    assert_eq!(
+        (what(&done.interrupted), what(&done.dropped), what(&done.spared)),
+        (vec![plan], vec![waiting], vec![apply])
+    );
+    for (id, state) in
+        [(waiting, CommandState::Finished), (asking, CommandState::Finished), (apply, CommandState::Running)]
+    {
+        assert_eq!(db.store().command_get(id).await.unwrap().unwrap().state, state);
+    }
+    let kept = db.store().command_get(plan).await.unwrap().unwrap();
+    assert_eq!(kept.stop, Some(Stop::new(StopKind::Cancelled, "bob\u{fffd}")));
+    assert_eq!(db.store().command_list_stopping().await.unwrap(), [plan]);
+    let by_force = db.store().command_cancel(CancelWhat::OfPull(&at), "eve", true, |_| Vec::new()).await.unwrap();
+    assert_eq!((what(&by_force.interrupted), by_force.spared.len()), (vec![plan, apply], 0));
+    let kept = db.store().command_get(plan).await.unwrap().unwrap();
+    assert_eq!(kept.stop.unwrap().why, "bob\u{fffd}", "the first who asked");
+    assert_eq!(stop_of(db.store(), elsewhere).await, None);
+}
+
+async fn one_command_is_cancelled_and_no_other(db: &TestDb) {
+    let one = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    let other = command(db.store(), CommandKind::Plan, &pull(1)).await;
+    let ends = |_: &lockkeeper::store::Cancelled| vec![end(one, &[])];
+    let done = db.store().command_cancel(CancelWhat::One(one), "ops", false, ends).await.unwrap();
+    assert_eq!((done.dropped.len(), done.interrupted.len()), (1, 0));
+    assert_eq!(db.store().command_get(other).await.unwrap().unwrap().state, CommandState::Queued);
+    let over = db.store().command_cancel(CancelWhat::One(one), "ops", true, |_| Vec::new()).await.unwrap();
+    assert!(over.dropped.is_empty() && over.interrupted.is_empty() && over.spared.is_empty());
 }

@@ -33,7 +33,7 @@ const LEASE: TimeDelta = TimeDelta::seconds(45);
 /// A claimed job and a store that writes under its lease.
 async fn under(db: &TestDb) -> (Store, JobLease, CancellationToken) {
     db.store().job_push(&job("the work")).await.unwrap();
-    let lease = db.store().job_claim("a", db.now() + LEASE, "", "").await.unwrap().expect("a job may run");
+    let lease = db.store().job_claim("a", db.now() + LEASE, "", "", i64::MAX).await.unwrap().expect("a job may run");
     let lost = CancellationToken::new();
     (db.store().under(&lease, lost.clone()), lease, lost)
 }
@@ -42,7 +42,7 @@ async fn under(db: &TestDb) -> (Store, JobLease, CancellationToken) {
 async fn take_over(db: &TestDb) {
     db.clock.advance(Duration::from_secs(46));
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 1);
-    db.store().job_claim("b", db.now() + LEASE, "work", "").await.unwrap().expect("the job is free");
+    db.store().job_claim("b", db.now() + LEASE, "work", "", i64::MAX).await.unwrap().expect("the job is free");
 }
 
 #[track_caller]
@@ -108,7 +108,7 @@ async fn under_a_lease_that_was_lost_nothing_is_written(db: &TestDb) {
     is_lost(store.pull_seen(&one, PullState::Closed, URL).await);
     is_lost(store.job_push(&job("status")).await);
     is_lost(store.command_finish(&end(asked)).await);
-    is_lost(store.command_create(&new_command(CommandKind::Plan, &one), |_| job("command")).await);
+    is_lost(store.command_create(&new_command(CommandKind::Plan, &one), |_| vec![job("command")]).await);
 
     assert_untouched(db, &kept, &late, apply).await;
     assert_eq!(db.store().job_list_open().await.unwrap().len(), before);
@@ -172,7 +172,7 @@ async fn a_replica_that_is_paused_in_the_middle_of_a_write_keeps_nobody_waiting(
     let DatabaseUrl::Postgres(options) = &db.url else { return take_over_on_sqlite(db).await };
     let (_store, lease, _lost) = under(db).await;
     db.store().job_push(&job("other")).await.unwrap();
-    db.store().job_claim("a", db.now() + LEASE, "", "").await.unwrap().expect("a job may run");
+    db.store().job_claim("a", db.now() + LEASE, "", "", i64::MAX).await.unwrap().expect("a job may run");
     let mut paused = sqlx::PgConnection::connect_with(options).await.unwrap();
     let mut tx = paused.begin().await.unwrap();
     let hold = sqlx::query("SELECT 1 FROM jobs WHERE id = $1 FOR SHARE").bind(lease.id.to_string());

@@ -33,12 +33,13 @@ store_test!(
     ended_jobs_are_forgotten_after_a_time,
     a_job_that_is_committed_late_still_goes_before_later_ones,
     eight_claimers_keep_every_lane_in_order,
+    a_share_takes_only_so_many_workers_of_a_holder,
 );
 
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
 
 async fn claim(store: &Store, holder: &str) -> Option<JobLease> {
-    store.job_claim(holder, start_of_time() + MINUTE, "", "").await.unwrap()
+    store.job_claim(holder, start_of_time() + MINUTE, "", "", i64::MAX).await.unwrap()
 }
 
 async fn claimed(store: &Store, holder: &str) -> JobLease {
@@ -127,7 +128,7 @@ async fn a_claim_may_ask_for_a_kind_or_for_all_but_one(db: &TestDb) {
     for (lane, kind) in [("a", "post"), ("b", "command"), ("c", "delivery")] {
         db.store().job_push(&NewJob { kind, ..job(lane) }).await.unwrap();
     }
-    let ask = |only, except| db.store().job_claim("w", start_of_time() + MINUTE, only, except);
+    let ask = |only, except| db.store().job_claim("w", start_of_time() + MINUTE, only, except, i64::MAX);
     assert!(ask("unknown", "").await.unwrap().is_none());
     assert!(ask("post", "post").await.unwrap().is_none());
     assert_eq!(ask("", "post").await.unwrap().unwrap().kind, "command");
@@ -228,7 +229,7 @@ async fn orphans_go_back_to_the_head_of_their_lane(db: &TestDb) {
     let waiting = db.store().job_list_open().await.unwrap().remove(0);
     assert_eq!(waiting.last_error.as_deref(), Some("the lease ran out before the job was finished"));
     let lease = claimed(db.store(), "w").await;
-    assert_eq!((lease.id, lease.attempt), (first, 2));
+    assert_eq!((lease.id, lease.attempt, lease.cut_offs, lease.tries()), (first, 2, 1, 1));
 }
 
 async fn every_running_job_is_an_orphan_to_a_server_that_is_alone(db: &TestDb) {
@@ -347,4 +348,30 @@ async fn work(
         };
         assert_eq!(ended.unwrap(), Finish::Recorded);
     }
+}
+
+async fn a_share_takes_only_so_many_workers_of_a_holder(db: &TestDb) {
+    let busy = |lane: &str| NewJob { share: "busy".to_owned(), priority: 9, ..job(lane) };
+    for n in 0..64 {
+        db.store().job_push(&busy(&format!("busy {n}"))).await.unwrap();
+    }
+    for lane in ["a", "b"] {
+        db.store().job_push(&NewJob { share: "calm".to_owned(), ..job(lane) }).await.unwrap();
+    }
+    push(db.store(), "nobody's").await;
+    let next = async |holder: &str| {
+        let lease = db.store().job_claim(holder, start_of_time() + MINUTE, "", "", 2).await.unwrap();
+        lease.map(|lease| (lease.lane.clone(), lease))
+    };
+    let mut lanes = Vec::new();
+    let mut first = None;
+    while let Some((lane, lease)) = next("w").await {
+        lanes.push(lane);
+        first.get_or_insert(lease);
+    }
+    assert_eq!(lanes, ["busy 0", "busy 1", "a", "b", "nobody's"]);
+    assert_eq!(next("v").await.unwrap().0, "busy 2", "another holder has workers of its own");
+    assert_eq!(db.store().job_finish(&first.unwrap()).await.unwrap(), Finish::Recorded);
+    assert_eq!(next("w").await.unwrap().0, "busy 3");
+    assert!(next("w").await.is_none());
 }

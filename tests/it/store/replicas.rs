@@ -48,7 +48,7 @@ async fn state(store: &Store) -> ReplicaState {
 /// A job that is claimed by `a` until then.
 async fn claimed(db: &TestDb, until: TimeDelta) -> JobId {
     db.store().job_push(&job("lane")).await.unwrap();
-    db.store().job_claim("a", db.now() + until, "", "").await.unwrap().expect("a job may run").id
+    db.store().job_claim("a", db.now() + until, "", "", i64::MAX).await.unwrap().expect("a job may run").id
 }
 
 async fn a_replica_that_beats_is_alive_and_one_that_does_not_is_gone(db: &TestDb) {
@@ -101,7 +101,7 @@ async fn a_replica_that_ends_leaves_its_work_at_once(db: &TestDb) {
     assert_eq!(db.store().replica_end("a").await.unwrap(), 1);
     assert_eq!(state(db.store()).await, ReplicaState::Ended);
     assert_eq!(db.store().lease_get("mirror").await.unwrap(), None);
-    let next = db.store().job_claim("b", db.now() + LEASE, "", "").await.unwrap().expect("the job is free");
+    let next = db.store().job_claim("b", db.now() + LEASE, "", "", i64::MAX).await.unwrap().expect("the job is free");
     assert_eq!((next.id, next.attempt), (id, 2));
     db.clock.advance(Duration::from_hours(1));
     assert_eq!(state(db.store()).await, ReplicaState::Ended, "it is not missed");

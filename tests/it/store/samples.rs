@@ -56,7 +56,14 @@ pub async fn taken(store: &Store, pull: &PullRef, project: &ProjectKey) -> Lock 
 
 /// A job that only its lane tells from others.
 pub fn job(lane: &str) -> NewJob {
-    NewJob { kind: "work", payload: "{}".to_owned(), lane: lane.to_owned(), priority: 0, run_after: None }
+    NewJob {
+        kind: "work",
+        payload: "{}".to_owned(),
+        lane: lane.to_owned(),
+        share: String::new(),
+        priority: 0,
+        run_after: None,
+    }
 }
 
 /// A command of a pull that no comment asked for.
@@ -74,7 +81,7 @@ pub fn new_command(kind: CommandKind, pull: &PullRef) -> NewCommand {
 
 /// Keeps a command of its own lane.
 pub async fn command(store: &Store, kind: CommandKind, pull: &PullRef) -> CommandId {
-    match store.command_create(&new_command(kind, pull), |id| job(&format!("command {id}"))).await.unwrap() {
+    match store.command_create(&new_command(kind, pull), |id| vec![job(&format!("command {id}"))]).await.unwrap() {
         CreateCommand::Created(id) => id,
         CreateCommand::Known => panic!("a command without comment and delivery is always new"),
     }

@@ -31,7 +31,7 @@ impl Replica {
     }
 
     async fn claim(&self, lasts: TimeDelta) -> bool {
-        self.store.job_claim("it", self.after(lasts), "", "").await.unwrap().is_some()
+        self.store.job_claim("it", self.after(lasts), "", "", i64::MAX).await.unwrap().is_some()
     }
 
     async fn requeue(&self) -> u64 {
@@ -53,7 +53,7 @@ async fn nobody_takes_a_job_from_a_live_holder_whose_clock_differs() {
     let (_db, replicas) = two().await;
     for (holder, other) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])] {
         holder.store.job_push(&job("lane")).await.unwrap();
-        let lease = holder.store.job_claim("it", holder.after(LEASE), "", "").await.unwrap().unwrap();
+        let lease = holder.store.job_claim("it", holder.after(LEASE), "", "", i64::MAX).await.unwrap().unwrap();
         assert_eq!(other.requeue().await, 0);
         assert_eq!(holder.store.job_renew("it", &[lease.id], holder.after(LEASE)).await.unwrap(), [lease.id]);
         assert_eq!(other.requeue().await, 0);
@@ -69,7 +69,7 @@ async fn no_job_outlives_a_dead_holder_whose_clock_differs() {
         holder.store.job_push(&job("lane")).await.unwrap();
         assert!(holder.claim(TimeDelta::zero()).await, "it may run at once, whoever's clock");
         assert_eq!(other.requeue().await, 1, "the lease is over by now");
-        let lease = other.store.job_claim("it", other.after(LEASE), "", "").await.unwrap().unwrap();
+        let lease = other.store.job_claim("it", other.after(LEASE), "", "", i64::MAX).await.unwrap().unwrap();
         let _end = other.store.job_finish(&lease).await.unwrap();
     }
 }
@@ -83,7 +83,7 @@ async fn a_wait_is_as_long_for_a_replica_whose_clock_differs() {
         assert!(!other.claim(LEASE).await);
         let now = NewJob { run_after: Some(pusher.after(TimeDelta::zero())), ..job(&format!("now {n}")) };
         pusher.store.job_push(&now).await.unwrap();
-        let lease = other.store.job_claim("it", other.after(LEASE), "", "").await.unwrap().unwrap();
+        let lease = other.store.job_claim("it", other.after(LEASE), "", "", i64::MAX).await.unwrap().unwrap();
         let _end = other.store.job_retry(&lease, other.after(TimeDelta::seconds(30)), "later").await.unwrap();
         assert!(!pusher.claim(LEASE).await);
     }

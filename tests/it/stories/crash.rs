@@ -16,6 +16,7 @@ story!(
     a_plan_that_was_cut_off_is_made_again,
     a_plan_that_was_cut_off_leaves_nothing_pending_on_an_older_commit,
     a_plan_that_was_cut_off_leaves_nothing_pending_when_the_pull_moved_on_and_was_closed,
+    a_plan_that_is_cut_off_again_and_again_is_given_up_and_told,
     an_interrupted_server_makes_its_plan_again_after_the_restart,
     an_interrupted_server_reports_how_far_its_apply_came,
     an_apply_that_comes_to_its_end_after_the_interrupt_was_done,
@@ -530,4 +531,29 @@ async fn an_apply_that_comes_to_its_end_after_the_interrupt_was_done(backend: Ba
     let told = bot.answer(pull);
     assert!(told.contains(": applied\n") && told.contains("Interrupt received."), "{told}");
     bot.end(&[LOCK]).await;
+}
+
+async fn a_plan_that_is_cut_off_again_and_again_is_given_up_and_told(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: hang plan\n")]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    for times in 1..=4 {
+        let command = bot.begin_command();
+        bot.calls_of("plan network", times).await;
+        command.abort();
+        command.await.unwrap_err();
+        bot.crash_and_restart().await;
+    }
+    bot.settle().await;
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan failed**: Lockkeeper stopped 4 times in the middle of this command, and does not begin it again by itself. Nothing was applied.
+
+    * Whoever runs Lockkeeper should look why it stopped before this is tried again: too little memory for a run is a usual cause.
+    * Then comment the command again. The log knows it as `00000000-0000-7000-8000-000000000004`.
+
+    <sub>Commit `c7a48f8e` · 6 min 0 s</sub>
+    ");
+    assert_eq!(bot.pending(pull), [""; 0]);
+    bot.end_given_up(&[], &["run_command"]).await;
 }

@@ -1,9 +1,11 @@
 //! Stories: what people do at a pull request and the very comments they read, on both databases.
 
 mod apply;
+mod cancel;
 mod comments;
 mod crash;
 mod door;
+mod during;
 mod locks;
 mod moves;
 mod outbox;
@@ -13,6 +15,7 @@ mod projects;
 mod queue;
 mod refusals;
 mod replicas;
+mod supersede;
 mod unlock;
 
 /// Three projects as they are on the main branch.

@@ -17,7 +17,6 @@ story!(
     a_pull_request_closed_during_its_plan_stops_it,
     a_pull_request_closed_during_its_apply_lets_it_end,
     unlock_waits_for_the_plan_that_runs,
-    a_push_during_a_plan_is_planned_after_it,
     a_plan_that_still_waits_when_the_pull_request_closes_is_dropped,
 );
 
@@ -162,27 +161,9 @@ async fn unlock_waits_for_the_plan_that_runs(backend: Backend) {
     bot.end(&[]).await;
 }
 
-async fn a_push_during_a_plan_is_planned_after_it(backend: Backend) {
-    let (mut bot, pull, command) = under_way(backend, "# fake: wait plan\n", "waiting").await;
-    bot.push("wider", &[("network/main.tf", "# fake: add 0 change 0 destroy 4\n")]).await;
-    bot.settle_short().await;
-    assert!(bot.heard(pull).is_empty());
-    bot.go();
-    assert_eq!(command.await.unwrap(), Tick::Worked);
-    bot.settle().await;
-    let comments = bot.comments(pull);
-    assert!(comments[0].contains("**Plan: 1 to add, 0 to change, 0 to destroy.**"));
-    assert!(comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"));
-    assert_eq!(comments.len(), 2);
-    bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
-    bot.end(&["acme/infra/network/default by #1"]).await;
-}
-
 /// A command waits behind the one that runs; nobody has to hear of plans that nobody needs any more.
 async fn a_plan_that_still_waits_when_the_pull_request_closes_is_dropped(backend: Backend) {
     let (mut bot, pull, command) = under_way(backend, "# fake: hang plan\n", "hanging").await;
-    bot.push("wider", &[WIDER]).await;
     bot.github.comment(REPO, pull, "alice", "lockkeeper plan").await.unwrap();
     bot.settle_short().await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
@@ -195,7 +176,7 @@ async fn a_plan_that_still_waits_when_the_pull_request_closes_is_dropped(backend
 
     * Open it again, then comment the command once more.
 
-    <sub>Commit `1baa695a` · 0 s</sub>
+    <sub>Commit `89a66d7a` · 0 s</sub>
     ");
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&[]).await;

@@ -279,6 +279,8 @@ fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTree
         ("share-plan-dir", &db.dir.path().join("plans").display().to_string()),
         ("tf-bin-dir", &tools.display().to_string()),
         ("shutdown-grace", "2s"),
+        // A request more for every comment, which only the stories about it want to see.
+        ("emoji-reaction", "none"),
     ]
     .map(|(flag, value)| (flag.to_owned(), vec![value.to_owned()]))
     .into()

@@ -14,6 +14,9 @@ use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
 use crate::store::{CommandRow, RunRow, RunState};
 
+/// Of what a run printed so many pieces are told, about 2 MiB at most; the page of the run has all of it.
+const LAST_PIECES: i64 = 64;
+
 /// The answer to an apply that was cut off by the end of the server; `None` when Terraform was not started for any of
 /// it, so that it may simply be done (P3). Nobody but the database is asked: what happened is on record even while the
 /// forge is away.
@@ -51,14 +54,19 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
             let outcome = outcome.unwrap_or(ProjectOutcome::Failed);
             let message = run.message.as_deref().filter(|_| !outcome.is_success());
             let message = message.and_then(|message| text(message, vec![]));
-            return Ok(ProjectReport { outcome, output: ctx.store.run_output(run.id).await?, message, ..report });
+            return Ok(ProjectReport {
+                outcome,
+                output: ctx.store.run_output_tail(run.id, LAST_PIECES).await?,
+                message,
+                ..report
+            });
         }
         (RunState::Running, _) => {
             let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "the apply was cut off");
             ctx.store.apply_abandon(&run.pull, run.id, &cause).await?;
             ProjectReport {
                 outcome: ProjectOutcome::Failed,
-                output: ctx.store.run_output(run.id).await?,
+                output: ctx.store.run_output_tail(run.id, LAST_PIECES).await?,
                 message: text(
                     "the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.",
                     vec![

@@ -31,8 +31,12 @@ use crate::jobs::describe_error;
 use crate::model::{CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, Refusal, UserText, status};
-use crate::store::{ApplyGrant, NewRun};
+use crate::store::{ApplyGrant, NewRun, Stop};
 use crate::workflow::{RunError, RunOutput, StepError};
+
+const LEFT_BY_AN_INTERRUPT: &str = "What was applied until then is in the state. Plan again to see what is left.";
+const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Compare the two, then plan again to see \
+                              what is left.";
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
     if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
@@ -150,14 +154,16 @@ impl Applying<'_> {
             let message = Some(UserText::new(why, []));
             return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, message, ..report });
         }
-        let Ok(_place) = projects::place_in_pool(cx).await else {
-            let text = UserText::new("stopped before anything was applied.", []);
-            return Ok(Shut::ForNow(text).into_report(cx, report));
+        let Ok(_place) = projects::place_in_pool(cx, RunKind::Apply).await else {
+            return Ok(not_begun(cx).await?.into_report(cx, report));
         };
         let ready = match gate::prepare(cx, self.work, plan).await {
             Ok(ready) => ready,
             Err(shut) => return Ok(shut.into_report(cx, report)),
         };
+        if cx.stop.is_cancelled() {
+            return Ok(not_begun(cx).await?.into_report(cx, report));
+        }
         match gate::pass(cx, self.work, plan, self.run).await? {
             Ok(grant) => self.through(ready, grant, report).await,
             Err(shut) => Ok(shut.into_report(cx, report)),
@@ -182,7 +188,7 @@ impl Applying<'_> {
         let report = ProjectReport { message: closed_meanwhile(cx).await?, ..report };
         Ok(match applied {
             Ok(output) => ProjectReport { outcome: ProjectOutcome::Applied, output, ..report },
-            Err(error) => failed(report, &error),
+            Err(error) => failed(report, &error, cx.asked_to_stop().await?),
         })
     }
 }
@@ -194,12 +200,22 @@ async fn closed_meanwhile(cx: &CommandCx<'_>) -> Result<Option<UserText>, JobErr
     Ok(state.map(text))
 }
 
-fn failed(report: ProjectReport, error: &RunError) -> ProjectReport {
+/// It was told to stop before Terraform was started; its plan is as good as before.
+async fn not_begun(cx: &CommandCx<'_>) -> Result<Shut, JobError> {
+    let message = match cx.asked_to_stop().await? {
+        Some(stop) => format!("{} before anything was applied.", stop.why),
+        None => "stopped before anything was applied.".to_owned(),
+    };
+    Ok(Shut::ForNow(UserText::new(message, [])))
+}
+
+fn failed(report: ProjectReport, error: &RunError, stop: Option<Stop>) -> ProjectReport {
     let output = error.output().to_owned();
-    if let RunError::Step(error @ StepError::Stopped { .. }) = error {
+    if let RunError::Step(error @ StepError::Stopped { killed, .. }) = error {
         // Nothing else stops an apply: not even the end of its pull.
-        let message = format!("Lockkeeper was shut down while this apply was under way, so {error}.");
-        let left = "What was applied until then is in the state. Plan again to see what is left.".to_owned();
+        let why = stop.map_or_else(|| "Lockkeeper was shut down while this apply was under way".to_owned(), |s| s.why);
+        let message = format!("{why}, so {error}.");
+        let left = if *killed { LEFT_BY_A_KILL } else { LEFT_BY_AN_INTERRUPT }.to_owned();
         let hints = iter::once(left).chain(report.message.map(|closed| closed.message)).collect();
         let text = UserText { message, hints };
         return ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), output, ..report };

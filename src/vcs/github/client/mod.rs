@@ -162,6 +162,19 @@ impl Forge for GitHub {
         Ok(None)
     }
 
+    async fn comment_react(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        comment: u64,
+        content: &str,
+    ) -> Result<(), ForgeError> {
+        let path = format!("{}/issues/comments/{comment}/reactions", repo_path(repo));
+        let what = format!("a reaction to comment {comment} in {}", repo.full_name());
+        self.credentials.send(&self.wire, repo, via, &Call::post(path, json!({ "content": content }), what)).await?;
+        Ok(())
+    }
+
     async fn status_set(
         &self,
         repo: &RepoId,

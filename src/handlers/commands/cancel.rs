@@ -1,0 +1,120 @@
+//! `cancel`: what waits will not run, what runs is interrupted; an apply only with `--force`.
+//!
+//! It asks nothing of the forge but who may, and has a lane of its own, so that it never waits for what it is to stop. What it ends,
+//! what that has to say and its own answer are one transaction.
+
+use anyhow::Context;
+use tracing::info;
+
+use super::permission;
+use crate::command::Command;
+use crate::context::Ctx;
+use crate::handlers::Spec;
+use crate::handlers::reply::Reply;
+use crate::model::{Actor, CommandId, CommandKind, Origin};
+use crate::queue::JobError;
+use crate::render::{Body, CancelLine, Fate, UserText};
+use crate::store::{CancelWhat, Cancelled, CommandRow, CommandState, FinishedCommand, Stop};
+
+/// Carries out a `cancel` by comment.
+pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
+    let spec = Spec::from_json(&row.spec).context("the command on record cannot be read").map_err(JobError::Fail)?;
+    let Spec::Command(Command::Cancel(command)) = &spec else {
+        return Err(JobError::Fail(anyhow::anyhow!("the command on record is not what its row says")));
+    };
+    if let Some(refusal) = permission::check_unseen(ctx, row, &spec).await? {
+        ctx.store.command_finish(&refusal.into_end(ctx, row)).await?;
+        return Ok(());
+    }
+    let ends = |cancelled: &Cancelled| {
+        let mut ends = dropped(ctx, cancelled, &row.actor);
+        ends.push(Reply::new(Body::Cancelled(lines(cancelled))).into_end(ctx, row));
+        ends
+    };
+    cancel(ctx, CancelWhat::OfPull(&row.pull), &row.actor, command.force, ends).await?;
+    Ok(())
+}
+
+/// Cancels one command for somebody at the dashboard; the pull hears of it by the command's own comment.
+pub(in crate::handlers) async fn one(
+    ctx: &Ctx,
+    id: CommandId,
+    who: &Actor,
+    force: bool,
+) -> Result<Cancelled, sqlx::Error> {
+    cancel(ctx, CancelWhat::One(id), who, force, |cancelled| dropped(ctx, cancelled, who)).await
+}
+
+async fn cancel(
+    ctx: &Ctx,
+    what: CancelWhat<'_>,
+    who: &Actor,
+    force: bool,
+    ends: impl FnOnce(&Cancelled) -> Vec<FinishedCommand>,
+) -> Result<Cancelled, sqlx::Error> {
+    let cancelled = ctx.store.command_cancel(what, &why(who), force, ends).await?;
+    let running: Vec<_> = cancelled.interrupted.iter().map(|row| row.id).collect();
+    ctx.stops.stop(&running);
+    ctx.nudge.nudge();
+    let (dropped, spared) = (cancelled.dropped.len(), cancelled.spared.len());
+    info!(who = who.login, dropped, interrupted = running.len(), spared, force, "Commands were cancelled");
+    Ok(cancelled)
+}
+
+/// A clause.
+fn why(who: &Actor) -> String {
+    let login = who.login.replace('`', "'");
+    match who.origin {
+        Origin::Page => format!("`{login}` cancelled it on the dashboard"),
+        Origin::Comment | Origin::Pull | Origin::Api | Origin::Cli | Origin::Reconciler | Origin::Queue => {
+            format!("`{login}` cancelled it")
+        }
+    }
+}
+
+/// The ends of commands that were waiting. Who commented one is told; nobody waits for a plan that a push led to.
+fn dropped(ctx: &Ctx, cancelled: &Cancelled, who: &Actor) -> Vec<FinishedCommand> {
+    let end = |row: &CommandRow| {
+        let reply = match row.kind {
+            CommandKind::Autoplan => Reply::given_over(REASON),
+            CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help => {
+                told(format!("{} before its turn came. Nothing was run.", why(who)))
+            }
+        };
+        reply.into_end(ctx, row)
+    };
+    cancelled.dropped.iter().map(end).collect()
+}
+
+const REASON: &str = "cancelled";
+
+fn told(message: String) -> Reply {
+    Reply::new(Body::Dropped(UserText::new(message, [])))
+}
+
+/// The end of a command that was cancelled between two attempts, or before the first.
+pub(super) fn before(row: &CommandRow, stop: &Stop) -> Reply {
+    told(match row.state {
+        CommandState::Queued => format!("{} before its turn came. Nothing was run.", stop.why),
+        CommandState::Running | CommandState::Finished => format!("{} before it was begun again.", stop.why),
+    })
+}
+
+fn lines(cancelled: &Cancelled) -> Vec<CancelLine> {
+    let line = |fate: Fate| move |row: &CommandRow| CancelLine { what: what(row), who: row.actor.login.clone(), fate };
+    let dropped = cancelled.dropped.iter().map(line(Fate::Dropped));
+    let interrupted = cancelled.interrupted.iter().map(line(Fate::Interrupted));
+    let spared = cancelled.spared.iter().map(line(Fate::Spared));
+    interrupted.chain(dropped).chain(spared).collect()
+}
+
+/// The command as it was typed; `None` for a plan that a push led to.
+fn what(row: &CommandRow) -> Option<String> {
+    match Spec::from_json(&row.spec) {
+        Ok(Spec::Command(command)) => Some(command.to_string()),
+        Ok(Spec::Autoplan) => None,
+        // Whoever is named asked for a plan and was in line.
+        Ok(Spec::Turn(_)) => Some(CommandKind::Plan.to_string()),
+        Ok(Spec::Mistake(_) | Spec::NotServed) | Err(_) => Some(row.kind.to_string()),
+    }
+}

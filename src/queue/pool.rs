@@ -1,0 +1,324 @@
+//! Places for runs: how many there may be at once, and who is next.
+//!
+//! Invariants, by name:
+//! - *never above*: not more places than there are in all, nor more for one repository than it may have;
+//! - *no place lies idle*: whenever somebody waits who may have a place, none is free;
+//! - *applies first*: somebody wants them now, and looks on;
+//! - *in turns*: among equals, pulls take turns, so that one with 500 projects does not keep waiting one with a single
+//!   project. Every applicant gets the number of a round when it comes: one later than that of its pull's last
+//!   applicant, and later than the round that is being served. The lowest round is served first. Whoever comes later
+//!   can therefore get at most one place per pull before one who waits: nobody starves;
+//! - *who leaves is forgotten*: an applicant that is dropped, waiting or placed, leaves nothing behind.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use crate::model::{PullRef, RepoId, RunKind};
+
+/// Places for runs of one process.
+#[derive(Clone, Debug)]
+pub struct Pool(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    row: Row,
+    calls: HashMap<Ticket, oneshot::Sender<()>>,
+}
+
+/// The right to run something; given back when it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    pool: Pool,
+    ticket: Ticket,
+}
+
+impl Pool {
+    /// So many places in all, and so many for one repository at most.
+    pub fn new(places: usize, per_repo: usize) -> Self {
+        Self(Arc::new(Mutex::new(Inner { row: Row::new(places, per_repo), calls: HashMap::new() })))
+    }
+
+    /// How many runs of one repository there can be at once.
+    pub fn places_of_a_repo(&self) -> usize {
+        let row = &self.inner().row;
+        row.places.min(row.per_repo)
+    }
+
+    /// Waits for a place. Who drops the wait has left the row.
+    pub async fn place(&self, kind: RunKind, pull: &PullRef) -> Place {
+        let (call, called) = oneshot::channel();
+        let place = {
+            let mut inner = self.inner();
+            let ticket = inner.row.enter(kind, pull);
+            inner.calls.insert(ticket, call);
+            inner.call_up();
+            Place { pool: self.clone(), ticket }
+        };
+        // The sender is dropped only with the place.
+        called.await.ok();
+        place
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn call_up(&mut self) {
+        while let Some(ticket) = self.row.serve() {
+            if let Some(call) = self.calls.remove(&ticket) {
+                // Whoever does not listen any more is about to give the place back.
+                call.send(()).ok();
+            }
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut inner = self.pool.inner();
+        inner.calls.remove(&self.ticket);
+        inner.row.leave(self.ticket);
+        inner.call_up();
+    }
+}
+
+/// One applicant; tickets grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Ticket(u64);
+
+/// Order of service: the smallest goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Turn {
+    /// `false` for an apply.
+    can_wait: bool,
+    round: u64,
+    ticket: Ticket,
+}
+
+/// Who waits and who has a place: the rules, without time and tasks.
+#[derive(Debug)]
+struct Row {
+    places: usize,
+    per_repo: usize,
+    next: u64,
+    /// The round that is being served, of applies and of what can wait.
+    served: [u64; 2],
+    waiting: BTreeMap<Turn, PullRef>,
+    turns: HashMap<Ticket, Turn>,
+    placed: HashMap<Ticket, RepoId>,
+    of_repo: HashMap<RepoId, usize>,
+}
+
+impl Row {
+    fn new(places: usize, per_repo: usize) -> Self {
+        Self {
+            places,
+            per_repo,
+            next: 0,
+            served: [0; 2],
+            waiting: BTreeMap::new(),
+            turns: HashMap::new(),
+            placed: HashMap::new(),
+            of_repo: HashMap::new(),
+        }
+    }
+
+    /// Somebody wants a place.
+    fn enter(&mut self, kind: RunKind, pull: &PullRef) -> Ticket {
+        let can_wait = kind != RunKind::Apply;
+        let before = self.waiting.iter().filter(|(turn, other)| turn.can_wait == can_wait && *other == pull);
+        let last = before.map(|(turn, _)| turn.round).max();
+        let served = self.served[usize::from(can_wait)];
+        let round = last.unwrap_or(0).max(served) + 1;
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        let turn = Turn { can_wait, round, ticket };
+        self.waiting.insert(turn, pull.clone());
+        self.turns.insert(ticket, turn);
+        ticket
+    }
+
+    /// Gives the next one a place, if there is somebody who may have one.
+    fn serve(&mut self) -> Option<Ticket> {
+        if self.placed.len() >= self.places {
+            return None;
+        }
+        let full: BTreeSet<&RepoId> =
+            self.of_repo.iter().filter(|(_, count)| **count >= self.per_repo).map(|(repo, _)| repo).collect();
+        let (turn, pull) = self.waiting.iter().find(|(_, pull)| !full.contains(&pull.repo))?;
+        let (turn, repo) = (*turn, pull.repo.clone());
+        let served = &mut self.served[usize::from(turn.can_wait)];
+        *served = (*served).max(turn.round);
+        self.waiting.remove(&turn);
+        self.turns.remove(&turn.ticket);
+        *self.of_repo.entry(repo.clone()).or_default() += 1;
+        self.placed.insert(turn.ticket, repo);
+        Some(turn.ticket)
+    }
+
+    /// Somebody does not wait any more, or gives a place back.
+    fn leave(&mut self, ticket: Ticket) {
+        if let Some(turn) = self.turns.remove(&ticket) {
+            self.waiting.remove(&turn);
+        }
+        let Some(repo) = self.placed.remove(&ticket) else { return };
+        let count = self.of_repo.get_mut(&repo).map_or(0, |count| {
+            *count -= 1;
+            *count
+        });
+        if count == 0 {
+            self.of_repo.remove(&repo);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::PullNumber;
+
+    fn pull(repo: u8, number: i64) -> PullRef {
+        PullRef { repo: format!("github.com/acme/r{repo}").parse().unwrap(), number: PullNumber(number) }
+    }
+
+    /// The next that are served when every place is given back at once.
+    fn served(row: &mut Row, count: usize) -> Vec<Ticket> {
+        let mut order = Vec::new();
+        for _ in 0..count {
+            let Some(ticket) = row.serve() else { break };
+            row.leave(ticket);
+            order.push(ticket);
+        }
+        order
+    }
+
+    #[test]
+    fn a_pull_with_one_project_goes_before_the_rest_of_a_pull_with_five_hundred() {
+        let mut row = Row::new(1, 1);
+        for _ in 0..500 {
+            row.enter(RunKind::Plan, &pull(1, 1));
+        }
+        assert_eq!(served(&mut row, 100).len(), 100);
+        let small = row.enter(RunKind::Plan, &pull(1, 2));
+        let position = served(&mut row, 400).iter().position(|ticket| *ticket == small);
+        assert!(position.unwrap() <= 1, "{position:?}");
+    }
+
+    #[test]
+    fn a_pull_with_many_projects_is_not_starved_by_many_small_ones() {
+        let mut row = Row::new(1, 1);
+        let many: Vec<Ticket> = (0..3).map(|_| row.enter(RunKind::Plan, &pull(1, 1))).collect();
+        let mut order = Vec::new();
+        for number in 2..20 {
+            row.enter(RunKind::Plan, &pull(1, number));
+            row.enter(RunKind::Plan, &pull(1, -number));
+            order.extend(served(&mut row, 1));
+        }
+        assert!(many[..2].iter().all(|ticket| order.contains(ticket)), "{order:?}");
+    }
+
+    #[test]
+    fn applies_go_first_and_a_full_repository_lets_others_pass() {
+        let mut row = Row::new(3, 1);
+        let plan = row.enter(RunKind::Plan, &pull(1, 1));
+        let apply = row.enter(RunKind::Apply, &pull(1, 2));
+        let elsewhere = row.enter(RunKind::Plan, &pull(2, 1));
+        assert_eq!((row.serve(), row.serve(), row.serve()), (Some(apply), Some(elsewhere), None));
+        row.leave(apply);
+        assert_eq!((row.serve(), row.serve()), (Some(plan), None));
+    }
+
+    #[tokio::test]
+    async fn a_place_is_handed_on_and_a_dropped_wait_leaves_the_row() {
+        let (pool, one, two) = (Pool::new(1, 1), pull(1, 1), pull(2, 2));
+        let first = pool.place(RunKind::Plan, &pull(1, 1)).await;
+        let mut second = Box::pin(pool.place(RunKind::Plan, &one));
+        let mut third = Box::pin(pool.place(RunKind::Plan, &two));
+        assert!((&mut second).now_or_never().is_none() && (&mut third).now_or_never().is_none());
+        drop(second);
+        drop(first);
+        let third = third.now_or_never().expect("the place is free");
+        // One that was given a place, but is dropped before it hears of it, gives it back.
+        let mut unheard = Box::pin(pool.place(RunKind::Apply, &one));
+        assert!((&mut unheard).now_or_never().is_none());
+        drop(third);
+        drop(unheard);
+        assert!(pool.place(RunKind::Plan, &pull(1, 3)).now_or_never().is_some());
+        let inner = pool.inner();
+        assert!(inner.row.waiting.is_empty() && inner.row.placed.is_empty() && inner.row.of_repo.is_empty());
+        assert!(inner.calls.is_empty() && inner.row.turns.is_empty());
+    }
+
+    #[derive(Clone, Debug)]
+    enum Move {
+        Enter(bool, u8, i64),
+        /// One of those present, waiting or placed.
+        Leave(usize),
+    }
+
+    fn moves() -> impl Strategy<Value = Vec<Move>> {
+        let enter = (any::<bool>(), 0u8..3, 0i64..4).prop_map(|(apply, repo, pull)| Move::Enter(apply, repo, pull));
+        prop::collection::vec(prop_oneof![2 => enter, 1 => (0usize..100).prop_map(Move::Leave)], 0..120)
+    }
+
+    proptest! {
+        #[test]
+        fn limits_hold_no_place_lies_idle_and_who_leaves_is_forgotten(
+            places in 1usize..5, per_repo in 1usize..4, moves in moves(),
+        ) {
+            let mut row = Row::new(places, per_repo);
+            let mut present: BTreeMap<Ticket, RepoId> = BTreeMap::new();
+            for step in moves {
+                match step {
+                    Move::Enter(apply, repo, number) => {
+                        let kind = if apply { RunKind::Apply } else { RunKind::Plan };
+                        present.insert(row.enter(kind, &pull(repo, number)), pull(repo, number).repo);
+                    }
+                    Move::Leave(n) => {
+                        let Some(ticket) = present.keys().nth(n % present.len().max(1)).copied() else { continue };
+                        present.remove(&ticket);
+                        row.leave(ticket);
+                    }
+                }
+                while row.serve().is_some() {}
+                let running = |repo: &RepoId| row.placed.values().filter(|other| *other == repo).count();
+                prop_assert!(row.placed.len() <= places);
+                prop_assert!(row.placed.values().all(|repo| running(repo) <= per_repo));
+                prop_assert_eq!(row.placed.len() + row.waiting.len(), present.len());
+                prop_assert_eq!(row.turns.len(), row.waiting.len());
+                let idle = row.placed.len() < places
+                    && row.waiting.values().any(|pull| running(&pull.repo) < per_repo);
+                prop_assert!(!idle, "somebody waits beside a free place");
+            }
+        }
+
+        #[test]
+        fn whoever_waits_is_served_after_two_places_per_pull_beside_it(
+            before in prop::collection::vec(0i64..6, 0..200), after in prop::collection::vec(0i64..6, 0..200), warm in 0usize..100,
+        ) {
+            let mut row = Row::new(1, 1);
+            for number in before {
+                row.enter(RunKind::Plan, &pull(1, number));
+            }
+            served(&mut row, warm);
+            let ours = row.enter(RunKind::Plan, &pull(1, 99));
+            let mut after = after.into_iter();
+            for _ in 0..=12 {
+                for number in after.by_ref().take(5) {
+                    row.enter(RunKind::Plan, &pull(1, number));
+                }
+                if served(&mut row, 1) == [ours] {
+                    return Ok(());
+                }
+            }
+            prop_assert!(false, "it was passed over too often");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Comments while something of the pull request runs: each is taken, seen to be taken, and answered in its turn.
+
+use lockkeeper::emulator::{Fault, NewPull};
+use lockkeeper::queue::Tick;
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::{Bot, LOGIN, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    comments_during_a_run_are_reacted_to_at_once_and_answered_in_order,
+    a_reaction_that_fails_is_tried_again_and_holds_nothing_up,
+    what_is_no_command_gets_no_reaction,
+);
+
+const EYES: [(&str, &str); 1] = [("emoji-reaction", "eyes")];
+
+fn eyes(bot: &Bot, comment: u64) -> bool {
+    bot.github.reactions(REPO, comment).unwrap() == [(LOGIN.to_owned(), "eyes".to_owned())]
+}
+
+async fn comments_during_a_run_are_reacted_to_at_once_and_answered_in_order(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &EYES).await;
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    let first = bot.github.comment(REPO, pull, "alice", "lockkeeper plan -d app").await.unwrap();
+    let second = bot.github.comment(REPO, pull, "bob", "lockkeeper unlock").await.unwrap();
+    bot.settle_short().await;
+    assert!(eyes(&bot, first) && eyes(&bot, second));
+    assert!(bot.heard(pull).is_empty(), "nobody is told to come back later");
+    bot.go();
+    assert_eq!(command.await.unwrap(), Tick::Worked);
+    bot.settle().await;
+    let told = bot.comments(pull);
+    assert!(told[0].starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"), "{}", told[0]);
+    assert!(told[1].starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"), "{}", told[1]);
+    assert!(told[2].starts_with("Ran Unlock for 2 projects\n"), "{}", told[2]);
+    assert_eq!(told.len(), 3);
+    bot.end(&[]).await;
+}
+
+async fn a_reaction_that_fails_is_tried_again_and_holds_nothing_up(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &EYES).await;
+    let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
+    bot.github.fault("POST /repos/*/*/issues/comments/*/reactions", 2, Fault::BadGateway);
+    let comment = bot.github.comment(REPO, pull, "alice", "lockkeeper unlock").await.unwrap();
+    bot.settle().await;
+    assert!(eyes(&bot, comment));
+    assert!(bot.comment(pull).starts_with("Ran Unlock: this pull request holds no lock"));
+    bot.end(&[]).await;
+}
+
+async fn what_is_no_command_gets_no_reaction(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &EYES).await;
+    let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
+    for text in ["Looks good.", "lockkeeper paln"] {
+        let comment = bot.github.comment(REPO, pull, "alice", text).await.unwrap();
+        bot.settle().await;
+        assert!(!eyes(&bot, comment), "{text}");
+    }
+    assert!(bot.comment(pull).contains("`paln` is not a command"));
+    bot.end(&[]).await;
+}

@@ -1,0 +1,259 @@
+//! A push while something of the pull request waits or runs: the newest commit is planned, and nobody hears of an older.
+
+use insta::assert_snapshot;
+use lockkeeper::emulator::NewPull;
+use lockkeeper::model::{CommitSha, PullNumber};
+use lockkeeper::queue::Tick;
+use tokio::task::JoinHandle;
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    a_push_during_a_plan_takes_its_place,
+    a_push_while_a_plan_waits_takes_its_place_and_leaves_the_apply_alone,
+    a_push_after_a_crash_takes_the_place_of_the_plan_that_was_cut_off,
+    whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_one,
+    a_plan_of_one_project_is_made_again_on_the_newest_commit,
+    a_plan_of_one_project_that_waits_sees_the_newest_commit,
+    nothing_is_replaced_where_planning_by_itself_is_switched_off,
+    a_plan_that_waits_while_the_pull_request_is_closed_and_opened_again_is_made,
+);
+
+const LOCK: &str = "acme/infra/network/default by #1";
+const WAITS: (&str, &str) = ("network/main.tf", "# fake: wait plan\n");
+const NEWER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 0 destroy 4\n");
+
+/// A pull request whose plan has begun.
+async fn planning(backend: Backend, main: &str, flags: &[(&str, &str)]) -> (Bot, PullNumber, CommitSha) {
+    let bot = Bot::with(backend, &[NETWORK, APP], flags).await;
+    let head = bot.push("wider", &[("network/main.tf", main)]).await;
+    let pull = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    (bot, pull, head)
+}
+
+/// The statuses of any commit, a line each.
+fn statuses_of(bot: &Bot, commit: &CommitSha) -> String {
+    let statuses = bot.github.statuses(REPO, commit).unwrap().latest;
+    let line = |status: &lockkeeper::emulator::Status| {
+        format!("{}: {:?}, {}\n", status.context, status.state, status.description.as_deref().unwrap_or_default())
+    };
+    let mut lines: Vec<String> = statuses.iter().map(line).collect();
+    lines.sort();
+    lines.concat()
+}
+
+async fn end_of(command: JoinHandle<Tick>) {
+    assert_eq!(command.await.unwrap(), Tick::Worked);
+}
+
+async fn a_push_during_a_plan_takes_its_place(backend: Backend) {
+    let (mut bot, pull, old) = planning(backend, "# fake: hang plan\n", &[]).await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.push("wider", &[NEWER]).await;
+    bot.settle_short().await;
+    end_of(command).await;
+    assert_eq!(bot.locks().await, [LOCK], "nobody may come in between");
+    bot.settle().await;
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    **Plan: 0 to add, 0 to change, 4 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 0 to add, 0 to change, 4 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `7f1e0786` · 0 s</sub>
+    "#);
+    assert_snapshot!(statuses_of(&bot, &old), @"
+    lockkeeper/plan: Failure, Plan superseded: a newer commit came.
+    lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit came.
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 0 to add, 0 to change, 4 to destroy.
+    ");
+    let run = bot.store().run_list_recent(10).await.unwrap().pop().unwrap();
+    assert_snapshot!(run.message.unwrap(), @"a newer commit came, so `terraform plan` was interrupted.");
+    let replaced = bot.store().command_get(run.command).await.unwrap().unwrap();
+    assert_eq!((replaced.outcome.unwrap().as_str(), replaced.reason.as_deref()), ("refused", Some("superseded")));
+    assert!(bot.ask(pull, "lockkeeper apply").await.contains(": applied\n"));
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_push_while_a_plan_waits_takes_its_place_and_leaves_the_apply_alone(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: wait apply\n")]).await;
+    bot.answer(pull);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    let between = bot.push("wider", &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")]).await;
+    bot.settle_short().await;
+    bot.push("wider", &[NEWER]).await;
+    bot.settle_short().await;
+    bot.go();
+    end_of(command).await;
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert!(comments[0].starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"), "{}", comments[0]);
+    assert!(comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"), "{}", comments[1]);
+    assert_eq!(comments.len(), 2);
+    assert_eq!(statuses_of(&bot, &between), "", "nothing was ever said of it");
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_push_after_a_crash_takes_the_place_of_the_plan_that_was_cut_off(backend: Backend) {
+    let (mut bot, pull, old) = planning(backend, "# fake: hang plan\n", &[]).await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.settle_short().await;
+    command.abort();
+    command.await.unwrap_err();
+    bot.crash_and_restart().await;
+    bot.push("wider", &[NEWER]).await;
+    bot.settle().await;
+    assert!(bot.comment(pull).contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"));
+    assert_snapshot!(statuses_of(&bot, &old), @"
+    lockkeeper/plan: Failure, Plan superseded: a newer commit came.
+    lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit came.
+    ");
+    bot.end(&[LOCK]).await;
+}
+
+/// The first plan came to its end; now a comment asks for another, which waits until it is told to go.
+async fn asked_again(backend: Backend, text: &str) -> (Bot, PullNumber, JoinHandle<Tick>) {
+    let (mut bot, pull, _) = planning(backend, WAITS.1, &[]).await;
+    bot.go();
+    bot.settle().await;
+    bot.answer(pull);
+    std::fs::remove_file(bot.tools.join("go")).unwrap();
+    bot.github.comment(REPO, pull, "bob", text).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.calls_of("plan network", 2).await;
+    (bot, pull, command)
+}
+
+async fn whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_one(backend: Backend) {
+    let (mut bot, pull, command) = asked_again(backend, "lockkeeper plan").await;
+    // Two pushes: the second takes the place of the first, and of what the first had taken the place of.
+    bot.push("wider", &[NEWER]).await;
+    bot.settle_short().await;
+    bot.push("wider", &[NETWORK]).await;
+    bot.settle_short().await;
+    end_of(command).await;
+    bot.settle().await;
+    // Without bob's comment nobody would be told of a push that changes no project.
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for 0 projects
+
+    Nothing that this pull request changes belongs to a project, so there is nothing to do.
+
+    A project can be planned all the same; comment for example:
+
+    ```shell
+    lockkeeper plan -d path/of/the/project
+    ```
+
+    <sub>Commit `fc2ae27c` · 0 s</sub>
+    ");
+    bot.end(&[]).await;
+}
+
+async fn a_plan_of_one_project_is_made_again_on_the_newest_commit(backend: Backend) {
+    let (mut bot, pull, command) = asked_again(backend, "lockkeeper plan -d network -- -lock=false").await;
+    bot.push("wider", &[NEWER]).await;
+    bot.settle_short().await;
+    end_of(command).await;
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert!(comments[0].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"), "{}", comments[0]);
+    assert!(comments[0].contains("lockkeeper plan -d network -- '-lock=false'"), "{}", comments[0]);
+    assert!(comments[1].contains("**Plan: 0 to add, 0 to change, 4 to destroy.**"), "{}", comments[1]);
+    assert_eq!(comments.len(), 2);
+    // The plan waits to be applied; nothing else goes on.
+    assert_eq!(bot.pending(pull), ["lockkeeper/apply: Pending, 0/1 projects applied."]);
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_plan_of_one_project_that_waits_sees_the_newest_commit(backend: Backend) {
+    let (mut bot, pull, _) = planning(backend, "# fake: hang plan\n", &[]).await;
+    let command = bot.begin_command();
+    bot.printed("hanging").await;
+    bot.github.comment(REPO, pull, "bob", "lockkeeper plan -d app").await.unwrap();
+    bot.settle_short().await;
+    bot.push("wider", &[NEWER]).await;
+    bot.settle_short().await;
+    end_of(command).await;
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert!(comments[0].starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"), "{}", comments[0]);
+    assert!(comments[1].starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"), "{}", comments[1]);
+    assert_eq!(comments.len(), 2);
+    bot.end(&[LOCK]).await;
+}
+
+async fn nothing_is_replaced_where_planning_by_itself_is_switched_off(backend: Backend) {
+    let (mut bot, pull, _) = planning(backend, WAITS.1, &[("disable-autoplan", "true")]).await;
+    bot.github.comment(REPO, pull, "bob", "lockkeeper plan").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    bot.push("wider", &[NEWER]).await;
+    bot.settle_short().await;
+    bot.go();
+    end_of(command).await;
+    bot.settle().await;
+    assert!(bot.comment(pull).contains("**Plan: 1 to add, 0 to change, 0 to destroy.**"));
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_plan_that_waits_while_the_pull_request_is_closed_and_opened_again_is_made(backend: Backend) {
+    let (mut bot, pull, _) = planning(backend, "# fake: wait apply\n", &[("disable-autoplan", "true")]).await;
+    assert!(bot.ask(pull, "lockkeeper plan").await.contains(": planned\n"));
+    bot.github.comment(REPO, pull, "bob", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    bot.github.comment(REPO, pull, "bob", "lockkeeper plan").await.unwrap();
+    bot.settle_short().await;
+    bot.github.close(REPO, pull, "alice").await.unwrap();
+    bot.settle_short().await;
+    bot.github.reopen(REPO, pull, "alice").await.unwrap();
+    bot.settle_short().await;
+    bot.go();
+    end_of(command).await;
+    bot.replica.tick_stops().await.unwrap();
+    bot.settle().await;
+    let comments = bot.comments(pull);
+    assert!(comments[0].starts_with("Ran Apply for"), "{}", comments[0]);
+    assert!(comments[1].starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"), "{}", comments[1]);
+    assert_eq!(comments.len(), 2);
+    assert!(bot.store().command_list_stopping().await.unwrap().is_empty());
+    bot.end(&[LOCK]).await;
+}

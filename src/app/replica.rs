@@ -58,7 +58,7 @@ impl Replica {
             ),
             running,
             ctx,
-            name: name.to_owned(),
+            name,
         }
     }
 

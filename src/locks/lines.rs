@@ -21,7 +21,7 @@ pub(super) enum Step {
     /// Give this lock to the first in line for it, then join that line.
     GiveWay(LockKey),
     /// Give up the place in this line, then join it anew.
-    StepBack(LockKey),
+    Rejoin(LockKey),
     /// Do not wait for this one: these pulls would wait for each other for ever.
     Refuse(LockKey, Vec<PullNumber>),
 }
@@ -129,7 +129,7 @@ impl Lines {
                 self.leave(&key, pull);
                 self.waiting.push((key.clone(), pull));
                 new.push(key.clone());
-                steps.push(Step::StepBack(key));
+                steps.push(Step::Rejoin(key));
             }
         }
     }
@@ -209,7 +209,7 @@ mod tests {
         // but 3 would wait for 2 and 2 for 3.
         let mut lines = lines(&[("a", 1), ("b", 3)], &[("a", 2), ("a", 3)]);
         let steps = lines.line_up(PullNumber(2), vec![key("b")], &|_| true);
-        assert_eq!(steps, [Step::LineUp(key("b")), Step::StepBack(key("a"))]);
+        assert_eq!(steps, [Step::LineUp(key("b")), Step::Rejoin(key("a"))]);
         assert!(!lines.has_circle());
     }
 

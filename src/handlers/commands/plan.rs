@@ -32,10 +32,8 @@ use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, StepE
 
 /// Somebody whose comment waits for this answer hears of every project, and also that there is none.
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
-    let wanted = match cx.ctx.store.command_stands_in(cx.row.id).await? {
-        true => Wanted::Asked(&Target::Generic),
-        false => Wanted::Concerned,
-    };
+    let is_awaited = cx.ctx.store.command_stands_in(cx.row.id).await?;
+    let wanted = if is_awaited { Wanted::Asked(&Target::Generic) } else { Wanted::Concerned };
     run(cx, &PlanCommand::default(), &wanted).await
 }
 

@@ -34,6 +34,7 @@ struct Page<'a, V> {
 
 /// Which buttons are there: who may not press one is not shown it.
 #[derive(Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a button of its own")]
 struct May {
     discard: bool,
     apply_lock: bool,

@@ -134,6 +134,7 @@ async fn arguments_of_the_one_who_waits_are_kept(backend: Backend) {
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
+#[expect(clippy::too_many_lines, reason = "most of it is what the pull requests are told")]
 async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK, APP]).await;
     let app = ("app/main.tf", "# fake: add 1 change 0 destroy 0\n");

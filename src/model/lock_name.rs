@@ -162,6 +162,7 @@ mod tests {
             holder: String::new(),
             reason: String::new(),
             taken_at: DateTime::UNIX_EPOCH,
+            active_at: DateTime::UNIX_EPOCH,
         }
     }
 

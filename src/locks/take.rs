@@ -79,7 +79,7 @@ pub struct TakeAll {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HandOver {
     /// It was; this is what was held before.
-    Done(Lock),
+    Done(Box<Lock>),
     /// It is not held any more, or an apply is running under it.
     NotHeld,
     /// That pull does not wait for it.
@@ -203,7 +203,7 @@ impl LineUp<'_> {
                 let asks = self.wanted.get(key).cloned().unwrap_or_default();
                 self.join(key, &asks).await
             }
-            Step::StepBack(key) => {
+            Step::FallBack(key) => {
                 let row = self.waiters.iter().find(|row| row.key() == *key && row.pull == self.pull.number);
                 let asks = row.and_then(|row| ask_list(&row.asks).ok()).unwrap_or_default();
                 self.change.leave(key, self.pull).await?;
@@ -255,9 +255,8 @@ fn tell_places(all: &mut TakeAll, steps: &[Step], lines: &Lines, locks: &[Lock],
     let keys: BTreeMap<ProjectKey, LockKey> = waited.collect();
     for (project, took) in &mut all.took {
         let key = match took {
-            Took::PullClosed => continue,
             Took::Held(lock) if given.contains(&lock.key) => lock.key.clone(),
-            Took::Held(_) => continue,
+            Took::Held(_) | Took::PullClosed => continue,
             Took::InLine { .. } | Took::Refused { .. } => keys[project].clone(),
         };
         let excludes = |lock: &&Lock| lock.pull != *pull && (lock.key.covers(project) || key.covers(&lock.project));
@@ -293,5 +292,5 @@ pub async fn hand_over(
     change.push(outbox(&freed, &Waiter::from(waiter.clone())));
     let reason = format!("handed over from pull request {} by {}", freed.pull.number, change.actor());
     change.hand_to(waiter, &reason).await?;
-    change.commit().await.map(|()| HandOver::Done(freed))
+    change.commit().await.map(|()| HandOver::Done(Box::new(freed)))
 }

@@ -1,5 +1,6 @@
 //! The audit log: what happened to locks, in a chain that shows every change to it.
 
+use std::slice;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -50,7 +51,7 @@ async fn every_change_of_a_lock_is_an_event_in_its_order(db: &TestDb) {
 async fn an_event_comes_back_as_it_was_kept(db: &TestDb) {
     let lock = taken(db.store(), &open_pull(db.store(), 1).await, &project("a")).await;
     let mut cause = by().clone().from_address(Some("192.0.2.7".to_owned()));
-    cause.reason = HOSTILE.to_owned();
+    HOSTILE.clone_into(&mut cause.reason);
     let event = NewLockEvent {
         kind: LockEventKind::Denied,
         key: Some(lock.key.clone()),
@@ -108,7 +109,7 @@ async fn a_removed_event_is_found(db: &TestDb) {
 
 async fn an_event_that_was_changed_together_with_its_hash_is_found(db: &TestDb) {
     let mut event = six(db).await.remove(1);
-    event.event.cause.actor.login = "nobody".to_owned();
+    "nobody".clone_into(&mut event.event.cause.actor.login);
     let hash = LockEvent::hash_of(event.seq, event.at, &event.event, &event.previous);
     execute(db, &format!("UPDATE lock_events SET actor = 'nobody', hash = '{hash}' WHERE seq = 2")).await;
     assert_eq!(verify(db.store(), None).await.unwrap(), broken(3, Fault::Unlinked));
@@ -130,7 +131,7 @@ async fn what_is_pruned_leaves_a_seal_that_the_chain_continues(db: &TestDb) {
     let seal = store.lock_event_prune(events[2].at, "ada").await.unwrap().expect("two events are older");
     assert_eq!((seal.last_seq, seal.events, &seal.last_hash), (2, 2, &events[1].hash));
     assert_eq!((seal.last_at, seal.actor.as_str(), seal.sealed_at), (events[1].at, "ada", db.now()));
-    assert_eq!(store.lock_event_seals().await.unwrap(), [seal.clone()]);
+    assert_eq!(store.lock_event_seals().await.unwrap(), slice::from_ref(&seal));
     taken(store, &open_pull(store, 2).await, &project("b")).await;
     let Verdict::Whole { events: left, removed, known, .. } = verify(store, Some(&seal.last_hash)).await.unwrap()
     else {

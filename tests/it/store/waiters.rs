@@ -185,7 +185,7 @@ async fn a_lock_can_be_handed_to_anybody_in_line(db: &TestDb) {
     let nobody = hand_over(store, &lock, PullNumber(9), &olga, |_, _| vec![]).await.unwrap();
     assert_eq!(nobody, HandOver::NotInLine);
     let done = hand_over(store, &lock, PullNumber(3), &olga, |_, _| vec![job("notice")]).await.unwrap();
-    assert_eq!(done, HandOver::Done(lock.clone()));
+    assert_eq!(done, HandOver::Done(Box::new(lock.clone())));
     let now = store.lock_list().await.unwrap().remove(0);
     assert_eq!((now.pull.number.0, now.reason.as_str()), (3, "handed over from pull request 1 by olga"));
     assert_eq!(line(store, "a").await, [2]);

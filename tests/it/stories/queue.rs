@@ -129,7 +129,7 @@ async fn arguments_of_the_one_who_waits_are_kept(backend: Backend) {
     bot.say(first, "lockkeeper unlock").await;
     bot.heard(first);
     let planned = bot.comment(second);
-    assert!(planned.contains("lockkeeper plan -d network -- -refresh=false"), "{planned}");
+    assert!(planned.contains("lockkeeper plan -d network -- '-refresh=false'"), "{planned}");
     assert_eq!(bot.calls()[before..], ["init network", "plan network"]);
     bot.end(&["acme/infra/network/default by #2"]).await;
 }

@@ -29,3 +29,9 @@ fn hostname(variables: &BTreeMap<String, String>) -> String {
     let name = from_kernel.or_else(|| variables.get("HOSTNAME").cloned());
     name.unwrap_or_default().trim().to_owned()
 }
+
+/// Who runs the program, for records.
+pub(super) fn user() -> String {
+    let name = nix::unistd::User::from_uid(nix::unistd::geteuid()).ok().flatten().map(|user| user.name);
+    name.unwrap_or_else(|| format!("user {}", nix::unistd::geteuid()))
+}

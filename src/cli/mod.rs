@@ -2,6 +2,8 @@
 //!
 //! Exit codes: 0 everything went well, 1 something failed, 2 the command line or the configuration is wrong.
 
+mod audit;
+mod database;
 mod demo;
 mod environment;
 mod healthcheck;
@@ -52,6 +54,7 @@ struct Subcommand {
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "server", command: server::command, run: server::run },
     Subcommand { name: "demo", command: demo::command, run: demo::run },
+    audit::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "import", command: import::command, run: import::run },
     Subcommand { name: "healthcheck", command: healthcheck::command, run: healthcheck::run },
@@ -124,6 +127,7 @@ mod tests {
         Commands:
           server       Receive webhooks and run what they ask for
           demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
+          audit        Look through the log of what happened to locks
           replay       Send recorded webhooks to a server once more
           import       Take over what another tool holds
           healthcheck  Ask the server on this machine whether it lives

@@ -21,7 +21,7 @@ pub(super) enum Step {
     /// Give this lock to the first in line for it, then join that line.
     GiveWay(LockKey),
     /// Give up the place in this line, then join it anew.
-    Rejoin(LockKey),
+    FallBack(LockKey),
     /// Do not wait for this one: these pulls would wait for each other for ever.
     Refuse(LockKey, Vec<PullNumber>),
 }
@@ -129,7 +129,7 @@ impl Lines {
                 self.leave(&key, pull);
                 self.waiting.push((key.clone(), pull));
                 new.push(key.clone());
-                steps.push(Step::Rejoin(key));
+                steps.push(Step::FallBack(key));
             }
         }
     }
@@ -152,13 +152,20 @@ impl Lines {
         self.waits_of(pull).filter(|place| behind(*place)).map(|place| self.waiting[place].0.clone()).collect()
     }
 
+    /// Where projects have locks of their own, whoever was behind may have nobody ahead any more.
     fn leave(&mut self, key: &LockKey, pull: PullNumber) {
         self.waiting.retain(|(k, p)| !(k == key && *p == pull));
+        self.hand_on(key);
     }
 
-    /// Frees a lock; whoever has nobody ahead any more holds theirs now.
+    /// Frees a lock.
     pub(super) fn give(&mut self, key: &LockKey, holder: PullNumber) {
         self.held.retain(|(k, p)| !(k == key && *p == holder));
+        self.hand_on(key);
+    }
+
+    /// Whoever has nobody ahead any more holds theirs now.
+    fn hand_on(&mut self, key: &LockKey) {
         let next = |lines: &Self| {
             let wants = |place: &usize| conflict(&lines.waiting[*place].0, key);
             (0..lines.waiting.len()).filter(wants).find(|place| lines.ahead(*place).next().is_none())
@@ -209,7 +216,7 @@ mod tests {
         // but 3 would wait for 2 and 2 for 3.
         let mut lines = lines(&[("a", 1), ("b", 3)], &[("a", 2), ("a", 3)]);
         let steps = lines.line_up(PullNumber(2), vec![key("b")], &|_| true);
-        assert_eq!(steps, [Step::LineUp(key("b")), Step::Rejoin(key("a"))]);
+        assert_eq!(steps, [Step::LineUp(key("b")), Step::FallBack(key("a"))]);
         assert!(!lines.has_circle());
     }
 
@@ -246,7 +253,11 @@ mod tests {
     }
 
     fn close(lines: &mut Lines, pull: PullNumber) {
-        lines.waiting.retain(|(_, waiter)| *waiter != pull);
+        let places: Vec<LockKey> =
+            lines.waiting.iter().filter(|(_, waiter)| *waiter == pull).map(|(key, _)| key.clone()).collect();
+        for key in places {
+            lines.leave(&key, pull);
+        }
         let own: Vec<LockKey> = lines.held.iter().filter(|(_, p)| *p == pull).map(|(key, _)| key.clone()).collect();
         for key in own {
             lines.give(&key, pull);

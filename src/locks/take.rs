@@ -203,7 +203,7 @@ impl LineUp<'_> {
                 let asks = self.wanted.get(key).cloned().unwrap_or_default();
                 self.join(key, &asks).await
             }
-            Step::Rejoin(key) => {
+            Step::FallBack(key) => {
                 let row = self.waiters.iter().find(|row| row.key() == *key && row.pull == self.pull.number);
                 let asks = row.and_then(|row| ask_list(&row.asks).ok()).unwrap_or_default();
                 self.change.leave(key, self.pull).await?;

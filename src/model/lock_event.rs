@@ -113,7 +113,7 @@ impl LockEvent {
     }
 
     /// The hash that an event at this place must have. Times count to the microsecond, which both databases keep.
-    #[expect(clippy::missing_panics_doc, reason = "texts and numbers are always JSON")]
+    #[expect(clippy::missing_panics_doc, reason = "texts and numbers are JSON")]
     pub fn hash_of(seq: i64, at: DateTime<Utc>, event: &NewLockEvent, previous: &Sha256Digest) -> Sha256Digest {
         let repo = event.key.as_ref().map(|key| &key.repo).or(event.pull.as_ref().map(|pull| &pull.repo));
         let sealed = Sealed {

@@ -145,16 +145,16 @@ impl<'a> LockChange<'a> {
         locks.sort_by(|a, b| a.key.cmp(&b.key));
         for lock in &locks {
             self.record(kind, &lock.key, &lock.pull);
-            self.hand_on(lock).await?;
+            self.hand_on(&lock.key, &lock.pull).await?;
         }
         Ok(locks)
     }
 
-    /// Gives a freed lock to whoever is first in line for it. Where projects have locks of their own, one lock of a
-    /// whole directory can make way for several of them.
-    async fn hand_on(&mut self, freed: &Lock) -> Result<()> {
-        while let Some(waiter) = waiter_next_in_tx(&mut self.tx, &freed.key).await? {
-            self.hand_to(waiter, &format!("next in line after pull request {}", freed.pull.number)).await?;
+    /// Gives what became free to whoever is first in line for it. Where projects have locks of their own, one lock of a
+    /// whole directory, or a place in line for it, can make way for several of them.
+    pub(super) async fn hand_on(&mut self, key: &LockKey, after: &PullRef) -> Result<()> {
+        while let Some(waiter) = waiter_next_in_tx(&mut self.tx, key).await? {
+            self.hand_to(waiter, &format!("next in line after pull request {}", after.number)).await?;
         }
         Ok(())
     }

@@ -153,6 +153,7 @@ impl LockChange<'_> {
         )?;
         if rows > 0 {
             self.record(LockEventKind::Left, key, pull);
+            self.hand_on(key, pull).await?;
         }
         Ok(rows > 0)
     }

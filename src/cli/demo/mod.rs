@@ -135,7 +135,9 @@ async fn tell(stage: &Stage, page: &mut Page<'_, '_>) -> anyhow::Result<Ending> 
     let mut player = Player::new(stage);
     for (i, step) in STORY.iter().enumerate() {
         page.step(i + 1, STORY.len(), step)?;
-        page.delivered(&player.act(step.act).await?)?;
+        if let Some(delivery) = player.act(step.act).await? {
+            page.delivered(&delivery)?;
+        }
         let scene = player.watch(step).await?;
         page.scene(&scene)?;
         if !scene.holds() {

@@ -1,5 +1,6 @@
 //! Plays the steps of the script and finds out whether they hold. Prints nothing.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, ensure};
@@ -56,22 +57,22 @@ pub(super) struct Problem {
 /// Plays on a stage.
 pub(super) struct Player<'a> {
     stage: &'a Stage,
-    /// Newest comment that is known.
-    seen: u64,
+    /// Newest comment of each pull request that is known.
+    seen: BTreeMap<PullNumber, u64>,
 }
 
 impl<'a> Player<'a> {
     pub fn new(stage: &'a Stage) -> Self {
-        Self { stage, seen: 0 }
+        Self { stage, seen: BTreeMap::new() }
     }
 
-    /// Does what the step says; returns the webhook that told the server of it.
-    pub async fn act(&mut self, act: Act) -> anyhow::Result<Delivery> {
+    /// Does what the step says; returns the webhook that told the server of it, if there was anything to tell.
+    pub async fn act(&mut self, act: Act) -> anyhow::Result<Option<Delivery>> {
         let done = timeout(ACT_WITHIN, self.do_now(act)).await;
         done.with_context(|| format!("the emulated GitHub did not do its part within {} s", ACT_WITHIN.as_secs()))?
     }
 
-    async fn do_now(&mut self, act: Act) -> anyhow::Result<Delivery> {
+    async fn do_now(&mut self, act: Act) -> anyhow::Result<Option<Delivery>> {
         if let Act::Open(role) = act {
             self.push(role).await?;
         }
@@ -79,14 +80,18 @@ impl<'a> Player<'a> {
         let (role, number) = (act.role(), number(act.role()));
         match act {
             Act::Open(role) => self.open(role).await?,
-            Act::Say(_, words) => self.seen = self.stage.github.comment(REPO, number, role.login(), words).await?,
+            Act::Say(_, words) => {
+                let comment = self.stage.github.comment(REPO, number, role.login(), words).await?;
+                self.seen.insert(number, comment);
+            }
             Act::Merge(_) => drop(self.stage.github.merge(REPO, number, role.login()).await?),
+            Act::Wait(_) => return Ok(None),
         }
         let delivery = self.stage.github.deliveries().into_iter().nth(before);
         let delivery = delivery.context("the emulated GitHub sent no webhook")?;
         let accepted = matches!(delivery.outcome(), Some(Attempt::Answered(200..=299)));
         ensure!(accepted, "the server did not take the webhook `{}`: {:?}", delivery.event, delivery.outcome());
-        Ok(delivery)
+        Ok(Some(delivery))
     }
 
     async fn push(&self, role: Role) -> anyhow::Result<()> {
@@ -106,10 +111,11 @@ impl<'a> Player<'a> {
     pub async fn watch(&mut self, step: &Step) -> anyhow::Result<Scene> {
         let number = number(step.act.role());
         let started = Instant::now();
-        let answer = self.stage.github.comment_by(REPO, number, BOT, self.seen);
+        let seen = self.seen.get(&number).copied().unwrap_or_default();
+        let answer = self.stage.github.comment_by(REPO, number, BOT, seen);
         let answer = timeout(ANSWER_WITHIN, answer).await.ok().transpose()?;
         let took = started.elapsed();
-        self.seen = answer.as_ref().map_or(self.seen, |answer| answer.id);
+        self.seen.extend(answer.as_ref().map(|answer| (number, answer.id)));
         let judge = Judge { stage: self.stage, answer: answer.as_ref(), number };
         let verdicts = judge.settle(step).await?;
         let statuses = if step.is_about_statuses() { judge.statuses()? } else { Vec::new() };
@@ -169,7 +175,6 @@ impl Judge<'_> {
             Expect::Words(words) => self.lacks(words),
             Expect::Status(context, state) => problem(state.as_str().to_owned(), self.status(context)?),
             Expect::LockOf(role) => problem(format!("{PROJECT} by #{}", role.number()), self.locks().await?),
-            Expect::NoLock => problem(NO_LOCK.to_owned(), self.locks().await?),
             Expect::Resources(count) => problem(resources(*count), resources(self.resources()?)),
         })
     }
@@ -254,7 +259,7 @@ impl Expect {
     fn is_final(self) -> bool {
         match self {
             Self::Project(_) | Self::Adds(_) | Self::Command(_) | Self::Words(_) => true,
-            Self::Status(..) | Self::LockOf(_) | Self::NoLock | Self::Resources(_) => false,
+            Self::Status(..) | Self::LockOf(_) | Self::Resources(_) => false,
         }
     }
 }

@@ -68,13 +68,15 @@ pub(super) enum Act {
     Say(Role, &'static str),
     /// Merges the own pull request.
     Merge(Role),
+    /// Does nothing, and hears of the own pull request all the same.
+    Wait(Role),
 }
 
 impl Act {
     /// Whose pull request it is about.
     pub fn role(self) -> Role {
         match self {
-            Self::Open(role) | Self::Say(role, _) | Self::Merge(role) => role,
+            Self::Open(role) | Self::Say(role, _) | Self::Merge(role) | Self::Wait(role) => role,
         }
     }
 }
@@ -94,8 +96,6 @@ pub(super) enum Expect {
     Status(&'static str, StatusState),
     /// The pull request holds the lock of the project.
     LockOf(Role),
-    /// Nobody holds any lock.
-    NoLock,
     /// So many resources are in Terraform's state.
     Resources(usize),
 }
@@ -135,8 +135,9 @@ pub(super) const STORY: &[Step] = &[
               request through at a time, and tells everybody else who has it.",
         act: Act::Open(Role::Bob),
         checks: &[
-            (Expect::Project(ProjectOutcome::Locked), "`network` is refused without running Terraform"),
+            (Expect::Project(ProjectOutcome::Locked), "Terraform is not run for `network`"),
             (Expect::Words("[#1]("), "the answer names #1 as the holder and links to it"),
+            (Expect::Words("**next in line**"), "#2 is next in line, and need not come back to ask"),
             (Expect::Status("lockkeeper/plan", StatusState::Failure), "the commit says that there is no plan"),
             (Expect::LockOf(Role::Alice), "#1 still holds the lock"),
         ],
@@ -163,21 +164,25 @@ pub(super) const STORY: &[Step] = &[
         ],
     },
     Step {
-        title: "Alice merges, and the lock is gone",
-        why: "The lock ends with the pull request. Nobody has to remember it.",
+        title: "Alice merges, and her lock is gone",
+        why: "The lock ends with the pull request. Nobody has to remember it, and nobody who comes by can be faster than \
+              those who waited.",
         act: Act::Merge(Role::Alice),
-        checks: &[(Expect::Command(CommandOutcome::Success), "#1 is told"), (Expect::NoLock, "no lock is left")],
+        checks: &[
+            (Expect::Command(CommandOutcome::Success), "#1 is told"),
+            (Expect::LockOf(Role::Bob), "#2 was next in line and holds the lock now"),
+        ],
     },
     Step {
-        title: "Bob plans again, and it is his turn",
+        title: "It is Bob's turn, and his change is planned by itself",
         why: "His branch does not have Alice's subnet. Planned is what `main` will be once his pull request is \
               merged, so her work stays where it is.",
-        act: Act::Say(Role::Bob, "lockkeeper plan"),
+        act: Act::Wait(Role::Bob),
         checks: &[
             (Expect::Project(ProjectOutcome::Planned), "`network` is planned"),
             (Expect::Adds(1), "Terraform would add the DNS zone and touch nothing of Alice's"),
             (Expect::Status("lockkeeper/plan", StatusState::Success), "the commit says that the plan succeeded"),
-            (Expect::LockOf(Role::Bob), "#2 holds the lock now"),
+            (Expect::LockOf(Role::Bob), "#2 holds the lock"),
         ],
     },
 ];

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Command};
 
-use super::{Exit, Outcome, Terminal, block_on, environment};
+use super::{Exit, Outcome, Terminal, block_on, database};
 use crate::app::database_url;
 use crate::atlantis::Found;
 use crate::atlantis::redis::RedisUrl;
@@ -23,13 +23,6 @@ use crate::model::HostName;
 use crate::store::{DatabaseUrl, ImportMode, Store};
 use source::Source;
 use takeover::takeover;
-
-/// Flags of the server that say where the database is.
-const OF_THE_SERVER: [(&str, &str, &str); 3] = [
-    ("data-dir", "FOLDER", "Data directory of the server, as for `lockkeeper server`"),
-    ("database-url", "URL", "Database of the server, as for `lockkeeper server`"),
-    ("compat", "NAME", "Defaults of the server, as for `lockkeeper server`"),
-];
 
 pub(super) fn command() -> Command {
     let atlantis = Command::new("atlantis")
@@ -49,7 +42,7 @@ pub(super) fn command() -> Command {
         )
         .arg(switch("write", "Do it"))
         .arg(switch("json", "Report as JSON"))
-        .args(OF_THE_SERVER.map(|(flag, value, help)| Arg::new(flag).long(flag).value_name(value).help(help)));
+        .args(database::flags());
     Command::new("import")
         .about("Take over what another tool holds")
         .subcommand_required(true)
@@ -80,10 +73,7 @@ fn switch(name: &'static str, help: &'static str) -> Arg {
 pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (_, matches) = matches.subcommand().expect("clap demands a subcommand");
     let text = |name: &str| matches.get_one::<String>(name).cloned();
-    let mut raw = environment::read()?;
-    for (flag, _, _) in OF_THE_SERVER {
-        raw.flags.extend(text(flag).map(|value| (flag.to_owned(), vec![value])));
-    }
+    let raw = database::settings(matches)?;
     let storage = match StorageConfig::from_raw(&raw) {
         Ok(storage) => storage,
         Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),

@@ -52,7 +52,7 @@ fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {
         }
     };
     let repos = ServerRepos::parse(&name, &text).map_err(|errors| record(reader, &errors))?;
-    repos.deprecations().into_iter().for_each(|sentence| reader.warn(Warning::about(sentence)));
+    repos.warnings().into_iter().for_each(|sentence| reader.warn(Warning::about(sentence)));
     Ok(repos)
 }
 

@@ -3,7 +3,7 @@
 use super::world::{REPO, World, resource};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_second_pull_is_told_who_holds_the_lock_and_may_plan_after_the_unlock() {
+async fn the_second_pull_is_told_who_holds_the_lock_and_is_planned_after_the_unlock() {
     let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
     let first = world.open("first", &[("a.tf", &resource("a", "1"))]).await;
     world.answer(first).await.is("autoplan success | . default planned");
@@ -11,15 +11,15 @@ async fn the_second_pull_is_told_who_holds_the_lock_and_may_plan_after_the_unloc
     let second = world.open("second", &[("b.tf", &resource("b", "1"))]).await;
     let said = world.answer(second).await;
     let link = format!("[#1]({})", world.github.pull_url(REPO, first));
-    said.is("autoplan refused | . default locked").says(&link).says("`alice`").says("lockkeeper unlock");
+    said.is("autoplan refused | . default locked").says(&link).says("`alice`").says("**next in line**");
     world.ask(second, "lockkeeper plan").await.is("plan refused | . default locked");
     world.ask(second, "lockkeeper apply").await.is("apply refused (no_plan)");
     assert_eq!(world.locks().await, ["#1 . default"]);
 
     let said = world.ask(first, "lockkeeper unlock").await;
     said.is("unlock success | . default discarded").says("lock given back, plan discarded");
+    world.answer(second).await.is("autoplan success | . default planned").says("next in line after pull request 1");
     world.ask(first, "lockkeeper apply").await.is("apply refused (no_plan)");
-    world.ask(second, "lockkeeper plan").await.is("plan success | . default planned");
     world.ask(second, "lockkeeper apply").await.is("apply success | . default applied");
     world.finish(&["#2 . default"]).await;
 }

@@ -45,7 +45,6 @@ async fn a_lock_that_was_taken_over_is_respected_and_comes_free_when_its_pull_is
 
     bot.merge(lockkeeper::model::PullNumber(1)).await;
     bot.heard(lockkeeper::model::PullNumber(1));
-    bot.say(second, "lockkeeper plan").await;
     assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     bot.end(&["acme/infra/network/default by #2"]).await;
 }

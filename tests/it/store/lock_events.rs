@@ -1,5 +1,6 @@
 //! The audit log: what happened to locks, in a chain that shows every change to it.
 
+use std::slice;
 use std::time::Duration;
 
 use chrono::TimeDelta;
@@ -130,7 +131,7 @@ async fn what_is_pruned_leaves_a_seal_that_the_chain_continues(db: &TestDb) {
     let seal = store.lock_event_prune(events[2].at, "ada").await.unwrap().expect("two events are older");
     assert_eq!((seal.last_seq, seal.events, &seal.last_hash), (2, 2, &events[1].hash));
     assert_eq!((seal.last_at, seal.actor.as_str(), seal.sealed_at), (events[1].at, "ada", db.now()));
-    assert_eq!(store.lock_event_seals().await.unwrap(), std::slice::from_ref(&seal));
+    assert_eq!(store.lock_event_seals().await.unwrap(), slice::from_ref(&seal));
     taken(store, &open_pull(store, 2).await, &project("b")).await;
     let Verdict::Whole { events: left, removed, known, .. } = verify(store, Some(&seal.last_hash)).await.unwrap()
     else {

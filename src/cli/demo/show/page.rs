@@ -178,6 +178,7 @@ fn deed(act: Act) -> String {
         Act::Open(role) => format!("{who} opens #{number} “{}”: {}", role.title(), role.change().0),
         Act::Say(_, words) => format!("{who} comments on #{number}: {words}"),
         Act::Merge(_) => format!("{who} merges #{number}"),
+        Act::Wait(_) => format!("{who} does nothing"),
     }
 }
 

@@ -1,0 +1,44 @@
+//! The server's database, for subcommands that work on it without a server.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, bail};
+use clap::{Arg, ArgMatches};
+
+use super::environment;
+use crate::app::database_url;
+use crate::clock::{RandomIds, SystemClock};
+use crate::config::server::{RawSettings, StorageConfig};
+use crate::store::Store;
+
+/// Flags of the server that say where the database is.
+const FLAGS: [(&str, &str, &str); 3] = [
+    ("data-dir", "FOLDER", "Data directory of the server, as for `lockkeeper server`"),
+    ("database-url", "URL", "Database of the server, as for `lockkeeper server`"),
+    ("compat", "NAME", "Defaults of the server, as for `lockkeeper server`"),
+];
+
+/// The flags, for a subcommand.
+pub(super) fn flags() -> [Arg; 3] {
+    FLAGS.map(|(flag, value, help)| Arg::new(flag).long(flag).value_name(value).help(help))
+}
+
+/// What the environment and these flags say. Variables count as they do for the server.
+pub(super) fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
+    let mut raw = environment::read()?;
+    for (flag, _, _) in FLAGS {
+        let given = matches.get_one::<String>(flag).cloned();
+        raw.flags.extend(given.map(|value| (flag.to_owned(), vec![value])));
+    }
+    Ok(raw)
+}
+
+/// Opens the database, which must be there.
+pub(super) async fn open(storage: &StorageConfig) -> anyhow::Result<Store> {
+    let url = database_url(&storage.database)?;
+    let store = Store::open_existing(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
+    match store.with_context(|| format!("cannot open the database {url} (--database-url, --data-dir)"))? {
+        Some(store) => Ok(store),
+        None => bail!("there is no database {url} yet (--database-url, --data-dir): a server makes it when it starts"),
+    }
+}

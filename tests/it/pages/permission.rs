@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::StatusCode;
 use lockkeeper::config::access::WebRules;
-use lockkeeper::model::Lock;
+use lockkeeper::model::{Actor, CommandKind, Lock, RunKind};
 
 use super::fixture::{Answer, Browser, World, form, project, pull};
 
@@ -46,6 +46,27 @@ async fn who_may_discard_need_not_be_able_to_stop_all_applies() {
     assert!(page.body.contains("Yes, discard and unlock"));
     assert_eq!(press(&browser, &format!("/locks/{}", lock.id), &token).await.status, StatusCode::SEE_OTHER);
     assert_eq!(world.store.lock_list().await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn who_may_cancel_need_not_be_able_to_cut_off_an_apply() {
+    let (world, _, browser, token) = world(&["cancel"]).await;
+    let (pull, project) = (pull("github.com/acme/infra", 1), project(".", "default", None));
+    for (kind, run_kind, offered) in
+        [(CommandKind::Plan, RunKind::Plan, true), (CommandKind::Apply, RunKind::Apply, false)]
+    {
+        let command = world.command(kind, &pull, Actor::commenter("alice")).await;
+        assert!(world.store.command_start(command, None, &[]).await.unwrap());
+        let run = world.run(command, run_kind, &pull, &project).await;
+        let path = format!("/jobs/{run}");
+        assert_eq!(browser.get(&path).await.body.contains("/cancel\""), offered, "{kind}");
+        let request = browser.request("POST", &format!("{path}/cancel")).header("sec-fetch-site", "same-origin");
+        let answer = browser.send(form(request, &format!("token={token}&force=yes"))).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{kind}");
+        assert_eq!(world.store.command_get(command).await.unwrap().unwrap().stop, None, "{kind}");
+        let answer = press(&browser, &format!("{path}/cancel"), &token).await;
+        assert_eq!(answer.status, if offered { StatusCode::SEE_OTHER } else { StatusCode::CONFLICT }, "{kind}");
+    }
 }
 
 #[tokio::test]

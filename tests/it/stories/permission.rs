@@ -20,6 +20,7 @@ story!(
     a_push_of_somebody_who_may_not_plan_is_noted_on_the_dashboard_only,
     an_apply_is_not_waved_through_while_nobody_tells_of_teams,
     a_plan_waits_for_the_forge_to_tell_of_teams,
+    cancel_needs_a_team_and_so_does_cutting_off_an_apply,
     help_is_given_to_everybody,
     a_program_decides_in_place_of_the_teams,
     a_program_that_cannot_be_run_lets_nothing_through,
@@ -154,6 +155,23 @@ async fn a_plan_waits_for_the_forge_to_tell_of_teams(backend: Backend) {
     bot.github.fault(MEMBERSHIPS, 40, Fault::BadGateway);
     bot.say(pull, "lockkeeper plan").await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn cancel_needs_a_team_and_so_does_cutting_off_an_apply(backend: Backend) {
+    let list = ("gh-team-allowlist", "*:plan, devs:cancel, ops:cancel_force");
+    let (mut bot, pull) = planned(backend, &[list]).await;
+    for (who, command, may) in [
+        ("alice", "lockkeeper cancel", true),
+        ("alice", "lockkeeper cancel --force", false),
+        ("olga", "lockkeeper cancel", false),
+        ("olga", "lockkeeper cancel --force", true),
+    ] {
+        bot.hear(pull, who, command).await;
+        let told = bot.comment(pull);
+        let expected = if may { "Ran Cancel: nothing of this pull request" } else { "**Cancel refused**: `" };
+        assert!(told.starts_with(expected), "{who} {command}: {told}");
+    }
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, NETWORK};
-use crate::support::bot::Bot;
+use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
 
 story!(
@@ -13,6 +13,8 @@ story!(
     arguments_of_the_one_who_waits_are_kept,
     two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever,
     a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on,
+    a_turn_that_is_cancelled_passes_to_the_next_in_line,
+    a_push_takes_the_place_of_a_turn_and_keeps_its_lock,
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -201,4 +203,36 @@ async fn a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on(back
     bot.heard(first);
     assert!(bot.comment(third).contains("next in line after pull request 1"));
     bot.end(&["acme/infra/app/default by #2", "acme/infra/network/default by #3"]).await;
+}
+
+/// The first pull request is merged, and the second was handed its lock; the plan that follows has not begun.
+async fn at_the_turn_of_the_second(backend: Backend) -> (Bot, [PullNumber; 3]) {
+    let (mut bot, [first, second, third]) = three(backend).await;
+    bot.heard(second);
+    bot.heard(third);
+    bot.github.merge(REPO, first, "alice").await.unwrap();
+    bot.settle_short().await;
+    bot.heard(first);
+    assert_eq!(bot.locks().await, ["acme/infra/network/default by #2"]);
+    (bot, [first, second, third])
+}
+
+async fn a_turn_that_is_cancelled_passes_to_the_next_in_line(backend: Backend) {
+    let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
+    bot.say(second, "lockkeeper cancel").await;
+    let told = bot.heard(second);
+    assert!(told.iter().any(|text| text.contains("Ran Cancel for 1 command")), "{told:#?}");
+    assert!(told.iter().any(|text| text.contains("before its turn came. Nothing was run.")), "{told:#?}");
+    assert!(bot.comment(third).contains(": planned\n"));
+    bot.end(&["acme/infra/network/default by #3"]).await;
+}
+
+async fn a_push_takes_the_place_of_a_turn_and_keeps_its_lock(backend: Backend) {
+    let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
+    bot.push("second", &[("network/main.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.settle().await;
+    let told = bot.heard(second);
+    assert!(told.len() == 1 && told[0].contains("4 to change"), "{told:#?}");
+    assert_eq!(bot.heard(third), [""; 0], "it still waits");
+    bot.end(&["acme/infra/network/default by #2"]).await;
 }

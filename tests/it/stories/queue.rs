@@ -101,6 +101,7 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     bot.heard(second);
     bot.heard(third);
     bot.push("second", &[("network/main.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.settle_short().await;
     bot.settle().await;
     assert!(bot.comment(second).contains("**next in line**"));
     bot.say(second, "lockkeeper unlock").await;
@@ -219,7 +220,9 @@ async fn at_the_turn_of_the_second(backend: Backend) -> (Bot, [PullNumber; 3]) {
 
 async fn a_turn_that_is_cancelled_passes_to_the_next_in_line(backend: Backend) {
     let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
-    bot.say(second, "lockkeeper cancel").await;
+    bot.github.comment(REPO, second, "alice", "lockkeeper cancel").await.unwrap();
+    bot.settle_short().await;
+    bot.settle().await;
     let told = bot.heard(second);
     assert!(told.iter().any(|text| text.contains("Ran Cancel for 1 command")), "{told:#?}");
     assert!(told.iter().any(|text| text.contains("before its turn came. Nothing was run.")), "{told:#?}");
@@ -230,6 +233,7 @@ async fn a_turn_that_is_cancelled_passes_to_the_next_in_line(backend: Backend) {
 async fn a_push_takes_the_place_of_a_turn_and_keeps_its_lock(backend: Backend) {
     let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
     bot.push("second", &[("network/main.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.settle_short().await;
     bot.settle().await;
     let told = bot.heard(second);
     assert!(told.len() == 1 && told[0].contains("4 to change"), "{told:#?}");

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use lockkeeper::emulator::StatusState;
+use lockkeeper::locks::Verdict;
 use lockkeeper::model::{CommandKind, PullNumber, PullState};
 use lockkeeper::render::MachineLine;
 
@@ -23,6 +24,15 @@ pub async fn all(world: &World) {
     locks(world).await;
     statuses(world);
     nothing_left(world).await;
+    audit(world).await;
+}
+
+/// Every event of the audit log continues the one before it, whatever died in between.
+async fn audit(world: &World) {
+    let verdict = world.look.audit().await;
+    if !matches!(verdict, Verdict::Whole { .. }) {
+        world.broken(&format!("the audit log is not whole: {verdict:?}"));
+    }
 }
 
 /// P1: what was answered with 2xx is on record.

@@ -1,9 +1,12 @@
 //! The database as seen from outside, and what other programs do to it. It is reached without the wires.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use lockkeeper::store::DatabaseUrl;
+use lockkeeper::clock::{RandomIds, SystemClock};
+use lockkeeper::locks::{Verdict, verify};
+use lockkeeper::store::{DatabaseUrl, Store};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Row as _};
@@ -47,6 +50,19 @@ impl Look {
             }
             Self::Postgres(options) => texts!(&mut options.connect().await?, sql),
         }
+    }
+
+    /// What a walk along the audit log finds.
+    pub async fn audit(&self) -> Verdict {
+        let url = match self {
+            Self::Sqlite(path) => DatabaseUrl::Sqlite(path.clone()),
+            Self::Postgres(options) => DatabaseUrl::Postgres(options.clone()),
+        };
+        let store = Store::open_existing(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
+        let store = store.expect("the database answers").expect("the servers have made it");
+        let verdict = verify(&store, None).await.expect("the log can be read");
+        store.close().await;
+        verdict
     }
 
     /// Holds the write lock of SQLite for a while, as a backup does.

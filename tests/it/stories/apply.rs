@@ -72,7 +72,7 @@ async fn a_plan_is_applied(backend: Backend) {
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"applied","plan":null}]} -->"#);
+    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"applied","plan":null}]} -->"#);
     assert_eq!(bot.calls(), ["init network", "plan network", "apply network"]);
     bot.merge(pull).await;
     assert_snapshot!(bot.comment(pull), @"

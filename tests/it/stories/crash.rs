@@ -136,11 +136,11 @@ async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend)
       lockkeeper plan -d network
       ```
 
-    [Output](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000016)
+    [Output](https://locks.example.com/jobs/ID)
 
     <sub>Commit `cce89f48` · 1 min 30 s</sub>
     ");
-    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"00000000-0000-7000-8000-000000000013","pull":1,"head":"cce89f481180e1d2b27838062d0f856e9e7e5d0e","outcome":"failure","reason":"interrupted","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"failed","plan":null}]} -->"#);
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"ID","pull":1,"head":"cce89f481180e1d2b27838062d0f856e9e7e5d0e","outcome":"failure","reason":"interrupted","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"failed","plan":null}]} -->"#);
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/apply: Failure, 1/1 projects failed to apply.
     lockkeeper/apply: network/default: Failure, Apply failed.
@@ -191,9 +191,9 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
 
     | | Project | Outcome |
     |:-:|:--|:--|
-    | ❌ | `b` | [failed](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000021) |
-    | ⏭️ | `c` | [not tried](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000022) |
-    | ✅ | `a` | [applied](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000020) |
+    | ❌ | `b` | [failed](https://locks.example.com/jobs/ID) |
+    | ⏭️ | `c` | [not tried](https://locks.example.com/jobs/ID) |
+    | ✅ | `a` | [applied](https://locks.example.com/jobs/ID) |
 
     ---
 
@@ -214,7 +214,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
       lockkeeper plan -d b
       ```
 
-    [Output of this project](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000021)
+    [Output of this project](https://locks.example.com/jobs/ID)
 
     ---
 
@@ -227,7 +227,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
       lockkeeper plan -d c
       ```
 
-    [Output of this project](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000022)
+    [Output of this project](https://locks.example.com/jobs/ID)
 
     ---
 
@@ -243,7 +243,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
     Apply complete! Resources: 1 added, 0 changed, 0 destroyed.
     ```
 
-    [Output of this project](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000020)
+    [Output of this project](https://locks.example.com/jobs/ID)
 
     <sub>Commit `75264c49` · 1 min 30 s</sub>
     ");
@@ -402,7 +402,7 @@ async fn an_interrupted_server_reports_how_far_its_apply_came(backend: Backend) 
       lockkeeper plan -d network
       ```
 
-    [Output](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000016)
+    [Output](https://locks.example.com/jobs/ID)
 
     <sub>Commit `cce89f48` · 0 s</sub>
     ");
@@ -430,7 +430,7 @@ async fn a_plan_that_cannot_be_kept_is_given_up_and_leaves_nothing_behind(backen
     **Plan failed**: this command could not be carried out: something inside Lockkeeper failed.
 
     * Comment the command again to try once more.
-    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000004`.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `ID`.
 
     <sub>Commit `61a7dcad` · 31 s</sub>
     ");
@@ -550,7 +550,7 @@ async fn a_plan_that_is_cut_off_again_and_again_is_given_up_and_told(backend: Ba
     **Plan failed**: Lockkeeper stopped 4 times in the middle of this command, and does not begin it again by itself. Nothing was applied.
 
     * Whoever runs Lockkeeper should look why it stopped before this is tried again: too little memory for a run is a usual cause.
-    * Then comment the command again. The log knows it as `00000000-0000-7000-8000-000000000004`.
+    * Then comment the command again. The log knows it as `ID`.
 
     <sub>Commit `c7a48f8e` · 6 min 0 s</sub>
     ");

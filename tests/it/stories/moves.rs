@@ -5,10 +5,6 @@ use lockkeeper::model::{PullNumber, PullRef};
 
 use crate::support::bot::{Bot, REPO};
 
-/// Identifiers of the tests begin so; which one a run or a lock gets depends on what runs beside it.
-const ID_START: &str = "00000000-0000-7000-8000-";
-const ID_LENGTH: usize = 36;
-
 impl Bot {
     /// The one comment that the story has not read yet, as people see it but for what differs from run to run.
     pub fn comment(&mut self, pull: PullNumber) -> String {
@@ -22,13 +18,10 @@ impl Bot {
         heard.iter().map(|comment| self.plain(comment)).collect()
     }
 
-    /// Replaces identifiers, the port of the forge and temporary directories.
+    /// Replaces the port of the forge and temporary directories.
     pub fn plain(&self, text: &str) -> String {
         let text = text.replace(self.github.base_url(), "https://github.test");
-        let text = text.replace(&self.db.dir.path().display().to_string(), "/srv");
-        let mut parts = text.split(ID_START);
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |all, part| all + "ID" + &part[ID_LENGTH - ID_START.len()..])
+        text.replace(&self.db.dir.path().display().to_string(), "/srv")
     }
 
     /// Pushes changed files to a branch, and everything that follows from it is done.

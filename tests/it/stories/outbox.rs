@@ -186,7 +186,7 @@ async fn an_apply_is_not_carried_out_an_hour_late(backend: Backend) {
     **Apply failed**: this command could not be carried out: github.test could not be reached for pull request acme/infra#&#8203;1: Server Error.
 
     * Comment the command again to try once more.
-    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000013`.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `ID`.
 
     <sub>46 s</sub>
     ");
@@ -215,11 +215,11 @@ async fn a_pull_request_that_github_never_shows_is_given_up(backend: Backend) {
     **Plan failed**: this command could not be carried out: pull request acme/infra#&#8203;1 was not found on github.test, or the credentials of Lockkeeper may not see it.
 
     * Comment the command again to try once more.
-    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `00000000-0000-7000-8000-000000000004`.
+    * If it stays so, whoever runs Lockkeeper finds the cause in the log under `ID`.
 
     <sub>26 s</sub>
     ");
-    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"00000000-0000-7000-8000-000000000004","pull":1,"head":null,"outcome":"failure","reason":"broken","projects":[]} -->"#);
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":null,"outcome":"failure","reason":"broken","projects":[]} -->"#);
     bot.github.clear_faults();
     bot.end_given_up(&[], &["run_command"]).await;
 }

@@ -57,7 +57,7 @@ async fn an_apply_needs_a_team_that_may_apply(backend: Backend) {
     <sub>Commit `85684520` · 0 s</sub>
     ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"refused","reason":"not_allowed","projects":[]} -->"#);
+    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"apply","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"refused","reason":"not_allowed","projects":[]} -->"#);
     assert_eq!(runs(&bot, "apply"), 0);
     bot.hear(pull, "olga", "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));

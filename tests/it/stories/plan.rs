@@ -71,7 +71,7 @@ async fn a_pull_request_is_planned_when_it_is_opened(backend: Backend) {
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"72b1e463a5b39c126b1192760f8c9bec3c700fee","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"planned","plan":{"add":2,"change":1,"destroy":0,"import":0,"forget":0}}]} -->"#);
+    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"72b1e463a5b39c126b1192760f8c9bec3c700fee","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"planned","plan":{"add":2,"change":1,"destroy":0,"import":0,"forget":0}}]} -->"#);
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -293,7 +293,7 @@ async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"99b62b322b7bc564a5c0d5bf843534acdcf54eaa","outcome":"partial","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"no_changes","plan":null},{"name":null,"dir":"db","workspace":"default","outcome":"failed","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"planned","plan":{"add":2,"change":1,"destroy":0,"import":0,"forget":0}}]} -->"#);
+    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"99b62b322b7bc564a5c0d5bf843534acdcf54eaa","outcome":"partial","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"no_changes","plan":null},{"name":null,"dir":"db","workspace":"default","outcome":"failed","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"planned","plan":{"add":2,"change":1,"destroy":0,"import":0,"forget":0}}]} -->"#);
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
 }
 

@@ -101,7 +101,7 @@ async fn a_pull_request_from_a_fork_is_refused_unless_allowed(backend: Backend) 
 
     <sub>Commit `fcff6ae6` · 0 s</sub>
     ");
-    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"00000000-0000-7000-8000-000000000004","pull":1,"head":"fcff6ae650c6b5a441700664f9af535e725eb85f","outcome":"refused","reason":"fork","projects":[]} -->"#);
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"fcff6ae650c6b5a441700664f9af535e725eb85f","outcome":"refused","reason":"fork","projects":[]} -->"#);
     assert_eq!(bot.statuses(pull), "");
     assert!(bot.ask(pull, "lockkeeper apply").await.contains("does not run code from forks"));
     assert_eq!(bot.calls(), [""; 0]);

@@ -204,7 +204,7 @@ async fn a_plan_is_stopped_by_the_server_that_learns_of_the_close() {
     Interrupt received.
     ```
 
-    [Output](https://locks.example.com/jobs/00000000-0000-7000-8000-000000000009)
+    [Output](https://locks.example.com/jobs/ID)
 
     <sub>Commit `eae14713` · 0 s</sub>
     ");

@@ -53,7 +53,7 @@ async fn unlock_gives_everything_back(backend: Backend) {
     ```
     ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":"5b5fb7838251c7fdfddc73242e383ad52c7df2a0","outcome":"success","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"discarded","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
+    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":"5b5fb7838251c7fdfddc73242e383ad52c7df2a0","outcome":"success","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"discarded","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
     assert!(bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap().is_empty());
     bot.end(&[]).await;
 }

@@ -10,7 +10,7 @@ use super::forge_job_error;
 use crate::context::Ctx;
 use crate::model::RepoId;
 use crate::queue::{Attempt, Job, JobError};
-use crate::vcs::Installation;
+use crate::vcs::{ForgeError, Installation};
 
 /// A reaction to add.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,8 +38,12 @@ impl Job<Ctx> for AddReaction {
     }
 
     async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
-        let added = ctx.forge.comment_react(&self.repo, self.installation, self.comment, &self.content).await;
-        added.map_err(forge_job_error)
+        match ctx.forge.comment_react(&self.repo, self.installation, self.comment, &self.content).await {
+            Ok(()) => Ok(()),
+            // Somebody deleted the comment.
+            Err(error @ ForgeError::NotFound { .. }) => Err(JobError::fail(error)),
+            Err(error) => Err(forge_job_error(error)),
+        }
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {

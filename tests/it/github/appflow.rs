@@ -251,7 +251,9 @@ async fn what_the_installation_does_not_grant_is_refused_by_a_github_that_is_not
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn webhooks_of_a_github_that_is_not_ours_end_in_comments_there() {
     let world = World::start().await;
-    let mut server = Server::start_at(&world.api.url, Settings::default().with_app()).await;
+    // `emulate` knows no reactions.
+    let settings = Settings::default().with_app().flag("--emoji-reaction=none");
+    let mut server = Server::start_at(&world.api.url, settings).await;
     world.webhooks.lead_to(&server.events().origin().ascii_serialization());
 
     world.emulate.make(MALLORY, Method::POST, &format!("{REPO}/forks"), &json!({})).await;

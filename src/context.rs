@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use chrono::TimeDelta;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -173,6 +174,11 @@ impl Settings {
             }
         }
         rules
+    }
+
+    /// How long a lock of a repository may be idle; `None`: as long as its pull is open.
+    pub fn lock_ttl(&self, repo: &RepoId) -> Option<TimeDelta> {
+        self.rules(repo).ttl().and_then(|ttl| TimeDelta::from_std(ttl).ok())
     }
 
     /// What holds for the lock of a project; `config` is the file of the repository, if it has one.

@@ -102,6 +102,7 @@ CREATE TABLE locks (
     UNIQUE (repo, dir, workspace, scope)
 );
 CREATE INDEX locks_by_pull ON locks (repo, pull);
+CREATE INDEX locks_by_activity ON locks (active_at, id);
 
 -- Pulls in line for a lock that another holds, in the order of `seq`. `asks` says what to plan when the turn comes; it
 -- moves to the lock, and stays there until the plan is a command.

@@ -114,6 +114,12 @@ impl Replica {
         reconcile::pulls(&self.ctx).await
     }
 
+    /// Warns of locks whose time limit is near and gives back those whose limit is over; how many were looked at, and
+    /// for how many something was done.
+    pub async fn tick_idle_locks(&self) -> anyhow::Result<(usize, usize)> {
+        reconcile::idle_locks(&self.ctx).await
+    }
+
     /// Forgets what is old enough.
     pub async fn tick_prune(&self) -> anyhow::Result<()> {
         reconcile::prune(&self.ctx).await

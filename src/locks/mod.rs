@@ -22,8 +22,10 @@
 //! All steps but the first hold the line of the repository, so each sees what the others did.
 
 mod audit;
+mod idle;
 mod lines;
 mod take;
 
 pub use audit::{Fault, Verdict, verify};
+pub use idle::{Limit, grain, limit};
 pub use take::{Ask, HandOver, NotInLine, TakeAll, Took, Wish, ask_list, hand_over, take_all};

@@ -17,9 +17,12 @@ mod templates;
 mod view;
 
 pub use machine::{MachineLine, MachineProject, marker};
-pub use report::{Body, CancelLine, Fate, Holder, Next, ProjectReport, Refusal, Released, Report, Style, UserText};
+pub use report::{
+    Body, CancelLine, Fate, Holder, IdleNotice, Next, ProjectReport, Refusal, Released, Report, Style, UserText,
+};
 
 use view::Cap;
+pub use view::span;
 
 /// Limits on what is posted; reaching one is visible in the comment (P12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +97,12 @@ fn body(report: &Report, limits: &Limits) -> String {
         }
         Body::Dropped(text) => templates::render("dropped.md.j2", &view::broken(report, text)),
         Body::Cancelled(lines) => templates::render("cancelled.md.j2", &view::cancelled(report, lines)),
+        Body::LockIdle(notice) => templates::render("lock_idle.md.j2", &view::lock_idle(report, notice)),
+        Body::LockExpired { released, ttl, applied } => {
+            let projects = released.iter().map(|released| &released.key);
+            let view = view::by_time(report, projects, *ttl).with_applied(*applied);
+            templates::render("lock_expired.md.j2", &view)
+        }
         Body::LockDiscarded { by, released } => {
             templates::render("lock_discarded.md.j2", &view::lock_discarded(report, by, released))
         }

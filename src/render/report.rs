@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::machine::{MachineLine, MachineProject};
 use super::plan_output::DiffStyle;
@@ -101,6 +101,17 @@ pub enum Body {
     Dropped(UserText),
     /// The answer to `cancel`: what it found, in order; empty when nothing waited or ran.
     Cancelled(Vec<CancelLine>),
+    /// Locks go back soon unless the pull is used.
+    LockIdle(IdleNotice),
+    /// Locks went back because the pull was not used for so long.
+    LockExpired {
+        /// What they protected.
+        released: Vec<Released>,
+        /// How long it may not be used.
+        ttl: TimeDelta,
+        /// Something was applied under them.
+        applied: bool,
+    },
     /// Somebody discarded a lock in the dashboard or by the API.
     LockDiscarded {
         /// Who.
@@ -108,6 +119,17 @@ pub enum Body {
         /// What it protected.
         released: Released,
     },
+}
+
+/// Locks that go back soon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleNotice {
+    /// The projects they are for.
+    pub projects: Vec<ProjectKey>,
+    /// How long the pull may not be used.
+    pub ttl: TimeDelta,
+    /// When they go back.
+    pub ends_at: DateTime<Utc>,
 }
 
 /// A message for people and what they can do about it. Plain text; pairs of backticks mark code.
@@ -281,6 +303,8 @@ impl Report {
             | Body::Help(_)
             | Body::Unlocked(_)
             | Body::Closed { .. }
+            | Body::LockIdle(_)
+            | Body::LockExpired { .. }
             | Body::LockDiscarded { .. } => CommandOutcome::Success,
         }
     }
@@ -304,6 +328,8 @@ impl Report {
             Body::Interrupted(_) => Some("interrupted"),
             Body::ConfigErrors(_) => Some("config"),
             Body::Broken(_) => Some("broken"),
+            Body::LockIdle(_) => Some("lock_idle"),
+            Body::LockExpired { .. } => Some("lock_expired"),
             Body::Projects(_)
             | Body::NoProjects(_)
             | Body::Help(_)
@@ -319,7 +345,9 @@ impl Report {
             Body::Projects(projects) | Body::Interrupted(projects) => {
                 projects.iter().map(|p| MachineProject::new(&p.key, p.outcome, p.counts)).collect()
             }
-            Body::Unlocked(released) | Body::Closed { released, .. } => released.iter().map(discarded).collect(),
+            Body::Unlocked(released) | Body::Closed { released, .. } | Body::LockExpired { released, .. } => {
+                released.iter().map(discarded).collect()
+            }
             Body::LockDiscarded { released, .. } => vec![discarded(released)],
             Body::NoProjects(_)
             | Body::Refused(_)
@@ -328,6 +356,7 @@ impl Report {
             | Body::Help(_)
             | Body::Mistake(_)
             | Body::Dropped(_)
+            | Body::LockIdle(_)
             | Body::Cancelled(_) => Vec::new(),
         }
     }

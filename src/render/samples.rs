@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, TimeZone, Utc};
+use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use uuid::Uuid;
 
 use super::*;
@@ -156,6 +156,12 @@ fn other_samples() -> Vec<(&'static str, Report)> {
     let config =
         "error: unknown key `nmae`\n --> atlantis.yaml:3:5\n  |\n3 |   - nmae: net\n  |     ^^^^ did you mean `name`?";
     let broken = UserText::new("this command could not be carried out.", ["Comment it again.".to_owned()]);
+    let idle = IdleNotice {
+        projects: vec![key("infra/net", "default", Some("net")), key("app", "default", None)],
+        ttl: TimeDelta::days(3),
+        ends_at: DateTime::UNIX_EPOCH + TimeDelta::hours(72),
+    };
+    let expired = |released, applied| Body::LockExpired { released, ttl: TimeDelta::minutes(90), applied };
     vec![
         ("not_allowlisted", report(Plan, Body::Refused(Refusal::not_allowlisted(&repo)))),
         ("draft", report(Autoplan, Body::Refused(Refusal::draft()))),
@@ -170,6 +176,9 @@ fn other_samples() -> Vec<(&'static str, Report)> {
         ("unlocked", report(Unlock, Body::Unlocked(vec![released(true), released(false)]))),
         ("unlocked_nothing", report(Unlock, Body::Unlocked(Vec::new()))),
         ("merged", report(Unlock, Body::Closed { merged: true, released: vec![released(true)] })),
+        ("lock_idle", report(Unlock, Body::LockIdle(idle))),
+        ("lock_expired", report(Unlock, expired(vec![released(true)], false))),
+        ("lock_expired_applied", report(Unlock, expired(vec![released(true), released(false)], true))),
         ("lock_discarded", report(Unlock, Body::LockDiscarded { by: "alice".to_owned(), released: released(true) })),
     ]
 }

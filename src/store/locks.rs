@@ -13,7 +13,7 @@
 //! project in it exclude each other, too. No unique key can say that, so the statement looks. Two servers that
 //! disagree about the scope could both win at the very same moment; nothing else could.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 use super::lock_change::LockChange;
 use super::pulls::pull_share_in_tx;
@@ -140,8 +140,11 @@ const TURNS: &str = concat!(
     columns!(),
     " FROM locks WHERE repo = $1 AND pull = $2 AND asks IS NOT NULL ORDER BY taken_at, id"
 );
+const RENEWABLE: &str = "SELECT COUNT(*) FROM locks WHERE repo = $2 AND pull = $3 \
+     AND (active_at < $4 OR (warned_at IS NOT NULL AND active_at < $1))";
 const RENEW: &str = concat!(
-    "UPDATE locks SET active_at = $1, warned_at = NULL WHERE repo = $2 AND pull = $3 AND active_at < $4 RETURNING ",
+    "UPDATE locks SET active_at = $1, warned_at = NULL WHERE repo = $2 AND pull = $3 \
+     AND (active_at < $4 OR (warned_at IS NOT NULL AND active_at < $1)) RETURNING ",
     columns!()
 );
 
@@ -234,15 +237,18 @@ impl Store {
         change.commit().await.map(|()| freed)
     }
 
-    /// The pull was active: time limits of its locks start anew. Looked at no more often than `LOOK_AGAIN`.
-    pub async fn lock_renew(&self, pull: &PullRef, cause: &Cause) -> Result<Vec<Lock>> {
+    /// The pull was active: time limits of its locks start anew. A lock that was active a shorter time than `grain` ago
+    /// is left as it is, unless its pull was warned.
+    pub async fn lock_renew(&self, pull: &PullRef, grain: TimeDelta, cause: &Cause) -> Result<Vec<Lock>> {
         let now = self.now();
-        if self.lock_list_of_pull(pull).await?.iter().all(|lock| lock.active_at >= now - LOOK_AGAIN) {
+        let due = on_pool!(self, db => sqlx::query_scalar::<_, i64>(RENEWABLE)
+            .bind(now).bind(&pull.repo).bind(pull.number).bind(now - grain).fetch_one(db))?;
+        if due == 0 {
             return Ok(Vec::new());
         }
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         let rows = on_tx!(&mut change.tx, db => sqlx::query_as::<_, LockRow>(RENEW)
-            .bind(now).bind(&pull.repo).bind(pull.number).bind(now - LOOK_AGAIN).fetch_all(db))?;
+            .bind(now).bind(&pull.repo).bind(pull.number).bind(now - grain).fetch_all(db))?;
         let mut renewed: Vec<Lock> = rows.into_iter().map(Lock::from).collect();
         sort_by_key(&mut renewed);
         for lock in &renewed {
@@ -311,9 +317,6 @@ impl LockChange<'_> {
         Ok(locks)
     }
 }
-
-/// A pull that was active a shorter time ago need not be noted again.
-const LOOK_AGAIN: chrono::TimeDelta = chrono::TimeDelta::hours(1);
 
 pub(super) fn taken_event(lock: &Lock, cause: &Cause) -> NewLockEvent {
     NewLockEvent {

@@ -83,6 +83,11 @@ impl RepoRules {
         &self.near_misses
     }
 
+    /// After how long without activity locks go back; `None`: never.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.ttl.value
+    }
+
     /// What holds for the lock of a project. `config` is the file of the repository, if it has one.
     pub fn lock_policy(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> LockPolicy {
         let mode = self.mode_for(config, project);

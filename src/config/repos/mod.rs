@@ -12,6 +12,7 @@ mod merge;
 mod policy;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::access::TeamAuthz;
 use super::yaml::{self, ConfigErrors, Fields, Keys, Node, Reader};
@@ -83,19 +84,19 @@ impl ServerRepos {
         rules
     }
 
-    /// What is said in a way that will go, and what this version does not act on yet, a sentence each.
+    /// The shortest time limit of locks that any entry sets.
+    pub fn shortest_ttl(&self) -> Option<Duration> {
+        self.entries.iter().filter_map(|entry| entry.locks.ttl.as_ref()?.0).min()
+    }
+
+    /// What is said in a way that will go, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let timed = self.entries.iter().filter(|entry| entry.locks.ttl.as_ref().is_some_and(|limit| limit.0.is_some()));
-        let unused = |entry: &Entry| {
-            let Entry { line, .. } = entry;
-            format!("{} line {line}: `repo_locks.ttl`: locks do not end by themselves in this version", self.file)
-        };
         let old = self.entries.iter().filter_map(|entry| Some((entry, entry.locking?)));
         let sentence = |(entry, locking): (&Entry, bool)| {
             let instead = if locking { "remove it" } else { "write `repo_locks: {mode: disabled}`" };
             format!("{} line {}: `repo_locking` is deprecated: {instead}", self.file, entry.line)
         };
-        old.map(sentence).chain(timed.map(unused)).collect()
+        old.map(sentence).collect()
     }
 }
 

@@ -62,13 +62,8 @@ team_authz:
     assert!(OverrideKey::ALL.iter().all(|key| rules.allowed_overrides().allows(*key)));
     let args = vec!["--team".to_owned(), "7".to_owned()];
     assert_eq!(repos.team_authz, Some(TeamAuthz { command: "/usr/local/bin/ask".to_owned(), args }));
-    assert_eq!(
-        repos.warnings(),
-        [
-            "repos.yaml line 7: `repo_locking` is deprecated: remove it",
-            "repos.yaml line 3: `repo_locks.ttl`: locks do not end by themselves in this version"
-        ]
-    );
+    assert_eq!(repos.warnings(), ["repos.yaml line 7: `repo_locking` is deprecated: remove it"]);
+    assert_eq!(rules.ttl(), repos.shortest_ttl());
 }
 
 #[test]

@@ -27,7 +27,7 @@ pub use turn::{begin_turn, give_up_turn};
 pub(super) use cancel::one as cancel_one;
 
 use super::Spec;
-use super::events::close_pull;
+use super::events::{close_pull, renew_locks};
 use super::reply::{self, Reply};
 use super::standing;
 use crate::command::Command;
@@ -214,6 +214,7 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
         let reply = rounds(ctx, row.clone(), attempt).await.map_err(|error| give_up::patience(&row, attempt, error))?;
         let end = reply.into_end(ctx, &row);
         ctx.store.command_finish(&end).await?;
+        renew_locks(ctx, &row.pull, &row.actor, "a command ended").await?;
         info!(outcome = %end.outcome, reason = end.reason, "The command ended");
         Ok(())
     }
@@ -307,7 +308,7 @@ async fn carry_out(
 ) -> Result<Round, JobError> {
     if pull.state == PullState::Open {
         ctx.store.pull_seen(&pull.at, pull.state, &pull.url).await?;
-        ctx.store.lock_renew(&pull.at, &Cause::new(row.actor.clone(), "the pull request is worked on")).await?;
+        renew_locks(ctx, &pull.at, &row.actor, "the pull request is worked on").await?;
         ctx.store.command_go_on(row.id, StopKind::Closed).await?;
     }
     let stop = ctx.stops.enter(row.id);

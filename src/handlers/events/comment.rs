@@ -1,6 +1,6 @@
 //! Somebody commented on a pull: perhaps it is a command.
 
-use super::DeliveryEnd;
+use super::{DeliveryEnd, renew_locks};
 use crate::command::{Command, Reading};
 use crate::context::Ctx;
 use crate::handlers::Spec;
@@ -17,6 +17,9 @@ pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent
         return Ok(DeliveryEnd::ignored(
             "the comment ends with the hidden line of a Lockkeeper, so it asks for nothing",
         ));
+    }
+    if ctx.settings.allowlist.allows(&event.pull.repo) {
+        renew_locks(ctx, &event.pull, &Actor::commenter(&event.author), "somebody commented").await?;
     }
     let spec = match ctx.settings.grammar.read(&event.body) {
         Reading::Ignored(why) => return Ok(DeliveryEnd::ignored(why.to_string())),

@@ -7,7 +7,8 @@ mod pull;
 pub(super) use closed::close_pull;
 
 use crate::context::Ctx;
-use crate::model::{DeliveryId, Event, PullAction};
+use crate::locks;
+use crate::model::{Actor, Cause, DeliveryId, Event, PullAction, PullRef};
 use crate::queue::JobError;
 use crate::store::DeliveryState;
 
@@ -49,7 +50,17 @@ pub async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &Event) -> Result<De
             | PullAction::Reopened
             | PullAction::ReadyForReview
             | PullAction::Updated
-            | PullAction::BaseChanged => pull::handle(ctx, delivery, event).await,
+            | PullAction::BaseChanged => {
+                renew_locks(ctx, &event.pull, &Actor::of_pull(&event.sender), "the pull request was changed").await?;
+                pull::handle(ctx, delivery, event).await
+            }
         },
     }
+}
+
+/// The pull is used: time limits of its locks start anew.
+pub(super) async fn renew_locks(ctx: &Ctx, pull: &PullRef, by: &Actor, reason: &str) -> Result<(), JobError> {
+    let grain = locks::grain(ctx.settings.lock_ttl(&pull.repo));
+    ctx.store.lock_renew(pull, grain, &Cause::new(by.clone(), reason)).await?;
+    Ok(())
 }

@@ -1,7 +1,11 @@
 //! Repair that takes no argument and may run at any time.
 
+mod idle_locks;
+
 use chrono::TimeDelta;
 use tracing::warn;
+
+pub use idle_locks::idle_locks;
 
 use super::events::close_pull;
 use crate::context::Ctx;

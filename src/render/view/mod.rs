@@ -3,12 +3,13 @@
 mod project;
 mod results;
 
+use chrono::TimeDelta;
 use serde::Serialize;
 
 pub(super) use project::Cap;
 pub(super) use results::results;
 
-use super::report::{Body, CancelLine, Fate, Refusal, Released, Report, UserText};
+use super::report::{Body, CancelLine, Fate, IdleNotice, Refusal, Released, Report, UserText};
 use crate::model::{CommandKind, CommitSha, ProjectKey};
 
 /// A project's three names.
@@ -105,6 +106,24 @@ struct ReleasedRow {
     what: &'static str,
 }
 
+/// `lock_idle.md.j2`, `lock_expired.md.j2`
+#[derive(Serialize)]
+pub(super) struct ByTimeView {
+    projects: Vec<Label>,
+    ttl: String,
+    ends_at: Option<String>,
+    applied: bool,
+    plan: String,
+    unlock: String,
+}
+
+impl ByTimeView {
+    /// Whether something was applied under the locks.
+    pub(super) fn with_applied(self, applied: bool) -> Self {
+        Self { applied, ..self }
+    }
+}
+
 /// `lock_discarded.md.j2`
 #[derive(Serialize)]
 pub(super) struct LockDiscardedView<'a> {
@@ -177,6 +196,8 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
         Body::Closed { merged: false, .. } => "closed",
         Body::Unlocked(_)
         | Body::LockDiscarded { .. }
+        | Body::LockIdle(_)
+        | Body::LockExpired { .. }
         | Body::Projects(_)
         | Body::Interrupted(_)
         | Body::NoProjects(_)
@@ -218,6 +239,33 @@ fn fate(fate: Fate) -> &'static str {
         Fate::Interrupted => ": it was under way and is interrupted; its own comment says how far it came.",
         Fate::Spared => ": it is under way and was left alone.",
     }
+}
+
+/// Locks that go back, or went back, by time.
+pub(super) fn by_time<'a>(
+    report: &Report,
+    projects: impl IntoIterator<Item = &'a ProjectKey>,
+    ttl: TimeDelta,
+) -> ByTimeView {
+    let [plan, unlock] = ["plan", "unlock"].map(|word| format!("{} {word}", report.executable));
+    let projects = projects.into_iter().map(Label::of).collect();
+    ByTimeView { projects, ttl: span(ttl), ends_at: None, applied: false, plan, unlock }
+}
+
+/// Locks that go back soon.
+pub(super) fn lock_idle(report: &Report, notice: &IdleNotice) -> ByTimeView {
+    let ends_at = Some(notice.ends_at.format("%Y-%m-%d %H:%M UTC").to_string());
+    ByTimeView { ends_at, ..by_time(report, &notice.projects, notice.ttl) }
+}
+
+/// `3 days`, `36 hours`, `45 minutes`: in the largest unit that fits.
+pub fn span(time: TimeDelta) -> String {
+    let seconds = time.num_seconds();
+    let (n, unit) = [(86_400, "day"), (3600, "hour"), (60, "minute")]
+        .into_iter()
+        .find(|(length, _)| seconds % length == 0)
+        .map_or((seconds, "second"), |(length, unit)| (seconds / length, unit));
+    format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
 }
 
 pub(super) fn lock_discarded<'a>(report: &Report, by: &'a str, released: &Released) -> LockDiscardedView<'a> {

@@ -38,8 +38,8 @@ async fn every_change_of_a_lock_is_an_event_in_its_order(db: &TestDb) {
     store.lock_discard(stolen.id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap();
     taken(store, &one, &project("b")).await;
     db.clock.advance(Duration::from_hours(2));
-    assert_eq!(store.lock_renew(&one, by()).await.unwrap().len(), 1);
-    assert_eq!(store.lock_renew(&one, by()).await.unwrap(), [], "it was noted a moment ago");
+    assert_eq!(store.lock_renew(&one, TimeDelta::hours(1), by()).await.unwrap().len(), 1);
+    assert_eq!(store.lock_renew(&one, TimeDelta::hours(1), by()).await.unwrap(), [], "it was noted a moment ago");
     store.pull_close(&one, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
     let expected = ["taken", "released", "taken", "stolen", "taken", "renewed", "released"];
     assert_eq!(kinds(db).await.into_iter().map(LockEventKind::as_str).collect::<Vec<_>>(), expected);

@@ -5,6 +5,7 @@ mod apply_locks;
 mod commands;
 mod deliveries;
 mod fence;
+mod idle_locks;
 mod import;
 mod jobs;
 mod leases;

@@ -50,7 +50,7 @@ CREATE TABLE commands (
     finished_at TIMESTAMPTZ,
     UNIQUE (repo, pull, comment)
 );
-CREATE INDEX commands_by_time ON commands (created_at);
+CREATE INDEX commands_by_time ON commands (created_at, id);
 CREATE INDEX commands_unfinished ON commands (repo, pull) WHERE state <> 'finished';
 CREATE INDEX commands_superseded ON commands (superseded_by) WHERE superseded_by IS NOT NULL;
 
@@ -73,6 +73,7 @@ CREATE TABLE runs (
 );
 CREATE INDEX runs_by_command ON runs (command);
 CREATE INDEX runs_by_pull ON runs (repo, pull, created_at);
+CREATE INDEX runs_by_time ON runs (created_at, id);
 
 -- What a run printed, in pieces as they came.
 CREATE TABLE run_output (
@@ -102,6 +103,7 @@ CREATE TABLE locks (
     UNIQUE (repo, dir, workspace, scope)
 );
 CREATE INDEX locks_by_pull ON locks (repo, pull);
+CREATE INDEX locks_by_time ON locks (taken_at, id);
 CREATE INDEX locks_by_activity ON locks (active_at, id);
 
 -- Pulls in line for a lock that another holds, in the order of `seq`. `asks` says what to plan when the turn comes; it
@@ -182,6 +184,8 @@ CREATE TABLE plans (
     created_at TIMESTAMPTZ NOT NULL
 );
 CREATE UNIQUE INDEX plans_current ON plans (repo, pull, dir, workspace, name) WHERE state <> 'discarded';
+CREATE INDEX plans_by_pull ON plans (repo, pull, dir, workspace);
+CREATE INDEX plans_by_run ON plans (run);
 
 -- Plan files, where they are kept in the database. They go with their record.
 CREATE TABLE plan_files (

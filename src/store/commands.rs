@@ -251,7 +251,7 @@ impl Store {
 
     /// How many commands are being worked on.
     pub async fn command_count_running(&self) -> Result<i64> {
-        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM commands WHERE state = 'running'")
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM commands WHERE state <> 'finished' AND state = 'running'")
             .fetch_one(db))
     }
 }

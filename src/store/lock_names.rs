@@ -4,7 +4,11 @@ use super::locks::{LockRow, OF_REPO};
 use super::{Result, Store, on_pool};
 use crate::model::{Lock, LockName, RepoId};
 
-const REPOS: &str = "SELECT DISTINCT repo FROM locks";
+/// Goes from one repository to the next in the index, whatever the number of locks in each.
+const REPOS: &str = "WITH RECURSIVE each (repo) AS (SELECT MIN(repo) FROM locks UNION ALL \
+     SELECT (SELECT MIN(l.repo) FROM locks l WHERE l.repo > each.repo) FROM each WHERE each.repo IS NOT NULL) \
+     SELECT repo FROM each WHERE repo IS NOT NULL";
+
 impl Store {
     /// The held locks that a name fits, on whatever host: first the repositories that it can begin with, which are few,
     /// then their locks.

@@ -132,7 +132,7 @@ impl Store {
 async fn lock_hold_in_tx(tx: &mut Tx, plan: &PlanRecord, lock: LockId) -> Result<bool> {
     execute!(
         tx,
-        "UPDATE locks SET id = id WHERE id = $1 AND repo = $2 AND pull = $3 AND dir = $4 AND workspace = $5 \
+        "UPDATE locks SET reason = reason WHERE id = $1 AND repo = $2 AND pull = $3 AND dir = $4 AND workspace = $5 \
          AND (scope = '' OR scope = $6)",
         lock,
         &plan.pull.repo,

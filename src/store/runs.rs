@@ -200,7 +200,7 @@ pub(super) async fn run_start_in_tx(tx: &mut Tx, id: RunId, now: DateTime<Utc>) 
 pub(super) async fn run_hold_in_tx(tx: &mut Tx, id: RunId) -> Result<bool> {
     execute!(
         tx,
-        "UPDATE runs SET id = id WHERE id = $1 AND state <> 'finished' \
+        "UPDATE runs SET state = state WHERE id = $1 AND state <> 'finished' \
          AND EXISTS (SELECT 1 FROM commands c WHERE c.id = runs.command AND c.state <> 'finished')",
         id,
     )

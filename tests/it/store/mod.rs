@@ -5,6 +5,8 @@ mod apply_locks;
 mod commands;
 mod deliveries;
 mod fence;
+mod history;
+mod hot_paths;
 mod idle_locks;
 mod import;
 mod jobs;

@@ -1,0 +1,263 @@
+//! No statement of a hot path reads a whole table, with 100,000 locks and 1,000,000 audit events, on both databases.
+//!
+//! The statements are those that the store really sends: PostgreSQL's client logs them while the operations below run,
+//! and both databases explain them. What differs in SQLite's dialect is taken off first.
+
+use std::collections::BTreeSet;
+
+use chrono::TimeDelta;
+use lockkeeper::model::{
+    CommandKind, CommandOutcome, DeliveryId, LockEventKind, LockKey, PlanRecord, PlanState, ProjectOutcome, PullNumber,
+    PullRef, PullState, RunKind,
+};
+use lockkeeper::store::{ApplyGate, DatabaseUrl, DeliveryState, FinishedCommand, LockWish, NewDelivery, OutputPiece};
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
+
+use super::samples::{URL, command, job, new_plan, project, run, take, taken};
+use crate::support::db::{Backend, TestDb, by, execute};
+use crate::support::log;
+
+/// Tables that grow with use.
+const GROWING: [&str; 10] =
+    ["commands", "deliveries", "jobs", "lock_events", "lock_waiters", "locks", "plans", "pulls", "run_output", "runs"];
+
+/// What SQLite may read as a whole: no table at all, or one with a row per server, switch or setting.
+const SMALL: [&str; 8] = ["CONSTANT", "(", "each", "apply_locks", "leases", "lock_event_seals", "replicas", "settings"];
+/// Indexes of nothing but unfinished work.
+const UNFINISHED: [&str; 4] = ["commands_unfinished", "jobs_of_share", "jobs_in_order", "jobs_open"];
+
+#[tokio::test]
+async fn no_hot_path_reads_a_whole_table() {
+    let [sqlite, postgres] = [TestDb::new(Backend::Sqlite).await, TestDb::new(Backend::Postgres).await];
+    for db in [&sqlite, &postgres] {
+        for rows in years() {
+            execute(db, &rows).await;
+        }
+        execute(db, "ANALYZE").await;
+    }
+    let heard = log::listen();
+    work(&postgres).await;
+    let statements = statements(&heard.end());
+    assert!(statements.len() >= 50, "only {} statements were heard", statements.len());
+    let mut whole = Vec::new();
+    let (mut theirs, mut ours) = (postgres_connection(&postgres).await, sqlite_connection(&sqlite).await);
+    for statement in &statements {
+        whole.extend(whole_on_postgres(&mut theirs, statement).await);
+        whole.extend(whole_on_sqlite(&mut ours, statement).await);
+    }
+    assert!(whole.is_empty(), "{} statements read whole tables:\n\n{}", whole.len(), whole.join("\n\n"));
+}
+
+#[tokio::test]
+async fn a_statement_that_reads_a_whole_table_is_found() {
+    let [sqlite, postgres] = [TestDb::new(Backend::Sqlite).await, TestDb::new(Backend::Postgres).await];
+    let statement = "SELECT id FROM locks WHERE holder = $1";
+    assert!(whole_on_sqlite(&mut sqlite_connection(&sqlite).await, statement).await.is_some());
+    assert!(whole_on_postgres(&mut postgres_connection(&postgres).await, statement).await.is_some());
+}
+
+/// Rows made of the numbers from 1, in SQL of both databases. The words in capitals stand for
+/// texts, some with the number in them. Everything grows with the number, so that indexes are written from front to back.
+fn rows(many: u32, into: &str, values: &str) -> String {
+    let values = values
+        .replace("ID", "'00000000-0000-7000-9000-' || (100000000000 + n)")
+        .replace("HASH", &format!("'{}' || (100000000000 + n)", "a".repeat(52)))
+        .replace("COMMIT", &format!("'{}'", "c".repeat(40)))
+        .replace("COUNTS", r#"'{"add":1,"change":0,"destroy":0,"import":0,"forget":0}'"#)
+        .replace("REPO", &format!("'github.com/acme/r' || (100 + (n - 1) / {})", many / 100))
+        .replace("TIME", "'2026-03-01T09:00:00Z'");
+    format!(
+        "INSERT INTO {into} SELECT {values} FROM (WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s \
+         WHERE n < {many}) SELECT n FROM s) AS s"
+    )
+}
+
+/// A company that has used it for years.
+fn years() -> Vec<String> {
+    vec![
+        rows(50_000, "pulls (repo, number, state, url, updated_at)", "REPO, n, 'open', 'u', TIME"),
+        rows(
+            100_000,
+            "locks (id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at)",
+            "ID, REPO, 'd' || (1000000 + n), 'default', '', '', n / 2, 'u', 'ada', 'planned', TIME, TIME",
+        ),
+        rows(
+            10_000,
+            "lock_waiters (repo, dir, workspace, scope, name, pull, pull_url, asker, asks, since)",
+            "REPO, 'd' || (1000000 + n), 'default', '', '', n + 50000, 'u', 'ada', '[]', TIME",
+        ),
+        rows(
+            1_000_000,
+            "lock_events (seq, at, kind, repo, dir, workspace, scope, pull, actor, origin, reason, previous, hash)",
+            "n, TIME, 'taken', REPO, 'd' || (1000000 + n / 10), 'default', '', n / 2, 'ada', 'comment', 'planned', HASH, HASH",
+        ),
+        rows(
+            100_000,
+            "commands (id, kind, repo, pull, comment, actor, origin, spec, state, created_at)",
+            "ID, 'plan', REPO, n / 2, n, 'ada', 'comment', '{}', 'finished', TIME",
+        ),
+        rows(
+            100_000,
+            "runs (id, command, kind, repo, pull, dir, workspace, name, state, created_at)",
+            "ID, ID, 'plan', REPO, n / 2, 'd' || (1000000 + n), 'default', '', 'finished', TIME",
+        ),
+        rows(
+            100_000,
+            "plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, tool_version, \
+             counts, state, created_at)",
+            "ID, REPO, n / 2, 'd' || (1000000 + n), 'default', '', ID, COMMIT, 'main', COMMIT, 'terraform', '1.9.8', COUNTS, 'planned', TIME",
+        ),
+        rows(
+            100_000,
+            "jobs (id, kind, payload, lane, priority, state, run_after, attempt, created_at, finished_at)",
+            "ID, 'work', '{}', 'lane' || (1000000 + n), 0, 'done', TIME, 1, TIME, TIME",
+        ),
+        rows(
+            100_000,
+            "deliveries (id, host, forge_delivery, event, content_type, body, state, received_at)",
+            "ID, 'github.com', 'd' || (1000000 + n), 'push', 'application/json', '', 'handled', TIME",
+        ),
+        rows(100_000, "run_output (run, seq, text)", "ID, 1, 'line'"),
+    ]
+}
+
+/// What a server does all day, once.
+async fn work(db: &TestDb) {
+    let store = db.store();
+    let pull = PullRef { repo: "github.com/acme/r100".parse().unwrap(), number: PullNumber(1) };
+    let rival = PullRef { number: PullNumber(2), ..pull.clone() };
+    let hot = project("hot");
+
+    let delivery = new_delivery();
+    let _accepted = store.delivery_accept(&delivery, |_| job("delivery")).await.unwrap();
+    let lease = store.job_claim("replica", db.now() + TimeDelta::minutes(1), "", "none", 9).await.unwrap().unwrap();
+    store.job_renew("replica", &[lease.id], db.now() + TimeDelta::minutes(2)).await.unwrap();
+    store.delivery_finish(DeliveryId::next(&*db.ids), DeliveryState::Handled, None).await.unwrap();
+    let _finished = store.job_finish(&lease).await.unwrap();
+    store.job_requeue_orphans(db.now()).await.unwrap();
+    store.job_list_open().await.unwrap();
+
+    store.pull_seen(&pull, PullState::Open, URL).await.unwrap();
+    store.lock_renew(&pull, TimeDelta::hours(1), by()).await.unwrap();
+    let lock = taken(store, &pull, &hot).await;
+    let _held = take(store, &rival, &hot).await;
+    store.lock_get(lock.id).await.unwrap();
+    store.lock_holder(&lock.key).await.unwrap();
+    store.lock_list_of_pull(&pull).await.unwrap();
+    store.lock_list().await.unwrap();
+    store.lock_list_called(&"acme/r100/hot/default".parse().unwrap()).await.unwrap();
+    store.lock_list_idle(db.now(), Some(&lock)).await.unwrap();
+    store.waiter_list(&lock.key).await.unwrap();
+    store.waiter_list_of_pull(&pull).await.unwrap();
+    store.lock_event_list(20).await.unwrap();
+    store.lock_event_list_of(&lock.key, 20).await.unwrap();
+    store.lock_event_after(7, 20).await.unwrap();
+
+    let plan = new_plan(db, &pull, &hot).await;
+    let _recorded = store.plan_record(&plan, Some(lock.id)).await.unwrap();
+    store.plan_list(&pull).await.unwrap();
+    store.run_start(plan.run).await.unwrap();
+    store.run_output_append(plan.run, &OutputPiece { seq: 1, text: "a line".to_owned() }).await.unwrap();
+    store.run_output_after(plan.run, 0, 100).await.unwrap();
+    store.run_output_tail(plan.run, 9).await.unwrap();
+    store.run_list_recent(50).await.unwrap();
+    apply(db, &plan, &lock.key).await;
+
+    let asked = command(store, CommandKind::Plan, &pull).await;
+    store.command_get(asked).await.unwrap();
+    store.command_list(50).await.unwrap();
+    store.command_start(asked, None, &[]).await.unwrap();
+    store.run_list(asked).await.unwrap();
+    store.command_stop_plans(&pull, "closed").await.unwrap();
+    store.command_list_stopping().await.unwrap();
+    store.command_count_running().await.unwrap();
+    let end = FinishedCommand { id: asked, outcome: CommandOutcome::Success, reason: None, outbox: Vec::new() };
+    store.command_finish(&end).await.unwrap();
+
+    store.lock_release(&pull, &hot, by()).await.unwrap();
+    let again = taken(store, &pull, &hot).await;
+    store.lock_discard(again.id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap();
+    store.lock_release_all(&pull, by()).await.unwrap();
+    store.pull_close(&pull, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
+}
+
+fn new_delivery() -> NewDelivery {
+    NewDelivery {
+        host: "github.com".parse().unwrap(),
+        forge_delivery: "new".to_owned(),
+        event: "push".to_owned(),
+        content_type: "application/json".to_owned(),
+        body: b"{}".to_vec(),
+    }
+}
+
+async fn apply(db: &TestDb, plan: &PlanRecord, key: &LockKey) {
+    let store = db.store();
+    let run = run(store, RunKind::Apply, &plan.pull, &plan.project).await;
+    let wish = LockWish { key, project: &plan.project, pull: &plan.pull, pull_url: URL, cause: by() };
+    let ApplyGate::Granted(grant) = store.apply_begin(plan, run, Some(&wish)).await.unwrap() else {
+        panic!("nothing is in the way")
+    };
+    store.apply_end(grant, &plan.pull, PlanState::Applied, by()).await.unwrap();
+    store.run_finish(run, ProjectOutcome::Applied, None).await.unwrap();
+}
+
+/// The statements in the log of `sqlx`, but for those that only control transactions and the connection.
+fn statements(log: &str) -> BTreeSet<String> {
+    let logged = |line: &str| {
+        let (_, rest) = line.split_once("db.statement=\"")?;
+        let (statement, _) = rest.split_once("\\n\" rows_affected=")?;
+        Some(statement.replace("\\n", "\n").replace("\\\"", "\"").replace("\\\\", "\\").trim().to_owned())
+    };
+    let is_data =
+        |sql: &String| ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].iter().any(|verb| sql.starts_with(verb));
+    let on_tables = |sql: &String| !["pg_", "clock_timestamp()"].iter().any(|own| sql.contains(own));
+    // A generic plan takes any limit for a tenth of the table; callers ask for a page.
+    let paged = |sql: String| (1..9).fold(sql, |sql, n| sql.replace(&format!("LIMIT ${n}"), "LIMIT 50"));
+    log.lines().filter_map(logged).filter(is_data).filter(on_tables).map(paged).collect()
+}
+
+async fn postgres_connection(db: &TestDb) -> PgConnection {
+    let DatabaseUrl::Postgres(options) = &db.url else { panic!("asked for PostgreSQL") };
+    let mut connection = PgConnection::connect_with(options).await.unwrap();
+    sqlx::raw_sql("SET plan_cache_mode = force_generic_plan").execute(&mut connection).await.unwrap();
+    connection
+}
+
+async fn sqlite_connection(db: &TestDb) -> SqliteConnection {
+    let DatabaseUrl::Sqlite(path) = &db.url else { panic!("asked for SQLite") };
+    SqliteConnection::connect_with(&SqliteConnectOptions::new().filename(path)).await.unwrap()
+}
+
+/// The statement and how PostgreSQL means to carry it out, if that reads a whole growing table.
+async fn whole_on_postgres(connection: &mut PgConnection, statement: &str) -> Option<String> {
+    let parameters = (1..=20).rev().find(|n| statement.contains(&format!("${n}"))).unwrap_or(0);
+    let nulls = vec!["NULL"; parameters].join(", ");
+    let given = if parameters == 0 { String::new() } else { format!("({nulls})") };
+    for sql in ["DEALLOCATE ALL", &format!("PREPARE it AS {statement}")] {
+        let prepared = sqlx::raw_sql(AssertSqlSafe(sql.to_owned())).execute(&mut *connection).await;
+        prepared.unwrap_or_else(|error| panic!("{error}: {sql}"));
+    }
+    let rows = sqlx::raw_sql(AssertSqlSafe(format!("EXPLAIN EXECUTE it{given}"))).fetch_all(connection).await.unwrap();
+    let plan: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let whole = |line: &String| GROWING.iter().any(|table| line.contains(&format!("Seq Scan on {table}")));
+    plan.iter().any(whole).then(|| format!("PostgreSQL: {statement}\n{}", plan.join("\n")))
+}
+
+/// The same of SQLite. An index that is read in order up to a limit is not read as a whole.
+async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> Option<String> {
+    let sql = [" FOR SHARE", " FOR UPDATE SKIP LOCKED", " FOR UPDATE", " FOR NO KEY UPDATE", " FOR KEY SHARE"]
+        .iter()
+        .fold(statement.to_owned(), |sql, own| sql.replace(own, ""));
+    let explained = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(connection).await;
+    let rows = explained.unwrap_or_else(|error| panic!("{error}: {sql}"));
+    let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
+    let whole = |step: &String| {
+        let in_order = step.contains(" USING ") && sql.contains("LIMIT");
+        let of_unfinished = UNFINISHED.iter().any(|index| step.contains(&format!("USING INDEX {index}")));
+        let small = |scanned: &str| SMALL.iter().any(|table| scanned.starts_with(table));
+        step.strip_prefix("SCAN ").is_some_and(|scanned| !small(scanned) && !in_order && !of_unfinished)
+    };
+    plan.iter().any(whole).then(|| format!("SQLite: {sql}\n{}", plan.join("\n")))
+}

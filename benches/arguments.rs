@@ -11,6 +11,12 @@ pub enum Part {
     Door,
     /// Taking and releasing locks.
     Locks,
+    /// Releasing a lock that many wait for.
+    Line,
+    /// Claiming and finishing jobs.
+    Queue,
+    /// From the death of a server to the work running again.
+    Recovery,
     /// From webhook to comment.
     Comment,
 }
@@ -34,7 +40,9 @@ impl Arguments {
                 "--bench" => {}
                 "--only" => arguments.only = parts(&words.next().context("--only: no value")?)?,
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
-                other => bail!("`{other}` is not known; use --only door,locks,comment or --dir DIRECTORY"),
+                other => bail!(
+                    "`{other}` is not known; use --only door,locks,line,queue,recovery,comment or --dir DIRECTORY"
+                ),
             }
         }
         Ok(arguments)
@@ -50,8 +58,11 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
     let part = |name: &str| match name {
         "door" => Ok(Part::Door),
         "locks" => Ok(Part::Locks),
+        "line" => Ok(Part::Line),
+        "queue" => Ok(Part::Queue),
+        "recovery" => Ok(Part::Recovery),
         "comment" => Ok(Part::Comment),
-        other => bail!("--only: `{other}` is none of door, locks, comment"),
+        other => bail!("--only: `{other}` is none of door, locks, line, queue, recovery, comment"),
     };
     text.split(',').map(part).collect()
 }

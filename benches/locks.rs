@@ -16,7 +16,7 @@ use crate::stats::Samples;
 use crate::support::postgres::{self, Content};
 
 /// How many tasks at once.
-const TASKS: [u32; 2] = [1, 16];
+const TASKS: [u32; 3] = [1, 8, 64];
 /// Not measured, so that connections and statements are ready.
 const WARM_UP: Duration = Duration::from_millis(500);
 const MEASURED: Duration = Duration::from_secs(5);
@@ -58,7 +58,8 @@ impl Result {
     }
 }
 
-async fn open(url: &DatabaseUrl) -> anyhow::Result<Store> {
+/// The database, with the clock of the machine.
+pub async fn open(url: &DatabaseUrl) -> anyhow::Result<Store> {
     let store = Store::open(url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
     store.with_context(|| format!("cannot open {url}"))
 }
@@ -109,7 +110,7 @@ fn pull(task: u32) -> PullRef {
 }
 
 /// The tests' cluster, which is fast because it would lose data, made to keep it; and what it says it is.
-async fn durable_postgres() -> anyhow::Result<(DatabaseUrl, String)> {
+pub async fn durable_postgres() -> anyhow::Result<(DatabaseUrl, String)> {
     let url = postgres::new_database(Content::Migrated).await;
     let DatabaseUrl::Postgres(options) = &url else { bail!("the cluster gave the address of something else") };
     let mut connection = options.connect().await?;

@@ -11,10 +11,13 @@ mod comment;
 mod deliveries;
 mod disk;
 mod door;
+mod line;
 mod load;
 mod locks;
 mod machine;
 mod memory;
+mod queue;
+mod recovery;
 mod report;
 mod server;
 mod stats;
@@ -63,6 +66,15 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     }
     if arguments.wants(Part::Locks) {
         print(runtime.block_on(locks::measure(work.path())).context("locks")?);
+    }
+    if arguments.wants(Part::Line) {
+        print(runtime.block_on(line::measure(work.path())).context("locks in demand")?);
+    }
+    if arguments.wants(Part::Queue) {
+        print(runtime.block_on(queue::measure(work.path())).context("jobs")?);
+    }
+    if arguments.wants(Part::Recovery) {
+        print(runtime.block_on(recovery::measure(work.path())).context("recovery")?);
     }
     if arguments.wants(Part::Comment) {
         print(runtime.block_on(comment::measure(work.path())).context("webhook to comment")?);

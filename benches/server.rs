@@ -13,6 +13,7 @@ use lockkeeper::secret::Secret;
 use lockkeeper::store::{DatabaseUrl, Store};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sqlx::ConnectOptions as _;
 
 /// Login of the bot.
 pub const LOGIN: &str = "lockbot";
@@ -43,7 +44,18 @@ pub async fn github(dir: &Path) -> anyhow::Result<Emulator> {
 impl Server {
     /// Starts with usual settings: SQLite in the data directory, everything else by default.
     pub async fn start(dir: &Path, github: &Emulator) -> anyhow::Result<Self> {
-        let child = spawn(dir, github).context("cannot start lockkeeper")?;
+        Self::started(dir, spawn(dir, github, None)).await
+    }
+
+    /// The same on a database that several servers share.
+    pub async fn start_on(dir: &Path, github: &Emulator, database: &DatabaseUrl) -> anyhow::Result<Self> {
+        let DatabaseUrl::Postgres(options) = database else { bail!("{database} is not shared") };
+        let url = options.to_url_lossy();
+        Self::started(dir, spawn(dir, github, Some(url.as_str()))).await
+    }
+
+    async fn started(dir: &Path, child: anyhow::Result<Child>) -> anyhow::Result<Self> {
+        let child = child.context("cannot start lockkeeper")?;
         let mut server = Self { child, dir: dir.to_owned(), events: String::new() };
         let address = server.address().await?;
         server.events = format!("http://{address}/events");
@@ -59,6 +71,12 @@ impl Server {
     pub async fn store(&self) -> anyhow::Result<Store> {
         let url = DatabaseUrl::Sqlite(self.dir.join("data/lockkeeper.db"));
         Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await.context("cannot open its database")
+    }
+
+    /// Ends it with SIGKILL.
+    pub fn kill(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
     }
 
     /// Asks it to stop, and waits.
@@ -97,13 +115,12 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         // Fails only if it has ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
+        self.kill();
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the server itself, not a child of the product")]
-fn spawn(dir: &Path, github: &Emulator) -> anyhow::Result<Child> {
+fn spawn(dir: &Path, github: &Emulator, database: Option<&str>) -> anyhow::Result<Child> {
     std::fs::write(dir.join("token"), TOKEN)?;
     let flags = [
         ("--repo-allowlist", "github.test/acme/*".into()),
@@ -119,6 +136,7 @@ fn spawn(dir: &Path, github: &Emulator) -> anyhow::Result<Child> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
     command.arg("server").env_clear().env("LOCKKEEPER_GH_WEBHOOK_SECRET", SECRET);
     command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", dir);
+    command.envs(database.map(|url| ("LOCKKEEPER_DATABASE_URL", url)));
     for (flag, value) in flags {
         command.arg(flag).arg(value);
     }

@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
@@ -12,6 +13,8 @@ use lockkeeper::clock::{Clock as _, SystemClock};
 
 const NAME: &str = "terraform";
 const NOTES: &str = "calls";
+/// While it is there, plans note here that they were begun, and do not end.
+const HELD: &str = "held";
 
 const PLAN: &str = "
 Terraform will perform the following actions:
@@ -41,6 +44,21 @@ pub fn install(tools: &Path) -> anyhow::Result<()> {
     Ok(symlink(own, tools.join(NAME))?)
 }
 
+/// Plans do not end from now on.
+pub fn hold(tools: &Path) -> anyhow::Result<()> {
+    Ok(std::fs::write(tools.join(HELD), "")?)
+}
+
+/// How many plans were begun since.
+pub fn held(tools: &Path) -> usize {
+    std::fs::read(tools.join(HELD)).map_or(0, |notes| notes.len())
+}
+
+/// Plans end again.
+pub fn let_go(tools: &Path) -> anyhow::Result<()> {
+    Ok(std::fs::remove_file(tools.join(HELD))?)
+}
+
 /// The calls since the last time.
 pub fn take_calls(tools: &Path) -> anyhow::Result<Vec<Call>> {
     let path = tools.join(NOTES);
@@ -67,7 +85,9 @@ pub fn main(tools: &Path) -> ExitCode {
     let began = SystemClock.now();
     let args: Vec<String> = std::env::args().skip(1).collect();
     let step = args.first().map_or("", String::as_str);
-    let done = work(step, &args).and_then(|()| note(tools, step, began));
+    let done = work(step, &args)
+        .and_then(|()| if step == "plan" { wait(&tools.join(HELD)) } else { Ok(()) })
+        .and_then(|()| note(tools, step, began));
     if done.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -81,6 +101,16 @@ fn work(step: &str, args: &[String]) -> std::io::Result<()> {
             println!("{PLAN}");
         }
         _ => {}
+    }
+    Ok(())
+}
+
+fn wait(held: &Path) -> std::io::Result<()> {
+    if held.exists() {
+        File::options().append(true).open(held)?.write_all(b".")?;
+    }
+    while held.exists() {
+        std::thread::sleep(Duration::from_millis(5));
     }
     Ok(())
 }

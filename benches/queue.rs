@@ -1,0 +1,88 @@
+//! How many jobs a second are claimed and finished, by one server and by three.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use chrono::TimeDelta;
+use lockkeeper::clock::{Clock as _, SystemClock};
+use lockkeeper::store::{DatabaseUrl, Finish, NewJob, Store};
+
+use crate::locks::{durable_postgres, open};
+use crate::report::{Section, Table};
+
+/// Jobs in the queue, each in a lane of its own.
+const JOBS: u32 = 3000;
+/// Workers of each server, as a server has them for short jobs.
+const WORKERS: u32 = 8;
+
+/// Measures and reports.
+pub async fn measure(work: &Path) -> anyhow::Result<Section> {
+    let (url, version) = durable_postgres().await?;
+    let sqlite = DatabaseUrl::Sqlite(work.join("queue.db"));
+    let mut table = Table::new(&["jobs claimed and finished", "jobs/s", "jobs"]);
+    let mut row = |name: &str, took: Duration| {
+        let rate = f64::from(JOBS) / took.as_secs_f64();
+        table.row(name, [format!("{rate:.0}"), JOBS.to_string()]);
+        rate
+    };
+    row("SQLite, 1 server", empty(&sqlite, 1).await.context("SQLite")?);
+    let one = row("PostgreSQL, 1 server", empty(&url, 1).await.context("PostgreSQL")?);
+    let three = row("PostgreSQL, 3 servers", empty(&url, 3).await.context("PostgreSQL")?);
+    table.row("3 servers : 1", [format!("{:.2}", three / one)]);
+    let mut section = Section::new("Jobs: claim and finish, both durable").with_table(table);
+    section.note(format!(
+        "`Store::job_claim` and `job_finish`, {WORKERS} workers per server, which does nothing else. {version}"
+    ));
+    Ok(section)
+}
+
+/// Fills the queue, and how long it takes to empty it.
+async fn empty(url: &DatabaseUrl, servers: u32) -> anyhow::Result<Duration> {
+    let mut stores = Vec::new();
+    for _ in 0..servers {
+        stores.push(open(url).await?);
+    }
+    for n in 0..JOBS {
+        stores[0].job_push(&job(n)).await?;
+    }
+    let since = Instant::now();
+    let mut workers = tokio::task::JoinSet::new();
+    for (server, store) in stores.iter().enumerate() {
+        for worker in 0..WORKERS {
+            workers.spawn(work_off(store.clone(), format!("server-{server}-{worker}")));
+        }
+    }
+    let mut done = 0;
+    while let Some(count) = workers.join_next().await {
+        done += count??;
+    }
+    let took = since.elapsed();
+    ensure!(done == JOBS, "{done} of {JOBS} jobs were done");
+    for store in stores {
+        store.close().await;
+    }
+    Ok(took)
+}
+
+async fn work_off(store: Store, holder: String) -> anyhow::Result<u32> {
+    let mut done = 0;
+    while let Some(lease) =
+        store.job_claim(&holder, SystemClock.now() + TimeDelta::minutes(1), "", "none", i64::MAX).await?
+    {
+        ensure!(store.job_finish(&lease).await? == Finish::Recorded, "a job was lost");
+        done += 1;
+    }
+    Ok(done)
+}
+
+fn job(n: u32) -> NewJob {
+    NewJob {
+        kind: "work",
+        payload: "{}".to_owned(),
+        lane: format!("lane-{n}"),
+        share: String::new(),
+        priority: 0,
+        run_after: None,
+    }
+}

@@ -2,7 +2,7 @@
 
 use anyhow::Context as _;
 use chrono::{DateTime, SecondsFormat, Utc};
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::json;
 
 use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
@@ -10,9 +10,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::parse_duration;
 use crate::config::server::StorageConfig;
 use crate::model::{
-    Actor, ApplyLock, ApplyLockFields, ApplyLockProblem, ApplyLockWish, ApplyScope, Cause, Origin, minute,
+    Actor, ApplyLock, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope, Cause, Origin, minute,
 };
-use crate::store::{SetApplyLock, Store};
+use crate::store::{Result, SetApplyLock, Store};
 
 pub(super) fn command() -> Command {
     let list = Command::new("list")
@@ -35,7 +35,12 @@ pub(super) fn command() -> Command {
             "Ends the apply lock of exactly this: of everything, of one repository (--repo), or of one directory (--repo \
              and --dir). Others stay.\n\nExit code 1: there is no such apply lock.",
         )
-        .args(scope_args());
+        .args(scope_args())
+        .arg(
+            text("id", "ID", "The one that `list --json` shows with this id")
+                .value_parser(value_parser!(ApplyLockId))
+                .conflicts_with("repo"),
+        );
     Command::new("apply-lock")
         .about("Stop applies, everywhere or somewhere, and allow them again")
         .subcommand_required(true)
@@ -61,6 +66,7 @@ enum Wanted {
     List { as_json: bool },
     Set(ApplyLockWish),
     Clear(ApplyScope),
+    ClearOne(ApplyLockId),
 }
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
@@ -78,7 +84,14 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         match wanted {
             Wanted::List { as_json } => list(&store, as_json, terminal).await,
             Wanted::Set(wish) => set(&store, &wish, terminal).await,
-            Wanted::Clear(scope) => clear(&store, &scope, terminal).await,
+            Wanted::Clear(scope) => {
+                let ended = store.apply_lock_clear(&scope, &cause()).await;
+                cleared(ended, &format!("no apply lock is set for exactly this: {scope}"), terminal)
+            }
+            Wanted::ClearOne(id) => {
+                let ended = store.apply_lock_clear_one(id, &cause()).await;
+                cleared(ended, &format!("no apply lock has the id {id}"), terminal)
+            }
         }
     })?
 }
@@ -100,9 +113,10 @@ fn wanted(name: &str, matches: &ArgMatches) -> Result<Wanted, String> {
     }
     Ok(match name {
         "list" => Wanted::List { as_json: matches.get_flag("json") },
-        "clear" => Wanted::Clear(fields.scope().map_err(shown)?),
+        "clear" if matches.contains_id("id") => Wanted::ClearOne(*matches.get_one("id").expect("it was given")),
+        "clear" => Wanted::Clear(fields.scope().map_err(|problems| shown(&problems))?),
         _ => {
-            let wish = fields.wish().map_err(shown)?;
+            let wish = fields.wish().map_err(|problems| shown(&problems))?;
             let ends_at = ends_after(given("for"), SystemClock.now())?.or(wish.ends_at);
             Wanted::Set(ApplyLockWish { ends_at, ..wish })
         }
@@ -117,8 +131,9 @@ fn ends_after(text: &str, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, S
     Ok(Some(now + time))
 }
 
-fn shown(problems: Vec<ApplyLockProblem>) -> String {
-    problems.into_iter().map(|problem| format!("error: --{}: {}\n", problem.field, problem.text)).collect()
+fn shown(problems: &[ApplyLockProblem]) -> String {
+    let lines = problems.iter().map(|problem| format!("error: --{}: {}\n", problem.field, problem.text));
+    lines.collect::<Vec<_>>().concat()
 }
 
 fn actor() -> Actor {
@@ -153,7 +168,7 @@ async fn set(store: &Store, wish: &ApplyLockWish, terminal: &mut Terminal<'_>) -
         }
         SetApplyLock::Over(now) => {
             let problem = wish.ends_at.map(|end| ApplyLockProblem::over(end, now));
-            Ok(terminal.usage(&shown(problem.into_iter().collect())))
+            Ok(terminal.usage(&shown(problem.as_slice())))
         }
         SetApplyLock::TooMany(most) => {
             terminal.note(format_args!("error: there are {most} apply locks, and no more are kept: clear some first"));
@@ -162,11 +177,13 @@ async fn set(store: &Store, wish: &ApplyLockWish, terminal: &mut Terminal<'_>) -
     }
 }
 
-async fn clear(store: &Store, scope: &ApplyScope, terminal: &mut Terminal<'_>) -> Outcome {
-    let cause = Cause::new(actor(), "allowed again on the command line");
-    let ended = store.apply_lock_clear(scope, &cause).await.context("the apply lock could not be ended")?;
-    let Some(lock) = ended else {
-        terminal.note(format_args!("error: no apply lock is set for exactly this: {scope}"));
+fn cause() -> Cause {
+    Cause::new(actor(), "allowed again on the command line")
+}
+
+fn cleared(ended: Result<Option<ApplyLock>>, none: &str, terminal: &mut Terminal<'_>) -> Outcome {
+    let Some(lock) = ended.context("the apply lock could not be ended")? else {
+        terminal.note(format_args!("error: {none}"));
         terminal.note("`lockkeeper apply-lock list` shows those that are.");
         return Ok(Exit::Failure);
     };
@@ -261,8 +278,15 @@ mod tests {
         let line: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!((&line["scope"], &line["repo"], &line["dir"]), (&json!("repo"), &json!(INFRA[1]), &json!(null)));
         assert_eq!(line["holder"], json!(environment::user()));
+        let id = line["id"].as_str().unwrap();
+        assert_eq!(apply_lock(&dir, &["clear", "--id", id]).0, Exit::Success);
+        let gone = apply_lock(&dir, &["clear", "--id", id]);
+        assert!(
+            gone.0 == Exit::Failure && gone.1.starts_with(&format!("error: no apply lock has the id {id}\n")),
+            "{gone:?}"
+        );
         let verdict = block_on(async { verify(&open(dir.path()).await, None).await.unwrap() }).unwrap();
-        assert!(matches!(verdict, Verdict::Whole { events: 5, .. }), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Whole { events: 6, .. }), "{verdict:?}");
     }
 
     #[test]

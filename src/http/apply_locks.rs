@@ -46,6 +46,7 @@ pub(super) async fn stop(
 /// Ends one lock for somebody who may; `None`: it is not set any more.
 pub(super) async fn allow(web: &Web, id: ApplyLockId, who: &Identity) -> Result<Option<ApplyLock>, Failure> {
     let Some(lock) = web.store.apply_lock_find(id).await? else { return Ok(None) };
+    web.permit(who, Action::ApplyLock, &(&lock.scope).into()).await?;
     end(web, &lock, who).await
 }
 
@@ -58,7 +59,6 @@ pub(super) async fn allow_all(web: &Web, who: &Identity) -> Result<Option<ApplyL
 }
 
 async fn end(web: &Web, lock: &ApplyLock, who: &Identity) -> Result<Option<ApplyLock>, Failure> {
-    web.permit(who, Action::ApplyLock, &(&lock.scope).into()).await?;
     let actor = who.actor();
     let how = if actor.origin == Origin::Api { "allowed again by a script" } else { "allowed again on the dashboard" };
     let ended = web.store.apply_lock_clear_one(lock.id, &Cause::new(actor, how)).await?;

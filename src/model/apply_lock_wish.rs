@@ -202,9 +202,9 @@ mod tests {
     }
 
     fn problems(fields: ApplyLockFields<'_>) -> String {
-        let lines =
-            fields.wish().unwrap_err().into_iter().map(|problem| format!("{}: {}\n", problem.field, problem.text));
-        lines.collect()
+        let problems = fields.wish().unwrap_err();
+        let lines = problems.iter().map(|problem| format!("{}: {}", problem.field, problem.text));
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     #[test]

@@ -14,7 +14,9 @@ use crate::http::apply_locks::{Stopping, allow, set_before, stop};
 use crate::http::csrf::Script;
 use crate::http::extract::Segment;
 use crate::http::{Failure, Web};
-use crate::model::{ApplyLock, ApplyLockFields, ApplyLockId, ApplyScope};
+use crate::model::{
+    ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope,
+};
 
 /// All of them, the widest first.
 #[derive(Serialize)]
@@ -77,13 +79,24 @@ struct Wish {
 }
 
 impl Wish {
-    fn fields(&self) -> ApplyLockFields<'_> {
-        ApplyLockFields {
+    fn read(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
+        let fields = ApplyLockFields {
             repo: self.repo.as_deref().unwrap_or_default(),
             dir: self.dir.as_deref().unwrap_or_default(),
             reason: &self.reason,
             until: self.until.as_deref().unwrap_or_default(),
-        }
+        };
+        // Most likely a variable of the script that was not set: it must not widen what is stopped.
+        let given = [
+            (ApplyLockField::Repo, &self.repo),
+            (ApplyLockField::Dir, &self.dir),
+            (ApplyLockField::Until, &self.until),
+        ];
+        let empty = given.into_iter().filter(|(_, text)| text.as_ref().is_some_and(|text| text.trim().is_empty()));
+        let empty =
+            empty.map(|(field, _)| ApplyLockProblem::new(field, "It is empty. Give it a value, or leave it out."));
+        let empty: Vec<_> = empty.collect();
+        if empty.is_empty() { fields.wish() } else { Err(empty) }
     }
 }
 
@@ -95,7 +108,7 @@ pub(super) async fn set(
 ) -> Result<(StatusCode, Json<ApplyLockJson>), Failure> {
     let body = body.map_err(|rejection| Failure::unreadable_form(rejection.status()))?;
     let wish: Wish = serde_json::from_slice(&body).map_err(|error| Failure::unreadable_json(&error))?;
-    match stop(&web, wish.fields().wish(), &who.by_script()).await? {
+    match stop(&web, wish.read(), &who.by_script()).await? {
         Stopping::Set(lock) => Ok((StatusCode::CREATED, Json(lock.into()))),
         Stopping::AlreadySet(lock) => Err(Failure::stopped_before(&set_before(&lock))),
         Stopping::Wrong(problems) => Err(Failure::wrong_fields(&problems)),

@@ -161,7 +161,18 @@ async fn a_script_stops_a_directory_lists_it_and_allows_it_again() {
     let (status, set) = call(&browser, "POST", "/api/apply-locks", &wish).await;
     assert_eq!(status, StatusCode::CREATED, "{set}");
     let id = set["id"].as_str().unwrap().to_owned();
-    insta::assert_json_snapshot!(set, @r#""#);
+    insta::assert_json_snapshot!(set, @r#"
+    {
+      "dir": "network",
+      "holder": "ops",
+      "id": "00000000-0000-7000-8000-000000000001",
+      "reason": "freeze",
+      "repo": "github.com/acme/infra",
+      "scope": "path",
+      "since": "2026-03-04T05:06:07Z",
+      "until": "2026-03-05T18:00:00Z"
+    }
+    "#);
     let (status, again) = call(&browser, "POST", "/api/apply-locks", &wish).await;
     assert_eq!(status, StatusCode::CONFLICT);
     assert!(again["error"].as_str().unwrap().starts_with("ops has stopped these applies since"), "{again}");
@@ -188,6 +199,12 @@ async fn a_wrong_request_is_answered_with_the_field_and_the_way_out() {
     let cases = [
         (r#"{"reason": ""}"#, 422, json!("reason"), "“reason”: Say in a few words why"),
         (r#"{"reason": "x", "dir": "net"}"#, 422, json!("repo"), "“repo”: A directory is one of a repository"),
+        (
+            r#"{"reason": "x", "repo": ""}"#,
+            422,
+            json!("repo"),
+            "“repo”: It is empty. Give it a value, or leave it out.",
+        ),
         (r#"{"reason": "x", "repo": "infra"}"#, 422, json!("repo"), "“infra” is not a repository"),
         (r#"{"reason": "x", "until": "2020-01-01T00:00Z"}"#, 422, json!("until"), "2020-01-01 00:00 UTC is over"),
         (r#"{"reason": "x", "until": "3d"}"#, 422, json!("until"), "Write them in UTC, as in 2026-12-24T18:00Z"),

@@ -39,8 +39,20 @@ async fn a_repository_that_is_frozen_applies_nothing_until_the_time_is_over(back
     let end = bot.db.now() + TimeDelta::hours(63);
     stop_applies_of(bot.store(), &applies_in(&repo, "."), Some(end), "olga", "no changes over the weekend").await;
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull).replace(&repo, "HOST/acme/infra"), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull).replace(&repo, "HOST/acme/infra"), @"
+    **Apply refused**: applies are stopped in the repository `HOST/acme/infra`, by `olga` since 2026-03-02 09:00 UTC, until 2026-03-05 00:00 UTC. Why: no changes over the weekend
+
+    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
+    * The plans stay as they are until then; comment again after 2026-03-05 00:00 UTC.
+
+    <sub>Commit `a1598137` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Pending, Applies are stopped in this repository until 2026-03-05 00:00 UTC by olga.
+    lockkeeper/plan: Success, 2/2 projects planned successfully.
+    lockkeeper/plan: app/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
     let line = bot.machine_line(pull);
     assert!(line.contains(r#""outcome":"refused","reason":"apply_locked","projects":[]"#), "{line}");
     bot.db.clock.advance(Duration::from_hours(63));
@@ -59,8 +71,15 @@ async fn a_frozen_directory_stops_its_projects_and_no_others(backend: Backend) {
     let comment = bot.comment(pull).replace(&repo, "HOST/acme/infra");
     assert!(comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"), "{comment}");
     let refused = comment.lines().find(|line| line.starts_with("**Apply refused**")).unwrap();
-    assert_snapshot!(refused, @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(refused, @"**Apply refused**: applies are stopped in the directory `network` of `HOST/acme/infra` and below it, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: the carrier works on its lines");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/2 projects failed to apply.
+    lockkeeper/apply: app/default: Success, Apply succeeded.
+    lockkeeper/apply: network/default: Failure, Applies are stopped in network by olga.
+    lockkeeper/plan: Success, 2/2 projects planned successfully.
+    lockkeeper/plan: app/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
     assert_eq!(applies(&bot), 1);
     // Of what is left, nothing could be applied.
     bot.say(pull, "lockkeeper apply -d network").await;
@@ -78,7 +97,15 @@ async fn everything_that_stands_in_the_way_is_named_at_once(backend: Backend) {
     stop_applies_of(bot.store(), &applies_in(&repo, "network"), tonight, "pete", "`x` <b>@acme</b>\n* y").await;
     stop_applies_of(bot.store(), &applies_in(&repo, "other"), None, "rita", "not in the way").await;
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull).replace(&repo, "HOST/acme/infra"), @"");
+    assert_snapshot!(bot.comment(pull).replace(&repo, "HOST/acme/infra"), @r"
+    **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: the database moves
+    Applies are also stopped in the directory `network` of `HOST/acme/infra` and below it, by `pete` since 2026-03-02 09:00 UTC, until 2026-03-02 18:00 UTC. Why: `x` &lt;b&gt;@&#8203;acme&lt;/b&gt; \* y
+
+    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
+    * The plans stay as they are until then; comment again afterwards.
+
+    <sub>Commit `a1598137` · 0 s</sub>
+    ");
     assert_eq!(applies(&bot), 0);
     bot.end(&BOTH).await;
 }

@@ -155,6 +155,11 @@ impl Settings {
         format!("{}/jobs/{run}", self.public_url)
     }
 
+    /// Page of what stops applies.
+    pub fn apply_locks_url(&self) -> String {
+        format!("{}/apply-locks", self.public_url)
+    }
+
     /// Page of a lock.
     pub fn lock_url(&self, lock: crate::model::LockId) -> String {
         format!("{}/locks/{lock}", self.public_url)

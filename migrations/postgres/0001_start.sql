@@ -156,12 +156,18 @@ CREATE TABLE lock_event_seals (
     sealed_at TIMESTAMPTZ NOT NULL
 );
 
--- The switch that stops every apply; `scope` is `global`.
+-- What stops applies; one at most for the same applies. `scope` is `server`, `repo` or `path` (a directory and everything
+-- below it), `repo` and `dir` are empty where they say nothing. A word of a later release stops everything.
 CREATE TABLE apply_locks (
-    scope TEXT NOT NULL PRIMARY KEY,
+    id TEXT NOT NULL PRIMARY KEY,
+    scope TEXT NOT NULL,
+    repo TEXT NOT NULL,
+    dir TEXT NOT NULL,
     holder TEXT NOT NULL,
     reason TEXT NOT NULL,
-    taken_at TIMESTAMPTZ NOT NULL
+    taken_at TIMESTAMPTZ NOT NULL,
+    ends_at TIMESTAMPTZ,
+    UNIQUE (scope, repo, dir)
 );
 
 -- A plan and what an apply of it must find unchanged (P5). At most one of a project is not discarded.

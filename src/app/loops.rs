@@ -27,6 +27,8 @@ const AFTER_ERROR: Duration = Duration::from_secs(2);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(5);
 const ORPHANS_EVERY: Duration = Duration::from_secs(15);
 const STOPS_EVERY: Duration = Duration::from_secs(2);
+/// They stop nothing any more; only lists and the audit log wait for it.
+const APPLY_LOCKS_EVERY: Duration = Duration::from_secs(30);
 const PULLS_EVERY: Duration = Duration::from_mins(5);
 const IDLE_EVERY: Duration = Duration::from_mins(1);
 const PRUNE_EVERY: Duration = Duration::from_hours(1);
@@ -56,6 +58,7 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
     spawn_every(&mut workers, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
     spawn_every(&mut workers, ORPHANS_EVERY, ended, replica, |r| async move { Ok(r.tick_orphans().await.map(drop)?) });
     spawn_every(&mut workers, STOPS_EVERY, ended, replica, |r| async move { r.tick_stops().await });
+    spawn_every(&mut workers, APPLY_LOCKS_EVERY, closing, replica, |r| async move { r.tick_apply_locks().await });
     spawn_every(&mut workers, PULLS_EVERY, closing, replica, |r| async move { r.tick_pulls().await });
     spawn_every(&mut workers, IDLE_EVERY, closing, replica, |r| async move { r.tick_idle_locks().await.map(drop) });
     spawn_every(&mut workers, PRUNE_EVERY, closing, replica, |r| async move { r.tick_prune().await });

@@ -120,6 +120,11 @@ impl Replica {
         reconcile::idle_locks(&self.ctx).await
     }
 
+    /// Removes apply locks whose time is over.
+    pub async fn tick_apply_locks(&self) -> anyhow::Result<()> {
+        reconcile::apply_locks(&self.ctx).await
+    }
+
     /// Forgets what is old enough.
     pub async fn tick_prune(&self) -> anyhow::Result<()> {
         reconcile::prune(&self.ctx).await

@@ -11,9 +11,7 @@ use super::Contents;
 use super::record::{
     ApplyLockRecord, LockRecord, PlanStatus, ProjectRecord, PullRecord, PullStatusRecord, StatusRecord, Then,
 };
-use crate::model::{
-    ApplyLock, HostName, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, RepoId, RepoPath, WorkspaceName,
-};
+use crate::model::{HostName, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, RepoId, RepoPath, WorkspaceName};
 
 /// Everything that could be made sense of, and everything that could not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,9 +21,20 @@ pub struct Found {
     /// Pulls with what is known of their projects.
     pub pulls: Vec<FoundPull>,
     /// The lock that stops applies.
-    pub apply_lock: Option<ApplyLock>,
+    pub apply_lock: Option<FoundApplyLock>,
     /// The rest.
     pub unusable: Vec<Unusable>,
+}
+
+/// The lock that stops every apply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundApplyLock {
+    /// Who set it: Atlantis does not keep that.
+    pub holder: String,
+    /// Why.
+    pub reason: String,
+    /// Since when, as far as that is on record.
+    pub taken_at: DateTime<Utc>,
 }
 
 /// A lock that Atlantis holds.
@@ -170,10 +179,10 @@ impl Found {
 }
 
 /// An unreadable value stops applies all the same (P6): it is the key that counts for Atlantis.
-fn apply_lock(value: &[u8], now: DateTime<Utc>) -> ApplyLock {
+fn apply_lock(value: &[u8], now: DateTime<Utc>) -> FoundApplyLock {
     let time = read::<ApplyLockRecord>(value).ok().map(|record| record.lock_metadata.unix_time);
     let time = time.filter(|time| *time > 0).and_then(|time| DateTime::from_timestamp(time, 0));
-    ApplyLock { holder: SOMEBODY.to_owned(), reason: APPLY_REASON.to_owned(), taken_at: time.unwrap_or(now) }
+    FoundApplyLock { holder: SOMEBODY.to_owned(), reason: APPLY_REASON.to_owned(), taken_at: time.unwrap_or(now) }
 }
 
 fn lock(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<FoundLock, Why> {

@@ -11,7 +11,7 @@ pub mod redis;
 
 use std::path::Path;
 
-pub use found::{Found, FoundLock, FoundPull, FoundStatus, Kind, Unusable, Why};
+pub use found::{Found, FoundApplyLock, FoundLock, FoundPull, FoundStatus, Kind, Unusable, Why};
 pub use record::{PlanStatus, Then};
 
 use bolt::{BoltError, Entries};

@@ -118,7 +118,8 @@ fn time(at: DateTime<Utc>) -> String {
 
 fn as_text(kept: &LockEvent) -> String {
     let cause = &kept.event.cause;
-    let lock = kept.event.key.as_ref().map(|key| format!(" {key}")).unwrap_or_default();
+    let lock = kept.event.key.as_ref().map(|key| format!(" {key}"));
+    let lock = lock.or_else(|| kept.event.scope.as_ref().map(|scope| format!(" {scope}"))).unwrap_or_default();
     let pull = kept.event.pull.as_ref().map(|pull| format!(" #{}", pull.number)).unwrap_or_default();
     let remote = cause.remote.as_ref().map(|remote| format!(" from {remote}")).unwrap_or_default();
     let (kind, actor) = (kept.event.kind, &cause.actor);
@@ -140,8 +141,9 @@ fn as_json(kept: &LockEvent) -> serde_json::Value {
         "seq": kept.seq,
         "at": time(kept.at),
         "kind": event.kind,
-        "repo": event.pull.as_ref().map(|pull| &pull.repo),
+        "repo": event.repo(),
         "lock": event.key.as_ref().map(ToString::to_string),
+        "applies": event.scope.as_ref().map(ToString::to_string),
         "pull": event.pull.as_ref().map(|pull| pull.number.0),
         "actor": cause.actor.login,
         "origin": cause.actor.origin,

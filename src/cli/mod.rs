@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 everything went well, 1 something failed, 2 the command line or the configuration is wrong.
 
+mod apply_lock;
 mod audit;
 mod database;
 mod demo;
@@ -54,6 +55,7 @@ struct Subcommand {
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "server", command: server::command, run: server::run },
     Subcommand { name: "demo", command: demo::command, run: demo::run },
+    apply_lock::SUBCOMMAND,
     audit::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "import", command: import::command, run: import::run },
@@ -127,6 +129,7 @@ mod tests {
         Commands:
           server       Receive webhooks and run what they ask for
           demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
+          apply-lock   Stop applies, everywhere or somewhere, and allow them again
           audit        Look through the log of what happened to locks
           replay       Send recorded webhooks to a server once more
           import       Take over what another tool holds

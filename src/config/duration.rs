@@ -6,7 +6,7 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_hours(366 * 24);
 
 /// Reads `45s`, `90m`, `2h`, `1d` and sums such as `1h30m`; a unit is required, zero is refused.
-pub(in crate::config) fn parse_duration(text: &str) -> Result<Duration, String> {
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let invalid = || format!("`{text}` is not a length of time");
     let mut total = Duration::ZERO;
     let mut rest = text;

@@ -8,3 +8,5 @@ pub mod repo;
 pub mod repos;
 pub mod server;
 mod yaml;
+
+pub use duration::parse_duration;

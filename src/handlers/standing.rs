@@ -53,6 +53,14 @@ impl Standings {
         }
     }
 
+    /// The combined status of applying while applies are stopped, with this line; none when all is applied anyway.
+    pub fn apply_status_while_stopped(&self, ctx: &Ctx, line: String) -> Option<CommitStatus> {
+        match status::apply(&self.0).0 {
+            CommitState::Success => None,
+            state @ (CommitState::Pending | CommitState::Failure) => Some(combined(ctx, RunKind::Apply, (state, line))),
+        }
+    }
+
     /// The combined status of applying.
     pub fn apply_status(&self, ctx: &Ctx) -> CommitStatus {
         combined(ctx, RunKind::Apply, status::apply(&self.0))

@@ -15,6 +15,7 @@ use tracing::error;
 use super::Web;
 use super::trace::Reference;
 use crate::handlers::authz::{AuthzError, Denial};
+use crate::model::ApplyLockProblem;
 
 /// An answer that is not what was asked for. [`render`] makes a page or JSON of it.
 #[derive(Clone, Debug, Serialize)]
@@ -23,11 +24,13 @@ pub struct Failure {
     status: StatusCode,
     title: &'static str,
     message: String,
+    /// What of the request it is about, for programs.
+    field: Option<&'static str>,
 }
 
 impl Failure {
     fn new(status: StatusCode, title: &'static str, message: impl Into<String>) -> Self {
-        Self { status, title, message: message.into() }
+        Self { status, title, message: message.into(), field: None }
     }
 
     /// No route.
@@ -89,11 +92,43 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, "Too late to cancel", message)
     }
 
-    /// Nobody will know tomorrow why applies were stopped.
-    pub(super) fn reason_wanted() -> Self {
-        let message = "Say in a few words why all applies are to stop, so that whoever finds them stopped knows what to \
-                       wait for. Nothing was changed.";
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "A reason is missing", message)
+    /// An apply lock that is not set.
+    pub(super) fn no_such_apply_lock() -> Self {
+        let message = "No apply lock has this identifier. Most likely it was ended already, by somebody or by its time; \
+                       GET /api/apply-locks and the page of apply locks show those that are set.";
+        Self::new(StatusCode::NOT_FOUND, "This apply lock is not set", message)
+    }
+
+    /// The same applies are stopped already.
+    pub(super) fn stopped_before(why: &str) -> Self {
+        Self::new(StatusCode::CONFLICT, "Stopped before", why)
+    }
+
+    /// No room for another apply lock.
+    pub(super) fn too_many_apply_locks(most: usize) -> Self {
+        let message = format!(
+            "There are {most} apply locks, and no more are kept. Nothing was changed. End some, or stop a whole \
+             repository or everything with one."
+        );
+        Self::new(StatusCode::CONFLICT, "Too many apply locks", message)
+    }
+
+    /// Something is wrong with what was asked for.
+    pub(super) fn wrong_fields(problems: &[ApplyLockProblem]) -> Self {
+        let lines = problems.iter().map(|problem| format!("`{}`: {}", problem.field, problem.text));
+        let text = format!("{} Nothing was changed.", lines.collect::<Vec<_>>().join(" "));
+        let message = in_quotes(&super::pages::shown(&text));
+        let field = problems.first().map(|problem| problem.field.as_str());
+        Self { field, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not as it has to be", message) }
+    }
+
+    /// Not the JSON that is expected.
+    pub(super) fn unreadable_json(error: &serde_json::Error) -> Self {
+        let text = format!(
+            "The body is not the JSON that is expected here: {error}. Send an object such as \
+             {{\"repo\": \"github.com/acme/infra\", \"reason\": \"the database moves\"}}. Nothing was changed."
+        );
+        Self::new(StatusCode::BAD_REQUEST, "Not readable", in_quotes(&super::pages::shown(&text)))
     }
 
     /// Another site, or a program without the marks of a browser, sent a form.
@@ -241,6 +276,8 @@ struct View<'a> {
 #[derive(Serialize)]
 struct JsonError<'a> {
     error: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<&'static str>,
     reference: &'a str,
 }
 
@@ -280,6 +317,6 @@ impl Failure {
     }
 
     fn json(&self, reference: &str) -> Response {
-        Json(JsonError { error: &self.message, reference }).into_response()
+        Json(JsonError { error: &self.message, field: self.field, reference }).into_response()
     }
 }

@@ -11,6 +11,7 @@
 //!   style that stands in the page.
 
 mod api;
+mod apply_locks;
 mod auth;
 mod csrf;
 mod errors;

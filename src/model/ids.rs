@@ -72,6 +72,10 @@ id_type!(
     LockId
 );
 id_type!(
+    /// One apply lock, from the moment it is set until it is ended.
+    ApplyLockId
+);
+id_type!(
     /// One plan record.
     PlanId
 );

@@ -1,4 +1,4 @@
-//! The lock of a project's path and workspace, and the server-wide apply lock.
+//! The lock of a project's path and workspace.
 
 use std::fmt;
 
@@ -98,15 +98,4 @@ pub struct Waiter {
     pub asker: String,
     /// Since when.
     pub since: DateTime<Utc>,
-}
-
-/// The server-wide switch that stops every apply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApplyLock {
-    /// Who switched it on.
-    pub holder: String,
-    /// Why.
-    pub reason: String,
-    /// Since when.
-    pub taken_at: DateTime<Utc>,
 }

@@ -4,9 +4,12 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 
 use super::actor::Actor;
+use super::apply_lock::ApplyScope;
 use super::lock::LockKey;
+use super::path::RepoPath;
 use super::plan::Sha256Digest;
 use super::pull::PullRef;
+use super::repo::RepoId;
 use super::text::text_enum;
 
 text_enum! {
@@ -32,6 +35,23 @@ text_enum! {
         ApplyLocked = "apply_locked",
         /// Applies were allowed again.
         ApplyUnlocked = "apply_unlocked",
+    }
+}
+
+impl LockEventKind {
+    /// Whether it is what happened to an apply lock.
+    pub const fn is_of_applies(self) -> bool {
+        match self {
+            Self::ApplyLocked | Self::ApplyUnlocked => true,
+            Self::Taken
+            | Self::Renewed
+            | Self::Queued
+            | Self::Left
+            | Self::Released
+            | Self::Stolen
+            | Self::Expired
+            | Self::Denied => false,
+        }
     }
 }
 
@@ -65,12 +85,29 @@ impl Cause {
 pub struct NewLockEvent {
     /// What happened.
     pub kind: LockEventKind,
-    /// To which lock; `None` for the apply lock and for what concerns no lock in particular.
+    /// To which lock; `None` for apply locks and for what concerns no lock in particular.
     pub key: Option<LockKey>,
+    /// Which applies it is about; `None` unless it concerns an apply lock. Kept in the columns of repository and
+    /// directory, without a workspace.
+    pub scope: Option<ApplyScope>,
     /// Which pull.
     pub pull: Option<PullRef>,
     /// Who did it, and why.
     pub cause: Cause,
+}
+
+impl NewLockEvent {
+    /// The repository it is about.
+    pub fn repo(&self) -> Option<&RepoId> {
+        let of_key = self.key.as_ref().map(|key| &key.repo);
+        let of_scope = || self.scope.as_ref().and_then(ApplyScope::repo);
+        of_key.or_else(of_scope).or_else(|| self.pull.as_ref().map(|pull| &pull.repo))
+    }
+
+    /// The directory it is about.
+    pub fn dir(&self) -> Option<&RepoPath> {
+        self.key.as_ref().map(|key| &key.dir).or_else(|| self.scope.as_ref().and_then(ApplyScope::dir))
+    }
 }
 
 /// An event as kept.
@@ -115,14 +152,13 @@ impl LockEvent {
     /// The hash that an event at this place must have. Times count to the microsecond, which both databases keep.
     #[expect(clippy::missing_panics_doc, reason = "texts and numbers are JSON")]
     pub fn hash_of(seq: i64, at: DateTime<Utc>, event: &NewLockEvent, previous: &Sha256Digest) -> Sha256Digest {
-        let repo = event.key.as_ref().map(|key| &key.repo).or(event.pull.as_ref().map(|pull| &pull.repo));
         let sealed = Sealed {
             previous: previous.as_str(),
             seq,
             at: at.to_rfc3339_opts(SecondsFormat::Micros, true),
             kind: event.kind.as_str(),
-            repo: repo.map(ToString::to_string),
-            dir: event.key.as_ref().map(|key| key.dir.to_string()),
+            repo: event.repo().map(ToString::to_string),
+            dir: event.dir().map(ToString::to_string),
             workspace: event.key.as_ref().map(|key| key.workspace.to_string()),
             project: event.key.as_ref().and_then(|key| key.project.as_ref()).map(ToString::to_string),
             pull: event.pull.as_ref().map(|pull| pull.number.0),

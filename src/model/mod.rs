@@ -1,6 +1,8 @@
 //! The words of `docs/architecture.md` as types. Only constructors normalise; nothing here does I/O.
 
 mod actor;
+mod apply_lock;
+mod apply_lock_wish;
 mod event;
 mod ids;
 mod lock;
@@ -17,9 +19,11 @@ mod status;
 mod text;
 
 pub use actor::{Actor, Origin};
+pub use apply_lock::{ApplyLock, ApplyScope};
+pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, ApplyReason, minute};
 pub use event::{CommentEvent, Event, PullAction, PullEvent};
-pub use ids::{CommandId, DeliveryId, JobId, LockId, PlanId, RunId};
-pub use lock::{ApplyLock, Lock, LockKey, Waiter};
+pub use ids::{ApplyLockId, CommandId, DeliveryId, JobId, LockId, PlanId, RunId};
+pub use lock::{Lock, LockKey, Waiter};
 pub use lock_event::{Cause, LockEvent, LockEventKind, NewLockEvent};
 pub use lock_mode::{LockMode, LockScope};
 pub use lock_name::{Fit, InvalidLockName, LockName};

@@ -4,6 +4,7 @@
 //! is found again. On the way: `view` decides what is shown, `templates/comments/` lays it out, `escape` keeps hostile
 //! text from being anything but text, `split` keeps the forge's limit, `machine` adds the hidden line for programs.
 
+mod apply_locks;
 pub mod escape;
 pub mod machine;
 pub mod plan_output;
@@ -16,6 +17,7 @@ pub mod status;
 mod templates;
 mod view;
 
+pub use apply_locks::apply_locks_line;
 pub use machine::{MachineLine, MachineProject, marker};
 pub use report::{
     Body, CancelLine, Fate, Holder, IdleNotice, Next, ProjectReport, Refusal, Released, Report, Style, UserText,

@@ -1,7 +1,7 @@
 //! The refusals that do not need to look at a project: each names its rule, the actual value, and the way out (P10).
 
 use super::report::{Refusal, UserText};
-use crate::model::{ApplyLock, RepoId};
+use crate::model::RepoId;
 
 impl Refusal {
     /// The repository is not one that this server works for.
@@ -49,26 +49,8 @@ impl Refusal {
             [format!("It understands {}.", quoted.join(", "))],
         )
     }
-
-    /// The server-wide apply lock is on.
-    pub fn apply_locked(lock: &ApplyLock) -> Self {
-        let (holder, reason) = (lock.holder.replace('`', "'"), lock.reason.trim());
-        let why =
-            if reason.is_empty() { "without saying why.".to_owned() } else { format!("with these words: {reason}") };
-        refusal(
-            "apply_locked",
-            format!("`{holder}` switched off every apply on this server at {}, {why}", time(lock.taken_at)),
-            ["Whoever operates the server can switch applies on again in the dashboard. The plans stay as they are \
-              until then; comment again afterwards."
-                .to_owned()],
-        )
-    }
 }
 
-fn time(at: chrono::DateTime<chrono::Utc>) -> String {
-    at.format("%Y-%m-%d %H:%M UTC").to_string()
-}
-
-fn refusal<const N: usize>(reason: &'static str, message: String, hints: [String; N]) -> Refusal {
+pub(super) fn refusal<const N: usize>(reason: &'static str, message: String, hints: [String; N]) -> Refusal {
     Refusal { reason, text: UserText::new(message, hints) }
 }

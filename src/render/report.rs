@@ -184,6 +184,8 @@ pub struct ProjectReport {
     pub held_by: Option<Holder>,
     /// What is worth a try next.
     pub next: Next,
+    /// What the status of the commit says, where that is more than the outcome tells.
+    pub status: Option<String>,
 }
 
 /// The command that a section offers for another try.
@@ -214,6 +216,7 @@ impl ProjectReport {
             run_url: None,
             held_by: None,
             next: Next::default(),
+            status: None,
         }
     }
 }

@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::{
-    ApplyLock, CommandId, CommandKind, PlanCounts, ProjectKey, ProjectOutcome, PullNumber, RepoPath, WorkspaceName,
+    ApplyLock, ApplyScope, CommandId, CommandKind, PlanCounts, ProjectKey, ProjectOutcome, PullNumber, RepoPath,
+    WorkspaceName,
 };
 
 const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]
@@ -150,7 +151,14 @@ fn apply_samples() -> Vec<(&'static str, Report)> {
 fn other_samples() -> Vec<(&'static str, Report)> {
     use CommandKind::{Apply, Autoplan, Help, Plan, Unlock};
     let repo = "github.com/acme/infra".parse().expect("a repository");
-    let lock = ApplyLock { holder: "alice".to_owned(), reason: "database move until noon".to_owned(), taken_at: at() };
+    let lock = ApplyLock {
+        id: Uuid::from_u128(1).into(),
+        scope: ApplyScope::Server,
+        holder: "alice".to_owned(),
+        reason: "database move until noon".to_owned(),
+        taken_at: at(),
+        ends_at: None,
+    };
     let released = |plan| Released { plan, lock: true, ..Released::nothing(key("infra/net", "default", Some("net"))) };
     let usage = "There is no flag `--foo` for `plan`; did you mean `--verbose`?".to_owned();
     let config =
@@ -168,7 +176,10 @@ fn other_samples() -> Vec<(&'static str, Report)> {
         ("fork", report(Plan, Body::Refused(Refusal::fork(Some(&repo))))),
         ("fork_gone", report(Plan, Body::Refused(Refusal::fork(None)))),
         ("not_available", report(Help, Body::Refused(Refusal::not_available("import", &["plan", "apply"])))),
-        ("apply_locked", report(Apply, Body::Refused(Refusal::apply_locked(&lock)))),
+        (
+            "apply_locked",
+            report(Apply, Body::Refused(Refusal::apply_locked(&[lock], "https://locks.example/apply-locks"))),
+        ),
         ("config_errors", report(Plan, Body::ConfigErrors(config.to_owned()))),
         ("broken", report(Apply, Body::Broken(broken))),
         ("help", report(Help, Body::Help("lockkeeper plan   makes a plan\nlockkeeper apply  applies it".to_owned()))),

@@ -1,8 +1,7 @@
-//! The gate of an apply: the apply lock, the pull, the project lock and the plan are checked and the plan is marked
+//! The gate of an apply: the apply locks, the pull, the project lock and the plan are checked and the plan is marked
 //! as being applied in one transaction. What passed the gate is on record before Terraform starts, so that a crash can
 //! never lead to a second apply (P3), and an error anywhere lets nothing through (P6).
 
-use super::apply_locks::apply_lock_in_tx;
 use super::locks::taken_event;
 use super::news::{News, announce_in_tx};
 use super::pulls::pull_share_in_tx;
@@ -11,7 +10,7 @@ use crate::model::{
     ApplyLock, Cause, Lock, LockEventKind, NewLockEvent, PlanId, PlanRecord, PlanState, PullRef, PullState, RunId,
 };
 
-/// Proof that an apply may run: it holds the lock, the apply lock was off, and the plan is marked.
+/// Proof that an apply may run: it holds the lock, nothing stopped applies there, and the plan is marked.
 #[derive(Debug)]
 pub struct ApplyGrant {
     /// The project lock; `None` where locks are switched off.
@@ -26,8 +25,8 @@ pub struct ApplyGrant {
 pub enum ApplyGate {
     /// Go.
     Granted(ApplyGrant),
-    /// Applies are stopped.
-    ApplyLocked(ApplyLock),
+    /// Applies are stopped there by all of these.
+    ApplyLocked(Vec<ApplyLock>),
     /// Another pull holds the project lock.
     HeldBy(Lock),
     /// The pull is closed.
@@ -42,8 +41,9 @@ impl Store {
     pub async fn apply_begin(&self, plan: &PlanRecord, run: RunId, wish: Option<&LockWish<'_>>) -> Result<ApplyGate> {
         let mut tx = self.begin().await?;
         self.fence_not_expired_in_tx(&mut tx).await?;
-        if let Some(lock) = apply_lock_in_tx(&mut tx).await? {
-            return Ok(ApplyGate::ApplyLocked(lock));
+        let in_way = self.apply_locks_in_way_in_tx(&mut tx, &plan.pull.repo, &plan.project.dir).await?;
+        if !in_way.is_empty() {
+            return Ok(ApplyGate::ApplyLocked(in_way));
         }
         let (lock, taken) = match self.verify_lock(&mut tx, plan, wish).await? {
             Ok(verified) => verified,

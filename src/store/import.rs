@@ -2,17 +2,20 @@
 //!
 //! Nothing that is held here is touched. A trial does the same and rolls it back, so that what it reports is what would
 //! happen, races aside. Every pull is shared before the first lock is taken, in the order of their names: as everywhere
-//! in this room the pull's row comes first, and nobody who holds a lock's row waits for a pull's.
+//! in this room the pull's row comes first, and nobody who holds a lock's row waits for a pull's. Where applies are to
+//! be stopped, the switch comes before both.
 
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 
+use super::apply_locks::switch_hold_in_tx;
 use super::locks::name_column;
 use super::pulls::pull_share_in_tx;
-use super::{Result, Store, Tx, execute, free_text, kept_time, on_tx};
+use super::{Result, SetApplyLock, Store, Tx, execute, free_text, kept_time, on_tx};
 use crate::model::{
-    Actor, ApplyLock, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef, PullState,
+    Actor, ApplyLock, ApplyScope, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey,
+    PullRef, PullState,
 };
 
 /// What is to be here.
@@ -23,7 +26,18 @@ pub struct ImportBatch {
     /// Locks, the most entitled first.
     pub locks: Vec<ImportLock>,
     /// The lock that stops applies.
-    pub apply_lock: Option<ApplyLock>,
+    pub apply_lock: Option<ImportApplyLock>,
+}
+
+/// A lock that is to stop every apply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportApplyLock {
+    /// Who set it.
+    pub holder: String,
+    /// Why.
+    pub reason: String,
+    /// Since when.
+    pub taken_at: DateTime<Utc>,
 }
 
 /// A lock that is to be held here.
@@ -109,8 +123,6 @@ const INSERT_LOCK: &str = "INSERT INTO locks \
      ON CONFLICT (repo, dir, workspace, scope) DO NOTHING";
 const INSERT_PULL: &str = "INSERT INTO pulls (repo, number, state, url, updated_at) VALUES ($1, $2, $3, $4, $5) \
      ON CONFLICT (repo, number) DO NOTHING";
-const INSERT_APPLY_LOCK: &str = "INSERT INTO apply_locks (scope, holder, reason, taken_at) \
-     VALUES ('global', $1, $2, $3) ON CONFLICT (scope) DO NOTHING";
 /// Tries before a holder that comes and goes faster than we can read is reported as an error.
 const TAKE_TRIES: usize = 16;
 
@@ -118,17 +130,21 @@ impl Store {
     /// Takes over a batch, or finds out what that would do.
     pub async fn import(&self, batch: &ImportBatch, mode: ImportMode) -> Result<Imported> {
         let mut tx = self.begin().await?;
+        if batch.apply_lock.is_some() {
+            switch_hold_in_tx(&mut tx).await?;
+        }
         let known = self.import_pulls(&mut tx, batch).await?;
         let mut locks = Vec::with_capacity(batch.locks.len());
         for lock in &batch.locks {
             locks.push(self.import_lock(&mut tx, lock, known[&lock.pull]).await?);
         }
+        let mut events = events(batch, &locks);
         let apply_lock = match &batch.apply_lock {
-            Some(lock) => Some(import_apply_lock(&mut tx, lock).await?),
+            Some(lock) => Some(self.import_apply_lock(&mut tx, lock, &mut events).await?),
             None => None,
         };
         if mode == ImportMode::Write {
-            self.lock_events_in_tx(&mut tx, events(batch, &locks, apply_lock.as_ref())).await?;
+            self.lock_events_in_tx(&mut tx, events).await?;
             tx.commit().await?;
         } else {
             tx.roll_back().await?;
@@ -190,6 +206,26 @@ impl Store {
         Ok(rows == 1)
     }
 
+    /// Its events are told with the others.
+    async fn import_apply_lock(
+        &self,
+        tx: &mut Tx,
+        lock: &ImportApplyLock,
+        told: &mut Vec<NewLockEvent>,
+    ) -> Result<ImportedApplyLock> {
+        let cause = cause_of(&lock.holder, &lock.reason);
+        let set = self.apply_lock_set_in_tx(tx, &ApplyScope::Server, Some(lock.taken_at), None, &cause).await?;
+        told.extend(set.1);
+        match set.0 {
+            SetApplyLock::Set(_) => Ok(ImportedApplyLock::Taken),
+            SetApplyLock::AlreadySet(held) => Ok(ImportedApplyLock::AlreadyThere(held)),
+            SetApplyLock::Over(_) => Err(sqlx::Error::Protocol("an apply lock without an end was over".to_owned())),
+            SetApplyLock::TooMany(most) => Err(sqlx::Error::Protocol(format!(
+                "there are {most} apply locks already, which is as many as there may be"
+            ))),
+        }
+    }
+
     /// Reads back what a batch that was written must have left, and names what is not so.
     pub async fn import_verify(&self, batch: &ImportBatch, imported: &Imported) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
@@ -208,7 +244,7 @@ impl Store {
                 wrong.push(format!("the pull request {pull} is not known as {expected}"));
             }
         }
-        if batch.apply_lock.is_some() && self.apply_lock_get().await?.is_none() {
+        if batch.apply_lock.is_some() && self.apply_lock_get(&ApplyScope::Server).await?.is_none() {
             wrong.push("applies are not stopped".to_owned());
         }
         Ok(wrong)
@@ -216,23 +252,20 @@ impl Store {
 }
 
 /// What the audit log is told of a batch.
-fn events(batch: &ImportBatch, locks: &[ImportedLock], apply: Option<&ImportedApplyLock>) -> Vec<NewLockEvent> {
-    let cause = |who: &str, reason: &str| Cause::new(Actor { login: who.to_owned(), origin: Origin::Cli }, reason);
+fn events(batch: &ImportBatch, locks: &[ImportedLock]) -> Vec<NewLockEvent> {
     let taken = batch.locks.iter().zip(locks).filter(|(_, outcome)| matches!(outcome, ImportedLock::Taken));
     let of_lock = |(lock, _): (&ImportLock, _)| NewLockEvent {
         kind: LockEventKind::Taken,
         key: Some(lock.key()),
+        scope: None,
         pull: Some(lock.pull.clone()),
-        cause: cause(&lock.holder, &lock.reason),
+        cause: cause_of(&lock.holder, &lock.reason),
     };
-    let stopped = batch.apply_lock.as_ref().filter(|_| matches!(apply, Some(ImportedApplyLock::Taken)));
-    let of_apply = stopped.map(|lock| NewLockEvent {
-        kind: LockEventKind::ApplyLocked,
-        key: None,
-        pull: None,
-        cause: cause(&lock.holder, &lock.reason),
-    });
-    taken.map(of_lock).chain(of_apply).collect()
+    taken.map(of_lock).collect()
+}
+
+fn cause_of(who: &str, reason: &str) -> Cause {
+    Cause::new(Actor { login: who.to_owned(), origin: Origin::Cli }, reason)
 }
 
 fn is_as_reported(held: Option<&Lock>, lock: &ImportLock, outcome: &ImportedLock) -> bool {
@@ -254,13 +287,4 @@ async fn lock_holder_in_tx(tx: &mut Tx, key: &LockKey) -> Result<Option<Lock>> {
     let row = on_tx!(tx, db => sqlx::query_as::<_, super::locks::LockRow>(super::locks::BY_KEY)
         .bind(&key.repo).bind(&key.dir).bind(&key.workspace).bind("").fetch_all(db))?;
     Ok(row.into_iter().next().map(Lock::from))
-}
-
-async fn import_apply_lock(tx: &mut Tx, lock: &ApplyLock) -> Result<ImportedApplyLock> {
-    let (holder, reason) = (free_text(&lock.holder), free_text(&lock.reason));
-    if execute!(&mut *tx, INSERT_APPLY_LOCK, holder, reason, kept_time(lock.taken_at))? == 1 {
-        return Ok(ImportedApplyLock::Taken);
-    }
-    let held = super::apply_locks::apply_lock_in_tx(tx).await?;
-    Ok(held.map_or(ImportedApplyLock::Taken, ImportedApplyLock::AlreadyThere))
 }

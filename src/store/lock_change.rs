@@ -105,7 +105,7 @@ impl<'a> LockChange<'a> {
     }
 
     fn record_as(&mut self, kind: LockEventKind, key: &LockKey, pull: &PullRef, cause: Cause) {
-        self.events.push(NewLockEvent { kind, key: Some(key.clone()), pull: Some(pull.clone()), cause });
+        self.events.push(NewLockEvent { kind, key: Some(key.clone()), scope: None, pull: Some(pull.clone()), cause });
     }
 
     /// Gives back every lock of the pull, but for those under which an apply is running.

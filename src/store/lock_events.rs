@@ -9,8 +9,8 @@ use chrono::{DateTime, Utc};
 use super::locks::name_from_column;
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{
-    Actor, Cause, LockEvent, LockEventKind, LockKey, NewLockEvent, Origin, PullNumber, PullRef, RepoId, RepoPath,
-    Sha256Digest, WorkspaceName,
+    Actor, ApplyScope, Cause, LockEvent, LockEventKind, LockKey, NewLockEvent, Origin, PullNumber, PullRef, RepoId,
+    RepoPath, Sha256Digest, WorkspaceName,
 };
 
 macro_rules! select_sql {
@@ -152,8 +152,7 @@ fn storable(event: NewLockEvent) -> NewLockEvent {
 }
 
 async fn insert_in_tx(tx: &mut Tx, kept: &LockEvent) -> Result<()> {
-    let NewLockEvent { kind, key, pull, cause } = &kept.event;
-    let repo = key.as_ref().map(|key| &key.repo).or(pull.as_ref().map(|pull| &pull.repo));
+    let NewLockEvent { kind, key, pull, cause, scope: _ } = &kept.event;
     execute!(
         tx,
         "INSERT INTO lock_events (seq, at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, \
@@ -161,8 +160,8 @@ async fn insert_in_tx(tx: &mut Tx, kept: &LockEvent) -> Result<()> {
         kept.seq,
         kept.at,
         *kind,
-        repo,
-        key.as_ref().map(|key| &key.dir),
+        kept.event.repo(),
+        kept.event.dir(),
         key.as_ref().map(|key| &key.workspace),
         key.as_ref().and_then(|key| key.project.as_ref()),
         pull.as_ref().map(|pull| pull.number),
@@ -194,8 +193,23 @@ struct EventRow {
     hash: Sha256Digest,
 }
 
+impl EventRow {
+    /// Which applies it is about. What is about a lock has a workspace, what is about a pull has its number.
+    fn applies(&self) -> Option<ApplyScope> {
+        if self.workspace.is_some() || self.pull.is_some() {
+            return None;
+        }
+        match (&self.repo, &self.dir) {
+            (Some(repo), Some(dir)) => Some(ApplyScope::Path { repo: repo.clone(), dir: dir.clone() }),
+            (Some(repo), None) => Some(ApplyScope::Repo(repo.clone())),
+            (None, _) => self.kind.is_of_applies().then_some(ApplyScope::Server),
+        }
+    }
+}
+
 impl From<EventRow> for LockEvent {
     fn from(row: EventRow) -> Self {
+        let applies = row.applies();
         let key = match (&row.repo, row.dir, row.workspace) {
             (Some(repo), Some(dir), Some(workspace)) => Some(LockKey {
                 repo: repo.clone(),
@@ -208,7 +222,7 @@ impl From<EventRow> for LockEvent {
         let pull = row.repo.zip(row.pull).map(|(repo, number)| PullRef { repo, number });
         let actor = Actor { login: row.actor, origin: row.origin };
         let cause = Cause { actor, remote: row.remote, reason: row.reason };
-        let event = NewLockEvent { kind: row.kind, key, pull, cause };
+        let event = NewLockEvent { kind: row.kind, key, scope: applies, pull, cause };
         Self { seq: row.seq, at: row.at, event, previous: row.previous, hash: row.hash }
     }
 }

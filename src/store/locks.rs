@@ -322,6 +322,7 @@ pub(super) fn taken_event(lock: &Lock, cause: &Cause) -> NewLockEvent {
     NewLockEvent {
         kind: LockEventKind::Taken,
         key: Some(lock.key.clone()),
+        scope: None,
         pull: Some(lock.pull.clone()),
         cause: cause.clone(),
     }

@@ -8,7 +8,8 @@
 //! PostgreSQL's transactions see what others commit between two of their statements. Where that matters, the row of
 //! the pull is the mutex: taking a lock, keeping a plan and passing the gate of an apply share it, giving locks back
 //! and ending an apply hold it alone, closing writes it. It is always the first row a transaction locks, after the
-//! line of its repository where locks are freed (`lock_change`), so that no two wait for each other.
+//! line of its repository where locks are freed (`lock_change`) and the switch where applies are stopped or begin
+//! (`apply_locks`), so that no two wait for each other.
 
 mod apply;
 mod apply_locks;
@@ -47,7 +48,9 @@ pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, New
 pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
 pub use fence::LeaseLost;
 pub use idle_locks::{ExpiredLock, IdleLock};
-pub use import::{ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull};
+pub use import::{
+    ImportApplyLock, ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull,
+};
 pub use jobs::{Finish, JobLease, JobState, JobView, NewJob};
 pub use json::JsonText;
 pub use leases::Lease;

@@ -47,6 +47,8 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     let site = Site::serve(world.open_app().await).await;
     let unused = pages::fixture::World::new().await;
     let new = Site::serve(unused.open_app().await).await;
+    let stopped = pages::apply_locks::world().await;
+    let frozen = Site::serve(stopped.open_app().await).await;
     let looked = look(
         &[
             ("empty", new.at("/"), &["No locks are held.", "Nothing was asked for yet."]),
@@ -55,6 +57,13 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             ("lock", site.at(&format!("/locks/{}", shown.lock)), &["Give it back", "2 to add, 1 to change"]),
             ("finished", site.at(&format!("/jobs/{}", shown.finished)), &["planned", "colour 97"]),
             ("running", site.at(&format!("/jobs/{}", shown.running)), &["running", "Live: new lines appear"]),
+            (
+                "apply-locks",
+                frozen.at("/apply-locks"),
+                &["Everywhere", "no changes over the weekend", "somebody ends it"],
+            ),
+            ("frozen", frozen.at("/"), &["All applies are stopped", "2 more apply locks"]),
+            ("no-apply-locks", new.at("/apply-locks"), &["None is set.", "Stop these applies"]),
             ("missing", site.at("/nowhere"), &["404", "Nothing is here"]),
         ],
         &ALL_LOOKS,
@@ -73,6 +82,7 @@ async fn hostile_text_is_read_and_not_run() {
     let looked = look(
         &[
             ("hostile-home", site.at("/"), &["All applies are stopped", ATTACK, ATTACK_PATH, ATTACK_WORKSPACE]),
+            ("hostile-apply-locks", site.at("/apply-locks"), &[ATTACK, ATTACK_PATH]),
             ("hostile-lock", site.at(&format!("/locks/{}", shown.lock)), &attacks),
             ("hostile-finished", site.at(&format!("/jobs/{}", shown.finished)), &attacks),
             ("hostile-running", site.at(&format!("/jobs/{}", shown.running)), &attacks),

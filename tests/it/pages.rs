@@ -3,6 +3,7 @@
 pub mod fixture;
 
 mod api;
+pub mod apply_locks;
 mod changes;
 mod guard;
 mod health;

@@ -1,10 +1,11 @@
 //! From what was found to what is here afterwards, and a report of both.
 
 use super::report::{ApplyLine, Fate, LockLine, LockPlace, PullLine, Report, StatusLine};
-use crate::atlantis::{Found, FoundLock, FoundPull, Kind, Unusable};
+use crate::atlantis::{Found, FoundApplyLock, FoundLock, FoundPull, Kind, Unusable};
 use crate::model::{Lock, PullState};
 use crate::store::{
-    ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull, Store,
+    ImportApplyLock, ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull,
+    Store,
 };
 
 /// Why a lock is held that was taken over; shown wherever its holder is named.
@@ -35,8 +36,12 @@ fn batch(found: &Found) -> ImportBatch {
     ImportBatch {
         pulls: found.pulls.iter().map(|pull| (pull.pull.clone(), pull.url.clone())).collect(),
         locks: found.locks.iter().map(lock).collect(),
-        apply_lock: found.apply_lock.clone(),
+        apply_lock: found.apply_lock.as_ref().map(apply_lock),
     }
+}
+
+fn apply_lock(lock: &FoundApplyLock) -> ImportApplyLock {
+    ImportApplyLock { holder: lock.holder.clone(), reason: lock.reason.clone(), taken_at: lock.taken_at }
 }
 
 fn report(found: &Found, imported: &Imported) -> Report {
@@ -44,11 +49,11 @@ fn report(found: &Found, imported: &Imported) -> Report {
     report.locks.extend(found.locks.iter().zip(&imported.locks).map(|(lock, outcome)| lock_line(lock, outcome)));
     report.pulls.extend(found.pulls.iter().zip(&imported.pulls).map(|(pull, outcome)| pull_line(pull, *outcome)));
     report.apply_lock = found.apply_lock.as_ref().zip(imported.apply_lock.as_ref()).map(|(lock, outcome)| {
-        let (outcome, lock) = match outcome {
-            ImportedApplyLock::Taken => (Fate::Taken, lock),
-            ImportedApplyLock::AlreadyThere(lock) => (Fate::AlreadyThere, lock),
+        let (outcome, holder, since, reason) = match outcome {
+            ImportedApplyLock::Taken => (Fate::Taken, &lock.holder, lock.taken_at, &lock.reason),
+            ImportedApplyLock::AlreadyThere(lock) => (Fate::AlreadyThere, &lock.holder, lock.taken_at, &lock.reason),
         };
-        ApplyLine { outcome, holder: lock.holder.clone(), since: lock.taken_at, reason: lock.reason.clone() }
+        ApplyLine { outcome, holder: holder.clone(), since, reason: reason.clone() }
     });
     for unusable in &found.unusable {
         add_unusable(&mut report, unusable);

@@ -15,7 +15,7 @@ text_enum! {
         UnlockAny = "unlock_any",
         /// Throw away the plans under a lock and give it back, from outside of its pull.
         Discard = "discard",
-        /// Stop all applies, or allow them again.
+        /// Stop applies, everywhere or somewhere, or allow them again.
         ApplyLock = "apply_lock",
         /// Stop what waits or is being planned on the own pull.
         Cancel = "cancel",
@@ -47,7 +47,7 @@ impl Action {
         Self::ALL.iter().map(|action| action.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// What follows "may not" and "may": "apply", "stop all applies or allow them again".
+    /// What follows "may not" and "may": "apply", "stop applies or allow them again".
     pub const fn deed(self) -> &'static str {
         match self {
             Self::Plan => "plan",
@@ -55,7 +55,7 @@ impl Action {
             Self::Unlock => "unlock",
             Self::UnlockAny => "take away the locks of other pull requests",
             Self::Discard => "discard plans and give their locks back",
-            Self::ApplyLock => "stop all applies or allow them again",
+            Self::ApplyLock => "stop applies or allow them again",
             Self::Cancel => "cancel",
             Self::CancelForce => "interrupt an apply",
             Self::Import => "import",

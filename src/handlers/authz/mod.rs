@@ -92,6 +92,7 @@ fn denied(who: &Identity, action: Action, on: &Resource<'_>, denial: &Denial) ->
     NewLockEvent {
         kind: LockEventKind::Denied,
         key: on.lock_key(),
+        scope: on.apply_scope(),
         pull: on.pull(),
         cause: Cause::new(who.actor(), reason),
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model::{Lock, LockKey, ProjectKey, Pull, PullRef, RepoId};
+use crate::model::{ApplyScope, Lock, LockKey, ProjectKey, Pull, PullRef, RepoId};
 use crate::vcs::Installation;
 
 /// A command on a pull.
@@ -34,8 +34,19 @@ pub enum Resource<'a> {
     Project(Asked<'a>, &'a ProjectKey),
     /// A lock, from outside of the pull that holds it.
     Lock(&'a Lock),
+    /// The applies of a repository, or of a directory in it.
+    Applies(&'a ApplyScope),
     /// Everything that this server does.
     Server,
+}
+
+impl<'a> From<&'a ApplyScope> for Resource<'a> {
+    fn from(scope: &'a ApplyScope) -> Self {
+        match scope {
+            ApplyScope::Repo(_) | ApplyScope::Path { .. } => Self::Applies(scope),
+            ApplyScope::Server | ApplyScope::Unknown(_) => Self::Server,
+        }
+    }
 }
 
 impl Resource<'_> {
@@ -45,6 +56,7 @@ impl Resource<'_> {
             Self::Pull(asked) | Self::Project(asked, _) => Some((&asked.pull.at.repo, asked.via)),
             Self::Unseen { pull, via, .. } => Some((&pull.repo, *via)),
             Self::Lock(lock) => Some((&lock.key.repo, None)),
+            Self::Applies(scope) => scope.repo().map(|repo| (repo, None)),
             Self::Server => None,
         }
     }
@@ -52,9 +64,17 @@ impl Resource<'_> {
     /// The lock it is about, for records.
     pub(super) fn lock_key(&self) -> Option<LockKey> {
         match self {
-            Self::Pull(_) | Self::Unseen { .. } | Self::Server => None,
+            Self::Pull(_) | Self::Unseen { .. } | Self::Applies(_) | Self::Server => None,
             Self::Project(asked, project) => Some(LockKey::of(&asked.pull.at.repo, project)),
             Self::Lock(lock) => Some(lock.key.clone()),
+        }
+    }
+
+    /// The applies it is about, for records.
+    pub(super) fn apply_scope(&self) -> Option<ApplyScope> {
+        match self {
+            Self::Applies(scope) => Some((*scope).clone()),
+            Self::Pull(_) | Self::Unseen { .. } | Self::Project(..) | Self::Lock(_) | Self::Server => None,
         }
     }
 
@@ -64,7 +84,7 @@ impl Resource<'_> {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull.at.clone()),
             Self::Unseen { pull, .. } => Some((*pull).clone()),
             Self::Lock(lock) => Some(lock.pull.clone()),
-            Self::Server => None,
+            Self::Applies(_) | Self::Server => None,
         }
     }
 
@@ -72,7 +92,7 @@ impl Resource<'_> {
     pub(super) fn seen(&self) -> Option<&Pull> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull),
-            Self::Unseen { .. } | Self::Lock(_) | Self::Server => None,
+            Self::Unseen { .. } | Self::Lock(_) | Self::Applies(_) | Self::Server => None,
         }
     }
 
@@ -81,7 +101,7 @@ impl Resource<'_> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.args),
             Self::Unseen { args, .. } => Some(args),
-            Self::Lock(_) | Self::Server => None,
+            Self::Lock(_) | Self::Applies(_) | Self::Server => None,
         }
     }
 
@@ -90,7 +110,7 @@ impl Resource<'_> {
         match self {
             Self::Project(_, project) => Some(project),
             Self::Lock(lock) => Some(&lock.project),
-            Self::Pull(_) | Self::Unseen { .. } | Self::Server => None,
+            Self::Pull(_) | Self::Unseen { .. } | Self::Applies(_) | Self::Server => None,
         }
     }
 }
@@ -103,6 +123,7 @@ impl fmt::Display for Resource<'_> {
             Self::Unseen { pull, .. } => pull.fmt(f),
             Self::Project(asked, project) => write!(f, "{} {project}", asked.pull.at),
             Self::Lock(lock) => write!(f, "{}/{} of {}", lock.key.repo.host(), lock.key, lock.pull),
+            Self::Applies(scope) => write!(f, "applies in {scope}"),
             Self::Server => f.write_str("the server"),
         }
     }

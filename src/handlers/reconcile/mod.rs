@@ -3,7 +3,7 @@
 mod idle_locks;
 
 use chrono::TimeDelta;
-use tracing::warn;
+use tracing::{info, warn};
 
 pub use idle_locks::idle_locks;
 
@@ -32,6 +32,14 @@ pub async fn pulls(ctx: &Ctx) -> anyhow::Result<()> {
                 warn!(pull = %at, %error, "Cannot tell whether a pull request that holds locks is still open");
             }
         }
+    }
+    Ok(())
+}
+
+/// Removes apply locks whose time is over, which stop nothing any more, and puts that on record.
+pub async fn apply_locks(ctx: &Ctx) -> anyhow::Result<()> {
+    for lock in ctx.store.apply_lock_expire().await? {
+        info!(scope = %lock.scope, holder = lock.holder, "The time of an apply lock ended");
     }
     Ok(())
 }

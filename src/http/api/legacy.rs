@@ -6,32 +6,30 @@ use std::sync::Arc;
 use axum::extract::State;
 use serde::Deserialize;
 
-use crate::config::access::Action;
-use crate::handlers::authz::Resource;
+use crate::http::apply_locks::{Stopping, allow_all, stop};
 use crate::http::csrf::Script;
 use crate::http::extract::Asked;
 use crate::http::pages::{Discarding, Found, discard_lock, find_lock};
 use crate::http::{Failure, Web};
-use crate::store::SetApplyLock;
+use crate::model::ApplyLockFields;
 
 /// Says why when nobody else does.
 const REASON: &str = "stopped by a script, without a reason";
 
 /// `POST /apply/lock`
 pub(super) async fn stop_applies(State(web): State<Arc<Web>>, Script(who): Script) -> Result<&'static str, Failure> {
-    web.permit(&who.by_script(), Action::ApplyLock, &Resource::Server).await?;
-    Ok(match web.store.apply_lock_set(&who.0, REASON).await? {
-        SetApplyLock::Set => "All applies are stopped.\n",
-        SetApplyLock::AlreadySet => "All applies were stopped before.\n",
-    })
+    let wish = ApplyLockFields { reason: REASON, ..ApplyLockFields::default() }.wish();
+    match stop(&web, wish, &who.by_script()).await? {
+        Stopping::Set(_) => Ok("All applies are stopped.\n"),
+        Stopping::AlreadySet(_) => Ok("All applies were stopped before.\n"),
+        Stopping::Wrong(problems) => Err(Failure::wrong_fields(&problems)),
+    }
 }
 
 /// `DELETE /apply/unlock`
 pub(super) async fn allow_applies(State(web): State<Arc<Web>>, Script(who): Script) -> Result<&'static str, Failure> {
-    web.permit(&who.by_script(), Action::ApplyLock, &Resource::Server).await?;
-    let was_stopped = web.store.apply_lock_clear().await?;
-    tracing::info!(who = who.0, "Applies are allowed again");
-    Ok(if was_stopped { "Applies are allowed again.\n" } else { "Applies were not stopped.\n" })
+    let ended = allow_all(&web, &who.by_script()).await?;
+    Ok(if ended.is_some() { "Applies are allowed again.\n" } else { "Applies were not stopped.\n" })
 }
 
 /// The lock that is meant: its identifier or its classic text.

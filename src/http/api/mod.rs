@@ -1,8 +1,10 @@
-//! JSON for programs, in the shapes that Atlantis' clients know (reference 11.4).
+//! JSON for programs: what Atlantis has too in the shapes that its clients know (reference 11.4), the rest under `/api/`
+//! in ours. Whatever changes something asks for the password ([`Script`](super::csrf::Script)).
 //!
 //! Two differences, on purpose: when the pages need a password, `GET /api/locks` needs it as well, because a list of
 //! locks tells an outsider what a company builds and where; and no locks are `[]`, never `null`.
 
+mod apply_locks;
 mod legacy;
 mod locks;
 
@@ -17,6 +19,8 @@ use super::Web;
 pub(super) fn router() -> Router<Arc<Web>> {
     Router::new()
         .route("/api/locks", get(locks::list))
+        .route("/api/apply-locks", get(apply_locks::list).post(apply_locks::set))
+        .route("/api/apply-locks/{id}", delete(apply_locks::end))
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))
         .route("/locks", delete(legacy::discard))

@@ -1,4 +1,4 @@
-//! `/` and `/locks`: the locks, the switch of all applies, and what was asked for lately.
+//! `/` and `/locks`: the locks, what stops applies, and what was asked for lately.
 
 use std::sync::Arc;
 
@@ -8,12 +8,13 @@ use chrono::{DateTime, Utc};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 
+use super::apply_locks::ApplyLockView;
 use super::commands::{CommandLine, recent_commands};
 use super::text::{PullName, Search, Stamp, shown};
 use super::visitor::Visitor;
 use crate::http::extract::Asked;
 use crate::http::{Failure, Web};
-use crate::model::{ApplyLock, Lock};
+use crate::model::{ApplyLock, ApplyScope, Lock};
 
 /// Locks on one page; a search finds the others.
 const LOCKS_SHOWN: usize = 300;
@@ -32,20 +33,18 @@ pub(super) struct Wish {
 pub(super) enum Notice {
     Discarded,
     Stopped,
-    AlreadyStopped,
     Allowed,
     AlreadyAllowed,
 }
 
 impl Notice {
-    const ALL: [Self; 5] = [Self::Discarded, Self::Stopped, Self::AlreadyStopped, Self::Allowed, Self::AlreadyAllowed];
+    const ALL: [Self; 4] = [Self::Discarded, Self::Stopped, Self::Allowed, Self::AlreadyAllowed];
 
     /// As it stands in the address.
     pub const fn code(self) -> &'static str {
         match self {
             Self::Discarded => "discarded",
             Self::Stopped => "stopped",
-            Self::AlreadyStopped => "already-stopped",
             Self::Allowed => "allowed",
             Self::AlreadyAllowed => "already-allowed",
         }
@@ -55,7 +54,6 @@ impl Notice {
         match self {
             Self::Discarded => "The lock is given back and its plans are discarded. The pull request is told.",
             Self::Stopped => "All applies are stopped. What was running already goes on to its end.",
-            Self::AlreadyStopped => "Somebody had stopped all applies before you; their reason stays.",
             Self::Allowed => "Applies are allowed again.",
             Self::AlreadyAllowed => "Applies were allowed already.",
         }
@@ -73,6 +71,8 @@ struct View {
     here: String,
     notice: Option<&'static str>,
     apply_lock: Option<ApplyLockView>,
+    /// Apply locks besides that one.
+    other_apply_locks: usize,
     locks: Vec<LockLine>,
     /// How many are held.
     held: usize,
@@ -81,19 +81,6 @@ struct View {
     commands: Vec<CommandLine>,
     /// Whether the name of a repository does not say on which host it is.
     several_hosts: bool,
-}
-
-#[derive(Serialize)]
-struct ApplyLockView {
-    holder: String,
-    reason: String,
-    since: Stamp,
-}
-
-impl ApplyLockView {
-    fn new(lock: &ApplyLock, now: DateTime<Utc>) -> Self {
-        Self { holder: shown(&lock.holder), reason: shown(&lock.reason), since: Stamp::new(lock.taken_at, now) }
-    }
 }
 
 /// A lock in the list.
@@ -140,11 +127,14 @@ pub(super) async fn show(
     let found: Vec<&Lock> = all.iter().filter(|lock| is_found(&search, lock)).collect();
     let commands = recent_commands(&web, &search, now).await?;
     let locks: Vec<LockLine> = found.iter().take(LOCKS_SHOWN).map(|lock| LockLine::new(lock, now)).collect();
+    let apply_locks = web.store.apply_lock_list().await?;
+    let everything = stops_everything(&apply_locks);
     let view = View {
         several_hosts: are_several(locks.iter().map(LockLine::host).chain(commands.iter().map(CommandLine::host))),
         here: here(&web, &wish.q),
         notice: Notice::find(&wish.notice),
-        apply_lock: web.store.apply_lock_get().await?.map(|lock| ApplyLockView::new(&lock, now)),
+        other_apply_locks: apply_locks.len() - usize::from(everything.is_some()),
+        apply_lock: everything.map(|lock| ApplyLockView::new(lock, now)),
         locks,
         held: all.len(),
         found: found.len(),
@@ -152,6 +142,12 @@ pub(super) async fn show(
         q: wish.q,
     };
     visitor.page("home.html", &view)
+}
+
+/// The lock that stops every apply. One that is not understood does, too, but is ended on the page of apply locks.
+fn stops_everything(locks: &[ApplyLock]) -> Option<&ApplyLock> {
+    let of = |is_meant: fn(&ApplyScope) -> bool| locks.iter().find(|lock| is_meant(&lock.scope));
+    of(|scope| *scope == ApplyScope::Server).or_else(|| of(|scope| matches!(scope, ApplyScope::Unknown(_))))
 }
 
 fn are_several<'a>(mut hosts: impl Iterator<Item = &'a str>) -> bool {

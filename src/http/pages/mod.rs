@@ -6,6 +6,7 @@
 //! by hand.
 
 mod ansi;
+mod apply_locks;
 mod apply_switch;
 mod commands;
 mod home;
@@ -38,6 +39,8 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/lock", get(locks::by_query))
         .route("/apply-lock/stop", post(apply_switch::stop))
         .route("/apply-lock/allow", post(apply_switch::allow))
+        .route("/apply-locks", get(apply_locks::show).post(apply_locks::set))
+        .route("/apply-locks/{id}/end", post(apply_locks::end))
         .route("/jobs/{id}", get(jobs::show))
         .route("/jobs/{id}/cancel", post(jobs::cancel))
         .route("/jobs/{id}/output.txt", get(jobs::plain))

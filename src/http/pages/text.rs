@@ -4,7 +4,7 @@ use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::Serialize;
 use url::Url;
 
-use crate::model::{CommandOutcome, ProjectOutcome, PullRef};
+use crate::model::{CommandOutcome, ProjectOutcome, PullRef, minute};
 use crate::store::{CommandState, RunState};
 
 /// Longest text of somebody else's on a page.
@@ -15,6 +15,7 @@ const SHOWN_CHARS: usize = 500;
 pub(super) struct Stamp {
     iso: String,
     exact: String,
+    minute: String,
     ago: String,
 }
 
@@ -24,8 +25,34 @@ impl Stamp {
         Self {
             iso: at.to_rfc3339_opts(SecondsFormat::Secs, true),
             exact: at.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            minute: minute(at),
             ago: ago(now - at),
         }
+    }
+}
+
+/// A moment to come: for machines, exact for people, and how long it is until then.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Until {
+    iso: String,
+    minute: String,
+    ahead: String,
+}
+
+impl Until {
+    /// `at` seen from `now`.
+    pub fn new(at: DateTime<Utc>, now: DateTime<Utc>) -> Self {
+        let iso = at.to_rfc3339_opts(SecondsFormat::Secs, true);
+        Self { iso, minute: minute(at), ahead: ahead(at - now) }
+    }
+}
+
+fn ahead(time: TimeDelta) -> String {
+    match time.num_seconds() {
+        ..60 => "in less than a minute".to_owned(),
+        seconds @ 60..3600 => format!("in {} min", seconds / 60),
+        seconds @ 3600..172_800 => format!("in {} h", seconds / 3600),
+        seconds => format!("in {} days", seconds / 86400),
     }
 }
 
@@ -190,6 +217,11 @@ mod tests {
             (172_800, "2 days ago"),
         ] {
             assert_eq!(ago(TimeDelta::seconds(seconds)), text);
+        }
+        for (seconds, text) in
+            [(59, "in less than a minute"), (60, "in 1 min"), (172_799, "in 47 h"), (172_800, "in 2 days")]
+        {
+            assert_eq!(ahead(TimeDelta::seconds(seconds)), text);
         }
         for (seconds, text) in [(-1, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (3600, "1 h 0 min")] {
             assert_eq!(duration(TimeDelta::seconds(seconds)), text);

@@ -9,6 +9,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::pages::fixture::{World, project, pull};
 use crate::pages::home::busy_world;
+use crate::support::db::{applies_in, stop_applies, stop_applies_of};
 
 /// Would tell the browser's globals if it were more than text; the script looks for `ran`.
 pub const ATTACK: &str = "\"'></textarea><script>ran=1</script><img src=x onerror=ran=1>{{ 1111*1111 }}";
@@ -62,7 +63,8 @@ pub async fn hostile() -> (World, Shown) {
     let infra = pull("github.com/acme/infra", 1);
     let shown =
         fill(&world, &infra, &project(ATTACK_PATH, ATTACK_WORKSPACE, None), ATTACK, &format!("{ATTACK}\n")).await;
-    let _set = world.store.apply_lock_set(ATTACK, ATTACK).await.unwrap();
+    stop_applies(&world.store, ATTACK, ATTACK).await;
+    stop_applies_of(&world.store, &applies_in("github.com/acme/infra", ATTACK_PATH), None, ATTACK, ATTACK).await;
     (world, shown)
 }
 

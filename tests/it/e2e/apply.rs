@@ -3,6 +3,7 @@
 use lockkeeper::emulator::StatusState;
 
 use super::world::{World, resource};
+use crate::support::db::{allow_applies, stop_applies};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_apply_that_fails_is_explained_and_can_be_planned_again() {
@@ -44,13 +45,12 @@ async fn nothing_is_applied_while_applies_are_switched_off() {
     world.answer(pull).await.is("autoplan success | . default planned");
 
     let store = world.store().await;
-    let set = store.apply_lock_set("carol", "we move the state").await.expect("the database");
-    assert_eq!(set, lockkeeper::store::SetApplyLock::Set);
+    stop_applies(&store, "carol", "we move the state").await;
     let said = world.ask(pull, "lockkeeper apply").await;
     said.is("apply refused (apply_locked)").says("`carol`").says("we move the state");
     assert_eq!(world.server.calls("apply").len(), 0);
 
-    assert!(store.apply_lock_clear().await.expect("the database"));
+    assert!(allow_applies(&store).await);
     store.close().await;
     world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");
     world.finish(&["#1 . default"]).await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::import;
-use crate::support::db::{TestDb, store_test};
+use crate::support::db::{TestDb, stopped, store_test};
 use crate::support::redis::Redis;
 
 store_test!(
@@ -47,7 +47,7 @@ async fn locks_pulls_and_the_apply_lock_are_taken_from_redis(db: &TestDb) {
     assert!(said.out.contains("Locks: 451 taken\n"), "{}", said.out);
     assert!(said.out.contains("all applies are stopped\n  taken  since 2026-02-27 11:03 UTC"), "{}", said.out);
     assert_eq!(db.store().lock_list().await.unwrap().len(), 451);
-    let stopped = db.store().apply_lock_get().await.unwrap().unwrap();
+    let stopped = stopped(db.store()).await.unwrap();
     assert_eq!(stopped.reason, "taken over from Atlantis, where applies were stopped");
     let after: String = ::redis::cmd("DEBUG").arg("DIGEST").query_async(&mut connection).await.unwrap_or_default();
     assert_eq!(before, after);

@@ -2,6 +2,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 
 use super::fixture::{Browser, World, project, pull};
+use crate::support::db::stopped;
 
 async fn script(browser: &Browser, method: &str, path: &str) -> (StatusCode, String) {
     let answer = browser.send(browser.request(method, path).body(Body::empty()).unwrap()).await;
@@ -69,7 +70,7 @@ async fn a_script_with_the_password_uses_the_classic_routes() {
     let said = |text: &str| (StatusCode::OK, format!("{text}\n"));
     assert_eq!(script(&browser, "POST", "/apply/lock").await, said("All applies are stopped."));
     assert_eq!(script(&browser, "POST", "/apply/lock").await, said("All applies were stopped before."));
-    assert_eq!(world.store.apply_lock_get().await.unwrap().unwrap().holder, "ops");
+    assert_eq!(stopped(&world.store).await.unwrap().holder, "ops");
     assert_eq!(script(&browser, "DELETE", "/apply/unlock").await, said("Applies are allowed again."));
     assert_eq!(script(&browser, "DELETE", "/apply/unlock").await, said("Applies were not stopped."));
     let path = "/locks?id=acme%2Finfra%2Fa%20b%2Fprod%2F";
@@ -116,6 +117,6 @@ async fn a_classic_route_refuses_browsers_and_servers_without_a_password() {
             assert_eq!(user.send(request).await.status, StatusCode::FORBIDDEN, "{method} {path} {name}");
         }
     }
-    assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
+    assert_eq!(stopped(&world.store).await, None);
     assert_eq!(world.store.lock_list().await.unwrap(), [lock]);
 }

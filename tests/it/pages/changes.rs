@@ -8,6 +8,7 @@ use lockkeeper::http::Discard;
 use lockkeeper::model::{Lock, LockId};
 
 use super::fixture::{Browser, World, form, project, pull};
+use crate::support::db::stopped;
 
 #[tokio::test]
 async fn all_applies_are_stopped_with_a_reason_and_allowed_again() {
@@ -15,7 +16,7 @@ async fn all_applies_are_stopped_with_a_reason_and_allowed_again() {
     let browser = world.browser_of_user().await;
     let answer = browser.post("/apply-lock/stop", "reason=+%3Cb%3Edatabase+on+fire%3C%2Fb%3E+").await;
     assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/?notice=stopped"));
-    let lock = world.store.apply_lock_get().await.unwrap().unwrap();
+    let lock = stopped(&world.store).await.unwrap();
     assert_eq!((lock.holder.as_str(), lock.reason.as_str()), ("ops", "<b>database on fire</b>"));
 
     world.wait(600);
@@ -29,12 +30,16 @@ async fn all_applies_are_stopped_with_a_reason_and_allowed_again() {
     );
 
     let again = browser.post("/apply-lock/stop", "reason=mine").await;
-    assert_eq!(again.header("location"), "/?notice=already-stopped");
-    assert_eq!(world.store.apply_lock_get().await.unwrap().unwrap().reason, "<b>database on fire</b>");
+    assert_eq!(again.status, StatusCode::CONFLICT);
+    let text = again.text();
+    let said = "ops has stopped these applies since 2026-03-04 05:06 UTC: &lt;b&gt;database on fire&lt;/b&gt;. That lock stays";
+    assert!(text.contains(said), "{text}");
+    assert!(again.body.contains("value=\"mine\""));
+    assert_eq!(stopped(&world.store).await.unwrap().reason, "<b>database on fire</b>");
 
     let answer = browser.post("/apply-lock/allow", "").await;
     assert_eq!(answer.header("location"), "/?notice=allowed");
-    assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
+    assert_eq!(stopped(&world.store).await, None);
     let answer = browser.post("/apply-lock/allow", "").await;
     assert_eq!(answer.header("location"), "/?notice=already-allowed");
 }
@@ -47,16 +52,22 @@ async fn applies_are_not_stopped_without_a_reason_and_the_reason_is_not_endless(
         let answer = browser.post("/apply-lock/stop", fields).await;
         assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY, "{fields:?}");
     }
-    assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
+    assert_eq!(stopped(&world.store).await, None);
     let answer = browser.post("/apply-lock/stop", &format!("reason={}", "x".repeat(20_000))).await;
     assert_eq!(answer.status, StatusCode::PAYLOAD_TOO_LARGE);
     assert!(answer.text().contains("Nothing was changed."));
-    browser.post("/apply-lock/stop", &format!("reason={}", "x".repeat(400))).await;
-    assert_eq!(world.store.apply_lock_get().await.unwrap().unwrap().reason.len(), 300);
+    let long = "x".repeat(400);
+    let answer = browser.post("/apply-lock/stop", &format!("reason={long}")).await;
+    assert_eq!(answer.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(answer.text().contains("The reason has 400 characters, and at most 300 fit"), "{}", answer.text());
+    assert!(answer.body.contains(&format!("value=\"{long}\"")), "what was typed is kept");
+    assert_eq!(stopped(&world.store).await, None);
 }
 
 /// Everything a form can change.
-const CHANGES: [&str; 4] = [
+const CHANGES: [&str; 6] = [
+    "/apply-locks",
+    "/apply-locks/00000000-0000-7000-8000-000000000001/end",
     "/apply-lock/stop",
     "/apply-lock/allow",
     "/locks/00000000-0000-7000-8000-000000000001",
@@ -86,7 +97,7 @@ async fn a_form_without_the_right_token_changes_nothing() {
         refused(&stranger, ours(&stranger), &format!("reason=x&token={token}")).await;
         refused(&user, ours(&user), &format!("reason=x&token={token}")).await;
     }
-    assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
+    assert_eq!(stopped(&world.store).await, None);
     assert_eq!(world.store.lock_get(lock.id).await.unwrap(), Some(lock));
 }
 
@@ -103,7 +114,7 @@ async fn a_form_from_another_site_changes_nothing_even_with_the_right_token() {
         refused(&browser, post().header("origin", "null"), &fields).await;
         refused(&browser, post(), &fields).await;
     }
-    assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
+    assert_eq!(stopped(&world.store).await, None);
 }
 
 #[tokio::test]

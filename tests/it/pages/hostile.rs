@@ -3,6 +3,7 @@
 use lockkeeper::model::{Actor, CommandKind, CommandOutcome, ProjectOutcome, RunKind};
 
 use super::fixture::{Answer, World, project, pull};
+use crate::support::db::{applies_in, stop_applies, stop_applies_of};
 
 const ATTACK: &str = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 1111*1111 }}";
 
@@ -41,13 +42,15 @@ async fn fields_of_locks_cannot_become_markup() {
 async fn reasons_actors_and_notes_cannot_become_markup() {
     let world = World::new().await;
     let infra = pull("github.com/acme/infra", 1);
-    let _set = world.store.apply_lock_set(ATTACK, ATTACK).await.unwrap();
+    stop_applies(&world.store, ATTACK, ATTACK).await;
+    stop_applies_of(&world.store, &applies_in("github.com/acme/infra", ATTACK), None, ATTACK, ATTACK).await;
     let command = world.command(CommandKind::Plan, &infra, Actor::commenter(ATTACK)).await;
     let run = world.run(command, RunKind::Plan, &infra, &project("<script>alert(1)", "<b>", None)).await;
     world.end_run(run, ProjectOutcome::Failed, Some(ATTACK)).await;
     world.end_command(command, CommandOutcome::Failure, Some(ATTACK)).await;
     let browser = world.browser().await;
     assert_harmless(&browser.get("/").await);
+    assert_harmless(&browser.get("/apply-locks").await);
     assert_harmless(&browser.get(&format!("/jobs/{run}")).await);
 }
 

@@ -6,6 +6,7 @@ use lockkeeper::config::access::WebRules;
 use lockkeeper::model::{Actor, CommandKind, Lock, RunKind};
 
 use super::fixture::{Answer, Browser, World, form, project, pull};
+use crate::support::db::stopped;
 
 /// A server with these rules and a lock, a browser, and the token of its forms.
 async fn world(rules: &[&str]) -> (World, Lock, Browser, String) {
@@ -38,10 +39,10 @@ async fn who_may_discard_need_not_be_able_to_stop_all_applies() {
         assert_eq!(answer.status, StatusCode::FORBIDDEN);
         insta::allow_duplicates! {
             let text = answer.text();
-            insta::assert_snapshot!(text.lines().nth(2).unwrap(), @"“ops” may not stop all applies or allow them again: “--web-allow=discard” is what the pages and the API of this server may be used for, and “apply_lock” is not among it. Whoever operates the server can add “apply_lock” to the list. Nothing was changed.");
+            insta::assert_snapshot!(text.lines().nth(2).unwrap(), @"“ops” may not stop applies or allow them again: “--web-allow=discard” is what the pages and the API of this server may be used for, and “apply_lock” is not among it. Whoever operates the server can add “apply_lock” to the list. Nothing was changed.");
         }
     }
-    assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
+    assert_eq!(stopped(&world.store).await, None);
     let page = browser.get(&format!("/locks/{}", lock.id)).await;
     assert!(page.body.contains("Yes, discard and unlock"));
     assert_eq!(press(&browser, &format!("/locks/{}", lock.id), &token).await.status, StatusCode::SEE_OTHER);
@@ -99,6 +100,6 @@ async fn scripts_may_do_no_more_than_the_pages() {
         assert_eq!(answer.status, StatusCode::FORBIDDEN, "{method} {path}");
         assert!(answer.body.contains("“--web-allow=unlock_any” is what the pages"), "{}", answer.body);
     }
-    assert_eq!(world.store.apply_lock_get().await.unwrap(), None);
+    assert_eq!(stopped(&world.store).await, None);
     assert_eq!(world.store.lock_list().await.unwrap(), [lock]);
 }

@@ -1,12 +1,12 @@
 //! The gate of an apply (P3, P6), and its end.
 
 use lockkeeper::model::{LockEventKind, PlanId, PlanRecord, PlanState, ProjectOutcome, PullState, RunId, RunKind};
-use lockkeeper::store::{ApplyGate, RunState, SetApplyLock, Store, TakeLock};
+use lockkeeper::store::{ApplyGate, RunState, Store, TakeLock};
 
 use super::samples::{
     URL, begin_apply, begin_apply_in, named, new_plan, open_pull, plan_state, planned, project, run, take, taken,
 };
-use crate::support::db::{TestDb, by, store_test};
+use crate::support::db::{TestDb, allow_applies, by, stop_applies, store_test};
 
 store_test!(
     a_granted_apply_is_on_record_before_it_starts,
@@ -68,9 +68,9 @@ async fn an_apply_takes_the_lock_that_nobody_holds(db: &TestDb) {
 
 async fn the_apply_lock_stops_an_apply(db: &TestDb) {
     let (plan, apply) = plan_without_lock(db).await;
-    assert_eq!(db.store().apply_lock_set("bob", "incident").await.unwrap(), SetApplyLock::Set);
-    let ApplyGate::ApplyLocked(lock) = ask(db.store(), &plan, apply).await else { panic!("applies are stopped") };
-    assert_eq!((lock.holder.as_str(), lock.reason.as_str()), ("bob", "incident"));
+    let lock = stop_applies(db.store(), "bob", "incident").await;
+    let ApplyGate::ApplyLocked(locks) = ask(db.store(), &plan, apply).await else { panic!("applies are stopped") };
+    assert_eq!(locks, [lock]);
     assert_untouched(db.store(), &plan, apply).await;
 }
 
@@ -263,14 +263,14 @@ async fn apply_begin_meets_the_apply_lock_and_one_of_them_is_first(db: &TestDb) 
     let (one, other) = (open_pull(db.store(), 1).await, db.reopen().await);
     for number in 1..=20 {
         let plan = planned(db, &one, &project(&number.to_string())).await;
-        let (gate, set) = tokio::join!(begin_apply(db.store(), &plan), other.apply_lock_set("bob", "incident"));
-        assert_eq!(set.unwrap(), SetApplyLock::Set);
+        let (gate, set) = tokio::join!(begin_apply(db.store(), &plan), stop_applies(&other, "bob", "incident"));
+        assert_eq!(set.holder, "bob");
         let expected = match gate {
             ApplyGate::Granted(_) => PlanState::Applying,
             ApplyGate::ApplyLocked(_) => PlanState::Planned,
             other @ (ApplyGate::HeldBy(_) | ApplyGate::PullClosed | ApplyGate::PlanGone(_)) => panic!("{other:?}"),
         };
         assert_eq!(plan_state(db.store(), &plan).await, expected);
-        assert!(db.store().apply_lock_clear().await.unwrap());
+        assert!(allow_applies(db.store()).await);
     }
 }

@@ -1,10 +1,12 @@
 //! Taking over a batch.
 
-use lockkeeper::model::{ApplyLock, PullState};
-use lockkeeper::store::{ImportBatch, ImportLock, ImportMode, ImportedApplyLock, ImportedLock, ImportedPull, Store};
+use lockkeeper::model::{ApplyScope, LockEventKind, PullState};
+use lockkeeper::store::{
+    ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportedApplyLock, ImportedLock, ImportedPull, Store,
+};
 
 use super::samples::{HOSTILE, URL, named, open_pull, project, pull, taken};
-use crate::support::db::{TestDb, start_of_time, store_test};
+use crate::support::db::{TestDb, start_of_time, stop_applies, stopped, store_test};
 
 store_test!(
     a_batch_is_written_as_it_is_and_can_be_verified,
@@ -34,7 +36,7 @@ fn batch(locks: Vec<ImportLock>) -> ImportBatch {
 }
 
 fn whole() -> ImportBatch {
-    let apply_lock = ApplyLock { holder: "x".into(), reason: HOSTILE.into(), taken_at: start_of_time() };
+    let apply_lock = ImportApplyLock { holder: "x".into(), reason: HOSTILE.into(), taken_at: start_of_time() };
     ImportBatch {
         pulls: vec![(pull(1), URL.to_owned()), (pull(9), URL.to_owned())],
         locks: vec![lock(1, "a"), lock(2, "b")],
@@ -61,14 +63,19 @@ async fn a_batch_is_written_as_it_is_and_can_be_verified(db: &TestDb) {
     for number in [1, 2, 9] {
         assert_eq!(db.store().pull_state(&pull(number)).await.unwrap(), Some(PullState::Open));
     }
-    assert_eq!(db.store().apply_lock_get().await.unwrap(), batch.apply_lock);
+    let held = stopped(db.store()).await.unwrap();
+    let held = ImportApplyLock { holder: held.holder, reason: held.reason, taken_at: held.taken_at };
+    assert_eq!(Some(held), batch.apply_lock);
+    let event = db.store().lock_event_list(1).await.unwrap().remove(0).event;
+    assert_eq!((event.kind, event.scope), (LockEventKind::ApplyLocked, Some(ApplyScope::Server)));
 }
 
 async fn a_trial_reports_the_same_and_leaves_nothing(db: &TestDb) {
     let trial = db.store().import(&whole(), ImportMode::Trial).await.unwrap();
     assert!(db.store().lock_list().await.unwrap().is_empty());
     assert_eq!(db.store().pull_state(&pull(9)).await.unwrap(), None);
-    assert_eq!(db.store().apply_lock_get().await.unwrap(), None);
+    assert_eq!(stopped(db.store()).await, None);
+    assert_eq!(db.store().lock_event_list(1).await.unwrap(), []);
     assert_eq!(db.store().import(&whole(), ImportMode::Write).await.unwrap(), trial);
 }
 
@@ -84,7 +91,7 @@ async fn what_is_held_here_is_never_overwritten(db: &TestDb) {
     let held = taken(db.store(), &ours, &project("a")).await;
     assert_eq!(write(db.store(), &batch(vec![lock(1, "a")])).await, [ImportedLock::HeldBy(Box::new(held.clone()))]);
     assert_eq!(db.store().lock_list().await.unwrap(), [held]);
-    let _ = db.store().apply_lock_set("ada", "incident").await.unwrap();
+    stop_applies(db.store(), "ada", "incident").await;
     let imported = db.store().import(&whole(), ImportMode::Write).await.unwrap();
     assert!(matches!(imported.apply_lock, Some(ImportedApplyLock::AlreadyThere(lock)) if lock.holder == "ada"));
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::locks::{Fault, Verdict, verify};
-use lockkeeper::model::{LockEvent, LockEventKind, NewLockEvent, PullState, Sha256Digest};
+use lockkeeper::model::{ApplyScope, LockEvent, LockEventKind, NewLockEvent, PullState, Sha256Digest};
 
 use super::samples::{HOSTILE, URL, open_pull, planned, project, take, taken};
-use crate::support::db::{TestDb, by, execute, store_test};
+use crate::support::db::{TestDb, applies_in, by, execute, store_test};
 
 store_test!(
     every_change_of_a_lock_is_an_event_in_its_order,
@@ -55,14 +55,24 @@ async fn an_event_comes_back_as_it_was_kept(db: &TestDb) {
     let event = NewLockEvent {
         kind: LockEventKind::Denied,
         key: Some(lock.key.clone()),
+        scope: None,
         pull: Some(lock.pull.clone()),
         cause: cause.clone(),
     };
-    let bare = NewLockEvent { kind: LockEventKind::ApplyLocked, key: None, pull: None, cause };
-    db.store().lock_event_append(event.clone()).await.unwrap();
-    db.store().lock_event_append(bare.clone()).await.unwrap();
+    let bare = |kind, scope| NewLockEvent { kind, key: None, scope, pull: None, cause: cause.clone() };
+    let events = [
+        event,
+        bare(LockEventKind::Denied, None),
+        NewLockEvent { pull: Some(lock.pull.clone()), ..bare(LockEventKind::Denied, None) },
+        bare(LockEventKind::ApplyLocked, Some(ApplyScope::Server)),
+        bare(LockEventKind::ApplyUnlocked, Some(applies_in("github.com/acme/infra", "."))),
+        bare(LockEventKind::Denied, Some(applies_in("github.com/acme/infra", "network"))),
+    ];
+    for event in &events {
+        db.store().lock_event_append(event.clone()).await.unwrap();
+    }
     let kept = db.reopen().await.lock_event_after(1, 10).await.unwrap();
-    assert_eq!(kept.iter().map(|kept| kept.event.clone()).collect::<Vec<_>>(), [event, bare]);
+    assert_eq!(kept.iter().map(|kept| kept.event.clone()).collect::<Vec<_>>(), events);
     assert!(kept.iter().all(LockEvent::is_intact));
     assert_eq!((kept[0].seq, kept[0].at, &kept[1].previous), (2, db.now(), &kept[0].hash));
 }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
-use lockkeeper::model::CommandKind;
-use lockkeeper::store::{NewJob, Store};
+use lockkeeper::model::{ApplyScope, CommandKind};
+use lockkeeper::store::{NewJob, SetApplyLock, Store};
 
 use super::samples::{command, job, open_pull};
-use crate::support::db::{Backend, TestDb, start_of_time};
+use crate::support::db::{Backend, TestDb, by, start_of_time};
 
 const LEASE: TimeDelta = TimeDelta::seconds(45);
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
@@ -112,4 +112,23 @@ async fn what_was_asked_for_first_is_older_whoever_took_it() {
     let created = |row: Option<lockkeeper::store::CommandRow>| row.unwrap().created_at;
     let first = created(behind.store.command_get(first).await.unwrap());
     assert!(first < created(behind.store.command_get(second).await.unwrap()));
+}
+
+#[tokio::test]
+async fn the_clock_of_the_database_says_when_an_apply_lock_ends() {
+    let (db, ids) = (TestDb::new(Backend::Postgres).await, Arc::new(CountingIds::default()));
+    let year = |year: &str| format!("{year}-01-01T00:00:00Z").parse::<DateTime<Utc>>().unwrap();
+    let set = async |clock: &str, end: &str| {
+        let replica = Replica::new(&db, &ids, year(clock)).await;
+        let outcome = replica.store.apply_lock_set(&ApplyScope::Server, Some(year(end)), by()).await.unwrap();
+        (outcome, replica.store.apply_lock_list().await.unwrap(), replica.store.apply_lock_expire().await.unwrap())
+    };
+    // To come by the clock of the server, over by that of the database.
+    let (outcome, listed, expired) = set("2000", "2020").await;
+    assert!(matches!(outcome, SetApplyLock::Over(now) if now > year("2020")), "{outcome:?}");
+    assert_eq!((listed, expired), (vec![], vec![]));
+    // The other way round.
+    let (outcome, listed, expired) = set("9500", "9000").await;
+    assert!(matches!(outcome, SetApplyLock::Set(_)), "{outcome:?}");
+    assert_eq!((listed.len(), expired), (1, vec![]));
 }

@@ -4,11 +4,10 @@ use insta::assert_snapshot;
 use lockkeeper::emulator::Delivering;
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
-use lockkeeper::store::SetApplyLock;
 
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
-use crate::support::db::{Backend, by, story};
+use crate::support::db::{Backend, allow_applies, by, stop_applies, story};
 
 story!(
     a_plan_is_applied,
@@ -402,21 +401,24 @@ async fn a_plan_of_another_terraform_is_refused(backend: Backend) {
 
 async fn while_applies_are_switched_off_every_one_is_refused(backend: Backend) {
     let (mut bot, pull) = planned(backend, WIDER.1).await;
-    assert!(matches!(
-        bot.store().apply_lock_set("olga", "the database moves until noon").await.unwrap(),
-        SetApplyLock::Set
-    ));
+    stop_applies(bot.store(), "olga", "the database moves until noon").await;
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
-    **Apply refused**: `olga` switched off every apply on this server at 2026-03-02 09:00 UTC, with these words: the database moves until noon
+    **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: the database moves until noon
 
-    * Whoever operates the server can switch applies on again in the dashboard. The plans stay as they are until then; comment again afterwards.
+    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
+    * The plans stay as they are until then; comment again afterwards.
 
     <sub>Commit `85684520` · 0 s</sub>
     ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Pending, Applies are stopped on this server by olga.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
     bot.say(pull, "lockkeeper plan").await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
-    assert!(bot.store().apply_lock_clear().await.unwrap());
+    assert!(allow_applies(bot.store()).await);
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
     bot.end(&[NET_LOCK]).await;
@@ -432,7 +434,7 @@ async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: B
     bot.settle_short().await;
     let applying = bot.begin_command();
     bot.printed("waiting").await;
-    assert!(matches!(bot.store().apply_lock_set("olga", "").await.unwrap(), SetApplyLock::Set));
+    stop_applies(bot.store(), "olga", "").await;
     bot.go();
     assert_eq!(applying.await.unwrap(), Tick::Worked);
     bot.settle().await;
@@ -440,12 +442,14 @@ async fn applies_that_are_switched_off_at_the_last_moment_are_refused(backend: B
     assert!(comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"), "{comment}");
     assert!(
         comment.contains(
-            "**Apply refused**: `olga` switched off every apply on this server at 2026-03-02 09:00 UTC, \
-                              without saying why."
+            "**Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until \
+             somebody allows them again. Nobody said why."
         ),
         "{comment}"
     );
     assert_eq!(applies(&bot), 1);
+    let statuses = bot.statuses(pull);
+    assert!(statuses.contains("/default: Failure, Applies are stopped on this server by olga."), "{statuses}");
     bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
 }
 

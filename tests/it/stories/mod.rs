@@ -6,6 +6,7 @@ mod comments;
 mod crash;
 mod door;
 mod during;
+mod freeze;
 mod idle;
 mod locks;
 mod moves;

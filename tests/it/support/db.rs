@@ -4,8 +4,8 @@ use std::sync::{Arc, LazyLock};
 
 use chrono::{DateTime, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
-use lockkeeper::model::{Actor, Cause};
-use lockkeeper::store::{DatabaseUrl, Store};
+use lockkeeper::model::{Actor, ApplyLock, ApplyScope, Cause};
+use lockkeeper::store::{DatabaseUrl, SetApplyLock, Store};
 use tempfile::TempDir;
 
 use super::postgres::{self, Content};
@@ -128,6 +128,41 @@ pub fn tell(story: impl Future<Output = ()>) {
 pub fn by() -> &'static Cause {
     static BY: LazyLock<Cause> = LazyLock::new(|| Cause::new(Actor::commenter("ada"), "as the test wants it"));
     &BY
+}
+
+/// Stops every apply.
+pub async fn stop_applies(store: &Store, who: &str, why: &str) -> ApplyLock {
+    stop_applies_of(store, &ApplyScope::Server, None, who, why).await
+}
+
+/// Stops some applies, which nobody has stopped before.
+pub async fn stop_applies_of(
+    store: &Store,
+    scope: &ApplyScope,
+    ends_at: Option<DateTime<Utc>>,
+    who: &str,
+    why: &str,
+) -> ApplyLock {
+    let cause = Cause::new(Actor::commenter(who), why);
+    match store.apply_lock_set(scope, ends_at, &cause).await.expect("the database") {
+        SetApplyLock::Set(lock) => lock,
+        other @ (SetApplyLock::AlreadySet(_) | SetApplyLock::Over(_) | SetApplyLock::TooMany(_)) => panic!("{other:?}"),
+    }
+}
+
+/// Allows applies again, but for those that locks of other scopes stop; `false` when nobody had stopped all.
+pub async fn allow_applies(store: &Store) -> bool {
+    store.apply_lock_clear(&ApplyScope::Server, by()).await.expect("the database").is_some()
+}
+
+/// The lock that stops every apply.
+pub async fn stopped(store: &Store) -> Option<ApplyLock> {
+    store.apply_lock_get(&ApplyScope::Server).await.expect("the database")
+}
+
+/// The applies of a repository, or of a directory in it.
+pub fn applies_in(repo: &str, dir: &str) -> ApplyScope {
+    ApplyScope::in_repo(repo.parse().unwrap(), Some(dir.parse().unwrap()))
 }
 
 /// What only somebody with the password of the database could do.

@@ -6,9 +6,9 @@ use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::plan::held;
 use crate::handlers::commands::projects::{Ready, Work};
 use crate::jobs::describe_error;
-use crate::model::{Lock, LockKey, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId};
+use crate::model::{ApplyLock, Lock, LockKey, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::JobError;
-use crate::render::{Next, ProjectReport, Refusal, UserText};
+use crate::render::{Next, ProjectReport, Refusal, UserText, apply_locks_line};
 use crate::store::{ApplyGate, ApplyGrant, LockWish};
 use crate::workflow::ToolError;
 
@@ -29,6 +29,8 @@ pub(super) enum Shut {
     Stale(UserText),
     /// Something that passes.
     ForNow(UserText),
+    /// Somebody stopped applies.
+    Stopped(Vec<ApplyLock>),
     /// The pull is not open.
     Closed(String),
 }
@@ -50,6 +52,10 @@ impl Shut {
             Self::Held(lock) => held(cx, report, &lock),
             Self::Stale(text) => refused(text, Next::Plan),
             Self::ForNow(text) => refused(text, Next::ByOutcome),
+            Self::Stopped(locks) => {
+                let text = Refusal::apply_locked(&locks, &cx.ctx.settings.apply_locks_url()).text;
+                ProjectReport { status: Some(apply_locks_line(&locks)), ..refused(text, Next::ByOutcome) }
+            }
             Self::Closed(state) => {
                 let message = format!("the pull request is {state} now. Nothing was applied.");
                 refused(UserText::new(message, []), Next::Nothing)
@@ -146,7 +152,7 @@ pub(super) async fn pass(
     Ok(match gate {
         ApplyGate::Granted(grant) => Ok(grant),
         ApplyGate::HeldBy(lock) => Err(Shut::Held(Box::new(lock))),
-        ApplyGate::ApplyLocked(lock) => Err(Shut::ForNow(Refusal::apply_locked(&lock).text)),
+        ApplyGate::ApplyLocked(locks) => Err(Shut::Stopped(locks)),
         ApplyGate::PullClosed => Err(Shut::Closed(PullState::Closed.to_string())),
         ApplyGate::PlanGone(state) => Err(Shut::stale(gone(state))),
     })

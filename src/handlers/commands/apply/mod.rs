@@ -1,12 +1,13 @@
 //! `apply`: exactly the plans on record (P5), each at most once (P3).
 //!
 //! Before Terraform starts, in this order: the live pull on the forge is compared with the record; the plan file is
-//! compared with its digest; the tool must be the one that planned; then the gate checks the apply lock, the pull, the
+//! compared with its digest; the tool must be the one that planned; then the gate checks the apply locks, the pull, the
 //! project lock and the plan in one transaction and puts on record that the apply has begun. Whatever cannot be
 //! found out refuses (P6).
 
 mod gate;
 mod interrupted;
+mod stopped;
 
 use std::iter;
 
@@ -30,7 +31,7 @@ use crate::handlers::standing::Standings;
 use crate::jobs::describe_error;
 use crate::model::{CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind};
 use crate::queue::JobError;
-use crate::render::{Body, ProjectReport, Refusal, UserText, status};
+use crate::render::{Body, ProjectReport, UserText, status};
 use crate::store::{ApplyGrant, NewRun, Stop};
 use crate::workflow::{RunError, RunOutput, StepError};
 
@@ -45,13 +46,13 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let MergeWish::By(method) = command.merge {
         return Ok(no_merging(method));
     }
-    if let Some(lock) = cx.ctx.store.apply_lock_get().await? {
-        return Ok(Reply::new(Body::Refused(Refusal::apply_locked(&lock))));
-    }
     let plans = match projects::plans(cx, &command.target).await? {
         projects::Plans::Some(plans) => plans,
         projects::Plans::Refused(reply) => return Ok(reply),
     };
+    if let Some(refusal) = stopped::refusal(cx, &plans).await? {
+        return Ok(refusal);
+    }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
     let policies = match plans.first().and_then(|group| group.first()) {
         Some(plan) => Policies::of_plan(cx, plan).await,
@@ -133,7 +134,8 @@ impl Applying<'_> {
             return Ok(report);
         }
         cx.finish_run(*run, &report).await?;
-        let state = status::project(RunKind::Apply, report.outcome, report.counts);
+        let (state, line) = status::project(RunKind::Apply, report.outcome, report.counts);
+        let state = (state, report.status.clone().unwrap_or(line));
         cx.status(standing::of_project(ctx, RunKind::Apply, key, *run, state)).await?;
         Ok(report)
     }

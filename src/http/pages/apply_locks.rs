@@ -1,0 +1,238 @@
+//! `/apply-locks`: what stops applies, where, why and until when.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Redirect, Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::text::{Stamp, Until, shown};
+use super::visitor::Visitor;
+use crate::http::apply_locks::{Stopping, allow, set_before, stop};
+use crate::http::csrf::Confirmed;
+use crate::http::extract::{Asked, Segment};
+use crate::http::{Failure, Web};
+use crate::model::{
+    ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyReason, ApplyScope,
+    RepoPath,
+};
+
+/// `?notice=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wish {
+    notice: String,
+}
+
+fn notice(code: &str) -> Option<&'static str> {
+    match code {
+        "set" => Some("These applies are stopped. What was running already goes on to its end."),
+        "ended" => Some("The lock is ended. What no other lock stops can be applied again."),
+        "gone" => Some("That lock had ended already."),
+        _ => None,
+    }
+}
+
+#[derive(Serialize)]
+struct View {
+    notice: Option<&'static str>,
+    locks: Vec<ApplyLockView>,
+    typed: Typed,
+    wrong: Wrong,
+    most_chars: usize,
+    longest_dir: usize,
+}
+
+/// A lock in words.
+#[derive(Serialize)]
+pub(super) struct ApplyLockView {
+    id: String,
+    scope: &'static str,
+    repo: String,
+    dir: String,
+    unknown: Option<String>,
+    holder: String,
+    reason: String,
+    since: Stamp,
+    until: Option<Until>,
+}
+
+impl ApplyLockView {
+    /// As seen now.
+    pub fn new(lock: &ApplyLock, now: DateTime<Utc>) -> Self {
+        let unknown = match &lock.scope {
+            ApplyScope::Unknown(text) => Some(shown(text)),
+            ApplyScope::Server | ApplyScope::Repo(_) | ApplyScope::Path { .. } => None,
+        };
+        Self {
+            id: lock.id.to_string(),
+            scope: lock.scope.kind(),
+            repo: lock.scope.repo().map(|repo| shown(&repo.to_string())).unwrap_or_default(),
+            dir: lock.scope.dir().map(|dir| shown(dir.as_str())).unwrap_or_default(),
+            unknown,
+            holder: shown(&lock.holder),
+            reason: shown(&lock.reason),
+            since: Stamp::new(lock.taken_at, now),
+            until: lock.ends_at.map(|end| Until::new(end, now)),
+        }
+    }
+}
+
+/// What somebody typed into the form; it stands there again when something is wrong.
+#[derive(Default, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct Typed {
+    scope: String,
+    repo: String,
+    dir: String,
+    reason: String,
+    until: String,
+}
+
+/// What is wrong with it, by field.
+#[derive(Default, Serialize)]
+struct Wrong {
+    any: bool,
+    /// Nothing is wrong with a single field.
+    all: Option<String>,
+    repo: Option<String>,
+    dir: Option<String>,
+    reason: Option<String>,
+    until: Option<String>,
+}
+
+impl Wrong {
+    fn new(problems: Vec<ApplyLockProblem>) -> Self {
+        let mut wrong = Self { any: true, ..Self::default() };
+        for problem in problems {
+            let place = match problem.field {
+                ApplyLockField::Repo => &mut wrong.repo,
+                ApplyLockField::Dir => &mut wrong.dir,
+                ApplyLockField::Reason => &mut wrong.reason,
+                ApplyLockField::Until => &mut wrong.until,
+            };
+            place.get_or_insert_with(|| shown(&problem.text.replace('`', "")));
+        }
+        wrong
+    }
+}
+
+impl Typed {
+    /// The whole server, as the form of the first page means it.
+    pub fn everywhere(reason: String) -> Self {
+        Self { scope: "server".to_owned(), reason, ..Self::default() }
+    }
+
+    fn wish(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
+        let fields = ApplyLockFields { repo: &self.repo, dir: &self.dir, reason: &self.reason, until: &self.until };
+        let (read, mut contradictions) = (fields.wish(), self.contradictions());
+        match read {
+            Ok(wish) if contradictions.is_empty() => Ok(wish),
+            Ok(_) => Err(contradictions),
+            Err(problems) => {
+                contradictions.extend(problems);
+                Err(contradictions)
+            }
+        }
+    }
+
+    /// Where the choice and the fields say different things.
+    fn contradictions(&self) -> Vec<ApplyLockProblem> {
+        let (has_repo, has_dir) = (!self.repo.trim().is_empty(), !self.dir.trim().is_empty());
+        let (repo, dir) = match self.scope.as_str() {
+            "server" => (
+                has_repo
+                    .then_some("All repositories are chosen above. Choose one repository there, or empty this field."),
+                has_dir
+                    .then_some("All repositories are chosen above. Choose one directory there, or empty this field."),
+            ),
+            "repo" => (
+                (!has_repo).then_some("Name the repository with its host, as in github.com/acme/infra."),
+                has_dir
+                    .then_some("A whole repository is chosen above. Choose one directory there, or empty this field."),
+            ),
+            "path" => (
+                (!has_repo).then_some("Name the repository of the directory, as in github.com/acme/infra."),
+                (!has_dir).then_some("Name the directory from the root of the repository, as in network/eu."),
+            ),
+            _ => (Some("Choose above which applies are to stop."), None),
+        };
+        let problem = |field| move |text: &str| ApplyLockProblem::new(field, text);
+        let repo = repo.map(problem(ApplyLockField::Repo));
+        repo.into_iter().chain(dir.map(problem(ApplyLockField::Dir))).collect()
+    }
+}
+
+/// `GET /apply-locks`
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Asked(wish): Asked<Wish>,
+) -> Result<Response, Failure> {
+    let typed = Typed { scope: "server".to_owned(), ..Typed::default() };
+    page(&web, &visitor, notice(&wish.notice), typed, Wrong::default()).await
+}
+
+async fn page(
+    web: &Web,
+    visitor: &Visitor,
+    notice: Option<&'static str>,
+    typed: Typed,
+    wrong: Wrong,
+) -> Result<Response, Failure> {
+    let now = web.clock.now();
+    let locks = web.store.apply_lock_list().await?;
+    let locks = locks.iter().map(|lock| ApplyLockView::new(lock, now)).collect();
+    let (most_chars, longest_dir) = (ApplyReason::MAX_CHARS, RepoPath::MAX_BYTES);
+    visitor.page("apply_locks.html", &View { notice, locks, typed, wrong, most_chars, longest_dir })
+}
+
+/// `POST /apply-locks`
+pub(super) async fn set(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    form: Confirmed<Typed>,
+) -> Result<Response, Failure> {
+    match set_or_ask_again(&web, &visitor, form).await? {
+        Ok(_) => Ok(to_page(&web, "set").into_response()),
+        Err(again) => Ok(again),
+    }
+}
+
+/// Sets what was typed; else the page again, with what is wrong and all that was typed.
+pub(super) async fn set_or_ask_again(
+    web: &Web,
+    visitor: &Visitor,
+    form: Confirmed<Typed>,
+) -> Result<Result<ApplyLock, Response>, Failure> {
+    let typed = form.fields;
+    let (status, wrong) = match stop(web, typed.wish(), &form.who.at_page()).await? {
+        Stopping::Set(lock) => return Ok(Ok(lock)),
+        Stopping::AlreadySet(lock) => {
+            (StatusCode::CONFLICT, Wrong { any: true, all: Some(set_before(&lock)), ..Wrong::default() })
+        }
+        Stopping::Wrong(problems) => (StatusCode::UNPROCESSABLE_ENTITY, Wrong::new(problems)),
+    };
+    Ok(Err((status, page(web, visitor, None, typed, wrong).await?).into_response()))
+}
+
+/// No fields but the token.
+#[derive(Deserialize)]
+pub(super) struct Nothing {}
+
+/// `POST /apply-locks/{id}/end`
+pub(super) async fn end(
+    State(web): State<Arc<Web>>,
+    Segment(asked): Segment,
+    form: Confirmed<Nothing>,
+) -> Result<Redirect, Failure> {
+    let id: ApplyLockId = asked.parse().map_err(|_| Failure::no_such_apply_lock())?;
+    let ended = allow(&web, id, &form.who.at_page()).await?;
+    Ok(to_page(&web, if ended.is_some() { "ended" } else { "gone" }))
+}
+
+fn to_page(web: &Web, notice: &str) -> Redirect {
+    Redirect::to(&web.link(&format!("/apply-locks?notice={notice}")))
+}

@@ -19,7 +19,7 @@ mod text;
 pub use actor::{Actor, Origin};
 pub use event::{CommentEvent, Event, PullAction, PullEvent};
 pub use ids::{CommandId, DeliveryId, JobId, LockId, PlanId, RunId};
-pub use lock::{ApplyLock, Lock, LockKey, Waiter};
+pub use lock::{ApplyLock, Lock, LockKey, LockStanding, Waiter};
 pub use lock_event::{Cause, LockEvent, LockEventKind, NewLockEvent};
 pub use lock_mode::{LockMode, LockScope};
 pub use lock_name::{Fit, InvalidLockName, LockName};

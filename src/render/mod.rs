@@ -17,7 +17,9 @@ mod templates;
 mod view;
 
 pub use machine::{MachineLine, MachineProject, marker};
-pub use report::{Body, CancelLine, Fate, Holder, Next, ProjectReport, Refusal, Released, Report, Style, UserText};
+pub use report::{
+    Body, CancelLine, Fate, Holder, Loss, LockLost, Next, ProjectReport, Refusal, Released, Report, Style, UserText,
+};
 
 use view::Cap;
 
@@ -94,8 +96,6 @@ fn body(report: &Report, limits: &Limits) -> String {
         }
         Body::Dropped(text) => templates::render("dropped.md.j2", &view::broken(report, text)),
         Body::Cancelled(lines) => templates::render("cancelled.md.j2", &view::cancelled(report, lines)),
-        Body::LockDiscarded { by, released } => {
-            templates::render("lock_discarded.md.j2", &view::lock_discarded(report, by, released))
-        }
+        Body::LockLost(lost) => templates::render("lock_lost.md.j2", &view::lock_lost(report, lost)),
     }
 }

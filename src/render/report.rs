@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
 
 use super::machine::{MachineLine, MachineProject};
 use super::plan_output::DiffStyle;
 use crate::model::{
-    CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
+    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
 };
 
 /// A finished command.
@@ -101,13 +102,8 @@ pub enum Body {
     Dropped(UserText),
     /// The answer to `cancel`: what it found, in order; empty when nothing waited or ran.
     Cancelled(Vec<CancelLine>),
-    /// Somebody discarded a lock in the dashboard or by the API.
-    LockDiscarded {
-        /// Who.
-        by: String,
-        /// What it protected.
-        released: Released,
-    },
+    /// Somebody took a lock from the pull, from outside of it.
+    LockLost(LockLost),
 }
 
 /// A message for people and what they can do about it. Plain text; pairs of backticks mark code.
@@ -238,6 +234,39 @@ impl Released {
     }
 }
 
+/// A lock that somebody took from a pull. Kept with the job that tells the pull.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockLost {
+    /// The project it was taken for.
+    pub key: ProjectKey,
+    /// How it was taken.
+    pub how: Loss,
+    /// Who took it.
+    pub by: Actor,
+    /// Why, if anything was said.
+    pub reason: Option<String>,
+    /// A plan under it that could have been applied is discarded.
+    pub plan: bool,
+    /// A plan under it was being made, and is interrupted.
+    pub interrupted: bool,
+    /// Something was applied under it.
+    pub applied: bool,
+    /// The pull that has it now, and its page.
+    pub now: Option<(PullNumber, String)>,
+}
+
+/// How a pull lost a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// Nothing went on under it.
+    Released,
+    /// By force.
+    TakenAway,
+    /// To be given to another pull.
+    HandedOver,
+}
+
 /// A command that `cancel` found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelLine {
@@ -281,7 +310,7 @@ impl Report {
             | Body::Help(_)
             | Body::Unlocked(_)
             | Body::Closed { .. }
-            | Body::LockDiscarded { .. } => CommandOutcome::Success,
+            | Body::LockLost(_) => CommandOutcome::Success,
         }
     }
 
@@ -309,7 +338,7 @@ impl Report {
             | Body::Help(_)
             | Body::Unlocked(_)
             | Body::Closed { .. }
-            | Body::LockDiscarded { .. } => None,
+            | Body::LockLost(_) => None,
         }
     }
 
@@ -320,7 +349,7 @@ impl Report {
                 projects.iter().map(|p| MachineProject::new(&p.key, p.outcome, p.counts)).collect()
             }
             Body::Unlocked(released) | Body::Closed { released, .. } => released.iter().map(discarded).collect(),
-            Body::LockDiscarded { released, .. } => vec![discarded(released)],
+            Body::LockLost(lost) => vec![MachineProject::new(&lost.key, ProjectOutcome::Discarded, None)],
             Body::NoProjects(_)
             | Body::Refused(_)
             | Body::ConfigErrors(_)

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::{
-    ApplyLock, CommandId, CommandKind, PlanCounts, ProjectKey, ProjectOutcome, PullNumber, RepoPath, WorkspaceName,
+    Actor, ApplyLock, CommandId, CommandKind, Origin, PlanCounts, ProjectKey, ProjectOutcome, PullNumber, RepoPath, WorkspaceName,
 };
 
 const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]
@@ -170,8 +170,35 @@ fn other_samples() -> Vec<(&'static str, Report)> {
         ("unlocked", report(Unlock, Body::Unlocked(vec![released(true), released(false)]))),
         ("unlocked_nothing", report(Unlock, Body::Unlocked(Vec::new()))),
         ("merged", report(Unlock, Body::Closed { merged: true, released: vec![released(true)] })),
-        ("lock_discarded", report(Unlock, Body::LockDiscarded { by: "alice".to_owned(), released: released(true) })),
+        ("lock_released", report(Unlock, Body::LockLost(lost(Loss::Released)))),
+        ("lock_taken_away", report(Unlock, Body::LockLost(taken_away()))),
+        ("lock_handed_over", report(Unlock, Body::LockLost(handed_over()))),
     ]
+}
+
+fn lost(how: Loss) -> LockLost {
+    LockLost {
+        key: key("infra/net", "default", Some("net")),
+        how,
+        by: Actor { login: "alice".to_owned(), origin: Origin::Page },
+        reason: None,
+        plan: true,
+        interrupted: false,
+        applied: false,
+        now: None,
+    }
+}
+
+fn taken_away() -> LockLost {
+    let by = Actor { login: "a`b".to_owned(), origin: Origin::Cli };
+    let now = Some((PullNumber(3), "https://github.com/acme/infra/pull/3".to_owned()));
+    let reason = Some("the outage first; see #4 and @acme/ops, <b>now</b>".to_owned());
+    LockLost { by, reason, interrupted: true, applied: true, now, ..lost(Loss::TakenAway) }
+}
+
+fn handed_over() -> LockLost {
+    let now = Some((PullNumber(3), "javascript:alert(1)".to_owned()));
+    LockLost { now, plan: false, ..lost(Loss::HandedOver) }
 }
 
 fn hostile() -> Report {

@@ -27,7 +27,7 @@ const SOURCES: [(&str, &str); 14] = [
     ("released.md.j2", include_str!("../../templates/comments/released.md.j2")),
     ("dropped.md.j2", include_str!("../../templates/comments/dropped.md.j2")),
     ("cancelled.md.j2", include_str!("../../templates/comments/cancelled.md.j2")),
-    ("lock_discarded.md.j2", include_str!("../../templates/comments/lock_discarded.md.j2")),
+    ("lock_lost.md.j2", include_str!("../../templates/comments/lock_lost.md.j2")),
 ];
 
 /// Renders one template with its context.

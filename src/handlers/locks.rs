@@ -5,7 +5,6 @@
 //! settings, tells it in the same words; the one that gets it is told by the plan that follows (`take_turn`).
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
 use tracing::warn;
 
 use crate::config::access::Action;
@@ -47,10 +46,9 @@ fn told(giving: &Giving, given: &Given, notice: CommandId, now: DateTime<Utc>) -
 }
 
 /// Why a lock was left to its pull, for people and programs (P10).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The field of the request that is to be changed, if it is one.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<&'static str>,
     /// Stable word for programs.
     pub code: &'static str,
@@ -60,20 +58,31 @@ pub struct Explanation {
     pub way_out: String,
 }
 
+/// Stable word for programs.
+pub const fn code(why: WhyNot) -> &'static str {
+    match why {
+        WhyNot::ReasonWanted => "reason_wanted",
+        WhyNot::ApplyRunning => "apply_running",
+        WhyNot::PlanRunning => "plan_running",
+        WhyNot::ApplyWaiting => "apply_waiting",
+        WhyNot::Applied => "applied",
+        WhyNot::NotInLine(_) => "not_in_line",
+        WhyNot::Circle(_) => "circle",
+    }
+}
+
 /// Says why; `executable` is the word that starts commands.
 pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
     let holder = format!("pull request #{}", lock.pull.number);
     let by_force = "use force, with a reason";
-    let (field, code, message, way_out) = match why {
+    let (field, message, way_out) = match why {
         WhyNot::ReasonWanted => (
             Some("reason"),
-            "reason_wanted",
             format!("A lock is taken by force for a reason, which {holder}, the next one and the audit log are told."),
             "Say in a few words why.".to_owned(),
         ),
         WhyNot::ApplyRunning => (
             None,
-            "apply_running",
             format!(
                 "An apply of {holder} is running under this lock: taking the lock away now would let another pull request \
                  change the same infrastructure at the same time."
@@ -82,19 +91,16 @@ pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
         ),
         WhyNot::PlanRunning => (
             Some("force"),
-            "plan_running",
             format!("A plan of {holder} is being made under this lock."),
             format!("Wait for its end, or {by_force}: the plan is interrupted then."),
         ),
         WhyNot::ApplyWaiting => (
             Some("force"),
-            "apply_waiting",
             format!("An apply of {holder} is about to begin under this lock."),
             format!("Wait for its end, or {by_force}: it finds its plan gone then."),
         ),
         WhyNot::Applied => (
             Some("force"),
-            "applied",
             format!(
                 "The pull request that holds the lock, #{}, has applied something under it and is not merged: the next plan \
                  of another pull request would undo that.",
@@ -104,18 +110,16 @@ pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
         ),
         WhyNot::NotInLine(to) => (
             Some("pull"),
-            "not_in_line",
             format!("Pull request #{to} is not in line for this lock."),
             format!("Comment `{executable} plan` there: then it is. Or hand the lock to one that waits for it."),
         ),
         WhyNot::Circle(to) => (
             Some("pull"),
-            "circle",
             format!("If pull request #{to} got this lock now, pull requests would wait for each other for ever."),
             "Hand it to another one in line, or release it: the first in line can always have it.".to_owned(),
         ),
     };
-    Explanation { field, code, message, way_out }
+    Explanation { field, code: code(why), message, way_out }
 }
 
 /// The permission that it takes, in the words of `--web-allow`.

@@ -16,6 +16,7 @@ mod csrf;
 mod errors;
 pub mod events;
 mod extract;
+mod giving;
 mod headers;
 mod health;
 mod pages;
@@ -34,7 +35,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{WebAuth, WebUser};
 pub use errors::Failure;
-pub use web::{Authority, Cancel, Cancelling, Discard, Setup, Web};
+pub use web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web};
 
 use crate::context::Ctx;
 

@@ -114,6 +114,21 @@ pub enum WhyNot {
     Circle(PullNumber),
 }
 
+impl WhyNot {
+    /// What keeps a lock with its pull, unless it is taken by force.
+    pub fn of(standing: &LockStanding) -> Option<Self> {
+        let is_apply = |(_, kind): &(CommandId, CommandKind)| *kind == CommandKind::Apply;
+        if standing.applying {
+            return Some(Self::ApplyRunning);
+        }
+        match standing.at_work.as_slice() {
+            [] => standing.applied.then_some(Self::Applied),
+            commands if commands.iter().any(is_apply) => Some(Self::ApplyWaiting),
+            _ => Some(Self::PlanRunning),
+        }
+    }
+}
+
 /// Takes a lock from its pull. What `outbox` makes of it is put into the queue in the same transaction.
 pub async fn give(store: &Store, giving: &Giving, outbox: impl FnOnce(&Given) -> Vec<NewJob>) -> Result<Gave> {
     let Some(held) = store.lock_get(giving.lock).await? else { return Ok(Gave::NotHeld) };
@@ -181,18 +196,10 @@ async fn find_place(change: &mut LockChange<'_>, lock: &Lock, to: PullNumber) ->
 impl Giving {
     /// What of the state of the lock forbids it.
     fn forbidden(&self, standing: &LockStanding) -> Option<WhyNot> {
-        let is_apply = |(_, kind): &(CommandId, CommandKind)| *kind == CommandKind::Apply;
-        if standing.applying {
-            return Some(WhyNot::ApplyRunning);
-        }
-        if self.force {
+        if self.force && !standing.applying {
             return self.reason.is_none().then_some(WhyNot::ReasonWanted);
         }
-        match standing.at_work.as_slice() {
-            [] => standing.applied.then_some(WhyNot::Applied),
-            commands if commands.iter().any(is_apply) => Some(WhyNot::ApplyWaiting),
-            _ => Some(WhyNot::PlanRunning),
-        }
+        WhyNot::of(standing)
     }
 
     /// To hand a lock over is to take it from somebody; to release one of which nothing is used is not.

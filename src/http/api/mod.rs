@@ -1,9 +1,11 @@
 //! JSON for programs, in the shapes that Atlantis' clients know (reference 11.4).
 //!
 //! Two differences, on purpose: when the pages need a password, `GET /api/locks` needs it as well, because a list of
-//! locks tells an outsider what a company builds and where; and no locks are `[]`, never `null`.
+//! locks tells an outsider what a company builds and where; and no locks are `[]`, never `null`. What Atlantis has not
+//! ([`lock`]) has names of our own making, in lower case.
 
 mod legacy;
+mod lock;
 mod locks;
 
 use std::sync::Arc;
@@ -17,6 +19,8 @@ use super::Web;
 pub(super) fn router() -> Router<Arc<Web>> {
     Router::new()
         .route("/api/locks", get(locks::list))
+        // The classic name of a lock has slashes, and some proxies decode them.
+        .route("/api/locks/{*asked}", get(lock::show).post(lock::change))
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))
         .route("/locks", delete(legacy::discard))

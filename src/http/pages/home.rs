@@ -30,7 +30,9 @@ pub(super) struct Wish {
 /// words into our mouth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    Discarded,
+    Released,
+    TakenAway,
+    HandedOver,
     Stopped,
     AlreadyStopped,
     Allowed,
@@ -38,12 +40,22 @@ pub(super) enum Notice {
 }
 
 impl Notice {
-    const ALL: [Self; 5] = [Self::Discarded, Self::Stopped, Self::AlreadyStopped, Self::Allowed, Self::AlreadyAllowed];
+    const ALL: [Self; 7] = [
+        Self::Released,
+        Self::TakenAway,
+        Self::HandedOver,
+        Self::Stopped,
+        Self::AlreadyStopped,
+        Self::Allowed,
+        Self::AlreadyAllowed,
+    ];
 
     /// As it stands in the address.
     pub const fn code(self) -> &'static str {
         match self {
-            Self::Discarded => "discarded",
+            Self::Released => "released",
+            Self::TakenAway => "taken-away",
+            Self::HandedOver => "handed-over",
             Self::Stopped => "stopped",
             Self::AlreadyStopped => "already-stopped",
             Self::Allowed => "allowed",
@@ -53,7 +65,9 @@ impl Notice {
 
     const fn text(self) -> &'static str {
         match self {
-            Self::Discarded => "The lock is given back and its plans are discarded. The pull request is told.",
+            Self::Released => "The lock is given back and its plans are discarded. The pull request is told.",
+            Self::TakenAway => "The lock is taken away and its plans are discarded. The pull request is told.",
+            Self::HandedOver => "The lock is handed over and its plans are discarded. Both pull requests are told.",
             Self::Stopped => "All applies are stopped. What was running already goes on to its end.",
             Self::AlreadyStopped => "Somebody had stopped all applies before you; their reason stays.",
             Self::Allowed => "Applies are allowed again.",

@@ -42,7 +42,7 @@ async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
 
     This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
-    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -79,7 +79,7 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
 
     This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
-    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
     [Output of this project](https://locks.example.com/jobs/ID)
 

@@ -8,6 +8,7 @@ mod demo;
 mod environment;
 mod healthcheck;
 mod import;
+mod locks;
 mod replay;
 mod server;
 mod server_args;
@@ -54,6 +55,7 @@ struct Subcommand {
 const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "server", command: server::command, run: server::run },
     Subcommand { name: "demo", command: demo::command, run: demo::run },
+    locks::SUBCOMMAND,
     audit::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "import", command: import::command, run: import::run },
@@ -127,6 +129,7 @@ mod tests {
         Commands:
           server       Receive webhooks and run what they ask for
           demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
+          locks        Look at locks, release them, hand them over
           audit        Look through the log of what happened to locks
           replay       Send recorded webhooks to a server once more
           import       Take over what another tool holds

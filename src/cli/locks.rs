@@ -166,12 +166,7 @@ async fn find(store: &Store, matches: &ArgMatches) -> anyhow::Result<Lock> {
     }
 }
 
-async fn run_give(
-    store: &Store,
-    matches: &ArgMatches,
-    to: Option<PullNumber>,
-    terminal: &mut Terminal<'_>,
-) -> Outcome {
+async fn run_give(store: &Store, matches: &ArgMatches, to: Option<PullNumber>, terminal: &mut Terminal<'_>) -> Outcome {
     let lock = find(store, matches).await?;
     let giving = Giving {
         lock: lock.id,

@@ -17,9 +17,7 @@
 
 use super::lines::conflict;
 use super::take::lines_of;
-use crate::model::{
-    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber,
-};
+use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber};
 use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
 
 /// Why somebody takes a lock from a pull: one line.
@@ -168,12 +166,7 @@ async fn take_away(change: &mut LockChange<'_>, giving: &Giving, lock: &Lock) ->
 }
 
 /// What is to be done about the work of the pull, and who has the lock after all.
-async fn clear_up(
-    change: &mut LockChange<'_>,
-    giving: &Giving,
-    lock: &Lock,
-    standing: &LockStanding,
-) -> Result<Given> {
+async fn clear_up(change: &mut LockChange<'_>, giving: &Giving, lock: &Lock, standing: &LockStanding) -> Result<Given> {
     let at_work: Vec<CommandId> = standing.at_work.iter().map(|(id, _)| *id).collect();
     let interrupted = change.interrupt_plans(&at_work, &giving.to_the_interrupted()).await?;
     let plan = change.discard_plans(lock).await?;
@@ -272,10 +265,8 @@ mod tests {
         let idle = LockStanding::default();
         let applying = LockStanding { applying: true, ..idle.clone() };
         let planning = LockStanding { at_work: vec![command(CommandKind::Autoplan)], applied: true, ..idle.clone() };
-        let waiting = LockStanding {
-            at_work: vec![command(CommandKind::Plan), command(CommandKind::Apply)],
-            ..idle.clone()
-        };
+        let waiting =
+            LockStanding { at_work: vec![command(CommandKind::Plan), command(CommandKind::Apply)], ..idle.clone() };
         let applied = LockStanding { applied: true, ..idle.clone() };
         let all = [&idle, &applying, &planning, &waiting, &applied];
         let giving = |force, reason: &str| Giving {

@@ -18,7 +18,7 @@ mod view;
 
 pub use machine::{MachineLine, MachineProject, marker};
 pub use report::{
-    Body, CancelLine, Fate, Holder, Loss, LockLost, Next, ProjectReport, Refusal, Released, Report, Style, UserText,
+    Body, CancelLine, Fate, Holder, LockLost, Loss, Next, ProjectReport, Refusal, Released, Report, Style, UserText,
 };
 
 use view::Cap;

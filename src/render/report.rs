@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::machine::{MachineLine, MachineProject};
 use super::plan_output::DiffStyle;
 use crate::model::{
-    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
+    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome,
+    PullNumber,
 };
 
 /// A finished command.
@@ -306,11 +307,9 @@ impl Report {
             Body::Interrupted(_) | Body::ConfigErrors(_) | Body::Broken(_) => CommandOutcome::Failure,
             Body::Refused(_) | Body::Mistake(_) | Body::Dropped(_) => CommandOutcome::Refused,
             Body::Cancelled(lines) => cancel_outcome(lines),
-            Body::NoProjects(_)
-            | Body::Help(_)
-            | Body::Unlocked(_)
-            | Body::Closed { .. }
-            | Body::LockLost(_) => CommandOutcome::Success,
+            Body::NoProjects(_) | Body::Help(_) | Body::Unlocked(_) | Body::Closed { .. } | Body::LockLost(_) => {
+                CommandOutcome::Success
+            }
         }
     }
 

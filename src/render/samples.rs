@@ -7,7 +7,8 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::{
-    Actor, ApplyLock, CommandId, CommandKind, Origin, PlanCounts, ProjectKey, ProjectOutcome, PullNumber, RepoPath, WorkspaceName,
+    Actor, ApplyLock, CommandId, CommandKind, Origin, PlanCounts, ProjectKey, ProjectOutcome, PullNumber, RepoPath,
+    WorkspaceName,
 };
 
 const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]

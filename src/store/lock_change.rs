@@ -58,7 +58,10 @@ impl<'a> LockChange<'a> {
         let mut tx = store.begin().await?;
         line_hold_in_tx(&mut tx, pull).await?;
         let state = pull_hold_in_tx(&mut tx, pull).await?;
-        Ok((Self { store, tx, cause, events: Vec::new(), turns: Vec::new(), outbox: Vec::new(), aside: String::new() }, state))
+        Ok((
+            Self { store, tx, cause, events: Vec::new(), turns: Vec::new(), outbox: Vec::new(), aside: String::new() },
+            state,
+        ))
     }
 
     /// Makes the change durable, with its jobs and events.

@@ -56,7 +56,12 @@ fn projects(rows: Vec<(RepoPath, WorkspaceName, String)>) -> Vec<ProjectKey> {
     rows.into_iter().map(project).collect()
 }
 
-fn standing(lock: &Lock, applying: i64, at_work: Vec<(CommandId, CommandKind)>, applied: &[ProjectKey]) -> LockStanding {
+fn standing(
+    lock: &Lock,
+    applying: i64,
+    at_work: Vec<(CommandId, CommandKind)>,
+    applied: &[ProjectKey],
+) -> LockStanding {
     LockStanding { applying: applying > 0, at_work, applied: applied.iter().any(|project| lock.key.covers(project)) }
 }
 

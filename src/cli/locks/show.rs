@@ -77,5 +77,8 @@ pub(super) fn done(giving: &Giving, given: &Given) -> String {
         (true, true) => " Its plan is discarded.",
         (true, false) => "",
     };
-    harmless(&format!("{verb} the lock of {} from pull request #{}: {now}.{plans}", given.lock.key, given.lock.pull.number))
+    harmless(&format!(
+        "{verb} the lock of {} from pull request #{}: {now}.{plans}",
+        given.lock.key, given.lock.pull.number
+    ))
 }

@@ -98,13 +98,7 @@ pub async fn check_from(
     Ok(decision)
 }
 
-fn denied(
-    who: &Identity,
-    remote: Option<&str>,
-    action: Action,
-    on: &Resource<'_>,
-    denial: &Denial,
-) -> NewLockEvent {
+fn denied(who: &Identity, remote: Option<&str>, action: Action, on: &Resource<'_>, denial: &Denial) -> NewLockEvent {
     let reason = format!("{action}: {}, and {}", denial.rule, denial.actual);
     NewLockEvent {
         kind: LockEventKind::Denied,

@@ -19,10 +19,7 @@ use crate::locks::Given;
 use crate::model::PullNumber;
 
 /// `GET /api/locks/{id}`
-pub(super) async fn show(
-    State(web): State<Arc<Web>>,
-    Segment(asked): Segment,
-) -> Result<Json<LockFactsJson>, Failure> {
+pub(super) async fn show(State(web): State<Arc<Web>>, Segment(asked): Segment) -> Result<Json<LockFactsJson>, Failure> {
     let lock = the_lock(&web, &asked).await?;
     let facts = LockFacts::read(&web.store, lock).await?;
     Ok(Json(LockFactsJson::from(&facts)))

@@ -227,7 +227,8 @@ fn read_pull(text: &str) -> Result<Option<PullNumber>, Failure> {
     if text.is_empty() {
         return Ok(None);
     }
-    let wrong = |_| Failure::unusable_field("to", "it is no number of a pull request", "Reload the page and try again.");
+    let wrong =
+        |_| Failure::unusable_field("to", "it is no number of a pull request", "Reload the page and try again.");
     text.parse().map(|number| Some(PullNumber(number))).map_err(wrong)
 }
 

@@ -6,6 +6,7 @@ mod comments;
 mod crash;
 mod door;
 mod during;
+mod giving;
 mod locks;
 mod moves;
 mod outbox;

@@ -149,7 +149,59 @@ async fn a_lock_is_shown_with_those_who_wait_and_its_history() {
     let browser = world.browser().await;
     let answer = browser.get("/api/locks/acme%2Finfra%2Finfra%2Fnet%2Fprod").await;
     let json: Value = serde_json::from_str(&answer.body).unwrap();
-    insta::assert_json_snapshot!(json, @"");
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "at_work": [
+        "plan"
+      ],
+      "history": [
+        {
+          "actor": "bob",
+          "at": "2026-03-04T05:07:07Z",
+          "kind": "queued",
+          "origin": "comment",
+          "pull": 13,
+          "reason": "planned by comment",
+          "seq": 2
+        },
+        {
+          "actor": "alice",
+          "at": "2026-03-04T05:06:07Z",
+          "kind": "taken",
+          "origin": "comment",
+          "pull": 12,
+          "reason": "planned by a comment",
+          "seq": 1
+        }
+      ],
+      "in_use": "plan_running",
+      "lock": {
+        "dir": "infra/net",
+        "holder": "alice",
+        "host": "github.com",
+        "id": "00000000-0000-7000-8000-000000000001",
+        "name": "acme/infra/infra/net/prod/",
+        "project": null,
+        "pull": 12,
+        "pull_url": "https://github.com/acme/infra/pull/12",
+        "reason": "planned by a comment",
+        "repo": "acme/infra",
+        "since": "2026-03-04T05:06:07Z",
+        "workspace": "prod"
+      },
+      "waiters": [
+        {
+          "asker": "bob",
+          "exactly": true,
+          "place": 1,
+          "pull": 13,
+          "pull_url": "https://github.com/acme/infra/pull/13",
+          "since": "2026-03-04T05:07:07Z"
+        }
+      ],
+      "waiting": 1
+    }
+    "#);
     for path in ["/api/locks/acme/infra/infra/net/prod/", "/api/locks/github.com%2facme%2finfra%2finfra%2fnet%2fprod"] {
         assert_eq!(browser.get(path).await.status, StatusCode::OK, "{path}");
     }
@@ -165,13 +217,37 @@ async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
     let path = format!("/api/locks/{}/release", lock.id);
     let (status, json) = ask(&browser, &path, "").await;
     assert_eq!(status, StatusCode::CONFLICT);
-    insta::assert_json_snapshot!(json, @"");
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "error": "A plan of pull request #12 is being made under this lock. Nothing was changed.",
+      "field": "force",
+      "reason": "plan_running",
+      "reference": "00000000000070008000000000000001",
+      "way_out": "Wait for its end, or use force, with a reason: the plan is interrupted then."
+    }
+    "#);
     let (status, json) = ask(&browser, &path, r#"{"force": true}"#).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
-    insta::assert_json_snapshot!(json, @"");
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "error": "A lock is taken by force for a reason, which pull request #12, the next one and the audit log are told. Nothing was changed.",
+      "field": "reason",
+      "reason": "reason_wanted",
+      "reference": "00000000000070008000000000000002",
+      "way_out": "Say in a few words why."
+    }
+    "#);
     let (status, json) = ask(&browser, &path, r#"{"force": "yes"}"#).await;
     assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
-    insta::assert_json_snapshot!(json, @"");
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "error": "The field “force” cannot be used: invalid type: string \"yes\", expected a boolean at line 1 column 15. Nothing was changed.",
+      "field": "force",
+      "reason": "unusable",
+      "reference": "00000000000070008000000000000003",
+      "way_out": "Leave it out, or give what is expected."
+    }
+    "#);
     let (status, json) = ask(&browser, &path, r#"{"forse": true}"#).await;
     assert_eq!((status, json["field"].clone()), (StatusCode::UNPROCESSABLE_ENTITY, "forse".into()));
     for broken in ["{", "[]x", "\"x\"", "{} {}"] {
@@ -185,7 +261,40 @@ async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
     world.end_run(run, ProjectOutcome::Planned, None).await;
     let (status, json) = ask(&browser, &path, r#"{"reason": "spring cleaning"}"#).await;
     assert_eq!(status, StatusCode::OK);
-    insta::assert_json_snapshot!(json, @"");
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "lock": {
+        "dir": "infra/net",
+        "holder": "alice",
+        "host": "github.com",
+        "id": "00000000-0000-7000-8000-000000000001",
+        "name": "acme/infra/infra/net/prod/",
+        "project": null,
+        "pull": 12,
+        "pull_url": "https://github.com/acme/infra/pull/12",
+        "reason": "planned by a comment",
+        "repo": "acme/infra",
+        "since": "2026-03-04T05:06:07Z",
+        "workspace": "prod"
+      },
+      "now": {
+        "dir": "infra/net",
+        "holder": "bob",
+        "host": "github.com",
+        "id": "00000000-0000-7000-8000-00000000000a",
+        "name": "acme/infra/infra/net/prod/",
+        "project": null,
+        "pull": 13,
+        "pull_url": "https://github.com/acme/infra/pull/13",
+        "reason": "next in line after pull request 12, whose lock ops released (spring cleaning)",
+        "repo": "acme/infra",
+        "since": "2026-03-04T05:07:07Z",
+        "workspace": "prod"
+      },
+      "plan_discarded": false,
+      "plans_interrupted": 0
+    }
+    "#);
     assert_eq!(ask(&browser, &path, "").await.0, StatusCode::NOT_FOUND);
 }
 

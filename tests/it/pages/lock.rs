@@ -73,7 +73,74 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     let lock = applied(&world).await;
     let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));
     let page = browser.get(&path).await;
-    assert_snapshot!(page.text().split_once("Waiting in line").unwrap().1, @"");
+    assert_snapshot!(page.text().split_once("Waiting in line").unwrap().1, @"
+
+    2
+    Place
+    Pull request
+    Project
+    Asked by
+    Since
+    Hand over
+    1
+    acme/infra
+    #13
+    net
+    bob
+    just now
+    Hand over…
+    to pull request #13
+    The pull request that holds the lock, #12, has applied something under it and is not merged: the next plan of another pull request would undo that.
+    #13 gets the lock, whatever its place in the line, and is planned. Plans of #12 under it are discarded. Both are told.
+    Why
+    Yes, hand over to #13
+    2
+    acme/infra
+    #14
+    net
+    carol
+    just now
+    Hand over…
+    to pull request #14
+    The pull request that holds the lock, #12, has applied something under it and is not merged: the next plan of another pull request would undo that.
+    #14 gets the lock, whatever its place in the line, and is planned. Plans of #12 under it are discarded. Both are told.
+    Why
+    Yes, hand over to #14
+    Give it back
+    It cannot be released now. The pull request that holds the lock, #12, has applied something under it and is not merged: the next plan of another pull request would undo that. Merge it, or use force, with a reason.
+    Take it away by force…
+    Plans under the lock are discarded, one that is being made is interrupted, and the first in line gets the lock.
+    Pull request #12 is told, with your reason.
+    Why, for those who lose the lock and those who get it
+    Yes, take it away
+    History
+    What
+    Pull request
+    Who
+    Why
+    When
+    waits in line
+    #14
+    carol
+    by comment
+    planned by comment
+    just now
+    waits in line
+    #13
+    bob
+    by comment
+    planned by comment
+    just now
+    taken
+    #12
+    alice
+    by comment
+    planned by a comment
+    3 days ago
+    At most the newest 50 events;
+    lockkeeper audit list
+    on the server has all, and proves that none was changed.
+    ");
     assert!(!page.body.contains("Yes, release"));
     for (fields, status, title) in [
         ("", StatusCode::CONFLICT, "Something was applied"),

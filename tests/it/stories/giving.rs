@@ -65,10 +65,51 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
     assert!(matches!(give(&bot, &giving).await, Gave::Done(_)));
     assert_eq!(give(&bot, &giving).await, Gave::NotHeld);
     bot.settle().await;
-    assert_snapshot!(bot.comment(first), @"");
+    assert_snapshot!(bot.comment(first), @"
+    **Lock released**: `olga` gave the lock of dir: `network` workspace: `default` back on the dashboard. Its plan is discarded.
+
+    The next in line, pull request [#2](https://github.test/acme/infra/pull/2), has the lock now.
+
+    To **plan** it again, which gets in line for the lock, comment:
+
+    ```shell
+    lockkeeper plan -d network
+    ```
+    ");
     let line = bot.machine_line(first);
-    assert_snapshot!(bot.plain(&line), @"");
-    assert_snapshot!(bot.comment(second), @"");
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":null,"outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
+    assert_snapshot!(bot.comment(second), @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    The lock became free: this pull request was next in line after pull request 1, whose lock olga released.
+
+    **Plan: 0 to add, 3 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 0 to add, 3 to change, 0 to destroy.
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `02a94f40` · 0 s</sub>
+    "#);
     bot.say(first, "lockkeeper apply").await;
     assert!(bot.comment(first).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));
     bot.end(&["acme/infra/network/default by #2"]).await;
@@ -81,7 +122,19 @@ async fn a_lock_that_nobody_waits_for_is_free_when_it_is_released(backend: Backe
     let reason = Reason::read("it is `forgotten`, says @olga").unwrap();
     assert!(matches!(give(&bot, &Giving { reason, ..olga(&the_lock(&bot).await) }).await, Gave::Done(_)));
     bot.settle().await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Lock released**: `olga` gave the lock of dir: `network` workspace: `default` back on the dashboard. Its plan is discarded.
+
+    Why: it is `forgotten`, says @&#8203;olga
+
+    Nobody waits for the lock, so it is free.
+
+    To **plan** it again, comment:
+
+    ```shell
+    lockkeeper plan -d network
+    ```
+    ");
     bot.end(&[]).await;
 }
 
@@ -99,8 +152,36 @@ async fn a_lock_is_taken_by_force_from_a_plan_that_is_being_made(backend: Backen
     assert_eq!(planning.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let told = bot.comments(first);
-    assert_snapshot!(told.join("\n----\n"), @"");
-    assert_snapshot!(bot.statuses(first), @"");
+    assert_snapshot!(told.join("\n----\n"), @"
+    **Lock taken away**: `olga` took the lock of dir: `network` workspace: `default` away on the dashboard. The plan that was being made is interrupted.
+
+    Why: the outage first
+
+    Nobody waits for the lock, so it is free.
+
+    To **plan** it again, comment:
+
+    ```shell
+    lockkeeper plan -d network
+    ```
+    ----
+    Ran Plan for dir: `network` workspace: `default`: cancelled
+
+    **Plan cancelled**: `olga` took its lock away on the dashboard, so `terraform plan` was interrupted.
+
+    ```diff
+    hanging
+    Interrupt received.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `8b03f0ef` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(first), @"
+    lockkeeper/plan: Failure, 1/1 projects failed to plan.
+    lockkeeper/plan: network/default: Failure, Plan failed: it was stopped.
+    ");
     bot.end(&[]).await;
 }
 
@@ -113,9 +194,23 @@ async fn a_lock_under_which_something_was_applied_is_taken_by_force(backend: Bac
     assert_eq!(why, WhyNot::Applied);
     assert!(matches!(give(&bot, &by_force(&lock)).await, Gave::Done(_)));
     bot.settle().await;
-    assert_snapshot!(bot.comment(first), @"");
+    assert_snapshot!(bot.comment(first), @"
+    **Lock taken away**: `olga` took the lock of dir: `network` workspace: `default` away on the dashboard.
+
+    Why: the outage first
+
+    The next in line, pull request [#2](https://github.test/acme/infra/pull/2), has the lock now.
+
+    This pull request has applied something that is not in its base branch yet, and **the next plan of another pull request would undo that**. Merge this one before anybody applies there.
+
+    To **plan** it again, which gets in line for the lock, comment:
+
+    ```shell
+    lockkeeper plan -d network
+    ```
+    ");
     let planned = bot.comment(second);
-    assert_snapshot!(planned.lines().nth(2).unwrap(), @"");
+    assert_snapshot!(planned.lines().nth(2).unwrap(), @"The lock became free: this pull request was next in line after pull request 1, whose lock olga took away (the outage first).");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 
@@ -145,9 +240,25 @@ async fn a_lock_is_handed_to_one_that_is_not_the_first_in_line(backend: Backend)
     let giving = Giving { to: Some(third), reason, ..olga(&the_lock(&bot).await) };
     assert!(matches!(give(&bot, &giving).await, Gave::Done(_)));
     bot.settle().await;
-    assert_snapshot!(bot.comment(first), @"");
+    assert_snapshot!(bot.comment(first), @"
+    **Lock handed over**: `olga` handed the lock of dir: `network` workspace: `default` over to pull request [#3](https://github.test/acme/infra/pull/3) on the dashboard. Its plan is discarded.
+
+    Why: the outage first
+
+    To **plan** it again, which gets in line for the lock, comment:
+
+    ```shell
+    lockkeeper plan -d network
+    ```
+    ");
     let planned = bot.comment(third);
-    assert_snapshot!(planned.lines().take(5).collect::<Vec<_>>().join("\n"), @"");
+    assert_snapshot!(planned.lines().take(5).collect::<Vec<_>>().join("\n"), @"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    The lock became free: this pull request was given it by olga, who took it from pull request 1 (the outage first).
+
+    **Plan: 7 to add, 0 to change, 0 to destroy.**
+    ");
     assert_eq!(bot.heard(second), [""; 0], "it still waits");
     bot.end(&["acme/infra/network/default by #3"]).await;
 }
@@ -163,7 +274,7 @@ async fn a_pull_request_that_lost_its_lock_gets_in_line_again(backend: Backend) 
     bot.merge(second).await;
     bot.heard(second);
     bot.heard(third);
-    bot.merge(third).await;
+    bot.say(third, "lockkeeper unlock").await;
     bot.heard(third);
     assert!(bot.comment(first).contains("next in line after pull request 3"));
     bot.end(&["acme/infra/network/default by #1"]).await;

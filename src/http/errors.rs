@@ -88,7 +88,7 @@ impl Failure {
     }
 
     /// A lock is left to its pull.
-    pub(super) fn lock_is_kept(why: WhyNot, explained: Explanation) -> Self {
+    pub(super) fn lock_is_kept(why: WhyNot, explained: &Explanation) -> Self {
         let (status, title) = match why {
             WhyNot::ReasonWanted => (StatusCode::UNPROCESSABLE_ENTITY, "A reason is missing"),
             WhyNot::ApplyRunning => (StatusCode::CONFLICT, "An apply is running"),

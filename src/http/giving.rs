@@ -39,7 +39,7 @@ pub(super) async fn give_lock(
     match web.giving.give(&giving).await? {
         Gave::Done(given) => Ok(*given),
         Gave::NotHeld => Err(Failure::no_such_lock(asked)),
-        Gave::Refused(lock, why) => Err(Failure::lock_is_kept(why, explain(&lock, why, &web.executable))),
+        Gave::Refused(lock, why) => Err(Failure::lock_is_kept(why, &explain(&lock, why, &web.executable))),
     }
 }
 

@@ -8,9 +8,7 @@ use lockkeeper::model::{
 };
 use lockkeeper::store::{ApplyGate, NewRun, StopKind, Store, TAKE_TURN};
 
-use super::samples::{
-    begin_apply, command, job, named, new_plan, open_pull, plan_state, planned, project, run, take, taken,
-};
+use super::samples::{begin_apply, command, job, named, new_plan, open_pull, plan_state, planned, project, run, taken};
 use super::waiters::{holders, line, want};
 use crate::support::db::{TestDb, by, store_test};
 
@@ -351,10 +349,7 @@ async fn a_release_and_an_apply_at_the_same_time_agree(db: &TestDb) {
     let one = open_pull(db.store(), 1).await;
     for round in 0..8 {
         let plan = new_plan(db, &one, &project(&format!("d{round}"))).await;
-        let lock = match take(db.store(), &one, &plan.project).await {
-            lockkeeper::store::TakeLock::Taken(lock) => lock,
-            other => panic!("{other:?}"),
-        };
+        let lock = taken(db.store(), &one, &plan.project).await;
         let recorded = db.store().plan_record(&plan, Some(lock.id)).await.unwrap();
         assert_eq!(recorded, lockkeeper::store::RecordPlan::Recorded);
         end(db.store(), plan.run).await;

@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use axum::Router;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::access::{Action, Identity};
+use crate::config::access::{Action, Asker, Identity};
 use crate::config::server::{self, ServerConfig};
 use crate::context::Ctx;
 use crate::handlers::authz::{self, AuthzError, Decision, Resource};
 use crate::handlers::dashboard;
-use crate::http::{self, Authority, Cancel, Cancelling, Discard, Setup, Web, WebAuth};
-use crate::model::{CommandId, Lock, LockId};
+use crate::http::{self, Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth};
+use crate::locks::{Gave, Giving};
+use crate::model::CommandId;
 
 /// Everything that is served; streams end when `closing` is cancelled.
 pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: CancellationToken) -> anyhow::Result<Router> {
@@ -24,7 +25,9 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         hub: ctx.hub.clone(),
         public_url: config.web.public_url.clone(),
         auth: auth(config),
-        discard: Arc::new(DiscardLock(Arc::clone(ctx))),
+        trusted_proxies: config.web.trusted_proxies.clone(),
+        executable: ctx.settings.executable.clone(),
+        giving: Arc::new(GiveLock(Arc::clone(ctx))),
         cancel: Arc::new(CancelCommand(Arc::clone(ctx))),
         authority: Arc::new(Permissions(Arc::clone(ctx))),
         shutting_down: closing,
@@ -43,13 +46,13 @@ fn auth(config: &ServerConfig) -> Option<WebAuth> {
     }
 }
 
-/// Gives locks back for the dashboard, which tells the pull too.
-struct DiscardLock(Arc<Ctx>);
+/// Takes locks from pulls, which are told, too.
+struct GiveLock(Arc<Ctx>);
 
 #[async_trait]
-impl Discard for DiscardLock {
-    async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error> {
-        dashboard::discard_lock(&self.0, id, who).await
+impl GiveLocks for GiveLock {
+    async fn give(&self, giving: &Giving) -> Result<Gave, sqlx::Error> {
+        dashboard::give_lock(&self.0, giving).await
     }
 }
 
@@ -74,8 +77,8 @@ struct Permissions(Arc<Ctx>);
 
 #[async_trait]
 impl Authority for Permissions {
-    async fn check(&self, who: &Identity, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
-        authz::check(&self.0, who, action, on).await
+    async fn check(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
+        authz::check_from(&self.0, &who.who, who.remote.as_deref(), action, on).await
     }
 
     fn offers(&self, who: &Identity, action: Action) -> bool {

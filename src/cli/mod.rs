@@ -9,6 +9,7 @@ mod demo;
 mod environment;
 mod healthcheck;
 mod import;
+mod locks;
 mod replay;
 mod server;
 mod server_args;
@@ -56,6 +57,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "server", command: server::command, run: server::run },
     Subcommand { name: "demo", command: demo::command, run: demo::run },
     apply_lock::SUBCOMMAND,
+    locks::SUBCOMMAND,
     audit::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "import", command: import::command, run: import::run },
@@ -130,6 +132,7 @@ mod tests {
           server       Receive webhooks and run what they ask for
           demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
           apply-lock   Stop applies, everywhere or somewhere, and allow them again
+          locks        Look at locks, release them, hand them over
           audit        Look through the log of what happened to locks
           replay       Send recorded webhooks to a server once more
           import       Take over what another tool holds

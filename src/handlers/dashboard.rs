@@ -1,19 +1,22 @@
-//! What people do on the pages.
+//! What people do on the pages and by the API.
 
 use crate::context::Ctx;
-use crate::handlers::{commands, reply};
-use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, Origin};
-use crate::render::{Body, Released};
-use crate::store::{Cancelled, NewJob};
+use crate::handlers::{commands, locks, reply};
+use crate::jobs::{PostComment, TellLoss};
+use crate::locks::{Gave, Giving};
+use crate::model::{Actor, CommandId, CommandKind, Origin};
+use crate::render::Body;
+use crate::store::Cancelled;
+use crate::vcs::Installation;
 
-/// Gives a lock back and discards the plans made under it; the pull that held it is told. `None`: it is not held any
-/// more, or an apply is running under it.
-pub async fn discard_lock(ctx: &Ctx, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error> {
-    let actor = Actor { login: who.to_owned(), origin: Origin::Page };
-    let cause = Cause::new(actor, "discarded on the dashboard");
-    let freed = ctx.store.lock_discard(id, LockEventKind::Stolen, &cause, |lock| notice(ctx, lock, who)).await?;
+/// Takes a lock from its pull; plans under way that this interrupts are told to stop.
+pub async fn give_lock(ctx: &Ctx, giving: &Giving) -> Result<Gave, sqlx::Error> {
+    let gave = locks::give(&ctx.store, giving, CommandId::next(&*ctx.ids), ctx.clock.now()).await?;
+    if let Gave::Done(given) = &gave {
+        ctx.stops.stop(&given.interrupted);
+    }
     ctx.nudge.nudge();
-    Ok(freed)
+    Ok(gave)
 }
 
 /// Cancels a command; an apply under way only with `force`. The pull hears of it by the command's own comment.
@@ -22,9 +25,8 @@ pub async fn cancel_command(ctx: &Ctx, id: CommandId, who: &str, force: bool) ->
     commands::cancel_one(ctx, id, &who, force).await
 }
 
-fn notice(ctx: &Ctx, lock: &Lock, who: &str) -> Vec<NewJob> {
-    let released = Released::lock_and_plan(lock.project.clone());
-    let body = Body::LockDiscarded { by: who.to_owned(), released };
-    let report = reply::notice(ctx, CommandKind::Unlock, CommandId::next(&*ctx.ids), &lock.pull, body);
-    reply::comments(ctx, &report, &lock.pull, None, ctx.clock.now())
+/// What a pull is told that lost a lock.
+pub fn loss(ctx: &Ctx, told: &TellLoss, installation: Installation) -> Vec<PostComment> {
+    let report = reply::notice(ctx, CommandKind::Unlock, told.notice, &told.pull, Body::LockLost(told.lost.clone()));
+    reply::posts(ctx, &report, &told.pull, installation, told.since)
 }

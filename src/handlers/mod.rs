@@ -4,6 +4,8 @@ pub mod authz;
 pub mod commands;
 pub mod dashboard;
 pub mod events;
+pub mod lock_facts;
+pub mod locks;
 pub mod reconcile;
 mod reply;
 mod spec;

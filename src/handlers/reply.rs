@@ -133,8 +133,23 @@ pub(super) fn comments(
     installation: Installation,
     since: DateTime<Utc>,
 ) -> Vec<NewJob> {
-    let post = |comment: render::Comment| {
-        PostComment { pull: pull.clone(), installation, body: comment.body, marker: comment.marker, since }.to_new()
+    posts(ctx, report, pull, installation, since).iter().map(Job::to_new).collect()
+}
+
+/// What is posted of a report.
+pub(super) fn posts(
+    ctx: &Ctx,
+    report: &Report,
+    pull: &PullRef,
+    installation: Installation,
+    since: DateTime<Utc>,
+) -> Vec<PostComment> {
+    let post = |comment: render::Comment| PostComment {
+        pull: pull.clone(),
+        installation,
+        body: comment.body,
+        marker: comment.marker,
+        since,
     };
     render::comments(report, &ctx.settings.limits).into_iter().map(post).collect()
 }

@@ -3,7 +3,7 @@
 use tracing::warn;
 
 use super::{Failure, Web};
-use crate::config::access::{Action, Identity};
+use crate::config::access::{Action, Asker};
 use crate::model::{ApplyLock, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope, Cause, Origin, minute};
 use crate::store::SetApplyLock;
 
@@ -22,14 +22,18 @@ pub(super) enum Stopping {
 pub(super) async fn stop(
     web: &Web,
     wish: Result<ApplyLockWish, Vec<ApplyLockProblem>>,
-    who: &Identity,
+    who: &Asker,
 ) -> Result<Stopping, Failure> {
     let wish = match wish {
         Ok(wish) => wish,
         Err(problems) => return Ok(Stopping::Wrong(problems)),
     };
     web.permit(who, Action::ApplyLock, &(&wish.scope).into()).await?;
-    match web.store.apply_lock_set(&wish.scope, wish.ends_at, &wish.cause(who.actor())).await? {
+    match web
+        .store
+        .apply_lock_set(&wish.scope, wish.ends_at, &wish.cause(who.actor()).from_address(who.remote.clone()))
+        .await?
+    {
         SetApplyLock::Set(lock) => {
             warn!(who = who.name(), scope = %lock.scope, reason = lock.reason, until = ?lock.ends_at, "Applies are stopped");
             Ok(Stopping::Set(lock))
@@ -44,24 +48,25 @@ pub(super) async fn stop(
 }
 
 /// Ends one lock for somebody who may; `None`: it is not set any more.
-pub(super) async fn allow(web: &Web, id: ApplyLockId, who: &Identity) -> Result<Option<ApplyLock>, Failure> {
+pub(super) async fn allow(web: &Web, id: ApplyLockId, who: &Asker) -> Result<Option<ApplyLock>, Failure> {
     let Some(lock) = web.store.apply_lock_find(id).await? else { return Ok(None) };
     web.permit(who, Action::ApplyLock, &(&lock.scope).into()).await?;
     end(web, &lock, who).await
 }
 
 /// Ends the lock that stops everything; `None`: there is none.
-pub(super) async fn allow_all(web: &Web, who: &Identity) -> Result<Option<ApplyLock>, Failure> {
+pub(super) async fn allow_all(web: &Web, who: &Asker) -> Result<Option<ApplyLock>, Failure> {
     let all = ApplyScope::Server;
     web.permit(who, Action::ApplyLock, &(&all).into()).await?;
     let Some(lock) = web.store.apply_lock_get(&all).await? else { return Ok(None) };
     end(web, &lock, who).await
 }
 
-async fn end(web: &Web, lock: &ApplyLock, who: &Identity) -> Result<Option<ApplyLock>, Failure> {
+async fn end(web: &Web, lock: &ApplyLock, who: &Asker) -> Result<Option<ApplyLock>, Failure> {
     let actor = who.actor();
     let how = if actor.origin == Origin::Api { "allowed again by a script" } else { "allowed again on the dashboard" };
-    let ended = web.store.apply_lock_clear_one(lock.id, &Cause::new(actor, how)).await?;
+    let cause = Cause::new(actor, how).from_address(who.remote.clone());
+    let ended = web.store.apply_lock_clear_one(lock.id, &cause).await?;
     if let Some(lock) = &ended {
         warn!(who = who.name(), scope = %lock.scope, "Applies are allowed again");
     }

@@ -1,10 +1,11 @@
 //! Who uses the pages and the API: one user and password by flag (`--web-basic-auth`, reference 11).
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use axum::extract::{FromRequestParts, Request, State};
+use axum::extract::{ConnectInfo, FromRequestParts, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{Extensions, HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -14,11 +15,13 @@ use subtle::ConstantTimeEq;
 
 use super::Web;
 use super::errors::Failure;
-use crate::config::access::Identity;
+use crate::config::access::{Asker, Identity};
 use crate::secret::Secret;
 
 /// Shown by browsers when they ask for the password.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"Lockkeeper\", charset=\"UTF-8\"");
+/// Where proxies say whom they speak for.
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Stands for the person when nobody has to sign in.
 const NOBODY: &str = "somebody at the dashboard";
 
@@ -60,29 +63,44 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-/// Who makes the request: the web user, or a stand-in when nobody has to sign in.
+/// Who makes the request: the web user, or a stand-in when nobody has to sign in; and the address it came from, which is
+/// not known where the server is asked without a connection.
 #[derive(Clone, Debug)]
-pub struct WebUser(pub String);
+pub struct WebUser(pub String, pub(super) Option<IpAddr>);
 
 impl FromRequestParts<Arc<Web>> for WebUser {
     type Rejection = Failure;
 
-    async fn from_request_parts(_: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
         // The guard let the request in, so it is the one user there is.
-        Ok(Self(web.auth.as_ref().map_or_else(|| NOBODY.to_owned(), |auth| auth.user.clone())))
+        let name = web.auth.as_ref().map_or_else(|| NOBODY.to_owned(), |auth| auth.user.clone());
+        Ok(Self(name, client(web, &parts.extensions, &parts.headers)))
     }
 }
 
 impl WebUser {
     /// Somebody at a page.
-    pub(super) fn at_page(&self) -> Identity {
-        Identity::Web(self.0.clone())
+    pub(super) fn at_page(&self) -> Asker {
+        self.asks_as(Identity::Web(self.0.clone()))
     }
 
     /// A script with the same password.
-    pub(super) fn by_script(&self) -> Identity {
-        Identity::Api(self.0.clone())
+    pub(super) fn by_script(&self) -> Asker {
+        self.asks_as(Identity::Api(self.0.clone()))
     }
+
+    fn asks_as(&self, who: Identity) -> Asker {
+        Asker { who, remote: self.1.map(|address| address.to_string()) }
+    }
+}
+
+/// The address that a request came from: of whoever connected, or what trusted proxies say.
+fn client(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+    let ConnectInfo(peer) = extensions.get::<ConnectInfo<SocketAddr>>()?;
+    let forwarded = headers.get_all(&FORWARDED_FOR).into_iter();
+    // A value that is no text is an address that cannot be read.
+    let forwarded = forwarded.map(|value| value.to_str().unwrap_or_default());
+    Some(web.trusted_proxies.client(peer.ip(), forwarded))
 }
 
 /// Lets nobody in but the web user, if there is one.
@@ -92,7 +110,8 @@ pub(super) async fn guard(State(web): State<Arc<Web>>, request: Request, next: N
         return next.run(request).await;
     }
     if request.headers().contains_key(header::AUTHORIZATION) {
-        tracing::warn!("Somebody gave a wrong user or password for the dashboard");
+        let remote = client(&web, request.extensions(), request.headers()).map(tracing::field::display);
+        tracing::warn!(remote, "Somebody gave a wrong user or password for the dashboard");
     }
     ([(header::WWW_AUTHENTICATE, CHALLENGE)], Failure::who_are_you()).into_response()
 }

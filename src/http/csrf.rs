@@ -185,11 +185,11 @@ mod tests {
     #[test]
     fn a_token_fits_one_session_one_user_and_one_key() {
         let key = CsrfKey("k".repeat(64));
-        let (session, user) = (Session("a".repeat(64)), WebUser("ops".to_owned()));
+        let (session, user) = (Session("a".repeat(64)), WebUser("ops".to_owned(), None));
         let token = key.token(&session, &user);
         assert!(key.accepts(&session, &user, &token));
         assert!(!key.accepts(&Session("b".repeat(64)), &user, &token));
-        assert!(!key.accepts(&session, &WebUser("eve".to_owned()), &token));
+        assert!(!key.accepts(&session, &WebUser("eve".to_owned(), None), &token));
         assert!(!CsrfKey("l".repeat(64)).accepts(&session, &user, &token));
         for wrong in ["", "00", "zz", &token[..62]] {
             assert!(!key.accepts(&session, &user, wrong), "{wrong:?}");

@@ -13,24 +13,41 @@ use serde::Serialize;
 use tracing::error;
 
 use super::Web;
+use super::pages::shown;
 use super::trace::Reference;
 use crate::handlers::authz::{AuthzError, Denial};
+use crate::handlers::locks::Explanation;
+use crate::locks::WhyNot;
 use crate::model::ApplyLockProblem;
 
 /// An answer that is not what was asked for. [`render`] makes a page or JSON of it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Failure {
-    #[serde(skip)]
     status: StatusCode,
     title: &'static str,
     message: String,
-    /// What of the request it is about, for programs.
-    field: Option<&'static str>,
+    /// For programs, where there is more to tell than a sentence.
+    details: Option<Details>,
+}
+
+/// What a program can go by.
+#[derive(Clone, Debug, Serialize)]
+struct Details {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+    reason: &'static str,
+    way_out: String,
 }
 
 impl Failure {
     fn new(status: StatusCode, title: &'static str, message: impl Into<String>) -> Self {
-        Self { status, title, message: message.into(), field: None }
+        Self { status, title, message: message.into(), details: None }
+    }
+
+    /// With what a program can go by; people read the way out behind the message.
+    fn with_details(self, field: Option<String>, reason: &'static str, way_out: &str) -> Self {
+        let details = Details { field, reason, way_out: way_out.to_owned() };
+        Self { details: Some(details), ..self }
     }
 
     /// No route.
@@ -46,17 +63,17 @@ impl Failure {
 
     /// A lock that nobody holds.
     pub(super) fn no_such_lock(asked: &str) -> Self {
-        let asked = super::pages::shown(asked);
+        let asked = shown(asked);
         let message = format!(
             "No lock is known as “{asked}”. Most likely it was given back already: that happens when its pull request is \
-             merged or closed, with an unlock comment, when its plan fails, or when somebody discards it here."
+             merged or closed, with an unlock comment, when its plan fails, or when somebody releases it here."
         );
         Self::new(StatusCode::NOT_FOUND, "This lock is not held", message)
     }
 
     /// A classic name that more than one lock goes by.
     pub(super) fn several_locks(asked: &str) -> Self {
-        let asked = super::pages::shown(asked);
+        let asked = shown(asked);
         let message = format!(
             "More than one lock is known as “{asked}”, and none was touched. Put the host before the name, as in \
              github.com/owner/repo/path/workspace, or use the identifier that GET /api/locks shows as ID."
@@ -71,12 +88,33 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "This run is not known", message)
     }
 
-    /// The lock cannot be taken away right now.
-    pub(super) fn apply_is_running() -> Self {
-        let message = "An apply is running under this lock, so it was not discarded: taking the lock away now would let \
-                       another pull request change the same infrastructure at the same time. Wait for the apply to \
-                       end, then discard the lock.";
-        Self::new(StatusCode::CONFLICT, "An apply is running", message)
+    /// A lock is left to its pull.
+    pub(super) fn lock_is_kept(why: WhyNot, explained: &Explanation) -> Self {
+        let (status, title) = match why {
+            WhyNot::ReasonWanted => (StatusCode::UNPROCESSABLE_ENTITY, "A reason is missing"),
+            WhyNot::ApplyRunning => (StatusCode::CONFLICT, "An apply is running"),
+            WhyNot::PlanRunning | WhyNot::ApplyWaiting => (StatusCode::CONFLICT, "The lock is in use"),
+            WhyNot::Applied => (StatusCode::CONFLICT, "Something was applied"),
+            WhyNot::NotInLine(_) => (StatusCode::CONFLICT, "Not in line"),
+            WhyNot::Circle(_) => (StatusCode::CONFLICT, "A circle"),
+        };
+        let message = in_quotes(&format!("{} Nothing was changed.", explained.message));
+        let field = explained.field.map(str::to_owned);
+        Self::new(status, title, message).with_details(field, explained.code, &in_quotes(&explained.way_out))
+    }
+
+    /// A field of a form or of a body that cannot be used.
+    pub(super) fn unusable_field(field: &str, problem: &str, way_out: &str) -> Self {
+        let message = format!("The field “{}” cannot be used: {}. Nothing was changed.", shown(field), shown(problem));
+        let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not usable", message);
+        failure.with_details(Some(shown(field)), "unusable", way_out)
+    }
+
+    /// A body that is no JSON.
+    pub(super) fn unreadable_json(problem: &str) -> Self {
+        let message = format!("The body cannot be read as JSON: {}. Nothing was changed.", shown(problem));
+        let failure = Self::new(StatusCode::BAD_REQUEST, "Not readable", message);
+        failure.with_details(None, "unreadable", "Send a JSON object, or nothing where every field can be left out.")
     }
 
     /// An apply is only cut off by somebody who says so.
@@ -118,17 +156,9 @@ impl Failure {
         let lines = problems.iter().map(|problem| format!("`{}`: {}", problem.field, problem.text));
         let text = format!("{} Nothing was changed.", lines.collect::<Vec<_>>().join(" "));
         let message = in_quotes(&super::pages::shown(&text));
-        let field = problems.first().map(|problem| problem.field.as_str());
-        Self { field, ..Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not as it has to be", message) }
-    }
-
-    /// Not the JSON that is expected.
-    pub(super) fn unreadable_json(error: &serde_json::Error) -> Self {
-        let text = format!(
-            "The body is not the JSON that is expected here: {error}. Send an object such as \
-             {{\"repo\": \"github.com/acme/infra\", \"reason\": \"the database moves\"}}. Nothing was changed."
-        );
-        Self::new(StatusCode::BAD_REQUEST, "Not readable", in_quotes(&super::pages::shown(&text)))
+        let field = problems.first().map(|problem| problem.field.to_string());
+        let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not as it has to be", message);
+        failure.with_details(field, "unusable", "Change what the sentences name, and send it again.")
     }
 
     /// Another site, or a program without the marks of a browser, sent a form.
@@ -148,7 +178,7 @@ impl Failure {
     /// A rule forbids it.
     pub(super) fn not_allowed(denial: &Denial) -> Self {
         let text = format!("{} {} Nothing was changed.", denial.message(), denial.who_can.join(" "));
-        Self::new(StatusCode::FORBIDDEN, "Not allowed", in_quotes(&super::pages::shown(&text)))
+        Self::new(StatusCode::FORBIDDEN, "Not allowed", in_quotes(&shown(&text)))
     }
 
     /// Whether it is allowed cannot be told.
@@ -255,7 +285,7 @@ pub(super) fn after_panic(cause: &(dyn Any + Send)) -> Response {
 }
 
 /// Pages and JSON have no code in their sentences: `` `a` `` becomes “a”.
-fn in_quotes(text: &str) -> String {
+pub(super) fn in_quotes(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let marked = parts.map(|(at, part)| match at {
         0 => part.to_owned(),
@@ -276,8 +306,8 @@ struct View<'a> {
 #[derive(Serialize)]
 struct JsonError<'a> {
     error: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<&'static str>,
+    #[serde(flatten)]
+    details: Option<&'a Details>,
     reference: &'a str,
 }
 
@@ -306,7 +336,9 @@ fn wants_html(path: &str, headers: &HeaderMap) -> bool {
 
 impl Failure {
     fn page(&self, web: &Web, reference: &str) -> Response {
-        let view = View { title: self.title, message: &self.message, status: self.status.as_u16(), reference };
+        let way_out = self.details.as_ref().map(|details| format!(" {}", details.way_out)).unwrap_or_default();
+        let message = format!("{}{way_out}", self.message);
+        let view = View { title: self.title, message: &message, status: self.status.as_u16(), reference };
         match web.templates.render("error.html", &view) {
             Ok(page) => page.into_response(),
             Err(error) => {
@@ -317,6 +349,6 @@ impl Failure {
     }
 
     fn json(&self, reference: &str) -> Response {
-        Json(JsonError { error: &self.message, field: self.field, reference }).into_response()
+        Json(JsonError { error: &self.message, details: self.details.as_ref(), reference }).into_response()
     }
 }

@@ -1,6 +1,7 @@
 //! Queries and path segments that cannot fail with somebody else's words.
 
-use axum::extract::{FromRequestParts, Path, Query};
+use axum::body::Bytes;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
 use serde::de::DeserializeOwned;
 
@@ -27,5 +28,33 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         let path = Path::<T>::from_request_parts(parts, state).await;
         path.map(|Path(path)| Self(path)).map_err(|_| Failure::no_such_page())
+    }
+}
+
+/// A body of JSON; an empty one says nothing.
+pub(super) struct JsonBody<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for JsonBody<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let body = Bytes::from_request(request, state).await;
+        let body = body.map_err(|rejection| Failure::unreadable_form(rejection.status()))?;
+        if body.trim_ascii().is_empty() {
+            return Ok(Self(T::default()));
+        }
+        let mut reader = serde_json::Deserializer::from_slice(&body);
+        let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| unreadable(&error))?;
+        reader.end().map_err(|error| Failure::unreadable_json(&error.to_string()))?;
+        Ok(Self(read))
+    }
+}
+
+fn unreadable(error: &serde_path_to_error::Error<serde_json::Error>) -> Failure {
+    match (error.inner().is_data(), error.path().to_string()) {
+        (true, path) if path != "." => {
+            Failure::unusable_field(&path, &error.inner().to_string(), "Leave it out, or give what is expected.")
+        }
+        (true | false, _) => Failure::unreadable_json(&error.inner().to_string()),
     }
 }

@@ -17,6 +17,7 @@ mod csrf;
 mod errors;
 pub mod events;
 mod extract;
+mod giving;
 mod headers;
 mod health;
 mod pages;
@@ -35,7 +36,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{WebAuth, WebUser};
 pub use errors::Failure;
-pub use web::{Authority, Cancel, Cancelling, Discard, Setup, Web};
+pub use web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web};
 
 use crate::context::Ctx;
 

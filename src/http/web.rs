@@ -13,20 +13,22 @@ use super::csrf::CsrfKey;
 use super::errors::Failure;
 use super::pages::Templates;
 use crate::clock::{Clock, Ids};
-use crate::config::access::{Action, Identity};
+use crate::config::access::{Action, Asker, Identity};
+use crate::config::server::TrustedProxies;
 use crate::handlers::authz::{AuthzError, Decision, Resource};
-use crate::model::{CommandId, Lock, LockId};
+use crate::locks::{Gave, Giving};
+use crate::model::CommandId;
 use crate::store::Store;
 use crate::workflow::OutputHub;
 
 /// Browsers that may watch runs at the same time on this replica; each costs a connection and a query a second (P12).
 const VIEWERS: usize = 256;
 
-/// Gives back a lock for somebody at the dashboard, and tells the pull.
+/// Takes locks from pulls for somebody who may, and tells them.
 #[async_trait]
-pub trait Discard: Send + Sync + 'static {
-    /// `None`: nobody holds it any more, or an apply is running under it.
-    async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error>;
+pub trait GiveLocks: Send + Sync + 'static {
+    /// Does what is wanted, or says why not.
+    async fn give(&self, giving: &Giving) -> Result<Gave, sqlx::Error>;
 }
 
 /// What came of the wish to cancel a command.
@@ -54,7 +56,7 @@ pub trait Cancel: Send + Sync + 'static {
 #[async_trait]
 pub trait Authority: Send + Sync + 'static {
     /// Decides, and puts a denial on record.
-    async fn check(&self, who: &Identity, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError>;
+    async fn check(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError>;
 
     /// Whether a page should offer it to somebody.
     fn offers(&self, who: &Identity, action: Action) -> bool;
@@ -74,8 +76,12 @@ pub struct Setup {
     pub public_url: Url,
     /// Who may use the pages and the API; `None` lets everybody in.
     pub auth: Option<WebAuth>,
-    /// Gives back locks.
-    pub discard: Arc<dyn Discard>,
+    /// Who is believed about where a request comes from.
+    pub trusted_proxies: TrustedProxies,
+    /// The word that starts commands at pulls, for hints.
+    pub executable: String,
+    /// Takes locks from pulls.
+    pub giving: Arc<dyn GiveLocks>,
     /// Cancels commands.
     pub cancel: Arc<dyn Cancel>,
     /// Decides who may do what.
@@ -94,7 +100,9 @@ pub struct Web {
     pub(super) hub: OutputHub,
     pub(super) public_url: Url,
     pub(super) auth: Option<WebAuth>,
-    pub(super) discard: Arc<dyn Discard>,
+    pub(super) trusted_proxies: TrustedProxies,
+    pub(super) executable: String,
+    pub(super) giving: Arc<dyn GiveLocks>,
     pub(super) cancel: Arc<dyn Cancel>,
     pub(super) authority: Arc<dyn Authority>,
     pub(super) shutting_down: CancellationToken,
@@ -116,7 +124,9 @@ impl Web {
             hub: setup.hub,
             public_url: setup.public_url,
             auth: setup.auth,
-            discard: setup.discard,
+            trusted_proxies: setup.trusted_proxies,
+            executable: setup.executable,
+            giving: setup.giving,
             cancel: setup.cancel,
             authority: setup.authority,
             shutting_down: setup.shutting_down,
@@ -128,7 +138,7 @@ impl Web {
     }
 
     /// Goes on only if somebody may do something.
-    pub(super) async fn permit(&self, who: &Identity, action: Action, on: &Resource<'_>) -> Result<(), Failure> {
+    pub(super) async fn permit(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<(), Failure> {
         match self.authority.check(who, action, on).await? {
             Decision::Granted => Ok(()),
             Decision::Denied(denial) => Err(Failure::not_allowed(&denial)),

@@ -8,6 +8,7 @@ mod read_delivery;
 mod run_command;
 mod set_status;
 mod take_turn;
+mod tell_loss;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ pub use read_delivery::ReadDelivery;
 pub use run_command::RunCommand;
 pub use set_status::SetStatus;
 pub use take_turn::TakeTurn;
+pub use tell_loss::TellLoss;
 
 use crate::context::Ctx;
 use crate::queue::{Attempt, Job, JobError, Runner};
@@ -67,6 +69,10 @@ macro_rules! by_kind {
             }
             kind if kind == <TakeTurn as Job<Ctx>>::KIND => {
                 type $job = TakeTurn;
+                $call
+            }
+            kind if kind == <TellLoss as Job<Ctx>>::KIND => {
+                type $job = TellLoss;
                 $call
             }
             kind if kind == <CleanPull as Job<Ctx>>::KIND => {

@@ -27,7 +27,7 @@ pub(super) enum Step {
 }
 
 /// Whether two locks exclude each other.
-fn conflict(a: &LockKey, b: &LockKey) -> bool {
+pub(super) fn conflict(a: &LockKey, b: &LockKey) -> bool {
     let projects = a.project.is_none() || b.project.is_none() || a.project == b.project;
     projects && a.repo == b.repo && a.dir == b.dir && a.workspace == b.workspace
 }

@@ -22,10 +22,12 @@
 //! All steps but the first hold the line of the repository, so each sees what the others did.
 
 mod audit;
+mod give;
 mod idle;
 mod lines;
 mod take;
 
 pub use audit::{Fault, Verdict, verify};
+pub use give::{Gave, Given, Giving, InvalidReason, Reason, WhyNot, give};
 pub use idle::{Limit, grain, limit};
-pub use take::{Ask, HandOver, NotInLine, TakeAll, Took, Wish, ask_list, hand_over, take_all};
+pub use take::{Ask, NotInLine, TakeAll, Took, Wish, ask_list, take_all};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::lines::{Lines, Step};
-use crate::model::{Cause, Lock, LockEventKind, LockKey, ProjectKey, PullNumber, PullRef, Waiter};
+use crate::model::{Cause, Lock, LockEventKind, LockKey, ProjectKey, PullNumber, PullRef};
 use crate::store::{LockChange, LockWish, NewWaiter, Result, Store, TakeLock, WaiterRow};
 
 /// More than this many pulls do not wait for locks of one repository (P12).
@@ -72,20 +72,6 @@ pub struct TakeAll {
     pub took: BTreeMap<ProjectKey, Took>,
     /// Locks that the pull gave away so that no two pulls wait for each other; it is in line for them now.
     pub gave_way: Vec<Lock>,
-}
-
-/// Whether a lock was handed over.
-#[must_use]
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HandOver {
-    /// It was; this is what was held before.
-    Done(Box<Lock>),
-    /// It is not held any more, or an apply is running under it.
-    NotHeld,
-    /// That pull does not wait for it.
-    NotInLine,
-    /// Pulls before that one would then wait for each other for ever.
-    Circle,
 }
 
 /// The texts of a place in a line, read back.
@@ -178,7 +164,7 @@ fn full(all: &mut TakeAll, waiting: usize) {
     }
 }
 
-fn lines_of(locks: &[Lock], waiters: &[WaiterRow]) -> Lines {
+pub(super) fn lines_of(locks: &[Lock], waiters: &[WaiterRow]) -> Lines {
     Lines {
         held: locks.iter().map(|lock| (lock.key.clone(), lock.pull.number)).collect(),
         waiting: waiters.iter().map(|waiter| (waiter.key(), waiter.pull)).collect(),
@@ -266,31 +252,4 @@ fn tell_places(all: &mut TakeAll, steps: &[Step], lines: &Lines, locks: &[Lock],
             None => Took::InLine { holder, place: lines.place(&key, pull.number) },
         };
     }
-}
-
-/// Takes a lock away and gives it to a pull that waits for it, whatever its place in the line.
-pub async fn hand_over(
-    store: &Store,
-    lock: &Lock,
-    to: PullNumber,
-    cause: &Cause,
-    outbox: impl FnOnce(&Lock, &Waiter) -> Vec<crate::store::NewJob>,
-) -> Result<HandOver> {
-    let (mut change, _) = LockChange::begin(store, &lock.pull, cause).await?;
-    let waiters = change.waiters(&lock.pull.repo).await?;
-    let wanted = waiters.iter().find(|row| row.pull == to && row.key() == lock.key);
-    let Some(waiter) = wanted.cloned() else { return Ok(HandOver::NotInLine) };
-    let mut lines = lines_of(&change.locks(&lock.pull.repo).await?, &waiters);
-    lines.held.retain(|(key, _)| *key != lock.key);
-    lines.held.push((lock.key.clone(), to));
-    lines.waiting.retain(|(key, pull)| !(*key == lock.key && *pull == to));
-    if lines.has_circle() {
-        return Ok(HandOver::Circle);
-    }
-    let Some(freed) = change.free_for(lock.id, LockEventKind::Stolen).await? else { return Ok(HandOver::NotHeld) };
-    change.discard_plans(&freed).await?;
-    change.push(outbox(&freed, &Waiter::from(waiter.clone())));
-    let reason = format!("handed over from pull request {} by {}", freed.pull.number, change.actor());
-    change.hand_to(waiter, &reason).await?;
-    change.commit().await.map(|()| HandOver::Done(Box::new(freed)))
 }

@@ -22,6 +22,21 @@ text_enum! {
     }
 }
 
+impl Origin {
+    /// The way in words that follow what somebody did: "stopped on the dashboard".
+    pub const fn way(self) -> &'static str {
+        match self {
+            Self::Comment => "by comment",
+            Self::Pull => "by a push",
+            Self::Page => "on the dashboard",
+            Self::Api => "through the API",
+            Self::Cli => "on the command line",
+            Self::Reconciler => "by repair",
+            Self::Queue => "when its turn came",
+        }
+    }
+}
+
 /// Somebody who acts.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Actor {

@@ -4,8 +4,9 @@ use std::fmt;
 
 use chrono::{DateTime, Utc};
 
-use super::ids::LockId;
+use super::ids::{CommandId, LockId};
 use super::lock_mode::LockScope;
+use super::outcome::CommandKind;
 use super::path::RepoPath;
 use super::project::{ProjectKey, ProjectName, WorkspaceName};
 use super::pull::PullRef;
@@ -81,6 +82,25 @@ pub struct Lock {
     pub taken_at: DateTime<Utc>,
     /// When the pull was last active; its time limit counts from here.
     pub active_at: DateTime<Utc>,
+}
+
+/// What goes on under a lock, for those who would take it from its pull.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LockStanding {
+    /// An apply is changing things under it.
+    pub applying: bool,
+    /// Commands that work under it or are about to: plans, and applies that have not begun to change anything.
+    pub at_work: Vec<(CommandId, CommandKind)>,
+    /// Something was applied under it, which the base branch does not have yet: the next plan of another pull would
+    /// undo it.
+    pub applied: bool,
+}
+
+impl LockStanding {
+    /// Whether it can be taken from its pull without harm.
+    pub fn is_idle(&self) -> bool {
+        !self.applying && self.at_work.is_empty() && !self.applied
+    }
 }
 
 /// A place in the line for a lock.

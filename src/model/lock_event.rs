@@ -23,9 +23,10 @@ text_enum! {
         Queued = "queued",
         /// A pull waits no more.
         Left = "left",
-        /// The pull that held it, or the end of that pull, gave it back.
+        /// It was given back: by the pull that held it, by the end of that pull, or by somebody who saw that nothing went on
+        /// under it.
         Released = "released",
-        /// Somebody took it away from the pull that held it.
+        /// Somebody took it away from the pull that held it: by force, or to hand it to another.
         Stolen = "stolen",
         /// Its time limit ran out.
         Expired = "expired",

@@ -23,7 +23,7 @@ pub use apply_lock::{ApplyLock, ApplyScope};
 pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, ApplyReason, minute};
 pub use event::{CommentEvent, Event, PullAction, PullEvent};
 pub use ids::{ApplyLockId, CommandId, DeliveryId, JobId, LockId, PlanId, RunId};
-pub use lock::{Lock, LockKey, Waiter};
+pub use lock::{Lock, LockKey, LockStanding, Waiter};
 pub use lock_event::{Cause, LockEvent, LockEventKind, NewLockEvent};
 pub use lock_mode::{LockMode, LockScope};
 pub use lock_name::{Fit, InvalidLockName, LockName};

@@ -20,7 +20,8 @@ mod view;
 pub use apply_locks::apply_locks_line;
 pub use machine::{MachineLine, MachineProject, marker};
 pub use report::{
-    Body, CancelLine, Fate, Holder, IdleNotice, Next, ProjectReport, Refusal, Released, Report, Style, UserText,
+    Body, CancelLine, Fate, Holder, IdleNotice, LockLost, Loss, Next, ProjectReport, Refusal, Released, Report, Style,
+    UserText,
 };
 
 use view::Cap;
@@ -105,8 +106,6 @@ fn body(report: &Report, limits: &Limits) -> String {
             let view = view::by_time(report, projects, *ttl).with_applied(*applied);
             templates::render("lock_expired.md.j2", &view)
         }
-        Body::LockDiscarded { by, released } => {
-            templates::render("lock_discarded.md.j2", &view::lock_discarded(report, by, released))
-        }
+        Body::LockLost(lost) => templates::render("lock_lost.md.j2", &view::lock_lost(report, lost)),
     }
 }

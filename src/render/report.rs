@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Serialize};
 
 use super::machine::{MachineLine, MachineProject};
 use super::plan_output::DiffStyle;
 use crate::model::{
-    CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
+    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome,
+    PullNumber,
 };
 
 /// A finished command.
@@ -112,13 +114,8 @@ pub enum Body {
         /// Something was applied under them.
         applied: bool,
     },
-    /// Somebody discarded a lock in the dashboard or by the API.
-    LockDiscarded {
-        /// Who.
-        by: String,
-        /// What it protected.
-        released: Released,
-    },
+    /// Somebody took a lock from the pull, from outside of it.
+    LockLost(LockLost),
 }
 
 /// Locks that go back soon.
@@ -263,6 +260,39 @@ impl Released {
     }
 }
 
+/// A lock that somebody took from a pull. Kept with the job that tells the pull.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockLost {
+    /// The project it was taken for.
+    pub key: ProjectKey,
+    /// How it was taken.
+    pub how: Loss,
+    /// Who took it.
+    pub by: Actor,
+    /// Why, if anything was said.
+    pub reason: Option<String>,
+    /// A plan under it that could have been applied is discarded.
+    pub plan: bool,
+    /// A plan under it was being made, and is interrupted.
+    pub interrupted: bool,
+    /// Something was applied under it.
+    pub applied: bool,
+    /// The pull that has it now, and its page.
+    pub now: Option<(PullNumber, String)>,
+}
+
+/// How a pull lost a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// Nothing went on under it.
+    Released,
+    /// By force.
+    TakenAway,
+    /// To be given to another pull.
+    HandedOver,
+}
+
 /// A command that `cancel` found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CancelLine {
@@ -308,7 +338,7 @@ impl Report {
             | Body::Closed { .. }
             | Body::LockIdle(_)
             | Body::LockExpired { .. }
-            | Body::LockDiscarded { .. } => CommandOutcome::Success,
+            | Body::LockLost(_) => CommandOutcome::Success,
         }
     }
 
@@ -338,7 +368,7 @@ impl Report {
             | Body::Help(_)
             | Body::Unlocked(_)
             | Body::Closed { .. }
-            | Body::LockDiscarded { .. } => None,
+            | Body::LockLost(_) => None,
         }
     }
 
@@ -351,7 +381,7 @@ impl Report {
             Body::Unlocked(released) | Body::Closed { released, .. } | Body::LockExpired { released, .. } => {
                 released.iter().map(discarded).collect()
             }
-            Body::LockDiscarded { released, .. } => vec![discarded(released)],
+            Body::LockLost(lost) => vec![MachineProject::new(&lost.key, ProjectOutcome::Discarded, None)],
             Body::NoProjects(_)
             | Body::Refused(_)
             | Body::ConfigErrors(_)

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::{
-    ApplyLock, ApplyScope, CommandId, CommandKind, PlanCounts, ProjectKey, ProjectOutcome, PullNumber, RepoPath,
-    WorkspaceName,
+    Actor, ApplyLock, ApplyScope, CommandId, CommandKind, Origin, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
+    RepoPath, WorkspaceName,
 };
 
 const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]
@@ -190,8 +190,35 @@ fn other_samples() -> Vec<(&'static str, Report)> {
         ("lock_idle", report(Unlock, Body::LockIdle(idle))),
         ("lock_expired", report(Unlock, expired(vec![released(true)], false))),
         ("lock_expired_applied", report(Unlock, expired(vec![released(true), released(false)], true))),
-        ("lock_discarded", report(Unlock, Body::LockDiscarded { by: "alice".to_owned(), released: released(true) })),
+        ("lock_released", report(Unlock, Body::LockLost(lost(Loss::Released)))),
+        ("lock_taken_away", report(Unlock, Body::LockLost(taken_away()))),
+        ("lock_handed_over", report(Unlock, Body::LockLost(handed_over()))),
     ]
+}
+
+fn lost(how: Loss) -> LockLost {
+    LockLost {
+        key: key("infra/net", "default", Some("net")),
+        how,
+        by: Actor { login: "alice".to_owned(), origin: Origin::Page },
+        reason: None,
+        plan: true,
+        interrupted: false,
+        applied: false,
+        now: None,
+    }
+}
+
+fn taken_away() -> LockLost {
+    let by = Actor { login: "a`b".to_owned(), origin: Origin::Cli };
+    let now = Some((PullNumber(3), "https://github.com/acme/infra/pull/3".to_owned()));
+    let reason = Some("the outage first; see #4 and @acme/ops, <b>now</b>".to_owned());
+    LockLost { by, reason, interrupted: true, applied: true, now, ..lost(Loss::TakenAway) }
+}
+
+fn handed_over() -> LockLost {
+    let now = Some((PullNumber(3), "javascript:alert(1)".to_owned()));
+    LockLost { now, plan: false, ..lost(Loss::HandedOver) }
 }
 
 fn hostile() -> Report {

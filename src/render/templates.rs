@@ -29,7 +29,7 @@ const SOURCES: [(&str, &str); 16] = [
     ("cancelled.md.j2", include_str!("../../templates/comments/cancelled.md.j2")),
     ("lock_idle.md.j2", include_str!("../../templates/comments/lock_idle.md.j2")),
     ("lock_expired.md.j2", include_str!("../../templates/comments/lock_expired.md.j2")),
-    ("lock_discarded.md.j2", include_str!("../../templates/comments/lock_discarded.md.j2")),
+    ("lock_lost.md.j2", include_str!("../../templates/comments/lock_lost.md.j2")),
 ];
 
 /// Renders one template with its context.

@@ -109,10 +109,20 @@ macro_rules! select_sql {
 
 pub(super) use select_sql;
 
+/// The way to the forge by which the pull was last heard of.
+const INSTALLATION: &str = "SELECT installation FROM commands WHERE repo = $1 AND pull = $2 AND installation IS NOT NULL \
+     ORDER BY created_at DESC, id DESC LIMIT 1";
 const BY_ID: &str = select_sql!("WHERE c.id = $1");
 const RECENT: &str = select_sql!("ORDER BY c.created_at DESC, c.id DESC LIMIT $1");
 
 impl Store {
+    /// The installation of the forge's app by which a pull was last heard of.
+    pub async fn command_installation(&self, pull: &PullRef) -> Result<Option<u64>> {
+        let found = on_pool!(self, db => sqlx::query_scalar::<_, i64>(INSTALLATION)
+            .bind(&pull.repo).bind(pull.number).fetch_optional(db))?;
+        Ok(found.map(i64::cast_unsigned))
+    }
+
     /// Keeps a command and its jobs in one transaction; `jobs` is told the command's id.
     pub async fn command_create(
         &self,

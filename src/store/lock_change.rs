@@ -8,13 +8,12 @@
 //! Invariant *nobody waits for nothing*: pulls wait only for a lock that is held. Whoever frees a lock hands it to the
 //! first in line in the same transaction, so that nobody who comes by can be faster than those who waited.
 
-use super::locks::{INSERT_HANDED_ON, LockRow, name_column, name_from_column};
+use super::locks::{INSERT_HANDED_ON, LockRow, name_column};
 use super::pulls::pull_hold_in_tx;
 use super::waiters::{WaiterRow, waiter_next_in_tx};
 use super::{NewJob, Result, Store, Tx, execute, on_tx};
 use crate::model::{
-    Actor, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef, PullState, RepoPath,
-    WorkspaceName,
+    Actor, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef, PullState,
 };
 
 /// Kind of the job that plans for a pull which was handed a lock. The store itself puts it into the queue, wherever a
@@ -29,6 +28,8 @@ pub(crate) struct LockChange<'a> {
     events: Vec<NewLockEvent>,
     turns: Vec<PullRef>,
     outbox: Vec<NewJob>,
+    /// What is told, beside the number of the pull that had it, to whoever is next in line for a freed lock.
+    aside: String,
 }
 
 /// A lock under which an apply is running is not taken away from it. The pull must be held, or an apply could begin
@@ -57,7 +58,10 @@ impl<'a> LockChange<'a> {
         let mut tx = store.begin().await?;
         line_hold_in_tx(&mut tx, pull).await?;
         let state = pull_hold_in_tx(&mut tx, pull).await?;
-        Ok((Self { store, tx, cause, events: Vec::new(), turns: Vec::new(), outbox: Vec::new() }, state))
+        Ok((
+            Self { store, tx, cause, events: Vec::new(), turns: Vec::new(), outbox: Vec::new(), aside: String::new() },
+            state,
+        ))
     }
 
     /// Makes the change durable, with its jobs and events.
@@ -76,22 +80,14 @@ impl<'a> LockChange<'a> {
         &self.cause.actor.login
     }
 
-    /// Discards the plans made under a lock.
-    pub(crate) async fn discard_plans(&mut self, lock: &Lock) -> Result<()> {
-        super::plans::plans_discard_of_lock_in_tx(&mut self.tx, lock).await
+    /// Adds a clause to what is told to those who are handed a lock that this change frees: `, whose lock ada released`.
+    pub(crate) fn tell_next(&mut self, aside: String) {
+        self.aside = aside;
     }
 
-    /// The projects for which the pull has begun to apply anything: what it holds for them cannot be given away.
-    pub(crate) async fn applied(&mut self, pull: &PullRef) -> Result<Vec<ProjectKey>> {
-        let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, (RepoPath, WorkspaceName, String)>(
-            "SELECT DISTINCT dir, workspace, name FROM runs WHERE repo = $1 AND pull = $2 AND kind = 'apply' \
-             AND started_at IS NOT NULL").bind(&pull.repo).bind(pull.number).fetch_all(db))?;
-        let project = |(dir, workspace, name): (RepoPath, WorkspaceName, String)| ProjectKey {
-            dir,
-            workspace,
-            name: name_from_column(&name),
-        };
-        Ok(rows.into_iter().map(project).collect())
+    /// Discards the plans made under a lock, and tells whether there were any that could have been applied.
+    pub(crate) async fn discard_plans(&mut self, lock: &Lock) -> Result<bool> {
+        super::plans::plans_discard_of_lock_in_tx(&mut self.tx, lock).await
     }
 
     /// Jobs to put into the queue with the change.
@@ -154,7 +150,8 @@ impl<'a> LockChange<'a> {
     /// whole directory, or a place in line for it, can make way for several of them.
     pub(super) async fn hand_on(&mut self, key: &LockKey, after: &PullRef) -> Result<()> {
         while let Some(waiter) = waiter_next_in_tx(&mut self.tx, key).await? {
-            self.hand_to(waiter, &format!("next in line after pull request {}", after.number)).await?;
+            let reason = format!("next in line after pull request {}{}", after.number, self.aside);
+            self.hand_to(waiter, &reason).await?;
         }
         Ok(())
     }

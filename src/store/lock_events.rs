@@ -6,7 +6,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::locks::name_from_column;
+use super::locks::{name_from_column, scope_column};
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{
     Actor, ApplyScope, Cause, LockEvent, LockEventKind, LockKey, NewLockEvent, Origin, PullNumber, PullRef, RepoId,
@@ -25,7 +25,10 @@ macro_rules! select_sql {
 
 const RECENT: &str = select_sql!("ORDER BY seq DESC LIMIT $1");
 const AFTER: &str = select_sql!("WHERE seq > $1 ORDER BY seq LIMIT $2");
-const OF_LOCK: &str = select_sql!("WHERE repo = $1 AND dir = $2 AND workspace = $3 ORDER BY seq DESC LIMIT $4");
+const OF_LOCK: &str = select_sql!(
+    "WHERE repo = $1 AND dir = $2 AND workspace = $3 AND ($4 = '' OR scope IS NULL OR scope = $4) ORDER BY seq DESC \
+     LIMIT $5"
+);
 const HEAD: &str = "SELECT seq, hash FROM lock_events ORDER BY seq DESC LIMIT 1";
 
 /// What stands in place of events that were removed.
@@ -79,10 +82,10 @@ impl Store {
         Ok(rows.into_iter().map(LockEvent::from).collect())
     }
 
-    /// What happened to the locks of a directory and workspace, newest first.
+    /// What happened to a lock and to those that exclude it, newest first.
     pub async fn lock_event_list_of(&self, key: &LockKey, limit: i64) -> Result<Vec<LockEvent>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, EventRow>(OF_LOCK)
-            .bind(&key.repo).bind(&key.dir).bind(&key.workspace).bind(limit).fetch_all(db))?;
+            .bind(&key.repo).bind(&key.dir).bind(&key.workspace).bind(scope_column(key)).bind(limit).fetch_all(db))?;
         Ok(rows.into_iter().map(LockEvent::from).collect())
     }
 

@@ -231,7 +231,7 @@ impl Store {
         let (mut change, _) = LockChange::begin(self, &held.pull, cause).await?;
         let freed = change.free_one(id, kind).await?;
         if let Some(lock) = &freed {
-            super::plans::plans_discard_of_lock_in_tx(&mut change.tx, lock).await?;
+            change.discard_plans(lock).await?;
             change.push(outbox(lock));
         }
         change.commit().await.map(|()| freed)
@@ -307,6 +307,12 @@ impl LockChange<'_> {
             pull.number,
         )?;
         Ok(rows.into_iter().map(|row| (row.lock.into(), row.asks)).collect())
+    }
+
+    /// One lock.
+    pub(crate) async fn lock(&mut self, id: LockId) -> Result<Option<Lock>> {
+        on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(BY_ID).bind(id).fetch_optional(db))
+            .map(|row| row.map(Lock::from))
     }
 
     /// Every lock of a repository.

@@ -24,6 +24,7 @@ mod leases;
 mod lock_change;
 mod lock_events;
 mod lock_names;
+mod lock_standing;
 mod locks;
 mod news;
 mod open;

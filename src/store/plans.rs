@@ -212,8 +212,13 @@ pub(super) async fn plans_discard_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<(
     .map(drop)
 }
 
-/// Discards the plans made under a lock.
-pub(super) async fn plans_discard_of_lock_in_tx(tx: &mut Tx, lock: &Lock) -> Result<()> {
+/// Discards the plans made under a lock, and tells whether any of them could still have been applied.
+pub(super) async fn plans_discard_of_lock_in_tx(tx: &mut Tx, lock: &Lock) -> Result<bool> {
+    let states = on_tx!(tx, db => sqlx::query_scalar::<_, PlanState>(
+        "SELECT state FROM plans WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
+         AND ($5 = '' OR name = $5) AND state NOT IN ('discarded', 'applying')")
+        .bind(&lock.key.repo).bind(lock.pull.number).bind(&lock.key.dir).bind(&lock.key.workspace)
+        .bind(scope_column(&lock.key)).fetch_all(db))?;
     execute!(
         tx,
         "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
@@ -223,8 +228,8 @@ pub(super) async fn plans_discard_of_lock_in_tx(tx: &mut Tx, lock: &Lock) -> Res
         &lock.key.dir,
         &lock.key.workspace,
         scope_column(&lock.key),
-    )
-    .map(drop)
+    )?;
+    Ok(states.iter().any(|state| matches!(state, PlanState::Planned | PlanState::NoChanges | PlanState::ApplyFailed)))
 }
 
 #[derive(sqlx::FromRow)]

@@ -7,8 +7,8 @@
 use super::commands::select_sql;
 use super::news::{News, announce_in_tx};
 use super::{
-    CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand, NewJob, Result, Store, Tx, execute,
-    free_text, on_pool, on_tx,
+    CommandRow, CommandState, CreateCommand, FinishedCommand, LockChange, NewCommand, NewJob, Result, Store, Tx,
+    execute, free_text, on_pool, on_tx,
 };
 use crate::model::{CommandId, CommandKind, Origin, PullRef, text_enum};
 
@@ -201,6 +201,28 @@ impl Store {
             announce_in_tx(&mut tx, News::Stops).await?;
         }
         tx.commit().await.map(|()| cancelled)
+    }
+}
+
+impl LockChange<'_> {
+    /// Asks the plans among these commands to stop.
+    pub(crate) async fn interrupt_plans(&mut self, commands: &[CommandId], why: &str) -> Result<Vec<CommandId>> {
+        let mut asked = Vec::new();
+        for id in commands {
+            let rows = execute!(
+                &mut self.tx,
+                "UPDATE commands SET stop_kind = $1, stop_reason = $2 WHERE id = $3 AND state <> 'finished' \
+                 AND kind IN ('plan', 'autoplan') AND (stop_kind IS NULL OR stop_kind <> 'cancelled')",
+                StopKind::Cancelled,
+                free_text(why),
+                id,
+            )?;
+            asked.extend((rows > 0).then_some(*id));
+        }
+        if !asked.is_empty() {
+            announce_in_tx(&mut self.tx, News::Stops).await?;
+        }
+        Ok(asked)
     }
 }
 

@@ -17,7 +17,7 @@ const LONG = 120_000;
 // What the hostile texts of the tests would do if they were more than text.
 const RAN = () => globalThis.ran !== undefined;
 
-const jobs = { look, switchAndDiscard, watch };
+const jobs = { look, switchAndRelease, watch };
 const task = JSON.parse(await readFile("/dev/stdin", "utf8"));
 const browser = await chromium.launch({
   executablePath: task.chromium,
@@ -87,7 +87,7 @@ async function violations(page) {
 }
 
 // Without scripts: stops all applies and allows them again, then gives back the one lock there is.
-async function switchAndDiscard({ url, reason, pictures }) {
+async function switchAndRelease({ url, reason, pictures }) {
   const problems = [];
   const page = await open([url], problems, { javaScriptEnabled: false, viewport: PHONE });
   const said = async () => {
@@ -106,12 +106,12 @@ async function switchAndDiscard({ url, reason, pictures }) {
   await page.getByRole("heading", { name: "Applies are allowed" }).waitFor();
   const allowed = await said();
   await page.getByRole("link", { name: "Details of the lock" }).click();
-  await page.locator("summary", { hasText: "Discard plan and unlock" }).click();
-  await page.getByRole("button", { name: "Yes, discard and unlock" }).click();
+  await page.locator("summary", { hasText: "Release…" }).click();
+  await page.getByRole("button", { name: "Yes, release" }).click();
   await page.getByText("No locks are held.").waitFor();
-  const discarded = await said();
+  const released = await said();
   const scripts = await page.evaluate(RAN);
-  return { stopped, allowed, discarded, scripts, problems };
+  return { stopped, allowed, released, scripts, problems };
 }
 
 // With the password: goes from the first page to the run under way and watches it to its end. The run waits at a pipe

@@ -11,6 +11,7 @@ use axum::Router;
 use axum::http::header::CONTENT_SECURITY_POLICY;
 use axum::response::Html;
 use axum::routing::get;
+use lockkeeper::config::access::WebRules;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -43,8 +44,11 @@ async fn look(views: &[View<'_>], looks: &[[&str; 2]]) -> Looked {
 
 #[tokio::test]
 async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home() {
-    let (world, shown) = long_names().await;
+    let (mut world, shown) = long_names().await;
     let site = Site::serve(world.open_app().await).await;
+    let idle = world.store.lock_list().await.unwrap().into_iter().find(|lock| lock.id != shown.lock).unwrap().id;
+    world.web_rules = WebRules::new(&["none"]).unwrap();
+    let closed = Site::serve(world.open_app().await).await;
     let unused = pages::fixture::World::new().await;
     let new = Site::serve(unused.open_app().await).await;
     let stopped = pages::apply_locks::world().await;
@@ -54,7 +58,17 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             ("empty", new.at("/"), &["No locks are held.", "Nothing was asked for yet."]),
             ("home", site.at("/"), &["Applies are allowed", "prod-eu-transit-gateway", "mallory"]),
             ("search", site.at("/locks?q=nowhere"), &["None of the 3 locks match"]),
-            ("lock", site.at(&format!("/locks/{}", shown.lock)), &["Give it back", "2 to add, 1 to change"]),
+            (
+                "lock",
+                site.at(&format!("/locks/{}", shown.lock)),
+                &["Give it back", "2 to add, 1 to change", "Yes, take it away", "Yes, hand over to #14"],
+            ),
+            ("lock-idle", site.at(&format!("/locks/{idle}")), &["Yes, release", "Nobody waits for this lock."]),
+            (
+                "lock-closed",
+                closed.at(&format!("/locks/{}", shown.lock)),
+                &["does not let its pages take locks away", "does not let its pages hand locks over"],
+            ),
             ("finished", site.at(&format!("/jobs/{}", shown.finished)), &["planned", "colour 97"]),
             ("running", site.at(&format!("/jobs/{}", shown.running)), &["running", "Live: new lines appear"]),
             (
@@ -119,7 +133,7 @@ async fn a_bad_page_would_be_noticed() {
 struct Switched {
     stopped: String,
     allowed: String,
-    discarded: String,
+    released: String,
     scripts: bool,
     problems: Vec<Problem>,
 }
@@ -130,13 +144,13 @@ async fn without_scripts_applies_are_stopped_and_allowed_and_a_lock_is_given_bac
     let pull = world.open("feature", &[("x.tf", &resource("a", "1"))]).await;
     world.answer(pull).await.is("autoplan success | . default planned");
 
-    let task = json!({ "job": "switchAndDiscard", "url": world.server.url(), "reason": ATTACK });
+    let task = json!({ "job": "switchAndRelease", "url": world.server.url(), "reason": ATTACK });
     let seen: Switched = browse(task).await;
     assert_none(&seen.problems);
     assert!(seen.stopped.contains("All applies are stopped. What was running already goes on"), "{}", seen.stopped);
     assert!(seen.stopped.contains(&format!("{ATTACK}\n\nby somebody at the dashboard")), "{}", seen.stopped);
     assert!(seen.allowed.contains("Applies are allowed again."), "{}", seen.allowed);
-    assert!(seen.discarded.contains("The lock is given back and its plans are discarded."), "{}", seen.discarded);
+    assert!(seen.released.contains("The lock is given back and its plans are discarded."), "{}", seen.released);
     assert!(!seen.scripts);
 
     world.answer(pull).await.is("unlock success | . default discarded");

@@ -11,9 +11,9 @@ text_enum! {
         Apply = "apply",
         /// Give back the locks of the own pull by comment.
         Unlock = "unlock",
-        /// Take the lock of any pull away, or hand it over, from outside of that pull.
+        /// Take the lock of any pull away by force, or hand it to one that waits for it, from outside of that pull.
         UnlockAny = "unlock_any",
-        /// Throw away the plans under a lock and give it back, from outside of its pull.
+        /// Release a lock of which nothing is in use, and throw away the plans under it, from outside of its pull.
         Discard = "discard",
         /// Stop applies, everywhere or somewhere, or allow them again.
         ApplyLock = "apply_lock",
@@ -53,8 +53,8 @@ impl Action {
             Self::Plan => "plan",
             Self::Apply => "apply",
             Self::Unlock => "unlock",
-            Self::UnlockAny => "take away the locks of other pull requests",
-            Self::Discard => "discard plans and give their locks back",
+            Self::UnlockAny => "take locks from pull requests by force or hand them over",
+            Self::Discard => "release locks and discard their plans",
             Self::ApplyLock => "stop applies or allow them again",
             Self::Cancel => "cancel",
             Self::CancelForce => "interrupt an apply",

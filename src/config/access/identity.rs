@@ -19,6 +19,27 @@ pub enum Identity {
     System(&'static str),
 }
 
+/// Somebody who asks over the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asker {
+    /// Who it is.
+    pub who: Identity,
+    /// The address the wish came from, as far as it is known.
+    pub remote: Option<String>,
+}
+
+impl Asker {
+    /// The same for records, without the address.
+    pub fn actor(&self) -> Actor {
+        self.who.actor()
+    }
+
+    /// The name, for messages.
+    pub fn name(&self) -> &str {
+        self.who.name()
+    }
+}
+
 impl Identity {
     /// Who is behind a command on a pull.
     pub fn of_actor(actor: &Actor) -> Self {

@@ -10,7 +10,7 @@ mod teams;
 mod web;
 
 pub use action::Action;
-pub use identity::Identity;
+pub use identity::{Asker, Identity};
 pub use teams::{Grantees, InvalidTeamRule, TeamRules};
 pub use web::{InvalidWebRule, WebRules};
 

@@ -81,6 +81,14 @@ pub static SETTINGS: &[Setting] = &[
     Setting::switch(Web, "web-basic-auth", "Ask for --web-username and --web-password before showing a page."),
     Setting::new(Web, "web-username", "NAME", Text, "User name for the pages.").or_named("lockkeeper", "atlantis"),
     Setting::new(Web, "web-password", "PASSWORD", Secret, "Password for the pages; there is no default."),
+    Setting::new(
+        Web,
+        "trusted-proxies",
+        "NETWORKS",
+        List,
+        "Proxies that are believed when `X-Forwarded-For` says who sent a request, as in `10.0.0.0/8,::1`. Not set: the \
+         address of whoever connects counts. It is kept in the audit log.",
+    ),
     Setting::new(Storage, "data-dir", "FOLDER", Path, "Where mirrors, checkouts and the built-in database are kept.")
         .or_named("~/.lockkeeper", "~/.atlantis"),
     Setting::new(
@@ -115,8 +123,8 @@ pub static SETTINGS: &[Setting] = &[
         "web-allow",
         "LIST",
         List,
-        "What may be done on the pages and by scripts with their password: `discard` (plans, with their lock), \
-         `unlock_any`, `apply_lock` …, `all` or `none`.",
+        "What may be done on the pages and by scripts with their password: `discard` (release a lock of which nothing is in \
+         use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock` …, `all` or `none`.",
     )
     .or("all"),
     Setting::new(

@@ -464,3 +464,12 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
     let unset = config(&[("gh-team-allowlist", ""), ("web-allow", "")]).permissions;
     assert!(unset.teams.is_empty() && unset.web.allows(crate::config::access::Action::ApplyLock));
 }
+
+#[test]
+fn a_proxy_that_is_no_network_is_named_with_flag_and_fix() {
+    assert_snapshot!(errors(&[("trusted-proxies", "::1, 10.0.0.0/33")]), @"
+    1. --trusted-proxies (LOCKKEEPER_TRUSTED_PROXIES): `10.0.0.0/33` is neither an address nor a network
+    Fix: write addresses, or networks such as `10.0.0.0/8`, with commas between them
+    ");
+    assert_eq!(config(&[]).web.trusted_proxies, TrustedProxies::default());
+}

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use url::Url;
 
 use super::github::web_url;
+use super::proxies::TrustedProxies;
 use super::reader::{Read, Reader};
 use crate::secret::Secret;
 
@@ -31,6 +32,8 @@ pub struct WebConfig {
     pub public_url: Url,
     /// Who may see pages.
     pub auth: WebAuth,
+    /// Who is believed about where a request comes from.
+    pub trusted_proxies: TrustedProxies,
 }
 
 impl WebConfig {
@@ -39,12 +42,13 @@ impl WebConfig {
         let given_url =
             reader.parsed("atlantis-url", web_url, "write the URL people use, such as `https://locks.example.com`");
         let auth = read_auth(reader);
+        let trusted_proxies = read_proxies(reader);
         let (listen, given_url) = (listen?, given_url?);
         let public_url = match given_url {
             Some(url) => url,
             None => default_url(reader, listen.port())?,
         };
-        Ok(Self { listen, public_url, auth: auth? })
+        Ok(Self { listen, public_url, auth: auth?, trusted_proxies: trusted_proxies? })
     }
 }
 
@@ -73,6 +77,12 @@ fn default_url(reader: &mut Reader<'_>, port: u16) -> Read<Url> {
             "set it to the URL people use",
         ),
     }
+}
+
+fn read_proxies(reader: &mut Reader<'_>) -> Read<TrustedProxies> {
+    let flag = "trusted-proxies";
+    let fix = "write addresses, or networks such as `10.0.0.0/8`, with commas between them";
+    TrustedProxies::new(&reader.list(flag)).or_else(|problem| reader.refuse(flag, problem.to_string(), fix))
 }
 
 fn read_auth(reader: &mut Reader<'_>) -> Read<WebAuth> {

@@ -78,23 +78,34 @@ impl From<AuthzError> for JobError {
 
 /// Whether somebody may do something. A denial is put on record here, whoever asked.
 pub async fn check(ctx: &Ctx, who: &Identity, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
+    check_from(ctx, who, None, action, on).await
+}
+
+/// The same for somebody who asks over the network, from this address.
+pub async fn check_from(
+    ctx: &Ctx,
+    who: &Identity,
+    remote: Option<&str>,
+    action: Action,
+    on: &Resource<'_>,
+) -> Result<Decision, AuthzError> {
     let decision = decide(ctx, who, action, on).await?;
     if let Decision::Denied(denial) = &decision {
         let origin = who.actor().origin;
-        warn!(who = who.name(), %origin, %action, %on, rule = denial.rule, actual = denial.actual, "Denied");
-        ctx.store.lock_event_append(denied(who, action, on, denial)).await?;
+        warn!(who = who.name(), %origin, remote, %action, %on, rule = denial.rule, actual = denial.actual, "Denied");
+        ctx.store.lock_event_append(denied(who, remote, action, on, denial)).await?;
     }
     Ok(decision)
 }
 
-fn denied(who: &Identity, action: Action, on: &Resource<'_>, denial: &Denial) -> NewLockEvent {
+fn denied(who: &Identity, remote: Option<&str>, action: Action, on: &Resource<'_>, denial: &Denial) -> NewLockEvent {
     let reason = format!("{action}: {}, and {}", denial.rule, denial.actual);
     NewLockEvent {
         kind: LockEventKind::Denied,
         key: on.lock_key(),
         scope: on.apply_scope(),
         pull: on.pull(),
-        cause: Cause::new(who.actor(), reason),
+        cause: Cause::new(who.actor(), reason).from_address(remote.map(str::to_owned)),
     }
 }
 

@@ -107,7 +107,7 @@ pub(super) async fn set(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<(StatusCode, Json<ApplyLockJson>), Failure> {
     let body = body.map_err(|rejection| Failure::unreadable_form(rejection.status()))?;
-    let wish: Wish = serde_json::from_slice(&body).map_err(|error| Failure::unreadable_json(&error))?;
+    let wish: Wish = serde_json::from_slice(&body).map_err(|error| Failure::unreadable_json(&error.to_string()))?;
     match stop(&web, wish.read(), &who.by_script()).await? {
         Stopping::Set(lock) => Ok((StatusCode::CREATED, Json(lock.into()))),
         Stopping::AlreadySet(lock) => Err(Failure::stopped_before(&set_before(&lock))),

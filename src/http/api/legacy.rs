@@ -9,12 +9,13 @@ use serde::Deserialize;
 use crate::http::apply_locks::{Stopping, allow_all, stop};
 use crate::http::csrf::Script;
 use crate::http::extract::Asked;
-use crate::http::pages::{Discarding, Found, discard_lock, find_lock};
+use crate::http::giving::{LockWish, give_lock, read_reason, the_lock};
 use crate::http::{Failure, Web};
 use crate::model::ApplyLockFields;
 
 /// Says why when nobody else does.
 const REASON: &str = "stopped by a script, without a reason";
+const BY_A_SCRIPT: &str = "by a script";
 
 /// `POST /apply/lock`
 pub(super) async fn stop_applies(State(web): State<Arc<Web>>, Script(who): Script) -> Result<&'static str, Failure> {
@@ -38,21 +39,15 @@ pub(super) struct WhichLock {
     id: Option<String>,
 }
 
-/// `DELETE /locks?id=…`
+/// `DELETE /locks?id=…`: by force, as Atlantis does it.
 pub(super) async fn discard(
     State(web): State<Arc<Web>>,
     Script(who): Script,
     Asked(which): Asked<WhichLock>,
 ) -> Result<&'static str, Failure> {
     let asked = which.id.ok_or_else(|| Failure::query_wanted("id"))?;
-    let id = match find_lock(&web, &asked).await? {
-        Found::One(lock) => lock.id,
-        Found::None => return Err(Failure::no_such_lock(&asked)),
-        Found::Several => return Err(Failure::several_locks(&asked)),
-    };
-    match discard_lock(&web, id, &who.by_script()).await? {
-        Discarding::Done => Ok("The lock is given back and its plans are discarded.\n"),
-        Discarding::NotHeld => Err(Failure::no_such_lock(&asked)),
-        Discarding::ApplyRunning => Err(Failure::apply_is_running()),
-    }
+    let lock = the_lock(&web, &asked).await?;
+    let wish = LockWish { to: None, force: true, reason: read_reason(BY_A_SCRIPT)? };
+    give_lock(&web, lock.id, &asked, &who.by_script(), wish).await?;
+    Ok("The lock is given back and its plans are discarded.\n")
 }

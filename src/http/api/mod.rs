@@ -2,10 +2,12 @@
 //! in ours. Whatever changes something asks for the password ([`Script`](super::csrf::Script)).
 //!
 //! Two differences, on purpose: when the pages need a password, `GET /api/locks` needs it as well, because a list of
-//! locks tells an outsider what a company builds and where; and no locks are `[]`, never `null`.
+//! locks tells an outsider what a company builds and where; and no locks are `[]`, never `null`. What Atlantis has not
+//! ([`lock`]) has names of our own making, in lower case.
 
 mod apply_locks;
 mod legacy;
+mod lock;
 mod locks;
 
 use std::sync::Arc;
@@ -21,6 +23,8 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/api/locks", get(locks::list))
         .route("/api/apply-locks", get(apply_locks::list).post(apply_locks::set))
         .route("/api/apply-locks/{id}", delete(apply_locks::end))
+        // The classic name of a lock has slashes, and some proxies decode them.
+        .route("/api/locks/{*asked}", get(lock::show).post(lock::change))
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))
         .route("/locks", delete(legacy::discard))

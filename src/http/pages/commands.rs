@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::text::{Badge, PullName, Search, Stamp, duration, shown};
 use crate::http::{Failure, Web};
-use crate::model::{CommandId, Origin, PullRef};
+use crate::model::{CommandId, PullRef};
 use crate::store::{CommandRow, RunRow};
 
 /// Commands that a search looks through.
@@ -82,7 +82,7 @@ impl CommandLine {
             kind: command.kind.as_str(),
             pull: PullName::new(&command.pull, &pull_page(command)),
             actor: shown(&command.actor.login),
-            way: way(command.actor.origin),
+            way: command.actor.origin.way(),
             asked: Stamp::new(command.created_at, now),
             took,
             badge: Badge::of_command(command.state, command.outcome),
@@ -107,16 +107,4 @@ impl RunLink {
 pub(super) fn pull_page(command: &CommandRow) -> String {
     let guess = |pull: &PullRef| format!("https://{}/{}/pull/{}", pull.repo.host(), pull.repo.full_name(), pull.number);
     command.pull_url.clone().unwrap_or_else(|| guess(&command.pull))
-}
-
-const fn way(origin: Origin) -> &'static str {
-    match origin {
-        Origin::Comment => "by comment",
-        Origin::Pull => "by a push",
-        Origin::Page => "on the dashboard",
-        Origin::Api => "through the API",
-        Origin::Cli => "on the command line",
-        Origin::Reconciler => "by repair",
-        Origin::Queue => "when its turn came",
-    }
 }

@@ -31,19 +31,24 @@ pub(super) struct Wish {
 /// words into our mouth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Notice {
-    Discarded,
+    Released,
+    TakenAway,
+    HandedOver,
     Stopped,
     Allowed,
     AlreadyAllowed,
 }
 
 impl Notice {
-    const ALL: [Self; 4] = [Self::Discarded, Self::Stopped, Self::Allowed, Self::AlreadyAllowed];
+    const ALL: [Self; 6] =
+        [Self::Released, Self::TakenAway, Self::HandedOver, Self::Stopped, Self::Allowed, Self::AlreadyAllowed];
 
     /// As it stands in the address.
     pub const fn code(self) -> &'static str {
         match self {
-            Self::Discarded => "discarded",
+            Self::Released => "released",
+            Self::TakenAway => "taken-away",
+            Self::HandedOver => "handed-over",
             Self::Stopped => "stopped",
             Self::Allowed => "allowed",
             Self::AlreadyAllowed => "already-allowed",
@@ -52,7 +57,9 @@ impl Notice {
 
     const fn text(self) -> &'static str {
         match self {
-            Self::Discarded => "The lock is given back and its plans are discarded. The pull request is told.",
+            Self::Released => "The lock is given back and its plans are discarded. The pull request is told.",
+            Self::TakenAway => "The lock is taken away and its plans are discarded. The pull request is told.",
+            Self::HandedOver => "The lock is handed over and its plans are discarded. Both pull requests are told.",
             Self::Stopped => "All applies are stopped. What was running already goes on to its end.",
             Self::Allowed => "Applies are allowed again.",
             Self::AlreadyAllowed => "Applies were allowed already.",

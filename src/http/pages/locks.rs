@@ -1,4 +1,4 @@
-//! One lock: everything about it, and the way to give it back.
+//! One lock: everything about it, and the ways to take it from its pull.
 
 use std::sync::Arc;
 
@@ -7,18 +7,20 @@ use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
-use tracing::warn;
 
 use super::apply_switch::back;
 use super::home::{LockLine, Notice};
-use super::text::{Stamp, shown};
+use super::text::{PullName, Stamp, shown};
 use super::visitor::Visitor;
-use crate::config::access::{Action, Identity};
-use crate::handlers::authz::Resource;
+use crate::handlers::lock_facts::{LockFacts, MOST_WAITERS};
+use crate::handlers::locks::explain;
 use crate::http::csrf::Confirmed;
+use crate::http::errors::in_quotes;
 use crate::http::extract::{Asked, Segment};
+use crate::http::giving::{Found, LockWish, find_lock, give_lock, read_reason};
 use crate::http::{Failure, Web};
-use crate::model::{Lock, LockId, LockName, PlanRecord, PlanState};
+use crate::locks::WhyNot;
+use crate::model::{Lock, LockEvent, LockEventKind, LockId, PlanRecord, PlanState, PullNumber, Waiter};
 
 #[derive(Serialize)]
 struct View {
@@ -26,8 +28,81 @@ struct View {
     /// The classic text form.
     classic: String,
     plans: Vec<PlanLine>,
-    /// An apply is running under it.
-    applying: bool,
+    /// Why it cannot be released, if it cannot.
+    obstacle: Option<Obstacle>,
+    /// How many wait, and those who are shown.
+    waiting: usize,
+    waiters: Vec<WaiterLine>,
+    history: Vec<EventLine>,
+}
+
+/// What keeps the lock with its pull.
+#[derive(Serialize)]
+struct Obstacle {
+    message: String,
+    way_out: String,
+    /// Not even by force.
+    absolute: bool,
+}
+
+impl Obstacle {
+    fn new(web: &Web, lock: &Lock, why: WhyNot) -> Self {
+        let explained = explain(lock, why, &web.executable);
+        Self {
+            message: in_quotes(&explained.message),
+            way_out: in_quotes(&explained.way_out),
+            absolute: why == WhyNot::ApplyRunning,
+        }
+    }
+}
+
+/// A pull in line.
+#[derive(Serialize)]
+struct WaiterLine {
+    pull: PullName,
+    /// The project it waits for, where that is not all that the lock covers.
+    name: Option<String>,
+    asker: String,
+    since: Stamp,
+    /// It waits for exactly this lock.
+    exactly: bool,
+}
+
+impl WaiterLine {
+    fn new(waiter: &Waiter, lock: &Lock, now: DateTime<Utc>) -> Self {
+        Self {
+            pull: PullName::new(&waiter.pull, &waiter.pull_url),
+            name: waiter.project.name.as_ref().map(|name| shown(name.as_str())),
+            asker: shown(&waiter.asker),
+            since: Stamp::new(waiter.since, now),
+            exactly: waiter.key == lock.key,
+        }
+    }
+}
+
+/// Something that happened to the lock.
+#[derive(Serialize)]
+struct EventLine {
+    what: &'static str,
+    pull: Option<i64>,
+    who: String,
+    way: &'static str,
+    why: String,
+    at: Stamp,
+}
+
+impl EventLine {
+    fn new(kept: &LockEvent, now: DateTime<Utc>) -> Self {
+        let (event, cause) = (&kept.event, &kept.event.cause);
+        Self {
+            what: event_words(event.kind),
+            pull: event.pull.as_ref().map(|pull| pull.number.0),
+            who: shown(&cause.actor.login),
+            way: cause.actor.origin.way(),
+            why: shown(&cause.reason.replace('`', "")),
+            at: Stamp::new(kept.at, now),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -79,11 +154,15 @@ pub(super) async fn show(
     };
     let lock = web.store.lock_get(id).await?.ok_or_else(|| Failure::no_such_lock(&asked))?;
     let (now, plans) = (web.clock.now(), plans_under(&web, &lock).await?);
+    let LockFacts { lock, standing, waiters, history } = LockFacts::read(&web.store, lock).await?;
     let view = View {
         lock: LockLine::new(&lock, now),
         classic: lock.key.to_string(),
-        applying: plans.iter().any(|plan| plan.state == PlanState::Applying),
         plans: plans.iter().map(|plan| PlanLine::new(plan, now)).collect(),
+        obstacle: WhyNot::of(&standing).map(|why| Obstacle::new(&web, &lock, why)),
+        waiting: waiters.len(),
+        waiters: waiters.iter().take(MOST_WAITERS).map(|waiter| WaiterLine::new(waiter, &lock, now)).collect(),
+        history: history.iter().map(|event| EventLine::new(event, now)).collect(),
     };
     visitor.page("lock.html", &view)
 }
@@ -115,67 +194,55 @@ async fn lead_to(web: &Web, asked: &str) -> Result<Response, Failure> {
     Ok(Redirect::to(&web.link(&path)).into_response())
 }
 
-/// Which lock a text means.
-pub(in crate::http) enum Found {
-    One(Box<Lock>),
-    /// Locks of the same classic name: on several hosts, or with a path and a project that read alike.
-    Several,
-    None,
+/// What is to be done: release, unless a pull is named or it is done by force.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wish {
+    to: String,
+    force: String,
+    reason: String,
 }
 
-/// Looks for a lock by identifier or classic name (see [`LockName`]); with the host before it, a name means one lock.
-pub(in crate::http) async fn find_lock(web: &Web, asked: &str) -> Result<Found, Failure> {
-    if let Ok(id) = asked.parse::<LockId>() {
-        let lock = web.store.lock_get(id).await?;
-        return Ok(lock.map_or(Found::None, |lock| Found::One(Box::new(lock))));
-    }
-    let Ok(name) = asked.parse::<LockName>() else { return Ok(Found::None) };
-    Ok(match name.choose(web.store.lock_list_called(&name).await?) {
-        Ok(None) => Found::None,
-        Ok(Some(lock)) => Found::One(Box::new(lock)),
-        Err(_) => Found::Several,
-    })
-}
-
-/// No fields but the token.
-#[derive(Deserialize)]
-pub(super) struct Nothing {}
-
-/// `POST /locks/{id}`: discards the plans and gives the lock back. Takes identifiers only, so that nobody gives back
-/// another lock than the one that was shown.
-pub(super) async fn discard(
+/// `POST /locks/{id}`: takes the lock from its pull. Takes identifiers only, so that nobody gives away another lock than
+/// the one that was shown.
+pub(super) async fn change(
     State(web): State<Arc<Web>>,
     Segment(asked): Segment,
-    form: Confirmed<Nothing>,
+    form: Confirmed<Wish>,
 ) -> Result<Redirect, Failure> {
     let id: LockId = asked.parse().map_err(|_| Failure::no_such_lock(&asked))?;
-    match discard_lock(&web, id, &form.who.at_page()).await? {
-        Discarding::Done => Ok(back(&web, Notice::Discarded)),
-        Discarding::NotHeld => Err(Failure::no_such_lock(&asked)),
-        Discarding::ApplyRunning => Err(Failure::apply_is_running()),
-    }
+    let Wish { to, force, reason } = form.fields;
+    let to = read_pull(&to)?;
+    let wish = LockWish { to, force: force == "yes", reason: read_reason(&reason)? };
+    let notice = match (to, wish.force) {
+        (Some(_), _) => Notice::HandedOver,
+        (None, true) => Notice::TakenAway,
+        (None, false) => Notice::Released,
+    };
+    give_lock(&web, id, &asked, &form.who.at_page(), wish).await?;
+    Ok(back(&web, notice))
 }
 
-/// What came of giving back a lock.
-#[must_use]
-pub(in crate::http) enum Discarding {
-    Done,
-    /// Nobody holds it any more.
-    NotHeld,
-    /// It is still held, because an apply is running under it.
-    ApplyRunning,
+fn read_pull(text: &str) -> Result<Option<PullNumber>, Failure> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let wrong =
+        |_| Failure::unusable_field("to", "it is no number of a pull request", "Reload the page and try again.");
+    text.parse().map(|number| Some(PullNumber(number))).map_err(wrong)
 }
 
-/// Gives back a lock for somebody who may.
-pub(in crate::http) async fn discard_lock(web: &Web, id: LockId, who: &Identity) -> Result<Discarding, Failure> {
-    let Some(lock) = web.store.lock_get(id).await? else { return Ok(Discarding::NotHeld) };
-    web.permit(who, Action::Discard, &Resource::Lock(&lock)).await?;
-    if let Some(lock) = web.discard.discard(id, who.name()).await? {
-        warn!(who = who.name(), lock = %lock.key, pull = %lock.pull, "A lock was discarded");
-        return Ok(Discarding::Done);
+const fn event_words(kind: LockEventKind) -> &'static str {
+    match kind {
+        LockEventKind::Taken => "taken",
+        LockEventKind::Renewed => "still used",
+        LockEventKind::Queued => "waits in line",
+        LockEventKind::Left => "left the line",
+        LockEventKind::Released => "given back",
+        LockEventKind::Stolen => "taken away",
+        LockEventKind::Expired => "ran out",
+        LockEventKind::Denied => "not allowed",
+        LockEventKind::ApplyLocked => "applies stopped",
+        LockEventKind::ApplyUnlocked => "applies allowed",
     }
-    Ok(match web.store.lock_get(id).await? {
-        Some(_) => Discarding::ApplyRunning,
-        None => Discarding::NotHeld,
-    })
 }

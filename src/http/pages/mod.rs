@@ -24,7 +24,6 @@ use axum::routing::{get, post};
 
 use super::Web;
 
-pub(super) use locks::{Discarding, Found, discard_lock, find_lock};
 pub(super) use templates::Templates;
 pub(super) use text::shown;
 
@@ -35,7 +34,7 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/index.html", get(home::show))
         .route("/locks", get(home::show))
         // The classic name of a lock has slashes, and some proxies decode them.
-        .route("/locks/{*id}", get(locks::show).post(locks::discard))
+        .route("/locks/{*id}", get(locks::show).post(locks::change))
         .route("/lock", get(locks::by_query))
         .route("/apply-lock/stop", post(apply_switch::stop))
         .route("/apply-lock/allow", post(apply_switch::allow))

@@ -37,6 +37,7 @@ struct Page<'a, V> {
 #[expect(clippy::struct_excessive_bools, reason = "each is a button of its own")]
 struct May {
     discard: bool,
+    unlock_any: bool,
     apply_lock: bool,
     cancel: bool,
     cancel_force: bool,
@@ -55,9 +56,10 @@ impl FromRequestParts<Arc<Web>> for Visitor {
 
 impl Visitor {
     fn may(&self) -> May {
-        let may = |action| self.web.authority.offers(&self.user.at_page(), action);
+        let may = |action| self.web.authority.offers(&self.user.at_page().who, action);
         May {
             discard: may(Action::Discard),
+            unlock_any: may(Action::UnlockAny),
             apply_lock: may(Action::ApplyLock),
             cancel: may(Action::Cancel),
             cancel_force: may(Action::CancelForce),

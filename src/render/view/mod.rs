@@ -9,8 +9,8 @@ use serde::Serialize;
 pub(super) use project::Cap;
 pub(super) use results::results;
 
-use super::report::{Body, CancelLine, Fate, IdleNotice, Refusal, Released, Report, UserText};
-use crate::model::{CommandKind, CommitSha, ProjectKey};
+use super::report::{Body, CancelLine, Fate, IdleNotice, LockLost, Loss, Refusal, Released, Report, UserText};
+use crate::model::{CommandKind, CommitSha, ProjectKey, PullNumber};
 
 /// A project's three names.
 #[derive(Serialize)]
@@ -124,13 +124,27 @@ impl ByTimeView {
     }
 }
 
-/// `lock_discarded.md.j2`
+/// `lock_lost.md.j2`
 #[derive(Serialize)]
-pub(super) struct LockDiscardedView<'a> {
+pub(super) struct LockLostView<'a> {
+    /// `released`, `taken away` or `handed over`.
+    title: &'static str,
+    how: Loss,
     by: &'a str,
+    way: &'static str,
+    reason: Option<&'a str>,
     it: Label,
     plan: bool,
+    interrupted: bool,
+    applied: bool,
+    now: Option<NewHolder<'a>>,
     again: String,
+}
+
+#[derive(Serialize)]
+struct NewHolder<'a> {
+    pull: PullNumber,
+    url: &'a str,
 }
 
 /// `cancelled.md.j2`
@@ -195,7 +209,7 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
         Body::Closed { merged: true, .. } => "merged",
         Body::Closed { merged: false, .. } => "closed",
         Body::Unlocked(_)
-        | Body::LockDiscarded { .. }
+        | Body::LockLost(_)
         | Body::LockIdle(_)
         | Body::LockExpired { .. }
         | Body::Projects(_)
@@ -268,11 +282,23 @@ pub fn span(time: TimeDelta) -> String {
     format!("{n} {unit}{}", if n == 1 { "" } else { "s" })
 }
 
-pub(super) fn lock_discarded<'a>(report: &Report, by: &'a str, released: &Released) -> LockDiscardedView<'a> {
-    LockDiscardedView {
-        by,
-        it: Label::of(&released.key),
-        plan: released.plan,
-        again: format!("{} plan {}", report.executable, released.key.flags()),
+pub(super) fn lock_lost<'a>(report: &Report, lost: &'a LockLost) -> LockLostView<'a> {
+    let title = match lost.how {
+        Loss::Released => "released",
+        Loss::TakenAway => "taken away",
+        Loss::HandedOver => "handed over",
+    };
+    LockLostView {
+        title,
+        how: lost.how,
+        by: &lost.by.login,
+        way: lost.by.origin.way(),
+        reason: lost.reason.as_deref(),
+        it: Label::of(&lost.key),
+        plan: lost.plan,
+        interrupted: lost.interrupted,
+        applied: lost.applied,
+        now: lost.now.as_ref().map(|(pull, url)| NewHolder { pull: *pull, url }),
+        again: format!("{} plan {}", report.executable, lost.key.flags()),
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::Router;
 use lockkeeper::model::{
-    Actor, CommandKind, CommandOutcome, LockId, ProjectKey, ProjectOutcome, PullRef, RunId, RunKind,
+    Actor, CommandKind, CommandOutcome, LockId, ProjectKey, ProjectOutcome, PullNumber, PullRef, RunId, RunKind,
 };
 use tokio::net::TcpListener;
 use tokio_util::task::AbortOnDropHandle;
@@ -84,6 +84,9 @@ async fn fill(world: &World, pull: &PullRef, project: &ProjectKey, who: &str, te
     for n in 0..6 {
         let module = format!("{}/{n}", project.dir).parse().unwrap();
         world.run(command, RunKind::Apply, pull, &ProjectKey { dir: module, ..project.clone() }).await;
+    }
+    for number in 13..15 {
+        world.waiting(&PullRef { number: PullNumber(number), ..pull.clone() }, project, who).await;
     }
     world.wait(42);
     Shown { lock: lock.id, finished, running }

@@ -1,5 +1,9 @@
+use std::slice;
+
 use axum::body::Body;
 use axum::http::StatusCode;
+use lockkeeper::model::{Actor, CommandKind, Lock, ProjectOutcome, RunId, RunKind};
+use serde_json::Value;
 
 use super::fixture::{Browser, World, project, pull};
 use crate::support::db::stopped;
@@ -118,5 +122,234 @@ async fn a_classic_route_refuses_browsers_and_servers_without_a_password() {
         }
     }
     assert_eq!(stopped(&world.store).await, None);
+    assert_eq!(world.store.lock_list().await.unwrap(), [lock]);
+}
+
+/// A lock of #12 with a plan under way, for which #13 waits.
+async fn in_use(world: &World) -> (Lock, RunId) {
+    let infra = pull("github.com/acme/infra", 12);
+    let net = project("infra/net", "prod", None);
+    let lock = world.lock(&infra, &net, "alice", "planned by a comment").await;
+    let command = world.command(CommandKind::Plan, &infra, Actor::commenter("alice")).await;
+    let run = world.run(command, RunKind::Plan, &infra, &net).await;
+    world.wait(60);
+    world.waiting(&pull("github.com/acme/infra", 13), &net, "bob").await;
+    (lock, run)
+}
+
+async fn ask(browser: &Browser, path: &str, body: &'static str) -> (StatusCode, Value) {
+    let answer = browser.send(browser.request("POST", path).body(Body::from(body)).unwrap()).await;
+    let json = serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body));
+    (answer.status, json)
+}
+
+#[tokio::test]
+async fn a_lock_is_shown_with_those_who_wait_and_its_history() {
+    let world = World::new().await;
+    in_use(&world).await;
+    let browser = world.browser().await;
+    let answer = browser.get("/api/locks/acme%2Finfra%2Finfra%2Fnet%2Fprod").await;
+    let json: Value = serde_json::from_str(&answer.body).unwrap();
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "at_work": [
+        "plan"
+      ],
+      "history": [
+        {
+          "actor": "bob",
+          "at": "2026-03-04T05:07:07Z",
+          "kind": "queued",
+          "origin": "comment",
+          "pull": 13,
+          "reason": "planned by comment",
+          "seq": 2
+        },
+        {
+          "actor": "alice",
+          "at": "2026-03-04T05:06:07Z",
+          "kind": "taken",
+          "origin": "comment",
+          "pull": 12,
+          "reason": "planned by a comment",
+          "seq": 1
+        }
+      ],
+      "in_use": "plan_running",
+      "lock": {
+        "dir": "infra/net",
+        "holder": "alice",
+        "host": "github.com",
+        "id": "00000000-0000-7000-8000-000000000001",
+        "name": "acme/infra/infra/net/prod/",
+        "project": null,
+        "pull": 12,
+        "pull_url": "https://github.com/acme/infra/pull/12",
+        "reason": "planned by a comment",
+        "repo": "acme/infra",
+        "since": "2026-03-04T05:06:07Z",
+        "workspace": "prod"
+      },
+      "waiters": [
+        {
+          "asker": "bob",
+          "exactly": true,
+          "place": 1,
+          "pull": 13,
+          "pull_url": "https://github.com/acme/infra/pull/13",
+          "since": "2026-03-04T05:07:07Z"
+        }
+      ],
+      "waiting": 1
+    }
+    "#);
+    for path in ["/api/locks/acme/infra/infra/net/prod/", "/api/locks/github.com%2facme%2finfra%2finfra%2fnet%2fprod"] {
+        assert_eq!(browser.get(path).await.status, StatusCode::OK, "{path}");
+    }
+    let missing = browser.get("/api/locks/00000000-0000-7000-8000-000000000099").await;
+    assert_eq!((missing.status, missing.header("content-type")), (StatusCode::NOT_FOUND, "application/json"));
+}
+
+#[tokio::test]
+async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
+    let world = World::new().await;
+    let (lock, run) = in_use(&world).await;
+    let browser = world.browser_of_user().await.without_cookie();
+    let path = format!("/api/locks/{}/release", lock.id);
+    let (status, json) = ask(&browser, &path, "").await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "error": "A plan of pull request #12 is being made under this lock. Nothing was changed.",
+      "field": "force",
+      "reason": "plan_running",
+      "reference": "00000000000070008000000000000001",
+      "way_out": "Wait for its end, or use force, with a reason: the plan is interrupted then."
+    }
+    "#);
+    let (status, json) = ask(&browser, &path, r#"{"force": true}"#).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "error": "A lock is taken by force for a reason, which pull request #12, the next one and the audit log are told. Nothing was changed.",
+      "field": "reason",
+      "reason": "reason_wanted",
+      "reference": "00000000000070008000000000000002",
+      "way_out": "Say in a few words why."
+    }
+    "#);
+    let (status, json) = ask(&browser, &path, r#"{"force": "yes"}"#).await;
+    assert_eq!(status, StatusCode::UNPROCESSABLE_ENTITY);
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "error": "The field “force” cannot be used: invalid type: string \"yes\", expected a boolean at line 1 column 15. Nothing was changed.",
+      "field": "force",
+      "reason": "unusable",
+      "reference": "00000000000070008000000000000003",
+      "way_out": "Leave it out, or give what is expected."
+    }
+    "#);
+    let (status, json) = ask(&browser, &path, r#"{"forse": true}"#).await;
+    assert_eq!((status, json["field"].clone()), (StatusCode::UNPROCESSABLE_ENTITY, "forse".into()));
+    for broken in ["{", "[]x", "\"x\"", "{} {}"] {
+        let (status, json) = ask(&browser, &path, broken).await;
+        assert_eq!((status, json["reason"].clone()), (StatusCode::BAD_REQUEST, "unreadable".into()), "{broken}");
+    }
+    assert_eq!(ask(&browser, &path, r#"{"pull": 13}"#).await.0, StatusCode::UNPROCESSABLE_ENTITY);
+    assert_eq!(ask(&browser, &path.replace("release", "steal"), "").await.0, StatusCode::NOT_FOUND);
+    assert_eq!(world.store.lock_list().await.unwrap(), slice::from_ref(&lock));
+
+    world.end_run(run, ProjectOutcome::Planned, None).await;
+    let (status, json) = ask(&browser, &path, r#"{"reason": "spring cleaning"}"#).await;
+    assert_eq!(status, StatusCode::OK);
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "lock": {
+        "dir": "infra/net",
+        "holder": "alice",
+        "host": "github.com",
+        "id": "00000000-0000-7000-8000-000000000001",
+        "name": "acme/infra/infra/net/prod/",
+        "project": null,
+        "pull": 12,
+        "pull_url": "https://github.com/acme/infra/pull/12",
+        "reason": "planned by a comment",
+        "repo": "acme/infra",
+        "since": "2026-03-04T05:06:07Z",
+        "workspace": "prod"
+      },
+      "now": {
+        "dir": "infra/net",
+        "holder": "bob",
+        "host": "github.com",
+        "id": "00000000-0000-7000-8000-00000000000a",
+        "name": "acme/infra/infra/net/prod/",
+        "project": null,
+        "pull": 13,
+        "pull_url": "https://github.com/acme/infra/pull/13",
+        "reason": "next in line after pull request 12, whose lock ops released (spring cleaning)",
+        "repo": "acme/infra",
+        "since": "2026-03-04T05:07:07Z",
+        "workspace": "prod"
+      },
+      "plan_discarded": false,
+      "plans_interrupted": 0
+    }
+    "#);
+    assert_eq!(ask(&browser, &path, "").await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn a_lock_is_handed_over_by_the_api() {
+    let world = World::new().await;
+    let (lock, _) = in_use(&world).await;
+    world.waiting(&pull("github.com/acme/infra", 14), &lock.project, "carol").await;
+    let browser = world.browser_of_user().await.without_cookie();
+    let path = "/api/locks/acme%2Finfra%2Finfra%2Fnet%2Fprod/hand-over";
+    for (body, status, field, reason) in [
+        ("", StatusCode::UNPROCESSABLE_ENTITY, "pull", "unusable"),
+        (r#"{"pull": -1}"#, StatusCode::UNPROCESSABLE_ENTITY, "pull", "unusable"),
+        (r#"{"pull": "14"}"#, StatusCode::UNPROCESSABLE_ENTITY, "pull", "unusable"),
+        (r#"{"pull": 14}"#, StatusCode::CONFLICT, "force", "plan_running"),
+        (r#"{"pull": 15, "force": true, "reason": "x"}"#, StatusCode::CONFLICT, "pull", "not_in_line"),
+    ] {
+        let (got, json) = ask(&browser, path, body).await;
+        assert_eq!(
+            (got, json["field"].clone(), json["reason"].clone()),
+            (status, field.into(), reason.into()),
+            "{body}"
+        );
+        assert!(json["way_out"].as_str().is_some_and(|text| !text.is_empty()), "{json}");
+    }
+    let (status, json) = ask(&browser, path, r#"{"pull": 14, "force": true, "reason": "outage"}"#).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!((json["now"]["pull"].clone(), json["plans_interrupted"].clone()), (14.into(), 1.into()));
+    assert_eq!(world.store.lock_list().await.unwrap()[0].pull.number.0, 14);
+}
+
+#[tokio::test]
+async fn a_script_of_atlantis_takes_a_lock_by_force() {
+    let world = World::new().await;
+    let (lock, _) = in_use(&world).await;
+    let browser = world.browser_of_user().await.without_cookie();
+    assert_eq!(script(&browser, "DELETE", &format!("/locks?id={}", lock.id)).await.0, StatusCode::OK);
+    let cause = world.store.lock_event_list(2).await.unwrap().remove(1).event.cause;
+    assert_eq!(cause.reason, "released by force: by a script");
+}
+
+#[tokio::test]
+async fn a_change_by_the_api_refuses_browsers_and_servers_without_a_password() {
+    let world = World::new().await;
+    let (lock, _) = in_use(&world).await;
+    let open = world.browser().await.without_cookie();
+    let user = world.browser_of_user().await;
+    for verb in ["release", "hand-over"] {
+        let path = format!("/api/locks/{}/{verb}", lock.id);
+        for browser in [&open, &user] {
+            let (status, _) = ask(browser, &path, r#"{"pull": 13, "force": true, "reason": "x"}"#).await;
+            assert_eq!(status, StatusCode::FORBIDDEN, "{verb}");
+        }
+        assert_eq!(open.get(&path).await.status, StatusCode::NOT_FOUND);
+    }
     assert_eq!(world.store.lock_list().await.unwrap(), [lock]);
 }

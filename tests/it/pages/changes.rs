@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::http::StatusCode;
-use lockkeeper::http::Discard;
-use lockkeeper::model::{Lock, LockId};
+use lockkeeper::http::GiveLocks;
+use lockkeeper::locks::{Gave, Giving};
 
 use super::fixture::{Browser, World, form, project, pull};
 use crate::support::db::stopped;
@@ -142,15 +142,15 @@ async fn a_new_browser_gets_a_cookie_that_scripts_and_other_sites_cannot_use() {
 }
 
 #[tokio::test]
-async fn a_lock_is_discarded_and_the_page_says_so() {
+async fn a_lock_is_released_and_the_page_says_so() {
     let world = World::new().await;
     let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "alice", "planned").await;
     let browser = world.browser().await;
     let path = format!("/locks/{}", lock.id);
     let answer = browser.post(&path, "").await;
-    assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/?notice=discarded"));
+    assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/?notice=released"));
     assert_eq!(world.store.lock_list().await.unwrap(), []);
-    let text = browser.get("/?notice=discarded").await.text();
+    let text = browser.get("/?notice=released").await.text();
     assert!(text.starts_with("Dashboard\nThe lock is given back and its plans are discarded."), "{text}");
     let again = browser.post(&path, "").await;
     assert_eq!(again.status, StatusCode::NOT_FOUND);
@@ -169,8 +169,8 @@ async fn a_lock_is_not_given_back_by_its_classic_name() {
 struct Panics;
 
 #[async_trait]
-impl Discard for Panics {
-    async fn discard(&self, _: LockId, _: &str) -> Result<Option<Lock>, sqlx::Error> {
+impl GiveLocks for Panics {
+    async fn give(&self, _: &Giving) -> Result<Gave, sqlx::Error> {
         panic!("the secret is hunter2");
     }
 }
@@ -178,8 +178,8 @@ impl Discard for Panics {
 struct Fails;
 
 #[async_trait]
-impl Discard for Fails {
-    async fn discard(&self, _: LockId, _: &str) -> Result<Option<Lock>, sqlx::Error> {
+impl GiveLocks for Fails {
+    async fn give(&self, _: &Giving) -> Result<Gave, sqlx::Error> {
         Err(sqlx::Error::Protocol("the secret is hunter2".to_owned()))
     }
 }
@@ -188,12 +188,12 @@ impl Discard for Fails {
 async fn a_panic_or_a_broken_database_is_a_page_with_a_reference_and_nothing_else() {
     let world = World::new().await;
     let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "alice", "planned").await;
-    let cases: [(Arc<dyn Discard>, StatusCode, &str); 2] = [
+    let cases: [(Arc<dyn GiveLocks>, StatusCode, &str); 2] = [
         (Arc::new(Panics), StatusCode::INTERNAL_SERVER_ERROR, "Something broke"),
         (Arc::new(Fails), StatusCode::SERVICE_UNAVAILABLE, "The database does not answer"),
     ];
-    for (discard, status, title) in cases {
-        let browser = world.browser_and(None, "https://locks.example", discard).await;
+    for (giving, status, title) in cases {
+        let browser = world.browser_and(None, "https://locks.example", giving).await;
         let answer = browser.post(&format!("/locks/{}", lock.id), "").await;
         assert_eq!(answer.status, status);
         let text = answer.text();

@@ -1,6 +1,6 @@
 //! A server without a socket, a database in a file, and a browser that remembers its cookie.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,13 +11,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
-use lockkeeper::config::access::{Action, Identity, WebRules};
+use lockkeeper::config::access::{Action, Asker, Identity, WebRules};
+use lockkeeper::config::server::TrustedProxies;
 use lockkeeper::handlers::authz::{AuthzError, Decision, Resource, by_web_rules};
-use lockkeeper::http::{Authority, Cancel, Cancelling, Discard, Setup, Web, WebAuth, router};
+use lockkeeper::handlers::locks::give;
+use lockkeeper::http::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth, router};
+use lockkeeper::locks::{Ask, Gave, Giving, Wish, take_all};
 use lockkeeper::model::{
-    Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockEventKind, LockId,
-    LockKey, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState,
-    RunId, RunKind, Sha256Digest,
+    Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockKey, PlanCounts, PlanId,
+    PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RunId, RunKind, Sha256Digest,
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
@@ -28,8 +30,6 @@ use lockkeeper::workflow::OutputHub;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
-
-use crate::support::db::by;
 
 /// Every test's browser has this cookie, so that the token of its forms is always the same.
 const SESSION: &str = "5e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n0";
@@ -43,6 +43,9 @@ pub struct World {
     pub stop: CancellationToken,
     /// What the pages and the API may be used for (`--web-allow`).
     pub web_rules: WebRules,
+    /// Who is believed about where a request comes from.
+    pub trusted_proxies: TrustedProxies,
+    pub denials: Denials,
     dir: Arc<TempDir>,
 }
 
@@ -61,24 +64,31 @@ pub struct Answer {
     pub body: String,
 }
 
-/// Gives locks back, without telling anybody.
-struct PlainDiscard(Store);
+/// Takes locks from pulls; no server is there to post what they are told.
+struct PlainGiving(Store, Arc<ManualClock>, Arc<CountingIds>);
 
 #[async_trait]
-impl Discard for PlainDiscard {
-    async fn discard(&self, id: LockId, who: &str) -> Result<Option<Lock>, sqlx::Error> {
-        assert!(!who.is_empty());
-        self.0.lock_discard(id, LockEventKind::Stolen, by(), |_| Vec::new()).await
+impl GiveLocks for PlainGiving {
+    async fn give(&self, giving: &Giving) -> Result<Gave, sqlx::Error> {
+        assert!(!giving.actor.login.is_empty());
+        give(&self.0, giving, CommandId::next(&*self.2), self.1.now()).await
     }
 }
 
+/// What was denied, and from where it was asked.
+pub type Denials = Arc<Mutex<Vec<String>>>;
+
 /// Nothing but `--web-allow`, which is all that the pages know of permission.
-struct PlainAuthority(WebRules);
+struct PlainAuthority(WebRules, Denials);
 
 #[async_trait]
 impl Authority for PlainAuthority {
-    async fn check(&self, who: &Identity, action: Action, _: &Resource<'_>) -> Result<Decision, AuthzError> {
-        Ok(by_web_rules(&self.0, who, action))
+    async fn check(&self, who: &Asker, action: Action, _: &Resource<'_>) -> Result<Decision, AuthzError> {
+        let decision = by_web_rules(&self.0, &who.who, action);
+        if decision != Decision::Granted {
+            self.1.lock().unwrap().push(format!("{action} from {:?}", who.remote));
+        }
+        Ok(decision)
     }
 
     fn offers(&self, _: &Identity, action: Action) -> bool {
@@ -112,7 +122,9 @@ impl World {
             Store::open(&url, Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&ids) as Arc<dyn Ids>).await.unwrap();
         store.setting_get_or_insert("csrf_key", KEY).await.unwrap();
         let (hub, stop) = (OutputHub::default(), CancellationToken::new());
-        Self { store, clock, ids, hub, stop, web_rules: WebRules::default(), dir: Arc::new(dir) }
+        let (web_rules, trusted_proxies) = (WebRules::default(), TrustedProxies::default());
+        let denials = Denials::default();
+        Self { store, clock, ids, hub, stop, web_rules, trusted_proxies, denials, dir: Arc::new(dir) }
     }
 
     pub async fn browser(&self) -> Browser {
@@ -126,16 +138,16 @@ impl World {
     }
 
     pub async fn browser_with(&self, auth: Option<(&str, &str)>, public_url: &str) -> Browser {
-        self.browser_and(auth, public_url, Arc::new(PlainDiscard(self.store.clone()))).await
+        self.browser_and(auth, public_url, self.giving()).await
     }
 
     pub async fn browser_and(
         &self,
         auth: Option<(&str, &str)>,
         public_url: &str,
-        discard: Arc<dyn Discard>,
+        giving: Arc<dyn GiveLocks>,
     ) -> Browser {
-        let app = self.app(auth, public_url, discard).await;
+        let app = self.app(auth, public_url, giving).await;
         let https = public_url.starts_with("https");
         let name = if https { "__Host-lockkeeper" } else { "lockkeeper" };
         let cookie = Some(format!("{name}={}", SESSION.replace(['n', '5'], "f")));
@@ -144,10 +156,14 @@ impl World {
 
     /// The server that lets everybody in.
     pub async fn open_app(&self) -> Router {
-        self.app(None, "http://127.0.0.1", Arc::new(PlainDiscard(self.store.clone()))).await
+        self.app(None, "http://127.0.0.1", self.giving()).await
     }
 
-    async fn app(&self, auth: Option<(&str, &str)>, public_url: &str, discard: Arc<dyn Discard>) -> Router {
+    fn giving(&self) -> Arc<dyn GiveLocks> {
+        Arc::new(PlainGiving(self.store.clone(), Arc::clone(&self.clock), Arc::clone(&self.ids)))
+    }
+
+    async fn app(&self, auth: Option<(&str, &str)>, public_url: &str, giving: Arc<dyn GiveLocks>) -> Router {
         let setup = Setup {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
@@ -155,9 +171,11 @@ impl World {
             hub: self.hub.clone(),
             public_url: public_url.parse().unwrap(),
             auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
-            discard,
+            trusted_proxies: self.trusted_proxies.clone(),
+            executable: "lockkeeper".to_owned(),
+            giving,
             cancel: Arc::new(PlainCancel(self.store.clone())),
-            authority: Arc::new(PlainAuthority(self.web_rules.clone())),
+            authority: Arc::new(PlainAuthority(self.web_rules.clone(), Arc::clone(&self.denials))),
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
         };
@@ -188,6 +206,16 @@ impl World {
             TakeLock::Taken(lock) => lock,
             other @ (TakeLock::AlreadyOurs(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) => panic!("{other:?}"),
         }
+    }
+
+    /// A pull that another one keeps waiting for a lock.
+    pub async fn waiting(&self, pull: &PullRef, project: &ProjectKey, asker: &str) {
+        let url = format!("https://github.com/{}/pull/{}", pull.repo.full_name(), pull.number);
+        self.store.pull_seen(pull, PullState::Open, &url).await.unwrap();
+        let ask = Ask { project: project.clone(), extra_args: Vec::new(), installation: None };
+        let wishes = [Wish { key: LockKey::of(&pull.repo, project), ask }];
+        let cause = Cause::new(Actor::commenter(asker), "planned by comment");
+        take_all(&self.store, pull, &url, &wishes, &cause, true).await.unwrap();
     }
 
     pub async fn command(&self, kind: CommandKind, pull: &PullRef, actor: Actor) -> CommandId {

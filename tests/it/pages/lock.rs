@@ -28,7 +28,7 @@ async fn the_page_of_a_lock_tells_everything_and_offers_to_give_it_back() {
 }
 
 #[tokio::test]
-async fn a_lock_under_which_an_apply_runs_cannot_be_discarded() {
+async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
     let world = World::new().await;
     let lock = planned(&world).await;
     let plan = world.store.plan_list(&lock.pull).await.unwrap().remove(0);
@@ -42,13 +42,145 @@ async fn a_lock_under_which_an_apply_runs_cannot_be_discarded() {
 
     let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));
     let page = browser.get(&path).await;
-    assert!(page.text().contains("An apply is running under this lock, so it cannot be discarded now."));
+    let why = "An apply of pull request #12 is running under this lock: taking the lock away now would let another";
+    assert!(page.text().contains(why), "{}", page.text());
     assert!(!page.body.contains("<form method=\"post\""));
 
-    let answer = browser.post(&path, "").await;
-    assert_eq!(answer.status, StatusCode::CONFLICT);
-    assert!(answer.text().contains("Wait for the apply to end"));
+    for fields in ["", "force=yes&reason=outage", "force=yes"] {
+        let answer = browser.post(&path, fields).await;
+        assert_eq!(answer.status, StatusCode::CONFLICT, "{fields}");
+        let way_out = "Wait for its end, or comment “lockkeeper cancel --force” at pull request #12 to interrupt it.";
+        assert!(answer.text().contains(way_out), "{}", answer.text());
+    }
     assert_eq!(world.store.lock_get(lock.id).await.unwrap(), Some(lock));
+}
+
+/// A lock under which something was applied, and two pull requests that wait for it.
+async fn applied(world: &World) -> Lock {
+    let lock = planned(world).await;
+    let command = world.command(CommandKind::Apply, &lock.pull, Actor::commenter("alice")).await;
+    let run = world.run(command, RunKind::Apply, &lock.pull, &lock.project).await;
+    world.end_run(run, ProjectOutcome::Applied, None).await;
+    for (number, asker) in [(13, "bob"), (14, "carol")] {
+        world.waiting(&pull("github.com/acme/infra", number), &lock.project, asker).await;
+    }
+    lock
+}
+
+#[tokio::test]
+async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
+    let world = World::new().await;
+    let lock = applied(&world).await;
+    let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));
+    let page = browser.get(&path).await;
+    assert_snapshot!(page.text().split_once("Waiting in line").unwrap().1, @"
+
+    2
+    Place
+    Pull request
+    Project
+    Asked by
+    Since
+    Hand over
+    1
+    acme/infra
+    #13
+    net
+    bob
+    just now
+    Hand over…
+    to pull request #13
+    The pull request that holds the lock, #12, has applied something under it and is not merged: the next plan of another pull request would undo that.
+    #13 gets the lock, whatever its place in the line, and is planned. Plans of #12 under it are discarded. Both are told.
+    Why
+    Yes, hand over to #13
+    2
+    acme/infra
+    #14
+    net
+    carol
+    just now
+    Hand over…
+    to pull request #14
+    The pull request that holds the lock, #12, has applied something under it and is not merged: the next plan of another pull request would undo that.
+    #14 gets the lock, whatever its place in the line, and is planned. Plans of #12 under it are discarded. Both are told.
+    Why
+    Yes, hand over to #14
+    Give it back
+    It cannot be released now. The pull request that holds the lock, #12, has applied something under it and is not merged: the next plan of another pull request would undo that. Merge it, or use force, with a reason.
+    Take it away by force…
+    Plans under the lock are discarded, one that is being made is interrupted, and the first in line gets the lock.
+    Pull request #12 is told, with your reason.
+    Why, for those who lose the lock and those who get it
+    Yes, take it away
+    History
+    What
+    Pull request
+    Who
+    Why
+    When
+    waits in line
+    #14
+    carol
+    by comment
+    planned by comment
+    just now
+    waits in line
+    #13
+    bob
+    by comment
+    planned by comment
+    just now
+    taken
+    #12
+    alice
+    by comment
+    planned by a comment
+    3 days ago
+    At most the newest 50 events;
+    lockkeeper audit list
+    on the server has all, and proves that none was changed.
+    ");
+    assert!(!page.body.contains("Yes, release"));
+    for (fields, status, title) in [
+        ("", StatusCode::CONFLICT, "Something was applied"),
+        ("reason=outage", StatusCode::CONFLICT, "Something was applied"),
+        ("force=yes&reason=+%09", StatusCode::UNPROCESSABLE_ENTITY, "A reason is missing"),
+        ("force=yes&to=99&reason=x", StatusCode::CONFLICT, "Not in line"),
+        ("force=yes&to=x&reason=x", StatusCode::UNPROCESSABLE_ENTITY, "Not usable"),
+    ] {
+        let answer = browser.post(&path, fields).await;
+        assert_eq!(answer.status, status, "{fields}");
+        let text = answer.text();
+        assert!(text.contains(title) && text.contains("Nothing was changed."), "{fields}: {text}");
+    }
+    let endless = browser.post(&path, &format!("force=yes&reason={}", "x".repeat(301))).await;
+    assert_eq!(endless.status, StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(endless.text().contains("it has 301 characters, and at most 300 are kept"), "{}", endless.text());
+    assert_eq!(world.store.lock_get(lock.id).await.unwrap(), Some(lock.clone()));
+
+    let answer = browser.post(&path, "force=yes&reason=the+outage+first").await;
+    assert_eq!(answer.header("location"), "/?notice=taken-away");
+    let now = world.store.lock_list().await.unwrap().remove(0);
+    assert_eq!(now.pull.number.0, 13);
+    let page = browser.get(&format!("/locks/{}", now.id)).await.text();
+    assert!(
+        page.contains("taken away\n#12\nsomebody at the dashboard\non the dashboard\nreleased by force: the outage")
+    );
+}
+
+#[tokio::test]
+async fn a_lock_is_handed_to_one_that_waits() {
+    let world = World::new().await;
+    let lock = applied(&world).await;
+    let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));
+    let answer = browser.post(&path, "force=yes&to=14&reason=the+outage+first").await;
+    assert_eq!(answer.header("location"), "/?notice=handed-over");
+    assert!(browser.get("/?notice=handed-over").await.text().contains("The lock is handed over"));
+    let now = world.store.lock_list().await.unwrap().remove(0);
+    assert_eq!(now.pull.number.0, 14);
+    let answer = browser.post(&format!("/locks/{}", now.id), "to=13").await;
+    assert_eq!(answer.header("location"), "/?notice=handed-over", "nothing of it is in use");
 }
 
 #[tokio::test]

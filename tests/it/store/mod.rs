@@ -5,6 +5,7 @@ mod apply_locks;
 mod commands;
 mod deliveries;
 mod fence;
+mod giving;
 mod history;
 mod hot_paths;
 mod idle_locks;

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 
 use futures::future::join_all;
-use lockkeeper::locks::{Ask, HandOver, NotInLine, TakeAll, Took, Wish, hand_over, take_all};
-use lockkeeper::model::{
-    Actor, Cause, CommandKind, LockEventKind, LockKey, Origin, PlanState, ProjectKey, PullNumber, PullRef, PullState,
-};
+use lockkeeper::locks::{Ask, NotInLine, TakeAll, Took, Wish, take_all};
+use lockkeeper::model::{CommandKind, LockKey, PlanState, ProjectKey, PullRef, PullState};
 use lockkeeper::store::{ApplyGate, NewJob, Store, TAKE_TURN};
 
 use super::samples::{URL, begin_apply, job, named, new_command, open_pull, plan_state, planned, project, pull, taken};
@@ -20,7 +18,6 @@ store_test!(
     a_new_search_leaves_the_lines_of_projects_that_are_gone,
     the_newest_pull_gives_way_where_two_would_wait_for_each_other,
     whoever_has_applied_does_not_give_way_and_is_not_lined_up,
-    a_lock_can_be_handed_to_anybody_in_line,
     turns_become_one_command,
     projects_with_locks_of_their_own_wait_each_for_its_own,
     a_lock_of_the_whole_directory_makes_way_for_several_projects,
@@ -34,7 +31,7 @@ fn wish(key: LockKey, project: &ProjectKey) -> Wish {
     }
 }
 
-async fn want(store: &Store, pull: &PullRef, dirs: &[&str]) -> TakeAll {
+pub async fn want(store: &Store, pull: &PullRef, dirs: &[&str]) -> TakeAll {
     let wishes: Vec<Wish> =
         dirs.iter().map(|dir| wish(LockKey::of(&pull.repo, &project(dir)), &project(dir))).collect();
     take_all(store, pull, URL, &wishes, by(), true).await.unwrap()
@@ -50,7 +47,7 @@ fn told(all: &TakeAll, dir: &str) -> String {
     }
 }
 
-async fn holders(store: &Store) -> Vec<String> {
+pub async fn holders(store: &Store) -> Vec<String> {
     let mut locks: Vec<String> = store
         .lock_list()
         .await
@@ -62,7 +59,7 @@ async fn holders(store: &Store) -> Vec<String> {
     locks
 }
 
-async fn line(store: &Store, dir: &str) -> Vec<i64> {
+pub async fn line(store: &Store, dir: &str) -> Vec<i64> {
     let key = LockKey::of(&pull(1).repo, &project(dir));
     store.waiter_list(&key).await.unwrap().into_iter().map(|waiter| waiter.pull.number.0).collect()
 }
@@ -173,29 +170,6 @@ async fn whoever_has_applied_does_not_give_way_and_is_not_lined_up(db: &TestDb) 
     assert_eq!(told(&all, "a"), "#1 Circle([PullNumber(1)])");
     assert_eq!((line(store, "a").await, line(store, "b").await), (vec![], vec![1]));
     assert_eq!(holders(store).await, ["a #1", "b #2"]);
-}
-
-async fn a_lock_can_be_handed_to_anybody_in_line(db: &TestDb) {
-    let store = db.store();
-    let pulls = [open_pull(store, 1).await, open_pull(store, 2).await, open_pull(store, 3).await];
-    let lock = taken(store, &pulls[0], &project("a")).await;
-    want(store, &pulls[1], &["a"]).await;
-    want(store, &pulls[2], &["a"]).await;
-    let olga = Cause::new(Actor { login: "olga".to_owned(), origin: Origin::Page }, "the outage first");
-    let nobody = hand_over(store, &lock, PullNumber(9), &olga, |_, _| vec![]).await.unwrap();
-    assert_eq!(nobody, HandOver::NotInLine);
-    let done = hand_over(store, &lock, PullNumber(3), &olga, |_, _| vec![job("notice")]).await.unwrap();
-    assert_eq!(done, HandOver::Done(Box::new(lock.clone())));
-    let now = store.lock_list().await.unwrap().remove(0);
-    assert_eq!((now.pull.number.0, now.reason.as_str()), (3, "handed over from pull request 1 by olga"));
-    assert_eq!(line(store, "a").await, [2]);
-    assert_eq!(hand_over(store, &lock, PullNumber(2), &olga, |_, _| vec![]).await.unwrap(), HandOver::NotHeld);
-    // #2 holds what #3 waits for: #3 after #2 is fine, #2 after #3 in another line would be a circle.
-    taken(store, &pulls[1], &project("b")).await;
-    let all = want(store, &pulls[2], &["b"]).await;
-    assert_eq!(told(&all, "b"), "#2 then 1", "{all:?}");
-    let events = store.lock_event_list(3).await.unwrap();
-    assert!(events.iter().any(|kept| kept.event.kind == LockEventKind::Queued));
 }
 
 async fn turns_become_one_command(db: &TestDb) {

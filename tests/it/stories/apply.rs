@@ -511,7 +511,7 @@ async fn an_apply_is_refused_while_another_pull_request_has_the_lock(backend: Ba
 
     **Apply refused**: pull request [#2](https://github.test/acme/infra/pull/2) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
-    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
     * To **apply** this project again, comment:
       ```shell

@@ -1,12 +1,10 @@
 //! Two pull requests and one project: who has it, since when, why, and how the other one gets it.
 
 use insta::assert_snapshot;
-use lockkeeper::handlers::dashboard::discard_lock;
 use lockkeeper::model::PullNumber;
-use lockkeeper::queue::Tick;
 
 use crate::stories::{APP, NETWORK};
-use crate::support::bot::{Bot, REPO};
+use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
 
 story!(
@@ -16,9 +14,6 @@ story!(
     after_a_merge_the_other_pull_request_can_plan,
     another_workspace_of_the_directory_is_no_conflict,
     the_same_pull_request_has_its_lock_as_often_as_it_likes,
-    a_lock_discarded_in_the_dashboard_is_told_to_the_pull_request,
-    a_lock_under_which_an_apply_runs_is_not_discarded,
-    a_lock_discarded_while_its_plan_is_made_keeps_no_plan,
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -42,7 +37,7 @@ async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
 
     This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
-    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -79,7 +74,7 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
 
     This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
-    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
     [Output of this project](https://locks.example.com/jobs/ID)
 
@@ -177,78 +172,4 @@ async fn the_same_pull_request_has_its_lock_as_often_as_it_likes(backend: Backen
     assert!(comments.iter().all(|c| c.starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n")));
     assert_eq!(bot.store().lock_list().await.unwrap(), [lock]);
     bot.end(&["acme/infra/network/default by #1"]).await;
-}
-
-async fn a_lock_discarded_in_the_dashboard_is_told_to_the_pull_request(backend: Backend) {
-    let (mut bot, first, second) = two(backend).await;
-    bot.heard(second);
-    let lock = bot.store().lock_list().await.unwrap().remove(0);
-    assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_some());
-    assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_none());
-    bot.settle().await;
-    assert_snapshot!(bot.comment(first), @"
-    **Lock discarded**: `olga` gave the lock of dir: `network` workspace: `default` back from outside of this pull request, and its plan is gone with it.
-
-    Before it can be applied, **plan** it again; comment:
-
-    ```shell
-    lockkeeper plan -d network
-    ```
-    ");
-    bot.say(first, "lockkeeper apply").await;
-    assert!(bot.comment(first).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));
-    assert!(bot.comment(second).contains("was next in line after pull request 1."));
-    bot.end(&["acme/infra/network/default by #2"]).await;
-}
-
-async fn a_lock_under_which_an_apply_runs_is_not_discarded(backend: Backend) {
-    let mut bot = Bot::new(backend, &[NETWORK]).await;
-    let pull = bot.open_pull("first", &[("network/main.tf", "# fake: wait apply\n")]).await;
-    bot.heard(pull);
-    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
-    bot.settle_short().await;
-    let applying = bot.begin_command();
-    bot.printed("waiting").await;
-    let lock = bot.store().lock_list().await.unwrap().remove(0);
-    assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_none());
-    bot.go();
-    assert_eq!(applying.await.unwrap(), Tick::Worked);
-    bot.settle().await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
-    bot.end(&["acme/infra/network/default by #1"]).await;
-}
-
-async fn a_lock_discarded_while_its_plan_is_made_keeps_no_plan(backend: Backend) {
-    let mut bot = Bot::new(backend, &[NETWORK]).await;
-    bot.push("first", &[("network/main.tf", "# fake: wait plan\n")]).await;
-    let pull = bot.github.open_pull(REPO, lockkeeper::emulator::NewPull::from_branch("first")).await.unwrap();
-    bot.settle_short().await;
-    let planning = bot.begin_command();
-    bot.printed("waiting").await;
-    let lock = bot.store().lock_list().await.unwrap().remove(0);
-    assert!(discard_lock(&bot.replica.ctx, lock.id, "olga").await.unwrap().is_some());
-    bot.go();
-    assert_eq!(planning.await.unwrap(), Tick::Worked);
-    bot.settle().await;
-    let comments = bot.comments(pull);
-    assert!(comments[0].starts_with("**Lock discarded**: `olga` gave the lock of dir: `network`"), "{}", comments[0]);
-    assert_snapshot!(comments[1], @"
-    Ran Plan for dir: `network` workspace: `default`: cancelled
-
-    **Plan cancelled**: the lock was given back while the plan was made, so it was not kept.
-
-    * To **plan** this project again, comment:
-      ```shell
-      lockkeeper plan -d network
-      ```
-
-    [Output](https://locks.example.com/jobs/ID)
-
-    <sub>Commit `a6760053` · 0 s</sub>
-    ");
-    assert_snapshot!(bot.statuses(pull), @"
-    lockkeeper/plan: Failure, 1/1 projects failed to plan.
-    lockkeeper/plan: network/default: Failure, Plan failed: it was stopped.
-    ");
-    bot.end(&[]).await;
 }

@@ -7,6 +7,7 @@ mod crash;
 mod door;
 mod during;
 mod freeze;
+mod giving;
 mod idle;
 mod locks;
 mod moves;

@@ -40,7 +40,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
 
     This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
-    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -53,7 +53,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
 
     This pull request is **number 2 in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
-    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
     [Output](https://locks.example.com/jobs/ID)
 
@@ -167,7 +167,7 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
 
     This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
-    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
     [Output of this project](https://locks.example.com/jobs/ID)
 
@@ -179,7 +179,7 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
 
     This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
 
-    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [discards it](https://locks.example.com/locks/ID).
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
 
     [Output of this project](https://locks.example.com/jobs/ID)
 

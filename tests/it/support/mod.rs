@@ -6,5 +6,6 @@ pub mod git_http;
 pub mod log;
 pub mod openapi;
 pub mod postgres;
+pub mod program;
 pub mod redis;
 pub mod server;

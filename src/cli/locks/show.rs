@@ -1,0 +1,84 @@
+//! Locks as lines of a terminal. Names and reasons come from others, and a terminal must not obey them.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+
+use crate::handlers::lock_facts::LockFacts;
+use crate::handlers::locks::explain;
+use crate::locks::{Given, Giving, WhyNot};
+use crate::model::{Lock, LockEvent, Waiter};
+
+/// What somebody else wrote.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// A lock in the list.
+pub(super) fn line(lock: &Lock) -> String {
+    harmless(&format!(
+        "{} {} of #{} by {} since {}: {}",
+        lock.id,
+        lock.key,
+        lock.pull.number,
+        lock.holder,
+        time(lock.taken_at),
+        lock.reason
+    ))
+}
+
+/// Everything about a lock.
+pub(super) fn lines(facts: &LockFacts, executable: &str) -> Vec<String> {
+    let lock = &facts.lock;
+    let mut lines = vec![
+        format!("Lock {}", lock.id),
+        format!("  on      {}/{}", lock.key.repo.host(), lock.key),
+        format!("  held by pull request #{} ({}), {}", lock.pull.number, lock.pull_url, lock.holder),
+        format!("  since   {}: {}", time(lock.taken_at), lock.reason),
+    ];
+    if let Some(why) = WhyNot::of(&facts.standing) {
+        let explained = explain(lock, why, executable);
+        lines.push(format!("  in use  {} {}", explained.message, explained.way_out));
+    }
+    lines.push(format!("Waiting in line: {}", facts.waiters.len()));
+    lines.extend((1..).zip(&facts.waiters).map(|(place, waiter)| waiting(place, waiter)));
+    lines.push("History, newest first:".to_owned());
+    lines.extend(facts.history.iter().map(event));
+    lines.iter().map(|line| harmless(line)).collect()
+}
+
+fn waiting(place: usize, waiter: &Waiter) -> String {
+    format!("  {place}. #{} by {} since {}", waiter.pull.number, waiter.asker, time(waiter.since))
+}
+
+fn event(kept: &LockEvent) -> String {
+    let cause = &kept.event.cause;
+    let pull = kept.event.pull.as_ref().map(|pull| format!(" #{}", pull.number)).unwrap_or_default();
+    let remote = cause.remote.as_ref().map(|remote| format!(" from {remote}")).unwrap_or_default();
+    let (kind, actor) = (kept.event.kind, &cause.actor);
+    format!("  {} {kind}{pull} by {} ({}{remote}): {}", time(kept.at), actor.login, actor.origin, cause.reason)
+}
+
+/// What was done.
+pub(super) fn done(giving: &Giving, given: &Given) -> String {
+    let verb = match (giving.to, giving.force) {
+        (Some(_), _) => "Handed over",
+        (None, true) => "Took away",
+        (None, false) => "Released",
+    };
+    let now = match &given.now {
+        Some(now) => format!("pull request #{} has it now", now.pull.number),
+        None => "nobody waited, so it is free".to_owned(),
+    };
+    let plans = match (given.interrupted.is_empty(), given.plan) {
+        (false, _) => " The plan under way is interrupted.",
+        (true, true) => " Its plan is discarded.",
+        (true, false) => "",
+    };
+    harmless(&format!(
+        "{verb} the lock of {} from pull request #{}: {now}.{plans}",
+        given.lock.key, given.lock.pull.number
+    ))
+}

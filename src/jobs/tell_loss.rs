@@ -1,0 +1,53 @@
+//! Tells a pull that somebody took a lock from it.
+//!
+//! A second run is harmless: the comment has the marker of the notice, and is searched for before it is posted again.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::ATTEMPTS_WHILE_AWAY;
+use crate::context::Ctx;
+use crate::handlers::dashboard;
+use crate::model::{CommandId, PullRef};
+use crate::queue::{Attempt, Job, JobError};
+use crate::render::LockLost;
+
+/// A lock that a pull lost.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct TellLoss {
+    /// The pull.
+    pub pull: PullRef,
+    /// Names the notice, as commands are named.
+    pub notice: CommandId,
+    /// What happened.
+    pub lost: LockLost,
+    /// When.
+    pub since: DateTime<Utc>,
+}
+
+#[async_trait]
+impl Job<Ctx> for TellLoss {
+    const KIND: &'static str = "tell_loss";
+    const PRIORITY: i64 = 30;
+    const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
+
+    /// The lane of the pull's comments, so that they stay in order.
+    fn lane(&self) -> String {
+        format!("comments:{}", self.pull)
+    }
+
+    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+        let installation = ctx.store.command_installation(&self.pull).await?;
+        for post in dashboard::loss(ctx, self, installation) {
+            post.run(ctx, attempt).await?;
+        }
+        Ok(())
+    }
+
+    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        warn!(pull = %self.pull, error = error.message(), "A pull request could not be told that it lost a lock");
+        Ok(())
+    }
+}

@@ -1,0 +1,291 @@
+//! Locks that people take from a pull, from outside of it: released, taken away by force, or handed over.
+//!
+//! - *release*: the plans under the lock are discarded, and it goes back: to the first in line, if anybody waits.
+//!   Refused while a command of its pull works under it, and when something was applied under it that is not merged,
+//!   because the next plan of another pull would undo that;
+//! - *force*: the same in spite of both, with a reason. A plan under way is interrupted, an apply that waits finds its
+//!   plan gone. Never while an apply changes things (P4);
+//! - *hand over*: the lock goes to one that waits for it, whatever its place in the line; refused if pulls would then
+//!   wait for each other for ever. What forbids a release forbids this, too, unless it is done by force.
+//!
+//! Races, by name:
+//! - *two give the same lock away*: a lock is named by its identifier, and one deletes it; the other is told that nobody
+//!   holds it any more, even if the same pull has taken it anew;
+//! - *giving meets apply*: the pull's row is held, so an apply is either seen and spared, or finds its plan gone;
+//! - *giving meets plan*: a plan that begins after the look is not interrupted, but is not kept either, because its lock
+//!   is gone when it is to be recorded.
+
+use super::lines::conflict;
+use super::take::lines_of;
+use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber};
+use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
+
+/// Why somebody takes a lock from a pull: one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reason(String);
+
+/// The text is no reason that could be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it has {0} characters, and at most {max} are kept", max = Reason::MAX_CHARS)]
+pub struct InvalidReason(usize);
+
+impl Reason {
+    /// Longest reason.
+    pub const MAX_CHARS: usize = 300;
+
+    /// Reads what somebody wrote, on one line; blanks alone are no reason.
+    pub fn read(text: &str) -> Result<Option<Self>, InvalidReason> {
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        match line.chars().count() {
+            0 => Ok(None),
+            1..=Self::MAX_CHARS => Ok(Some(Self(line.replace(char::is_control, "\u{fffd}")))),
+            chars => Err(InvalidReason(chars)),
+        }
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What somebody wants to be done with a lock that a pull holds.
+#[derive(Clone, Debug)]
+pub struct Giving {
+    /// The lock.
+    pub lock: LockId,
+    /// Which pull gets it; `None`: the first in line, if anybody waits.
+    pub to: Option<PullNumber>,
+    /// Also when its pull works under it or has applied something.
+    pub force: bool,
+    /// Why; by force there has to be a reason.
+    pub reason: Option<Reason>,
+    /// Who wants it.
+    pub actor: Actor,
+    /// Address the wish came from.
+    pub remote: Option<String>,
+}
+
+/// What came of it.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Gave {
+    /// The pull has lost the lock.
+    Done(Box<Given>),
+    /// Nobody held it any more.
+    NotHeld,
+    /// The pull still has it.
+    Refused(Box<Lock>, WhyNot),
+}
+
+/// A lock that was taken from its pull.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// As it was held.
+    pub lock: Lock,
+    /// A plan under it that could have been applied is discarded.
+    pub plan: bool,
+    /// Plans under way that are asked to stop.
+    pub interrupted: Vec<CommandId>,
+    /// Something was applied under it.
+    pub applied: bool,
+    /// Who has it now, or a part of it.
+    pub now: Option<Lock>,
+}
+
+/// Why a lock was left to its pull.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyNot {
+    /// Force needs a reason.
+    ReasonWanted,
+    /// An apply changes things under it.
+    ApplyRunning,
+    /// It is being planned under it.
+    PlanRunning,
+    /// An apply is about to begin.
+    ApplyWaiting,
+    /// Something was applied under it and is not merged.
+    Applied,
+    /// This pull does not wait for it.
+    NotInLine(PullNumber),
+    /// If this pull got it, pulls would wait for each other for ever.
+    Circle(PullNumber),
+}
+
+impl WhyNot {
+    /// What keeps a lock with its pull, unless it is taken by force.
+    pub fn of(standing: &LockStanding) -> Option<Self> {
+        let is_apply = |(_, kind): &(CommandId, CommandKind)| *kind == CommandKind::Apply;
+        if standing.applying {
+            return Some(Self::ApplyRunning);
+        }
+        match standing.at_work.as_slice() {
+            [] => standing.applied.then_some(Self::Applied),
+            commands if commands.iter().any(is_apply) => Some(Self::ApplyWaiting),
+            _ => Some(Self::PlanRunning),
+        }
+    }
+}
+
+/// Takes a lock from its pull. What `outbox` makes of it is put into the queue in the same transaction.
+pub async fn give(store: &Store, giving: &Giving, outbox: impl FnOnce(&Given) -> Vec<NewJob>) -> Result<Gave> {
+    let Some(held) = store.lock_get(giving.lock).await? else { return Ok(Gave::NotHeld) };
+    let cause = giving.cause();
+    let (mut change, _) = LockChange::begin(store, &held.pull, &cause).await?;
+    let Some(lock) = change.lock(held.id).await? else { return Ok(Gave::NotHeld) };
+    let given = match take_away(&mut change, giving, &lock).await? {
+        Ok(given) => given,
+        Err(why) => return Ok(Gave::Refused(Box::new(lock), why)),
+    };
+    change.push(outbox(&given));
+    change.commit().await.map(|()| Gave::Done(Box::new(given)))
+}
+
+async fn take_away(change: &mut LockChange<'_>, giving: &Giving, lock: &Lock) -> Result<Result<Given, WhyNot>> {
+    let standing = change.standing(lock).await?;
+    let place = match giving.to {
+        Some(to) => Some(find_place(change, lock, to).await?),
+        None => None,
+    };
+    let place = match (giving.forbidden(&standing), place.transpose()) {
+        (Some(why), _) | (None, Err(why)) => return Ok(Err(why)),
+        (None, Ok(place)) => place,
+    };
+    change.tell_next(giving.aside());
+    let freed = match &place {
+        Some(_) => change.free_for(lock.id, giving.event()).await?,
+        None => change.free_one(lock.id, giving.event()).await?,
+    };
+    if freed.is_none() {
+        return Ok(Err(WhyNot::ApplyRunning));
+    }
+    if let Some(waiter) = place {
+        change.hand_to(waiter, &giving.to_the_chosen(lock)).await?;
+    }
+    clear_up(change, giving, lock, &standing).await.map(Ok)
+}
+
+/// What is to be done about the work of the pull, and who has the lock after all.
+async fn clear_up(change: &mut LockChange<'_>, giving: &Giving, lock: &Lock, standing: &LockStanding) -> Result<Given> {
+    let at_work: Vec<CommandId> = standing.at_work.iter().map(|(id, _)| *id).collect();
+    let interrupted = change.interrupt_plans(&at_work, &giving.to_the_interrupted()).await?;
+    let plan = change.discard_plans(lock).await?;
+    let now = change.locks(&lock.key.repo).await?.into_iter().find(|other| conflict(&other.key, &lock.key));
+    Ok(Given { lock: lock.clone(), plan, interrupted, applied: standing.applied, now })
+}
+
+/// The place of a pull in the line for exactly this lock, if it can be given the lock.
+async fn find_place(change: &mut LockChange<'_>, lock: &Lock, to: PullNumber) -> Result<Result<WaiterRow, WhyNot>> {
+    let waiters = change.waiters(&lock.key.repo).await?;
+    let wanted = waiters.iter().find(|row| row.pull == to && row.key() == lock.key);
+    let Some(waiter) = wanted.cloned() else { return Ok(Err(WhyNot::NotInLine(to))) };
+    let mut lines = lines_of(&change.locks(&lock.key.repo).await?, &waiters);
+    lines.held.retain(|(key, _)| *key != lock.key);
+    lines.held.push((lock.key.clone(), to));
+    lines.waiting.retain(|(key, pull)| !(*key == lock.key && *pull == to));
+    Ok(if lines.has_circle() { Err(WhyNot::Circle(to)) } else { Ok(waiter) })
+}
+
+impl Giving {
+    /// What of the state of the lock forbids it.
+    fn forbidden(&self, standing: &LockStanding) -> Option<WhyNot> {
+        if self.force && !standing.applying {
+            return self.reason.is_none().then_some(WhyNot::ReasonWanted);
+        }
+        WhyNot::of(standing)
+    }
+
+    /// To hand a lock over is to take it from somebody; to release one of which nothing is used is not.
+    fn event(&self) -> LockEventKind {
+        if self.force || self.to.is_some() { LockEventKind::Stolen } else { LockEventKind::Released }
+    }
+
+    /// For the record: `released by force: the outage first`.
+    fn cause(&self) -> Cause {
+        let deed = self.to.map_or("released".to_owned(), |to| format!("handed over to pull request {to}"));
+        let force = if self.force { " by force" } else { "" };
+        let reason = self.reason.as_ref().map(|reason| format!(": {}", reason.as_str())).unwrap_or_default();
+        Cause::new(self.actor.clone(), format!("{deed}{force}{reason}")).from_address(self.remote.clone())
+    }
+
+    fn in_brackets(&self) -> String {
+        self.reason.as_ref().map(|reason| format!(" ({})", plain(reason.as_str()))).unwrap_or_default()
+    }
+
+    /// What the next in line is told, behind the number of the pull that had the lock.
+    fn aside(&self) -> String {
+        let verb = if self.force { "took away" } else { "released" };
+        format!(", whose lock {} {verb}{}", plain(&self.actor.login), self.in_brackets())
+    }
+
+    /// What the one that was chosen is told: "this pull request was …".
+    fn to_the_chosen(&self, lock: &Lock) -> String {
+        let (by, from) = (plain(&self.actor.login), lock.pull.number);
+        format!("given it by {by}, who took it from pull request {from}{}", self.in_brackets())
+    }
+
+    /// Why a plan is cut off, a clause.
+    fn to_the_interrupted(&self) -> String {
+        let (by, way) = (plain(&self.actor.login), self.actor.origin.way());
+        match self.to {
+            Some(to) => format!("`{by}` handed its lock over to pull request {to} {way}"),
+            None => format!("`{by}` took its lock away {way}"),
+        }
+    }
+}
+
+/// Where pairs of backticks mark code, a text of somebody else's has none.
+fn plain(text: &str) -> String {
+    text.replace('`', "'")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::CountingIds;
+    use crate::model::Origin;
+
+    #[test]
+    fn a_reason_is_one_line_of_limited_length() {
+        let read = |text: &str| Reason::read(text).map(|reason| reason.map(|reason| reason.as_str().to_owned()));
+        assert_eq!(read(" the outage\r\n  first\t"), Ok(Some("the outage first".to_owned())));
+        assert_eq!(read("a\u{1b}[31m\0b"), Ok(Some("a\u{fffd}[31m\u{fffd}b".to_owned())));
+        for blank in ["", " \n\t "] {
+            assert_eq!(read(blank), Ok(None));
+        }
+        assert_eq!(read(&"é".repeat(300)), Ok(Some("é".repeat(300))));
+        assert_eq!(read(&"é".repeat(301)), Err(InvalidReason(301)));
+        assert_eq!(InvalidReason(301).to_string(), "it has 301 characters, and at most 300 are kept");
+    }
+
+    #[test]
+    fn what_forbids_it_is_decided_by_what_goes_on() {
+        let ids = CountingIds::default();
+        let command = |kind| (CommandId::next(&ids), kind);
+        let idle = LockStanding::default();
+        let applying = LockStanding { applying: true, ..idle.clone() };
+        let planning = LockStanding { at_work: vec![command(CommandKind::Autoplan)], applied: true, ..idle.clone() };
+        let waiting =
+            LockStanding { at_work: vec![command(CommandKind::Plan), command(CommandKind::Apply)], ..idle.clone() };
+        let applied = LockStanding { applied: true, ..idle.clone() };
+        let all = [&idle, &applying, &planning, &waiting, &applied];
+        let giving = |force, reason: &str| Giving {
+            lock: LockId::next(&ids),
+            to: None,
+            force,
+            reason: Reason::read(reason).unwrap(),
+            actor: Actor { login: "olga".to_owned(), origin: Origin::Page },
+            remote: None,
+        };
+        let verdicts = |giving: &Giving| all.map(|standing| giving.forbidden(standing));
+        let busy = Some(WhyNot::ApplyRunning);
+        assert_eq!(
+            verdicts(&giving(false, "")),
+            [None, busy, Some(WhyNot::PlanRunning), Some(WhyNot::ApplyWaiting), Some(WhyNot::Applied)]
+        );
+        let wanted = Some(WhyNot::ReasonWanted);
+        assert_eq!(verdicts(&giving(true, "")), [wanted, busy, wanted, wanted, wanted]);
+        assert_eq!(verdicts(&giving(true, "outage")), [None, busy, None, None, None]);
+        assert!(all.iter().filter(|standing| standing.is_idle()).count() == 1);
+    }
+}

@@ -1,0 +1,91 @@
+//! What goes on under a lock: whether it can be taken from its pull without harm.
+
+use super::lock_change::LockChange;
+use super::locks::{name_from_column, scope_column};
+use super::{Result, Store, on_pool, on_tx};
+use crate::model::{CommandId, CommandKind, Lock, LockStanding, ProjectKey, PullRef, RepoPath, WorkspaceName};
+
+/// Commands with a run under the lock that has not ended; and plans that took the lock and have not come to it yet,
+/// because they wait for another project.
+const AT_WORK: &str = "SELECT c.id, c.kind FROM commands c WHERE c.repo = $1 AND c.pull = $2 AND c.state <> 'finished' \
+     AND (EXISTS (SELECT 1 FROM runs r WHERE r.command = c.id AND r.dir = $3 AND r.workspace = $4 \
+     AND ($5 = '' OR r.name = $5) AND r.state <> 'finished') \
+     OR (c.state = 'running' AND c.kind IN ('plan', 'autoplan') AND c.created_at <= $6 \
+     AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.command = c.id AND r.dir = $3 AND r.workspace = $4 \
+     AND ($5 = '' OR r.name = $5)))) ORDER BY c.id";
+const APPLYING: &str = "SELECT COUNT(*) FROM plans WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
+     AND ($5 = '' OR name = $5) AND state = 'applying'";
+const APPLIED: &str = "SELECT DISTINCT dir, workspace, name FROM runs WHERE repo = $1 AND pull = $2 AND kind = 'apply' \
+     AND started_at IS NOT NULL";
+
+macro_rules! at_work {
+    ($lock:expr) => {
+        sqlx::query_as::<_, (CommandId, CommandKind)>(AT_WORK)
+            .bind(&$lock.pull.repo)
+            .bind($lock.pull.number)
+            .bind(&$lock.key.dir)
+            .bind(&$lock.key.workspace)
+            .bind(scope_column(&$lock.key))
+            .bind($lock.taken_at)
+    };
+}
+
+macro_rules! applying {
+    ($lock:expr) => {
+        sqlx::query_scalar::<_, i64>(APPLYING)
+            .bind(&$lock.pull.repo)
+            .bind($lock.pull.number)
+            .bind(&$lock.key.dir)
+            .bind(&$lock.key.workspace)
+            .bind(scope_column(&$lock.key))
+    };
+}
+
+macro_rules! applied {
+    ($pull:expr) => {
+        sqlx::query_as::<_, (RepoPath, WorkspaceName, String)>(APPLIED).bind(&$pull.repo).bind($pull.number)
+    };
+}
+
+fn projects(rows: Vec<(RepoPath, WorkspaceName, String)>) -> Vec<ProjectKey> {
+    let project = |(dir, workspace, name): (RepoPath, WorkspaceName, String)| ProjectKey {
+        dir,
+        workspace,
+        name: name_from_column(&name),
+    };
+    rows.into_iter().map(project).collect()
+}
+
+fn standing(
+    lock: &Lock,
+    applying: i64,
+    at_work: Vec<(CommandId, CommandKind)>,
+    applied: &[ProjectKey],
+) -> LockStanding {
+    LockStanding { applying: applying > 0, at_work, applied: applied.iter().any(|project| lock.key.covers(project)) }
+}
+
+impl Store {
+    /// What goes on under a lock right now, for those who look.
+    pub async fn lock_standing(&self, lock: &Lock) -> Result<LockStanding> {
+        let applying = on_pool!(self, db => applying!(lock).fetch_one(db))?;
+        let at_work = on_pool!(self, db => at_work!(lock).fetch_all(db))?;
+        let applied = projects(on_pool!(self, db => applied!(lock.pull).fetch_all(db))?);
+        Ok(standing(lock, applying, at_work, &applied))
+    }
+}
+
+impl LockChange<'_> {
+    /// What goes on under a lock. The pull must be held: then no apply begins until the change is over.
+    pub(crate) async fn standing(&mut self, lock: &Lock) -> Result<LockStanding> {
+        let applying = on_tx!(&mut self.tx, db => applying!(lock).fetch_one(db))?;
+        let at_work = on_tx!(&mut self.tx, db => at_work!(lock).fetch_all(db))?;
+        let applied = self.applied(&lock.pull).await?;
+        Ok(standing(lock, applying, at_work, &applied))
+    }
+
+    /// The projects for which the pull has begun to apply anything: what it holds for them cannot be given away.
+    pub(crate) async fn applied(&mut self, pull: &PullRef) -> Result<Vec<ProjectKey>> {
+        on_tx!(&mut self.tx, db => applied!(pull).fetch_all(db)).map(projects)
+    }
+}

@@ -7,4 +7,5 @@ mod overrides;
 pub mod repo;
 pub mod repos;
 pub mod server;
+pub mod size;
 mod yaml;

@@ -96,13 +96,7 @@ async fn first_in_tx(tx: &mut Tx, pull: &PullRef, at: &PullHead, found: Option<D
     execute!(tx, FIRST, &pull.repo, pull.number, &at.head, &at.base_branch, at.draft, found).map(|rows| rows == 1)
 }
 
-async fn found_in_tx(
-    tx: &mut Tx,
-    pull: &PullRef,
-    known: &PullHead,
-    at: &PullHead,
-    now: DateTime<Utc>,
-) -> Result<bool> {
+async fn found_in_tx(tx: &mut Tx, pull: &PullRef, known: &PullHead, at: &PullHead, now: DateTime<Utc>) -> Result<bool> {
     execute!(
         tx,
         FOUND,

@@ -7,8 +7,8 @@
 use super::commands::select_sql;
 use super::news::{News, announce_in_tx};
 use super::{
-    CommandRow, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, NewJob, Result, Store, Tx,
-    execute, free_text, on_pool, on_tx,
+    CommandRow, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, NewJob, Result, Store, Tx, execute,
+    free_text, on_pool, on_tx,
 };
 use crate::model::{CommandId, CommandKind, Origin, PullRef, text_enum};
 

@@ -93,12 +93,7 @@ pub trait Forge: Send + Sync + 'static {
 
     /// A page of the open pulls of a repository, oldest first; where nothing has changed since the answer whose tag is
     /// given, the forge only says so.
-    async fn open_pulls(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        page: PageAsk<'_>,
-    ) -> Result<OpenPulls, ForgeError>;
+    async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError>;
 
     /// The files that differ between base and head, all of them.
     async fn changed_files(&self, at: &PullRef, via: Installation) -> Result<Vec<ChangedFile>, ForgeError>;

@@ -10,11 +10,11 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tracing::warn;
 
-use crate::clock::{Clock, Ids};
 use super::uses::{InUse, Uses};
+use crate::clock::{Clock, Ids};
 use crate::git::{
-    Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Prepared, RefName, TreeFiles,
-    Wanted,
+    Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Prepared,
+    RefName, TreeFiles, Wanted,
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::store::{Lease, Store};

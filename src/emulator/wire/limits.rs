@@ -40,6 +40,11 @@ impl RateLimit {
         Window { used: counted.used.saturating_sub(1), ..counted }
     }
 
+    /// How many requests are left in the window that runs.
+    pub(in crate::emulator) fn left(&self) -> u64 {
+        LIMIT.saturating_sub(self.lock().map_or(0, |window| window.used))
+    }
+
     /// From now on so many requests are left in the window that runs.
     pub(in crate::emulator) fn leave(&self, now: DateTime<Utc>, left: u64) {
         let Window { reset, .. } = self.count(now);

@@ -28,9 +28,18 @@ enum TakenUp {
     Ignored(&'static str),
 }
 
+/// What an event is worth now.
+enum Told {
+    /// It is to be taken so, with what the forge says now where the delivery may be late.
+    News(PullEvent),
+    /// It tells nothing new; why.
+    Late(String),
+}
+
 pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
-    let Some(event) = still_news(ctx, event).await? else {
-        return Ok(DeliveryEnd::ignored("the delivery is late: what it tells was found before it came"));
+    let event = match still_news(ctx, event).await? {
+        Told::News(event) => event,
+        Told::Late(why) => return Ok(DeliveryEnd::ignored(format!("the delivery is late: {why}"))),
     };
     let at = event.standing();
     let news = HeadNews::Told(at.as_ref(), event.installation);
@@ -83,24 +92,26 @@ async fn missed_action(ctx: &Ctx, pull: &Pull, known: Option<&PullHead>) -> Resu
     })
 }
 
-/// The event as it is to be taken, with what the forge says now where the delivery may be late; `None` when it tells
-/// nothing new.
-async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<Option<PullEvent>, JobError> {
+async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<Told, JobError> {
     let known = ctx.store.head_get(&event.pull).await?;
-    let Some(told) = event.standing() else { return Ok(Some(event.clone())) };
+    let Some(told) = event.standing() else { return Ok(Told::News(event.clone())) };
     if !may_be_late(ctx, event, known.as_ref()).await? {
-        return Ok(Some(event.clone()));
+        return Ok(Told::News(event.clone()));
     }
+    let found = || Told::Late("what it tells was found before it came".to_owned());
     let known = known.map(|known| known.at);
     if known.as_ref() == Some(&told) {
-        return Ok(None);
+        return Ok(found());
     }
     let pull = ctx.forge.pull(&event.pull, event.installation).await.map_err(forge_job_error)?;
-    if pull.state != PullState::Open || known == Some(pull.standing()) {
-        return Ok(None);
+    if pull.state != PullState::Open {
+        return Ok(Told::Late(format!("the pull request is {}", pull.state)));
+    }
+    if known == Some(pull.standing()) {
+        return Ok(found());
     }
     let (head, base_branch) = (Some(pull.head), Some(pull.base_branch));
-    Ok(Some(PullEvent { head, base_branch, draft: pull.draft, ..event.clone() }))
+    Ok(Told::News(PullEvent { head, base_branch, draft: pull.draft, ..event.clone() }))
 }
 
 /// Only where something was found that no event had told, or the pull is closed, an event can come too late.

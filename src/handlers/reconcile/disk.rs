@@ -104,9 +104,10 @@ async fn evict(ctx: &Ctx, part: &DiskPart) -> bool {
 
 fn not_met(total: u64, quota: ByteSize, mut stay: Vec<(DiskUse, Stays)>) -> String {
     stay.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.part.cmp(&b.part)));
-    let named = stay.iter().take(NAMED).map(|(part, why)| {
-        format!("{} ({}, {})", part.part, shown(part.bytes), why.words(&part.part))
-    });
+    let named = stay
+        .iter()
+        .take(NAMED)
+        .map(|(part, why)| format!("{} ({}, {})", part.part, shown(part.bytes), why.words(&part.part)));
     let mut named = named.collect::<Vec<_>>().join("; ");
     if stay.len() > NAMED {
         named = format!("{named}; and {} more", stay.len() - NAMED);

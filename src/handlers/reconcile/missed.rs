@@ -65,8 +65,12 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
                 ctx.store.watched_seen(&watched.repo).await?;
             }
         }
-        Look::Failed(ForgeError::RateLimited { until, .. }) => thrift.limited(&watched.repo, until),
-        Look::Failed(error) => put_off(ctx, watched, &error).await?,
+        Look::Failed(error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. })) => {
+            thrift.give_up(&error)
+        }
+        Look::Failed(
+            error @ (ForgeError::NotFound { .. } | ForgeError::Denied { .. } | ForgeError::Rejected { .. }),
+        ) => put_off(ctx, watched, &error).await?,
     }
     Ok(tally)
 }
@@ -80,7 +84,7 @@ async fn put_off(ctx: &Ctx, watched: &WatchedRepo, error: &ForgeError) -> anyhow
     Ok(())
 }
 
-/// Who is not to be asked about any more this time, because little is left of the right to ask.
+/// Who is not to be asked about any more this time, because little is left of the right to ask, or there is no answer.
 #[derive(Default)]
 struct Thrift {
     all: bool,
@@ -103,24 +107,20 @@ impl Thrift {
         let Budget { remaining, limit, resets_at, per_owner } = budget;
         let whose = if per_owner { format!(" for {}", repo.owner()) } else { String::new() };
         self.words.push(format!("{remaining} of {limit} requests are left{whose} until {resets_at}"));
-        self.stop(repo, !per_owner);
-    }
-
-    /// Whose limit that is the answer does not say, so only this owner's repositories wait.
-    fn limited(&mut self, repo: &RepoId, until: chrono::DateTime<chrono::Utc>) {
-        self.words.push(format!("{} asks to wait until {until} with {}", repo.host(), repo.owner()));
-        self.stop(repo, false);
-    }
-
-    fn stop(&mut self, repo: &RepoId, all: bool) {
-        self.all |= all;
+        self.all |= !per_owner;
         self.owners.insert(repo.owner().to_owned());
+    }
+
+    /// The next question would end in the same way.
+    fn give_up(&mut self, error: &ForgeError) {
+        self.words.push(error.to_string());
+        self.all = true;
     }
 
     fn tell(&self) {
         if !self.words.is_empty() {
             let why = self.words.join("; ");
-            info!(why, "The search for missed events leaves the rest for later, so that commands can ask the forge");
+            info!(why, "The search for missed events leaves the rest for later");
         }
     }
 }

@@ -205,7 +205,8 @@ fn no_jobs(_: CommandId) -> Vec<lockkeeper::store::NewJob> {
 
 async fn newer(store: &Store) -> (CommandId, Vec<CommandId>) {
     let new = new_command(CommandKind::Autoplan, &pull(1));
-    match store.command_create_instead(&new, no_jobs, "a newer commit came", HeadNews::Told(None, None)).await.unwrap() {
+    match store.command_create_instead(&new, no_jobs, "a newer commit came", HeadNews::Told(None, None)).await.unwrap()
+    {
         (CreateCommand::Created(id), replaced) => (id, replaced),
         (CreateCommand::Known, _) => panic!("the command is new"),
     }

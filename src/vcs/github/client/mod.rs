@@ -118,12 +118,7 @@ impl Forge for GitHub {
         pull.map_err(|message| Failure::rejected(&self.wire.host, &pull_words(at), &message).into())
     }
 
-    async fn open_pulls(
-        &self,
-        repo: &RepoId,
-        via: Installation,
-        page: PageAsk<'_>,
-    ) -> Result<OpenPulls, ForgeError> {
+    async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError> {
         Ok(listing::open_pulls(self, repo, via, page).await?)
     }
 

@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 
 use super::header::{BadHeader, delivery};
 use super::shape::{Acted, CommentPayload, Installation, PullPayload, User};
-use crate::model::{BranchName, CommentEvent, CommitSha, Event, HostName, PullAction, PullEvent, PullNumber, PullRef, RepoId};
+use crate::model::{
+    BranchName, CommentEvent, CommitSha, Event, HostName, PullAction, PullEvent, PullNumber, PullRef, RepoId,
+};
 
 /// Longest comment in bytes: GitHub allows 65,536 characters of at most four bytes.
 const MAX_COMMENT: usize = 65_536 * 4;

@@ -145,6 +145,6 @@ mod tests {
     fn a_quota_that_is_not_met_is_explained_by_the_largest() {
         let mut stay: Vec<_> = (1..=5).map(|n| (part(Some(n), 1, 0), Stays::InUse)).collect();
         stay.extend([(part(None, 1536, 0), Stays::InUse), (part(Some(9), 700, 0), Stays::HasState)]);
-        insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"");
+        insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"Mirrors and checkouts take 5 MiB, more than --disk-quota 1 MiB, and nothing more can be removed: the mirror of github.com/acme/infra (1.5 MiB, in use, or its checkouts stay); the checkouts of github.com/acme/infra#9 (700 KiB, holds a local Terraform state); the checkouts of github.com/acme/infra#1 (1 KiB, in use); the checkouts of github.com/acme/infra#2 (1 KiB, in use); the checkouts of github.com/acme/infra#3 (1 KiB, in use); and 2 more. Give them more room, or close pull requests; with a remote backend no checkout holds a state");
     }
 }

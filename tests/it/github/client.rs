@@ -258,7 +258,7 @@ async fn open_pulls_are_listed_with_the_tag_and_the_budget() {
     assert_eq!((more, etag.as_deref()), (true, Some("W/\"abc\"")));
     insta::assert_snapshot!(
         serde_json::to_string(&pulls).unwrap(),
-        @""
+        @r#"[{"number":13,"at":{"head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","base_branch":"main","draft":true},"updated_at":"2025-06-15T15:08:20Z"}]"#
     );
     let budget = budget.unwrap();
     assert_eq!((budget.remaining, budget.limit, budget.per_owner), (4000, 5000, false));

@@ -118,7 +118,7 @@ async fn what_is_in_use_stays(backend: Backend) {
     assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 1);
     assert_eq!(bot.checked_out().await, [busy.0]);
     bot.go();
-    command.await.unwrap();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle().await;
     assert!(bot.answer(busy).contains(": planned\n"));
     assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 2);

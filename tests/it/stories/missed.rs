@@ -11,7 +11,7 @@ use lockkeeper::model::{Actor, PullNumber};
 
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, Parcel, REPO};
-use crate::support::db::{Backend, story};
+use crate::support::db::{Backend, story, tell};
 
 story!(
     a_push_that_was_not_told_is_planned_once_and_its_late_delivery_does_nothing,
@@ -34,8 +34,6 @@ story!(
     a_fork_is_refused_as_if_it_had_been_told,
     where_planning_by_itself_is_switched_off_a_missed_push_is_only_noted,
     an_app_finds_what_was_missed_through_its_installation,
-    two_servers_find_it_once,
-    more_pulls_than_fit_on_a_page_are_all_looked_at,
 );
 
 const LOCK: &str = "acme/infra/network/default by #1";
@@ -109,12 +107,15 @@ async fn a_push_that_was_not_told_is_planned_once_and_its_late_delivery_does_not
     assert_eq!(bot.replica.tick_missed().await.unwrap(), Tally::default(), "it was looked at a moment ago");
     assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
     assert!(bot.comment(pull).contains("**Plan: 3 to add, 0 to change, 0 to destroy.**"));
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 3 to add, 0 to change, 0 to destroy.
+    ");
     assert_eq!(bot.look().await, NOTHING);
     for delivery in &lost {
         bot.late(delivery).await;
     }
-    assert_snapshot!(bot.note().await, @"");
+    assert_snapshot!(bot.note().await, @"the delivery is late: what it tells was found before it came");
     assert_eq!(bot.plans(), 2);
     let newest = bot.store().command_list(1).await.unwrap().remove(0);
     assert_eq!(newest.actor, Actor::of_pull("alice"), "it is the author's, whoever pushed");
@@ -142,7 +143,11 @@ async fn a_close_that_was_not_told_gives_the_locks_back_once(backend: Backend) {
     bot.github.merge(REPO, pull, "alice").await.unwrap();
     let lost = bot.lose().await;
     assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    This pull request was merged: its lock is free, and plans that were not applied are discarded.
+
+    * dir: `network` workspace: `default`
+    ");
     assert_eq!(bot.look().await, NOTHING);
     for delivery in &lost {
         bot.late(delivery).await;
@@ -223,7 +228,7 @@ async fn deliveries_that_come_late_and_in_the_wrong_order_plan_nothing_again(bac
         assert_eq!(bot.post(&again).await.0, 200);
         bot.settle().await;
     }
-    assert_snapshot!(bot.note().await, @"");
+    assert_snapshot!(bot.note().await, @"the delivery is late: the pull request is closed");
     assert_eq!(bot.plans(), 2);
     bot.end(&[]).await;
 }
@@ -418,24 +423,34 @@ async fn an_app_finds_what_was_missed_through_its_installation(backend: Backend)
     bot.end(&[LOCK]).await;
 }
 
-async fn two_servers_find_it_once(backend: Backend) {
-    let (mut bot, pull) = planned(backend).await;
-    if backend == Backend::Postgres {
-        let other = bot.replica_beside().await;
-        bot.push_unheard("wider", &[WIDEST]).await;
-        bot.db.clock.advance(Duration::from_mins(5));
-        let (one, two) = tokio::join!(bot.replica.tick_missed(), other.tick_missed());
-        let (one, two) = (one.unwrap(), two.unwrap());
-        assert_eq!((one.seen + two.seen, one.repaired + two.repaired), (2, 1));
-        bot.settle().await;
-        bot.answer(pull);
-        assert_eq!(bot.plans(), 2);
-    }
+/// SQLite has one server only.
+#[test]
+fn two_servers_find_it_once() {
+    tell(two_servers());
+}
+
+async fn two_servers() {
+    let (mut bot, pull) = planned(Backend::Postgres).await;
+    let other = bot.replica_beside().await;
+    bot.push_unheard("wider", &[WIDEST]).await;
+    bot.db.clock.advance(Duration::from_mins(5));
+    let (one, two) = tokio::join!(bot.replica.tick_missed(), other.tick_missed());
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!((one.seen + two.seen, one.repaired + two.repaired), (2, 1));
+    bot.settle().await;
+    bot.answer(pull);
+    assert_eq!(bot.plans(), 2);
     bot.end(&[LOCK]).await;
 }
 
-async fn more_pulls_than_fit_on_a_page_are_all_looked_at(backend: Backend) {
-    let mut bot = Bot::with(backend, &[NETWORK], &[("disable-autoplan", "true")]).await;
+/// On one database only: a hundred pull requests take a while, and what the databases do with pages is told elsewhere.
+#[test]
+fn more_pulls_than_fit_on_a_page_are_all_looked_at() {
+    tell(more_pulls_than_fit_on_a_page());
+}
+
+async fn more_pulls_than_fit_on_a_page() {
+    let mut bot = Bot::with(Backend::Sqlite, &[NETWORK], &[("disable-autoplan", "true")]).await;
     let first = bot.open_pull("wider", &[WIDER]).await;
     bot.say(first, "lockkeeper plan").await;
     bot.answer(first);

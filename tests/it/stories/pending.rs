@@ -47,12 +47,18 @@ async fn a_status_that_was_given_up_is_set_later(backend: Backend) {
     let (mut bot, pull, command) = planning(backend, "# fake: wait plan\n").await;
     bot.github.fault("POST /repos/*/*/statuses/*", 40, Fault::NotFound);
     bot.go();
-    command.await.unwrap();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle().await;
     bot.answer(pull);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Pending, Plan in progress...
+    lockkeeper/plan: network/default: Pending, Plan in progress...
+    ");
     assert_eq!(bot.look_at_statuses().await, Tally { seen: 2, repaired: 2 });
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    ");
     assert_eq!(bot.look_at_statuses().await, Tally::default());
     bot.end_given_up(&[LOCK], &["set_status", "set_status"]).await;
 }
@@ -65,7 +71,10 @@ async fn a_command_without_a_job_is_given_up_with_its_statuses(backend: Backend)
     bot.crash_and_restart().await;
     assert_eq!(bot.look_at_statuses().await, Tally { seen: 1, repaired: 1 });
     assert!(bot.comment(pull).contains("could not be carried out"));
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, Plan failed.
+    lockkeeper/plan: network/default: Failure, Plan failed.
+    ");
     assert_eq!(bot.look_at_statuses().await, Tally::default());
     bot.go();
     let locks = bot.locks().await;
@@ -80,7 +89,10 @@ async fn statuses_of_a_command_that_ended_without_a_word_say_so(backend: Backend
     execute(&bot.db, "UPDATE commands SET state = 'finished', outcome = 'failure'").await;
     bot.crash_and_restart().await;
     assert_eq!(bot.look_at_statuses().await, Tally { seen: 2, repaired: 2 });
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, It was interrupted: comment the command again.
+    lockkeeper/plan: network/default: Failure, It was interrupted: comment the command again.
+    ");
     assert_eq!(bot.look_at_statuses().await, Tally::default());
     bot.go();
     bot.end_given_up(&[LOCK], &["run_command"]).await;
@@ -90,7 +102,7 @@ async fn a_status_that_cannot_be_set_again_is_not_tried_for_ever(backend: Backen
     let (mut bot, pull, command) = planning(backend, "# fake: wait plan\n").await;
     bot.github.fault("POST /repos/*/*/statuses/*", 80, Fault::NotFound);
     bot.go();
-    command.await.unwrap();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle().await;
     bot.answer(pull);
     assert_eq!(bot.look_at_statuses().await, Tally { seen: 2, repaired: 2 });

@@ -262,12 +262,11 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
         Some(refusal) => Some(refusal),
         None => permission::check(ctx, row, &pull, &spec).await?,
     };
-    let round = match refusal {
-        Some(refusal) => Round::Over(refuse(ctx, row, &spec, refusal).await?),
-        None => {
-            note_head(ctx, &pull, known.as_ref(), &spec).await?;
-            carry_out(ctx, row, &pull, &spec, attempt).await?
-        }
+    let round = if let Some(refusal) = refusal {
+        Round::Over(refuse(ctx, row, &spec, refusal).await?)
+    } else {
+        note_head(ctx, &pull, known.as_ref(), &spec).await?;
+        carry_out(ctx, row, &pull, &spec, attempt).await?
     };
     Ok(match round {
         Round::Over(reply) => Round::Over(Reply { head: reply.head.or(Some(pull.head)), ..reply }),

@@ -66,7 +66,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
             }
         }
         Look::Failed(error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. })) => {
-            thrift.give_up(&error)
+            thrift.give_up(&error);
         }
         Look::Failed(
             error @ (ForgeError::NotFound { .. } | ForgeError::Denied { .. } | ForgeError::Rejected { .. }),

@@ -16,6 +16,7 @@ use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
 use crate::config::server::RepoAllowlist;
+use crate::config::size::ByteSize;
 use crate::discovery;
 use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
 use crate::queue::{Attempt, Nudge, Pool};
@@ -141,6 +142,8 @@ pub struct Settings {
     pub default_version: Option<semver::Version>,
     /// Where variables files outside of a project may lie.
     pub var_file_dirs: Vec<PathBuf>,
+    /// Most that mirrors and checkouts may take on this disk; `None`: any amount.
+    pub disk_quota: Option<ByteSize>,
     /// How long a run may take.
     pub run_timeout: Duration,
     /// Limits on what is posted.

@@ -27,6 +27,49 @@ CREATE TABLE pulls (
     PRIMARY KEY (repo, number)
 );
 
+-- Repositories whose list of open pulls is looked at. `known_at`: what had changed before is no missed event. `due_at`:
+-- not to be looked at again before; also what keeps two replicas from doing it at once.
+CREATE TABLE watched_repos (
+    repo TEXT NOT NULL PRIMARY KEY,
+    installation BIGINT,
+    known_at TIMESTAMPTZ NOT NULL,
+    due_at TIMESTAMPTZ NOT NULL,
+    failures BIGINT NOT NULL
+);
+CREATE INDEX watched_repos_by_due ON watched_repos (due_at, repo);
+
+-- Where each open pull stood when that was last taken up, whether an event told it or it was found. `found_at`: when it
+-- was found without an event; one that comes later is late.
+CREATE TABLE pull_heads (
+    repo TEXT NOT NULL,
+    number BIGINT NOT NULL,
+    head TEXT NOT NULL,
+    base_branch TEXT NOT NULL,
+    draft BOOLEAN NOT NULL,
+    found_at TIMESTAMPTZ,
+    PRIMARY KEY (repo, number)
+);
+
+-- Pages of the forge's lists of open pulls as they were last answered, so that unchanged ones cost nothing.
+CREATE TABLE forge_pages (
+    repo TEXT NOT NULL,
+    page BIGINT NOT NULL,
+    etag TEXT NOT NULL,
+    content TEXT NOT NULL,
+    PRIMARY KEY (repo, page)
+);
+
+-- Statuses on the forge that are pending, and the command that is to end each.
+CREATE TABLE pending_statuses (
+    repo TEXT NOT NULL,
+    head TEXT NOT NULL,
+    context TEXT NOT NULL,
+    command TEXT NOT NULL,
+    installation BIGINT,
+    set_at TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (repo, head, context)
+);
+
 -- One thing asked for on a pull. A comment and a delivery each lead to one command at most (P2); NULLs are all different.
 CREATE TABLE commands (
     id TEXT NOT NULL PRIMARY KEY,

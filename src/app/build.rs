@@ -198,6 +198,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         distribution: config.terraform.distribution,
         default_version: config.terraform.version.clone(),
         var_file_dirs: comments.var_file_dirs.clone(),
+        disk_quota: config.storage.disk_quota,
         run_timeout: config.terraform.run_timeout,
         limits: render::Limits {
             comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),

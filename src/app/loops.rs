@@ -31,6 +31,10 @@ const STOPS_EVERY: Duration = Duration::from_secs(2);
 const APPLY_LOCKS_EVERY: Duration = Duration::from_secs(30);
 const PULLS_EVERY: Duration = Duration::from_mins(5);
 const IDLE_EVERY: Duration = Duration::from_mins(1);
+const MISSED_EVERY: Duration = Duration::from_mins(5);
+const STATUSES_EVERY: Duration = Duration::from_mins(5);
+/// All files of all checkouts are counted, so not too often.
+const DISK_EVERY: Duration = Duration::from_mins(15);
 const PRUNE_EVERY: Duration = Duration::from_hours(1);
 
 /// Starts every loop. Workers claim nothing more once `closing` is cancelled, and end when their job has; the others end
@@ -61,6 +65,9 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
     spawn_every(&mut workers, APPLY_LOCKS_EVERY, closing, replica, |r| async move { r.tick_apply_locks().await });
     spawn_every(&mut workers, PULLS_EVERY, closing, replica, |r| async move { r.tick_pulls().await });
     spawn_every(&mut workers, IDLE_EVERY, closing, replica, |r| async move { r.tick_idle_locks().await.map(drop) });
+    spawn_every(&mut workers, MISSED_EVERY, closing, replica, |r| async move { r.tick_missed().await.map(drop) });
+    spawn_every(&mut workers, STATUSES_EVERY, closing, replica, |r| async move { r.tick_statuses().await.map(drop) });
+    spawn_every(&mut workers, DISK_EVERY, closing, replica, |r| async move { r.tick_disk().await.map(drop) });
     spawn_every(&mut workers, PRUNE_EVERY, closing, replica, |r| async move { r.tick_prune().await });
     workers
 }

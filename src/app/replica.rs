@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::news;
 use crate::context::Ctx;
-use crate::handlers::reconcile;
+use crate::handlers::reconcile::{self, Tally};
 use crate::jobs::{Jobs, RunCommand};
 use crate::queue::{self, Job, Kinds, LeaseKeeper, Running, Tick, Worker};
 use crate::store::ReplicaId;
@@ -123,6 +123,21 @@ impl Replica {
     /// Removes apply locks whose time is over.
     pub async fn tick_apply_locks(&self) -> anyhow::Result<()> {
         reconcile::apply_locks(&self.ctx).await
+    }
+
+    /// Finds what no event has told of pulls.
+    pub async fn tick_missed(&self) -> anyhow::Result<Tally> {
+        reconcile::missed(&self.ctx).await
+    }
+
+    /// Ends statuses that were left pending.
+    pub async fn tick_statuses(&self) -> anyhow::Result<Tally> {
+        reconcile::statuses(&self.ctx).await
+    }
+
+    /// Removes what takes more room on this disk than it may.
+    pub async fn tick_disk(&self) -> anyhow::Result<Tally> {
+        reconcile::disk(&self.ctx).await
     }
 
     /// Forgets what is old enough.

@@ -120,6 +120,7 @@ fn help_text(setting: &Setting) -> String {
         | Kind::Switch
         | Kind::Number(..)
         | Kind::Duration
+        | Kind::Size
         | Kind::Path => String::new(),
     };
     let default = match (setting.kind, setting.default) {

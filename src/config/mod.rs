@@ -7,6 +7,7 @@ mod overrides;
 pub mod repo;
 pub mod repos;
 pub mod server;
+pub mod size;
 mod yaml;
 
 pub use duration::parse_duration;

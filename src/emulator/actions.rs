@@ -148,6 +148,11 @@ impl Emulator {
         self.shared.faults.add(route, times, fault);
     }
 
+    /// From now on so many of the 5000 requests of this hour are left.
+    pub fn leave_requests(&self, left: u64) {
+        self.shared.limits.leave(self.shared.world.now(), left);
+    }
+
     /// Answers 404 to the first `reads` reads of every pull opened from now on (0 ends it).
     pub fn hide_new_pulls(&self, reads: u32) {
         self.shared.hidden_reads.store(reads, Ordering::Relaxed);

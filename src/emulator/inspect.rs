@@ -42,6 +42,11 @@ impl Emulator {
         self.shared.log.all()
     }
 
+    /// How many of the 5000 requests of this hour are left.
+    pub fn requests_left(&self) -> u64 {
+        self.shared.limits.left()
+    }
+
     /// Every webhook, oldest first, whether sent or held; of those that were sent the newest 4096.
     pub fn deliveries(&self) -> Vec<Delivery> {
         self.shared.hooks.all()

@@ -147,7 +147,7 @@ impl Mirror {
         let doing = format!("remove the checkouts of pull {pull} of {}", self.repo);
         let dir = place::pull(&self.settings.data_dir, &self.repo, pull);
         let mut holds = Vec::new();
-        for file in std::fs::read_dir(dir.join(".hold")).into_iter().flatten().flatten() {
+        for file in std::fs::read_dir(dir.join(place::HOLDS)).into_iter().flatten().flatten() {
             holds.push(self.hold(&doing, &file.path()).await?);
         }
         let _writer = self.writer.lock().await;
@@ -230,7 +230,7 @@ impl Mirror {
     }
 
     /// Forgets worktrees whose directory is gone.
-    async fn prune(&self, doing: &str) -> Result<(), GitError> {
+    pub(super) async fn prune(&self, doing: &str) -> Result<(), GitError> {
         if !self.dir().exists() {
             return Ok(());
         }

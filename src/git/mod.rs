@@ -20,6 +20,7 @@
 
 mod checkout;
 mod classify;
+mod disk;
 mod environment;
 mod error;
 mod fetch;
@@ -39,6 +40,7 @@ use std::time::Duration;
 use crate::model::RepoId;
 
 pub use checkout::{Checkout, CheckoutStrategy, DirError, Prepared, Wanted};
+pub use disk::{DiskPart, DiskUse};
 pub use error::GitError;
 pub use fetch::{FetchRequest, Fetched, Head};
 pub use mirror::Mirror;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::model::{PullNumber, RepoId, WorkspaceName};
+use crate::model::{HostName, PullNumber, RepoId, WorkspaceName};
 
 /// `mirrors/<host>/<owner>/<name>.git`. Always three levels, so that one mirror never lies inside of another: groups
 /// in groups (`a/b/c`) become one directory `a%2Fb`.
@@ -17,6 +17,22 @@ pub(super) fn mirror(data_dir: &Path, repo: &RepoId) -> PathBuf {
 pub(super) fn pull(data_dir: &Path, repo: &RepoId, number: PullNumber) -> PathBuf {
     repo_dir(&data_dir.join("checkouts"), repo).join(number.to_string())
 }
+
+/// The directory of all checkouts of a repository.
+pub(super) fn pulls(data_dir: &Path, repo: &RepoId) -> PathBuf {
+    repo_dir(&data_dir.join("checkouts"), repo)
+}
+
+/// The repository whose directories have these names; `None` when they are not names of ours.
+pub(super) fn repo_of(host: &str, owner: &str, name: &str) -> Option<RepoId> {
+    let path = format!("{}/{}", text(owner)?, text(name)?);
+    RepoId::new(HostName::new(&text(host)?).ok()?, &path).ok()
+}
+
+/// File whose time is that of the last use, in a mirror and in the directory of a pull's checkouts.
+pub(super) const USED: &str = ".lockkeeper-used";
+/// Directory of lock files in the directory of a pull's checkouts.
+pub(super) const HOLDS: &str = ".hold";
 
 /// Names of a workspace's checkout and its companions in the directory of the pull. No encoded name starts with a dot.
 #[derive(Clone, Debug)]
@@ -34,7 +50,7 @@ impl CheckoutPlace {
         let name = segment(workspace.as_str());
         Self {
             dir: pull_dir.join(&name),
-            hold: pull_dir.join(".hold").join(&name),
+            hold: pull_dir.join(HOLDS).join(&name),
             mark: pull_dir.join(".unfinished").join(&name),
         }
     }
@@ -64,6 +80,12 @@ fn segment(text: &str) -> String {
     name
 }
 
+/// The text that has this name; `None` for what [`segment`] would have named otherwise, and where only a digest is left.
+fn text(name: &str) -> Option<String> {
+    let text = percent_encoding::percent_decode_str(name).decode_utf8().ok()?.into_owned();
+    (segment(&text) == name && !name.contains('~')).then_some(text)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -89,6 +111,8 @@ mod tests {
             let (x, y) = (segment(&a), segment(&b));
             prop_assert_eq!(a == b, x == y);
             prop_assert!(x.len() <= 255 && !x.contains('/') && !x.starts_with('.'));
+            prop_assert!(text(&x).is_none_or(|known| known == a));
+            prop_assert!(x.contains('~') || text(&x) == Some(a));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::Spec;
 use crate::jobs::{PostComment, SetStatus};
-use crate::model::{CommandKind, CommandOutcome, CommitSha, CommitStatus, PullRef};
+use crate::model::{CommandId, CommandKind, CommandOutcome, CommitSha, CommitState, CommitStatus, PullRef};
 use crate::queue::Job;
 use crate::render::{self, Body, Refusal, Report, UserText};
 use crate::store::{CommandRow, FinishedCommand, NewJob};
@@ -71,7 +71,8 @@ impl Reply {
         let head = self.head.or_else(|| row.head.clone());
         let statuses = self.statuses.into_iter();
         let statuses: Vec<NewJob> = match &head {
-            Some(head) => statuses.map(|status| status_job(row, head, status)).collect(),
+            // What is pending at the end waits for people, as an apply does.
+            Some(head) => statuses.map(|status| set_status(row, head, status, None)).collect(),
             None => Vec::new(),
         };
         let (outcome, reason, mut outbox) = match self.told {
@@ -154,7 +155,14 @@ pub(super) fn posts(
     render::comments(report, &ctx.settings.limits).into_iter().map(post).collect()
 }
 
-/// The job that sets a status on the head commit of a command's pull.
+/// The job that sets a status on the head commit of a command's pull while the command is under way: it will end what is
+/// pending.
 pub(super) fn status_job(row: &CommandRow, head: &CommitSha, status: CommitStatus) -> NewJob {
-    SetStatus { repo: row.pull.repo.clone(), installation: row.installation, commit: head.clone(), status }.to_new()
+    let promised = (status.state == CommitState::Pending).then_some(row.id);
+    set_status(row, head, status, promised)
+}
+
+fn set_status(row: &CommandRow, head: &CommitSha, status: CommitStatus, promised: Option<CommandId>) -> NewJob {
+    let (repo, installation, commit) = (row.pull.repo.clone(), row.installation, head.clone());
+    SetStatus { repo, installation, commit, status, promised }.to_new()
 }

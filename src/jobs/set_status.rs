@@ -9,8 +9,9 @@ use tracing::warn;
 
 use super::{ATTEMPTS_WHILE_AWAY, forge_job_error, patient};
 use crate::context::Ctx;
-use crate::model::{CommitSha, CommitStatus, RepoId};
+use crate::model::{CommandId, CommitSha, CommitStatus, RepoId};
 use crate::queue::{Attempt, Job, JobError};
+use crate::store::PendingStatus;
 use crate::vcs::Installation;
 
 /// A status to set.
@@ -24,6 +25,22 @@ pub struct SetStatus {
     pub commit: CommitSha,
     /// What.
     pub status: CommitStatus,
+    /// The command that is to end a status which is pending; `None`: it may stay as it is.
+    #[serde(default)]
+    pub promised: Option<CommandId>,
+}
+
+impl SetStatus {
+    /// What is pending now and must not stay so.
+    async fn note(&self, ctx: &Ctx) -> Result<(), sqlx::Error> {
+        let context = self.status.context.as_str();
+        let Some(command) = self.promised else {
+            return ctx.store.status_settle(&self.repo, &self.commit, context).await;
+        };
+        let (repo, head, context) = (self.repo.clone(), self.commit.clone(), context.to_owned());
+        let status = PendingStatus { repo, head, context, command, installation: self.installation };
+        ctx.store.status_promise(&status).await
+    }
 }
 
 #[async_trait]
@@ -40,7 +57,9 @@ impl Job<Ctx> for SetStatus {
         // An older status must not come after a newer one, not even from a replica that was paused here.
         ctx.store.lease_check().await?;
         let set = ctx.forge.status_set(&self.repo, self.installation, &self.commit, &self.status).await;
-        set.map_err(|error| patient(forge_job_error(error), attempt))
+        set.map_err(|error| patient(forge_job_error(error), attempt))?;
+        self.note(ctx).await?;
+        Ok(())
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! What a delivery means, in our words; no forge's field names.
 
-use super::pull::PullRef;
+use super::pull::{BranchName, CommitSha, PullHead, PullRef};
 use super::repo::RepoId;
 
 /// A delivery as a forge adapter understood it.
@@ -27,10 +27,24 @@ pub struct PullEvent {
     pub action: PullAction,
     /// Whether the pull is a draft now.
     pub draft: bool,
+    /// Its newest commit, if the forge said it.
+    #[serde(default)]
+    pub head: Option<CommitSha>,
+    /// The branch it wants to change, if the forge said it.
+    #[serde(default)]
+    pub base_branch: Option<BranchName>,
     /// Login of who did it.
     pub sender: String,
     /// GitHub App installation the event came through.
     pub installation: Option<u64>,
+}
+
+impl PullEvent {
+    /// Where the pull stood when it happened, if the forge said all of it.
+    pub fn standing(&self) -> Option<PullHead> {
+        let (head, base_branch) = (self.head.clone()?, self.base_branch.clone()?);
+        Some(PullHead { head, base_branch, draft: self.draft })
+    }
 }
 
 /// What can happen to a pull.

@@ -31,7 +31,9 @@ pub use outcome::{CommandKind, CommandOutcome, ProjectOutcome, RunKind};
 pub use path::{InvalidPath, RepoPath};
 pub use plan::{Distribution, PlanCounts, PlanRecord, PlanState, Sha256Digest};
 pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};
-pub use pull::{BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullNumber, PullRef, PullState};
+pub use pull::{
+    BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullHead, PullNumber, PullRef, PullState,
+};
 pub use repo::{HostName, InvalidRepo, RepoId};
 pub use status::{CommitState, CommitStatus, StatusContext};
 pub(crate) use text::{text_enum, text_type};

@@ -178,10 +178,26 @@ pub struct Pull {
 }
 
 impl Pull {
+    /// What decides whether it is to be planned anew.
+    pub fn standing(&self) -> PullHead {
+        PullHead { head: self.head.clone(), base_branch: self.base_branch.clone(), draft: self.draft }
+    }
+
     /// Whether the change comes from another repository.
     pub fn is_fork(&self) -> bool {
         self.head_repo.as_ref() != Some(&self.at.repo)
     }
+}
+
+/// What of an open pull decides whether it is to be planned anew.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PullHead {
+    /// Newest commit of the pull.
+    pub head: CommitSha,
+    /// Branch the pull wants to change.
+    pub base_branch: BranchName,
+    /// Whether it is a draft.
+    pub draft: bool,
 }
 
 text_enum! {

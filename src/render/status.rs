@@ -47,6 +47,11 @@ pub fn superseded(kind: RunKind, why: &str) -> (CommitState, String) {
     (CommitState::Failure, format!("{} superseded: {why}.", title(kind)))
 }
 
+/// State and line of a status whose command ended without saying how.
+pub fn interrupted() -> (CommitState, String) {
+    (CommitState::Failure, "It was interrupted: comment the command again.".to_owned())
+}
+
 /// State and line of the status of a project that the newest plan of the pull does not concern.
 pub fn let_go() -> (CommitState, String) {
     (CommitState::Success, "Not part of the newest plan.".to_owned())

@@ -16,6 +16,7 @@ mod apply_locks;
 mod commands;
 mod deliveries;
 mod fence;
+mod heads;
 mod idle_locks;
 mod import;
 mod jobs;
@@ -28,6 +29,7 @@ mod lock_standing;
 mod locks;
 mod news;
 mod open;
+mod pending_statuses;
 mod plan_files;
 mod plans;
 mod pulls;
@@ -37,6 +39,7 @@ mod settings;
 mod stops;
 mod time;
 mod waiters;
+mod watched;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -48,6 +51,7 @@ pub use apply_locks::SetApplyLock;
 pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand};
 pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
 pub use fence::LeaseLost;
+pub use heads::{HeadNews, KnownHead};
 pub use idle_locks::{ExpiredLock, IdleLock};
 pub use import::{
     ImportApplyLock, ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull,
@@ -60,10 +64,12 @@ pub use lock_events::LockEventSeal;
 pub use locks::{LockWish, TakeLock};
 pub use news::{Heard, Listener, News};
 pub use open::{DatabaseUrl, InvalidDatabaseUrl};
+pub use pending_statuses::PendingStatus;
 pub use plans::RecordPlan;
 pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
 pub use stops::{CancelWhat, Cancelled, Stop, StopKind};
+pub use watched::{ForgePage, WatchedRepo};
 
 use crate::clock::{Clock, Ids};
 use fence::Fence;

@@ -1,5 +1,6 @@
 //! What is known of pulls. A pull that is not open is a tombstone: no lock can be taken for it (P7).
 
+use super::heads::head_forget_in_tx;
 use super::plans::plans_discard_in_tx;
 use super::{LockChange, NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{Cause, Lock, LockEventKind, PullRef, PullState};
@@ -46,6 +47,7 @@ impl Store {
     ) -> Result<Vec<Lock>> {
         let (mut change, _) = LockChange::begin(self, pull, cause).await?;
         self.pull_seen_in_tx(&mut change.tx, pull, state, url).await?;
+        head_forget_in_tx(&mut change.tx, pull).await?;
         change.leave_all(pull).await?;
         let freed = change.free_all(pull, LockEventKind::Released).await?;
         plans_discard_in_tx(&mut change.tx, pull).await?;

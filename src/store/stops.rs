@@ -7,8 +7,8 @@
 use super::commands::select_sql;
 use super::news::{News, announce_in_tx};
 use super::{
-    CommandRow, CommandState, CreateCommand, FinishedCommand, LockChange, NewCommand, NewJob, Result, Store, Tx,
-    execute, free_text, on_pool, on_tx,
+    CommandRow, CommandState, CreateCommand, FinishedCommand, HeadNews, LockChange, NewCommand, NewJob, Result, Store,
+    Tx, execute, free_text, on_pool, on_tx,
 };
 use crate::model::{CommandId, CommandKind, Origin, PullRef, text_enum};
 
@@ -58,14 +58,19 @@ impl Store {
     }
 
     /// Keeps a command that takes the place of every plan of its pull, and asks those to stop, in one transaction; tells
-    /// which they are. An apply is never asked. Of a command that is known already nothing is done.
+    /// which they are. An apply is never asked. Of a command that is known already nothing is done, nor if the news that
+    /// it answers were found and an event was faster.
     pub async fn command_create_instead(
         &self,
         new: &NewCommand,
         jobs: impl FnOnce(CommandId) -> Vec<NewJob>,
         why: &str,
+        news: HeadNews<'_>,
     ) -> Result<(CreateCommand, Vec<CommandId>)> {
         let mut tx = self.begin().await?;
+        if !self.head_in_tx(&mut tx, &new.pull, news).await? {
+            return Ok((CreateCommand::Known, Vec::new()));
+        }
         let CreateCommand::Created(id) = self.command_create_in_tx(&mut tx, new, jobs).await? else {
             return Ok((CreateCommand::Known, Vec::new()));
         };

@@ -2,6 +2,7 @@
 //! a forge's field names.
 
 pub mod github;
+mod listing;
 mod memberships;
 
 use async_trait::async_trait;
@@ -10,6 +11,7 @@ use chrono::{DateTime, Utc};
 use crate::model::{ChangedFile, CommitSha, CommitStatus, HostName, Pull, PullRef, RepoId};
 use crate::secret::Secret;
 
+pub use listing::{Budget, ListedPage, ListedPull, OpenPulls, PageAsk};
 pub use memberships::{KEPT, Memberships};
 
 /// Which credentials of the forge to use: the GitHub App installation the event came through, if any.
@@ -88,6 +90,10 @@ pub trait Forge: Send + Sync + 'static {
 
     /// What the forge says of a pull now.
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;
+
+    /// A page of the open pulls of a repository, oldest first; where nothing has changed since the answer whose tag is
+    /// given, the forge only says so.
+    async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError>;
 
     /// The files that differ between base and head, all of them.
     async fn changed_files(&self, at: &PullRef, via: Installation) -> Result<Vec<ChangedFile>, ForgeError>;

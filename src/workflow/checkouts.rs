@@ -3,17 +3,18 @@
 //! A mirror is fetched under a lease in the database, so that nothing else of this replica works on it; a checkout is
 //! prepared only when no run that was started earlier still uses it, even one that outlived its server.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use tracing::warn;
 
+use super::uses::{InUse, Uses};
 use crate::clock::{Clock, Ids};
 use crate::git::{
-    Checkout, CheckoutStrategy, DirError, FetchRequest, Fetched, Git, GitError, Head, Prepared, RefName, TreeFiles,
-    Wanted,
+    Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Prepared,
+    RefName, TreeFiles, Wanted,
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::store::{Lease, Store};
@@ -103,6 +104,7 @@ pub struct Checkouts {
     replica: String,
     /// Within this process a fetch waits for the one before it; the lease keeps others away.
     fetching: Mutex<HashMap<RepoId, Arc<tokio::sync::Mutex<()>>>>,
+    uses: Uses,
 }
 
 impl Checkouts {
@@ -115,7 +117,7 @@ impl Checkouts {
         ids: Arc<dyn Ids>,
         replica: String,
     ) -> Self {
-        Self { git, strategy, store, clock, ids, replica, fetching: Mutex::default() }
+        Self { git, strategy, store, clock, ids, replica, fetching: Mutex::default(), uses: Uses::default() }
     }
 
     /// Brings the mirror up to the head and the base branch of a pull.
@@ -204,8 +206,14 @@ impl Checkouts {
             base: &source.base,
             strategy: self.strategy,
         };
-        match self.git.mirror(&source.pull.repo).prepare(&wanted).await? {
-            Prepared::Ready(checkout) => Ok(checkout),
+        let mirror = self.git.mirror(&source.pull.repo);
+        match mirror.prepare(&wanted).await? {
+            Prepared::Ready(checkout) => {
+                if let Err(error) = mirror.touch(Some(source.pull.number), self.clock.now()) {
+                    warn!(%error, pull = %source.pull, "When a checkout was used cannot be noted; it may be removed too early");
+                }
+                Ok(checkout)
+            }
             Prepared::Conflict { files } => Err(CheckoutError::Conflict { base: source.base_branch.clone(), files }),
         }
     }
@@ -230,6 +238,30 @@ impl Checkouts {
     /// Whether a file is part of what is checked out.
     pub async fn is_tracked(&self, repo: &RepoId, checkout: &Checkout, path: &RepoPath) -> Result<bool, GitError> {
         self.git.mirror(repo).is_tracked(&checkout.commit, path).await
+    }
+
+    /// Somebody works on a pull: until the end nothing of it is removed to make room.
+    pub async fn enter(&self, pull: &PullRef) -> InUse {
+        self.uses.enter(pull).await
+    }
+
+    /// What mirrors and checkouts take on this disk.
+    pub async fn disk_use(&self) -> std::io::Result<Vec<DiskUse>> {
+        self.git.disk_use().await
+    }
+
+    /// Pulls that have checkouts on this disk.
+    pub async fn disk_pulls(&self) -> std::io::Result<BTreeSet<PullRef>> {
+        self.git.disk_pulls().await
+    }
+
+    /// Removes a part of what is on this disk; `false`: it is in use, or a checkout needs it, and stays.
+    pub async fn evict(&self, part: &DiskPart) -> Result<bool, GitError> {
+        let Some(_alone) = self.uses.alone(part) else { return Ok(false) };
+        match part {
+            DiskPart::Checkouts(pull) => self.git.mirror(&pull.repo).evict_pull(pull.number).await,
+            DiskPart::Mirror(repo) => self.git.mirror(repo).evict().await,
+        }
     }
 
     /// Removes every checkout of a pull, when nothing uses them any more.

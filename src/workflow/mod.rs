@@ -8,6 +8,7 @@ mod output;
 mod steps;
 mod terraform;
 mod tool;
+mod uses;
 
 pub use artifacts::{ArtifactError, Artifacts, Saved};
 pub use checkouts::{CheckoutError, Checkouts, Source};
@@ -16,3 +17,4 @@ pub use output::{OutputHub, RunOutput};
 pub use steps::StepError;
 pub use terraform::{Place, PlanMade, RunError, Terraform};
 pub use tool::{Tool, ToolError, Tools};
+pub use uses::InUse;

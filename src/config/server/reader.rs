@@ -11,6 +11,7 @@ use super::raw::{Given, RawSettings};
 use super::setting::{Compat, Kind, Setting};
 use super::table::setting;
 use crate::config::duration::parse_duration;
+use crate::config::size::ByteSize;
 use crate::secret::Secret;
 
 /// The value could not be read; the reader has the problem.
@@ -153,6 +154,10 @@ impl<'a> Reader<'a> {
     pub fn duration(&mut self, flag: &'static str) -> Read<Duration> {
         let fix = "write a time such as `90m`, `2h` or `1h30m`";
         Ok(self.parsed(flag, parse_duration, fix)?.expect("settings that are times have a default"))
+    }
+
+    pub fn size(&mut self, flag: &'static str) -> Read<Option<ByteSize>> {
+        self.parsed(flag, str::parse, "write a size such as `20GiB` or `500MB`")
     }
 
     /// Items between commas, trimmed, empty ones left out.

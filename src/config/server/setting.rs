@@ -79,6 +79,8 @@ pub enum Kind {
     Number(u64, u64),
     /// A length of time such as `90m`.
     Duration,
+    /// An amount of bytes such as `20GiB`.
+    Size,
     /// A file or folder; `~/` is the home folder, a relative path starts at the working folder.
     Path,
     /// One of some words.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::problems::ConfigErrors;
 use super::raw::RawSettings;
 use super::reader::{Read, Reader};
+use crate::config::size::ByteSize;
 use crate::secret::Secret;
 
 /// Which database holds the truth (P9).
@@ -37,6 +38,8 @@ pub struct StorageConfig {
     pub database: Database,
     /// Plan files.
     pub plan_files: PlanFiles,
+    /// Most that mirrors and checkouts may take; `None`: any amount.
+    pub disk_quota: Option<ByteSize>,
 }
 
 impl StorageConfig {
@@ -56,6 +59,7 @@ impl StorageConfig {
         let database = read_database(reader);
         let plan_dir = reader.path("share-plan-dir");
         let limit = reader.number::<u64>("plan-size-limit").map(|mebibytes| mebibytes.unwrap_or_default() << 20);
+        let disk_quota = reader.size("disk-quota");
         let (data_dir, limit) = (data_dir?, limit?);
         let database = database?.unwrap_or_else(|| Database::Sqlite(data_dir.join("lockkeeper.db")));
         let plan_files = match (plan_dir, &database) {
@@ -64,7 +68,7 @@ impl StorageConfig {
             // Servers that share a database need not share a disk.
             (None, Database::Postgres(_)) => PlanFiles::Database { limit },
         };
-        Ok(Self { data_dir, database, plan_files })
+        Ok(Self { data_dir, database, plan_files, disk_quota: disk_quota? })
     }
 }
 

@@ -6,7 +6,7 @@ use super::setting::{Group, Kind, Setting};
 use Group::{
     Comments, Github, Locks, Operation, Permissions, Planning, Repositories, Storage, Terraform, Web, Webhooks,
 };
-use Kind::{Choice, Duration, List, Number, Path, Secret, Secrets, Text};
+use Kind::{Choice, Duration, List, Number, Path, Secret, Secrets, Size, Text};
 
 /// The settings, in the order in which they are shown.
 pub static SETTINGS: &[Setting] = &[
@@ -109,6 +109,14 @@ pub static SETTINGS: &[Setting] = &[
         "Largest plan file in MiB that is kept in the database; larger ones need --share-plan-dir.",
     )
     .or("64"),
+    Setting::new(
+        Storage,
+        "disk-quota",
+        "SIZE",
+        Size,
+        "Most that mirrors and checkouts may take on the disk, such as 20GiB; what was not used for longest goes first. \
+         Not set: no limit.",
+    ),
     Setting::new(
         Permissions,
         "gh-team-allowlist",

@@ -15,6 +15,7 @@ use crate::emulator::world::{Author, Repo, State as Records};
 use crate::secret::Secret;
 
 use super::errors::ApiError;
+use super::etags::Condition;
 use super::{Cx, limits};
 
 /// Who is calling.
@@ -80,18 +81,23 @@ impl<S: Sync> FromRequestParts<S> for Caller {
 
 /// Finds out who calls, counts the request, and lets it in.
 pub(super) async fn admit(State(cx): State<Cx>, mut request: Request, next: Next) -> Response {
-    let window = cx.limits.count(cx.world.now());
+    let mut window = cx.limits.count(cx.world.now());
+    let condition = Condition::of(&request);
     if window.is_exceeded() {
         return limits::exceeded(window.reset());
     }
     let header = request.headers().get(AUTHORIZATION).map(|value| value.to_str().unwrap_or_default());
-    let mut response = match header.map_or(Ok(Caller::Anonymous), |header| by_header(&cx, header)) {
+    let response = match header.map_or(Ok(Caller::Anonymous), |header| by_header(&cx, header)) {
         Err(error) => error.into_response(),
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await
         }
     };
+    let (mut response, unchanged) = condition.apply(response).await;
+    if unchanged {
+        window = cx.limits.take_back(window);
+    }
     window.write(response.headers_mut());
     response
         .headers_mut()

@@ -5,6 +5,7 @@ mod auth;
 mod comments;
 mod contents;
 mod errors;
+mod etags;
 mod limits;
 mod lines;
 mod observe;

@@ -36,7 +36,7 @@ use crate::jobs::forge_job_error;
 use crate::model::{Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::{Attempt, JobError};
 use crate::render::{ProjectReport, status};
-use crate::store::{CommandRow, CommandState, NewJob, RunRow, RunState, Stop, StopKind};
+use crate::store::{CommandRow, CommandState, HeadNews, KnownHead, NewJob, RunRow, RunState, Stop, StopKind};
 use crate::vcs::ForgeError;
 
 /// GitHub answers 404 for a moment after a pull was opened: waits before the next look.
@@ -206,6 +206,7 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
     if row.state == CommandState::Finished {
         return Ok(());
     }
+    let _in_use = ctx.checkouts.enter(&row.pull).await;
     let span = info_span!("command", command = %row.id, kind = %row.kind, pull = %row.pull);
     async {
         if row.kind == CommandKind::Cancel {
@@ -252,6 +253,7 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
     if let Some(reply) = asked_before(ctx, row, &spec).await? {
         return Ok(Round::Over(reply));
     }
+    let known = ctx.store.head_get(&row.pull).await?;
     let pull = facts(ctx, row, attempt).await?;
     if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
         // Whether or not its end was heard of: nothing of it stays locked (P7).
@@ -261,14 +263,32 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
         Some(refusal) => Some(refusal),
         None => permission::check(ctx, row, &pull, &spec).await?,
     };
-    let round = match refusal {
-        Some(refusal) => Round::Over(refuse(ctx, row, &spec, refusal).await?),
-        None => carry_out(ctx, row, &pull, &spec, attempt).await?,
+    let round = if let Some(refusal) = refusal {
+        Round::Over(refuse(ctx, row, &spec, refusal).await?)
+    } else {
+        note_head(ctx, &pull, known.as_ref(), &spec).await?;
+        carry_out(ctx, row, &pull, &spec, attempt).await?
     };
     Ok(match round {
         Round::Over(reply) => Round::Over(Reply { head: reply.head.or(Some(pull.head)), ..reply }),
         Round::Again => Round::Again,
     })
+}
+
+/// A plan of the whole pull is made of what the forge says now; an event that tells the same later asks for nothing more.
+/// `known` was read before the forge was asked.
+async fn note_head(ctx: &Ctx, pull: &Pull, known: Option<&KnownHead>, spec: &Spec) -> Result<(), sqlx::Error> {
+    let (at, known) = (pull.standing(), known.map(|known| &known.at));
+    match (pull.state, spec) {
+        (PullState::Closed | PullState::Merged, _) => Ok(()),
+        (PullState::Open, Spec::Autoplan) if known == Some(&at) => Ok(()),
+        (PullState::Open, Spec::Autoplan) => {
+            ctx.store.head_note(&pull.at, HeadNews::Found { known, at: &at }).await.map(drop)
+        }
+        (PullState::Open, Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed) => {
+            ctx.store.head_note_first(&pull.at, &at).await
+        }
+    }
 }
 
 /// The end of a command that was asked to stop before this attempt began, if it is one.

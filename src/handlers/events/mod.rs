@@ -5,6 +5,7 @@ mod comment;
 mod pull;
 
 pub(super) use closed::close_pull;
+pub(super) use pull::found;
 
 use crate::context::Ctx;
 use crate::locks;

@@ -1,36 +1,162 @@
 //! A pull was opened or changed: its projects are planned. That plan takes the place of every older one that waits or
 //! runs, because nobody may apply those any more; an apply is left alone.
+//!
+//! What is not told is found by the repair (`handlers/reconcile/missed.rs`), which takes the same way. Where a pull stood
+//! when that was last taken up is on record, so whichever of the two comes second does nothing.
+
+use chrono::TimeDelta;
 
 use super::DeliveryEnd;
 use crate::context::Ctx;
 use crate::handlers::Spec;
-use crate::jobs::RunCommand;
-use crate::model::{Actor, CommandKind, DeliveryId, PullAction, PullEvent};
+use crate::jobs::{RunCommand, forge_job_error};
+use crate::model::{Actor, CommandKind, DeliveryId, Pull, PullAction, PullEvent, PullHead, PullState};
 use crate::queue::{Job, JobError};
-use crate::store::{CreateCommand, NewCommand};
+use crate::store::{CreateCommand, HeadNews, KnownHead, NewCommand};
+use crate::vcs::Installation;
+
+/// GitHub offers deliveries for redelivery for three days: so long an event can come after what it tells was found.
+const LATE: TimeDelta = TimeDelta::days(3);
+
+/// What came of news of a pull.
+enum TakenUp {
+    /// It is planned.
+    Planned,
+    /// Somebody else was faster, or the delivery was taken before.
+    Known,
+    /// It asks for nothing; why.
+    Ignored(&'static str),
+}
+
+/// What an event is worth now.
+enum Told {
+    /// It is to be taken so, with what the forge says now where the delivery may be late.
+    News(PullEvent),
+    /// It tells nothing new; why.
+    Late(String),
+}
 
 pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
-    if !ctx.settings.autoplan {
-        return Ok(DeliveryEnd::ignored("planning by itself is switched off (--disable-autoplan)"));
+    let event = match still_news(ctx, event).await? {
+        Told::News(event) => event,
+        Told::Late(why) => return Ok(DeliveryEnd::ignored(format!("the delivery is late: {why}"))),
+    };
+    let at = event.standing();
+    let news = HeadNews::Told(at.as_ref(), event.installation);
+    Ok(match take_up(ctx, Some(delivery), &event, news).await? {
+        TakenUp::Planned | TakenUp::Known => DeliveryEnd::handled(),
+        TakenUp::Ignored(why) => DeliveryEnd::ignored(why),
+    })
+}
+
+/// An open pull stands elsewhere than the events told: the same is done as if one had told it. `known` was read before
+/// the forge was asked. Says whether the pull is planned.
+pub(in crate::handlers) async fn found(
+    ctx: &Ctx,
+    pull: &Pull,
+    known: Option<&PullHead>,
+    via: Installation,
+) -> Result<bool, JobError> {
+    let at = pull.standing();
+    let news = HeadNews::Found { known, at: &at };
+    let Some(action) = missed_action(ctx, pull, known).await? else {
+        ctx.store.head_note(&pull.at, news).await?;
+        return Ok(false);
+    };
+    let event = PullEvent {
+        pull: pull.at.clone(),
+        action,
+        draft: pull.draft,
+        head: Some(at.head.clone()),
+        base_branch: Some(at.base_branch.clone()),
+        // Who pushed is not known; whose pull it is, is.
+        sender: pull.author.clone(),
+        installation: via,
+    };
+    Ok(matches!(take_up(ctx, None, &event, news).await?, TakenUp::Planned))
+}
+
+/// Which event was missed; `None`: one that asks for nothing.
+async fn missed_action(ctx: &Ctx, pull: &Pull, known: Option<&PullHead>) -> Result<Option<PullAction>, sqlx::Error> {
+    let Some(known) = known else {
+        let before = ctx.store.pull_state(&pull.at).await?;
+        let was_closed = before.is_some_and(|state| state != PullState::Open);
+        return Ok(Some(if was_closed { PullAction::Reopened } else { PullAction::Opened }));
+    };
+    Ok(if known.head != pull.head {
+        Some(PullAction::Updated)
+    } else if known.base_branch != pull.base_branch {
+        Some(PullAction::BaseChanged)
+    } else {
+        (known.draft && !pull.draft).then_some(PullAction::ReadyForReview)
+    })
+}
+
+async fn still_news(ctx: &Ctx, event: &PullEvent) -> Result<Told, JobError> {
+    let known = ctx.store.head_get(&event.pull).await?;
+    let Some(told) = event.standing() else { return Ok(Told::News(event.clone())) };
+    if !may_be_late(ctx, event, known.as_ref()).await? {
+        return Ok(Told::News(event.clone()));
     }
-    if event.draft && !ctx.settings.allow_drafts {
-        return Ok(DeliveryEnd::ignored("the pull request is a draft (--allow-draft-prs is not set)"));
+    let found = || Told::Late("what it tells was found before it came".to_owned());
+    let known = known.map(|known| known.at);
+    if known.as_ref() == Some(&told) {
+        return Ok(found());
+    }
+    let pull = ctx.forge.pull(&event.pull, event.installation).await.map_err(forge_job_error)?;
+    if pull.state != PullState::Open {
+        return Ok(Told::Late(format!("the pull request is {}", pull.state)));
+    }
+    if known == Some(pull.standing()) {
+        return Ok(found());
+    }
+    let (head, base_branch) = (Some(pull.head), Some(pull.base_branch));
+    Ok(Told::News(PullEvent { head, base_branch, draft: pull.draft, ..event.clone() }))
+}
+
+/// Only where something was found that no event had told, or the pull is closed, an event can come too late.
+async fn may_be_late(ctx: &Ctx, event: &PullEvent, known: Option<&KnownHead>) -> Result<bool, sqlx::Error> {
+    match known {
+        Some(known) => Ok(known.found_at.is_some_and(|found| ctx.clock.now() - found < LATE)),
+        None if event.action == PullAction::Reopened => Ok(false),
+        None => Ok(ctx.store.pull_state(&event.pull).await?.is_some_and(|state| state != PullState::Open)),
+    }
+}
+
+async fn take_up(
+    ctx: &Ctx,
+    delivery: Option<DeliveryId>,
+    event: &PullEvent,
+    news: HeadNews<'_>,
+) -> Result<TakenUp, JobError> {
+    if let Some(why) = asks_for_nothing(ctx, event) {
+        ctx.store.head_note(&event.pull, news).await?;
+        return Ok(TakenUp::Ignored(why));
     }
     let new = NewCommand {
         kind: CommandKind::Autoplan,
         pull: event.pull.clone(),
         comment: None,
-        delivery: Some(delivery),
+        delivery,
         actor: Actor::of_pull(&event.sender),
         installation: event.installation,
         spec: Spec::Autoplan.to_json(),
     };
     let job = |command| vec![RunCommand { command, pull: event.pull.clone(), kind: new.kind }.to_new()];
-    let (outcome, replaced) = ctx.store.command_create_instead(&new, job, what_came(event.action)).await?;
+    let (outcome, replaced) = ctx.store.command_create_instead(&new, job, what_came(event.action), news).await?;
     ctx.stops.stop(&replaced);
-    match outcome {
-        CreateCommand::Created(_) | CreateCommand::Known => Ok(DeliveryEnd::handled()),
+    Ok(match outcome {
+        CreateCommand::Created(_) => TakenUp::Planned,
+        CreateCommand::Known => TakenUp::Known,
+    })
+}
+
+fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<&'static str> {
+    if !ctx.settings.autoplan {
+        return Some("planning by itself is switched off (--disable-autoplan)");
     }
+    let is_draft = event.draft && !ctx.settings.allow_drafts;
+    is_draft.then_some("the pull request is a draft (--allow-draft-prs is not set)")
 }
 
 /// Why older plans are of no use any more, a clause.

@@ -1,6 +1,14 @@
 //! Repair that takes no argument and may run at any time.
 
+mod disk;
 mod idle_locks;
+mod listing;
+mod missed;
+mod statuses;
+
+pub use disk::disk;
+pub use missed::missed;
+pub use statuses::statuses;
 
 use chrono::TimeDelta;
 use tracing::{info, warn};
@@ -17,6 +25,22 @@ const KEEP_JOBS: TimeDelta = TimeDelta::days(7);
 /// Somebody who looks for what happened last night still finds who was there.
 const KEEP_REPLICAS: TimeDelta = TimeDelta::days(1);
 const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
+
+/// What a repair found and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Things it looked at.
+    pub seen: u64,
+    /// Things it mended.
+    pub repaired: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, more: Self) {
+        self.seen += more.seen;
+        self.repaired += more.repaired;
+    }
+}
 
 /// Closes pulls that hold locks although the forge says they are closed: the close event was missed, or the replica
 /// died over it (P7).

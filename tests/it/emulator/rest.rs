@@ -173,3 +173,38 @@ async fn the_page_of_a_pull_shows_the_conversation_as_text() {
     assert!(page.contains("<h1>Add a net #1</h1>"), "{page}");
     assert!(page.contains("<pre>&lt;script&gt;alert(1)&lt;/script&gt;</pre>"), "{page}");
 }
+
+#[tokio::test]
+async fn what_has_not_changed_is_not_sent_again_and_not_counted() {
+    let rig = Rig::start().await;
+    let number = rig.open_pull().await;
+    let list = "/repos/acme/infra/pulls?state=open";
+    let first = rig.get(list).await;
+    let etag = first.header("etag").to_owned();
+    assert!(etag.starts_with("W/\""), "{etag}");
+    let authorization = format!("Bearer {TOKEN}");
+    let again = async || {
+        let client = reqwest::Client::builder().no_proxy().user_agent("test").build().unwrap();
+        let request = client.get(format!("{}{list}", rig.github.api_url())).header("authorization", &authorization);
+        request.header("if-none-match", &etag).send().await.unwrap()
+    };
+    let left = rig.github.requests_left();
+    let unchanged = again().await;
+    assert_eq!(
+        (unchanged.status().as_u16(), &unchanged.headers()["etag"]),
+        (304, &etag.parse::<reqwest::header::HeaderValue>().unwrap())
+    );
+    assert_eq!(unchanged.headers()["x-ratelimit-remaining"], left.to_string().as_str());
+    assert_eq!(unchanged.text().await.unwrap(), "");
+    assert_eq!(rig.github.requests_left(), left);
+    rig.github.close(REPO, number, "alice").await.unwrap();
+    assert_eq!(again().await.status(), 200);
+    assert_eq!(rig.github.requests_left(), left - 1);
+    rig.github.leave_requests(10);
+    let headers = again().await.headers().clone();
+    assert_eq!(
+        (&headers["x-ratelimit-remaining"], &headers["x-ratelimit-limit"]),
+        (&"9".parse().unwrap(), &"5000".parse().unwrap())
+    );
+    rig.check();
+}

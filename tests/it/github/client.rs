@@ -7,7 +7,7 @@ use lockkeeper::clock::ManualClock;
 use lockkeeper::model::{CommitSha, CommitState, CommitStatus, StatusContext};
 use lockkeeper::secret::Secret;
 use lockkeeper::vcs::github::{GitHub, GitHubAuth, Timeouts, TokenSource};
-use lockkeeper::vcs::{Forge, ForgeError};
+use lockkeeper::vcs::{Forge, ForgeError, ListedPage, OpenPulls, PageAsk};
 use serde_json::{Value, json};
 
 use super::server::{Reply, ScriptedGitHub, endpoints, pull, start, token};
@@ -236,4 +236,45 @@ fn the_head_of_a_pull_has_its_ref_on_the_base_repository() {
     let github = GitHub::new(at, token("ghp_test"), clock, Timeouts::default()).unwrap();
     assert_eq!(github.pull_head_ref(&pull()), "refs/pull/12/head");
     assert_eq!(github.host().as_str(), "github.com");
+}
+
+const OPEN: &str = "GET /repos/acme/infra/pulls?state=open&sort=created&direction=asc&per_page=100&page=1";
+
+#[tokio::test]
+async fn open_pulls_are_listed_with_the_tag_and_the_budget() {
+    let server = ScriptedGitHub::start().await;
+    let mut pull_13 = pull_answer();
+    pull_13["number"] = json!(13);
+    pull_13["updated_at"] = json!("2025-06-15T15:08:20Z");
+    let mut unreadable = pull_answer();
+    unreadable["base"]["ref"] = json!("-x");
+    let reply =
+        Reply::json(&json!([pull_13, unreadable])).header("etag", "W/\"abc\"").header("link", "<x>; rel=\"next\"");
+    let reply = reply.header("x-ratelimit-limit", "5000").header("x-ratelimit-remaining", "4000");
+    server.on(OPEN, reply.header("x-ratelimit-reset", "1750003600"));
+    let ask = PageAsk { number: 1, etag: None };
+    let OpenPulls { page, budget } = server.client().open_pulls(&pull().repo, None, ask).await.unwrap();
+    let ListedPage::Fresh { pulls, more, etag } = page else { panic!("{page:?}") };
+    assert_eq!((more, etag.as_deref()), (true, Some("W/\"abc\"")));
+    insta::assert_snapshot!(
+        serde_json::to_string(&pulls).unwrap(),
+        @r#"[{"number":13,"at":{"head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","base_branch":"main","draft":true},"updated_at":"2025-06-15T15:08:20Z"}]"#
+    );
+    let budget = budget.unwrap();
+    assert_eq!((budget.remaining, budget.limit, budget.per_owner), (4000, 5000, false));
+    assert!(server.asked()[0].headers.get("if-none-match").is_none());
+}
+
+#[tokio::test]
+async fn a_list_that_has_not_changed_is_told_as_such_only_to_whoever_asked_so() {
+    let server = ScriptedGitHub::start().await;
+    server.on(OPEN, Reply::status(304, &Value::Null));
+    let ask = PageAsk { number: 1, etag: Some("W/\"abc\"") };
+    let told = server.client().open_pulls(&pull().repo, None, ask).await.unwrap();
+    assert_eq!((told.page, told.budget), (ListedPage::Unchanged, None));
+    assert_eq!(server.asked()[0].header("if-none-match"), "W/\"abc\"");
+    server.on(OPEN, Reply::status(304, &Value::Null));
+    let ask = PageAsk { number: 1, etag: None };
+    let error = server.client().open_pulls(&pull().repo, None, ask).await.unwrap_err();
+    assert!(matches!(error, ForgeError::Rejected { .. }), "{error}");
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lockkeeper::model::{Actor, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Origin};
-use lockkeeper::store::{CancelWhat, CommandState, CreateCommand, FinishedCommand, NewCommand, Stop, StopKind, Store};
+use lockkeeper::store::{
+    CancelWhat, CommandState, CreateCommand, FinishedCommand, HeadNews, NewCommand, Stop, StopKind, Store,
+};
 
 use super::samples::{HOSTILE, command, job, new_command, pull};
 use crate::support::db::{TestDb, start_of_time, store_test};
@@ -203,7 +205,8 @@ fn no_jobs(_: CommandId) -> Vec<lockkeeper::store::NewJob> {
 
 async fn newer(store: &Store) -> (CommandId, Vec<CommandId>) {
     let new = new_command(CommandKind::Autoplan, &pull(1));
-    match store.command_create_instead(&new, no_jobs, "a newer commit came").await.unwrap() {
+    match store.command_create_instead(&new, no_jobs, "a newer commit came", HeadNews::Told(None, None)).await.unwrap()
+    {
         (CreateCommand::Created(id), replaced) => (id, replaced),
         (CreateCommand::Known, _) => panic!("the command is new"),
     }

@@ -257,12 +257,12 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
     pull_request.closed_fork_deleted: 200, handled; 0 comments
     pull_request.closed_merged: 200, handled; 0 comments
     pull_request.converted_to_draft: 200, ignored: a pull request that becomes a draft needs no new plan; 0 comments
-    pull_request.edited_base: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
+    pull_request.edited_base: 200, ignored: the delivery is late: the pull request is closed; 0 comments
     pull_request.edited_title: 200, ignored: only the title or the description of the pull request was edited; 0 comments
     pull_request.labeled: 200, ignored: the action `labeled` of a pull request asks for nothing; 0 comments
-    pull_request.opened: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
-    pull_request.opened_draft_through_app: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
-    pull_request.ready_for_review: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
+    pull_request.opened: 200, ignored: the delivery is late: the pull request is closed; 0 comments
+    pull_request.opened_draft_through_app: 200, ignored: the delivery is late: the pull request is closed; 0 comments
+    pull_request.ready_for_review: 200, ignored: the delivery is late: the pull request is closed; 0 comments
     pull_request.reopened: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
     pull_request.review_requested: 200, ignored: the action `review_requested` of a pull request asks for nothing; 0 comments
     pull_request.synchronize: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments

@@ -18,7 +18,7 @@ use lockkeeper::app::{self, Parts, Replica};
 use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::context::Ctx;
-use lockkeeper::emulator::{Comment, Delivering, Emulator, NewPull, Options};
+use lockkeeper::emulator::{AppOptions, Comment, Delivering, Emulator, NewPull, Options};
 use lockkeeper::http;
 use lockkeeper::model::{CommitSha, Lock, PullNumber};
 use lockkeeper::queue::Tick;
@@ -40,6 +40,8 @@ const ID_START: &str = "00000000-0000-7000-8000-";
 const ID_LENGTH: usize = 36;
 const TOKEN: &str = "ghp_the_bots_own_token";
 const SECRET: &str = "the-webhook-secret";
+const APP_KEY: &str = include_str!("app_key.pem");
+const APP_PUBLIC_KEY: &str = include_str!("app_key.pub.pem");
 
 /// A Lockkeeper and its world.
 pub struct Bot {
@@ -53,6 +55,8 @@ pub struct Bot {
     pub tools: PathBuf,
     /// Where webhooks go.
     pub events: url::Url,
+    /// The bot's own account.
+    login: String,
     flags: BTreeMap<String, Vec<String>>,
     door: tokio::task::JoinHandle<()>,
     read: BTreeSet<u64>,
@@ -67,10 +71,24 @@ impl Bot {
 
     /// A bot with more flags: `("allow-draft-prs", "true")`.
     pub async fn with(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)]) -> Self {
+        Self::start(backend, files, flags, None).await
+    }
+
+    /// A bot that acts as a GitHub App.
+    pub async fn as_app(backend: Backend, files: &[(&str, &str)]) -> Self {
+        let flags = [("gh-user", ""), ("gh-token", ""), ("gh-app-id", "7"), ("gh-app-key", APP_KEY)];
+        Self::start(backend, files, &flags, Some(AppOptions::new(7, LOGIN, 70, APP_PUBLIC_KEY))).await
+    }
+
+    async fn start(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)], app: Option<AppOptions>) -> Self {
         let db = TestDb::new(backend).await;
         let secret = Secret::new(SECRET);
         let options = Options::new(&db.dir.path().join("github"), db.clock.clone(), secret);
-        let github = Emulator::start(options.with_token(LOGIN, Secret::new(TOKEN))).await.expect("the emulator starts");
+        let (options, login) = match app {
+            None => (options.with_token(LOGIN, Secret::new(TOKEN)), LOGIN.to_owned()),
+            Some(app) => (options.with_app(app.clone().with_clock(db.clock.clone())), app.bot_login()),
+        };
+        let github = Emulator::start(options).await.expect("the emulator starts");
         github.create_repo(REPO, files).await.expect("the repository is made");
         let tools = db.dir.path().join("tools");
         std::fs::create_dir(&tools).expect("a directory can be made");
@@ -80,7 +98,7 @@ impl Bot {
         let replica = build(&db, &all, 1).await;
         let (events, door) = open_door(&replica).await;
         github.set_webhook_target(events.clone());
-        Self { github, db, replica, tools, events, flags: all, door, read: BTreeSet::new(), replicas: 1 }
+        Self { github, db, replica, tools, events, login, flags: all, door, read: BTreeSet::new(), replicas: 1 }
     }
 
     /// The store.
@@ -159,13 +177,16 @@ impl Bot {
     /// The hidden line of the newest comment of the bot, but for identifiers.
     pub fn machine_line(&self, pull: PullNumber) -> String {
         let comments = self.github.comments(REPO, pull).expect("the pull exists");
-        let own = comments.iter().rev().find(|comment| comment.author == LOGIN).expect("the bot has commented");
+        let own = comments.iter().rev().find(|comment| comment.author == self.login).expect("the bot has commented");
         without_ids(own.body.lines().next_back().unwrap_or_default())
     }
 
     fn unread(&self, pull: PullNumber) -> Vec<Comment> {
         let comments = self.github.comments(REPO, pull).expect("the pull exists");
-        comments.into_iter().filter(|comment| comment.author == LOGIN && !self.read.contains(&comment.id)).collect()
+        comments
+            .into_iter()
+            .filter(|comment| comment.author == self.login && !self.read.contains(&comment.id))
+            .collect()
     }
 
     /// `context: state, description`, a line each, of the head commit.

@@ -15,7 +15,7 @@ const MAX_TITLE: usize = 256;
 /// `GET /repos/{owner}/{repo}/pulls/{number}`.
 #[derive(Deserialize)]
 pub(super) struct PullAnswer {
-    number: i64,
+    pub number: i64,
     html_url: String,
     title: String,
     state: String,
@@ -29,6 +29,8 @@ pub(super) struct PullAnswer {
     user: Option<UserAnswer>,
     head: EndAnswer,
     base: EndAnswer,
+    #[serde(default)]
+    pub updated_at: Option<DateTime<Utc>>,
     /// How many files differ, also beyond those GitHub lists.
     #[serde(default)]
     pub changed_files: Option<usize>,

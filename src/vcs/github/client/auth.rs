@@ -109,6 +109,14 @@ impl Credentials {
         }
     }
 
+    /// Whether each owner of repositories is asked with a token of their own, so has limits of their own.
+    pub fn are_per_owner(&self) -> bool {
+        match self {
+            Self::Token { .. } => false,
+            Self::App(_) => true,
+        }
+    }
+
     async fn pass(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<Pass, Failure> {
         match self {
             Self::Token { token, .. } => Ok(Pass { token: read_token(wire, token).await?, installation: None }),

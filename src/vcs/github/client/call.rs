@@ -19,15 +19,22 @@ pub(super) struct Call {
     pub what: String,
     /// Whether asking again cannot do harm.
     pub repeatable: bool,
+    /// The tag of the answer we have; when it is still the right one, GitHub only says so.
+    pub etag: Option<String>,
 }
 
 impl Call {
     pub fn get(path: String, what: impl Into<String>) -> Self {
-        Self { method: Method::GET, path, body: None, what: what.into(), repeatable: true }
+        Self { method: Method::GET, path, body: None, what: what.into(), repeatable: true, etag: None }
     }
 
     pub fn post(path: String, body: Value, what: impl Into<String>) -> Self {
-        Self { method: Method::POST, path, body: Some(body), what: what.into(), repeatable: false }
+        Self { method: Method::POST, path, body: Some(body), what: what.into(), repeatable: false, etag: None }
+    }
+
+    /// Asks only for what is not as it was when the tag was given.
+    pub fn unless(self, etag: Option<&str>) -> Self {
+        Self { etag: etag.map(str::to_owned), ..self }
     }
 
     /// For requests whose second effect does not matter.
@@ -38,6 +45,8 @@ impl Call {
 
 /// An answer with a status of success.
 pub(super) struct Answer {
+    /// Whether everything is as it was when the tag of the request was given; then there is no body.
+    pub unchanged: bool,
     pub headers: HeaderMap,
     pub body: Bytes,
 }

@@ -12,6 +12,7 @@ mod auth;
 mod call;
 mod classify;
 mod endpoints;
+mod listing;
 mod pages;
 mod teams;
 mod wire;
@@ -30,7 +31,7 @@ use self::auth::Credentials;
 use self::call::{Call, Failure};
 use self::pages::Pages;
 use self::wire::Wire;
-use super::super::{Forge, ForgeError, GitCredentials, Installation};
+use super::super::{Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk};
 use crate::clock::Clock;
 use crate::model::{ChangedFile, CommitSha, CommitStatus, HostName, Pull, PullRef, RepoId};
 
@@ -115,6 +116,10 @@ impl Forge for GitHub {
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError> {
         let pull = self.pull_answer(at, via).await?.into_pull(at);
         pull.map_err(|message| Failure::rejected(&self.wire.host, &pull_words(at), &message).into())
+    }
+
+    async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError> {
+        Ok(listing::open_pulls(self, repo, via, page).await?)
     }
 
     async fn changed_files(&self, at: &PullRef, via: Installation) -> Result<Vec<ChangedFile>, ForgeError> {

@@ -10,7 +10,7 @@ use crate::model::RepoId;
 use crate::vcs::Installation;
 
 /// Entries of a page: the most GitHub gives.
-const PAGE: usize = 100;
+pub(super) const PAGE: usize = 100;
 /// Most pages we read: twice what GitHub lists of changed files, and 6,000 comments are more than any pull has.
 const MAX_PAGES: usize = 60;
 
@@ -55,7 +55,7 @@ impl<'a> Pages<'a> {
 }
 
 /// Whether another page follows. Without any `Link` (a proxy may drop it) a full page says that there may be one.
-fn has_more(headers: &HeaderMap, entries: usize) -> bool {
+pub(super) fn has_more(headers: &HeaderMap, entries: usize) -> bool {
     let links: Vec<&str> = headers.get_all(LINK).iter().filter_map(|value| value.to_str().ok()).collect();
     if links.is_empty() { entries >= PAGE } else { links.iter().any(|link| link.contains(r#"rel="next""#)) }
 }

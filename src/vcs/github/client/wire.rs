@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
+use axum::http::header::IF_NONE_MATCH;
 use axum::http::{HeaderMap, Request, StatusCode};
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
@@ -110,6 +111,10 @@ impl Wire {
             .method(call.method.clone())
             .uri(format!("{}{}", self.base_path, call.path))
             .header("Accept", "application/vnd.github+json");
+        let request = match &call.etag {
+            Some(etag) => request.header(IF_NONE_MATCH, etag),
+            None => request,
+        };
         // The client of a token shares connections with all others, so one per request costs nothing.
         let octocrab = self.octocrab.user_access_token(token.expose()).map_err(|error| chain(&error))?;
         let request = octocrab.build_request(request, call.body.as_ref()).map_err(|error| chain(&error))?;
@@ -120,6 +125,10 @@ impl Wire {
     }
 
     fn judge(&self, call: &Call, raw: Raw) -> Result<Answer, Failure> {
+        let unchanged = raw.status == StatusCode::NOT_MODIFIED && call.etag.is_some();
+        if unchanged {
+            return Ok(Answer { unchanged, headers: raw.headers, body: Bytes::new() });
+        }
         if !raw.status.is_success() {
             let refusal = Refusal { status: raw.status, headers: &raw.headers, body: &raw.body };
             return Err(classify(&refusal, &self.host, &call.what, self.clock.now()));
@@ -128,7 +137,7 @@ impl Wire {
             let message = format!("the answer is larger than {} MiB, which nothing we ask for is", MAX_ANSWER >> 20);
             return Err(Failure::rejected(&self.host, &call.what, &message));
         }
-        Ok(Answer { headers: raw.headers, body: raw.body })
+        Ok(Answer { unchanged, headers: raw.headers, body: raw.body })
     }
 
     fn log(&self, call: &Call, started: DateTime<Utc>, outcome: &Result<Raw, String>) {

@@ -8,7 +8,9 @@ use serde::de::DeserializeOwned;
 
 use super::header::{BadHeader, delivery};
 use super::shape::{Acted, CommentPayload, Installation, PullPayload, User};
-use crate::model::{CommentEvent, Event, HostName, PullAction, PullEvent, PullNumber, PullRef, RepoId};
+use crate::model::{
+    BranchName, CommentEvent, CommitSha, Event, HostName, PullAction, PullEvent, PullNumber, PullRef, RepoId,
+};
 
 /// Longest comment in bytes: GitHub allows 65,536 characters of at most four bytes.
 const MAX_COMMENT: usize = 65_536 * 4;
@@ -60,6 +62,9 @@ fn pull_request(json: &[u8], host: &HostName) -> Result<Event, PayloadError> {
         pull: pull_ref(host, &payload.repository.full_name, ("pull_request.number", payload.pull_request.number))?,
         action,
         draft: payload.pull_request.draft.unwrap_or(false),
+        // What the forge is asked for anyway when it counts is not worth refusing a delivery for.
+        head: payload.pull_request.head.and_then(|end| CommitSha::new(&end.sha?).ok()),
+        base_branch: payload.pull_request.base.and_then(|end| BranchName::new(&end.branch?).ok()),
         sender: login(payload.sender.as_ref(), "sender.login")?,
         installation: payload.installation.map(|Installation { id }| id),
     }))

@@ -47,6 +47,19 @@ pub(super) struct PullPart {
     pub number: i64,
     #[serde(default)]
     pub draft: Option<bool>,
+    #[serde(default)]
+    pub head: Option<End>,
+    #[serde(default)]
+    pub base: Option<End>,
+}
+
+/// One end of a pull request.
+#[derive(Deserialize)]
+pub(super) struct End {
+    #[serde(default, rename = "ref")]
+    pub branch: Option<String>,
+    #[serde(default)]
+    pub sha: Option<String>,
 }
 
 /// `issue_comment`.

@@ -1,0 +1,206 @@
+//! One repository: its open pulls by the forge, beside where they stood when that was last taken up.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::SubsecRound;
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use super::Tally;
+use super::missed::LEFT_TO_COMMANDS;
+use crate::context::Ctx;
+use crate::handlers::events::{self, close_pull};
+use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState};
+use crate::queue::JobError;
+use crate::store::{ForgePage, WatchedRepo};
+use crate::vcs::{Budget, ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk};
+
+/// Most pages of a list: 3,000 open pulls.
+const MAX_PAGES: usize = 30;
+
+/// How the look at a repository ended.
+pub(super) enum Look {
+    /// As far as the budget allows.
+    Done(Option<Budget>),
+    /// The forge did not answer as it should.
+    Failed(ForgeError),
+}
+
+/// Why the look at a repository ends before everything was seen to.
+enum Stop {
+    /// Little is left of the right to ask.
+    Thrift,
+    /// The forge did not answer as it should.
+    Forge(ForgeError),
+    /// Something of ours is broken.
+    Broken(anyhow::Error),
+}
+
+impl From<ForgeError> for Stop {
+    fn from(error: ForgeError) -> Self {
+        Self::Forge(error)
+    }
+}
+
+impl From<sqlx::Error> for Stop {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Broken(error.into())
+    }
+}
+
+impl From<JobError> for Stop {
+    fn from(error: JobError) -> Self {
+        Self::Broken(anyhow::anyhow!(error.message()))
+    }
+}
+
+/// What is kept of a page.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Kept {
+    pulls: Vec<ListedPull>,
+    more: bool,
+}
+
+/// Compares the list with what is known. What is known is read first, so that an event which comes meanwhile is noticed.
+pub(super) async fn look(ctx: &Ctx, watched: &WatchedRepo, tally: &mut Tally) -> anyhow::Result<Look> {
+    let known = ctx.store.head_list(&watched.repo).await?;
+    let known: BTreeMap<PullNumber, PullHead> = known.into_iter().map(|head| (head.number, head.at)).collect();
+    let mut list = List { ctx, watched, known, listed: BTreeSet::new(), budget: None, tally };
+    match list.compare().await {
+        Ok(()) | Err(Stop::Thrift) => Ok(Look::Done(list.budget)),
+        Err(Stop::Forge(error)) => Ok(Look::Failed(error)),
+        Err(Stop::Broken(error)) => Err(error),
+    }
+}
+
+struct List<'a> {
+    ctx: &'a Ctx,
+    watched: &'a WatchedRepo,
+    known: BTreeMap<PullNumber, PullHead>,
+    listed: BTreeSet<PullNumber>,
+    budget: Option<Budget>,
+    tally: &'a mut Tally,
+}
+
+impl List<'_> {
+    async fn compare(&mut self) -> Result<(), Stop> {
+        if !self.read().await? {
+            return Ok(());
+        }
+        // Pulls that were open and are not listed any more.
+        let gone: Vec<PullNumber> = self.known.keys().filter(|number| !self.listed.contains(number)).copied().collect();
+        for number in gone {
+            self.ask(number).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads page after page; says whether that was all of them. A page is kept after everything in it was seen to: what
+    /// a crash leaves undone is found again.
+    async fn read(&mut self) -> Result<bool, Stop> {
+        let repo = &self.watched.repo;
+        let pages = self.ctx.store.forge_page_list(repo).await?;
+        for number in 1..=MAX_PAGES {
+            let kept = pages.iter().find(|page| usize::try_from(page.page) == Ok(number));
+            let kept = kept.and_then(|page| Some((page.etag.as_str(), serde_json::from_str(&page.content).ok()?)));
+            let (page, etag) = self.page(number, kept).await?;
+            for pull in &page.pulls {
+                self.see_to(pull).await?;
+            }
+            self.keep(number, &page, etag).await?;
+            if !page.more {
+                return Ok(true);
+            }
+            self.be_thrifty()?;
+        }
+        warn!(%repo, "There are more than {} open pull requests; those beyond are not looked after", MAX_PAGES * 100);
+        Ok(false)
+    }
+
+    /// A page, and its tag if it is not the one we have.
+    async fn page(&mut self, number: usize, kept: Option<(&str, Kept)>) -> Result<(Kept, Option<String>), Stop> {
+        let (repo, via) = (&self.watched.repo, self.watched.installation);
+        let ask = PageAsk { number, etag: kept.as_ref().map(|(etag, _)| *etag) };
+        let OpenPulls { page, budget } = self.ctx.forge.open_pulls(repo, via, ask).await?;
+        self.budget = budget.or(self.budget);
+        match (page, kept) {
+            (ListedPage::Fresh { pulls, more, etag }, _) => Ok((Kept { pulls, more }, etag)),
+            (ListedPage::Unchanged, Some((_, kept))) => Ok((kept, None)),
+            (ListedPage::Unchanged, None) => Err(Stop::Forge(ForgeError::Unavailable {
+                what: format!("the open pull requests of {}", repo.full_name()),
+                host: repo.host().clone(),
+                message: "it says that nothing has changed although it was not told since when".to_owned(),
+            })),
+        }
+    }
+
+    async fn keep(&self, number: usize, page: &Kept, etag: Option<String>) -> Result<(), Stop> {
+        let (store, repo) = (&self.ctx.store, &self.watched.repo);
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
+        if let Some(etag) = etag {
+            let content = serde_json::to_string(page).expect("texts and numbers make JSON");
+            store.forge_page_keep(repo, &ForgePage { page: number, etag, content }).await?;
+            if !page.more {
+                store.forge_page_forget(repo, number + 1).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn see_to(&mut self, pull: &ListedPull) -> Result<(), Stop> {
+        self.listed.insert(pull.number);
+        let known = self.known.get(&pull.number);
+        if known == Some(&pull.at) {
+            return Ok(());
+        }
+        if known.is_none() && pull.updated_at < self.watched.known_at.trunc_subsecs(0) {
+            return Ok(self.ctx.store.head_note_first(&self.at(pull.number), &pull.at).await?);
+        }
+        self.ask(pull.number).await
+    }
+
+    /// A list may be behind, so the forge is asked for the one pull; then the same is done as if an event had told it.
+    async fn ask(&mut self, number: PullNumber) -> Result<(), Stop> {
+        self.be_thrifty()?;
+        let (ctx, at, via) = (self.ctx, self.at(number), self.watched.installation);
+        self.tally.seen += 1;
+        let pull = match ctx.forge.pull(&at, via).await {
+            Ok(pull) => pull,
+            Err(error @ (ForgeError::NotFound { .. } | ForgeError::Rejected { .. })) => {
+                warn!(pull = %at, %error, "Where a pull request stands cannot be told");
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if self.mend(&pull).await? {
+            self.tally.repaired += 1;
+            info!(pull = %at, state = %pull.state, head = pull.head.short(), "Found what no event had told of a pull request");
+            ctx.nudge.nudge();
+        }
+        Ok(())
+    }
+
+    /// Says whether there was anything to do.
+    async fn mend(&self, pull: &Pull) -> Result<bool, Stop> {
+        let (ctx, known, via) = (self.ctx, self.known.get(&pull.at.number), self.watched.installation);
+        if pull.state != PullState::Open {
+            close_pull(ctx, pull, via, &Actor::lockkeeper(Origin::Reconciler)).await?;
+            return Ok(true);
+        }
+        Ok(known != Some(&pull.standing()) && events::found(ctx, pull, known, via).await?)
+    }
+
+    /// Stops when little is left of the right to ask; counts the question that is asked otherwise.
+    fn be_thrifty(&mut self) -> Result<(), Stop> {
+        let Some(budget) = &mut self.budget else { return Ok(()) };
+        if budget.is_below(LEFT_TO_COMMANDS) {
+            return Err(Stop::Thrift);
+        }
+        budget.remaining = budget.remaining.saturating_sub(1);
+        Ok(())
+    }
+
+    fn at(&self, number: PullNumber) -> PullRef {
+        PullRef { repo: self.watched.repo.clone(), number }
+    }
+}

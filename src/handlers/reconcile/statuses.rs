@@ -1,0 +1,68 @@
+//! Statuses that stay pending although nobody works on them any more: the job of a command was lost, or the status that
+//! should have ended it could not be set for so long that it was given up.
+
+use chrono::TimeDelta;
+use tracing::{info, warn};
+
+use super::Tally;
+use crate::context::Ctx;
+use crate::handlers::commands;
+use crate::jobs::SetStatus;
+use crate::model::{CommitState, CommitStatus, StatusContext};
+use crate::queue::{Job, JobError};
+use crate::render::status;
+use crate::store::PendingStatus;
+
+/// Most that is looked at in one go.
+const AT_ONCE: i64 = 200;
+/// Nobody waits for the status of a commit this old.
+const KEEP: TimeDelta = TimeDelta::days(30);
+
+/// Gives up commands that no job is left of, and ends statuses that nothing else will end. Each is done once: a status
+/// that cannot be set this time either stays as it is.
+pub async fn statuses(ctx: &Ctx) -> anyhow::Result<Tally> {
+    let mut tally = lost_commands(ctx).await?;
+    ctx.store.status_prune(ctx.clock.now() - KEEP).await?;
+    for left in ctx.store.status_list_left(AT_ONCE).await? {
+        tally.seen += 1;
+        let job = end_of(ctx, &left).await?;
+        if ctx.store.status_mend(&left, &job.to_new()).await? {
+            tally.repaired += 1;
+            info!(repo = %left.repo, head = left.head.short(), context = left.context, "Ends a status that was left pending");
+        }
+    }
+    if tally.repaired > 0 {
+        ctx.nudge.nudge();
+    }
+    Ok(tally)
+}
+
+async fn lost_commands(ctx: &Ctx) -> anyhow::Result<Tally> {
+    let lost = ctx.store.command_list_lost(AT_ONCE).await?;
+    for id in &lost {
+        warn!(command = %id, "A command has no job any more; it is given up");
+        commands::give_up(ctx, *id, &JobError::Fail(anyhow::anyhow!("its job was lost"))).await?;
+    }
+    let count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
+    Ok(Tally { seen: count, repaired: count })
+}
+
+/// The status that should have been set last, if that is on record; otherwise one that says what happened.
+async fn end_of(ctx: &Ctx, left: &PendingStatus) -> anyhow::Result<SetStatus> {
+    let interrupted = interrupted(left);
+    let given_up = ctx.store.job_given_up_in(&interrupted.lane()).await?;
+    let given_up = given_up.and_then(|payload| serde_json::from_str::<SetStatus>(&payload).ok());
+    Ok(given_up.filter(|job| job.status.state != CommitState::Pending).unwrap_or(interrupted))
+}
+
+fn interrupted(left: &PendingStatus) -> SetStatus {
+    let (state, text) = status::interrupted();
+    let context = StatusContext::new(&left.context);
+    SetStatus {
+        repo: left.repo.clone(),
+        installation: left.installation,
+        commit: left.head.clone(),
+        status: CommitStatus { context, state, description: text, url: None },
+        promised: None,
+    }
+}

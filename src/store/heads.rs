@@ -1,0 +1,135 @@
+//! Where open pulls stood when that was last taken up: by the event that told it, or by the repair that found it because
+//! no event had come. What both find out is compared here, in the transaction that does something about it, so that
+//! whichever comes second does nothing (P2).
+
+use chrono::{DateTime, Utc};
+
+use super::watched::repo_told_in_tx;
+use super::{Result, Store, Tx, execute, kept_time, on_pool};
+use crate::model::{BranchName, CommitSha, PullHead, PullNumber, PullRef, RepoId};
+
+/// Where an open pull stood when that was last taken up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownHead {
+    /// The pull.
+    pub number: PullNumber,
+    /// Where it stood.
+    pub at: PullHead,
+    /// When it was found although no event had told it, if it ever was.
+    pub found_at: Option<DateTime<Utc>>,
+}
+
+/// How we learned where a pull stands.
+#[derive(Clone, Copy, Debug)]
+pub enum HeadNews<'a> {
+    /// An event told it, through this installation of the forge's app.
+    Told(Option<&'a PullHead>, Option<u64>),
+    /// The forge was asked.
+    Found {
+        /// What was known before that. When something else is known by now, an event was faster.
+        known: Option<&'a PullHead>,
+        /// What the forge says.
+        at: &'a PullHead,
+    },
+}
+
+const LIST: &str = "SELECT number, head, base_branch, draft, found_at FROM pull_heads WHERE repo = $1 ORDER BY number";
+const GET: &str = "SELECT number, head, base_branch, draft, found_at FROM pull_heads WHERE repo = $1 AND number = $2";
+const TOLD: &str = "INSERT INTO pull_heads (repo, number, head, base_branch, draft) VALUES ($1, $2, $3, $4, $5) \
+     ON CONFLICT (repo, number) DO UPDATE SET head = excluded.head, base_branch = excluded.base_branch, \
+     draft = excluded.draft";
+const FIRST: &str = "INSERT INTO pull_heads (repo, number, head, base_branch, draft, found_at) \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (repo, number) DO NOTHING";
+const FOUND: &str = "UPDATE pull_heads SET head = $3, base_branch = $4, draft = $5, found_at = $6 \
+     WHERE repo = $1 AND number = $2 AND head = $7 AND base_branch = $8 AND draft = $9";
+
+impl Store {
+    /// Where the open pulls of a repository stood, as far as they are known.
+    pub async fn head_list(&self, repo: &RepoId) -> Result<Vec<KnownHead>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(LIST).bind(repo).fetch_all(db))?;
+        Ok(rows.into_iter().map(KnownHead::from).collect())
+    }
+
+    /// Where an open pull stood, if it is known.
+    pub async fn head_get(&self, pull: &PullRef) -> Result<Option<KnownHead>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, Row>(GET)
+            .bind(&pull.repo).bind(pull.number).fetch_optional(db))?;
+        Ok(row.map(KnownHead::from))
+    }
+
+    /// Notes where a pull stands, if nothing leads to a command. `false`: an event was faster, and nothing was noted.
+    pub async fn head_note(&self, pull: &PullRef, news: HeadNews<'_>) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let noted = self.head_in_tx(&mut tx, pull, news).await?;
+        tx.commit().await.map(|()| noted)
+    }
+
+    /// Notes where a pull stands that was not known to be open, without saying that an event was missed.
+    pub async fn head_note_first(&self, pull: &PullRef, at: &PullHead) -> Result<()> {
+        let mut tx = self.begin().await?;
+        first_in_tx(&mut tx, pull, at, None).await?;
+        tx.commit().await
+    }
+
+    /// `false`: an event was faster, and nothing was noted.
+    pub(super) async fn head_in_tx(&self, tx: &mut Tx, pull: &PullRef, news: HeadNews<'_>) -> Result<bool> {
+        match news {
+            HeadNews::Told(at, installation) => {
+                if let Some(at) = at {
+                    told_in_tx(tx, pull, at).await?;
+                }
+                repo_told_in_tx(tx, &pull.repo, installation, self.now()).await?;
+                Ok(true)
+            }
+            HeadNews::Found { known: None, at } => first_in_tx(tx, pull, at, Some(self.now())).await,
+            HeadNews::Found { known: Some(known), at } => found_in_tx(tx, pull, known, at, self.now()).await,
+        }
+    }
+}
+
+async fn told_in_tx(tx: &mut Tx, pull: &PullRef, at: &PullHead) -> Result<()> {
+    execute!(tx, TOLD, &pull.repo, pull.number, &at.head, &at.base_branch, at.draft).map(drop)
+}
+
+async fn first_in_tx(tx: &mut Tx, pull: &PullRef, at: &PullHead, found: Option<DateTime<Utc>>) -> Result<bool> {
+    let found = found.map(kept_time);
+    execute!(tx, FIRST, &pull.repo, pull.number, &at.head, &at.base_branch, at.draft, found).map(|rows| rows == 1)
+}
+
+async fn found_in_tx(tx: &mut Tx, pull: &PullRef, known: &PullHead, at: &PullHead, now: DateTime<Utc>) -> Result<bool> {
+    execute!(
+        tx,
+        FOUND,
+        &pull.repo,
+        pull.number,
+        &at.head,
+        &at.base_branch,
+        at.draft,
+        kept_time(now),
+        &known.head,
+        &known.base_branch,
+        known.draft,
+    )
+    .map(|rows| rows == 1)
+}
+
+/// A pull that is not open stands nowhere.
+pub(super) async fn head_forget_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()> {
+    execute!(tx, "DELETE FROM pull_heads WHERE repo = $1 AND number = $2", &pull.repo, pull.number).map(drop)
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    number: PullNumber,
+    head: CommitSha,
+    base_branch: BranchName,
+    draft: bool,
+    found_at: Option<DateTime<Utc>>,
+}
+
+impl From<Row> for KnownHead {
+    fn from(row: Row) -> Self {
+        let at = PullHead { head: row.head, base_branch: row.base_branch, draft: row.draft };
+        Self { number: row.number, at, found_at: row.found_at }
+    }
+}

@@ -1,0 +1,132 @@
+//! Statuses that are pending on the forge, each with the command that promised to end it.
+//!
+//! A row comes when the forge has taken a pending status, and goes when it has taken what ends it. A row whose command
+//! is over although nothing in the queue will set that status any more is one that was left behind.
+
+use chrono::{DateTime, Utc};
+
+use super::{NewJob, Result, Store, execute, free_text, kept_time, on_pool};
+use crate::model::{CommandId, CommitSha, RepoId};
+
+/// A status that is pending on the forge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingStatus {
+    /// In which repository.
+    pub repo: RepoId,
+    /// On which commit.
+    pub head: CommitSha,
+    /// Its name.
+    pub context: String,
+    /// The command that is to end it.
+    pub command: CommandId,
+    /// Installation of the forge's app through which it was set.
+    pub installation: Option<u64>,
+}
+
+const KEEP: &str = "INSERT INTO pending_statuses (repo, head, context, command, installation, set_at) \
+     VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (repo, head, context) DO UPDATE SET command = excluded.command, \
+     installation = excluded.installation, set_at = excluded.set_at";
+/// The lane is that of the job that sets statuses.
+const LEFT: &str = "SELECT p.repo, p.head, p.context, p.command, p.installation FROM pending_statuses p \
+     WHERE NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = p.command AND c.state <> 'finished') \
+     AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.state IN ('queued', 'running') \
+     AND j.lane = 'status:' || p.repo || '@' || p.head || ':' || p.context) \
+     ORDER BY p.set_at, p.repo, p.head, p.context LIMIT $1";
+const LOST: &str = "SELECT c.id FROM commands c WHERE c.state <> 'finished' AND NOT EXISTS (SELECT 1 FROM jobs j \
+     WHERE j.state IN ('queued', 'running') AND j.payload LIKE '%' || c.id || '%') ORDER BY c.created_at, c.id LIMIT $1";
+
+impl Store {
+    /// The forge has taken a pending status.
+    pub async fn status_promise(&self, status: &PendingStatus) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            KEEP,
+            &status.repo,
+            &status.head,
+            free_text(&status.context),
+            status.command,
+            status.installation.map(u64::cast_signed),
+            self.now(),
+        )?;
+        tx.commit().await
+    }
+
+    /// The forge has taken a status that nothing has to end.
+    pub async fn status_settle(&self, repo: &RepoId, head: &CommitSha, context: &str) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "DELETE FROM pending_statuses WHERE repo = $1 AND head = $2 AND context = $3",
+            repo,
+            head,
+            free_text(context),
+        )?;
+        tx.commit().await
+    }
+
+    /// Pending statuses that nothing will end.
+    pub async fn status_list_left(&self, limit: i64) -> Result<Vec<PendingStatus>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(LEFT).bind(limit).fetch_all(db))?;
+        Ok(rows.into_iter().map(PendingStatus::from).collect())
+    }
+
+    /// Puts the job into the queue that ends a status which was left behind, and forgets the status, so that this is done
+    /// once. `false`: somebody else did it, or a newer command has set it.
+    pub async fn status_mend(&self, status: &PendingStatus, job: &NewJob) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "DELETE FROM pending_statuses WHERE repo = $1 AND head = $2 AND context = $3 AND command = $4",
+            &status.repo,
+            &status.head,
+            free_text(&status.context),
+            status.command,
+        )?;
+        if rows == 0 {
+            return Ok(false);
+        }
+        self.job_push_in_tx(&mut tx, job).await?;
+        tx.commit().await.map(|()| true)
+    }
+
+    /// Forgets pending statuses that were set before the given time.
+    pub async fn status_prune(&self, before: DateTime<Utc>) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(&mut tx, "DELETE FROM pending_statuses WHERE set_at < $1", kept_time(before))?;
+        tx.commit().await.map(|()| rows)
+    }
+
+    /// Commands that have not ended although no job will work on them.
+    pub async fn command_list_lost(&self, limit: i64) -> Result<Vec<CommandId>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(LOST).bind(limit).fetch_all(db))
+    }
+
+    /// What the newest job of a lane that was given up had to do, as JSON.
+    pub async fn job_given_up_in(&self, lane: &str) -> Result<Option<String>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, String>(
+            "SELECT payload FROM jobs WHERE lane = $1 AND state = 'failed' ORDER BY seq DESC LIMIT 1")
+            .bind(lane).fetch_optional(db))
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    repo: RepoId,
+    head: CommitSha,
+    context: String,
+    command: CommandId,
+    installation: Option<i64>,
+}
+
+impl From<Row> for PendingStatus {
+    fn from(row: Row) -> Self {
+        Self {
+            repo: row.repo,
+            head: row.head,
+            context: row.context,
+            command: row.command,
+            installation: row.installation.map(i64::cast_unsigned),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Repositories whose list of open pulls is looked at now and then, and the pages of these lists.
+
+use chrono::{DateTime, Utc};
+
+use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool};
+use crate::model::RepoId;
+
+/// A repository whose list of open pulls is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedRepo {
+    /// Which.
+    pub repo: RepoId,
+    /// Installation of the forge's app through which the newest event came.
+    pub installation: Option<u64>,
+    /// Since when we know it: what had changed before is no missed event.
+    pub known_at: DateTime<Utc>,
+    /// Not to be looked at before.
+    pub due_at: DateTime<Utc>,
+    /// How often in a row it could not be looked at.
+    pub failures: i64,
+}
+
+/// A page of a forge's list as it was last answered.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct ForgePage {
+    /// From 1.
+    pub page: i64,
+    /// The forge's tag of the answer.
+    pub etag: String,
+    /// What was in it.
+    pub content: String,
+}
+
+const DISCOVER: &str = "INSERT INTO watched_repos (repo, installation, known_at, due_at, failures) \
+     SELECT p.repo, CAST(NULL AS BIGINT), MIN(p.updated_at), $1, 0 FROM pulls p \
+     WHERE NOT EXISTS (SELECT 1 FROM watched_repos w WHERE w.repo = p.repo) GROUP BY p.repo \
+     ON CONFLICT (repo) DO NOTHING";
+/// Most events find nothing to change, and must not hold the row.
+const TOLD: &str = "INSERT INTO watched_repos (repo, installation, known_at, due_at, failures) \
+     SELECT $1, $2, $3, $3, 0 WHERE NOT EXISTS (SELECT 1 FROM watched_repos WHERE repo = $1 AND failures = 0 \
+     AND ($2 IS NULL OR installation = $2)) ON CONFLICT (repo) DO UPDATE SET failures = 0, \
+     installation = COALESCE(excluded.installation, watched_repos.installation), \
+     due_at = CASE WHEN watched_repos.failures > 0 THEN excluded.due_at ELSE watched_repos.due_at END";
+const DUE: &str = "SELECT repo, installation, known_at, due_at, failures FROM watched_repos WHERE due_at <= $1 \
+     ORDER BY due_at, repo LIMIT $2";
+
+impl Store {
+    /// Begins to watch repositories of which only pulls are known, as those of locks that were imported.
+    pub async fn watched_discover(&self) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(&mut tx, DISCOVER, self.now())?;
+        tx.commit().await.map(|()| rows)
+    }
+
+    /// Repositories whose turn it is, the one that was not looked at for longest first.
+    pub async fn watched_list_due(&self, limit: i64) -> Result<Vec<WatchedRepo>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(DUE).bind(self.now()).bind(limit).fetch_all(db))?;
+        Ok(rows.into_iter().map(WatchedRepo::from).collect())
+    }
+
+    /// Takes the turn of a repository, which is not due again before `until`; `false`: another replica did.
+    pub async fn watched_claim(&self, watched: &WatchedRepo, until: DateTime<Utc>) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "UPDATE watched_repos SET due_at = $1 WHERE repo = $2 AND due_at = $3",
+            kept_time(until),
+            &watched.repo,
+            watched.due_at,
+        )?;
+        tx.commit().await.map(|()| rows == 1)
+    }
+
+    /// A repository was looked at.
+    pub async fn watched_seen(&self, repo: &RepoId) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(&mut tx, "UPDATE watched_repos SET failures = 0 WHERE repo = $1 AND failures > 0", repo)?;
+        tx.commit().await
+    }
+
+    /// A repository could not be looked at. Which installation is right is found out anew.
+    pub async fn watched_failed(&self, repo: &RepoId, due_at: DateTime<Utc>) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "UPDATE watched_repos SET failures = failures + 1, installation = NULL, due_at = $1 WHERE repo = $2",
+            kept_time(due_at),
+            repo,
+        )?;
+        tx.commit().await
+    }
+
+    /// The kept pages of a repository's list of open pulls, in order.
+    pub async fn forge_page_list(&self, repo: &RepoId) -> Result<Vec<ForgePage>> {
+        on_pool!(self, db => sqlx::query_as::<_, ForgePage>(
+            "SELECT page, etag, content FROM forge_pages WHERE repo = $1 ORDER BY page").bind(repo).fetch_all(db))
+    }
+
+    /// Keeps a page.
+    pub async fn forge_page_keep(&self, repo: &RepoId, page: &ForgePage) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "INSERT INTO forge_pages (repo, page, etag, content) VALUES ($1, $2, $3, $4) \
+             ON CONFLICT (repo, page) DO UPDATE SET etag = excluded.etag, content = excluded.content",
+            repo,
+            page.page,
+            free_text(&page.etag),
+            free_text(&page.content),
+        )?;
+        tx.commit().await
+    }
+
+    /// Forgets the pages from a number on.
+    pub async fn forge_page_forget(&self, repo: &RepoId, from: i64) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(&mut tx, "DELETE FROM forge_pages WHERE repo = $1 AND page >= $2", repo, from)?;
+        tx.commit().await
+    }
+}
+
+/// An event of the repository came: it is watched from now on.
+pub(super) async fn repo_told_in_tx(
+    tx: &mut Tx,
+    repo: &RepoId,
+    installation: Option<u64>,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    execute!(tx, TOLD, repo, installation.map(u64::cast_signed), now).map(drop)
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    repo: RepoId,
+    installation: Option<i64>,
+    known_at: DateTime<Utc>,
+    due_at: DateTime<Utc>,
+    failures: i64,
+}
+
+impl From<Row> for WatchedRepo {
+    fn from(row: Row) -> Self {
+        Self {
+            repo: row.repo,
+            installation: row.installation.map(i64::cast_unsigned),
+            known_at: row.known_at,
+            due_at: row.due_at,
+            failures: row.failures,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Room on the disk: real checkouts, removed when it gets tight, and never those that are needed.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lockkeeper::emulator::NewPull;
+use lockkeeper::git::{DiskPart, DiskUse};
+use lockkeeper::handlers::reconcile::Tally;
+use lockkeeper::model::PullNumber;
+
+use crate::stories::{APP, DB, NETWORK};
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    without_a_quota_nothing_is_removed,
+    what_was_not_used_for_longest_goes_first_and_is_made_anew_when_it_is_needed,
+    a_checkout_with_a_local_state_stays,
+    what_is_in_use_stays,
+    what_a_closed_pull_left_behind_goes,
+);
+
+const LOCKS: [&str; 3] =
+    ["acme/infra/app/default by #2", "acme/infra/db/default by #3", "acme/infra/network/default by #1"];
+
+impl Bot {
+    async fn disk(&self) -> Vec<DiskUse> {
+        let mut parts = self.replica.ctx.checkouts.disk_use().await.unwrap();
+        parts.sort_by(|a, b| a.part.cmp(&b.part));
+        parts
+    }
+
+    /// Pulls that have checkouts on the disk.
+    async fn checked_out(&self) -> Vec<i64> {
+        let number = |part: DiskUse| match part.part {
+            DiskPart::Checkouts(pull) => Some(pull.number.0),
+            DiskPart::Mirror(_) => None,
+        };
+        self.disk().await.into_iter().filter_map(number).collect()
+    }
+
+    fn checkout(&self, pull: PullNumber) -> PathBuf {
+        self.db.dir.path().join(format!("data/checkouts/github.test/acme/infra/{pull}/default"))
+    }
+
+    /// From now on there is a little less room than is taken.
+    async fn tighten(&mut self) {
+        let total: u64 = self.disk().await.iter().map(|part| part.bytes).sum();
+        let quota = format!("{}KiB", (total - 1) / 1024);
+        self.restart_with(&[("disk-quota", &[&quota])]).await;
+    }
+}
+
+/// Three pull requests, planned an hour apart.
+async fn three(backend: Backend) -> Bot {
+    let mut bot = Bot::new(backend, &[NETWORK, APP, DB]).await;
+    for dir in ["network", "app", "db"] {
+        let pull = bot.open_pull(dir, &[(&format!("{dir}/main.tf"), "# wider\n")]).await;
+        bot.answer(pull);
+        bot.db.clock.advance(Duration::from_hours(1));
+    }
+    assert_eq!(bot.checked_out().await, [1, 2, 3]);
+    bot
+}
+
+async fn without_a_quota_nothing_is_removed(backend: Backend) {
+    let bot = three(backend).await;
+    assert_eq!(bot.replica.tick_disk().await.unwrap(), Tally { seen: 3, repaired: 0 });
+    assert_eq!(bot.checked_out().await, [1, 2, 3]);
+    bot.end(&LOCKS).await;
+}
+
+async fn what_was_not_used_for_longest_goes_first_and_is_made_anew_when_it_is_needed(backend: Backend) {
+    let mut bot = three(backend).await;
+    bot.say(PullNumber(1), "lockkeeper plan").await;
+    bot.answer(PullNumber(1));
+    bot.tighten().await;
+    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 1);
+    assert_eq!(bot.checked_out().await, [1, 3], "the first was used again");
+    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 0);
+    bot.say(PullNumber(2), "lockkeeper apply").await;
+    assert!(bot.answer(PullNumber(2)).contains(": applied\n"));
+    bot.restart_with(&[("disk-quota", &["1KiB"])]).await;
+    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 4);
+    assert_eq!(bot.disk().await, [], "the mirror goes last");
+    bot.say(PullNumber(1), "lockkeeper apply").await;
+    assert!(bot.answer(PullNumber(1)).contains(": applied\n"));
+    bot.end(&LOCKS).await;
+}
+
+async fn a_checkout_with_a_local_state_stays(backend: Backend) {
+    let mut bot = three(backend).await;
+    let state = bot.checkout(PullNumber(1)).join("network/terraform.tfstate");
+    std::fs::write(&state, "{}").unwrap();
+    bot.restart_with(&[("disk-quota", &["1KiB"])]).await;
+    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 2);
+    assert_eq!(bot.checked_out().await, [1]);
+    assert_eq!(bot.disk().await.len(), 2, "the mirror stays with it");
+    bot.say(PullNumber(1), "lockkeeper plan").await;
+    bot.answer(PullNumber(1));
+    assert_eq!(std::fs::read_to_string(&state).unwrap(), "{}");
+    bot.close(PullNumber(1)).await;
+    bot.answer(PullNumber(1));
+    assert_eq!(bot.checked_out().await, [0; 0], "the README says that it goes with its pull request");
+    bot.end(&LOCKS[..2]).await;
+}
+
+async fn what_is_in_use_stays(backend: Backend) {
+    let flags = [("disk-quota", "1KiB")];
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
+    let idle = bot.open_pull("idle", &[("app/main.tf", "# wider\n")]).await;
+    bot.answer(idle);
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    let busy = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 1);
+    assert_eq!(bot.checked_out().await, [busy.0]);
+    bot.go();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
+    bot.settle().await;
+    assert!(bot.answer(busy).contains(": planned\n"));
+    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 2);
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #2"]).await;
+}
+
+async fn what_a_closed_pull_left_behind_goes(backend: Backend) {
+    let mut bot = three(backend).await;
+    bot.close(PullNumber(1)).await;
+    bot.answer(PullNumber(1));
+    assert_eq!(bot.checked_out().await, [2, 3]);
+    let left = bot.checkout(PullNumber(1));
+    std::fs::create_dir_all(&left).unwrap();
+    std::fs::write(left.join("terraform.tfstate"), "{}").unwrap();
+    assert_eq!(bot.replica.tick_disk().await.unwrap(), Tally { seen: 3, repaired: 1 });
+    assert_eq!(bot.checked_out().await, [2, 3]);
+    bot.end(&LOCKS[..2]).await;
+}

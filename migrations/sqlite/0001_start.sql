@@ -181,6 +181,7 @@ CREATE TABLE plans (
     created_at TEXT NOT NULL
 );
 CREATE UNIQUE INDEX plans_current ON plans (repo, pull, dir, workspace, name) WHERE state <> 'discarded';
+CREATE INDEX plans_by_run ON plans (run);
 
 -- Plan files, where they are kept in the database. They go with their record.
 CREATE TABLE plan_files (
@@ -229,6 +230,31 @@ CREATE TABLE replicas (
     started_at TEXT NOT NULL,
     beat_at TEXT NOT NULL,
     lease_until TEXT NOT NULL
+);
+
+-- How the repairs of each server went: the last time, and in all.
+CREATE TABLE reconcilers (
+    name TEXT NOT NULL,
+    replica TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    finished_at TEXT NOT NULL,
+    succeeded_at TEXT,
+    looked_at BIGINT NOT NULL,
+    repaired BIGINT NOT NULL,
+    repaired_total BIGINT NOT NULL,
+    error TEXT,
+    failures BIGINT NOT NULL,
+    PRIMARY KEY (name, replica)
+);
+
+-- How far the audit log is verified: `new` follows its end, `again` goes round and round what was verified before.
+CREATE TABLE lock_event_walks (
+    name TEXT NOT NULL PRIMARY KEY,
+    seq BIGINT NOT NULL,
+    hash TEXT NOT NULL,
+    broken_seq BIGINT,
+    fault TEXT,
+    walked_at TEXT NOT NULL
 );
 
 -- Values the server makes once and every replica shares.

@@ -22,6 +22,7 @@ use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
+use crate::telemetry::Metrics;
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, ChildEnvironment, OutputHub, Terraform, Tools};
@@ -76,6 +77,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         hub: OutputHub::default(),
         nudge: Nudge::default(),
         stops: Stops::default(),
+        metrics: Metrics::default(),
         closing: CancellationToken::new(),
         interrupt: CancellationToken::new(),
         settings: settings(config)?,
@@ -199,6 +201,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         default_version: config.terraform.version.clone(),
         var_file_dirs: comments.var_file_dirs.clone(),
         run_timeout: config.terraform.run_timeout,
+        retention: config.retention,
         limits: render::Limits {
             comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),
             ..render::Limits::default()

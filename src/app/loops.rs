@@ -11,6 +11,7 @@ use tracing::{error, warn};
 
 use super::Replica;
 use super::replica::commands_of_a_repo;
+use crate::handlers::reconcile::{RECONCILERS, Reconciler, Turn, Until};
 use crate::jobs::Jobs;
 use crate::queue::{Nudges, RENEW_EVERY, Worker};
 use crate::store::JobLease;
@@ -25,10 +26,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After an error (the database is away) the next try waits this long.
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(5);
-const ORPHANS_EVERY: Duration = Duration::from_secs(15);
-const STOPS_EVERY: Duration = Duration::from_secs(2);
-const PULLS_EVERY: Duration = Duration::from_mins(5);
-const PRUNE_EVERY: Duration = Duration::from_hours(1);
+/// What was counted is added up this often where nobody asks for it.
+const TIDY_EVERY: Duration = Duration::from_secs(30);
+/// Where another replica had the turn, the next try is after so much of the period, in case that one is gone by then.
+const TRIES_IN_A_PERIOD: u32 = 5;
 
 /// Starts every loop. Workers claim nothing more once `closing` is cancelled, and end when their job has; the others end
 /// with the last of them.
@@ -53,11 +54,30 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
         r.tick_leases().await.ok();
     });
     spawn_every(&mut workers, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
-    spawn_every(&mut workers, ORPHANS_EVERY, ended, replica, |r| async move { Ok(r.tick_orphans().await.map(drop)?) });
-    spawn_every(&mut workers, STOPS_EVERY, ended, replica, |r| async move { r.tick_stops().await });
-    spawn_every(&mut workers, PULLS_EVERY, closing, replica, |r| async move { r.tick_pulls().await });
-    spawn_every(&mut workers, PRUNE_EVERY, closing, replica, |r| async move { r.tick_prune().await });
+    spawn_every(&mut workers, TIDY_EVERY, ended, replica, |r| async move {
+        r.ctx.metrics.tidy();
+        Ok(())
+    });
+    for reconciler in RECONCILERS {
+        let until = match reconciler.until {
+            Until::Closing => closing,
+            Until::End => ended,
+        };
+        let (replica, until) = (Arc::clone(replica), until.clone());
+        workers.spawn(async move { until.run_until_cancelled(repair(&replica, reconciler)).await.unwrap_or_default() });
+    }
     workers
+}
+
+/// Turns a reconciler on its timer. What goes wrong is logged where it is measured.
+async fn repair(replica: &Replica, reconciler: &'static Reconciler) {
+    loop {
+        let pause = match replica.turn(reconciler).await {
+            Ok(Turn::Ours(_)) | Err(_) => reconciler.period,
+            Ok(Turn::Anothers) => reconciler.period / TRIES_IN_A_PERIOD,
+        };
+        tokio::time::sleep(pause).await;
+    }
 }
 
 /// Hears what other replicas tell. Without it everything is found by looking, only later, as behind a proxy that shares
@@ -121,7 +141,7 @@ async fn next(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &Cancellatio
     None
 }
 
-/// Turns a repair on a timer; it takes no argument and may run at any time.
+/// Does something again and again; it takes no argument and may run at any time.
 fn spawn_every<F>(
     workers: &mut JoinSet<()>,
     period: Duration,
@@ -135,7 +155,10 @@ fn spawn_every<F>(
     workers.spawn(async move {
         while !closing.is_cancelled() {
             if let Err(error) = tick(Arc::clone(&replica)).await {
-                error!(error = format!("{error:#}"), "A repair did not come to its end and is tried again");
+                error!(
+                    error = format!("{error:#}"),
+                    "What is done again and again did not come to its end, and is tried again"
+                );
             }
             tokio::select! {
                 () = tokio::time::sleep(period) => {}

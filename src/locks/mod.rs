@@ -25,5 +25,5 @@ mod audit;
 mod lines;
 mod take;
 
-pub use audit::{Fault, Verdict, verify};
+pub use audit::{Fault, Mark, Stretch, Verdict, verify, verify_on};
 pub use take::{Ask, HandOver, NotInLine, TakeAll, Took, Wish, ask_list, hand_over, take_all};

@@ -19,6 +19,7 @@ mod raw;
 mod reader;
 mod readme;
 mod repos;
+mod retention;
 mod setting;
 mod storage;
 mod strangers;
@@ -42,6 +43,7 @@ pub use problems::{ConfigErrors, Problem, Warning};
 pub use raw::{Given, RawSettings};
 pub use readme::flag_tables;
 pub use repos::{AutodiscoverMode, CheckoutStrategy, PlanningConfig, RepoConfig};
+pub use retention::Retention;
 pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
 pub use storage::{Database, PlanFiles, StorageConfig};
 pub use strangers::unknown_flag;
@@ -64,6 +66,8 @@ pub struct ServerConfig {
     pub web: WebConfig,
     /// Where things are kept.
     pub storage: StorageConfig,
+    /// How long what is over is kept.
+    pub retention: Retention,
     /// Who may do what.
     pub permissions: PermissionConfig,
     /// Commands and answers.
@@ -99,6 +103,7 @@ impl ServerConfig {
         let webhooks = WebhookConfig::read(reader);
         let web = WebConfig::read(reader);
         let storage = StorageConfig::read(reader);
+        let retention = Retention::read(reader);
         let permissions = PermissionConfig::read(reader);
         let comments = CommentConfig::read(reader);
         let planning = PlanningConfig::read(reader);
@@ -111,6 +116,7 @@ impl ServerConfig {
             webhooks: webhooks?,
             web: web?,
             storage: storage?,
+            retention: retention?,
             permissions: permissions?,
             comments: comments?,
             planning: planning?,

@@ -1,0 +1,168 @@
+//! Repair that may run at any time: each reconciler reads the state and moves it one step towards what should be. It takes
+//! no argument, so that it finds what nobody told it of, and a second run finds nothing left.
+//!
+//! [`RECONCILERS`] is the list: servers turn what stands in it by timer, and metrics, the operators' page and the
+//! documentation are made from it. To add one, write a file with `pub(super) async fn tick(&Ctx) ->
+//! anyhow::Result<Found>` and a row.
+
+mod audit;
+mod closed_pulls;
+mod orphans;
+mod retention;
+mod rounds;
+mod stops;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+use crate::context::Ctx;
+
+pub use rounds::{Rounds, Turn};
+
+/// What one look comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// How much was looked at.
+    pub looked_at: u64,
+    /// How much of that was repaired.
+    pub repaired: u64,
+}
+
+impl Found {
+    /// For repairs that only meet what they repair.
+    pub const fn repaired(count: u64) -> Self {
+        Self { looked_at: count, repaired: count }
+    }
+}
+
+/// Which servers turn a reconciler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Each for itself.
+    EveryReplica,
+    /// One of those that share a database, whichever comes first when the period is over.
+    OnePerGroup,
+}
+
+/// How long a server that is told to stop goes on with a reconciler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Until it is told.
+    Closing,
+    /// Until its last run has ended, because those runs need it.
+    End,
+}
+
+type Tick = for<'a> fn(&'a Ctx) -> BoxFuture<'a, anyhow::Result<Found>>;
+
+/// A repair.
+pub struct Reconciler {
+    /// Its name in metrics and on the operators' page; never changes.
+    pub name: &'static str,
+    /// What it repairs, a sentence for people.
+    pub repairs: &'static str,
+    /// How long from one look to the next.
+    pub period: Duration,
+    /// Who turns it.
+    pub scope: Scope,
+    /// How long.
+    pub until: Until,
+    /// Whether the server renews its own leases before. After a pause of the whole machine they look like those of a
+    /// dead server, and it would take work over from itself.
+    pub renews_first: bool,
+    tick: Tick,
+}
+
+impl Reconciler {
+    /// One of those that share a database turns it, until it is told to stop.
+    const fn new(name: &'static str, repairs: &'static str, period: Duration, tick: Tick) -> Self {
+        let (scope, until) = (Scope::OnePerGroup, Until::Closing);
+        Self { name, repairs, period, scope, until, renews_first: false, tick }
+    }
+
+    /// Each server turns it for itself, until its last run has ended.
+    const fn on_every_replica(self) -> Self {
+        Self { scope: Scope::EveryReplica, until: Until::End, ..self }
+    }
+
+    const fn renewing_first(self) -> Self {
+        Self { renews_first: true, ..self }
+    }
+}
+
+/// Every reconciler, in the order of the operators' page.
+pub static RECONCILERS: &[Reconciler] = &[
+    Reconciler::new(
+        "closed_pulls",
+        "Gives back what closed pull requests still hold: the close event was missed, or a server died over it.",
+        Duration::from_mins(5),
+        |ctx| Box::pin(closed_pulls::tick(ctx)),
+    ),
+    Reconciler::new(
+        "orphans",
+        "Puts the work of servers that are gone back into the queue, and ends what else they had claimed.",
+        Duration::from_secs(15),
+        |ctx| Box::pin(orphans::tick(ctx)),
+    )
+    .on_every_replica()
+    .renewing_first(),
+    Reconciler::new(
+        "stops",
+        "Stops commands of this server that somebody cancelled on another.",
+        Duration::from_secs(2),
+        |ctx| Box::pin(stops::tick(ctx)),
+    )
+    .on_every_replica(),
+    Reconciler::new(
+        "retention",
+        "Removes what is older than --keep-deliveries and --keep-runs, jobs that ended a week ago, and servers that \
+         ended a day ago.",
+        Duration::from_hours(1),
+        |ctx| Box::pin(retention::tick(ctx)),
+    ),
+    Reconciler::new(
+        "audit",
+        "Verifies the audit log of locks: first what is new, then all of it again, piece by piece.",
+        Duration::from_mins(5),
+        |ctx| Box::pin(audit::tick(ctx)),
+    ),
+];
+
+/// The reconciler of that name.
+pub fn find(name: &str) -> Option<&'static Reconciler> {
+    RECONCILERS.iter().find(|reconciler| reconciler.name == name)
+}
+
+/// Tells commands of this process to stop that were asked to by another replica: for those who have heard of it before
+/// its timer has.
+pub async fn stops(ctx: &Ctx) -> anyhow::Result<()> {
+    stops::tick(ctx).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_snake_case_and_used_once_and_every_one_says_what_it_repairs() {
+        let mut seen = BTreeSet::new();
+        for Reconciler { name, repairs, period, .. } in RECONCILERS {
+            assert!(seen.insert(name), "{name} is in the list twice");
+            assert!(name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'), "{name}");
+            assert!(repairs.ends_with('.') && repairs.len() > 20, "{name}: {repairs}");
+            assert!(*period >= Duration::from_secs(1), "{name}");
+            assert!(find(name).is_some());
+        }
+    }
+
+    #[test]
+    fn the_table_in_the_documentation_has_every_reconciler() {
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
+        for Reconciler { name, .. } in RECONCILERS {
+            assert!(text.contains(&format!("| `{name}` |")), "docs/operations.md does not tell of `{name}`");
+        }
+    }
+}

@@ -8,5 +8,6 @@ pub mod reconcile;
 mod reply;
 mod spec;
 mod standing;
+mod tally;
 
 pub use spec::{Spec, Turn};

@@ -198,6 +198,18 @@ impl Metrics {
     }
 }
 
+/// The class of an HTTP status, as a label.
+pub fn status_class(status: u16) -> &'static str {
+    match status / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        5 => "5xx",
+        _ => "none",
+    }
+}
+
 /// The lines between `<!-- metrics:begin -->` and `<!-- metrics:end -->` in `docs/operations.md`.
 pub fn metric_table() -> String {
     let row = |metric: &Metric| {

@@ -5,7 +5,7 @@
 
 mod metrics;
 
-pub use metrics::{Metric, Metrics, Sort, metric_table};
+pub use metrics::{Metric, Metrics, Sort, metric_table, status_class};
 
 use std::fs::File;
 use std::io::{IsTerminal, stderr};

@@ -18,6 +18,7 @@ use futures::future::BoxFuture;
 
 use crate::context::Ctx;
 
+pub use audit::{AGAIN as AUDIT_AGAIN, NEW as AUDIT_NEW};
 pub use rounds::{Rounds, Turn};
 
 /// What one look comes to.

@@ -11,12 +11,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{delete, get, post};
 
-use super::Web;
+use super::{Web, operations};
 
 /// `/api/…` and the routes that Atlantis' own page uses.
 pub(super) fn router() -> Router<Arc<Web>> {
     Router::new()
         .route("/api/locks", get(locks::list))
+        .route("/api/operations", get(operations::answer))
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))
         .route("/locks", delete(legacy::discard))

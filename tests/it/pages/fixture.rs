@@ -24,6 +24,7 @@ use lockkeeper::store::{
     CancelWhat, CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob, NewRun, OutputPiece,
     RecordPlan, Store, TakeLock,
 };
+use lockkeeper::telemetry::Metrics;
 use lockkeeper::workflow::OutputHub;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,7 @@ pub struct World {
     pub ids: Arc<CountingIds>,
     pub hub: OutputHub,
     pub stop: CancellationToken,
+    pub metrics: Metrics,
     /// What the pages and the API may be used for (`--web-allow`).
     pub web_rules: WebRules,
     dir: Arc<TempDir>,
@@ -112,7 +114,8 @@ impl World {
             Store::open(&url, Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&ids) as Arc<dyn Ids>).await.unwrap();
         store.setting_get_or_insert("csrf_key", KEY).await.unwrap();
         let (hub, stop) = (OutputHub::default(), CancellationToken::new());
-        Self { store, clock, ids, hub, stop, web_rules: WebRules::default(), dir: Arc::new(dir) }
+        let metrics = Metrics::default();
+        Self { store, clock, ids, hub, stop, metrics, web_rules: WebRules::default(), dir: Arc::new(dir) }
     }
 
     pub async fn browser(&self) -> Browser {
@@ -160,6 +163,8 @@ impl World {
             authority: Arc::new(PlainAuthority(self.web_rules.clone())),
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
+            metrics: self.metrics.clone(),
+            keep_runs: Some(Duration::from_hours(90 * 24)),
         };
         router(Arc::new(Web::new(setup).await.unwrap()))
     }

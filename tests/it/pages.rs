@@ -10,5 +10,6 @@ pub mod home;
 mod hostile;
 mod job;
 mod lock;
+pub mod operations;
 mod permission;
 mod stream;

@@ -169,6 +169,10 @@ impl World {
         router(Arc::new(Web::new(setup).await.unwrap()))
     }
 
+    pub fn clock_now(&self) -> DateTime<chrono::Utc> {
+        self.clock.now()
+    }
+
     pub fn wait(&self, seconds: u64) {
         self.clock.advance(Duration::from_secs(seconds));
     }

@@ -64,19 +64,22 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
             Until::End => ended,
         };
         let (replica, until) = (Arc::clone(replica), until.clone());
-        workers.spawn(async move { until.run_until_cancelled(repair(&replica, reconciler)).await.unwrap_or_default() });
+        workers.spawn(async move { repair(&replica, reconciler, &until).await });
     }
     workers
 }
 
 /// Turns a reconciler on its timer. What goes wrong is logged where it is measured.
-async fn repair(replica: &Replica, reconciler: &'static Reconciler) {
-    loop {
+async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &CancellationToken) {
+    while !until.is_cancelled() {
         let pause = match replica.turn(reconciler).await {
             Ok(Turn::Ours(_)) | Err(_) => reconciler.period,
             Ok(Turn::Anothers) => reconciler.period / TRIES_IN_A_PERIOD,
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = until.cancelled() => {}
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::Context;
+use tracing::error;
 
 use super::news;
 use crate::context::Ctx;
@@ -116,7 +117,10 @@ impl Replica {
 
     async fn prepare(&self, which: &Reconciler) -> anyhow::Result<()> {
         if which.renews_first {
-            self.keeper.tick().await.context("the leases of this server could not be renewed")?;
+            let renewed = self.keeper.tick().await.context("the leases of this server could not be renewed");
+            return renewed.inspect_err(|error| {
+                error!(reconciler = which.name, error = format!("{error:#}"), "A repair could not begin");
+            });
         }
         Ok(())
     }

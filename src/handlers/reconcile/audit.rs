@@ -5,7 +5,7 @@
 //! too. Each goes so far in one look that a log of any length costs the same.
 
 use anyhow::bail;
-use tracing::info;
+use tracing::debug;
 
 use super::Found;
 use crate::context::Ctx;
@@ -51,7 +51,7 @@ async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Re
     let begin = || Mark { seq: 0, hash: LockEvent::genesis() };
     let (mark, broken) = match &stretch {
         Stretch::Whole { mark, at_end: true, .. } if name == AGAIN && mark.seq > 0 => {
-            info!(events = mark.seq, "The whole audit log of locks was verified again");
+            debug!(events = mark.seq, "The whole audit log of locks was verified again");
             (begin(), None)
         }
         Stretch::Whole { mark, .. } => (mark.clone(), None),

@@ -1,11 +1,13 @@
 //! Turns reconcilers on one server: by hand or when their turn has come, and keeps what came of it.
 
 use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use chrono::{DateTime, TimeDelta, Utc};
+use futures::FutureExt;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
 use super::{Found, RECONCILERS, Reconciler, Scope};
@@ -66,8 +68,13 @@ impl Rounds {
         let (store, clock) = (&self.ctx.store, &self.ctx.clock);
         let holder = format!("{}/{}", self.replica, self.ctx.ids.next());
         let until = clock.now() + which.period;
-        let Some(lease) = store.lease_take(&lease_key(which), &holder, until).await? else {
-            return Ok(Turn::Anothers);
+        let lease = match store.lease_take(&lease_key(which), &holder, until).await {
+            Ok(Some(lease)) => lease,
+            Ok(None) => return Ok(Turn::Anothers),
+            Err(error) => {
+                let failed = Err(anyhow!(error).context("whose turn it is could not be found out"));
+                return self.told(which, failed, clock.now()).map(Turn::Ours);
+            }
         };
         let ticked = tokio::select! {
             ticked = self.tick(which) => ticked,
@@ -94,14 +101,29 @@ impl Rounds {
     pub async fn tick(&self, which: &Reconciler) -> anyhow::Result<Found> {
         let started_at = self.ctx.clock.now();
         let span = info_span!("reconciler", reconciler = which.name);
-        let looking = tokio::time::timeout(LONGEST, (which.tick)(&self.ctx)).instrument(span);
-        let ticked = looking.await.unwrap_or_else(|_| Err(anyhow!("it took longer than {} s", LONGEST.as_secs())));
-        self.measure(which.name, &ticked, started_at);
-        self.tell(which.name, &ticked);
+        let looking = AssertUnwindSafe((which.tick)(&self.ctx)).catch_unwind();
+        let ticked = match tokio::time::timeout(LONGEST, looking).instrument(span).await {
+            Ok(Ok(ticked)) => ticked,
+            Ok(Err(_)) => Err(anyhow!("it panicked, which is a bug in Lockkeeper; the log says where")),
+            Err(_) => Err(anyhow!("it took longer than {} s", LONGEST.as_secs())),
+        };
+        let ticked = self.told(which, ticked, started_at);
         let recorded = self.record(which.name, &ticked, started_at).await;
         let found = ticked?;
         recorded.context("what came of it could not be kept")?;
         Ok(found)
+    }
+
+    /// Measured and logged.
+    fn told(
+        &self,
+        which: &Reconciler,
+        ticked: anyhow::Result<Found>,
+        started_at: DateTime<Utc>,
+    ) -> anyhow::Result<Found> {
+        self.measure(which.name, &ticked, started_at);
+        self.tell(which.name, &ticked);
+        ticked
     }
 
     fn measure(&self, name: &str, ticked: &anyhow::Result<Found>, started_at: DateTime<Utc>) {

@@ -109,7 +109,209 @@ async fn a_new_server_is_in_order_and_says_what_will_be_there() {
 #[tokio::test]
 async fn what_is_wrong_comes_first_and_everything_else_is_told() {
     let text = troubled_world("kim", "GitHub answered 502").await.browser().await.get("/operations").await.text();
-    assert_snapshot!(text, @"");
+    assert_snapshot!(text, @"
+    Operations
+    Somebody should look at this
+    The repair closed_pulls has failed 3 times in a row.
+    The repair stops has not been heard of for three of its periods.
+    1 lane waits longer than it should.
+    1 server was lost without a word.
+    2 jobs were given up in the last day.
+    Servers
+    2
+    Name
+    State
+    Host
+    Version
+    Last heard
+    Since
+    keeper-1-018f9a0e-5b7c-7d2a-9c1e-3f6b8a7d4e21
+    alive
+    keeper-1.example:4141
+    1.2.3
+    8 s ago
+    8 s ago
+    keeper-0-kim
+    gone
+    keeper-1.example:4141
+    1.2.3
+    30 min ago
+    30 min ago
+    Repairs
+    Repair
+    State
+    Last look
+    Looked at
+    Repaired
+    In all
+    closed_pulls
+    Gives back what closed pull requests still hold: the close event was missed, or a server died over it.
+    Failed 3 times in a row: GitHub answered 502
+    failing
+    8 s ago
+    by keeper-1-018f9a0e-5b7c-7d2a-9c1e-3f6b8a7d4e21
+    every 5 min, on one server
+    12
+    0
+    0
+    orphans
+    Puts the work of servers that are gone back into the queue, and ends what else they had claimed.
+    well
+    8 s ago
+    by keeper-1-018f9a0e-5b7c-7d2a-9c1e-3f6b8a7d4e21
+    every 15 s, on every server
+    13
+    1
+    1
+    stops
+    Stops commands of this server that somebody cancelled on another.
+    late
+    30 min ago
+    by keeper-0-kim
+    every 2 s, on every server
+    14
+    2
+    2
+    retention
+    Removes what is older than --keep-deliveries and --keep-runs, jobs that ended a week ago, and servers that ended a day ago.
+    well
+    8 s ago
+    by keeper-1-018f9a0e-5b7c-7d2a-9c1e-3f6b8a7d4e21
+    every 1 h, on one server
+    443
+    431
+    431
+    audit
+    Verifies the audit log of locks: first what is new, then all of it again, piece by piece.
+    well
+    8 s ago
+    by keeper-1-018f9a0e-5b7c-7d2a-9c1e-3f6b8a7d4e21
+    every 5 min, on one server
+    12
+    0
+    0
+    Queue
+    Kind
+    Running
+    Waiting
+    Tried again later
+    Oldest
+    run_command
+    0
+    1
+    1
+    20 min ago
+    set_status
+    0
+    1
+    0
+    8 s ago
+    take_turn
+    0
+    1
+    0
+    20 min ago
+    Lanes that wait longest
+    Jobs of a lane run one at a time and in order, so all of them wait for the first.
+    Lane
+    Jobs
+    The first of them
+    State
+    Tries
+    Since
+    pull:github.com/
+    acme/
+    a-rather-long-repository-name-for-infrastructure#12
+    3
+    run_command
+    00000000-0000-7000-8000-000000000002
+    GitHub answered 502
+    tried again later
+    in 3 min 52 s
+    1
+    20 min ago
+    long
+    status:github.com/
+    acme/
+    infra
+    1
+    set_status
+    00000000-0000-7000-8000-000000000005
+    waiting
+    0
+    8 s ago
+    Jobs given up in the last day
+    2
+    Job
+    Lane
+    Why
+    Tries
+    When
+    post_comment
+    00000000-0000-7000-8000-000000000007
+    comment:1
+    GitHub answered 502
+    1
+    8 s ago
+    post_comment
+    00000000-0000-7000-8000-000000000006
+    comment:0
+    GitHub answered 502
+    1
+    8 s ago
+    Deliveries of the last day
+    ignored: they mean nothing to Lockkeeper
+    3
+    Audit log of locks
+    whole
+    Events
+    2
+    Verified
+    8 s ago
+    but for the newest 1
+    Verified again
+    a round is about to begin
+    Locks held
+    0
+    0 wait in line
+    Hash of the newest event
+    6259832f479b55fe7fe724d163b42e4f965fffda375b08cd1c19649a6af60e36
+    Newest events
+    Event
+    Lock
+    Pull request
+    Who
+    Why
+    When
+    released
+    2
+    environments/
+    production/
+    eu-central-1/
+    network/
+    transit-gateway/
+    production
+    acme/a-rather-long-repository-name-for-infrastructure
+    #12
+    ada
+    comment
+    as the test wants it
+    8 s ago
+    taken
+    1
+    environments/
+    production/
+    eu-central-1/
+    network/
+    transit-gateway/
+    production
+    acme/a-rather-long-repository-name-for-infrastructure
+    #12
+    kim
+    comment
+    planned by a comment
+    20 min ago
+    ");
 }
 
 #[tokio::test]
@@ -126,7 +328,120 @@ async fn programs_are_told_the_same() {
     }
     json["queue"]["failed"]["newest"].as_array_mut().unwrap().truncate(1);
     json["audit"]["newest"].as_array_mut().unwrap().truncate(1);
-    insta::assert_json_snapshot!(json, @"");
+    insta::assert_json_snapshot!(json, @r#"
+    {
+      "audit": {
+        "again_seq": 0,
+        "broken": null,
+        "events": 2,
+        "newest": [
+          {
+            "actor": "ada",
+            "at": "2026-03-04T05:36:07Z",
+            "hash": "6259832f479b55fe7fe724d163b42e4f965fffda375b08cd1c19649a6af60e36",
+            "kind": "released",
+            "lock": "acme/a-rather-long-repository-name-for-infrastructure/environments/production/eu-central-1/network/transit-gateway/production",
+            "origin": "comment",
+            "pull": 12,
+            "reason": "as the test wants it",
+            "remote": null,
+            "repo": "github.com/acme/a-rather-long-repository-name-for-infrastructure",
+            "seq": 2
+          }
+        ],
+        "newest_hash": "6259832f479b55fe7fe724d163b42e4f965fffda375b08cd1c19649a6af60e36",
+        "seals": [],
+        "unverified": 1,
+        "verified_at": "2026-03-04T05:36:07Z",
+        "verified_seq": 1
+      },
+      "deliveries": {
+        "ignored": 3
+      },
+      "held": {
+        "apply_locks": 0,
+        "lock_waiters": 0,
+        "locks": 0
+      },
+      "now": "2026-03-04T05:36:15Z",
+      "queue": {
+        "failed": {
+          "count": 2,
+          "newest": [
+            {
+              "attempts": 1,
+              "error": "GitHub answered 502",
+              "finished_at": "2026-03-04T05:36:07Z",
+              "id": "00000000-0000-7000-8000-000000000007",
+              "kind": "post_comment",
+              "lane": "comment:1"
+            }
+          ]
+        },
+        "jobs": [
+          {
+            "jobs": 1,
+            "kind": "run_command",
+            "oldest_at": "2026-03-04T05:16:07Z",
+            "state": "delayed"
+          }
+        ],
+        "lanes": [
+          {
+            "first": {
+              "attempts": 1,
+              "created_at": "2026-03-04T05:16:07Z",
+              "error": "GitHub answered 502",
+              "id": "00000000-0000-7000-8000-000000000002",
+              "kind": "run_command",
+              "replica": null,
+              "run_after": "2026-03-04T05:40:07Z",
+              "state": "queued"
+            },
+            "jobs": 3,
+            "lane": "pull:github.com/acme/a-rather-long-repository-name-for-infrastructure#12"
+          }
+        ]
+      },
+      "reconcilers": [
+        {
+          "failing": true,
+          "late": false,
+          "name": "closed_pulls",
+          "period_seconds": 300,
+          "repaired_total": 0,
+          "repairs": "Gives back what closed pull requests still hold: the close event was missed, or a server died over it.",
+          "runs": [
+            {
+              "error": "GitHub answered 502",
+              "failures": 3,
+              "finished_at": "2026-03-04T05:36:07Z",
+              "looked_at": 12,
+              "repaired": 0,
+              "repaired_total": 0,
+              "replica": "keeper-1-018f9a0e-5b7c-7d2a-9c1e-3f6b8a7d4e21",
+              "started_at": "2026-03-04T05:36:07Z",
+              "succeeded_at": null
+            }
+          ],
+          "scope": "one_per_group"
+        }
+      ],
+      "replicas": [
+        {
+          "address": "keeper-1.example:4141",
+          "beat_at": "2026-03-04T05:36:07Z",
+          "host": "keeper-1.example",
+          "name": "keeper-1-018f9a0e-5b7c-7d2a-9c1e-3f6b8a7d4e21",
+          "started_at": "2026-03-04T05:36:07Z",
+          "state": "alive",
+          "version": "1.2.3"
+        }
+      ],
+      "since": "2026-03-03T05:36:15Z",
+      "version": "1.2.3"
+    }
+    "#);
 }
 
 #[tokio::test]

@@ -334,10 +334,10 @@ impl FailedLine {
 impl DeliveryLine {
     fn new((state, count): &(DeliveryState, i64)) -> Self {
         let outcome = match state {
-            DeliveryState::Received => "not looked at yet",
-            DeliveryState::Handled => "handled",
-            DeliveryState::Ignored => "ignored: they mean nothing to Lockkeeper",
-            DeliveryState::Refused => "refused by a rule, or given up",
+            DeliveryState::Received => "Not looked at yet",
+            DeliveryState::Handled => "Handled",
+            DeliveryState::Ignored => "Ignored",
+            DeliveryState::Refused => "Refused, or given up",
         };
         Self { outcome, count: *count }
     }

@@ -260,7 +260,7 @@ async fn what_is_wrong_comes_first_and_everything_else_is_told() {
     1
     8 s ago
     Deliveries of the last day
-    ignored: they mean nothing to Lockkeeper
+    Ignored
     3
     Audit log of locks
     whole
@@ -273,7 +273,7 @@ async fn what_is_wrong_comes_first_and_everything_else_is_told() {
     a round is about to begin
     Locks held
     0
-    0 wait in line
+    , and 0 in line for one
     Hash of the newest event
     6259832f479b55fe7fe724d163b42e4f965fffda375b08cd1c19649a6af60e36
     Newest events

@@ -122,7 +122,7 @@ impl Rounds {
         started_at: DateTime<Utc>,
     ) -> anyhow::Result<Found> {
         self.measure(which.name, &ticked, started_at);
-        self.tell(which.name, &ticked);
+        tell(which.name, &ticked);
         ticked
     }
 
@@ -136,19 +136,6 @@ impl Rounds {
                 metrics.add(Metric::ReconcilerRepaired, &[name], found.repaired);
             }
             Err(_) => metrics.count(Metric::ReconcilerTicks, &[name, "failure"]),
-        }
-    }
-
-    fn tell(&self, name: &str, ticked: &anyhow::Result<Found>) {
-        match ticked {
-            Ok(Found { looked_at, repaired: repaired @ 1.. }) => {
-                info!(reconciler = name, looked_at, repaired, "Repaired something");
-            }
-            Ok(Found { looked_at, repaired: 0 }) => debug!(reconciler = name, looked_at, "Nothing to repair"),
-            Err(error) => {
-                let error = format!("{error:#}");
-                error!(reconciler = name, error, "A repair did not come to its end and is tried again");
-            }
         }
     }
 
@@ -180,6 +167,19 @@ impl Rounds {
             last.at = now;
         }
         is_news
+    }
+}
+
+fn tell(name: &str, ticked: &anyhow::Result<Found>) {
+    match ticked {
+        Ok(Found { looked_at, repaired: repaired @ 1.. }) => {
+            info!(reconciler = name, looked_at, repaired, "Repaired something");
+        }
+        Ok(Found { looked_at, repaired: 0 }) => debug!(reconciler = name, looked_at, "Nothing to repair"),
+        Err(error) => {
+            let error = format!("{error:#}");
+            error!(reconciler = name, error, "A repair did not come to its end and is tried again");
+        }
     }
 }
 

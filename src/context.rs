@@ -15,7 +15,7 @@ use crate::command::Grammar;
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::RepoAllowlist;
+use crate::config::server::{RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery;
 use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
@@ -23,6 +23,7 @@ use crate::queue::{Attempt, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::Store;
+use crate::telemetry::Metrics;
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 
@@ -89,6 +90,8 @@ pub struct Services {
     pub closing: CancellationToken,
     /// Cancelled when the server will not wait for runs any longer.
     pub interrupt: CancellationToken,
+    /// Numbers for monitors.
+    pub metrics: Metrics,
     /// What the operator wants.
     pub settings: Settings,
 }
@@ -146,6 +149,8 @@ pub struct Settings {
     pub disk_quota: Option<ByteSize>,
     /// How long a run may take.
     pub run_timeout: Duration,
+    /// How long what is over is kept.
+    pub retention: Retention,
     /// Limits on what is posted.
     pub limits: render::Limits,
     /// How comments look.
@@ -222,10 +227,13 @@ impl Stops {
         StopGuard { stops: self.clone(), command, token }
     }
 
-    /// Tells commands to stop; those of other replicas learn it from the database.
-    pub fn stop(&self, commands: &[CommandId]) {
+    /// Tells commands to stop, and how many of them had not been told yet; those of other replicas learn it from the
+    /// database.
+    pub fn stop(&self, commands: &[CommandId]) -> u64 {
         let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        commands.iter().filter_map(|command| running.get(command)).for_each(CancellationToken::cancel);
+        let untold = |token: &&CancellationToken| !token.is_cancelled();
+        let told = commands.iter().filter_map(|command| running.get(command)).filter(untold);
+        told.map(CancellationToken::cancel).count() as u64
     }
 }
 

@@ -285,6 +285,31 @@ CREATE TABLE replicas (
     lease_until TEXT NOT NULL
 );
 
+-- How the repairs of each server went: the last time, and in all.
+CREATE TABLE reconcilers (
+    name TEXT NOT NULL,
+    replica TEXT NOT NULL,
+    started_at TEXT NOT NULL,
+    finished_at TEXT NOT NULL,
+    succeeded_at TEXT,
+    looked_at BIGINT NOT NULL,
+    repaired BIGINT NOT NULL,
+    repaired_total BIGINT NOT NULL,
+    error TEXT,
+    failures BIGINT NOT NULL,
+    PRIMARY KEY (name, replica)
+);
+
+-- How far the audit log is verified: `new` follows its end, `again` goes round and round what was verified before.
+CREATE TABLE lock_event_walks (
+    name TEXT NOT NULL PRIMARY KEY,
+    seq BIGINT NOT NULL,
+    hash TEXT NOT NULL,
+    broken_seq BIGINT,
+    fault TEXT,
+    walked_at TEXT NOT NULL
+);
+
 -- Values the server makes once and every replica shares.
 CREATE TABLE settings (
     key TEXT NOT NULL PRIMARY KEY,

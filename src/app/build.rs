@@ -22,6 +22,7 @@ use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
+use crate::telemetry::Metrics;
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, ChildEnvironment, OutputHub, Terraform, Tools};
@@ -54,7 +55,8 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
 /// Builds the services on a database that is open.
 pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Result<Arc<Ctx>> {
     let storage = &config.storage;
-    let forge = forge(config, &parts)?;
+    let metrics = Metrics::default();
+    let forge = forge(config, &parts, metrics.clone())?;
     let environment = child_environment(config, &parts);
     let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
     let services = Services {
@@ -76,6 +78,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         hub: OutputHub::default(),
         nudge: Nudge::default(),
         stops: Stops::default(),
+        metrics,
         closing: CancellationToken::new(),
         interrupt: CancellationToken::new(),
         settings: settings(config)?,
@@ -109,7 +112,7 @@ pub fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
     }
 }
 
-fn forge(config: &ServerConfig, parts: &Parts) -> anyhow::Result<Arc<dyn Forge>> {
+fn forge(config: &ServerConfig, parts: &Parts, metrics: Metrics) -> anyhow::Result<Arc<dyn Forge>> {
     let github = &config.github;
     let endpoints = GitHubEndpoints::new(github.host.as_str(), Some(github.api_url.clone()))
         .context("the address of GitHub cannot be used (--gh-hostname, --gh-api-url)")?;
@@ -126,7 +129,7 @@ fn forge(config: &ServerConfig, parts: &Parts) -> anyhow::Result<Arc<dyn Forge>>
         }
     };
     let client = GitHub::new(endpoints, auth, Arc::clone(&parts.clock), Timeouts::default());
-    Ok(Arc::new(client.context("the credentials for GitHub cannot be used")?))
+    Ok(Arc::new(client.context("the credentials for GitHub cannot be used")?.counting(metrics)))
 }
 
 fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
@@ -200,6 +203,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         var_file_dirs: comments.var_file_dirs.clone(),
         disk_quota: config.storage.disk_quota,
         run_timeout: config.terraform.run_timeout,
+        retention: config.retention,
         limits: render::Limits {
             comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),
             ..render::Limits::default()

@@ -11,6 +11,7 @@ use tracing::{error, warn};
 
 use super::Replica;
 use super::replica::commands_of_a_repo;
+use crate::handlers::reconcile::{RECONCILERS, Reconciler, Turn, Until};
 use crate::jobs::Jobs;
 use crate::queue::{Nudges, RENEW_EVERY, Worker};
 use crate::store::JobLease;
@@ -25,17 +26,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After an error (the database is away) the next try waits this long.
 const AFTER_ERROR: Duration = Duration::from_secs(2);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(5);
-const ORPHANS_EVERY: Duration = Duration::from_secs(15);
-const STOPS_EVERY: Duration = Duration::from_secs(2);
-/// They stop nothing any more; only lists and the audit log wait for it.
-const APPLY_LOCKS_EVERY: Duration = Duration::from_secs(30);
-const PULLS_EVERY: Duration = Duration::from_mins(5);
-const IDLE_EVERY: Duration = Duration::from_mins(1);
-const MISSED_EVERY: Duration = Duration::from_mins(5);
-const STATUSES_EVERY: Duration = Duration::from_mins(5);
-/// All files of all checkouts are counted, so not too often.
-const DISK_EVERY: Duration = Duration::from_mins(15);
-const PRUNE_EVERY: Duration = Duration::from_hours(1);
+/// What was counted is added up this often where nobody asks for it.
+const TIDY_EVERY: Duration = Duration::from_secs(30);
+/// Where another replica had the turn, the next try is after so much of the period, in case that one is gone by then.
+const TRIES_IN_A_PERIOD: u32 = 5;
 
 /// Starts every loop. Workers claim nothing more once `closing` is cancelled, and end when their job has; the others end
 /// with the last of them.
@@ -60,16 +54,33 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
         r.tick_leases().await.ok();
     });
     spawn_every(&mut workers, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
-    spawn_every(&mut workers, ORPHANS_EVERY, ended, replica, |r| async move { Ok(r.tick_orphans().await.map(drop)?) });
-    spawn_every(&mut workers, STOPS_EVERY, ended, replica, |r| async move { r.tick_stops().await });
-    spawn_every(&mut workers, APPLY_LOCKS_EVERY, closing, replica, |r| async move { r.tick_apply_locks().await });
-    spawn_every(&mut workers, PULLS_EVERY, closing, replica, |r| async move { r.tick_pulls().await });
-    spawn_every(&mut workers, IDLE_EVERY, closing, replica, |r| async move { r.tick_idle_locks().await.map(drop) });
-    spawn_every(&mut workers, MISSED_EVERY, closing, replica, |r| async move { r.tick_missed().await.map(drop) });
-    spawn_every(&mut workers, STATUSES_EVERY, closing, replica, |r| async move { r.tick_statuses().await.map(drop) });
-    spawn_every(&mut workers, DISK_EVERY, closing, replica, |r| async move { r.tick_disk().await.map(drop) });
-    spawn_every(&mut workers, PRUNE_EVERY, closing, replica, |r| async move { r.tick_prune().await });
+    spawn_every(&mut workers, TIDY_EVERY, ended, replica, |r| async move {
+        r.ctx.metrics.tidy();
+        Ok(())
+    });
+    for reconciler in RECONCILERS {
+        let until = match reconciler.until {
+            Until::Closing => closing,
+            Until::End => ended,
+        };
+        let (replica, until) = (Arc::clone(replica), until.clone());
+        workers.spawn(async move { repair(&replica, reconciler, &until).await });
+    }
     workers
+}
+
+/// Turns a reconciler on its timer. What goes wrong is logged where it is measured.
+async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &CancellationToken) {
+    while !until.is_cancelled() {
+        let pause = match replica.turn(reconciler).await {
+            Ok(Turn::Ours(_)) | Err(_) => reconciler.period,
+            Ok(Turn::Anothers) => reconciler.period / TRIES_IN_A_PERIOD,
+        };
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = until.cancelled() => {}
+        }
+    }
 }
 
 /// Hears what other replicas tell. Without it everything is found by looking, only later, as behind a proxy that shares
@@ -133,7 +144,7 @@ async fn next(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &Cancellatio
     None
 }
 
-/// Turns a repair on a timer; it takes no argument and may run at any time.
+/// Does something again and again; it takes no argument and may run at any time.
 fn spawn_every<F>(
     workers: &mut JoinSet<()>,
     period: Duration,
@@ -147,7 +158,10 @@ fn spawn_every<F>(
     workers.spawn(async move {
         while !closing.is_cancelled() {
             if let Err(error) = tick(Arc::clone(&replica)).await {
-                error!(error = format!("{error:#}"), "A repair did not come to its end and is tried again");
+                error!(
+                    error = format!("{error:#}"),
+                    "What is done again and again did not come to its end, and is tried again"
+                );
             }
             tokio::select! {
                 () = tokio::time::sleep(period) => {}

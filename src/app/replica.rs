@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use anyhow::Context;
+use tracing::error;
+
 use super::news;
 use crate::context::Ctx;
-use crate::handlers::reconcile::{self, Tally};
+use crate::handlers::reconcile::{self, Found, Reconciler, Rounds, Turn};
 use crate::jobs::{Jobs, RunCommand};
-use crate::queue::{self, Job, Kinds, LeaseKeeper, Running, Tick, Worker};
+use crate::queue::{Job, Kinds, LeaseKeeper, Running, Tick, Worker};
 use crate::store::ReplicaId;
 
 /// One running server.
@@ -18,6 +21,7 @@ pub struct Replica {
     pub(super) short: Worker<Jobs>,
     pub(super) long: Worker<Jobs>,
     keeper: LeaseKeeper,
+    rounds: Rounds,
     name: String,
 }
 
@@ -56,6 +60,7 @@ impl Replica {
                 pulse,
                 ctx.closing.clone(),
             ),
+            rounds: Rounds::new(Arc::clone(&ctx), &name),
             running,
             ctx,
             name,
@@ -97,51 +102,26 @@ impl Replica {
         news::listen(&self.ctx).await
     }
 
-    /// Puts back what a dead replica left. After a pause of the whole machine our own leases look like those of a dead
-    /// one; they are renewed first, so that we never take work over from ourselves.
-    pub async fn tick_orphans(&self) -> Result<u64, sqlx::Error> {
-        self.keeper.tick().await?;
-        queue::requeue_orphans(&self.ctx.store, &*self.ctx.clock, &self.ctx.nudge).await
+    /// Turns the reconciler of that name now, whoever's turn it is: for those who turn the crank by hand.
+    pub async fn tick(&self, name: &str) -> anyhow::Result<Found> {
+        let which = reconcile::find(name).with_context(|| format!("there is no reconciler of the name `{name}`"))?;
+        self.prepare(which).await?;
+        self.rounds.tick(which).await
     }
 
-    /// Stops commands that other replicas asked to stop.
-    pub async fn tick_stops(&self) -> anyhow::Result<()> {
-        reconcile::stops(&self.ctx).await
+    /// Turns a reconciler if it is the turn of this replica.
+    pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
+        self.prepare(which).await?;
+        self.rounds.turn(which).await
     }
 
-    /// Closes pulls whose close event was missed.
-    pub async fn tick_pulls(&self) -> anyhow::Result<()> {
-        reconcile::pulls(&self.ctx).await
-    }
-
-    /// Warns of locks whose time limit is near and gives back those whose limit is over; how many were looked at, and
-    /// for how many something was done.
-    pub async fn tick_idle_locks(&self) -> anyhow::Result<(usize, usize)> {
-        reconcile::idle_locks(&self.ctx).await
-    }
-
-    /// Removes apply locks whose time is over.
-    pub async fn tick_apply_locks(&self) -> anyhow::Result<()> {
-        reconcile::apply_locks(&self.ctx).await
-    }
-
-    /// Finds what no event has told of pulls.
-    pub async fn tick_missed(&self) -> anyhow::Result<Tally> {
-        reconcile::missed(&self.ctx).await
-    }
-
-    /// Ends statuses that were left pending.
-    pub async fn tick_statuses(&self) -> anyhow::Result<Tally> {
-        reconcile::statuses(&self.ctx).await
-    }
-
-    /// Removes what takes more room on this disk than it may.
-    pub async fn tick_disk(&self) -> anyhow::Result<Tally> {
-        reconcile::disk(&self.ctx).await
-    }
-
-    /// Forgets what is old enough.
-    pub async fn tick_prune(&self) -> anyhow::Result<()> {
-        reconcile::prune(&self.ctx).await
+    async fn prepare(&self, which: &Reconciler) -> anyhow::Result<()> {
+        if which.renews_first {
+            let renewed = self.keeper.tick().await.context("the leases of this server could not be renewed");
+            return renewed.inspect_err(|error| {
+                error!(reconciler = which.name, error = format!("{error:#}"), "A repair could not begin");
+            });
+        }
+        Ok(())
     }
 }

@@ -32,6 +32,8 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         authority: Arc::new(Permissions(Arc::clone(ctx))),
         shutting_down: closing,
         version: env!("CARGO_PKG_VERSION").to_owned(),
+        metrics: ctx.metrics.clone(),
+        keep_runs: ctx.settings.retention.runs,
     };
     let web = Web::new(setup).await.context("cannot read what the dashboard needs from the database")?;
     Ok(http::door(Arc::clone(ctx)).merge(http::router(Arc::new(web))))

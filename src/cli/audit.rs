@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{Exit, Outcome, Subcommand, Terminal, block_on, database};
 use crate::config::server::StorageConfig;
-use crate::locks::{Fault, Verdict, verify};
+use crate::locks::{Verdict, verify};
 use crate::model::{LockEvent, Sha256Digest};
 use crate::store::Store;
 
@@ -88,12 +88,7 @@ async fn run_verify(store: &Store, wanted: Option<&Sha256Digest>, terminal: &mut
             Ok(Exit::Success)
         }
         Verdict::Broken { seq, fault } => {
-            let what = match fault {
-                Fault::Changed => "was changed after it was written",
-                Fault::Unlinked => "does not continue the one before it, which was changed together with its hash",
-                Fault::Missing => "is missing",
-            };
-            terminal.note(format_args!("error: the log is broken: event {seq} {what}"));
+            terminal.note(format_args!("error: the log is broken: event {seq} {}", fault.says()));
             Ok(Exit::Failure)
         }
     }

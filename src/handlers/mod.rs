@@ -10,5 +10,6 @@ pub mod reconcile;
 mod reply;
 mod spec;
 mod standing;
+mod tally;
 
 pub use spec::{Spec, Turn};

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Json;
 use axum::body::Body;
@@ -9,6 +10,7 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use chrono::{DateTime, Utc};
 use serde::Serialize;
 use tracing::error;
 
@@ -86,6 +88,17 @@ impl Failure {
         let message = "No run has this name. The address may be cut short, or the run is older than what this server \
                        keeps.";
         Self::new(StatusCode::NOT_FOUND, "This run is not known", message)
+    }
+
+    /// A run that is older than what is kept.
+    pub(super) fn run_removed(kept: Duration, asked_at: DateTime<Utc>) -> Self {
+        let days = kept.as_secs() / 86_400;
+        let message = format!(
+            "Commands and their runs are removed after {days} days on this server (--keep-runs), and this one is of {}. What \
+             it came to is still in the comment on its pull request.",
+            asked_at.format("%Y-%m-%d")
+        );
+        Self::new(StatusCode::GONE, "This run was removed", message)
     }
 
     /// A lock is left to its pull.

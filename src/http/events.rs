@@ -20,7 +20,8 @@ use crate::context::Ctx;
 use crate::jobs::ReadDelivery;
 use crate::model::{DeliveryId, Event};
 use crate::queue::Job;
-use crate::store::{Accepted, NewDelivery};
+use crate::store::{Accepted, DeliveryState, NewDelivery};
+use crate::telemetry::Metric;
 use crate::vcs::github::webhook::{self, DeliveryHeader};
 
 /// GitHub REST: webhook payloads are capped at 25 MB.
@@ -38,16 +39,21 @@ pub async fn receive(State(ctx): State<Arc<Ctx>>, headers: HeaderMap, body: Byte
 
 /// Everything that can be decided without the database.
 fn understand(ctx: &Ctx, headers: &HeaderMap, body: &[u8]) -> Result<(DeliveryHeader, Event), Answer> {
-    let delivery = webhook::delivery(headers).map_err(|error| refuse(StatusCode::BAD_REQUEST, &error.to_string()))?;
+    let delivery = webhook::delivery(headers).map_err(|error| {
+        count(ctx, "unreadable");
+        refuse(StatusCode::BAD_REQUEST, &error.to_string())
+    })?;
     let secrets = &ctx.settings.webhook_secrets;
     if !secrets.is_empty() {
         webhook::verify(headers, body, secrets).map_err(|error| {
             warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery with a bad signature");
+            count(ctx, "bad_signature");
             refuse(StatusCode::UNAUTHORIZED, "the signature of this delivery is missing or wrong")
         })?;
     }
     let event = webhook::parse(headers, body, ctx.forge.host()).map_err(|error| {
         warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery that cannot be read");
+        count(ctx, "unreadable");
         refuse(StatusCode::BAD_REQUEST, &format!("the payload cannot be read: {error}"))
     })?;
     Ok((delivery, event))
@@ -67,7 +73,13 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
     };
     let allowed = event.repo().is_none_or(|repo| ctx.settings.allowlist.allows(repo));
     let accepted = match event {
-        Event::Ignored { reason } => ctx.store.delivery_ignore(&new, &reason).await,
+        Event::Ignored { reason } => {
+            let accepted = ctx.store.delivery_ignore(&new, &reason).await;
+            if let Ok(Accepted::New(_)) = accepted {
+                count(ctx, DeliveryState::Ignored.as_str());
+            }
+            accepted
+        }
         event @ (Event::Pull(_) | Event::Comment(_)) => {
             let job = |delivery: DeliveryId| ReadDelivery { delivery, event }.to_new();
             ctx.store.delivery_accept(&new, job).await
@@ -79,13 +91,20 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
             ctx.nudge.nudge();
             answer(allowed)
         }
-        Ok(Accepted::Duplicate) if allowed => (StatusCode::OK, "this delivery was taken before\n".to_owned()),
-        Ok(Accepted::Duplicate) => answer(allowed),
+        Ok(Accepted::Duplicate) => {
+            count(ctx, "duplicate");
+            if allowed { (StatusCode::OK, "this delivery was taken before\n".to_owned()) } else { answer(allowed) }
+        }
         Err(error) => {
             warn!(%error, forge.delivery = new.forge_delivery, "A delivery could not be kept");
+            count(ctx, "not_kept");
             refuse(StatusCode::SERVICE_UNAVAILABLE, "the delivery could not be kept; send it again")
         }
     }
+}
+
+fn count(ctx: &Ctx, outcome: &str) {
+    ctx.metrics.count(Metric::Deliveries, &[outcome]);
 }
 
 fn answer(allowed: bool) -> Answer {

@@ -20,6 +20,8 @@ mod extract;
 mod giving;
 mod headers;
 mod health;
+mod metrics;
+mod operations;
 mod pages;
 mod trace;
 mod web;
@@ -49,6 +51,7 @@ const BODY_BYTES: usize = 16 * 1024;
 pub fn door(ctx: Arc<Ctx>) -> Router {
     Router::new()
         .route("/events", post(events::receive).layer(DefaultBodyLimit::max(events::MAX_BODY_BYTES)))
+        .layer(middleware::from_fn_with_state(ctx.metrics.clone(), metrics::count))
         .with_state(ctx)
 }
 
@@ -58,6 +61,7 @@ pub fn router(web: Arc<Web>) -> Router {
     let guarded = Router::new()
         .merge(pages::router())
         .merge(api::router())
+        .merge(metrics::router())
         .fallback(|| async { Failure::no_such_page() })
         .method_not_allowed_fallback(|| async { Failure::wrong_method() })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
@@ -68,6 +72,7 @@ pub fn router(web: Arc<Web>) -> Router {
         .layer(CatchPanicLayer::custom(|cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause)))
         .layer(middleware::from_fn_with_state(Arc::clone(&web), errors::render))
         .layer(middleware::map_response(headers::secure))
+        .layer(middleware::from_fn_with_state(web.metrics.clone(), metrics::count))
         .layer(middleware::from_fn_with_state(Arc::clone(&web), trace::log))
         .with_state(web)
 }

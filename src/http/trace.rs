@@ -18,7 +18,7 @@ pub(super) async fn log(State(web): State<Arc<Web>>, mut request: Request, next:
     let reference = Reference(web.ids.next().simple().to_string());
     let span =
         info_span!("request", request.id = %reference.0, method = %request.method(), path = request.uri().path());
-    let quiet = matches!(request.uri().path(), "/healthz" | "/readyz" | "/status");
+    let quiet = matches!(request.uri().path(), "/healthz" | "/readyz" | "/status" | "/metrics");
     request.extensions_mut().insert(reference);
     let started = web.clock.now();
     async {

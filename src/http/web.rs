@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
+use chrono::{DateTime, Utc};
+use tokio::sync::{Mutex, Semaphore};
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
@@ -19,6 +21,7 @@ use crate::handlers::authz::{AuthzError, Decision, Resource};
 use crate::locks::{Gave, Giving};
 use crate::model::CommandId;
 use crate::store::Store;
+use crate::telemetry::Metrics;
 use crate::workflow::OutputHub;
 
 /// Browsers that may watch runs at the same time on this replica; each costs a connection and a query a second (P12).
@@ -90,6 +93,10 @@ pub struct Setup {
     pub shutting_down: CancellationToken,
     /// Shown to those who may use the pages.
     pub version: String,
+    /// Numbers for monitors.
+    pub metrics: Metrics,
+    /// How long runs are kept; `None`: for ever.
+    pub keep_runs: Option<Duration>,
 }
 
 /// The dashboard and the API.
@@ -107,6 +114,10 @@ pub struct Web {
     pub(super) authority: Arc<dyn Authority>,
     pub(super) shutting_down: CancellationToken,
     pub(super) version: String,
+    pub(super) metrics: Metrics,
+    /// When the database was last read for them.
+    pub(super) metrics_read_at: Mutex<Option<DateTime<Utc>>>,
+    pub(super) keep_runs: Option<Duration>,
     pub(super) csrf: CsrfKey,
     pub(super) viewers: Arc<Semaphore>,
     pub(super) templates: Templates,
@@ -131,6 +142,9 @@ impl Web {
             authority: setup.authority,
             shutting_down: setup.shutting_down,
             version: setup.version,
+            metrics: setup.metrics,
+            metrics_read_at: Mutex::default(),
+            keep_runs: setup.keep_runs,
             csrf,
             viewers: Arc::new(Semaphore::new(VIEWERS)),
             templates,

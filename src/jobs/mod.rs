@@ -27,6 +27,7 @@ pub use tell_loss::TellLoss;
 
 use crate::context::Ctx;
 use crate::queue::{Attempt, Job, JobError, Runner};
+use crate::telemetry::Metric;
 use crate::vcs::ForgeError;
 
 /// Runs every kind of job, each with a context that writes only under its lease.
@@ -87,12 +88,15 @@ macro_rules! by_kind {
 #[async_trait]
 impl Runner for Jobs {
     async fn run(&self, attempt: &Attempt) -> Result<(), JobError> {
-        by_kind!(attempt.lease.kind.as_str(), J => read::<J>(attempt)?.run(&self.0.under(attempt), attempt).await, else => |kind| {
-            Err(JobError::Fail(anyhow!("no job of the kind `{kind}` is known to this version")))
-        })
+        let ran = self.call(attempt).await;
+        if let Err(JobError::Retry { .. }) = &ran {
+            self.0.metrics.count(Metric::JobErrors, &[known_kind(&attempt.lease.kind)]);
+        }
+        ran
     }
 
     async fn gave_up(&self, attempt: &Attempt, error: &JobError) -> anyhow::Result<()> {
+        self.0.metrics.count(Metric::JobsGivenUp, &[known_kind(&attempt.lease.kind)]);
         by_kind!(attempt.lease.kind.as_str(), J => match read::<J>(attempt) {
             Ok(job) => job.gave_up(&self.0.under(attempt), error).await,
             Err(_) => Ok(()),
@@ -106,6 +110,19 @@ impl Runner for Jobs {
     fn max_cut_offs(&self, kind: &str) -> i64 {
         by_kind!(kind, J => <J as Job<Ctx>>::MAX_CUT_OFFS, else => |_| 0)
     }
+}
+
+impl Jobs {
+    async fn call(&self, attempt: &Attempt) -> Result<(), JobError> {
+        by_kind!(attempt.lease.kind.as_str(), J => read::<J>(attempt)?.run(&self.0.under(attempt), attempt).await, else => |kind| {
+            Err(JobError::Fail(anyhow!("no job of the kind `{kind}` is known to this version")))
+        })
+    }
+}
+
+/// A kind as a label: the queue may hold jobs of a newer version.
+fn known_kind(kind: &str) -> &'static str {
+    by_kind!(kind, J => <J as Job<Ctx>>::KIND, else => |_| "unknown")
 }
 
 fn read<J: Job<Ctx>>(attempt: &Attempt) -> Result<J, JobError> {

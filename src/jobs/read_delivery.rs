@@ -11,6 +11,8 @@ use crate::context::Ctx;
 use crate::handlers::events;
 use crate::model::{DeliveryId, Event};
 use crate::queue::{Attempt, Job, JobError};
+use crate::store::DeliveryState;
+use crate::telemetry::Metric;
 
 /// A delivery to read.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,12 +40,14 @@ impl Job<Ctx> for ReadDelivery {
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         let end = events::handle(ctx, self.delivery, &self.event).await.map_err(|error| patient(error, attempt))?;
         ctx.store.delivery_finish(self.delivery, end.state, end.note.as_deref()).await?;
+        ctx.metrics.count(Metric::Deliveries, &[end.state.as_str()]);
         Ok(())
     }
 
     async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
         let note = format!("given up: {}", error.message());
-        ctx.store.delivery_finish(self.delivery, crate::store::DeliveryState::Refused, Some(&note)).await?;
+        ctx.store.delivery_finish(self.delivery, DeliveryState::Refused, Some(&note)).await?;
+        ctx.metrics.count(Metric::Deliveries, &[DeliveryState::Refused.as_str()]);
         Ok(())
     }
 }

@@ -40,6 +40,47 @@ pub enum Fault {
     Missing,
 }
 
+impl Fault {
+    /// What to say of an event, after its number.
+    pub const fn says(self) -> &'static str {
+        match self {
+            Self::Changed => "was changed after it was written",
+            Self::Unlinked => "does not continue the one before it, which was changed together with its hash",
+            Self::Missing => "is missing",
+        }
+    }
+}
+
+/// A place in the log up to which it is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Number of the last event that was verified.
+    pub seq: i64,
+    /// Its hash.
+    pub hash: Sha256Digest,
+}
+
+/// What looking through a part of the log comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stretch {
+    /// Every event continues the one before it.
+    Whole {
+        /// How far it was looked through.
+        mark: Mark,
+        /// How many events were looked at.
+        events: u64,
+        /// Whether that is the end of the log.
+        at_end: bool,
+    },
+    /// The first event that does not fit.
+    Broken {
+        /// Its place.
+        seq: i64,
+        /// What does not fit.
+        fault: Fault,
+    },
+}
+
 /// Walks along the chain.
 struct Walk<'a> {
     seq: i64,
@@ -65,6 +106,10 @@ impl Walk<'_> {
         self.events += 1;
         self.known |= self.wanted == Some(&self.head);
         Ok(())
+    }
+
+    fn stretch(self, at_end: bool) -> Stretch {
+        Stretch::Whole { mark: Mark { seq: self.seq, hash: self.head }, events: self.events, at_end }
     }
 }
 
@@ -96,4 +141,42 @@ pub async fn verify(store: &Store, wanted: Option<&Sha256Digest>) -> Result<Verd
             }
         }
     }
+}
+
+/// Reads on from a mark, or from the beginning, at most so many pieces of a thousand events. The event at the mark must
+/// still be what it was, so that nothing can be cut off the end unnoticed.
+pub async fn verify_on(store: &Store, from: Option<&Mark>, pieces: usize) -> Result<Stretch> {
+    let sealed = store.lock_event_seals().await?.pop().map(|seal| Mark { seq: seal.last_seq, hash: seal.last_hash });
+    let begin = sealed.unwrap_or_else(|| Mark { seq: 0, hash: LockEvent::genesis() });
+    // What was pruned since the mark was made cannot be looked at any more.
+    let from = from.filter(|mark| mark.seq >= begin.seq).unwrap_or(&begin);
+    if let Some(fault) = changed_at(store, from, &begin).await? {
+        return Ok(Stretch::Broken { seq: from.seq, fault });
+    }
+    let mut walk = Walk { seq: from.seq, head: from.hash.clone(), events: 0, known: true, wanted: None };
+    for _ in 0..pieces {
+        let piece = store.lock_event_after(walk.seq, PIECE).await?;
+        for event in &piece {
+            if let Err((seq, fault)) = walk.step(event) {
+                return Ok(Stretch::Broken { seq, fault });
+            }
+        }
+        if piece.is_empty() {
+            return Ok(walk.stretch(true));
+        }
+    }
+    Ok(walk.stretch(false))
+}
+
+/// Whether the event at a mark is not what it was.
+async fn changed_at(store: &Store, mark: &Mark, begin: &Mark) -> Result<Option<Fault>> {
+    if mark.seq == begin.seq {
+        return Ok((mark.hash != begin.hash).then_some(Fault::Changed));
+    }
+    let kept = store.lock_event_after(mark.seq - 1, 1).await?;
+    Ok(match kept.first().filter(|event| event.seq == mark.seq) {
+        Some(event) if event.hash == mark.hash => None,
+        Some(_) => Some(Fault::Changed),
+        None => Some(Fault::Missing),
+    })
 }

@@ -106,13 +106,15 @@ impl Store {
              ORDER BY received_at DESC, id DESC LIMIT $1").bind(limit).fetch_all(db))
     }
 
-    /// Forgets deliveries that were received before the given time and are finished.
-    pub async fn delivery_prune(&self, before: DateTime<Utc>) -> Result<u64> {
+    /// Forgets deliveries that were received before the given time and are finished, so many at most.
+    pub async fn delivery_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,
-            "DELETE FROM deliveries WHERE state <> 'received' AND received_at < $1",
-            kept_time(before)
+            "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries WHERE state <> 'received' \
+             AND received_at < $1 ORDER BY received_at LIMIT $2)",
+            kept_time(before),
+            limit,
         )?;
         tx.commit().await.map(|()| rows)
     }

@@ -305,13 +305,15 @@ impl Store {
              WHERE state = 'failed' ORDER BY seq DESC LIMIT $1").bind(limit).fetch_all(db))
     }
 
-    /// Forgets jobs that ended before the given time.
-    pub async fn job_prune(&self, before: DateTime<Utc>) -> Result<u64> {
+    /// Forgets jobs that ended before the given time, so many at most.
+    pub async fn job_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,
-            "DELETE FROM jobs WHERE state IN ('done', 'failed') AND finished_at < $1",
-            kept_time(before)
+            "DELETE FROM jobs WHERE seq IN (SELECT seq FROM jobs WHERE state IN ('done', 'failed') \
+             AND finished_at < $1 ORDER BY finished_at LIMIT $2)",
+            kept_time(before),
+            limit,
         )?;
         tx.commit().await.map(|()| rows)
     }

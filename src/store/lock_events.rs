@@ -31,6 +31,23 @@ const OF_LOCK: &str = select_sql!(
 );
 const HEAD: &str = "SELECT seq, hash FROM lock_events ORDER BY seq DESC LIMIT 1";
 
+/// How far somebody has looked through the log.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct LockEventWalk {
+    /// Which walk.
+    pub name: String,
+    /// The last event that was found to be in order; 0: none yet.
+    pub seq: i64,
+    /// Its hash.
+    pub hash: Sha256Digest,
+    /// The event that was found not to be.
+    pub broken_seq: Option<i64>,
+    /// What is wrong with it.
+    pub fault: Option<String>,
+    /// When somebody looked last.
+    pub walked_at: DateTime<Utc>,
+}
+
 /// What stands in place of events that were removed.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
 pub struct LockEventSeal {
@@ -100,6 +117,30 @@ impl Store {
         on_pool!(self, db => sqlx::query_as::<_, LockEventSeal>(
             "SELECT last_seq, last_hash, last_at, events, actor, sealed_at FROM lock_event_seals ORDER BY last_seq")
             .fetch_all(db))
+    }
+
+    /// How far the log was looked through.
+    pub async fn lock_event_walks(&self) -> Result<Vec<LockEventWalk>> {
+        on_pool!(self, db => sqlx::query_as::<_, LockEventWalk>(
+            "SELECT name, seq, hash, broken_seq, fault, walked_at FROM lock_event_walks ORDER BY name").fetch_all(db))
+    }
+
+    /// Keeps how far it was; `walked_at` is now.
+    pub async fn lock_event_walk_set(&self, walk: &LockEventWalk) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "INSERT INTO lock_event_walks (name, seq, hash, broken_seq, fault, walked_at) VALUES ($1, $2, $3, $4, $5, $6) \
+             ON CONFLICT (name) DO UPDATE SET seq = excluded.seq, hash = excluded.hash, \
+             broken_seq = excluded.broken_seq, fault = excluded.fault, walked_at = excluded.walked_at",
+            &walk.name,
+            walk.seq,
+            &walk.hash,
+            walk.broken_seq,
+            walk.fault.as_deref(),
+            kept_time(self.now()),
+        )?;
+        tx.commit().await
     }
 
     /// Removes the events from before a time and leaves a seal in their place. The newest event always stays: the next

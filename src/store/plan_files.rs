@@ -18,12 +18,14 @@ impl Store {
         tx.commit().await
     }
 
-    /// Removes the files of plans that nobody can apply any more; their records stay.
-    pub async fn plan_file_prune(&self) -> Result<u64> {
+    /// Removes the files of plans that nobody can apply any more, so many at most; their records stay.
+    pub async fn plan_file_prune(&self, limit: i64) -> Result<u64> {
         let mut tx = self.begin().await?;
         let rows = execute!(
             &mut tx,
-            "DELETE FROM plan_files WHERE plan IN (SELECT id FROM plans WHERE state IN ('applied', 'discarded'))",
+            "DELETE FROM plan_files WHERE plan IN (SELECT f.plan FROM plan_files f JOIN plans p ON p.id = f.plan \
+             WHERE p.state IN ('applied', 'discarded') LIMIT $1)",
+            limit,
         )?;
         tx.commit().await.map(|()| rows)
     }

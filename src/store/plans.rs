@@ -119,11 +119,12 @@ impl Store {
         change.commit().await.map(|()| gone)
     }
 
-    /// Discarded plans made before the given time, whose files nobody needs any more.
-    pub async fn plan_prune(&self, before: DateTime<Utc>) -> Result<Vec<PlanId>> {
+    /// Forgets discarded plans made before the given time, so many at most. Nobody needs their files any more.
+    pub async fn plan_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<Vec<PlanId>> {
         let mut tx = self.begin().await?;
-        let gone = super::on_tx!(&mut tx, db => sqlx::query_scalar::<_, PlanId>(
-            "DELETE FROM plans WHERE state = 'discarded' AND created_at < $1 RETURNING id").bind(kept_time(before)).fetch_all(db))?;
+        let gone = on_tx!(&mut tx, db => sqlx::query_scalar::<_, PlanId>(
+            "DELETE FROM plans WHERE id IN (SELECT id FROM plans WHERE state = 'discarded' AND created_at < $1 LIMIT $2) \
+             RETURNING id").bind(kept_time(before)).bind(limit).fetch_all(db))?;
         tx.commit().await.map(|()| gone)
     }
 }

@@ -46,6 +46,23 @@ pub enum ReplicaState {
     Gone,
 }
 
+impl ReplicaState {
+    /// As metrics and the API name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Stopping => "stopping",
+            Self::Ended => "ended",
+            Self::Gone => "gone",
+        }
+    }
+
+    /// Whether it still does something.
+    pub const fn is_there(self) -> bool {
+        matches!(self, Self::Alive | Self::Stopping)
+    }
+}
+
 /// A replica as pages show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaRow {

@@ -3,6 +3,10 @@
 //! Nothing is redacted here. Secrets are [`crate::secret::Secret`], which cannot be printed, so none can get
 //! into a line.
 
+mod metrics;
+
+pub use metrics::{Metric, Metrics, Sort, metric_table, status_class};
+
 use std::fs::File;
 use std::io::{IsTerminal, stderr};
 use std::str::FromStr;

@@ -20,6 +20,7 @@ use self::site::{ATTACK, ATTACK_PATH, ATTACK_WORKSPACE, Site, hostile, long_name
 use crate::e2e::gates::ApplyGate;
 use crate::e2e::world::{World, resource};
 use crate::pages;
+use crate::pages::operations::troubled_world;
 use crate::support::server::Settings;
 
 /// What a look at some pages finds.
@@ -53,6 +54,8 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     let new = Site::serve(unused.open_app().await).await;
     let stopped = pages::apply_locks::world().await;
     let frozen = Site::serve(stopped.open_app().await).await;
+    let night = troubled_world("a server of Kim's", "GitHub answered 502 Bad Gateway").await;
+    let troubled = Site::serve(night.open_app().await).await;
     let looked = look(
         &[
             ("empty", new.at("/"), &["No locks are held.", "Nothing was asked for yet."]),
@@ -78,6 +81,8 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             ),
             ("frozen", frozen.at("/"), &["All applies are stopped", "2 more apply locks"]),
             ("no-apply-locks", new.at("/apply-locks"), &["None is set.", "Stop these applies"]),
+            ("operations-empty", new.at("/operations"), &["Everything is in order", "Nothing is waiting"]),
+            ("operations", troubled.at("/operations"), &["Somebody should look at this", "closed_pulls", "whole"]),
             ("missing", site.at("/nowhere"), &["404", "Nothing is here"]),
         ],
         &ALL_LOOKS,
@@ -92,6 +97,8 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
 async fn hostile_text_is_read_and_not_run() {
     let (world, shown) = hostile().await;
     let site = Site::serve(world.open_app().await).await;
+    let night = troubled_world(ATTACK, ATTACK).await;
+    let troubled = Site::serve(night.open_app().await).await;
     let attacks = [ATTACK, ATTACK_PATH, ATTACK_WORKSPACE];
     let looked = look(
         &[
@@ -100,6 +107,7 @@ async fn hostile_text_is_read_and_not_run() {
             ("hostile-lock", site.at(&format!("/locks/{}", shown.lock)), &attacks),
             ("hostile-finished", site.at(&format!("/jobs/{}", shown.finished)), &attacks),
             ("hostile-running", site.at(&format!("/jobs/{}", shown.running)), &attacks),
+            ("hostile-operations", troubled.at("/operations"), &[ATTACK]),
             ("hostile-search", site.at("/?q=%22%3E%3Cscript%3Eran=1%3C/script%3E"), &["\"><script>ran=1</script>"]),
             ("hostile-address", site.at("/locks/%3Cscript%3Eran=1%3C%2Fscript%3E"), &["<script>ran=1</script>"]),
         ],

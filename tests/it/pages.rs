@@ -11,5 +11,6 @@ pub mod home;
 mod hostile;
 mod job;
 mod lock;
+pub mod operations;
 mod permission;
 mod stream;

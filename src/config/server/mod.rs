@@ -20,6 +20,7 @@ mod raw;
 mod reader;
 mod readme;
 mod repos;
+mod retention;
 mod setting;
 mod storage;
 mod strangers;
@@ -44,6 +45,7 @@ pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{Given, RawSettings};
 pub use readme::flag_tables;
 pub use repos::{AutodiscoverMode, CheckoutStrategy, PlanningConfig, RepoConfig};
+pub use retention::Retention;
 pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
 pub use storage::{Database, PlanFiles, StorageConfig};
 pub use strangers::unknown_flag;
@@ -66,6 +68,8 @@ pub struct ServerConfig {
     pub web: WebConfig,
     /// Where things are kept.
     pub storage: StorageConfig,
+    /// How long what is over is kept.
+    pub retention: Retention,
     /// Who may do what.
     pub permissions: PermissionConfig,
     /// Commands and answers.
@@ -101,6 +105,7 @@ impl ServerConfig {
         let webhooks = WebhookConfig::read(reader);
         let web = WebConfig::read(reader);
         let storage = StorageConfig::read(reader);
+        let retention = Retention::read(reader);
         let permissions = PermissionConfig::read(reader);
         let comments = CommentConfig::read(reader);
         let planning = PlanningConfig::read(reader);
@@ -113,6 +118,7 @@ impl ServerConfig {
             webhooks: webhooks?,
             web: web?,
             storage: storage?,
+            retention: retention?,
             permissions: permissions?,
             comments: comments?,
             planning: planning?,

@@ -118,6 +118,23 @@ pub static SETTINGS: &[Setting] = &[
          Not set: no limit.",
     ),
     Setting::new(
+        Storage,
+        "keep-deliveries",
+        "TIME",
+        Duration,
+        "Webhook deliveries are removed after this time; 4d at least, or `forever`.",
+    )
+    .or("30d"),
+    Setting::new(
+        Storage,
+        "keep-runs",
+        "TIME",
+        Duration,
+        "Commands, their runs and what those printed are removed after this time, but for those that the plans of an open \
+         pull request still need; 4d at least, or `forever`.",
+    )
+    .or("90d"),
+    Setting::new(
         Permissions,
         "gh-team-allowlist",
         "LIST",

@@ -11,6 +11,7 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::Spec;
 use crate::handlers::reply::Reply;
+use crate::handlers::tally;
 use crate::model::{Actor, CommandId, CommandKind, Origin};
 use crate::queue::JobError;
 use crate::render::{Body, CancelLine, Fate, UserText};
@@ -23,7 +24,10 @@ pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
         return Err(JobError::Fail(anyhow::anyhow!("the command on record is not what its row says")));
     };
     if let Some(refusal) = permission::check_unseen(ctx, row, &spec).await? {
-        ctx.store.command_finish(&refusal.into_end(ctx, row)).await?;
+        let end = refusal.into_end(ctx, row);
+        if ctx.store.command_finish(&end).await? {
+            tally::command(ctx, row.kind, &end);
+        }
         return Ok(());
     }
     let ends = |cancelled: &Cancelled| {
@@ -52,7 +56,16 @@ async fn cancel(
     force: bool,
     ends: impl FnOnce(&Cancelled) -> Vec<FinishedCommand>,
 ) -> Result<Cancelled, sqlx::Error> {
+    let mut ended = Vec::new();
+    let ends = |cancelled: &Cancelled| {
+        ended = ends(cancelled);
+        ended.clone()
+    };
     let cancelled = ctx.store.command_cancel(what, &why(who), force, ends).await?;
+    for end in &ended {
+        let dropped = cancelled.dropped.iter().find(|row| row.id == end.id);
+        tally::command(ctx, dropped.map_or(CommandKind::Cancel, |row| row.kind), end);
+    }
     let running: Vec<_> = cancelled.interrupted.iter().map(|row| row.id).collect();
     ctx.stops.stop(&running);
     ctx.nudge.nudge();

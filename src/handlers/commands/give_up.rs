@@ -6,6 +6,7 @@ use super::apply;
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
+use crate::handlers::tally;
 use crate::model::{Actor, Cause, CommandId, CommandKind, CommitStatus, Origin, ProjectOutcome, RunKind};
 use crate::queue::{Attempt, CutOff, JobError};
 use crate::render::{Body, UserText, status};
@@ -62,7 +63,10 @@ pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Resu
         Some(reply) => reply,
         None => Reply { statuses: wind_up(ctx, &row).await?, ..Reply::new(Body::Broken(broken(&row, error))) },
     };
-    ctx.store.command_finish(&reply.into_end(ctx, &row)).await?;
+    let end = reply.into_end(ctx, &row);
+    if ctx.store.command_finish(&end).await? {
+        tally::command(ctx, row.kind, &end);
+    }
     Ok(())
 }
 
@@ -71,7 +75,9 @@ pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitSta
     let mut statuses: Vec<CommitStatus> =
         standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
     for run in ctx.store.run_list(row.id).await? {
-        ctx.store.run_finish(run.id, ProjectOutcome::Failed, Some("The command could not be carried out.")).await?;
+        if ctx.store.run_finish(run.id, ProjectOutcome::Failed, Some("The command could not be carried out.")).await? {
+            tally::run(ctx, run.id, ProjectOutcome::Failed).await;
+        }
         ctx.hub.announce(run.id);
         discard(ctx, &run).await?;
         statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, status::failed(run.kind)));

@@ -32,6 +32,7 @@ use super::reply::{self, Reply};
 use super::standing;
 use crate::command::Command;
 use crate::context::Ctx;
+use crate::handlers::tally;
 use crate::jobs::forge_job_error;
 use crate::model::{Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
 use crate::queue::{Attempt, JobError};
@@ -104,6 +105,7 @@ impl CommandCx<'_> {
         if !self.ctx.store.run_finish(run, report.outcome, headline(report).as_deref()).await? {
             return Err(taken_over());
         }
+        tally::run(self.ctx, run, report.outcome).await;
         self.ctx.hub.announce(run);
         Ok(())
     }
@@ -214,7 +216,9 @@ pub async fn run(ctx: &Ctx, id: CommandId, attempt: &Attempt) -> Result<(), JobE
         }
         let reply = rounds(ctx, row.clone(), attempt).await.map_err(|error| give_up::patience(&row, attempt, error))?;
         let end = reply.into_end(ctx, &row);
-        ctx.store.command_finish(&end).await?;
+        if ctx.store.command_finish(&end).await? {
+            tally::command(ctx, row.kind, &end);
+        }
         renew_locks(ctx, &row.pull, &row.actor, "a command ended").await?;
         info!(outcome = %end.outcome, reason = end.reason, "The command ended");
         Ok(())
@@ -382,7 +386,9 @@ async fn forget_cut_off(ctx: &Ctx, runs: Vec<RunRow>) -> Result<(), sqlx::Error>
 /// Ends the runs that have not ended.
 async fn forget(ctx: &Ctx, runs: Vec<RunRow>, why: &str) -> Result<(), sqlx::Error> {
     for run in runs.into_iter().filter(|run| run.state != RunState::Finished) {
-        ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await?;
+        if ctx.store.run_finish(run.id, ProjectOutcome::Cancelled, Some(why)).await? {
+            tally::run(ctx, run.id, ProjectOutcome::Cancelled).await;
+        }
         ctx.hub.announce(run.id);
     }
     Ok(())

@@ -19,6 +19,7 @@ use crate::handlers::Turn;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
+use crate::handlers::tally;
 use crate::jobs::describe_error;
 use crate::locks::{self, Ask, NotInLine, TakeAll, Took, Wish};
 use crate::model::{
@@ -125,6 +126,7 @@ async fn take_locks(
     let wishes: Vec<Wish> = granted.filter_map(wish).collect();
     let in_line = cx.ctx.settings.lock_queue;
     let all = locks::take_all(&cx.ctx.store, &cx.pull.at, &cx.pull.url, &wishes, &cause(cx), in_line).await?;
+    tally::locks(cx.ctx, &all);
     let mut gone = wanted.waited_for();
     gone.retain(|project| work.projects.iter().all(|found| found.key != *project));
     turn::pass_on(cx.ctx, cx.row, gone).await?;

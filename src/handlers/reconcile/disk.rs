@@ -7,7 +7,7 @@
 
 use tracing::{info, warn};
 
-use super::Tally;
+use super::Found;
 use crate::config::size::{ByteSize, shown};
 use crate::context::Ctx;
 use crate::git::{DiskPart, DiskUse};
@@ -17,10 +17,10 @@ use crate::model::{PullRef, PullState};
 const NAMED: usize = 5;
 
 /// Removes what is left over, and what is over the quota.
-pub async fn disk(ctx: &Ctx) -> anyhow::Result<Tally> {
-    let mut tally = Tally::default();
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+    let mut tally = Found::default();
     for pull in ctx.checkouts.disk_pulls().await? {
-        tally.seen += 1;
+        tally.looked_at += 1;
         if is_over(ctx, &pull).await? && evict(ctx, &DiskPart::Checkouts(pull.clone())).await {
             tally.repaired += 1;
             info!(%pull, "Removed the checkouts of a pull request that is not open");
@@ -53,9 +53,9 @@ impl Stays {
     }
 }
 
-async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Tally> {
+async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
     let mut parts = ctx.checkouts.disk_use().await?;
-    let mut tally = Tally { seen: u64::try_from(parts.len()).unwrap_or(u64::MAX), repaired: 0 };
+    let mut tally = Found { looked_at: u64::try_from(parts.len()).unwrap_or(u64::MAX), repaired: 0 };
     let before: u64 = parts.iter().map(|part| part.bytes).sum();
     let (mut total, mut stay) = (before, Vec::new());
     in_order(&mut parts);

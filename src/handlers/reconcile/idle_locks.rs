@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::info;
 
+use super::Found;
 use crate::context::Ctx;
 use crate::handlers::reply;
 use crate::locks::{Limit, limit};
@@ -22,25 +23,25 @@ struct Due {
     end: Vec<Lock>,
 }
 
-/// Looks at every lock that could be near its time limit; how many, and for how many something was done.
-pub async fn idle_locks(ctx: &Ctx) -> anyhow::Result<(usize, usize)> {
-    let Some(shortest) = ctx.settings.repos.shortest_ttl() else { return Ok((0, 0)) };
+/// Looks at every lock that could be near its time limit.
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+    let mut found = Found::default();
+    let Some(shortest) = ctx.settings.repos.shortest_ttl() else { return Ok(found) };
     let now = ctx.clock.now();
     let until = now - shortest * 4 / 5;
-    let (mut looked_at, mut due) = (0, BTreeMap::<PullRef, Due>::new());
+    let mut due = BTreeMap::<PullRef, Due>::new();
     let mut page = ctx.store.lock_list_idle(until, None).await?;
     while let Some(last) = page.last().map(|idle| idle.lock.clone()) {
-        looked_at += page.len();
+        found.looked_at += u64::try_from(page.len())?;
         for idle in page {
             note(ctx, &mut due, idle, now);
         }
         page = ctx.store.lock_list_idle(until, Some(&last)).await?;
     }
-    let mut done = 0;
     for (pull, due) in due {
-        done += act(ctx, &pull, due).await?;
+        found.repaired += u64::try_from(act(ctx, &pull, due).await?)?;
     }
-    Ok((looked_at, done))
+    Ok(found)
 }
 
 fn note(ctx: &Ctx, due: &mut BTreeMap<PullRef, Due>, idle: IdleLock, now: DateTime<Utc>) {

@@ -6,7 +6,7 @@ use chrono::SubsecRound;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::Tally;
+use super::Found;
 use super::missed::LEFT_TO_COMMANDS;
 use crate::context::Ctx;
 use crate::handlers::events::{self, close_pull};
@@ -62,7 +62,7 @@ struct Kept {
 }
 
 /// Compares the list with what is known. What is known is read first, so that an event which comes meanwhile is noticed.
-pub(super) async fn look(ctx: &Ctx, watched: &WatchedRepo, tally: &mut Tally) -> anyhow::Result<Look> {
+pub(super) async fn look(ctx: &Ctx, watched: &WatchedRepo, tally: &mut Found) -> anyhow::Result<Look> {
     let known = ctx.store.head_list(&watched.repo).await?;
     let known: BTreeMap<PullNumber, PullHead> = known.into_iter().map(|head| (head.number, head.at)).collect();
     let mut list = List { ctx, watched, known, listed: BTreeSet::new(), budget: None, tally };
@@ -79,7 +79,7 @@ struct List<'a> {
     known: BTreeMap<PullNumber, PullHead>,
     listed: BTreeSet<PullNumber>,
     budget: Option<Budget>,
-    tally: &'a mut Tally,
+    tally: &'a mut Found,
 }
 
 impl List<'_> {
@@ -163,7 +163,7 @@ impl List<'_> {
     async fn ask(&mut self, number: PullNumber) -> Result<(), Stop> {
         self.be_thrifty()?;
         let (ctx, at, via) = (self.ctx, self.at(number), self.watched.installation);
-        self.tally.seen += 1;
+        self.tally.looked_at += 1;
         let pull = match ctx.forge.pull(&at, via).await {
             Ok(pull) => pull,
             Err(error @ (ForgeError::NotFound { .. } | ForgeError::Rejected { .. })) => {

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
-use super::Tally;
+use super::Found;
 use super::listing::{Look, look};
 use crate::context::Ctx;
 use crate::model::RepoId;
@@ -34,9 +34,9 @@ const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
 pub(super) const LEFT_TO_COMMANDS: u64 = 20;
 
 /// Finds what no event has told.
-pub async fn missed(ctx: &Ctx) -> anyhow::Result<Tally> {
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     ctx.store.watched_discover().await?;
-    let mut tally = Tally::default();
+    let mut tally = Found::default();
     let mut thrift = Thrift::default();
     for watched in ctx.store.watched_list_due(AT_ONCE).await? {
         if ctx.closing.is_cancelled() || thrift.stops_all() {
@@ -51,13 +51,13 @@ pub async fn missed(ctx: &Ctx) -> anyhow::Result<Tally> {
 }
 
 /// The turn of one repository, unless another replica has it.
-async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::Result<Tally> {
+async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::Result<Found> {
     let is_served = ctx.settings.allowlist.allows(&watched.repo);
     let wait = if is_served { NOT_AGAIN_FOR } else { NOT_SERVED_FOR };
     if !ctx.store.watched_claim(watched, ctx.clock.now() + wait).await? || !is_served {
-        return Ok(Tally::default());
+        return Ok(Found::default());
     }
-    let mut tally = Tally { seen: 1, repaired: 0 };
+    let mut tally = Found { looked_at: 1, repaired: 0 };
     match look(ctx, watched, &mut tally).await? {
         Look::Done(budget) => {
             thrift.note(&watched.repo, budget);

@@ -1,88 +1,216 @@
-//! Repair that takes no argument and may run at any time.
+//! Repair that may run at any time: each reconciler reads the state and moves it one step towards what should be. It takes
+//! no argument, so that it finds what nobody told it of, and a second run finds nothing left.
+//!
+//! [`RECONCILERS`] is the list: servers turn what stands in it by timer, and metrics, the operators' page and the
+//! documentation are made from it. To add one, write a file with `pub(super) async fn tick(&Ctx) ->
+//! anyhow::Result<Found>` and a row.
 
+mod apply_locks;
+mod audit;
+mod closed_pulls;
 mod disk;
 mod idle_locks;
 mod listing;
 mod missed;
+mod orphans;
+mod retention;
+mod rounds;
 mod statuses;
+mod stops;
 
-pub use disk::disk;
-pub use missed::missed;
-pub use statuses::statuses;
+use std::ops::AddAssign;
+use std::time::Duration;
 
-use chrono::TimeDelta;
-use tracing::{info, warn};
+use futures::future::BoxFuture;
 
-pub use idle_locks::idle_locks;
-
-use super::events::close_pull;
 use crate::context::Ctx;
-use crate::model::{Actor, Origin, PullState};
 
-/// GitHub offers deliveries for redelivery for three days; this leaves time to look into things.
-const KEEP_DELIVERIES: TimeDelta = TimeDelta::days(30);
-const KEEP_JOBS: TimeDelta = TimeDelta::days(7);
-/// Somebody who looks for what happened last night still finds who was there.
-const KEEP_REPLICAS: TimeDelta = TimeDelta::days(1);
-const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
+pub use audit::{AGAIN as AUDIT_AGAIN, NEW as AUDIT_NEW};
+pub use rounds::{Rounds, Turn};
 
-/// What a repair found and did.
+/// What one look comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
-    /// Things it looked at.
-    pub seen: u64,
-    /// Things it mended.
+pub struct Found {
+    /// How much was looked at.
+    pub looked_at: u64,
+    /// How much of that was repaired.
     pub repaired: u64,
 }
 
-impl std::ops::AddAssign for Tally {
+impl Found {
+    /// For repairs that only meet what they repair.
+    pub const fn repaired(count: u64) -> Self {
+        Self { looked_at: count, repaired: count }
+    }
+}
+
+impl AddAssign for Found {
     fn add_assign(&mut self, more: Self) {
-        self.seen += more.seen;
+        self.looked_at += more.looked_at;
         self.repaired += more.repaired;
     }
 }
 
-/// Closes pulls that hold locks although the forge says they are closed: the close event was missed, or the replica
-/// died over it (P7).
-pub async fn pulls(ctx: &Ctx) -> anyhow::Result<()> {
-    for at in ctx.store.pull_list_with_locks().await? {
-        match ctx.forge.pull(&at, None).await {
-            Ok(pull) if pull.state != PullState::Open => {
-                let closed = close_pull(ctx, &pull, None, &Actor::lockkeeper(Origin::Reconciler)).await;
-                closed.map_err(|error| anyhow::anyhow!(error.message()))?;
-            }
-            Ok(_) => {}
-            Err(error) => {
-                warn!(pull = %at, %error, "Cannot tell whether a pull request that holds locks is still open");
-            }
+/// Which servers turn a reconciler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Each for itself.
+    EveryReplica,
+    /// One of those that share a database, whichever comes first when the period is over.
+    OnePerGroup,
+}
+
+/// How long a server that is told to stop goes on with a reconciler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// Until it is told.
+    Closing,
+    /// Until its last run has ended, because those runs need it.
+    End,
+}
+
+type Tick = for<'a> fn(&'a Ctx) -> BoxFuture<'a, anyhow::Result<Found>>;
+
+/// A repair.
+pub struct Reconciler {
+    /// Its name in metrics and on the operators' page; never changes.
+    pub name: &'static str,
+    /// What it repairs, a sentence for people.
+    pub repairs: &'static str,
+    /// How long from one look to the next.
+    pub period: Duration,
+    /// Who turns it.
+    pub scope: Scope,
+    /// How long.
+    pub until: Until,
+    /// Whether the server renews its own leases before. After a pause of the whole machine they look like those of a
+    /// dead server, and it would take work over from itself.
+    pub renews_first: bool,
+    tick: Tick,
+}
+
+impl Reconciler {
+    /// One of those that share a database turns it, until it is told to stop.
+    const fn new(name: &'static str, repairs: &'static str, period: Duration, tick: Tick) -> Self {
+        let (scope, until) = (Scope::OnePerGroup, Until::Closing);
+        Self { name, repairs, period, scope, until, renews_first: false, tick }
+    }
+
+    /// Each server turns it for itself, until its last run has ended.
+    const fn on_every_replica(self) -> Self {
+        Self { scope: Scope::EveryReplica, until: Until::End, ..self }
+    }
+
+    const fn renewing_first(self) -> Self {
+        Self { renews_first: true, ..self }
+    }
+}
+
+/// Every reconciler, in the order of the operators' page.
+pub static RECONCILERS: &[Reconciler] = &[
+    Reconciler::new(
+        "closed_pulls",
+        "Gives back what closed pull requests still hold: the close event was missed, or a server died over it.",
+        Duration::from_mins(5),
+        |ctx| Box::pin(closed_pulls::tick(ctx)),
+    ),
+    Reconciler::new(
+        "orphans",
+        "Puts the work of servers that are gone back into the queue, and ends what else they had claimed.",
+        Duration::from_secs(15),
+        |ctx| Box::pin(orphans::tick(ctx)),
+    )
+    .on_every_replica()
+    .renewing_first(),
+    Reconciler::new(
+        "stops",
+        "Stops commands of this server that somebody cancelled on another.",
+        Duration::from_secs(2),
+        |ctx| Box::pin(stops::tick(ctx)),
+    )
+    .on_every_replica(),
+    Reconciler::new(
+        "missed_events",
+        "Lists the open pull requests of the forge and does what events would have done that never came.",
+        Duration::from_mins(5),
+        |ctx| Box::pin(missed::tick(ctx)),
+    ),
+    Reconciler::new(
+        "pending_statuses",
+        "Ends statuses of commits that no command will end any more.",
+        Duration::from_mins(5),
+        |ctx| Box::pin(statuses::tick(ctx)),
+    ),
+    Reconciler::new(
+        "idle_locks",
+        "Warns pull requests whose locks are near their time limit (repo_locks.ttl), and gives back those that are over it.",
+        Duration::from_mins(1),
+        |ctx| Box::pin(idle_locks::tick(ctx)),
+    ),
+    // They stop nothing any more; only lists and the audit log wait for it.
+    Reconciler::new(
+        "apply_locks",
+        "Removes apply locks whose time is over, and puts that on record.",
+        Duration::from_secs(30),
+        |ctx| Box::pin(apply_locks::tick(ctx)),
+    ),
+    // All files of all checkouts are counted, so not too often.
+    Reconciler::new(
+        "disk",
+        "Removes checkouts of closed pull requests, and what takes more room than --disk-quota.",
+        Duration::from_mins(15),
+        |ctx| Box::pin(disk::tick(ctx)),
+    )
+    .on_every_replica(),
+    Reconciler::new(
+        "retention",
+        "Removes what is older than --keep-deliveries and --keep-runs, jobs that ended a week ago, and servers that \
+         ended a day ago.",
+        Duration::from_hours(1),
+        |ctx| Box::pin(retention::tick(ctx)),
+    ),
+    Reconciler::new(
+        "audit",
+        "Verifies the audit log of locks: first what is new, then all of it again, piece by piece.",
+        Duration::from_mins(5),
+        |ctx| Box::pin(audit::tick(ctx)),
+    ),
+];
+
+/// The reconciler of that name.
+pub fn find(name: &str) -> Option<&'static Reconciler> {
+    RECONCILERS.iter().find(|reconciler| reconciler.name == name)
+}
+
+/// Tells commands of this process to stop that were asked to by another replica: for those who have heard of it before
+/// its timer has.
+pub async fn stops(ctx: &Ctx) -> anyhow::Result<()> {
+    stops::tick(ctx).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_are_snake_case_and_used_once_and_every_one_says_what_it_repairs() {
+        let mut seen = BTreeSet::new();
+        for Reconciler { name, repairs, period, .. } in RECONCILERS {
+            assert!(seen.insert(name), "{name} is in the list twice");
+            assert!(name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'), "{name}");
+            assert!(repairs.ends_with('.') && repairs.len() > 20, "{name}: {repairs}");
+            assert!(*period >= Duration::from_secs(1), "{name}");
+            assert!(find(name).is_some());
         }
     }
-    Ok(())
-}
 
-/// Removes apply locks whose time is over, which stop nothing any more, and puts that on record.
-pub async fn apply_locks(ctx: &Ctx) -> anyhow::Result<()> {
-    for lock in ctx.store.apply_lock_expire().await? {
-        info!(scope = %lock.scope, holder = lock.holder, "The time of an apply lock ended");
+    #[test]
+    fn the_table_in_the_documentation_has_every_reconciler() {
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
+        for Reconciler { name, .. } in RECONCILERS {
+            assert!(text.contains(&format!("| `{name}` |")), "docs/operations.md does not tell of `{name}`");
+        }
     }
-    Ok(())
-}
-
-/// Tells commands of this process to stop that were asked to by another replica.
-pub async fn stops(ctx: &Ctx) -> anyhow::Result<()> {
-    ctx.stops.stop(&ctx.store.command_list_stopping().await?);
-    Ok(())
-}
-
-/// Forgets what nobody will ask for any more: deliveries and finished jobs, and plan files of discarded plans (P12).
-pub async fn prune(ctx: &Ctx) -> anyhow::Result<()> {
-    let now = ctx.clock.now();
-    ctx.store.delivery_prune(now - KEEP_DELIVERIES).await?;
-    ctx.store.job_prune(now - KEEP_JOBS).await?;
-    ctx.store.replica_prune(now - KEEP_REPLICAS).await?;
-    ctx.store.plan_file_prune().await?;
-    for plan in ctx.store.plan_prune(now - KEEP_DISCARDED_PLANS).await? {
-        ctx.artifacts.remove(plan).await?;
-    }
-    Ok(())
 }

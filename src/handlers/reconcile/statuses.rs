@@ -4,7 +4,7 @@
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
-use super::Tally;
+use super::Found;
 use crate::context::Ctx;
 use crate::handlers::commands;
 use crate::jobs::SetStatus;
@@ -20,11 +20,11 @@ const KEEP: TimeDelta = TimeDelta::days(30);
 
 /// Gives up commands that no job is left of, and ends statuses that nothing else will end. Each is done once: a status
 /// that cannot be set this time either stays as it is.
-pub async fn statuses(ctx: &Ctx) -> anyhow::Result<Tally> {
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let mut tally = lost_commands(ctx).await?;
     ctx.store.status_prune(ctx.clock.now() - KEEP).await?;
     for left in ctx.store.status_list_left(AT_ONCE).await? {
-        tally.seen += 1;
+        tally.looked_at += 1;
         let job = end_of(ctx, &left).await?;
         if ctx.store.status_mend(&left, &job.to_new()).await? {
             tally.repaired += 1;
@@ -37,14 +37,14 @@ pub async fn statuses(ctx: &Ctx) -> anyhow::Result<Tally> {
     Ok(tally)
 }
 
-async fn lost_commands(ctx: &Ctx) -> anyhow::Result<Tally> {
+async fn lost_commands(ctx: &Ctx) -> anyhow::Result<Found> {
     let lost = ctx.store.command_list_lost(AT_ONCE).await?;
     for id in &lost {
         warn!(command = %id, "A command has no job any more; it is given up");
         commands::give_up(ctx, *id, &JobError::Fail(anyhow::anyhow!("its job was lost"))).await?;
     }
     let count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
-    Ok(Tally { seen: count, repaired: count })
+    Ok(Found { looked_at: count, repaired: count })
 }
 
 /// The status that should have been set last, if that is on record; otherwise one that says what happened.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{delete, get, post};
 
-use super::Web;
+use super::{Web, operations};
 
 /// `/api/…` and the routes that Atlantis' own page uses.
 pub(super) fn router() -> Router<Arc<Web>> {
@@ -25,6 +25,7 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/api/apply-locks/{id}", delete(apply_locks::end))
         // The classic name of a lock has slashes, and some proxies decode them.
         .route("/api/locks/{*asked}", get(lock::show).post(lock::change))
+        .route("/api/operations", get(operations::answer))
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))
         .route("/locks", delete(legacy::discard))

@@ -7,11 +7,12 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Redirect, Response};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::TryStreamExt;
 use futures::stream::{self, Stream};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
+use uuid::Uuid;
 
 use super::ansi::Painter;
 use super::commands::pull_page;
@@ -69,7 +70,21 @@ struct Output {
 /// Finds a run by the text in the address.
 pub(super) async fn find_run(web: &Web, asked: &str) -> Result<RunRow, Failure> {
     let id: RunId = asked.parse().map_err(|_| Failure::no_such_run())?;
-    web.store.run_get(id).await?.ok_or_else(Failure::no_such_run)
+    if let Some(run) = web.store.run_get(id).await? {
+        return Ok(run);
+    }
+    Err(removed(web, asked).unwrap_or_else(Failure::no_such_run))
+}
+
+/// The name of a run tells when it was asked for (RFC 9562, version 7). One that is older than what is kept was removed;
+/// nothing was made before there was Lockkeeper.
+fn removed(web: &Web, asked: &str) -> Option<Failure> {
+    const FIRST: DateTime<Utc> = DateTime::from_timestamp(1_735_689_600, 0).expect("the first day of 2025");
+    let (seconds, _) = Uuid::try_parse(asked).ok()?.get_timestamp()?.to_unix();
+    let asked_at = DateTime::from_timestamp(i64::try_from(seconds).ok()?, 0)?;
+    let keep = web.keep_runs?;
+    let is_old = web.clock.now() - asked_at > TimeDelta::from_std(keep).ok()?;
+    (asked_at >= FIRST && is_old).then(|| Failure::run_removed(keep, asked_at))
 }
 
 /// Shows the page.

@@ -12,6 +12,7 @@ mod commands;
 mod home;
 mod jobs;
 mod locks;
+mod operations;
 mod stream;
 mod templates;
 mod text;
@@ -44,5 +45,6 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/jobs/{id}/cancel", post(jobs::cancel))
         .route("/jobs/{id}/output.txt", get(jobs::plain))
         .route("/jobs/{id}/events", get(stream::events))
+        .route("/operations", get(operations::show))
         .route("/static/{hash}/{name}", get(templates::file))
 }

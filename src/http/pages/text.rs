@@ -136,7 +136,8 @@ pub(super) struct Badge {
 }
 
 impl Badge {
-    const fn new(tone: &'static str, text: &'static str) -> Self {
+    /// A word in a tone that the style sheet knows.
+    pub const fn new(tone: &'static str, text: &'static str) -> Self {
         Self { tone, text }
     }
 

@@ -1,7 +1,5 @@
 //! The day of the move: what Atlantis held is held here, nobody plans over it, and it comes free as everything does.
 
-use lockkeeper::handlers;
-
 use super::{fixture, import, locks};
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
@@ -103,7 +101,7 @@ async fn a_pull_whose_close_was_missed_is_freed_by_the_reconciler(backend: Backe
     let said = import(&bot.db.url, &["--boltdb", &file(), "--write"], &[]);
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
-    handlers::reconcile::pulls(&bot.replica.ctx).await.unwrap();
+    bot.replica.tick("closed_pulls").await.unwrap();
     assert!(bot.locks().await.is_empty());
     bot.settle().await;
     bot.heard(first);

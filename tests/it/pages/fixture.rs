@@ -26,6 +26,7 @@ use lockkeeper::store::{
     CancelWhat, CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob, NewRun, OutputPiece,
     RecordPlan, Store, TakeLock,
 };
+use lockkeeper::telemetry::Metrics;
 use lockkeeper::workflow::OutputHub;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -41,6 +42,7 @@ pub struct World {
     pub ids: Arc<CountingIds>,
     pub hub: OutputHub,
     pub stop: CancellationToken,
+    pub metrics: Metrics,
     /// What the pages and the API may be used for (`--web-allow`).
     pub web_rules: WebRules,
     /// Who is believed about where a request comes from.
@@ -123,8 +125,8 @@ impl World {
         store.setting_get_or_insert("csrf_key", KEY).await.unwrap();
         let (hub, stop) = (OutputHub::default(), CancellationToken::new());
         let (web_rules, trusted_proxies) = (WebRules::default(), TrustedProxies::default());
-        let denials = Denials::default();
-        Self { store, clock, ids, hub, stop, web_rules, trusted_proxies, denials, dir: Arc::new(dir) }
+        let (denials, metrics) = (Denials::default(), Metrics::default());
+        Self { store, clock, ids, hub, stop, metrics, web_rules, trusted_proxies, denials, dir: Arc::new(dir) }
     }
 
     pub async fn browser(&self) -> Browser {
@@ -178,8 +180,14 @@ impl World {
             authority: Arc::new(PlainAuthority(self.web_rules.clone(), Arc::clone(&self.denials))),
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
+            metrics: self.metrics.clone(),
+            keep_runs: Some(Duration::from_hours(90 * 24)),
         };
         router(Arc::new(Web::new(setup).await.unwrap()))
+    }
+
+    pub fn clock_now(&self) -> DateTime<chrono::Utc> {
+        self.clock.now()
     }
 
     pub fn wait(&self, seconds: u64) {

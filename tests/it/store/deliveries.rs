@@ -108,8 +108,8 @@ async fn old_deliveries_are_forgotten_when_they_are_finished(db: &TestDb) {
     for id in [done, young] {
         db.store().delivery_finish(id, DeliveryState::Handled, None).await.unwrap();
     }
-    assert_eq!(db.store().delivery_prune(start_of_time()).await.unwrap(), 0);
-    assert_eq!(db.store().delivery_prune(db.now()).await.unwrap(), 1);
+    assert_eq!(db.store().delivery_prune(start_of_time(), 500).await.unwrap(), 0);
+    assert_eq!(db.store().delivery_prune(db.now(), 500).await.unwrap(), 1);
     let left: Vec<_> = db.store().delivery_list(10).await.unwrap().into_iter().map(|d| d.forge_delivery).collect();
     assert_eq!(left, ["young", "waiting"]);
     assert!(matches!(accept(db.store(), &delivery("done")).await, Accepted::New(_)));

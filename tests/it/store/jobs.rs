@@ -251,8 +251,8 @@ async fn ended_jobs_are_forgotten_after_a_time(db: &TestDb) {
     let young = claimed(db.store(), "w").await;
     assert_eq!(db.store().job_fail(&young, "still here").await.unwrap(), Finish::Recorded);
     claimed(db.store(), "w").await;
-    assert_eq!(db.store().job_prune(start_of_time()).await.unwrap(), 0);
-    assert_eq!(db.store().job_prune(db.now()).await.unwrap(), 2);
+    assert_eq!(db.store().job_prune(start_of_time(), 500).await.unwrap(), 0);
+    assert_eq!(db.store().job_prune(db.now(), 500).await.unwrap(), 2);
     assert_eq!(db.store().job_list_failed(10).await.unwrap().len(), 1);
     assert_eq!(open(db.store()).await.len(), 2);
 }

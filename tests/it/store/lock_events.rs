@@ -4,8 +4,9 @@ use std::slice;
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use lockkeeper::locks::{Fault, Verdict, verify};
+use lockkeeper::locks::{Fault, Mark, Stretch, Verdict, verify, verify_on};
 use lockkeeper::model::{ApplyScope, LockEvent, LockEventKind, NewLockEvent, PullState, Sha256Digest};
+use lockkeeper::store::LockEventWalk;
 
 use super::samples::{HOSTILE, URL, open_pull, planned, project, take, taken};
 use crate::support::db::{TestDb, applies_in, by, execute, store_test};
@@ -20,6 +21,10 @@ store_test!(
     a_tail_that_was_cut_off_is_found_by_whoever_noted_the_head,
     what_is_pruned_leaves_a_seal_that_the_chain_continues,
     events_of_many_at_once_make_one_chain,
+    a_walk_goes_on_where_it_was_and_looks_at_what_is_new,
+    a_walk_finds_what_was_cut_off_or_put_in_place_of_the_event_it_stands_at,
+    a_walk_that_stands_at_a_pruned_event_begins_at_the_seal,
+    how_far_a_walk_came_is_kept,
 );
 
 async fn kinds(db: &TestDb) -> Vec<LockEventKind> {
@@ -175,4 +180,60 @@ async fn events_of_many_at_once_make_one_chain(db: &TestDb) {
         done.unwrap();
     }
     assert!(matches!(verify(db.store(), None).await.unwrap(), Verdict::Whole { events: 160, .. }));
+}
+
+fn mark(event: &LockEvent) -> Mark {
+    Mark { seq: event.seq, hash: event.hash.clone() }
+}
+
+async fn a_walk_goes_on_where_it_was_and_looks_at_what_is_new(db: &TestDb) {
+    let store = db.store();
+    let nothing = Mark { seq: 0, hash: LockEvent::genesis() };
+    let empty = Stretch::Whole { mark: nothing.clone(), events: 0, at_end: true };
+    assert_eq!(verify_on(store, None, 5).await.unwrap(), empty);
+    let events = six(db).await;
+    let whole = |count, at_end| Stretch::Whole { mark: mark(&events[5]), events: count, at_end };
+    assert_eq!(verify_on(store, Some(&nothing), 5).await.unwrap(), whole(6, true));
+    assert_eq!(verify_on(store, Some(&mark(&events[3])), 5).await.unwrap(), whole(2, true));
+    assert_eq!(verify_on(store, Some(&mark(&events[3])), 1).await.unwrap(), whole(2, false), "one piece was read");
+    execute(db, "UPDATE lock_events SET actor = 'nobody' WHERE seq = 3").await;
+    assert_eq!(verify_on(store, Some(&mark(&events[3])), 5).await.unwrap(), whole(2, true), "that was verified before");
+    let found = Stretch::Broken { seq: 3, fault: Fault::Changed };
+    assert_eq!(verify_on(store, Some(&mark(&events[1])), 5).await.unwrap(), found);
+}
+
+async fn a_walk_finds_what_was_cut_off_or_put_in_place_of_the_event_it_stands_at(db: &TestDb) {
+    let events = six(db).await;
+    let stands = mark(&events[5]);
+    execute(db, "DELETE FROM lock_events WHERE seq = 6").await;
+    let missing = Stretch::Broken { seq: 6, fault: Fault::Missing };
+    assert_eq!(verify_on(db.store(), Some(&stands), 5).await.unwrap(), missing);
+    taken(db.store(), &open_pull(db.store(), 2).await, &project("b")).await;
+    let changed = Stretch::Broken { seq: 6, fault: Fault::Changed };
+    assert_eq!(verify_on(db.store(), Some(&stands), 5).await.unwrap(), changed, "the chain itself is whole again");
+}
+
+async fn a_walk_that_stands_at_a_pruned_event_begins_at_the_seal(db: &TestDb) {
+    let events = six(db).await;
+    db.store().lock_event_prune(events[4].at, "ada").await.unwrap().expect("four events are older");
+    for from in [1, 3] {
+        let stretch = verify_on(db.store(), Some(&mark(&events[from])), 5).await.unwrap();
+        assert_eq!(stretch, Stretch::Whole { mark: mark(&events[5]), events: 2, at_end: true });
+    }
+}
+
+async fn how_far_a_walk_came_is_kept(db: &TestDb) {
+    assert_eq!(db.store().lock_event_walks().await.unwrap(), []);
+    let walk = |name: &str, seq, broken: Option<i64>| LockEventWalk {
+        name: name.to_owned(),
+        seq,
+        hash: Sha256Digest::of(name.as_bytes()),
+        broken_seq: broken,
+        fault: broken.map(|_| "is missing".to_owned()),
+        walked_at: db.now(),
+    };
+    for (name, seq, broken) in [("new", 5, None), ("again", 2, None), ("new", 5, Some(6))] {
+        db.store().lock_event_walk_set(&walk(name, seq, broken)).await.unwrap();
+    }
+    assert_eq!(db.reopen().await.lock_event_walks().await.unwrap(), [walk("again", 2, None), walk("new", 5, Some(6))]);
 }

@@ -53,12 +53,12 @@ async fn the_files_of_plans_that_nobody_can_apply_go(db: &TestDb) {
         db.store().apply_end(grant, &plan.pull, state, by()).await.unwrap();
     }
     db.store().plan_drop(&discarded.pull, &discarded.project, by()).await.unwrap();
-    assert_eq!(db.store().plan_file_prune().await.unwrap(), 2);
+    assert_eq!(db.store().plan_file_prune(500).await.unwrap(), 2);
     for (plan, is_there) in [(&waiting, true), (&failed, true), (&applied, false), (&discarded, false)] {
         assert_eq!(db.store().plan_file_get(plan.id).await.unwrap().is_some(), is_there, "{}", plan.project);
     }
     db.clock.advance(std::time::Duration::from_secs(1));
-    assert_eq!(db.store().plan_prune(db.now()).await.unwrap(), [discarded.id]);
+    assert_eq!(db.store().plan_prune(db.now(), 500).await.unwrap(), [discarded.id]);
 }
 
 async fn a_plan_file_that_is_too_large_is_refused_with_the_limit_and_the_ways_out(db: &TestDb) {

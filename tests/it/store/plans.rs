@@ -211,8 +211,8 @@ async fn discarded_plans_are_forgotten_after_a_time(db: &TestDb) {
     for dir in ["a", "c"] {
         db.store().plan_drop(&one, &project(dir), by()).await.unwrap();
     }
-    assert_eq!(db.store().plan_prune(old.created_at).await.unwrap(), []);
-    assert_eq!(db.store().plan_prune(young.created_at).await.unwrap(), [old.id]);
+    assert_eq!(db.store().plan_prune(old.created_at, 500).await.unwrap(), []);
+    assert_eq!(db.store().plan_prune(young.created_at, 500).await.unwrap(), [old.id]);
     assert_eq!(db.store().plan_get(old.id).await.unwrap(), None);
     assert_eq!(plan_state(db.store(), &waiting).await, PlanState::Planned);
     assert_eq!(plan_state(db.store(), &young).await, PlanState::Discarded);

@@ -454,14 +454,14 @@ async fn a_close_that_was_missed_is_made_up_for(backend: Backend) {
     assert_eq!(bot.github.lose_next().unwrap().action.as_deref(), Some("closed"));
     bot.settle().await;
     assert_eq!(bot.locks().await.len(), 2, "nobody knows of it");
-    bot.replica.tick_pulls().await.unwrap();
+    bot.replica.tick("closed_pulls").await.unwrap();
     bot.settle().await;
     assert_snapshot!(bot.answer(closed), @"
     This pull request was closed: its lock is free, and plans that were not applied are discarded.
 
     * dir: `network` workspace: `default`
     ");
-    bot.replica.tick_pulls().await.unwrap();
+    bot.replica.tick("closed_pulls").await.unwrap();
     bot.end(&["acme/infra/dns/default by #2"]).await;
 }
 
@@ -500,13 +500,13 @@ async fn what_is_old_is_forgotten(backend: Backend) {
     bot.answer(closed);
     assert_eq!(plan_files(&bot), 2);
     bot.db.clock.advance(std::time::Duration::from_hours(24 * 6));
-    bot.replica.tick_prune().await.unwrap();
+    bot.replica.tick("retention").await.unwrap();
     assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (2, false), "it is not old yet");
     bot.db.clock.advance(std::time::Duration::from_hours(24 * 2));
-    bot.replica.tick_prune().await.unwrap();
+    bot.replica.tick("retention").await.unwrap();
     assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (1, false), "the discarded plan is gone");
     bot.db.clock.advance(std::time::Duration::from_hours(24 * 23));
-    bot.replica.tick_prune().await.unwrap();
+    bot.replica.tick("retention").await.unwrap();
     assert_eq!((plan_files(&bot), bot.deliveries().await.is_empty()), (1, true));
     let applied = bot.ask(open, "lockkeeper apply").await;
     assert!(applied.contains(": applied\n"), "a plan that is still wanted is kept: {applied}");

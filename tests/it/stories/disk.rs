@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lockkeeper::emulator::NewPull;
 use lockkeeper::git::{DiskPart, DiskUse};
-use lockkeeper::handlers::reconcile::Tally;
+use lockkeeper::handlers::reconcile::Found;
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, DB, NETWORK};
@@ -65,7 +65,7 @@ async fn three(backend: Backend) -> Bot {
 
 async fn without_a_quota_nothing_is_removed(backend: Backend) {
     let bot = three(backend).await;
-    assert_eq!(bot.replica.tick_disk().await.unwrap(), Tally { seen: 3, repaired: 0 });
+    assert_eq!(bot.replica.tick("disk").await.unwrap(), Found { looked_at: 3, repaired: 0 });
     assert_eq!(bot.checked_out().await, [1, 2, 3]);
     bot.end(&LOCKS).await;
 }
@@ -75,13 +75,13 @@ async fn what_was_not_used_for_longest_goes_first_and_is_made_anew_when_it_is_ne
     bot.say(PullNumber(1), "lockkeeper plan").await;
     bot.answer(PullNumber(1));
     bot.tighten().await;
-    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 1);
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 1);
     assert_eq!(bot.checked_out().await, [1, 3], "the first was used again");
-    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 0);
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 0);
     bot.say(PullNumber(2), "lockkeeper apply").await;
     assert!(bot.answer(PullNumber(2)).contains(": applied\n"));
     bot.restart_with(&[("disk-quota", &["1KiB"])]).await;
-    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 4);
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 4);
     assert_eq!(bot.disk().await, [], "the mirror goes last");
     bot.say(PullNumber(1), "lockkeeper apply").await;
     assert!(bot.answer(PullNumber(1)).contains(": applied\n"));
@@ -93,7 +93,7 @@ async fn a_checkout_with_a_local_state_stays(backend: Backend) {
     let state = bot.checkout(PullNumber(1)).join("network/terraform.tfstate");
     std::fs::write(&state, "{}").unwrap();
     bot.restart_with(&[("disk-quota", &["1KiB"])]).await;
-    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 2);
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 2);
     assert_eq!(bot.checked_out().await, [1]);
     assert_eq!(bot.disk().await.len(), 2, "the mirror stays with it");
     bot.say(PullNumber(1), "lockkeeper plan").await;
@@ -115,13 +115,13 @@ async fn what_is_in_use_stays(backend: Backend) {
     bot.settle_short().await;
     let command = bot.begin_command();
     bot.printed("waiting").await;
-    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 1);
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 1);
     assert_eq!(bot.checked_out().await, [busy.0]);
     bot.go();
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle().await;
     assert!(bot.answer(busy).contains(": planned\n"));
-    assert_eq!(bot.replica.tick_disk().await.unwrap().repaired, 2);
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 2);
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #2"]).await;
 }
 
@@ -133,7 +133,7 @@ async fn what_a_closed_pull_left_behind_goes(backend: Backend) {
     let left = bot.checkout(PullNumber(1));
     std::fs::create_dir_all(&left).unwrap();
     std::fs::write(left.join("terraform.tfstate"), "{}").unwrap();
-    assert_eq!(bot.replica.tick_disk().await.unwrap(), Tally { seen: 3, repaired: 1 });
+    assert_eq!(bot.replica.tick("disk").await.unwrap(), Found { looked_at: 3, repaired: 1 });
     assert_eq!(bot.checked_out().await, [2, 3]);
     bot.end(&LOCKS[..2]).await;
 }

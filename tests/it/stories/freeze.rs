@@ -58,7 +58,7 @@ async fn a_repository_that_is_frozen_applies_nothing_until_the_time_is_over(back
     bot.db.clock.advance(Duration::from_hours(63));
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for 2 projects: 2 applied\n"));
-    bot.replica.tick_apply_locks().await.unwrap();
+    bot.replica.tick("apply_locks").await.unwrap();
     let event = bot.store().lock_event_list(1).await.unwrap().remove(0).event;
     assert_eq!(event.cause.reason, "its time ended; set by olga on 2026-03-02 09:00 UTC: no changes over the weekend");
     bot.end(&BOTH).await;

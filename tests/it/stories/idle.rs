@@ -2,6 +2,7 @@
 
 use chrono::TimeDelta;
 use insta::assert_snapshot;
+use lockkeeper::handlers::reconcile::Found;
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 
@@ -35,7 +36,7 @@ impl Bot {
     /// So long nobody does anything; then the locks are looked at.
     async fn nothing_happens_for(&self, hours: i64) {
         self.db.clock.advance_to(self.db.now() + TimeDelta::hours(hours));
-        self.replica.tick_idle_locks().await.unwrap();
+        self.replica.tick("idle_locks").await.unwrap();
         self.settle().await;
     }
 }
@@ -118,7 +119,7 @@ async fn a_lock_is_kept_while_its_pull_request_is_worked_on(backend: Backend) {
     for _ in 0..3 {
         bot.db.clock.advance_to(bot.db.now() + TimeDelta::hours(100));
         bot.replica.tick_leases().await.unwrap();
-        assert_eq!(bot.replica.tick_idle_locks().await.unwrap(), (1, 0));
+        assert_eq!(bot.replica.tick("idle_locks").await.unwrap(), Found { looked_at: 1, repaired: 0 });
     }
     bot.go();
     assert_eq!(command.await.unwrap(), Tick::Worked);

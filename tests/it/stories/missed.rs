@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Delivering, Delivery, Fault, NewPull};
-use lockkeeper::handlers::reconcile::Tally;
+use lockkeeper::handlers::reconcile::Found;
 use lockkeeper::model::{Actor, PullNumber};
 
 use crate::stories::{APP, NETWORK};
@@ -40,7 +40,7 @@ const LOCK: &str = "acme/infra/network/default by #1";
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 0 destroy 0\n");
 const WIDEST: (&str, &str) = ("network/main.tf", "# fake: add 3 change 0 destroy 0\n");
 const DOCS: (&str, &str) = ("README.md", "Read me.\n");
-const NOTHING: Tally = Tally { seen: 1, repaired: 0 };
+const NOTHING: Found = Found { looked_at: 1, repaired: 0 };
 
 impl Bot {
     /// From here on nothing is told.
@@ -56,9 +56,9 @@ impl Bot {
     }
 
     /// Five minutes later the lists are looked at, and everything that follows from it is done.
-    async fn look(&self) -> Tally {
+    async fn look(&self) -> Found {
         self.db.clock.advance(Duration::from_mins(5));
-        let tally = self.replica.tick_missed().await.unwrap();
+        let tally = self.replica.tick("missed_events").await.unwrap();
         self.settle().await;
         tally
     }
@@ -104,8 +104,8 @@ async fn planned(backend: Backend) -> (Bot, PullNumber) {
 async fn a_push_that_was_not_told_is_planned_once_and_its_late_delivery_does_nothing(backend: Backend) {
     let (mut bot, pull) = planned(backend).await;
     let lost = bot.push_unheard("wider", &[WIDEST]).await;
-    assert_eq!(bot.replica.tick_missed().await.unwrap(), Tally::default(), "it was looked at a moment ago");
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.replica.tick("missed_events").await.unwrap(), Found::default(), "it was looked at a moment ago");
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(pull).contains("**Plan: 3 to add, 0 to change, 0 to destroy.**"));
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Success, 1/1 projects planned successfully.
@@ -128,7 +128,7 @@ async fn a_pull_whose_opening_was_not_told_is_planned(backend: Backend) {
     bot.push("other", &[("app/main.tf", "# wider\n")]).await;
     let second = bot.github.open_pull(REPO, NewPull::from_branch("other")).await.unwrap();
     let lost = bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(second).starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"));
     for delivery in &lost {
         bot.late(delivery).await;
@@ -142,7 +142,7 @@ async fn a_close_that_was_not_told_gives_the_locks_back_once(backend: Backend) {
     bot.silence().await;
     bot.github.merge(REPO, pull, "alice").await.unwrap();
     let lost = bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert_snapshot!(bot.comment(pull), @"
     This pull request was merged: its lock is free, and plans that were not applied are discarded.
 
@@ -162,7 +162,7 @@ async fn a_reopening_that_was_not_told_is_planned_once(backend: Backend) {
     bot.silence().await;
     bot.github.reopen(REPO, pull, "alice").await.unwrap();
     let lost = bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(pull).contains(": planned\n"));
     bot.late(&lost[0]).await;
     assert_eq!(bot.plans(), 2);
@@ -175,7 +175,7 @@ async fn another_base_branch_that_was_not_told_is_planned_once(backend: Backend)
     bot.silence().await;
     bot.github.change_base(REPO, pull, "alice", "release").await.unwrap();
     let lost = bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(pull).contains(": planned\n"));
     bot.late(&lost[0]).await;
     assert_eq!(bot.plans(), 2);
@@ -188,18 +188,18 @@ async fn a_draft_is_left_alone_until_it_is_ready_for_review(backend: Backend) {
     let pull = bot.open(NewPull::from_branch("wider").draft()).await;
     assert_eq!(bot.look().await, NOTHING);
     bot.push_unheard("wider", &[WIDEST]).await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 0 }, "a draft is not planned");
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 0 }, "a draft is not planned");
     assert_eq!(bot.look().await, NOTHING);
     bot.silence().await;
     bot.github.ready_for_review(REPO, pull, "alice").await.unwrap();
     let lost = bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(pull).contains("**Plan: 3 to add"));
     bot.late(&lost[0]).await;
     bot.silence().await;
     bot.github.convert_to_draft(REPO, pull, "alice").await.unwrap();
     bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 0 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 0 });
     bot.github.ready_for_review(REPO, pull, "alice").await.unwrap();
     bot.settle().await;
     assert!(bot.comment(pull).contains("**Plan: 3 to add"), "that it is ready again was told in time");
@@ -211,7 +211,7 @@ async fn deliveries_that_come_late_and_in_the_wrong_order_plan_nothing_again(bac
     let (mut bot, pull) = planned(backend).await;
     let mut lost = bot.push_unheard("wider", &[WIDEST]).await;
     lost.extend(bot.push_unheard("wider", &[WIDER]).await);
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(pull).contains("**Plan: 2 to add"));
     for delivery in lost.iter().rev() {
         bot.late(delivery).await;
@@ -263,11 +263,11 @@ async fn the_backlog_of_a_repository_that_was_not_known_is_not_planned(backend: 
     bot.push("wider", &[WIDER]).await;
     let old = bot.github.open_pull(REPO, NewPull::from_branch("wider")).await.unwrap();
     bot.lose().await;
-    assert_eq!(bot.look().await, Tally::default(), "nobody knows the repository");
+    assert_eq!(bot.look().await, Found::default(), "nobody knows the repository");
     let docs = bot.open_pull("docs", &[DOCS]).await;
     assert_eq!(bot.look().await, NOTHING);
     bot.push_unheard("wider", &[WIDEST]).await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(old).contains("**Plan: 3 to add"), "from then on nothing of it is missed");
     assert!(bot.heard(docs).is_empty());
     bot.end(&[LOCK]).await;
@@ -304,10 +304,10 @@ async fn a_crash_after_the_list_was_read_loses_nothing(backend: Backend) {
     let (mut bot, pull) = planned(backend).await;
     bot.push_unheard("wider", &[WIDEST]).await;
     bot.github.fault("GET /repos/*/*/pulls/1", 3, Fault::BadGateway);
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 0 }, "GitHub went away in the middle of it");
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 0 }, "GitHub went away in the middle of it");
     bot.crash_and_restart().await;
     bot.db.clock.advance(Duration::from_mins(10));
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(pull).contains("**Plan: 3 to add"));
     bot.end(&[LOCK]).await;
 }
@@ -322,7 +322,7 @@ async fn little_budget_leaves_the_rest_for_later(backend: Backend) {
     assert_eq!(bot.lists().len(), before + 1, "the answer to the first said that little is left");
     assert_eq!(bot.look().await, NOTHING);
     bot.db.clock.advance(Duration::from_hours(1));
-    assert_eq!(bot.look().await, Tally { seen: 8, repaired: 4 });
+    assert_eq!(bot.look().await, Found { looked_at: 8, repaired: 4 });
     let asked: Vec<String> = bot.lists().into_iter().skip(before).map(|(path, _)| path).collect();
     let asked: Vec<&str> = asked.iter().map(|path| path.split('/').nth(3).unwrap()).collect();
     let longest_first = ["infra-2", "infra-3", "infra", "infra-1"];
@@ -341,20 +341,24 @@ async fn a_limit_or_an_outage_is_waited_out(backend: Backend) {
     assert_eq!(bot.look().await, NOTHING);
     bot.github.fault("GET /repos/*/*/pulls", 1, Fault::NotFound);
     assert_eq!(bot.look().await, NOTHING);
-    assert_eq!(bot.look().await, Tally::default(), "what cannot be seen is asked about more rarely");
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found::default(), "what cannot be seen is asked about more rarely");
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(pull).contains("**Plan: 3 to add"));
     bot.push_unheard("wider", &[WIDER]).await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 }, "what is seen again is looked at as often as ever");
+    assert_eq!(
+        bot.look().await,
+        Found { looked_at: 2, repaired: 1 },
+        "what is seen again is looked at as often as ever"
+    );
     bot.answer(pull);
     bot.end(&[LOCK]).await;
 }
 
 async fn of_many_repositories_each_has_its_turn(backend: Backend) {
     let mut bot = with_repos(backend, 12).await;
-    assert_eq!(bot.look().await, Tally { seen: 12, repaired: 0 });
+    assert_eq!(bot.look().await, Found { looked_at: 12, repaired: 0 });
     lose_pushes(&bot, 12).await;
-    assert_eq!(bot.look().await, Tally { seen: 24, repaired: 12 });
+    assert_eq!(bot.look().await, Found { looked_at: 24, repaired: 12 });
     let asked: BTreeSet<String> = bot.lists().into_iter().map(|(path, _)| path).collect();
     assert_eq!((asked.len(), bot.lists().len()), (12, 24));
     read_all(&mut bot, 12);
@@ -366,7 +370,7 @@ async fn a_repository_that_is_not_served_any_more_is_not_asked_about(backend: Ba
     bot.push_unheard("wider", &[WIDEST]).await;
     bot.restart_with(&[("repo-allowlist", &["github.test/acme/other"])]).await;
     let before = bot.lists().len();
-    assert_eq!(bot.look().await, Tally::default());
+    assert_eq!(bot.look().await, Found::default());
     assert_eq!(bot.lists().len(), before);
     bot.end(&[LOCK]).await;
 }
@@ -381,7 +385,7 @@ async fn a_fork_is_refused_as_if_it_had_been_told(backend: Backend) {
     let pull = NewPull::from_branch("evil").from_fork(&fork).by("mallory");
     let pull = bot.github.open_pull(REPO, pull).await.unwrap();
     let lost = bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(pull).contains("fork"));
     assert_eq!(bot.look().await, NOTHING);
     bot.late(&lost[0]).await;
@@ -393,13 +397,13 @@ async fn where_planning_by_itself_is_switched_off_a_missed_push_is_only_noted(ba
     let mut bot = Bot::with(backend, &[NETWORK], &[("disable-autoplan", "true")]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.push_unheard("wider", &[WIDEST]).await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 0 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 0 });
     bot.say(pull, "lockkeeper plan").await;
     assert!(bot.comment(pull).contains("**Plan: 3 to add"));
     bot.silence().await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 }, "a close counts all the same");
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 }, "a close counts all the same");
     bot.answer(pull);
     bot.end(&[]).await;
 }
@@ -412,7 +416,7 @@ async fn an_app_finds_what_was_missed_through_its_installation(backend: Backend)
     let watched = bot.store().watched_list_due(10).await.unwrap();
     assert!(watched.is_empty(), "it was looked at");
     bot.push_unheard("wider", &[WIDEST]).await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     assert!(bot.comment(pull).contains("**Plan: 3 to add"));
     let command = bot.store().command_list(1).await.unwrap().remove(0);
     assert_eq!(command.installation, Some(70));
@@ -434,9 +438,9 @@ async fn two_servers() {
     let other = bot.replica_beside().await;
     bot.push_unheard("wider", &[WIDEST]).await;
     bot.db.clock.advance(Duration::from_mins(5));
-    let (one, two) = tokio::join!(bot.replica.tick_missed(), other.tick_missed());
+    let (one, two) = tokio::join!(bot.replica.tick("missed_events"), other.tick("missed_events"));
     let (one, two) = (one.unwrap(), two.unwrap());
-    assert_eq!((one.seen + two.seen, one.repaired + two.repaired), (2, 1));
+    assert_eq!((one.looked_at + two.looked_at, one.repaired + two.repaired), (2, 1));
     bot.settle().await;
     bot.answer(pull);
     assert_eq!(bot.plans(), 2);
@@ -460,14 +464,14 @@ async fn more_pulls_than_fit_on_a_page() {
         bot.github.open_pull(REPO, NewPull::from_branch(&format!("docs-{n}"))).await.unwrap();
     }
     bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 106, repaired: 0 });
+    assert_eq!(bot.look().await, Found { looked_at: 106, repaired: 0 });
     assert_eq!(bot.look().await, NOTHING);
     let statuses: Vec<u16> = bot.lists().into_iter().map(|(_, status)| status).collect();
     assert_eq!(statuses, [200, 200, 304, 304]);
     bot.silence().await;
     bot.github.close(REPO, first, "alice").await.unwrap();
     bot.lose().await;
-    assert_eq!(bot.look().await, Tally { seen: 2, repaired: 1 });
+    assert_eq!(bot.look().await, Found { looked_at: 2, repaired: 1 });
     bot.answer(first);
     bot.end(&[]).await;
 }

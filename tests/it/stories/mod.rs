@@ -19,6 +19,7 @@ mod permission;
 mod plan;
 mod projects;
 mod queue;
+mod reconcilers;
 mod refusals;
 mod replicas;
 mod supersede;

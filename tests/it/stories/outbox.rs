@@ -259,7 +259,7 @@ async fn a_close_that_github_knows_nothing_of_is_given_up(backend: Backend) {
     assert_snapshot!(bot.deliveries().await.pop().unwrap(), @"pull_request refused: given up: pull request acme/infra#1 was not found on github.test, or the credentials of Lockkeeper may not see it");
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"], "nobody knows whether it is closed");
     bot.github.clear_faults();
-    bot.replica.tick_pulls().await.unwrap();
+    bot.replica.tick("closed_pulls").await.unwrap();
     bot.settle().await;
     assert!(bot.answer(pull).contains("network"));
     bot.end_given_up(&[], &["read_delivery"]).await;

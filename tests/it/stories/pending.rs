@@ -2,7 +2,7 @@
 
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Fault, NewPull};
-use lockkeeper::handlers::reconcile::Tally;
+use lockkeeper::handlers::reconcile::Found;
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, NETWORK};
@@ -20,8 +20,8 @@ story!(
 const LOCK: &str = "acme/infra/network/default by #1";
 
 impl Bot {
-    async fn look_at_statuses(&self) -> Tally {
-        let tally = self.replica.tick_statuses().await.unwrap();
+    async fn look_at_statuses(&self) -> Found {
+        let tally = self.replica.tick("pending_statuses").await.unwrap();
         self.settle().await;
         tally
     }
@@ -39,7 +39,7 @@ async fn planning(
     let command = bot.begin_command();
     bot.printed("waiting").await;
     bot.settle_short().await;
-    assert_eq!(bot.replica.tick_statuses().await.unwrap(), Tally::default(), "its command is under way");
+    assert_eq!(bot.replica.tick("pending_statuses").await.unwrap(), Found::default(), "its command is under way");
     (bot, pull, command)
 }
 
@@ -54,12 +54,12 @@ async fn a_status_that_was_given_up_is_set_later(backend: Backend) {
     lockkeeper/plan: Pending, Plan in progress...
     lockkeeper/plan: network/default: Pending, Plan in progress...
     ");
-    assert_eq!(bot.look_at_statuses().await, Tally { seen: 2, repaired: 2 });
+    assert_eq!(bot.look_at_statuses().await, Found { looked_at: 2, repaired: 2 });
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
     ");
-    assert_eq!(bot.look_at_statuses().await, Tally::default());
+    assert_eq!(bot.look_at_statuses().await, Found::default());
     bot.end_given_up(&[LOCK], &["set_status", "set_status"]).await;
 }
 
@@ -69,13 +69,13 @@ async fn a_command_without_a_job_is_given_up_with_its_statuses(backend: Backend)
     command.await.unwrap_err();
     execute(&bot.db, "UPDATE jobs SET state = 'failed' WHERE kind = 'run_command'").await;
     bot.crash_and_restart().await;
-    assert_eq!(bot.look_at_statuses().await, Tally { seen: 1, repaired: 1 });
+    assert_eq!(bot.look_at_statuses().await, Found { looked_at: 1, repaired: 1 });
     assert!(bot.comment(pull).contains("could not be carried out"));
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, Plan failed.
     lockkeeper/plan: network/default: Failure, Plan failed.
     ");
-    assert_eq!(bot.look_at_statuses().await, Tally::default());
+    assert_eq!(bot.look_at_statuses().await, Found::default());
     bot.go();
     let locks = bot.locks().await;
     bot.end_given_up(&locks.iter().map(String::as_str).collect::<Vec<_>>(), &["run_command"]).await;
@@ -88,12 +88,12 @@ async fn statuses_of_a_command_that_ended_without_a_word_say_so(backend: Backend
     execute(&bot.db, "UPDATE jobs SET state = 'failed' WHERE kind = 'run_command'").await;
     execute(&bot.db, "UPDATE commands SET state = 'finished', outcome = 'failure'").await;
     bot.crash_and_restart().await;
-    assert_eq!(bot.look_at_statuses().await, Tally { seen: 2, repaired: 2 });
+    assert_eq!(bot.look_at_statuses().await, Found { looked_at: 2, repaired: 2 });
     assert_snapshot!(bot.statuses(pull), @"
     lockkeeper/plan: Failure, It was interrupted: comment the command again.
     lockkeeper/plan: network/default: Failure, It was interrupted: comment the command again.
     ");
-    assert_eq!(bot.look_at_statuses().await, Tally::default());
+    assert_eq!(bot.look_at_statuses().await, Found::default());
     bot.go();
     bot.end_given_up(&[LOCK], &["run_command"]).await;
 }
@@ -105,8 +105,8 @@ async fn a_status_that_cannot_be_set_again_is_not_tried_for_ever(backend: Backen
     assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
     bot.settle().await;
     bot.answer(pull);
-    assert_eq!(bot.look_at_statuses().await, Tally { seen: 2, repaired: 2 });
-    assert_eq!(bot.look_at_statuses().await, Tally::default());
+    assert_eq!(bot.look_at_statuses().await, Found { looked_at: 2, repaired: 2 });
+    assert_eq!(bot.look_at_statuses().await, Found::default());
     bot.end_given_up(&[LOCK], &["set_status"; 4]).await;
 }
 
@@ -117,6 +117,6 @@ async fn a_status_that_waits_for_people_or_for_a_command_is_left_alone(backend: 
     bot.say(pull, "lockkeeper apply -d app").await;
     bot.answer(pull);
     assert!(bot.statuses(pull).contains("lockkeeper/apply: Pending, 1/2 projects applied."));
-    assert_eq!(bot.look_at_statuses().await, Tally::default());
+    assert_eq!(bot.look_at_statuses().await, Found::default());
     bot.end(&["acme/infra/app/default by #1", LOCK]).await;
 }

@@ -111,10 +111,10 @@ async fn the_work_of_a_dead_server_is_taken_over_when_its_lease_has_ended() {
     command.await.unwrap_err();
     let other = bot.replica_beside().await;
     bot.db.clock.advance(LEASE);
-    assert_eq!(other.tick_orphans().await.unwrap(), 0, "the lease lasts until now");
+    assert_eq!(other.tick("orphans").await.unwrap().repaired, 0, "the lease lasts until now");
     assert_eq!(other.tick_command().await.unwrap(), Tick::Idle);
     bot.db.clock.advance(std::time::Duration::from_millis(1));
-    assert_eq!(other.tick_orphans().await.unwrap(), 1);
+    assert_eq!(other.tick("orphans").await.unwrap().repaired, 1);
     go(&bot);
     bot.replica = other;
     bot.settle().await;
@@ -128,7 +128,7 @@ async fn a_server_that_comes_back_after_losing_its_lease_writes_nothing() {
     let late = Arc::clone(&bot.replica);
     bot.db.clock.advance(LEASE * 2);
     bot.replica = bot.replica_beside().await;
-    assert_eq!(bot.replica.tick_orphans().await.unwrap(), 1);
+    assert_eq!(bot.replica.tick("orphans").await.unwrap().repaired, 1);
     let taken_over = bot.begin_command();
     bot.calls_of("plan network", 2).await;
     late.tick_leases().await.unwrap();
@@ -148,7 +148,7 @@ async fn a_plan_that_ends_after_its_lease_was_lost_is_not_kept() {
     let (mut bot, pull, late) = in_the_middle_of_a_plan().await;
     bot.db.clock.advance(LEASE * 2);
     bot.replica = bot.replica_beside().await;
-    assert_eq!(bot.replica.tick_orphans().await.unwrap(), 1);
+    assert_eq!(bot.replica.tick("orphans").await.unwrap().repaired, 1);
     // The pull request changed meanwhile, so that the two servers plan different things.
     bot.push("wider", &[("network/main.tf", "# fake: add 7 change 0 destroy 0\n")]).await;
     let head = bot.github.pull(REPO, pull).unwrap().head;
@@ -169,7 +169,7 @@ async fn a_server_never_takes_work_over_from_itself() {
     let (mut bot, pull, command) = in_the_middle_of_a_plan().await;
     // The whole machine slept.
     bot.db.clock.advance_to(bot.db.now() + TimeDelta::hours(8));
-    assert_eq!(bot.replica.tick_orphans().await.unwrap(), 0);
+    assert_eq!(bot.replica.tick("orphans").await.unwrap().repaired, 0);
     assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Idle);
     go(&bot);
     assert_eq!(command.await.unwrap(), Tick::Worked);
@@ -186,7 +186,7 @@ async fn a_plan_is_stopped_by_the_server_that_learns_of_the_close() {
     bot.github.set_delivering(Delivering::Immediately).await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.settle_short().await;
-    planning.tick_stops().await.unwrap();
+    planning.tick("stops").await.unwrap();
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let told = bot.heard(pull);

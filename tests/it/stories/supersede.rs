@@ -248,7 +248,7 @@ async fn a_plan_that_waits_while_the_pull_request_is_closed_and_opened_again_is_
     bot.settle_short().await;
     bot.go();
     end_of(command).await;
-    bot.replica.tick_stops().await.unwrap();
+    bot.replica.tick("stops").await.unwrap();
     bot.settle().await;
     let comments = bot.comments(pull);
     assert!(comments[0].starts_with("Ran Apply for"), "{}", comments[0]);

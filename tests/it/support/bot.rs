@@ -253,7 +253,7 @@ impl Bot {
         self.replica = build(&self.db, &self.flags, self.replicas).await;
         (self.events, self.door) = open_door(&self.replica).await;
         self.github.set_webhook_target(self.events.clone());
-        self.replica.tick_orphans().await.expect("the queue answers");
+        self.replica.tick("orphans").await.expect("the queue answers");
     }
 
     /// Ends the story. `locks` are those that may remain.

@@ -9,6 +9,7 @@ use crate::context::Ctx;
 use crate::handlers::commands::{forget_cut_off, headline};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
+use crate::handlers::tally;
 use crate::model::{Actor, Cause, Origin, ProjectOutcome, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
@@ -84,7 +85,9 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
             ..report
         },
     };
-    ctx.store.run_finish(run.id, report.outcome, headline(&report).as_deref()).await?;
+    if ctx.store.run_finish(run.id, report.outcome, headline(&report).as_deref()).await? {
+        tally::run(ctx, run.id, report.outcome).await;
+    }
     ctx.hub.announce(run.id);
     Ok(report)
 }

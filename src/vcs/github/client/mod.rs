@@ -34,6 +34,7 @@ use self::wire::Wire;
 use super::super::{Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk};
 use crate::clock::Clock;
 use crate::model::{ChangedFile, CommitSha, CommitStatus, HostName, Pull, PullRef, RepoId};
+use crate::telemetry::Metrics;
 
 pub use auth::{GitHubAuth, TokenSource};
 pub use endpoints::{GitHubEndpoints, InvalidEndpoint};
@@ -75,6 +76,13 @@ impl GitHub {
     ) -> Result<Self, GitHubSetupError> {
         let wire = Wire::new(&endpoints, clock, timeouts)?;
         Ok(Self { wire, endpoints, credentials: Credentials::new(auth)?, login: OnceCell::new() })
+    }
+
+    /// The same connection, which counts its requests.
+    #[must_use]
+    pub fn counting(mut self, metrics: Metrics) -> Self {
+        self.wire.metrics = metrics;
+        self
     }
 
     async fn pull_answer(&self, at: &PullRef, via: Installation) -> Result<PullAnswer, Failure> {

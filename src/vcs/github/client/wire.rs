@@ -18,6 +18,7 @@ use super::{GitHubEndpoints, GitHubSetupError};
 use crate::clock::Clock;
 use crate::model::HostName;
 use crate::secret::Secret;
+use crate::telemetry::{Metric, Metrics, status_class};
 
 /// Most bytes of an answer. The largest we ask for are a hundred comments of 65,536 characters, or a hundred files
 /// with their patches.
@@ -51,6 +52,7 @@ pub(super) struct Wire {
     base_path: String,
     octocrab: Octocrab,
     timeouts: Timeouts,
+    pub metrics: Metrics,
 }
 
 /// An answer of any status.
@@ -74,7 +76,14 @@ impl Wire {
                     .build()
             })
             .map_err(|error| GitHubSetupError::Client(chain(&error)))?;
-        Ok(Self { host: at.host().clone(), clock, base_path: at.api_path().to_owned(), octocrab, timeouts })
+        Ok(Self {
+            host: at.host().clone(),
+            clock,
+            base_path: at.api_path().to_owned(),
+            octocrab,
+            timeouts,
+            metrics: Metrics::default(),
+        })
     }
 
     /// Sends a request with a token; a passing fault is tried again where that cannot do harm.
@@ -100,6 +109,7 @@ impl Wire {
             Err(_) => Err(format!("no complete answer within {} ms", deadline.as_millis())),
         };
         self.log(call, started, &outcome);
+        self.count(&outcome);
         let raw = outcome.map_err(|message| Failure::passing(&self.host, &call.what, &message))?;
         self.judge(call, raw)
     }
@@ -138,6 +148,16 @@ impl Wire {
             return Err(Failure::rejected(&self.host, &call.what, &message));
         }
         Ok(Answer { unchanged, headers: raw.headers, body: raw.body })
+    }
+
+    fn count(&self, outcome: &Result<Raw, String>) {
+        let class = outcome.as_ref().map_or("none", |raw| status_class(raw.status.as_u16()));
+        self.metrics.count(Metric::ForgeRequests, &[class]);
+        let headers = outcome.as_ref().ok().map(|raw| &raw.headers);
+        let remaining = headers.and_then(|headers| headers.get("x-ratelimit-remaining")?.to_str().ok()?.parse().ok());
+        if let Some(remaining) = remaining {
+            self.metrics.set(Metric::ForgeRateLimit, &[], remaining);
+        }
     }
 
     fn log(&self, call: &Call, started: DateTime<Utc>, outcome: &Result<Raw, String>) {

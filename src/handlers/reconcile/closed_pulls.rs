@@ -1,0 +1,40 @@
+//! Locks of pulls that the forge says are closed (P7).
+
+use tracing::warn;
+
+use super::Found;
+use crate::context::Ctx;
+use crate::handlers::events::close_pull;
+use crate::model::{Actor, Origin, PullRef, PullState};
+
+/// Closes pulls that hold locks although the forge says they are closed: the close event was missed, or the replica
+/// died over it. One that cannot be looked at keeps nobody from the others.
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+    let pulls = ctx.store.pull_list_with_locks().await?;
+    let (mut found, mut failures) = (Found { looked_at: pulls.len() as u64, repaired: 0 }, Vec::new());
+    for at in pulls {
+        match close_if_closed(ctx, &at).await {
+            Ok(closed) => found.repaired += u64::from(closed),
+            Err(error) => {
+                warn!(pull = %at, error = format!("{error:#}"), "Cannot clean up after a pull request that holds locks");
+                failures.push(error.context(format!("{at} could not be looked after")));
+            }
+        }
+    }
+    let others = failures.len().saturating_sub(1);
+    match failures.into_iter().next() {
+        None => Ok(found),
+        Some(first) if others == 0 => Err(first),
+        Some(first) => Err(first.context(format!("{others} more pull requests failed as well"))),
+    }
+}
+
+async fn close_if_closed(ctx: &Ctx, at: &PullRef) -> anyhow::Result<bool> {
+    let pull = ctx.forge.pull(at, None).await?;
+    if pull.state == PullState::Open {
+        return Ok(false);
+    }
+    let closed = close_pull(ctx, &pull, None, &Actor::lockkeeper(Origin::Reconciler)).await;
+    closed.map_err(|error| anyhow::anyhow!(error.message()))?;
+    Ok(true)
+}

@@ -1,0 +1,94 @@
+//! What is old enough to be forgotten (P12).
+//!
+//! Everything is removed in pieces, each a transaction of its own, so that nobody waits long for the one writer of
+//! SQLite; what is left after so many pieces is for the next time.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::Found;
+use crate::context::Ctx;
+
+/// Rows that one statement removes at most.
+const BATCH: i64 = 500;
+/// Statements for one kind of row in one look.
+const BATCHES: usize = 200;
+/// Commands that one look removes, with everything below them.
+const COMMANDS: usize = 2_000;
+
+/// Somebody who looks for what happened last week still finds the jobs of it.
+const KEEP_JOBS: TimeDelta = TimeDelta::days(7);
+/// Somebody who looks for what happened last night still finds who was there.
+const KEEP_REPLICAS: TimeDelta = TimeDelta::days(1);
+const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
+
+/// What is removed when it was over by that time.
+#[derive(Clone, Copy)]
+enum Old {
+    Deliveries(DateTime<Utc>),
+    Jobs(DateTime<Utc>),
+    /// Of plans that nobody can apply any more, at once.
+    PlanFiles,
+    /// With their files.
+    DiscardedPlans(DateTime<Utc>),
+}
+
+/// Forgets what nobody will ask for any more.
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+    let (now, keep) = (ctx.clock.now(), &ctx.settings.retention);
+    let mut gone = 0;
+    if let Some(before) = keep.deliveries.and_then(|keep| older_than(now, keep)) {
+        gone += in_batches(ctx, Old::Deliveries(before)).await?;
+    }
+    gone += in_batches(ctx, Old::Jobs(now - KEEP_JOBS)).await?;
+    gone += ctx.store.replica_prune(now - KEEP_REPLICAS).await?;
+    gone += ctx.store.reconciler_prune().await?;
+    gone += in_batches(ctx, Old::PlanFiles).await?;
+    gone += in_batches(ctx, Old::DiscardedPlans(now - KEEP_DISCARDED_PLANS)).await?;
+    if let Some(before) = keep.runs.and_then(|keep| older_than(now, keep)) {
+        gone += commands(ctx, before).await?;
+    }
+    Ok(Found::repaired(gone))
+}
+
+fn older_than(now: DateTime<Utc>, keep: Duration) -> Option<DateTime<Utc>> {
+    now.checked_sub_signed(TimeDelta::from_std(keep).ok()?)
+}
+
+/// Removes until a piece is not full.
+async fn in_batches(ctx: &Ctx, old: Old) -> anyhow::Result<u64> {
+    let mut all = 0;
+    for _ in 0..BATCHES {
+        let rows = batch(ctx, old).await?;
+        all += rows;
+        if rows < BATCH.cast_unsigned() {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+async fn batch(ctx: &Ctx, old: Old) -> anyhow::Result<u64> {
+    Ok(match old {
+        Old::Deliveries(before) => ctx.store.delivery_prune(before, BATCH).await?,
+        Old::Jobs(before) => ctx.store.job_prune(before, BATCH).await?,
+        Old::PlanFiles => ctx.store.plan_file_prune(BATCH).await?,
+        Old::DiscardedPlans(before) => {
+            let gone = ctx.store.plan_prune(before, BATCH).await?;
+            for plan in &gone {
+                ctx.artifacts.remove(*plan).await?;
+            }
+            gone.len() as u64
+        }
+    })
+}
+
+async fn commands(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
+    let mut rows = 0;
+    let over = ctx.store.command_list_over(before, i64::try_from(COMMANDS).unwrap_or(i64::MAX)).await?;
+    for command in over {
+        rows += ctx.store.command_remove(command, before, BATCH).await?;
+    }
+    Ok(rows)
+}

@@ -1,0 +1,188 @@
+//! Turns reconcilers on one server: by hand or when their turn has come, and keeps what came of it.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::FutureExt;
+use tracing::{Instrument, debug, error, info, info_span, warn};
+
+use super::{Found, RECONCILERS, Reconciler, Scope};
+use crate::context::Ctx;
+use crate::store::{Lease, ReconcilerRun};
+use crate::telemetry::Metric;
+
+/// A look that takes longer is given up: what it waits for will not come.
+const LONGEST: Duration = Duration::from_mins(15);
+/// A look that found nothing, like the one before, is not written down more often than this: some look every two
+/// seconds.
+const RECORD_EVERY: TimeDelta = TimeDelta::seconds(30);
+
+/// Whether it was our turn.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It was.
+    Ours(Found),
+    /// Another server has looked in this period.
+    Anothers,
+}
+
+/// The reconcilers of one server.
+pub struct Rounds {
+    ctx: Arc<Ctx>,
+    replica: String,
+    last: Mutex<HashMap<&'static str, Last>>,
+}
+
+/// What was written down last.
+#[derive(Clone, Copy, Default)]
+struct Last {
+    at: DateTime<Utc>,
+    failures: u32,
+}
+
+impl Rounds {
+    /// For the server of that name. Every reconciler has its numbers from now on, even before its first look.
+    pub fn new(ctx: Arc<Ctx>, replica: &str) -> Self {
+        for Reconciler { name, .. } in RECONCILERS {
+            for outcome in ["success", "failure"] {
+                ctx.metrics.add(Metric::ReconcilerTicks, &[name, outcome], 0);
+            }
+            ctx.metrics.add(Metric::ReconcilerRepaired, &[name], 0);
+            ctx.metrics.set(Metric::ReconcilerFailures, &[name], 0.0);
+        }
+        Self { ctx, replica: replica.to_owned(), last: Mutex::default() }
+    }
+
+    /// Looks if it is the turn of this server. What one per group does is under a lease as long as the period, which is
+    /// not given back: its end is when the next turn is. It begins with the name of the server, so a dead one keeps
+    /// nobody waiting, and after a failure it is given back, because another server may do better.
+    pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
+        if which.scope == Scope::EveryReplica {
+            return self.tick(which).await.map(Turn::Ours);
+        }
+        let (store, clock) = (&self.ctx.store, &self.ctx.clock);
+        let holder = format!("{}/{}", self.replica, self.ctx.ids.next());
+        let until = clock.now() + which.period;
+        let lease = match store.lease_take(&lease_key(which), &holder, until).await {
+            Ok(Some(lease)) => lease,
+            Ok(None) => return Ok(Turn::Anothers),
+            Err(error) => {
+                let failed = Err(anyhow!(error).context("whose turn it is could not be found out"));
+                return self.told(which, failed, clock.now()).map(Turn::Ours);
+            }
+        };
+        let ticked = tokio::select! {
+            ticked = self.tick(which) => ticked,
+            never = self.keep(which, &lease) => match never {},
+        };
+        if ticked.is_err() {
+            store.lease_release(&lease).await?;
+        }
+        ticked.map(Turn::Ours)
+    }
+
+    /// Renews the lease of a look that takes long. Losing it does no harm: another server repairs the same.
+    async fn keep(&self, which: &Reconciler, lease: &Lease) -> std::convert::Infallible {
+        loop {
+            tokio::time::sleep(which.period / 2).await;
+            let until = self.ctx.clock.now() + which.period;
+            if let Err(error) = self.ctx.store.lease_renew(lease, until).await {
+                warn!(reconciler = which.name, %error, "The turn of a repair could not be kept");
+            }
+        }
+    }
+
+    /// Looks now, whoever's turn it is.
+    pub async fn tick(&self, which: &Reconciler) -> anyhow::Result<Found> {
+        let started_at = self.ctx.clock.now();
+        let span = info_span!("reconciler", reconciler = which.name);
+        let looking = AssertUnwindSafe((which.tick)(&self.ctx)).catch_unwind();
+        let ticked = match tokio::time::timeout(LONGEST, looking).instrument(span).await {
+            Ok(Ok(ticked)) => ticked,
+            Ok(Err(_)) => Err(anyhow!("it panicked, which is a bug in Lockkeeper; the log says where")),
+            Err(_) => Err(anyhow!("it took longer than {} s", LONGEST.as_secs())),
+        };
+        let ticked = self.told(which, ticked, started_at);
+        let recorded = self.record(which.name, &ticked, started_at).await;
+        let found = ticked?;
+        recorded.context("what came of it could not be kept")?;
+        Ok(found)
+    }
+
+    /// Measured and logged.
+    fn told(
+        &self,
+        which: &Reconciler,
+        ticked: anyhow::Result<Found>,
+        started_at: DateTime<Utc>,
+    ) -> anyhow::Result<Found> {
+        self.measure(which.name, &ticked, started_at);
+        tell(which.name, &ticked);
+        ticked
+    }
+
+    fn measure(&self, name: &str, ticked: &anyhow::Result<Found>, started_at: DateTime<Utc>) {
+        let (metrics, now) = (&self.ctx.metrics, self.ctx.clock.now());
+        let took = (now - started_at).to_std().unwrap_or_default();
+        metrics.set(Metric::ReconcilerDuration, &[name], took.as_secs_f64());
+        match ticked {
+            Ok(found) => {
+                metrics.count(Metric::ReconcilerTicks, &[name, "success"]);
+                metrics.add(Metric::ReconcilerRepaired, &[name], found.repaired);
+            }
+            Err(_) => metrics.count(Metric::ReconcilerTicks, &[name, "failure"]),
+        }
+    }
+
+    /// Keeps what came of it, unless it is the same as a moment ago.
+    async fn record(
+        &self,
+        name: &'static str,
+        ticked: &anyhow::Result<Found>,
+        started_at: DateTime<Utc>,
+    ) -> Result<(), sqlx::Error> {
+        let Found { looked_at, repaired } = *ticked.as_ref().unwrap_or(&Found::default());
+        if !self.is_news(name, ticked.is_err(), repaired) {
+            return Ok(());
+        }
+        let error = ticked.as_ref().err().map(|error| format!("{error:#}"));
+        let (replica, error) = (self.replica.as_str(), error.as_deref());
+        self.ctx.store.reconciler_record(&ReconcilerRun { name, replica, started_at, looked_at, repaired, error }).await
+    }
+
+    fn is_news(&self, name: &'static str, failed: bool, repaired: u64) -> bool {
+        let now = self.ctx.clock.now();
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = last.entry(name).or_default();
+        let mended = !failed && last.failures > 0;
+        last.failures = if failed { last.failures + 1 } else { 0 };
+        self.ctx.metrics.set(Metric::ReconcilerFailures, &[name], f64::from(last.failures));
+        let is_news = failed || mended || repaired > 0 || now - last.at >= RECORD_EVERY;
+        if is_news {
+            last.at = now;
+        }
+        is_news
+    }
+}
+
+fn tell(name: &str, ticked: &anyhow::Result<Found>) {
+    match ticked {
+        Ok(Found { looked_at, repaired: repaired @ 1.. }) => {
+            info!(reconciler = name, looked_at, repaired, "Repaired something");
+        }
+        Ok(Found { looked_at, repaired: 0 }) => debug!(reconciler = name, looked_at, "Nothing to repair"),
+        Err(error) => {
+            let error = format!("{error:#}");
+            error!(reconciler = name, error, "A repair did not come to its end and is tried again");
+        }
+    }
+}
+
+fn lease_key(which: &Reconciler) -> String {
+    format!("reconciler:{}", which.name)
+}

@@ -1,0 +1,77 @@
+//! What operators look at: servers, queue, repairs, audit log, deliveries. Gathered once, for the page and for
+//! `GET /api/operations`; every list has an end.
+
+pub(super) mod audit;
+mod json;
+mod reconcilers;
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use chrono::{DateTime, TimeDelta, Utc};
+
+pub(super) use reconcilers::Repair;
+
+use self::audit::Log;
+use super::{Failure, Web};
+use crate::store::{DeliveryState, FailedJob, Held, LaneRow, QueueLine, ReplicaRow};
+
+/// Deliveries and failures that count as of late.
+const LATELY: TimeDelta = TimeDelta::days(1);
+/// Lanes, failed jobs and servers that are shown.
+const SHOWN: usize = 20;
+/// Newest events of the audit log that are shown.
+const EVENTS: i64 = 20;
+
+/// Everything on the page.
+pub(super) struct Operations {
+    pub now: DateTime<Utc>,
+    /// Those that are there first, then the youngest.
+    pub replicas: Vec<ReplicaRow>,
+    /// How many servers are remembered beyond those.
+    pub more_replicas: usize,
+    pub queue: Vec<QueueLine>,
+    /// Those that wait longest.
+    pub lanes: Vec<LaneRow>,
+    /// Newest first.
+    pub failed: Vec<FailedJob>,
+    pub failed_count: i64,
+    pub repairs: Vec<Repair>,
+    pub log: Log,
+    pub deliveries: Vec<(DeliveryState, i64)>,
+    pub held: Held,
+}
+
+impl Operations {
+    /// Reads all of it.
+    pub async fn read(web: &Web) -> Result<Self, Failure> {
+        let (store, now) = (&web.store, web.clock.now());
+        let mut replicas = store.replica_list().await?;
+        replicas.sort_by_key(|replica| !replica.state.is_there());
+        let more_replicas = replicas.len().saturating_sub(SHOWN);
+        let repairs = reconcilers::read(store, &replicas, now).await?;
+        replicas.truncate(SHOWN);
+        let shown = i64::try_from(SHOWN).unwrap_or(i64::MAX);
+        let (failed, failed_count) = store.job_list_failed_since(now - LATELY, shown).await?;
+        Ok(Self {
+            now,
+            replicas,
+            more_replicas,
+            queue: store.queue_lines().await?,
+            lanes: store.lane_list(shown).await?,
+            failed,
+            failed_count,
+            repairs,
+            log: Log::read(store, EVENTS).await?,
+            deliveries: store.delivery_count_since(now - LATELY).await?,
+            held: store.held().await?,
+        })
+    }
+}
+
+/// `GET /api/operations`
+pub(super) async fn answer(State(web): State<Arc<Web>>) -> Result<Json<serde_json::Value>, Failure> {
+    let operations = Operations::read(&web).await?;
+    Ok(Json(json::of(&operations, &web.version)))
+}

@@ -1,0 +1,277 @@
+//! Numbers for monitors (`GET /metrics`), in the text format of Prometheus.
+//!
+//! What the program counts is one table, [`Metric`]: a name, what it counts, its labels. The table in
+//! `docs/operations.md` is made from it. Labels are words of ours and never texts of others, so that no pull request can
+//! make series without end (P12), and none carries a secret.
+//!
+//! Each server has a value of its own instead of the one of the process: tests run many servers in one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use metrics::{Key, KeyName, Label, Level, Metadata, Recorder};
+use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle, PrometheusRecorder};
+
+/// Seconds a run may take: from a plan of nothing to the usual `--run-timeout`.
+const BUCKETS: [f64; 12] = [1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 900.0, 2700.0, 7200.0];
+
+/// What sort of number it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// Only grows, and begins anew when the server does.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// How many took how long, in seconds.
+    Histogram,
+}
+
+impl Sort {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+macro_rules! metrics {
+    ($($(#[$meta:meta])* $variant:ident = $sort:ident $name:literal [$($label:literal)*] $help:literal;)+) => {
+        /// Everything that is counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum Metric {
+            $(#[doc = $help] $variant,)+
+        }
+
+        impl Metric {
+            /// All of them, in the order of the documentation.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            /// As Prometheus knows it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => concat!("lockkeeper_", $name),)+ }
+            }
+
+            /// What sort of number it is.
+            pub const fn sort(self) -> Sort {
+                match self { $(Self::$variant => Sort::$sort,)+ }
+            }
+
+            /// The names of its labels.
+            pub const fn labels(self) -> &'static [&'static str] {
+                match self { $(Self::$variant => &[$($label),*],)+ }
+            }
+
+            /// What it says, in a sentence.
+            pub const fn help(self) -> &'static str {
+                match self { $(Self::$variant => $help,)+ }
+            }
+        }
+    };
+}
+
+metrics! {
+    Info = Gauge "info" ["version"] "Always 1; says which version runs.";
+    DatabaseUp = Gauge "database_up" [] "1 if the database answered this request; if 0, what is read from it is missing or old.";
+    Deliveries = Counter "deliveries_total" ["outcome"]
+        "Webhook deliveries by what became of them: `handled`, `ignored`, `refused`, `duplicate`, `bad_signature`, `unreadable`, `not_kept`.";
+    Commands = Counter "commands_total" ["kind" "outcome"] "Commands that ended, by kind (`plan`, `apply` …) and outcome.";
+    Runs = Counter "runs_total" ["kind" "outcome"] "Projects of a command that ended, by kind (`plan`, `apply`) and outcome.";
+    RunDuration = Histogram "run_duration_seconds" ["kind"] "How long runs took from their first step to their end.";
+    LockTakes = Counter "lock_takes_total" ["outcome"]
+        "Locks that plans asked for: `held` by their pull request, `in_line`, `refused`, or the pull request was `closed`.";
+    Locks = Gauge "locks" [] "Locks that are held.";
+    LockWaiters = Gauge "lock_waiters" [] "Places in lines for locks.";
+    ApplyLocks = Gauge "apply_locks" [] "Switches that stop applies right now.";
+    QueueJobs = Gauge "queue_jobs" ["kind" "state"]
+        "Jobs in the queue: `waiting` for a worker or for their lane, `delayed` until another try, `running`.";
+    QueueOldest = Gauge "queue_oldest_seconds" ["kind"] "Age of the oldest job of a kind that has not ended.";
+    JobErrors = Counter "job_errors_total" ["kind"]
+        "Attempts at jobs that did not end well and are made again: for `post_comment`, `set_status` and `add_reaction` the retries of the outbox.";
+    JobsGivenUp = Counter "jobs_given_up_total" ["kind"] "Jobs that were given up.";
+    Replicas = Gauge "replicas" ["state"] "Servers on the database: `alive`, `stopping`, `ended`, `gone` without a word.";
+    ReconcilerTicks = Counter "reconciler_ticks_total" ["reconciler" "outcome"]
+        "How often this server looked for something to repair, by outcome (`success`, `failure`).";
+    ReconcilerRepaired = Counter "reconciler_repaired_total" ["reconciler"] "What this server repaired.";
+    ReconcilerDuration = Gauge "reconciler_duration_seconds" ["reconciler"] "How long the last look took.";
+    ReconcilerFailures = Gauge "reconciler_failures" ["reconciler"] "Looks in a row that failed.";
+    ReconcilerLastSuccess = Gauge "reconciler_last_success_timestamp_seconds" ["reconciler"]
+        "When a look last came to its end, on any server, in Unix time.";
+    AuditEvents = Gauge "audit_events" [] "Events in the audit log of locks.";
+    AuditVerified = Gauge "audit_verified_seq" [] "Number of the event up to which the audit log is verified.";
+    AuditBroken = Gauge "audit_broken" [] "1 if the audit log was found to be changed; somebody should look at once.";
+    ForgeRequests = Counter "forge_requests_total" ["status"]
+        "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none.";
+    ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge grants until the limit starts anew, as of its last answer.";
+    HttpRequests = Counter "http_requests_total" ["route" "method" "status"]
+        "Requests to this server by route as the program knows it (`/jobs/{id}`), verb and class of the answer.";
+}
+
+/// Where a server counts. Clones count together.
+#[derive(Clone)]
+pub struct Metrics(Arc<Inner>);
+
+struct Inner {
+    recorder: PrometheusRecorder,
+    handle: PrometheusHandle,
+    /// Labels that [`Metrics::set_all`] gave a value, by metric.
+    shown: Mutex<BTreeMap<Metric, BTreeSet<Vec<String>>>>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let builder = PrometheusBuilder::new().set_buckets(&BUCKETS).expect("there are buckets");
+        let recorder = builder.build_recorder();
+        for metric in Metric::ALL {
+            let (name, help) = (KeyName::from_const_str(metric.name()), metric.help().into());
+            match metric.sort() {
+                Sort::Counter => recorder.describe_counter(name, None, help),
+                Sort::Gauge => recorder.describe_gauge(name, None, help),
+                Sort::Histogram => recorder.describe_histogram(name, None, help),
+            }
+        }
+        Self(Arc::new(Inner { handle: recorder.handle(), recorder, shown: Mutex::default() }))
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+const META: Metadata<'static> = Metadata::new(module_path!(), Level::INFO, None);
+
+/// `values` are those of the metric's labels, in their order.
+fn key(metric: Metric, values: &[&str]) -> Key {
+    debug_assert_eq!(metric.labels().len(), values.len(), "{metric:?}");
+    let labels = metric.labels().iter().zip(values).map(|(name, value)| Label::new(*name, (*value).to_owned()));
+    Key::from_parts(metric.name(), labels.collect::<Vec<_>>())
+}
+
+impl Metrics {
+    /// Adds to a counter. Zero makes the series appear.
+    pub fn add(&self, metric: Metric, labels: &[&str], by: u64) {
+        self.0.recorder.register_counter(&key(metric, labels), &META).increment(by);
+    }
+
+    /// Adds one to a counter.
+    pub fn count(&self, metric: Metric, labels: &[&str]) {
+        self.add(metric, labels, 1);
+    }
+
+    /// Sets a gauge.
+    pub fn set(&self, metric: Metric, labels: &[&str], value: f64) {
+        self.0.recorder.register_gauge(&key(metric, labels), &META).set(value);
+    }
+
+    /// Sets every series of a gauge: those that had a value before and are not named now become 0.
+    pub fn set_all(&self, metric: Metric, rows: &[(Vec<String>, f64)]) {
+        let mut shown = self.0.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = shown.entry(metric).or_default();
+        let mut values: BTreeMap<&[String], f64> = shown.iter().map(|labels| (labels.as_slice(), 0.0)).collect();
+        values.extend(rows.iter().map(|(labels, value)| (labels.as_slice(), *value)));
+        for (labels, value) in values {
+            let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+            self.set(metric, &labels, value);
+        }
+        shown.extend(rows.iter().map(|(labels, _)| labels.clone()));
+    }
+
+    /// Notes how long something took.
+    pub fn observe(&self, metric: Metric, labels: &[&str], took: Duration) {
+        self.0.recorder.register_histogram(&key(metric, labels), &META).record(took.as_secs_f64());
+    }
+
+    /// Everything as Prometheus reads it.
+    pub fn render(&self) -> String {
+        self.0.handle.render()
+    }
+
+    /// Adds up what was noted since the last time. Must be called now and then where nobody asks for the numbers: what
+    /// was noted takes memory until then.
+    pub fn tidy(&self) {
+        self.0.handle.run_upkeep();
+    }
+}
+
+/// The class of an HTTP status, as a label.
+pub fn status_class(status: u16) -> &'static str {
+    match status / 100 {
+        1 => "1xx",
+        2 => "2xx",
+        3 => "3xx",
+        4 => "4xx",
+        5 => "5xx",
+        _ => "none",
+    }
+}
+
+/// The lines between `<!-- metrics:begin -->` and `<!-- metrics:end -->` in `docs/operations.md`.
+pub fn metric_table() -> String {
+    let row = |metric: &Metric| {
+        let labels: Vec<String> = metric.labels().iter().map(|label| format!("`{label}`")).collect();
+        let (name, sort, help) = (metric.name(), metric.sort().name(), metric.help());
+        format!("| `{name}` | {sort} | {} | {help} |\n", labels.join(", "))
+    };
+    let rows: String = Metric::ALL.iter().map(row).collect();
+    format!("| Metric | Sort | Labels | Meaning |\n|--|--|--|--|\n{rows}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_in_the_documentation_is_what_the_program_describes() {
+        let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/operations.md")).unwrap();
+        let (_, rest) = text.split_once("<!-- metrics:begin -->\n").expect("the mark metrics:begin");
+        let (block, _) = rest.split_once("<!-- metrics:end -->").expect("the mark metrics:end");
+        let expected = metric_table();
+        assert!(block.trim() == expected.trim(), "put this between the marks in docs/operations.md:\n{expected}");
+    }
+
+    #[test]
+    fn names_follow_the_habits_of_prometheus() {
+        for metric in Metric::ALL {
+            let name = metric.name();
+            assert!(name.bytes().all(|c| c.is_ascii_lowercase() || c == b'_'), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.sort() == Sort::Counter, "{name}");
+            assert!(metric.help().ends_with('.') && metric.help().len() > 15, "{name}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_rendered_with_their_help_and_labels() {
+        let metrics = Metrics::default();
+        metrics.count(Metric::Deliveries, &["handled"]);
+        metrics.clone().add(Metric::Deliveries, &["handled"], 2);
+        metrics.observe(Metric::RunDuration, &["plan"], Duration::from_secs(3));
+        let text = metrics.render();
+        assert!(text.contains("# TYPE lockkeeper_deliveries_total counter\n"), "{text}");
+        assert!(text.contains("lockkeeper_deliveries_total{outcome=\"handled\"} 3\n"), "{text}");
+        assert!(text.contains("lockkeeper_run_duration_seconds_bucket{kind=\"plan\",le=\"5\"} 1\n"), "{text}");
+        assert!(text.contains("# HELP lockkeeper_run_duration_seconds How long runs took"), "{text}");
+    }
+
+    #[test]
+    fn a_gauge_that_is_not_named_any_more_falls_to_zero() {
+        let metrics = Metrics::default();
+        let labels = |kind: &str| vec![kind.to_owned()];
+        metrics.set_all(Metric::QueueOldest, &[(labels("a"), 5.0), (labels("b"), 6.0)]);
+        metrics.set_all(Metric::QueueOldest, &[(labels("b"), 7.0)]);
+        let text = metrics.render();
+        assert!(text.contains("lockkeeper_queue_oldest_seconds{kind=\"a\"} 0\n"), "{text}");
+        assert!(text.contains("lockkeeper_queue_oldest_seconds{kind=\"b\"} 7\n"), "{text}");
+    }
+
+    #[test]
+    fn servers_in_one_process_count_apart() {
+        let (one, other) = (Metrics::default(), Metrics::default());
+        one.count(Metric::Deliveries, &["handled"]);
+        assert!(!other.render().contains("handled"));
+    }
+}

@@ -128,6 +128,11 @@ impl Mirror {
         }))
     }
 
+    /// Where the checkout of a workspace is, or would be.
+    pub fn checkout_root(&self, pull: PullNumber, workspace: &WorkspaceName) -> PathBuf {
+        CheckoutPlace::new(&place::pull(&self.settings.data_dir, &self.repo, pull), workspace).dir
+    }
+
     /// Removes the checkout of one workspace; none is fine.
     pub async fn remove(&self, pull: PullNumber, workspace: &WorkspaceName) -> Result<(), GitError> {
         let doing = format!("remove the checkout `{workspace}` of pull {pull} of {}", self.repo);

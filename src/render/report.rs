@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 
 use super::machine::{MachineLine, MachineProject};
-use super::plan_output::DiffStyle;
+use super::plan_output::{DiffStyle, StateLock};
 use crate::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome,
     PullNumber,
@@ -173,6 +173,8 @@ pub struct ProjectReport {
     pub changes_outside: bool,
     /// Why it was refused or failed, in our words.
     pub message: Option<UserText>,
+    /// The tool's own lock that it left behind when it was killed.
+    pub state_lock: Option<StateLock>,
     /// Page of the lock, where it can be discarded.
     pub lock_url: Option<String>,
     /// Page with the whole output.
@@ -209,6 +211,7 @@ impl ProjectReport {
             counts: None,
             changes_outside: false,
             message: None,
+            state_lock: None,
             lock_url: None,
             run_url: None,
             held_by: None,

@@ -10,13 +10,15 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tracing::warn;
 
+use super::state_lock;
 use super::uses::{InUse, Uses};
 use crate::clock::{Clock, Ids};
 use crate::git::{
     Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Prepared,
     RefName, TreeFiles, Wanted,
 };
-use crate::model::{BranchName, CommitSha, PlanRecord, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
+use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
+use crate::render::StateLock;
 use crate::store::{Lease, Store};
 use crate::vcs::{Forge, ForgeError, Installation};
 
@@ -238,6 +240,17 @@ impl Checkouts {
     /// Whether a file is part of what is checked out.
     pub async fn is_tracked(&self, repo: &RepoId, checkout: &Checkout, path: &RepoPath) -> Result<bool, GitError> {
         self.git.mirror(repo).is_tracked(&checkout.commit, path).await
+    }
+
+    /// The tool's own lock of a local state that a run left behind in the checkout of a project, if it is on this disk.
+    pub async fn state_lock_left(&self, pull: &PullRef, project: &ProjectKey) -> Option<StateLock> {
+        let root = self.git.mirror(&pull.repo).checkout_root(pull.number, &project.workspace);
+        let (dir, workspace) = (project.dir.clone(), project.workspace.clone());
+        let left = tokio::task::spawn_blocking(move || state_lock::left_in(&root, &dir, &workspace)).await;
+        left.unwrap_or_else(|error| {
+            warn!(%error, %pull, "Whether Terraform left a lock of its own behind could not be looked at");
+            None
+        })
     }
 
     /// Somebody works on a pull: until the end nothing of it is removed to make room.

@@ -5,6 +5,7 @@ mod artifacts;
 mod checkouts;
 mod environment;
 mod output;
+mod state_lock;
 mod steps;
 mod terraform;
 mod tool;

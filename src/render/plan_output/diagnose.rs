@@ -40,8 +40,16 @@ pub fn state_lock(raw: &str) -> Option<StateLock> {
         let line = info.lines().map(unboxed).take(12).find_map(|line| line.trim().strip_prefix(name))?;
         Some(line.trim().to_owned()).filter(|value| !value.is_empty())
     };
-    let id = field("ID:").filter(|id| id.chars().all(|c| !c.is_whitespace()))?;
-    Some(StateLock { id, who: field("Who:"), created: field("Created:"), operation: field("Operation:") })
+    StateLock::new(field("ID:")?, field("Who:"), field("Created:"), field("Operation:"))
+}
+
+impl StateLock {
+    /// A lock with an identifier that can stand in a command for people to copy; `None` with any other.
+    pub fn new(id: String, who: Option<String>, created: Option<String>, operation: Option<String>) -> Option<Self> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:/+=@".contains(c);
+        let usable = id.len() <= 256 && id.starts_with(|c: char| c.is_ascii_alphanumeric()) && id.chars().all(plain);
+        usable.then_some(Self { id, who, created, operation })
+    }
 }
 
 /// A line of a box without its left border: `│ Error: …`.

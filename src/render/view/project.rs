@@ -197,7 +197,7 @@ fn holder(holder: &Holder) -> HolderView {
 }
 
 fn state_lock(project: &ProjectReport) -> Option<StateLockView> {
-    let lock = plan_output::state_lock(&project.output)?;
+    let lock = project.state_lock.clone().or_else(|| plan_output::state_lock(&project.output))?;
     let command = format!("{} force-unlock {}", project.tool.program(), lock.id);
     Some(StateLockView { id: lock.id, who: lock.who, created: lock.created, operation: lock.operation, command })
 }
@@ -236,13 +236,13 @@ fn output(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
     block(report, "diff", "Output", &text, cap)
 }
 
-/// The error unfolded, and the whole output folded unless the error is all of it.
 /// Everything the run printed, always folded.
 fn log(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
     let text = plan_output::clean(project.log.as_deref()?);
     block(report, "text", "Log", &text, cap).map(|log| Block { fold: true, ..log })
 }
 
+/// The error unfolded, and the whole output folded unless the error is all of it.
 fn failure(report: &Report, project: &ProjectReport, cap: Cap) -> (Option<Block>, Option<Block>) {
     let whole = plan_output::plan_text(&project.output, DiffStyle::Resources);
     let error = plan_output::error_part(&project.output).unwrap_or_else(|| tail(&whole));

@@ -11,6 +11,7 @@ story!(
     a_plan_that_is_killed_anywhere_is_told_once,
     an_apply_that_is_killed_anywhere_is_told_once_and_done_at_most_once,
     an_apply_that_was_cut_off_is_told_with_its_last_words,
+    a_lock_of_terraform_that_was_left_behind_is_told_with_the_command_that_clears_it,
     an_apply_that_was_cut_off_is_told_although_github_was_away,
     an_apply_of_several_projects_that_was_cut_off_tells_of_each,
     a_plan_that_was_cut_off_is_made_again,
@@ -124,7 +125,7 @@ async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend)
     **Apply failed**: the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
 
     * What was applied until then is in the state, as far as Terraform could still write it.
-    * Plan again to see what is left.
+    * Plan again to see what is left. If Terraform could not give back its own lock of the state, the plan says so, with the command that clears it.
 
     ```text
     $ terraform apply -input=false plan.tfplan
@@ -155,6 +156,34 @@ async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend)
     * Comment `lockkeeper plan` first, look at the plan, then apply it.
 
     <sub>Commit `cce89f48` · 0 s</sub>
+    ");
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_lock_of_terraform_that_was_left_behind_is_told_with_the_command_that_clears_it(backend: Backend) {
+    let files = [("network/main.tf", "# fake: hang apply\n# fake: leaves lock\n")];
+    let (mut bot, pull) = dead_in_apply(backend, &files).await;
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    let told = bot.answer(pull);
+    let (_, told) = told.split_once("> [!IMPORTANT]").expect("the lock is told");
+    assert_snapshot!(told, @"
+
+    > **The state is locked** by `root@keeper-0` since `2026-03-02T09:00:00Z` for `OperationTypeApply`. This is Terraform's own lock, not one of Lockkeeper's.
+    > When that run has ended, try again. Only if it has surely died, somebody with access to the state can clear the lock in this directory:
+
+    ```shell
+    terraform force-unlock 9db590f1-b6fe
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `1c0fdebf` · 1 min 30 s</sub>
     ");
     bot.end(&[LOCK]).await;
 }
@@ -202,7 +231,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
     **Apply failed**: the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
 
     * What was applied until then is in the state, as far as Terraform could still write it.
-    * Plan again to see what is left.
+    * Plan again to see what is left. If Terraform could not give back its own lock of the state, the plan says so, with the command that clears it.
 
     ```text
     $ terraform apply -input=false plan.tfplan

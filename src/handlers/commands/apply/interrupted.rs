@@ -49,12 +49,12 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
         run_url: Some(ctx.settings.run_url(run.id)),
         ..ProjectReport::new(run.project.clone(), ProjectOutcome::Failed)
     };
-    let text = |message: &str, hints: Vec<String>| Some(UserText { message: message.to_owned(), hints });
+    let text = |message: &str| Some(UserText::new(message, []));
     let report = match (run.state, run.outcome) {
         (RunState::Finished, outcome) => {
             let outcome = outcome.unwrap_or(ProjectOutcome::Failed);
             let message = run.message.as_deref().filter(|_| !outcome.is_success());
-            let message = message.and_then(|message| text(message, vec![]));
+            let message = message.and_then(text);
             return Ok(ProjectReport {
                 outcome,
                 output: ctx.store.run_output_tail(run.id, LAST_PIECES).await?,
@@ -62,26 +62,10 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
                 ..report
             });
         }
-        (RunState::Running, _) => {
-            let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "the apply was cut off");
-            ctx.store.apply_abandon(&run.pull, run.id, &cause).await?;
-            ProjectReport {
-                outcome: ProjectOutcome::Failed,
-                output: ctx.store.run_output_tail(run.id, LAST_PIECES).await?,
-                message: text(
-                    "the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.",
-                    vec![
-                        "What was applied until then is in the state, as far as Terraform could still write it."
-                            .to_owned(),
-                        "Plan again to see what is left.".to_owned(),
-                    ],
-                ),
-                ..report
-            }
-        }
+        (RunState::Running, _) => cut_off(ctx, &run, report).await?,
         (RunState::Queued, _) => ProjectReport {
             outcome: ProjectOutcome::Skipped,
-            message: text("Lockkeeper stopped before its turn came. Its plan is kept.", vec![]),
+            message: text("Lockkeeper stopped before its turn came. Its plan is kept."),
             ..report
         },
     };
@@ -90,4 +74,30 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
     }
     ctx.hub.announce(run.id);
     Ok(report)
+}
+
+/// What is known of the apply that was under way; nobody may go on with its plan.
+async fn cut_off(ctx: &Ctx, run: &RunRow, report: ProjectReport) -> Result<ProjectReport, JobError> {
+    let plans = ctx.store.plan_list(&run.pull).await?;
+    let tool = plans.into_iter().find(|plan| plan.project == run.project).map_or(report.tool, |plan| plan.distribution);
+    let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "the apply was cut off");
+    ctx.store.apply_abandon(&run.pull, run.id, &cause).await?;
+    let hints = [
+        format!("What was applied until then is in the state, as far as {} could still write it.", tool.title()),
+        format!(
+            "Plan again to see what is left. If {} could not give back its own lock of the state, the plan says so, with \
+             the command that clears it.",
+            tool.title()
+        ),
+    ];
+    let message =
+        "the apply was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.";
+    Ok(ProjectReport {
+        outcome: ProjectOutcome::Failed,
+        state_lock: ctx.checkouts.state_lock_left(&run.pull, &run.project).await,
+        tool,
+        output: ctx.store.run_output_tail(run.id, LAST_PIECES).await?,
+        message: Some(UserText::new(message, hints)),
+        ..report
+    })
 }

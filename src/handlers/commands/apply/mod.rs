@@ -190,7 +190,11 @@ impl Applying<'_> {
         let report = ProjectReport { message: closed_meanwhile(cx).await?, ..report };
         Ok(match applied {
             Ok(output) => ProjectReport { outcome: ProjectOutcome::Applied, output, ..report },
-            Err(error) => failed(report, &error, cx.asked_to_stop().await?),
+            Err(error) => {
+                let state_lock = cx.ctx.checkouts.state_lock_left(&cx.pull.at, &self.plan.project).await;
+                let report = ProjectReport { state_lock, tool: self.plan.distribution, ..report };
+                failed(report, &error, cx.asked_to_stop().await?)
+            }
         })
     }
 }

@@ -226,7 +226,10 @@ async fn plan_project(
     let stopped = report.outcome == ProjectOutcome::Cancelled;
     let state = match cx.superseded().await?.filter(|_| stopped) {
         Some(stop) => status::superseded(RunKind::Plan, &stop.why),
-        None => status::project(RunKind::Plan, report.outcome, report.counts),
+        None => {
+            let (state, line) = status::project(RunKind::Plan, report.outcome, report.counts);
+            (state, report.status.clone().unwrap_or(line))
+        }
     };
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
     Ok(report)
@@ -390,7 +393,9 @@ pub(in crate::handlers::commands) fn held(cx: &CommandCx<'_>, report: ProjectRep
 fn in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, place: usize) -> ProjectReport {
     let report = held(cx, report, holder);
     let held_by = report.held_by.map(|holder| Holder { place: Some(place), ..holder });
-    ProjectReport { held_by, next: Next::Nothing, ..report }
+    let line = if place == 1 { "next in line".to_owned() } else { format!("number {place} in line") };
+    let status = Some(format!("Waits for the lock, {line}: #{} holds it.", holder.pull.number));
+    ProjectReport { held_by, status, next: Next::Nothing, ..report }
 }
 
 fn not_in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, why: &NotInLine) -> ProjectReport {

@@ -45,7 +45,7 @@ async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
     ");
     assert_snapshot!(bot.statuses(second), @"
     lockkeeper/plan: Failure, 1/1 projects failed to plan.
-    lockkeeper/plan: network/default: Failure, Plan failed: another pull request holds the lock.
+    lockkeeper/plan: network/default: Failure, Waits for the lock, next in line: #1 holds it.
     ");
     let line = bot.machine_line(second);
     assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":2,"head":"02a94f4069ff99b5a75ec17f9423c540e481c625","outcome":"refused","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"locked","plan":null}]} -->"#);

@@ -16,13 +16,13 @@ thread_local! {
     static HEARD: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
 }
 
-/// Listens to everything that is logged on this thread from now on; [`Listening::end`] gives it back.
+/// Listens to everything that is logged on this thread from now on, down to what the server can be told to log at most; [`Listening::end`] gives it back.
 pub fn listen() -> Listening {
     static START: Once = Once::new();
     START.call_once(|| {
         let lines = tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_writer(|| Ear);
         let heard = dynamic_filter_fn(|_, _| HEARD.with_borrow(Option::is_some));
-        let listener = Registry::default().with(lines.with_filter(heard).with_filter(LevelFilter::TRACE));
+        let listener = Registry::default().with(lines.with_filter(heard).with_filter(LevelFilter::DEBUG));
         tracing::subscriber::set_global_default(listener).expect("nobody else listens to the whole program");
     });
     let heard = Arc::default();

@@ -125,7 +125,8 @@ impl Failure {
 
     /// A body that is no JSON.
     pub(super) fn unreadable_json(problem: &str) -> Self {
-        let message = format!("The body cannot be read as JSON: {}. Nothing was changed.", shown(problem));
+        let problem = in_quotes(&shown(problem));
+        let message = format!("The body cannot be read as JSON: {problem}. Nothing was changed.");
         let failure = Self::new(StatusCode::BAD_REQUEST, "Not readable", message);
         failure.with_details(None, "unreadable", "Send a JSON object, or nothing where every field can be left out.")
     }

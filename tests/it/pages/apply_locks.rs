@@ -209,7 +209,7 @@ async fn a_wrong_request_is_answered_with_the_field_and_the_way_out() {
         (r#"{"reason": "x", "until": "2020-01-01T00:00Z"}"#, 422, json!("until"), "2020-01-01 00:00 UTC is over"),
         (r#"{"reason": "x", "until": "3d"}"#, 422, json!("until"), "Write them in UTC, as in 2026-12-24T18:00Z"),
         (r#"{"reason": "x", "path": "net"}"#, 400, json!(null), "unknown field “path”"),
-        ("reason=x", 400, json!(null), "The body is not the JSON that is expected here"),
+        ("reason=x", 400, json!(null), "The body cannot be read as JSON"),
     ];
     for (body, status, field, text) in cases {
         let (answered, error) = call(&browser, "POST", "/api/apply-locks", body).await;

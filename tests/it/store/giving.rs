@@ -354,8 +354,8 @@ async fn a_release_and_an_apply_at_the_same_time_agree(db: &TestDb) {
         assert_eq!(recorded, lockkeeper::store::RecordPlan::Recorded);
         end(db.store(), plan.run).await;
         let (other, giving) = (db.reopen().await, by_force(lock.id));
-        let (gate, gave) = tokio::join!(begin_apply(db.store(), &plan), give(&other, &giving, |_| vec![]));
-        match (gate, gave.unwrap()) {
+        let (begun, gave) = tokio::join!(begin_apply(db.store(), &plan), give(&other, &giving, |_| vec![]));
+        match (begun, gave.unwrap()) {
             (ApplyGate::Granted(grant), Gave::Refused(_, WhyNot::ApplyRunning)) => {
                 db.store().apply_end(grant, &one, PlanState::Applied, by()).await.unwrap();
             }

@@ -142,12 +142,12 @@ async fn answer(store: &Store, ask: &Ask) -> Told {
         }
         Ask::Warn(id) => {
             let Some(seen) = store.lock_get(id).await.unwrap() else { return Told::Done(false) };
-            let warned = store.lock_warn(&seen.pull, &[seen.clone()], by(), |_| vec![]).await.unwrap();
+            let warned = store.lock_warn(&seen.pull, std::slice::from_ref(&seen), by(), |_| vec![]).await.unwrap();
             Told::Done(!warned.is_empty())
         }
         Ask::Expire(id) => {
             let Some(seen) = store.lock_get(id).await.unwrap() else { return Told::Done(false) };
-            let expired = store.lock_expire(&seen.pull, &[seen.clone()], by(), |_| vec![]).await.unwrap();
+            let expired = store.lock_expire(&seen.pull, std::slice::from_ref(&seen), by(), |_| vec![]).await.unwrap();
             Told::Done(!expired.is_empty())
         }
         Ask::Close(number) => {

@@ -47,7 +47,7 @@ async fn help_is_given(backend: Backend) {
       -h, --help             After a command: show its usage.
     ```
     ");
-    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"00000000-0000-7000-8000-000000000006","pull":1,"head":null,"outcome":"success","projects":[]} -->"#);
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"ID","pull":1,"head":null,"outcome":"success","projects":[]} -->"#);
     assert_snapshot!(bot.ask(pull, "lockkeeper plan --help").await, @"
     ```text
     Usage: lockkeeper plan [-d DIR] [-w WORKSPACE] [-p PROJECT] [--verbose] [-- TERRAFORM ARGUMENTS]
@@ -86,7 +86,7 @@ async fn a_wrong_command_is_answered_with_the_place_and_the_way_out(backend: Bac
 
     `lockkeeper help` shows what can be done.
     ");
-    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"00000000-0000-7000-8000-000000000006","pull":1,"head":null,"outcome":"refused","reason":"not_understood","projects":[]} -->"#);
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"ID","pull":1,"head":null,"outcome":"refused","reason":"not_understood","projects":[]} -->"#);
     assert_snapshot!(bot.ask(pull, "lockkeeper plan --workspce=staging").await, @"
     **Nothing was run**: `--workspce=staging` is not a flag of `plan`. Did you mean `--workspace`?
 
@@ -262,7 +262,7 @@ async fn commands_that_are_known_but_not_available_say_so(backend: Backend) {
 
     `lockkeeper help` shows what can be done.
     ");
-    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"00000000-0000-7000-8000-000000000006","pull":1,"head":null,"outcome":"refused","reason":"not_understood","projects":[]} -->"#);
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"help","id":"ID","pull":1,"head":null,"outcome":"refused","reason":"not_understood","projects":[]} -->"#);
     for text in ["lockkeeper import a b", "lockkeeper state rm a", "lockkeeper version", "lockkeeper approve_policies"]
     {
         let answer = bot.ask(pull, text).await;

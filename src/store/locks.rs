@@ -17,7 +17,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::lock_change::LockChange;
 use super::pulls::pull_share_in_tx;
-use super::{NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
+use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
     Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, ProjectKey, ProjectName, PullNumber, PullRef, PullState,
     RepoId, RepoPath, WorkspaceName,
@@ -213,27 +213,6 @@ impl Store {
         change.leave_all(pull).await?;
         let freed = change.free_all(pull, LockEventKind::Released).await?;
         super::plans::plans_discard_in_tx(&mut change.tx, pull).await?;
-        change.commit().await.map(|()| freed)
-    }
-
-    /// Takes one lock away, whoever holds it, and discards the plans made under it. `None`: it is not held any more, or
-    /// an apply is running under it. What `outbox` makes of the lock is put into the queue in the same transaction.
-    pub async fn lock_discard(
-        &self,
-        id: LockId,
-        kind: LockEventKind,
-        cause: &Cause,
-        outbox: impl FnOnce(&Lock) -> Vec<NewJob>,
-    ) -> Result<Option<Lock>> {
-        let Some(held) = self.lock_get(id).await? else {
-            return Ok(None);
-        };
-        let (mut change, _) = LockChange::begin(self, &held.pull, cause).await?;
-        let freed = change.free_one(id, kind).await?;
-        if let Some(lock) = &freed {
-            change.discard_plans(lock).await?;
-            change.push(outbox(lock));
-        }
         change.commit().await.map(|()| freed)
     }
 

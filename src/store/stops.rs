@@ -4,6 +4,8 @@
 //! the command. A stronger wish takes the place of a weaker one: what was superseded or cancelled stays so when the
 //! pull is closed, but a pull that is closed and opened again before its plan had its turn is planned all the same.
 
+use std::collections::BTreeSet;
+
 use super::commands::select_sql;
 use super::news::{News, announce_in_tx};
 use super::{
@@ -43,6 +45,8 @@ impl Stop {
         kind.map(|kind| Self { kind, why: why.unwrap_or_default() })
     }
 }
+
+const STANDS_IN: &str = "SELECT COUNT(*) FROM commands WHERE superseded_by = $1 AND kind = 'plan'";
 
 impl Store {
     /// Asks the plans of a pull that was closed to stop, and tells which they are. An apply is never asked.
@@ -84,9 +88,7 @@ impl Store {
 
     /// Whether a comment that asked for a plan waits for the answer of this command, which took that plan's place.
     pub async fn command_stands_in(&self, id: CommandId) -> Result<bool> {
-        on_pool!(self, db => sqlx::query_scalar::<_, i64>(
-            "SELECT COUNT(*) FROM commands WHERE superseded_by = $1 AND kind = 'plan'").bind(id).fetch_one(db))
-        .map(|count| count > 0)
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>(STANDS_IN).bind(id).fetch_one(db)).map(|count| count > 0)
     }
 
     /// A reason to stop does not hold any more.
@@ -141,6 +143,8 @@ pub enum CancelWhat<'a> {
 pub struct Cancelled {
     /// They were waiting and have ended.
     pub dropped: Vec<CommandRow>,
+    /// Those of them that took the place of a plan which a comment had asked for, and owe its answer.
+    pub awaited: BTreeSet<CommandId>,
     /// They are under way, or hold locks that have to be passed on, and are asked to stop.
     pub interrupted: Vec<CommandRow>,
     /// Applies under way that nobody asked to interrupt.
@@ -188,6 +192,10 @@ impl Store {
         let mut cancelled = Cancelled::default();
         for row in unfinished_in_tx(&mut tx, what).await? {
             cancelled.add(row, force);
+        }
+        for row in cancelled.dropped.iter().filter(|row| row.kind == CommandKind::Autoplan) {
+            let waiting = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(STANDS_IN).bind(row.id).fetch_one(db))?;
+            cancelled.awaited.extend((waiting > 0).then_some(row.id));
         }
         for row in &cancelled.interrupted {
             execute!(

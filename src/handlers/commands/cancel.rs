@@ -85,14 +85,18 @@ fn why(who: &Actor) -> String {
     }
 }
 
-/// The ends of commands that were waiting. Who commented one is told; nobody waits for a plan that a push led to.
+/// The ends of commands that were waiting. Who commented one is told; nobody waits for a plan that a push led to, unless it
+/// took the place of one that a comment had asked for.
 fn dropped(ctx: &Ctx, cancelled: &Cancelled, who: &Actor) -> Vec<FinishedCommand> {
     let end = |row: &CommandRow| {
         let reply = match row.kind {
-            CommandKind::Autoplan => Reply::given_over(REASON),
-            CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help => {
-                told(format!("{} before its turn came. Nothing was run.", why(who)))
-            }
+            CommandKind::Autoplan if !cancelled.awaited.contains(&row.id) => Reply::given_over(REASON),
+            CommandKind::Autoplan
+            | CommandKind::Plan
+            | CommandKind::Apply
+            | CommandKind::Unlock
+            | CommandKind::Cancel
+            | CommandKind::Help => told(format!("{} before its turn came. Nothing was run.", why(who))),
         };
         reply.into_end(ctx, row)
     };

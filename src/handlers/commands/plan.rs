@@ -224,12 +224,11 @@ async fn plan_project(
     }
     cx.finish_run(run, &report).await?;
     let stopped = report.outcome == ProjectOutcome::Cancelled;
-    let state = match cx.superseded().await?.filter(|_| stopped) {
-        Some(stop) => status::superseded(RunKind::Plan, &stop.why),
-        None => {
-            let (state, line) = status::project(RunKind::Plan, report.outcome, report.counts);
-            (state, report.status.clone().unwrap_or(line))
-        }
+    let state = if let Some(stop) = cx.superseded().await?.filter(|_| stopped) {
+        status::superseded(RunKind::Plan, &stop.why)
+    } else {
+        let (state, line) = status::project(RunKind::Plan, report.outcome, report.counts);
+        (state, report.status.clone().unwrap_or(line))
     };
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
     Ok(report)

@@ -1,10 +1,10 @@
 //! The gate of an apply (P3, P6), and its end.
 
-use lockkeeper::model::{LockEventKind, PlanId, PlanRecord, PlanState, ProjectOutcome, PullState, RunId, RunKind};
+use lockkeeper::model::{PlanId, PlanRecord, PlanState, ProjectOutcome, PullState, RunId, RunKind};
 use lockkeeper::store::{ApplyGate, RunState, Store, TakeLock};
 
 use super::samples::{
-    URL, begin_apply, begin_apply_in, named, new_plan, open_pull, plan_state, planned, project, run, take, taken,
+    URL, begin_apply, begin_apply_in, named, new_plan, open_pull, plan_state, planned, project, run, steal, take, taken,
 };
 use crate::support::db::{TestDb, allow_applies, by, stop_applies, store_test};
 
@@ -223,7 +223,7 @@ async fn apply_begin_meets_release_and_runs_under_a_lock_or_not_at_all(db: &Test
             match number % 4 {
                 0 => drop(other.lock_release(&ours, &plan.project, by()).await.unwrap()),
                 1 => drop(other.lock_release_all(&ours, by()).await.unwrap()),
-                2 => drop(other.lock_discard(lock.id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap()),
+                2 => drop(steal(&other, lock.id).await),
                 _ => other.plan_drop(&ours, &plan.project, by()).await.unwrap(),
             }
             take(&other, &waiting, &plan.project).await

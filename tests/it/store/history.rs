@@ -7,13 +7,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use lockkeeper::model::{LockEventKind, LockId, PullNumber, PullState};
+use lockkeeper::model::{LockId, PullNumber, PullState};
 use lockkeeper::store::{Store, TakeLock};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 
-use super::samples::{URL, open_pull, project, pull, take};
+use super::samples::{URL, open_pull, project, pull, steal, take};
 use crate::support::db::{TestDb, by, store_test};
 
 store_test!(what_tasks_are_told_about_locks_could_have_happened_one_after_another);
@@ -136,10 +136,7 @@ async fn answer(store: &Store, ask: &Ask) -> Told {
             let holder = store.lock_holder(&key).await.unwrap();
             holder.map_or(Told::Done(false), |lock| Told::Held(lock.pull.number.0, lock.id))
         }
-        Ask::Steal(id) => {
-            let stolen = store.lock_discard(id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap();
-            Told::Done(stolen.is_some())
-        }
+        Ask::Steal(id) => Told::Done(steal(store, id).await.is_some()),
         Ask::Warn(id) => {
             let Some(seen) = store.lock_get(id).await.unwrap() else { return Told::Done(false) };
             let warned = store.lock_warn(&seen.pull, std::slice::from_ref(&seen), by(), |_| vec![]).await.unwrap();

@@ -7,14 +7,14 @@ use std::collections::BTreeSet;
 
 use chrono::TimeDelta;
 use lockkeeper::model::{
-    CommandKind, CommandOutcome, DeliveryId, LockEventKind, LockKey, PlanRecord, PlanState, ProjectOutcome, PullNumber,
-    PullRef, PullState, RunKind,
+    CommandKind, CommandOutcome, DeliveryId, LockKey, PlanRecord, PlanState, ProjectOutcome, PullNumber, PullRef,
+    PullState, RunKind,
 };
 use lockkeeper::store::{ApplyGate, DatabaseUrl, DeliveryState, FinishedCommand, LockWish, NewDelivery, OutputPiece};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
 
-use super::samples::{URL, command, job, new_plan, project, run, take, taken};
+use super::samples::{URL, command, job, new_plan, project, run, steal, take, taken};
 use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
@@ -177,7 +177,7 @@ async fn work(db: &TestDb) {
 
     store.lock_release(&pull, &hot, by()).await.unwrap();
     let again = taken(store, &pull, &hot).await;
-    store.lock_discard(again.id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap();
+    assert_eq!(steal(store, again.id).await, Some(again));
     store.lock_release_all(&pull, by()).await.unwrap();
     store.pull_close(&pull, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
 }

@@ -8,7 +8,7 @@ use lockkeeper::locks::{Fault, Mark, Stretch, Verdict, verify, verify_on};
 use lockkeeper::model::{ApplyScope, LockEvent, LockEventKind, NewLockEvent, PullState, Sha256Digest};
 use lockkeeper::store::LockEventWalk;
 
-use super::samples::{HOSTILE, URL, open_pull, planned, project, take, taken};
+use super::samples::{HOSTILE, URL, open_pull, planned, project, steal, take, taken};
 use crate::support::db::{TestDb, applies_in, by, execute, store_test};
 
 store_test!(
@@ -40,7 +40,7 @@ async fn every_change_of_a_lock_is_an_event_in_its_order(db: &TestDb) {
     assert!(store.lock_release(&one, &project("a"), by()).await.unwrap());
     assert!(!store.lock_release(&one, &project("a"), by()).await.unwrap(), "nothing was released");
     let stolen = taken(store, &one, &project("a")).await;
-    store.lock_discard(stolen.id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap();
+    assert_eq!(steal(store, stolen.id).await, Some(stolen));
     taken(store, &one, &project("b")).await;
     db.clock.advance(Duration::from_hours(2));
     assert_eq!(store.lock_renew(&one, TimeDelta::hours(1), by()).await.unwrap().len(), 1);

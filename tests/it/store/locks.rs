@@ -4,13 +4,13 @@ use std::slice;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use lockkeeper::model::{
-    Actor, Cause, Lock, LockEventKind, LockId, LockKey, PlanState, ProjectKey, PullRef, PullState,
-};
+use lockkeeper::model::{Actor, Cause, Lock, LockId, LockKey, PlanState, ProjectKey, PullRef, PullState};
 use lockkeeper::store::{ApplyGate, LockWish, Store, TakeLock};
 use tokio::sync::Barrier;
 
-use super::samples::{HOSTILE, URL, begin_apply, named, open_pull, plan_state, planned, project, pull, take, taken};
+use super::samples::{
+    HOSTILE, URL, begin_apply, named, open_pull, plan_state, planned, project, pull, steal, take, taken,
+};
 use crate::support::db::{Backend, TestDb, by, start_of_time, store_test};
 
 store_test!(
@@ -142,10 +142,7 @@ async fn release_spares_a_lock_under_which_an_apply_is_running(db: &TestDb) {
     taken(store, &one, &project("free")).await;
     let ApplyGate::Granted(grant) = begin_apply(store, &running).await else { panic!("nothing stops this apply") };
     assert!(!store.lock_release(&one, &project("net"), by()).await.unwrap());
-    assert_eq!(
-        store.lock_discard(grant.lock.as_ref().unwrap().id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap(),
-        None
-    );
+    assert_eq!(steal(store, grant.lock.as_ref().unwrap().id).await, None);
     let freed = store.lock_release_all(&one, by()).await.unwrap();
     assert_eq!(freed.into_iter().map(|lock| lock.project).collect::<Vec<_>>(), [project("free")]);
     assert_eq!(store.lock_list().await.unwrap(), slice::from_ref(grant.lock.as_ref().unwrap()));
@@ -159,17 +156,14 @@ async fn a_discarded_lock_takes_its_plans_with_it(db: &TestDb) {
     let (a, b) = (planned(db, &one, &named("net", "a")).await, planned(db, &one, &named("net", "b")).await);
     let other = planned(db, &one, &project("other")).await;
     let lock = db.store().lock_holder(&key(&project("net"))).await.unwrap().unwrap();
-    assert_eq!(db.store().lock_discard(lock.id, LockEventKind::Stolen, by(), |_| vec![]).await.unwrap(), Some(lock));
+    assert_eq!(steal(db.store(), lock.id).await, Some(lock));
     let states =
         [plan_state(db.store(), &a).await, plan_state(db.store(), &b).await, plan_state(db.store(), &other).await];
     assert_eq!(states, [PlanState::Discarded, PlanState::Discarded, PlanState::Planned]);
 }
 
 async fn a_lock_that_is_gone_cannot_be_discarded(db: &TestDb) {
-    assert_eq!(
-        db.store().lock_discard(LockId::next(&*db.ids), LockEventKind::Stolen, by(), |_| vec![]).await.unwrap(),
-        None
-    );
+    assert_eq!(steal(db.store(), LockId::next(&*db.ids)).await, None);
 }
 
 /// Upper case sorts before lower case, and `-` before `/`, whatever the locale of the database says.

@@ -1,8 +1,9 @@
 //! Rows to store: the least that each resource needs.
 
+use lockkeeper::locks::{Gave, Giving, Reason, WhyNot, give};
 use lockkeeper::model::{
-    Actor, Cause, CommandId, CommandKind, Distribution, Lock, LockKey, PlanCounts, PlanId, PlanRecord, PlanState,
-    ProjectKey, PullNumber, PullRef, PullState, RepoPath, RunId, RunKind, Sha256Digest,
+    Actor, Cause, CommandId, CommandKind, Distribution, Lock, LockId, LockKey, PlanCounts, PlanId, PlanRecord,
+    PlanState, ProjectKey, PullNumber, PullRef, PullState, RepoPath, RunId, RunKind, Sha256Digest,
 };
 use lockkeeper::store::{ApplyGate, CreateCommand, LockWish, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock};
 
@@ -51,6 +52,23 @@ pub async fn taken(store: &Store, pull: &PullRef, project: &ProjectKey) -> Lock 
         other @ (TakeLock::AlreadyOurs(_) | TakeLock::HeldBy(_) | TakeLock::PullClosed) => {
             panic!("the lock is not free: {other:?}")
         }
+    }
+}
+
+/// Takes a lock away by force; `None`: it is not held any more, or an apply is running under it.
+pub async fn steal(store: &Store, lock: LockId) -> Option<Lock> {
+    let giving = Giving {
+        lock,
+        to: None,
+        force: true,
+        reason: Reason::read("the test wants it").unwrap(),
+        actor: Actor::commenter("ada"),
+        remote: None,
+    };
+    match give(store, &giving, |_| vec![]).await.unwrap() {
+        Gave::Done(given) => Some(given.lock),
+        Gave::NotHeld | Gave::Refused(_, WhyNot::ApplyRunning) => None,
+        Gave::Refused(lock, why) => panic!("{lock:?} is kept: {why:?}"),
     }
 }
 

@@ -15,6 +15,7 @@ story!(
     a_push_while_a_plan_waits_takes_its_place_and_leaves_the_apply_alone,
     a_push_after_a_crash_takes_the_place_of_the_plan_that_was_cut_off,
     whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_one,
+    whoever_asked_is_answered_although_the_newer_plan_is_cancelled_before_it_begins,
     a_plan_of_one_project_is_made_again_on_the_newest_commit,
     a_plan_of_one_project_that_waits_sees_the_newest_commit,
     nothing_is_replaced_where_planning_by_itself_is_switched_off,
@@ -183,6 +184,26 @@ async fn whoever_asked_for_the_plan_that_was_replaced_is_answered_by_the_newer_o
     <sub>Commit `fc2ae27c` · 0 s</sub>
     ");
     bot.end(&[]).await;
+}
+
+async fn whoever_asked_is_answered_although_the_newer_plan_is_cancelled_before_it_begins(backend: Backend) {
+    let (mut bot, pull, command) = asked_again(backend, "lockkeeper plan").await;
+    bot.push("wider", &[NEWER]).await;
+    bot.settle_short().await;
+    end_of(command).await;
+    bot.github.comment(REPO, pull, "carol", "lockkeeper cancel").await.unwrap();
+    bot.settle_short().await;
+    bot.settle().await;
+    assert_snapshot!(bot.comments(pull).join("\n=====\n"), @"
+    **Plan cancelled**: `carol` cancelled it before its turn came. Nothing was run.
+
+    <sub>0 s</sub>
+    =====
+    Ran Cancel for 1 command
+
+    * the plan after a push of `alice`: it was waiting and will not run.
+    ");
+    bot.end(&[LOCK]).await;
 }
 
 async fn a_plan_of_one_project_is_made_again_on_the_newest_commit(backend: Backend) {

@@ -14,8 +14,8 @@ use crate::config::access::Identity;
 use crate::config::server::StorageConfig;
 use crate::handlers::lock_facts::{LockFacts, LockFactsJson, LockJson};
 use crate::handlers::locks::{Explanation, explain, give};
-use crate::locks::{Gave, Giving, Reason};
-use crate::model::{CommandId, Lock, LockId, LockName, PullNumber, RepoId};
+use crate::locks::{Gave, Giving};
+use crate::model::{CommandId, Lock, LockId, LockName, PullNumber, Reason, RepoId};
 use crate::store::Store;
 
 /// The word that starts comments, where nobody says another.

@@ -9,8 +9,8 @@ use tracing::warn;
 
 use crate::config::access::Action;
 use crate::jobs::TellLoss;
-use crate::locks::{self, Gave, Given, Giving, Reason, WhyNot};
-use crate::model::{CommandId, Lock};
+use crate::locks::{self, Gave, Given, Giving, WhyNot};
+use crate::model::{CommandId, Lock, Reason};
 use crate::queue::Job;
 use crate::render::{LockLost, Loss};
 use crate::store::{NewJob, Store};

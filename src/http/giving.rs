@@ -5,8 +5,8 @@ use super::web::Web;
 use crate::config::access::Asker;
 use crate::handlers::authz::Resource;
 use crate::handlers::locks::{action, explain};
-use crate::locks::{Gave, Given, Giving, Reason};
-use crate::model::{Lock, LockId, LockName, PullNumber};
+use crate::locks::{Gave, Given, Giving};
+use crate::model::{Lock, LockId, LockName, PullNumber, Reason};
 
 /// What somebody wants to be done with a lock.
 pub(super) struct LockWish {

@@ -17,37 +17,10 @@
 
 use super::lines::conflict;
 use super::take::lines_of;
-use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber};
+use crate::model::{
+    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber, Reason,
+};
 use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
-
-/// Why somebody takes a lock from a pull: one line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason(String);
-
-/// The text is no reason that could be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it has {0} characters, and at most {max} are kept", max = Reason::MAX_CHARS)]
-pub struct InvalidReason(usize);
-
-impl Reason {
-    /// Longest reason.
-    pub const MAX_CHARS: usize = 300;
-
-    /// Reads what somebody wrote, on one line; blanks alone are no reason.
-    pub fn read(text: &str) -> Result<Option<Self>, InvalidReason> {
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        match line.chars().count() {
-            0 => Ok(None),
-            1..=Self::MAX_CHARS => Ok(Some(Self(line.replace(char::is_control, "\u{fffd}")))),
-            chars => Err(InvalidReason(chars)),
-        }
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
 
 /// What somebody wants to be done with a lock that a pull holds.
 #[derive(Clone, Debug)]
@@ -244,19 +217,6 @@ mod tests {
     use super::*;
     use crate::clock::CountingIds;
     use crate::model::Origin;
-
-    #[test]
-    fn a_reason_is_one_line_of_limited_length() {
-        let read = |text: &str| Reason::read(text).map(|reason| reason.map(|reason| reason.as_str().to_owned()));
-        assert_eq!(read(" the outage\r\n  first\t"), Ok(Some("the outage first".to_owned())));
-        assert_eq!(read("a\u{1b}[31m\0b"), Ok(Some("a\u{fffd}[31m\u{fffd}b".to_owned())));
-        for blank in ["", " \n\t "] {
-            assert_eq!(read(blank), Ok(None));
-        }
-        assert_eq!(read(&"é".repeat(300)), Ok(Some("é".repeat(300))));
-        assert_eq!(read(&"é".repeat(301)), Err(InvalidReason(301)));
-        assert_eq!(InvalidReason(301).to_string(), "it has 301 characters, and at most 300 are kept");
-    }
 
     #[test]
     fn what_forbids_it_is_decided_by_what_goes_on() {

@@ -28,6 +28,6 @@ mod lines;
 mod take;
 
 pub use audit::{Fault, Mark, Stretch, Verdict, verify, verify_on};
-pub use give::{Gave, Given, Giving, InvalidReason, Reason, WhyNot, give};
+pub use give::{Gave, Given, Giving, WhyNot, give};
 pub use idle::{Limit, grain, limit};
 pub use take::{Ask, NotInLine, TakeAll, Took, Wish, ask_list, take_all};

@@ -1,52 +1,15 @@
 //! An apply lock as somebody asks for it: on a page, by the API, on the command line. All three are read here, so that
 //! they want the same and say the same about what is wrong.
 
-use std::fmt;
-
 use chrono::{DateTime, NaiveDateTime, Utc};
 
 use super::actor::Actor;
 use super::apply_lock::ApplyScope;
 use super::lock_event::Cause;
 use super::path::RepoPath;
+use super::reason::{InvalidReason, Reason};
 use super::repo::RepoId;
 use super::text::text_enum;
-
-/// Why applies are stopped: a line of 1 to [`Self::MAX_CHARS`] characters.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApplyReason(String);
-
-impl ApplyReason {
-    /// Longest reason.
-    pub const MAX_CHARS: usize = 300;
-
-    /// Takes a text with blanks and line breaks made plain; else says what is wrong with it.
-    pub fn new(text: &str) -> Result<Self, String> {
-        let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let line = line.trim();
-        match line.chars().count() {
-            0 => {
-                Err("Say in a few words why, so that whoever finds applies stopped knows what to wait for.".to_owned())
-            }
-            1..=Self::MAX_CHARS => Ok(Self(line.to_owned())),
-            chars => {
-                let most = Self::MAX_CHARS;
-                Err(format!("The reason has {chars} characters, and at most {most} fit: say it shorter."))
-            }
-        }
-    }
-
-    /// The line.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for ApplyReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 text_enum! {
     /// Something that is asked for.
@@ -117,8 +80,7 @@ impl ApplyLockFields<'_> {
     pub fn wish(&self) -> Result<ApplyLockWish, Vec<ApplyLockProblem>> {
         let mut problems = Vec::new();
         let scope = self.scope().map_err(|found| problems.extend(found)).ok();
-        let wrong = |text| ApplyLockProblem::new(ApplyLockField::Reason, text);
-        let reason = kept(&mut problems, ApplyReason::new(self.reason).map_err(wrong));
+        let reason = kept(&mut problems, reason(self.reason));
         let ends_at = said(self.until).and_then(|text| kept(&mut problems, time(text)));
         match (scope, reason) {
             (Some(scope), Some(reason)) if problems.is_empty() => Ok(ApplyLockWish { scope, reason, ends_at }),
@@ -133,7 +95,7 @@ pub struct ApplyLockWish {
     /// Which applies.
     pub scope: ApplyScope,
     /// Why.
-    pub reason: ApplyReason,
+    pub reason: Reason,
     /// Until when.
     pub ends_at: Option<DateTime<Utc>>,
 }
@@ -151,6 +113,17 @@ fn said(text: &str) -> Option<&str> {
 
 fn kept<T>(problems: &mut Vec<ApplyLockProblem>, read: Result<T, ApplyLockProblem>) -> Option<T> {
     read.map_err(|problem| problems.push(problem)).ok()
+}
+
+fn reason(text: &str) -> Result<Reason, ApplyLockProblem> {
+    let wrong = |text: String| ApplyLockProblem::new(ApplyLockField::Reason, text);
+    let too_long = |InvalidReason(chars)| {
+        wrong(format!("The reason has {chars} characters, and at most {} fit: say it shorter.", Reason::MAX_CHARS))
+    };
+    let read = Reason::read(text).map_err(too_long)?;
+    read.ok_or_else(|| {
+        wrong("Say in a few words why, so that whoever finds applies stopped knows what to wait for.".to_owned())
+    })
 }
 
 fn repo(text: &str) -> Result<RepoId, ApplyLockProblem> {
@@ -255,11 +228,5 @@ mod tests {
             let wish = ApplyLockFields { reason: "x", until: text, ..ApplyLockFields::default() }.wish();
             assert_eq!(wish.unwrap_err()[0].field, ApplyLockField::Until, "{text}");
         }
-    }
-
-    #[test]
-    fn a_reason_is_one_line() {
-        assert_eq!(ApplyReason::new(" a\r\nb\u{1b}[31m ").unwrap().as_str(), "a  b [31m");
-        assert!(ApplyReason::new(&"é".repeat(300)).is_ok());
     }
 }

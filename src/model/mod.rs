@@ -14,13 +14,14 @@ mod path;
 mod plan;
 mod project;
 mod pull;
+mod reason;
 mod repo;
 mod status;
 mod text;
 
 pub use actor::{Actor, Origin};
 pub use apply_lock::{ApplyLock, ApplyScope};
-pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, ApplyReason, minute};
+pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute};
 pub use event::{CommentEvent, Event, PullAction, PullEvent};
 pub use ids::{ApplyLockId, CommandId, DeliveryId, JobId, LockId, PlanId, RunId};
 pub use lock::{Lock, LockKey, LockStanding, Waiter};
@@ -34,6 +35,7 @@ pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};
 pub use pull::{
     BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullHead, PullNumber, PullRef, PullState,
 };
+pub use reason::{InvalidReason, Reason};
 pub use repo::{HostName, InvalidRepo, RepoId};
 pub use status::{CommitState, CommitStatus, StatusContext};
 pub(crate) use text::{text_enum, text_type};

@@ -3,16 +3,14 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Bytes;
 use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
 use crate::http::apply_locks::{Stopping, allow, set_before, stop};
 use crate::http::csrf::Script;
-use crate::http::extract::Segment;
+use crate::http::extract::{JsonBody, Segment};
 use crate::http::{Failure, Web};
 use crate::model::{
     ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope,
@@ -68,12 +66,11 @@ pub(super) async fn list(State(web): State<Arc<Web>>) -> Result<Json<ApplyLocks>
 }
 
 /// What is to be stopped.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Wish {
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Wish {
     repo: Option<String>,
     dir: Option<String>,
-    #[serde(default)]
     reason: String,
     until: Option<String>,
 }
@@ -104,10 +101,8 @@ impl Wish {
 pub(super) async fn set(
     State(web): State<Arc<Web>>,
     Script(who): Script,
-    body: Result<Bytes, BytesRejection>,
+    JsonBody(wish): JsonBody<Wish>,
 ) -> Result<(StatusCode, Json<ApplyLockJson>), Failure> {
-    let body = body.map_err(|rejection| Failure::unreadable_form(rejection.status()))?;
-    let wish: Wish = serde_json::from_slice(&body).map_err(|error| Failure::unreadable_json(&error.to_string()))?;
     match stop(&web, wish.read(), &who.by_script()).await? {
         Stopping::Set(lock) => Ok((StatusCode::CREATED, Json(lock.into()))),
         Stopping::AlreadySet(lock) => Err(Failure::stopped_before(&set_before(&lock))),

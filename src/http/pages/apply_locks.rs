@@ -15,7 +15,7 @@ use crate::http::csrf::Confirmed;
 use crate::http::extract::{Asked, Segment};
 use crate::http::{Failure, Web};
 use crate::model::{
-    ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyReason, ApplyScope,
+    ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope, Reason,
     RepoPath,
 };
 
@@ -185,7 +185,7 @@ async fn page(
     let now = web.clock.now();
     let locks = web.store.apply_lock_list().await?;
     let locks = locks.iter().map(|lock| ApplyLockView::new(lock, now)).collect();
-    let (most_chars, longest_dir) = (ApplyReason::MAX_CHARS, RepoPath::MAX_BYTES);
+    let (most_chars, longest_dir) = (Reason::MAX_CHARS, RepoPath::MAX_BYTES);
     visitor.page("apply_locks.html", &View { notice, locks, typed, wrong, most_chars, longest_dir })
 }
 

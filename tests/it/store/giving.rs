@@ -1,10 +1,10 @@
 //! Locks that people take from pulls: what forbids it, who gets them, and that one of many wins.
 
 use futures::future::join_all;
-use lockkeeper::locks::{Gave, Given, Giving, Reason, Verdict, WhyNot, give, verify};
+use lockkeeper::locks::{Gave, Given, Giving, Verdict, WhyNot, give, verify};
 use lockkeeper::model::{
     Actor, CommandKind, Lock, LockEventKind, LockId, LockKey, LockStanding, Origin, PlanState, ProjectOutcome,
-    PullNumber, PullRef, RunId, RunKind,
+    PullNumber, PullRef, Reason, RunId, RunKind,
 };
 use lockkeeper::store::{ApplyGate, NewRun, StopKind, Store, TAKE_TURN};
 

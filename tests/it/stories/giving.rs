@@ -3,8 +3,8 @@
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
 use lockkeeper::handlers::dashboard::give_lock;
-use lockkeeper::locks::{Gave, Giving, Reason, WhyNot};
-use lockkeeper::model::{Actor, Lock, LockEventKind, Origin, PullNumber};
+use lockkeeper::locks::{Gave, Giving, WhyNot};
+use lockkeeper::model::{Actor, Lock, LockEventKind, Origin, PullNumber, Reason};
 use lockkeeper::queue::Tick;
 
 use crate::stories::{APP, NETWORK};

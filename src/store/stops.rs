@@ -91,6 +91,14 @@ impl Store {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>(STANDS_IN).bind(id).fetch_one(db)).map(|count| count > 0)
     }
 
+    /// What the turns asked for whose place this command took: it has to plan under the locks that were handed over for
+    /// them, or to pass those on. As `spec` of each.
+    pub async fn command_list_turns_of(&self, id: CommandId) -> Result<Vec<String>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, String>(
+            "SELECT spec FROM commands WHERE superseded_by = $1 AND origin = $2 ORDER BY id")
+            .bind(id).bind(Origin::Queue).fetch_all(db))
+    }
+
     /// A reason to stop does not hold any more.
     pub async fn command_go_on(&self, id: CommandId, kind: StopKind) -> Result<()> {
         let mut tx = self.begin().await?;
@@ -151,12 +159,35 @@ pub struct Cancelled {
     pub spared: Vec<CommandRow>,
 }
 
+/// What a command owes because of those whose place it took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Duties {
+    /// An answer to a comment.
+    answer: bool,
+    /// To plan under locks that were handed over, or to pass them on.
+    turn: bool,
+}
+
+impl Duties {
+    fn of(replaced: &[(CommandKind, Origin)]) -> Self {
+        Self {
+            answer: replaced.iter().any(|(kind, _)| *kind == CommandKind::Plan),
+            turn: replaced.iter().any(|(_, origin)| *origin == Origin::Queue),
+        }
+    }
+}
+
+const REPLACED: &str = "SELECT kind, origin FROM commands WHERE superseded_by = $1";
+
 impl Cancelled {
-    fn add(&mut self, row: CommandRow, force: bool) {
+    fn add(&mut self, row: CommandRow, duties: Duties, force: bool) {
         match (row.state, row.kind) {
             // Locks were handed over for it: ending it is also passing them on, which is work of its own.
-            (CommandState::Queued, _) if row.actor.origin == Origin::Queue => self.interrupted.push(row),
-            (CommandState::Queued, _) => self.dropped.push(row),
+            (CommandState::Queued, _) if row.actor.origin == Origin::Queue || duties.turn => self.interrupted.push(row),
+            (CommandState::Queued, _) => {
+                self.awaited.extend(duties.answer.then_some(row.id));
+                self.dropped.push(row);
+            }
             (CommandState::Running, CommandKind::Apply) if !force => self.spared.push(row),
             (CommandState::Running, CommandKind::Apply | CommandKind::Plan | CommandKind::Autoplan) => {
                 self.interrupted.push(row);
@@ -191,11 +222,9 @@ impl Store {
         let mut tx = self.begin().await?;
         let mut cancelled = Cancelled::default();
         for row in unfinished_in_tx(&mut tx, what).await? {
-            cancelled.add(row, force);
-        }
-        for row in cancelled.dropped.iter().filter(|row| row.kind == CommandKind::Autoplan) {
-            let waiting = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(STANDS_IN).bind(row.id).fetch_one(db))?;
-            cancelled.awaited.extend((waiting > 0).then_some(row.id));
+            let replaced = on_tx!(&mut tx, db => sqlx::query_as::<_, (CommandKind, Origin)>(REPLACED)
+                .bind(row.id).fetch_all(db))?;
+            cancelled.add(row, Duties::of(&replaced), force);
         }
         for row in &cancelled.interrupted {
             execute!(

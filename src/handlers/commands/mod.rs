@@ -310,9 +310,7 @@ async fn asked_before(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option
 }
 
 async fn refuse(ctx: &Ctx, row: &CommandRow, spec: &Spec, mut refusal: Reply) -> Result<Reply, JobError> {
-    if let Spec::Turn(turn) = spec {
-        turn::pass_on(ctx, row, turn.projects()).await?;
-    }
+    turn::pass_on(ctx, row, turn::projects_of(ctx, row, spec).await?).await?;
     // An earlier attempt was cut off, and no later one will end what it began.
     if row.state == CommandState::Running {
         refusal.statuses.extend(give_up::wind_up(ctx, row).await?);

@@ -51,6 +51,22 @@ pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Res
     Ok(())
 }
 
+/// What the command is to plan because it was handed over to the pull: of a turn, and of a push that took its place.
+pub(super) async fn projects_of(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Vec<ProjectKey>, JobError> {
+    match spec {
+        Spec::Turn(turn) => Ok(turn.projects()),
+        Spec::Autoplan => {
+            let specs = ctx.store.command_list_turns_of(row.id).await?;
+            let turns = specs.iter().filter_map(|spec| match Spec::from_json(spec) {
+                Ok(Spec::Turn(turn)) => Some(turn.projects()),
+                Ok(Spec::Autoplan | Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed) | Err(_) => None,
+            });
+            Ok(turns.flatten().collect())
+        }
+        Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed => Ok(Vec::new()),
+    }
+}
+
 /// The turn passes: what was handed to the pull and is not planned goes to the next in line.
 pub(super) async fn pass_on(ctx: &Ctx, row: &CommandRow, projects: Vec<ProjectKey>) -> Result<(), JobError> {
     let cause = Cause::new(row.actor.clone(), "nothing is to be planned there any more");

@@ -2,6 +2,7 @@
 
 use insta::assert_snapshot;
 use lockkeeper::model::PullNumber;
+use lockkeeper::queue::Tick;
 
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, REPO};
@@ -15,6 +16,7 @@ story!(
     a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on,
     a_turn_that_is_cancelled_passes_to_the_next_in_line,
     a_push_takes_the_place_of_a_turn_and_keeps_its_lock,
+    a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on,
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -226,6 +228,21 @@ async fn a_turn_that_is_cancelled_passes_to_the_next_in_line(backend: Backend) {
     let told = bot.heard(second);
     assert!(told.iter().any(|text| text.contains("Ran Cancel for 1 command")), "{told:#?}");
     assert!(told.iter().any(|text| text.contains("before its turn came. Nothing was run.")), "{told:#?}");
+    assert!(bot.comment(third).contains(": planned\n"));
+    bot.end(&["acme/infra/network/default by #3"]).await;
+}
+
+async fn a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on(backend: Backend) {
+    let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
+    bot.push("second", &[("network/main.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.settle_short().await;
+    // The turn ends without a word, because the push is planned next.
+    assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
+    assert_eq!(bot.heard(second), [""; 0]);
+    bot.github.comment(REPO, second, "alice", "lockkeeper cancel").await.unwrap();
+    bot.settle_short().await;
+    bot.settle().await;
+    assert_eq!(bot.heard(second).len(), 2, "the answer to `cancel`, and the end of the plan");
     assert!(bot.comment(third).contains(": planned\n"));
     bot.end(&["acme/infra/network/default by #3"]).await;
 }

@@ -34,7 +34,8 @@ CREATE TABLE watched_repos (
     installation BIGINT,
     known_at TEXT NOT NULL,
     due_at TEXT NOT NULL,
-    failures BIGINT NOT NULL
+    failures BIGINT NOT NULL,
+    complete_at TEXT
 );
 CREATE INDEX watched_repos_by_due ON watched_repos (due_at, repo);
 

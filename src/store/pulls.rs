@@ -1,8 +1,10 @@
 //! What is known of pulls. A pull that is not open is a tombstone: no lock can be taken for it (P7).
 
+use chrono::{DateTime, Utc};
+
 use super::heads::head_forget_in_tx;
 use super::plans::plans_discard_in_tx;
-use super::{LockChange, NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx};
+use super::{LockChange, NewJob, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{Cause, Lock, LockEventKind, PullRef, PullState};
 
 macro_rules! state_sql {
@@ -61,10 +63,13 @@ impl Store {
             .bind(&pull.repo).bind(pull.number).fetch_optional(db))
     }
 
-    /// Pulls that hold a lock: what the reconciler asks the forge about.
-    pub async fn pull_list_with_locks(&self) -> Result<Vec<PullRef>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, PullRow>("SELECT DISTINCT repo, pull FROM locks")
-            .fetch_all(db))?;
+    /// Pulls that hold a lock or wait for one, and that no list of open pulls was compared with since a time.
+    pub async fn pull_list_unseen(&self, since: DateTime<Utc>) -> Result<Vec<PullRef>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, PullRow>(
+            "SELECT p.repo, p.pull FROM (SELECT repo, pull FROM locks UNION SELECT repo, pull FROM lock_waiters) p \
+             WHERE NOT EXISTS (SELECT 1 FROM pull_heads h JOIN watched_repos w ON w.repo = h.repo \
+             WHERE h.repo = p.repo AND h.number = p.pull AND w.complete_at >= $1)")
+            .bind(kept_time(since)).fetch_all(db))?;
         let mut pulls: Vec<PullRef> = rows.into_iter().map(PullRef::from).collect();
         pulls.sort();
         Ok(pulls)

@@ -71,10 +71,16 @@ impl Store {
         tx.commit().await.map(|()| rows == 1)
     }
 
-    /// A repository was looked at.
-    pub async fn watched_seen(&self, repo: &RepoId) -> Result<()> {
+    /// A repository was looked at; `complete`: every open pull of it was compared with what is known.
+    pub async fn watched_seen(&self, repo: &RepoId, complete: bool) -> Result<()> {
+        let complete_at = complete.then(|| kept_time(self.now()));
         let mut tx = self.begin().await?;
-        execute!(&mut tx, "UPDATE watched_repos SET failures = 0 WHERE repo = $1 AND failures > 0", repo)?;
+        execute!(
+            &mut tx,
+            "UPDATE watched_repos SET failures = 0, complete_at = COALESCE($1, complete_at) WHERE repo = $2",
+            complete_at,
+            repo,
+        )?;
         tx.commit().await
     }
 

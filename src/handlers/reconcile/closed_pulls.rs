@@ -1,5 +1,6 @@
 //! Locks of pulls that the forge says are closed (P7).
 
+use chrono::TimeDelta;
 use tracing::warn;
 
 use super::Found;
@@ -7,10 +8,14 @@ use crate::context::Ctx;
 use crate::handlers::events::close_pull;
 use crate::model::{Actor, Origin, PullRef, PullState};
 
-/// Closes pulls that hold locks although the forge says they are closed: the close event was missed, or the replica
-/// died over it. One that cannot be looked at keeps nobody from the others.
+/// Longer than a window of the forge's requests, in which the lists may have to wait.
+const LISTED_LATELY: TimeDelta = TimeDelta::hours(2);
+
+/// Closes pulls that hold locks, or wait for them, although the forge says they are closed: the close event was missed,
+/// or the replica died over it. Those that `missed` finds in the lists of open pulls, which cost less, are left to it. One
+/// that cannot be looked at keeps nobody from the others.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    let pulls = ctx.store.pull_list_with_locks().await?;
+    let pulls = ctx.store.pull_list_unseen(ctx.clock.now() - LISTED_LATELY).await?;
     let (mut found, mut failures) = (Found { looked_at: pulls.len() as u64, repaired: 0 }, Vec::new());
     for at in pulls {
         match close_if_closed(ctx, &at).await {

@@ -18,18 +18,18 @@ const NAMED: usize = 5;
 
 /// Removes what is left over, and what is over the quota.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    let mut tally = Found::default();
+    let mut found = Found::default();
     for pull in ctx.checkouts.disk_pulls().await? {
-        tally.looked_at += 1;
+        found.looked_at += 1;
         if is_over(ctx, &pull).await? && evict(ctx, &DiskPart::Checkouts(pull.clone())).await {
-            tally.repaired += 1;
+            found.repaired += 1;
             info!(%pull, "Removed the checkouts of a pull request that is not open");
         }
     }
     if let Some(quota) = ctx.settings.disk_quota {
-        tally += keep_to(ctx, quota).await?;
+        found += keep_to(ctx, quota).await?;
     }
-    Ok(tally)
+    Ok(found)
 }
 
 async fn is_over(ctx: &Ctx, pull: &PullRef) -> anyhow::Result<bool> {
@@ -55,7 +55,7 @@ impl Stays {
 
 async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
     let mut parts = ctx.checkouts.disk_use().await?;
-    let mut tally = Found { looked_at: u64::try_from(parts.len()).unwrap_or(u64::MAX), repaired: 0 };
+    let mut found = Found { looked_at: u64::try_from(parts.len()).unwrap_or(u64::MAX), repaired: 0 };
     let before: u64 = parts.iter().map(|part| part.bytes).sum();
     let (mut total, mut stay) = (before, Vec::new());
     in_order(&mut parts);
@@ -65,7 +65,7 @@ async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
         }
         match remove(ctx, &part).await {
             Ok(()) => {
-                (total, tally.repaired) = (total.saturating_sub(part.bytes), tally.repaired + 1);
+                (total, found.repaired) = (total.saturating_sub(part.bytes), found.repaired + 1);
                 info!(part = %part.part, size = shown(part.bytes), used_at = %part.used_at, "Removed to make room");
             }
             Err(why) => stay.push((part, why)),
@@ -73,10 +73,10 @@ async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
     }
     if total > quota.bytes() {
         warn!(quota = %quota, "{}", not_met(total, quota, stay));
-    } else if tally.repaired > 0 {
+    } else if found.repaired > 0 {
         info!(before = shown(before), now = shown(total), quota = %quota, "Mirrors and checkouts are within --disk-quota");
     }
-    Ok(tally)
+    Ok(found)
 }
 
 /// Those that were not used for longest first, and a mirror after its checkouts.

@@ -21,7 +21,12 @@ const MAX_PAGES: usize = 30;
 /// How the look at a repository ended.
 pub(super) enum Look {
     /// As far as the budget allows.
-    Done(Option<Budget>),
+    Done {
+        /// What is left of it.
+        budget: Option<Budget>,
+        /// Every open pull was compared with what is known.
+        complete: bool,
+    },
     /// The forge did not answer as it should.
     Failed(ForgeError),
 }
@@ -62,12 +67,13 @@ struct Kept {
 }
 
 /// Compares the list with what is known. What is known is read first, so that an event which comes meanwhile is noticed.
-pub(super) async fn look(ctx: &Ctx, watched: &WatchedRepo, tally: &mut Found) -> anyhow::Result<Look> {
+pub(super) async fn look(ctx: &Ctx, watched: &WatchedRepo, found: &mut Found) -> anyhow::Result<Look> {
     let known = ctx.store.head_list(&watched.repo).await?;
     let known: BTreeMap<PullNumber, PullHead> = known.into_iter().map(|head| (head.number, head.at)).collect();
-    let mut list = List { ctx, watched, known, listed: BTreeSet::new(), budget: None, tally };
+    let mut list = List { ctx, watched, known, listed: BTreeSet::new(), budget: None, found };
     match list.compare().await {
-        Ok(()) | Err(Stop::Thrift) => Ok(Look::Done(list.budget)),
+        Ok(complete) => Ok(Look::Done { budget: list.budget, complete }),
+        Err(Stop::Thrift) => Ok(Look::Done { budget: list.budget, complete: false }),
         Err(Stop::Forge(error)) => Ok(Look::Failed(error)),
         Err(Stop::Broken(error)) => Err(error),
     }
@@ -79,20 +85,21 @@ struct List<'a> {
     known: BTreeMap<PullNumber, PullHead>,
     listed: BTreeSet<PullNumber>,
     budget: Option<Budget>,
-    tally: &'a mut Found,
+    found: &'a mut Found,
 }
 
 impl List<'_> {
-    async fn compare(&mut self) -> Result<(), Stop> {
+    /// Says whether that was all.
+    async fn compare(&mut self) -> Result<bool, Stop> {
         if !self.read().await? {
-            return Ok(());
+            return Ok(false);
         }
         // Pulls that were open and are not listed any more.
         let gone: Vec<PullNumber> = self.known.keys().filter(|number| !self.listed.contains(number)).copied().collect();
         for number in gone {
             self.ask(number).await?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Reads page after page; says whether that was all of them. A page is kept after everything in it was seen to: what
@@ -163,7 +170,7 @@ impl List<'_> {
     async fn ask(&mut self, number: PullNumber) -> Result<(), Stop> {
         self.be_thrifty()?;
         let (ctx, at, via) = (self.ctx, self.at(number), self.watched.installation);
-        self.tally.looked_at += 1;
+        self.found.looked_at += 1;
         let pull = match ctx.forge.pull(&at, via).await {
             Ok(pull) => pull,
             Err(error @ (ForgeError::NotFound { .. } | ForgeError::Rejected { .. })) => {
@@ -173,7 +180,7 @@ impl List<'_> {
             Err(error) => return Err(error.into()),
         };
         if self.mend(&pull).await? {
-            self.tally.repaired += 1;
+            self.found.repaired += 1;
             info!(pull = %at, state = %pull.state, head = pull.head.short(), "Found what no event had told of a pull request");
             ctx.nudge.nudge();
         }

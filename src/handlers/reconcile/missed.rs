@@ -36,18 +36,18 @@ pub(super) const LEFT_TO_COMMANDS: u64 = 20;
 /// Finds what no event has told.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     ctx.store.watched_discover().await?;
-    let mut tally = Found::default();
+    let mut found = Found::default();
     let mut thrift = Thrift::default();
     for watched in ctx.store.watched_list_due(AT_ONCE).await? {
         if ctx.closing.is_cancelled() || thrift.stops_all() {
             break;
         }
         if thrift.allows(&watched.repo) {
-            tally += turn(ctx, &watched, &mut thrift).await?;
+            found += turn(ctx, &watched, &mut thrift).await?;
         }
     }
     thrift.tell();
-    Ok(tally)
+    Ok(found)
 }
 
 /// The turn of one repository, unless another replica has it.
@@ -57,13 +57,11 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
     if !ctx.store.watched_claim(watched, ctx.clock.now() + wait).await? || !is_served {
         return Ok(Found::default());
     }
-    let mut tally = Found { looked_at: 1, repaired: 0 };
-    match look(ctx, watched, &mut tally).await? {
-        Look::Done(budget) => {
+    let mut found = Found { looked_at: 1, repaired: 0 };
+    match look(ctx, watched, &mut found).await? {
+        Look::Done { budget, complete } => {
             thrift.note(&watched.repo, budget);
-            if watched.failures > 0 {
-                ctx.store.watched_seen(&watched.repo).await?;
-            }
+            ctx.store.watched_seen(&watched.repo, complete).await?;
         }
         Look::Failed(error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. })) => {
             thrift.give_up(&error);
@@ -72,7 +70,7 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
             error @ (ForgeError::NotFound { .. } | ForgeError::Denied { .. } | ForgeError::Rejected { .. }),
         ) => put_off(ctx, watched, &error).await?,
     }
-    Ok(tally)
+    Ok(found)
 }
 
 /// A repository that is gone, or that we may not see any more, is asked about ever more rarely.

@@ -21,20 +21,20 @@ const KEEP: TimeDelta = TimeDelta::days(30);
 /// Gives up commands that no job is left of, and ends statuses that nothing else will end. Each is done once: a status
 /// that cannot be set this time either stays as it is.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    let mut tally = lost_commands(ctx).await?;
+    let mut found = lost_commands(ctx).await?;
     ctx.store.status_prune(ctx.clock.now() - KEEP).await?;
     for left in ctx.store.status_list_left(AT_ONCE).await? {
-        tally.looked_at += 1;
+        found.looked_at += 1;
         let job = end_of(ctx, &left).await?;
         if ctx.store.status_mend(&left, &job.to_new()).await? {
-            tally.repaired += 1;
+            found.repaired += 1;
             info!(repo = %left.repo, head = left.head.short(), context = left.context, "Ends a status that was left pending");
         }
     }
-    if tally.repaired > 0 {
+    if found.repaired > 0 {
         ctx.nudge.nudge();
     }
-    Ok(tally)
+    Ok(found)
 }
 
 async fn lost_commands(ctx: &Ctx) -> anyhow::Result<Found> {

@@ -1,9 +1,9 @@
 //! Rows to store: the least that each resource needs.
 
-use lockkeeper::locks::{Gave, Giving, Reason, WhyNot, give};
+use lockkeeper::locks::{Gave, Giving, WhyNot, give};
 use lockkeeper::model::{
     Actor, Cause, CommandId, CommandKind, Distribution, Lock, LockId, LockKey, PlanCounts, PlanId, PlanRecord,
-    PlanState, ProjectKey, PullNumber, PullRef, PullState, RepoPath, RunId, RunKind, Sha256Digest,
+    PlanState, ProjectKey, PullNumber, PullRef, PullState, Reason, RepoPath, RunId, RunKind, Sha256Digest,
 };
 use lockkeeper::store::{ApplyGate, CreateCommand, LockWish, NewCommand, NewJob, NewRun, RecordPlan, Store, TakeLock};
 

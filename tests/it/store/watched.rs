@@ -99,7 +99,7 @@ async fn an_event_of_a_repository_that_could_not_be_seen_makes_it_due_at_once(db
     db.store().watched_failed(&repo, db.now()).await.unwrap();
     let watched = due(db).await.remove(0);
     assert_eq!((watched.failures, watched.installation), (1, None), "which installation is right is found out anew");
-    db.store().watched_seen(&repo).await.unwrap();
+    db.store().watched_seen(&repo, false).await.unwrap();
     assert_eq!(due(db).await[0].failures, 0);
 }
 

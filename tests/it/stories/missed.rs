@@ -58,9 +58,9 @@ impl Bot {
     /// Five minutes later the lists are looked at, and everything that follows from it is done.
     async fn look(&self) -> Found {
         self.db.clock.advance(Duration::from_mins(5));
-        let tally = self.replica.tick("missed_events").await.unwrap();
+        let found = self.replica.tick("missed_events").await.unwrap();
         self.settle().await;
-        tally
+        found
     }
 
     /// A lost delivery comes after all.

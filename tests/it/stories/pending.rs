@@ -21,9 +21,9 @@ const LOCK: &str = "acme/infra/network/default by #1";
 
 impl Bot {
     async fn look_at_statuses(&self) -> Found {
-        let tally = self.replica.tick("pending_statuses").await.unwrap();
+        let found = self.replica.tick("pending_statuses").await.unwrap();
         self.settle().await;
-        tally
+        found
     }
 }
 

@@ -1,13 +1,18 @@
 //! What people configure: the operator the server and its repositories, a repository its projects.
 
 pub mod access;
+mod branch;
 mod duration;
+mod hook;
 mod lock_block;
 mod overrides;
 pub mod repo;
 pub mod repos;
 pub mod server;
 pub mod size;
+pub mod workflow;
 mod yaml;
 
+pub use branch::BranchFilter;
 pub use duration::parse_duration;
+pub use hook::Hook;

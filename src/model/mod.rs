@@ -16,6 +16,7 @@ mod project;
 mod pull;
 mod reason;
 mod repo;
+mod requirement;
 mod status;
 mod text;
 
@@ -37,5 +38,6 @@ pub use pull::{
 };
 pub use reason::{InvalidReason, Reason};
 pub use repo::{HostName, InvalidRepo, RepoId};
+pub use requirement::Requirement;
 pub use status::{CommitState, CommitStatus, StatusContext};
 pub(crate) use text::{text_enum, text_type};

@@ -11,21 +11,23 @@ mod pattern_syntax;
 mod patterns;
 mod project;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 pub use autodiscover::{AutodiscoverMode, InvalidMode};
 pub use dir_glob::{DirGlob, InvalidGlob};
 pub use file::{FILE_NAMES, FileNameError, find};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
-pub use project::{Autoplan, ProjectConfig, ProjectDir};
+pub use project::{Autoplan, ProjectConfig, ProjectDir, RequirementWish, WorkflowWish};
 
 use super::lock_block;
 pub use super::lock_block::LockWish;
 pub use super::overrides::{AllowedOverrides, OverrideKey};
+use super::workflow::Workflow;
 use super::yaml::{self, Fields, Keys, Node, Reader, Value};
 pub use super::yaml::{ConfigErrors, Place, Problem, nearest, quoted, shown};
-use crate::model::ProjectKey;
+use crate::model::{ProjectKey, RunKind};
 use project::{OF_SERVER, PatternCache};
 
 /// What a repository says about itself, checked.
@@ -41,6 +43,27 @@ pub struct RepoConfig {
     pub parallel_apply: Option<bool>,
     /// When the locks of its projects are taken, where they say nothing themselves.
     pub repo_locks: Option<LockWish>,
+    /// Workflows of the repository, by name; only where the operator allows them.
+    pub workflows: BTreeMap<String, Arc<Workflow>>,
+    /// Whether projects that it does not list are looked for.
+    pub autodiscover: Option<AutodiscoverWish>,
+    /// How a regular expression after `-p` has to begin if it is to name several projects; empty: in any way.
+    pub allowed_regexp_prefixes: Vec<String>,
+    /// Whether a failure in one group of the order keeps the later groups from running.
+    pub abort_on_execution_order_fail: bool,
+    /// Of which runs nothing is told in comments, where its projects say nothing themselves.
+    pub silence_pr_comments: Option<Vec<RunKind>>,
+}
+
+/// What a repository says about looking for projects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AutodiscoverWish {
+    /// Whether they are looked for.
+    pub mode: AutodiscoverMode,
+    /// Directories that are none; `None`: it does not say.
+    pub ignore_paths: Option<Vec<DirGlob>>,
+    /// Line of the file that says so, from 1.
+    pub line: usize,
 }
 
 const TOP: Keys = Keys {
@@ -119,6 +142,7 @@ fn read_top(reader: &mut Reader, node: &Node, allowed: &AllowedOverrides) -> Rep
         parallel_apply: reader.boolean(&fields, "parallel_apply"),
         repo_locks: lock_block::read_of_repo(reader, &fields, allowed),
         projects: read_projects(reader, &fields, allowed),
+        ..RepoConfig::default()
     }
 }
 

@@ -8,10 +8,11 @@ use semver::Version;
 
 use super::dir_glob::DirGlob;
 use super::patterns::{Pattern, Patterns};
+use crate::config::BranchFilter;
 use crate::config::lock_block::{self, LockWish};
 use crate::config::overrides::AllowedOverrides;
 use crate::config::yaml::{Fields, Keys, Located, Node, Reader, shown};
-use crate::model::{ProjectName, RepoPath, WorkspaceName};
+use crate::model::{Distribution, ProjectName, RepoPath, Requirement, RunKind, WorkspaceName};
 
 /// A project as the repository describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +29,43 @@ pub struct ProjectConfig {
     pub terraform_version: Option<Version>,
     /// When its lock is taken; `None` leaves it to the rest of the file and to the server.
     pub repo_locks: Option<LockWish>,
+    /// Base branches that it is about; `None`: all.
+    pub branch: Option<BranchFilter>,
+    /// Name of the workflow it wants.
+    pub workflow: Option<WorkflowWish>,
+    /// Terraform or OpenTofu; `None` leaves it to the server.
+    pub distribution: Option<Distribution>,
+    /// What it wants to hold before a plan.
+    pub plan_requirements: Option<RequirementWish>,
+    /// What it wants to hold before an apply.
+    pub apply_requirements: Option<RequirementWish>,
+    /// What it wants to hold before an import.
+    pub import_requirements: Option<RequirementWish>,
+    /// Projects that come first, by name.
+    pub depends_on: Vec<ProjectName>,
+    /// Its place in the order: lower ones come first.
+    pub execution_order_group: i32,
+    /// Of which runs nothing is told in comments.
+    pub silence_pr_comments: Option<Vec<RunKind>>,
     /// Line of the file where the entry begins, from 1.
+    pub line: usize,
+}
+
+/// The workflow that a project wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkflowWish {
+    /// Its name.
+    pub name: String,
+    /// Line of the file that says so, from 1.
+    pub line: usize,
+}
+
+/// What a project wants to hold, beyond what the operator demands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequirementWish {
+    /// The requirements.
+    pub requirements: Vec<Requirement>,
+    /// Line of the file that says so, from 1.
     pub line: usize,
 }
 
@@ -146,7 +183,24 @@ pub(super) fn read(
             "remove `name`, or write one entry for each directory",
         );
     }
-    Some(ProjectConfig { name, dir, workspace, autoplan, terraform_version, repo_locks, line: node.place.line })
+    Some(ProjectConfig {
+        name,
+        dir,
+        workspace,
+        autoplan,
+        terraform_version,
+        repo_locks,
+        branch: None,
+        workflow: None,
+        distribution: None,
+        plan_requirements: None,
+        apply_requirements: None,
+        import_requirements: None,
+        depends_on: Vec::new(),
+        execution_order_group: 0,
+        silence_pr_comments: None,
+        line: node.place.line,
+    })
 }
 
 fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<ProjectDir> {

@@ -2,34 +2,19 @@
 //! server's file in their order, each key on its own, then the top of the repository's file, then its project. A
 //! repository is heard only about the keys of `allowed_overrides`. `--disable-repo-locking` ends all discussion.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::entry::Entry;
 use super::policy::{DecidedBy, Decider, LockPolicy};
+use super::project_rules::{Decided, Demands, ProjectRules};
 use crate::config::lock_block::LockWish;
 use crate::config::overrides::{AllowedOverrides, OverrideKey};
-use crate::config::repo::RepoConfig;
-use crate::model::{LockMode, LockScope, ProjectKey, RepoPath};
-
-/// A value, and who decided it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Decided<T> {
-    value: T,
-    by: Decider,
-}
-
-impl<T> Decided<T> {
-    fn default_of(value: T) -> Self {
-        Self { value, by: Decider::Default }
-    }
-
-    fn set(&mut self, value: Option<T>, by: &Decider) {
-        if let Some(value) = value {
-            *self = Self { value, by: by.clone() };
-        }
-    }
-}
+use crate::config::repo::{AutodiscoverMode, DirGlob, RepoConfig};
+use crate::config::workflow::Workflow;
+use crate::config::{BranchFilter, Hook};
+use crate::model::{BranchName, LockMode, LockScope, ProjectKey, RepoPath};
 
 /// What the operator says about one repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +27,21 @@ pub struct RepoRules {
     locking: Decided<bool>,
     locking_is_off: bool,
     near_misses: Vec<Decider>,
+    branch: Option<Decided<BranchFilter>>,
+    config_file: Option<Decided<RepoPath>>,
+    pre_hooks: Vec<Hook>,
+    /// With the `branch` of the entry that has them.
+    post_hooks: Vec<(Option<BranchFilter>, Hook)>,
+    autodiscover: Autodiscover,
+}
+
+/// Whether and where projects are looked for that are not listed (reference 3.5).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Autodiscover {
+    /// Whether; `None` leaves it to `--autodiscover-mode`.
+    pub mode: Option<Decided<AutodiscoverMode>>,
+    /// Directories that are none.
+    pub ignore_paths: Option<Decided<Vec<DirGlob>>>,
 }
 
 impl RepoRules {
@@ -54,6 +54,11 @@ impl RepoRules {
             locking: Decided::default_of(true),
             locking_is_off,
             near_misses: Vec::new(),
+            branch: None,
+            config_file: None,
+            pre_hooks: Vec::new(),
+            post_hooks: Vec::new(),
+            autodiscover: Autodiscover::default(),
         }
     }
 
@@ -96,6 +101,64 @@ impl RepoRules {
             scope: self.scope.value,
             ttl: self.ttl.value,
             decided_by: DecidedBy { mode: mode.by, scope: self.scope.by.clone(), ttl: self.ttl.by.clone() },
+        }
+    }
+
+    /// What holds for a project. `config` is the file of the repository, if it has one.
+    pub fn project(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> ProjectRules {
+        let entry = config.and_then(|config| config.entry_of(project));
+        let by = |line| Decider::Repo { file: config.map(|config| config.file_name.clone()).unwrap_or_default(), line };
+        ProjectRules {
+            lock: self.lock_policy(config, project),
+            workflow: Decided::default_of(Workflow::builtin()),
+            plan_requirements: Demands::default(),
+            apply_requirements: Demands::default(),
+            import_requirements: Demands::default(),
+            silenced: Decided::default_of(BTreeSet::new()),
+            distribution: entry.and_then(|entry| Some(Decided { value: entry.distribution?, by: by(entry.line) })),
+            version: entry
+                .and_then(|entry| Some(Decided { value: entry.terraform_version.clone()?, by: by(entry.line) })),
+            execution_order_group: entry.map_or(0, |entry| entry.execution_order_group),
+            depends_on: entry.map(|entry| entry.depends_on.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// Base branches whose pulls are served; `None`: all.
+    pub fn branch(&self) -> Option<&Decided<BranchFilter>> {
+        self.branch.as_ref()
+    }
+
+    /// Where the file of the repository is; `None`: one of [`crate::config::repo::FILE_NAMES`].
+    pub fn config_file(&self) -> Option<&Decided<RepoPath>> {
+        self.config_file.as_ref()
+    }
+
+    /// What is run before a command.
+    pub fn pre_hooks(&self) -> &[Hook] {
+        &self.pre_hooks
+    }
+
+    /// What is run after a command on a pull into this branch.
+    pub fn post_hooks<'a>(&'a self, base: &'a BranchName) -> impl Iterator<Item = &'a Hook> {
+        let fits = |branch: &Option<BranchFilter>| branch.as_ref().is_none_or(|branch| branch.fits(base));
+        self.post_hooks.iter().filter(move |(branch, _)| fits(branch)).map(|(_, hook)| hook)
+    }
+
+    /// Whether projects that are not listed are looked for; `None` leaves it to the flag.
+    pub fn autodiscover(&self, config: Option<&RepoConfig>) -> Autodiscover {
+        let own = config.and_then(|config| Some((config, config.autodiscover.as_ref()?)));
+        let by = |config: &RepoConfig, line| Decider::Repo { file: config.file_name.clone(), line };
+        Autodiscover {
+            mode: self
+                .autodiscover
+                .mode
+                .clone()
+                .or_else(|| own.map(|(config, wish)| Decided { value: wish.mode, by: by(config, wish.line) })),
+            ignore_paths: self.autodiscover.ignore_paths.clone().or_else(|| {
+                own.and_then(|(config, wish)| {
+                    Some(Decided { value: wish.ignore_paths.clone()?, by: by(config, wish.line) })
+                })
+            }),
         }
     }
 

@@ -10,6 +10,7 @@ mod entry;
 mod id;
 mod merge;
 mod policy;
+mod project_rules;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,8 +19,9 @@ use super::access::TeamAuthz;
 use super::yaml::{self, ConfigErrors, Fields, Keys, Node, Reader};
 use crate::model::RepoId;
 
-pub use merge::RepoRules;
+pub use merge::{Autodiscover, RepoRules};
 pub use policy::{DecidedBy, Decider, LockPolicy};
+pub use project_rules::{Decided, Demands, ProjectRules};
 
 use entry::Entry;
 use id::Match;

@@ -15,7 +15,7 @@ CREATE TABLE deliveries (
     finished_at TEXT,
     UNIQUE (host, forge_delivery)
 );
-CREATE INDEX deliveries_by_time ON deliveries (received_at);
+CREATE INDEX deliveries_by_time ON deliveries (received_at, state);
 
 -- What is known of a pull. `state` other than `open` is the tombstone that stops new locks (P7).
 CREATE TABLE pulls (
@@ -266,6 +266,7 @@ CREATE INDEX jobs_open ON jobs (lane, seq) WHERE state IN ('queued', 'running');
 CREATE INDEX jobs_of_share ON jobs (share, lease_holder) WHERE state IN ('queued', 'running');
 CREATE INDEX jobs_in_order ON jobs (priority DESC, seq) WHERE state IN ('queued', 'running');
 CREATE INDEX jobs_finished ON jobs (finished_at) WHERE state IN ('done', 'failed');
+CREATE INDEX jobs_failed ON jobs (finished_at) WHERE state = 'failed';
 
 -- Claims with an end time on anything exclusive, such as a mirror.
 CREATE TABLE leases (

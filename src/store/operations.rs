@@ -98,9 +98,9 @@ impl Store {
     /// Lanes in which something is left to do, those that wait longest first.
     pub async fn lane_list(&self, limit: i64) -> Result<Vec<LaneRow>> {
         on_pool!(self, db => sqlx::query_as::<_, LaneRow>(
-            "SELECT h.lane, c.jobs, h.id, h.kind, h.state, h.attempt, h.created_at, h.run_after, h.lease_holder, \
+            "SELECT h.lane, open_lanes.jobs, h.id, h.kind, h.state, h.attempt, h.created_at, h.run_after, h.lease_holder, \
              h.last_error FROM jobs h JOIN (SELECT lane, MIN(seq) AS first_seq, COUNT(*) AS jobs FROM jobs \
-             WHERE state IN ('queued', 'running') GROUP BY lane) c ON c.first_seq = h.seq ORDER BY h.seq LIMIT $1")
+             WHERE state IN ('queued', 'running') GROUP BY lane) open_lanes ON open_lanes.first_seq = h.seq ORDER BY h.seq LIMIT $1")
             .bind(limit).fetch_all(db))
     }
 
@@ -108,11 +108,11 @@ impl Store {
     pub async fn job_list_failed_since(&self, since: DateTime<Utc>, limit: i64) -> Result<(Vec<FailedJob>, i64)> {
         let since = kept_time(since);
         let newest = on_pool!(self, db => sqlx::query_as::<_, FailedJob>(
-            "SELECT id, kind, lane, attempt, last_error, finished_at FROM jobs WHERE state IN ('done', 'failed') \
-             AND state = 'failed' AND finished_at >= $1 ORDER BY finished_at DESC, seq DESC LIMIT $2")
+            "SELECT id, kind, lane, attempt, last_error, finished_at FROM jobs WHERE state = 'failed' \
+             AND finished_at >= $1 ORDER BY finished_at DESC, seq DESC LIMIT $2")
             .bind(since).bind(limit).fetch_all(db))?;
         let count = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
-            "SELECT COUNT(*) FROM jobs WHERE state IN ('done', 'failed') AND state = 'failed' AND finished_at >= $1")
+            "SELECT COUNT(*) FROM jobs WHERE state = 'failed' AND finished_at >= $1")
             .bind(since).fetch_one(db))?;
         Ok((newest, count))
     }

@@ -27,11 +27,11 @@ const KEEP: &str = "INSERT INTO pending_statuses (repo, head, context, command, 
      VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT (repo, head, context) DO UPDATE SET command = excluded.command, \
      installation = excluded.installation, set_at = excluded.set_at";
 /// The lane is that of the job that sets statuses.
-const LEFT: &str = "SELECT p.repo, p.head, p.context, p.command, p.installation FROM pending_statuses p \
-     WHERE NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = p.command AND c.state <> 'finished') \
+const LEFT: &str = "SELECT repo, head, context, command, installation FROM pending_statuses \
+     WHERE NOT EXISTS (SELECT 1 FROM commands c WHERE c.id = pending_statuses.command AND c.state <> 'finished') \
      AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.state IN ('queued', 'running') \
-     AND j.lane = 'status:' || p.repo || '@' || p.head || ':' || p.context) \
-     ORDER BY p.set_at, p.repo, p.head, p.context LIMIT $1";
+     AND j.lane = 'status:' || pending_statuses.repo || '@' || head || ':' || context) \
+     ORDER BY set_at, repo, head, context LIMIT $1";
 const LOST: &str = "SELECT c.id FROM commands c WHERE c.state <> 'finished' AND NOT EXISTS (SELECT 1 FROM jobs j \
      WHERE j.state IN ('queued', 'running') AND j.payload LIKE '%' || c.id || '%') ORDER BY c.created_at, c.id LIMIT $1";
 

@@ -1,7 +1,7 @@
 //! What is known of pulls; a closed one keeps no lock (P7).
 
-use lockkeeper::model::{Lock, PlanState, PullState};
-use lockkeeper::store::ApplyGate;
+use lockkeeper::model::{Lock, PlanState, PullHead, PullState};
+use lockkeeper::store::{ApplyGate, HeadNews};
 
 use super::samples::{HOSTILE, URL, begin_apply, job, open_pull, plan_state, planned, project, pull, taken};
 use crate::support::db::{TestDb, by, store_test};
@@ -16,6 +16,7 @@ store_test!(
     a_pull_that_is_open_again_takes_locks_again,
     closing_spares_the_lock_of_a_running_apply,
     pulls_with_locks_are_listed_once_and_in_order,
+    a_pull_that_a_complete_list_has_shown_is_not_asked_for,
 );
 
 async fn a_pull_that_was_never_seen_has_no_state(db: &TestDb) {
@@ -93,4 +94,21 @@ async fn pulls_with_locks_are_listed_once_and_in_order(db: &TestDb) {
     }
     open_pull(db.store(), 1).await;
     assert_eq!(db.store().pull_list_unseen(db.now()).await.unwrap(), [pull(9), pull(10)]);
+}
+
+async fn a_pull_that_a_complete_list_has_shown_is_not_asked_for(db: &TestDb) {
+    let (store, start) = (db.store(), db.now());
+    let [listed, gone] = [9, 10].map(pull);
+    for (at, dir) in [(&listed, "a"), (&gone, "b")] {
+        taken(store, &open_pull(store, at.number.0).await, &project(dir)).await;
+    }
+    let head = PullHead { head: "c".repeat(40).parse().unwrap(), base_branch: "main".parse().unwrap(), draft: false };
+    store.head_note(&listed, HeadNews::Found { known: None, at: &head }).await.unwrap();
+    store.watched_discover().await.unwrap();
+    store.watched_seen(&listed.repo, false).await.unwrap();
+    assert_eq!(store.pull_list_unseen(start).await.unwrap(), [listed.clone(), gone.clone()], "half a list says little");
+    store.watched_seen(&listed.repo, true).await.unwrap();
+    assert_eq!(store.pull_list_unseen(start).await.unwrap(), [gone.clone()]);
+    db.clock.advance(std::time::Duration::from_hours(1));
+    assert_eq!(store.pull_list_unseen(db.now()).await.unwrap(), [listed, gone], "that was an hour ago");
 }

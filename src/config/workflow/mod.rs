@@ -2,12 +2,20 @@
 //! where the operator allows that; nothing of a pull is ever spliced into them.
 
 mod fingerprint;
+mod keys;
+mod output;
+mod reader;
+mod step;
 
 use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
 
 use crate::model::text_enum;
+
+pub(super) use keys::{SHELL_ARGS, WORKFLOW};
+pub(super) use reader::{FileVersion, read_workflows};
+pub(super) use step::{read_command, read_shell};
 
 /// The steps of every stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -203,3 +211,6 @@ static BUILTIN: LazyLock<Arc<Workflow>> = LazyLock::new(|| {
         state_rm: Stage::of(&[Builtin::Init, Builtin::StateRm]),
     })
 });
+
+#[cfg(test)]
+mod tests;

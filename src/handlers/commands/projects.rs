@@ -12,7 +12,7 @@ use super::CommandCx;
 use super::hooks::{self, Given};
 use super::policies::Policies;
 use crate::command::{self, var_files_outside};
-use crate::config::repo::{self, AllowedOverrides, RepoConfig};
+use crate::config::repo::{self, Permissions, RepoConfig};
 use crate::config::repos::LockPolicy;
 use crate::config::workflow::Workflow;
 use crate::context::Ctx;
@@ -21,7 +21,7 @@ use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
 use crate::locks::Ask;
-use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
+use crate::model::{BranchName, PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
 use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::Body;
 use crate::workflow::{
@@ -155,7 +155,7 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>, given: Given
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
     };
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
-    let allowed = rules.allowed_overrides().clone();
+    let (permissions, base) = (rules.permissions().clone(), cx.pull.base_branch.clone());
     let work = Work {
         projects: Vec::new(),
         abreast: Semaphore::new(ABREAST),
@@ -182,7 +182,7 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>, given: Given
     let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
     let found = tokio::task::spawn_blocking(move || {
         let tree = Tree::new(files.paths);
-        let config = configuration(&tree, &checkout, &allowed)?;
+        let config = configuration(&tree, &checkout, &permissions, &base)?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
         let projects = search.run(&input)?;
@@ -286,13 +286,20 @@ fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
     }
 }
 
-fn configuration(tree: &Tree, checkout: &Checkout, allowed: &AllowedOverrides) -> Result<Option<RepoConfig>, Trouble> {
+fn configuration(
+    tree: &Tree,
+    checkout: &Checkout,
+    permissions: &Permissions,
+    base: &BranchName,
+) -> Result<Option<RepoConfig>, Trouble> {
     let Some(file) = repo::find(tree.files()).map_err(|error| Trouble::Config(error.to_string()))? else {
         return Ok(None);
     };
     let text = read_file(checkout, &file, RepoConfig::MAX_BYTES as u64 + 1);
     let text = text.map_err(|error| Trouble::Config(format!("`{file}` cannot be read: {error}")))?;
-    RepoConfig::parse(file.as_str(), &text, allowed).map(Some).map_err(|errors| Trouble::Config(errors.to_string()))
+    let config = RepoConfig::parse(file.as_str(), &text, permissions);
+    let config = config.map_err(|errors| Trouble::Config(errors.to_string()))?;
+    config.for_base(base).map(Some).map_err(|error| Trouble::Config(error.to_string()))
 }
 
 /// The configuration as it lies in a checkout, whether or not it is part of the repository.

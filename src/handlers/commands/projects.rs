@@ -303,12 +303,12 @@ fn configuration(
 }
 
 /// The configuration as it lies in a checkout, whether or not it is part of the repository.
-fn on_disk(checkout: &Checkout, allowed: &AllowedOverrides) -> anyhow::Result<Option<RepoConfig>> {
+fn on_disk(checkout: &Checkout, permissions: &Permissions, base: &BranchName) -> anyhow::Result<Option<RepoConfig>> {
     let path = |name: &&str| RepoPath::new(name).expect("a plain name is a path");
     let there =
         repo::FILE_NAMES.iter().map(path).filter(|path| checkout.path.join(path.as_str()).symlink_metadata().is_ok());
     let tree = Tree::new(there.collect::<Vec<_>>());
-    configuration(&tree, checkout, allowed).map_err(|trouble| match trouble {
+    configuration(&tree, checkout, permissions, base).map_err(|trouble| match trouble {
         Trouble::Config(text) | Trouble::Target(text) | Trouble::Limit(text) => anyhow!(text),
     })
 }
@@ -408,11 +408,10 @@ impl Work {
         Self { projects: Vec::new(), abreast, source: None, policies, checkouts: Mutex::default() }
     }
 
-    /// For an apply with hooks: the checkout that they ran in, and the configuration that is there now.
-    pub async fn after_hooks(self, source: Source, checkout: Arc<Checkout>, allowed: AllowedOverrides) -> Self {
-        let slot = Arc::new(Mutex::new(Some(Arc::clone(&checkout))));
-        self.checkouts.lock().await.insert((source, WorkspaceName::default()), slot);
-        let found = tokio::task::spawn_blocking(move || on_disk(&checkout, &allowed)).await;
+    /// For an apply with hooks: by the configuration that is in the checkout in which they ran.
+    pub async fn after_hooks(self, checkout: Arc<Checkout>, base: BranchName) -> Self {
+        let permissions = self.policies.rules().permissions().clone();
+        let found = tokio::task::spawn_blocking(move || on_disk(&checkout, &permissions, &base)).await;
         let found = found.context("reading the configuration broke off").flatten();
         let policies = self.policies.of_checkout(found);
         let abreast = Semaphore::new(abreast(policies.config().and_then(|config| config.parallel_apply)));

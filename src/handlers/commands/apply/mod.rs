@@ -36,7 +36,7 @@ use crate::model::{
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
 use crate::store::{ApplyGrant, NewRun, Stop};
-use crate::workflow::{RunError, RunOutput, Source, StepError, StepFailure};
+use crate::workflow::{RunError, RunOutput, StepError, StepFailure};
 
 const LEFT_BY_AN_INTERRUPT: &str = "What was applied until then is in the state. Plan again to see what is left.";
 const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Compare the two, then plan again to see \
@@ -103,7 +103,6 @@ async fn with_hooks(
 ) -> Result<Result<Work, Reply>, JobError> {
     let rules = work.policies().rules();
     let Some(plan) = plans.iter().flatten().next().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
-    let source = Source::of_plan(plan);
     let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;
     let checkout = match fetched {
         Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await,
@@ -120,8 +119,7 @@ async fn with_hooks(
     if !hooks::any_before(cx, rules) {
         return Ok(Ok(work));
     }
-    let allowed = rules.allowed_overrides().clone();
-    Ok(Ok(work.after_hooks(source, checkout, allowed).await))
+    Ok(Ok(work.after_hooks(checkout, plan.base_branch.clone()).await))
 }
 
 /// Nothing was applied, so the pull stands where it stood.

@@ -71,3 +71,27 @@ impl Steps<'_> {
         self.dir.join(self.variable("TF_DATA_DIR").unwrap_or(OsStr::new(".terraform")))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_find_the_programs_for_runs_first_and_none_in_the_checkout() {
+        for (path, expected) in [
+            ("/usr/bin:/bin", "/srv/bin:/usr/bin:/bin"),
+            ("", "/srv/bin"),
+            (".:bin::/usr/bin", "/srv/bin:/usr/bin"),
+        ] {
+            assert_eq!(with_dir(OsStr::new(path), Path::new("/srv/bin")), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_command_sees_of_the_server_only_what_is_let_through() {
+        let environment = ChildEnvironment::from_iter([("HOME".into(), "/home/us".into())]);
+        let all = base(&environment, Path::new("/srv/bin"));
+        let names: Vec<&str> = all.keys().filter_map(|name| name.to_str()).collect();
+        assert_eq!(names, ["HOME", "PATH"]);
+    }
+}

@@ -9,7 +9,8 @@ use super::Steps;
 use crate::workflow::ChildEnvironment;
 
 /// The variables of a command of the operator that do not depend on what it is for: the environment of the server as
-/// far as it goes, with the programs for runs at the end of the search path.
+/// far as it goes, with the programs for runs first on the search path: `terraform` in a command is then the program that
+/// the built-in steps run.
 pub(in crate::workflow) fn base(environment: &ChildEnvironment, bin_dir: &Path) -> BTreeMap<OsString, OsString> {
     let mut all: BTreeMap<OsString, OsString> =
         environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -19,7 +20,7 @@ pub(in crate::workflow) fn base(environment: &ChildEnvironment, bin_dir: &Path) 
 
 /// Relative folders are left out: they would be found in the checkout.
 fn with_dir(path: &OsStr, dir: &Path) -> OsString {
-    let dirs = std::env::split_paths(path).chain([dir.to_owned()]).filter(|dir| dir.is_absolute());
+    let dirs = [dir.to_owned()].into_iter().chain(std::env::split_paths(path)).filter(|dir| dir.is_absolute());
     std::env::join_paths(dirs).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -78,11 +79,9 @@ mod tests {
 
     #[test]
     fn commands_find_the_programs_for_runs_first_and_none_in_the_checkout() {
-        for (path, expected) in [
-            ("/usr/bin:/bin", "/srv/bin:/usr/bin:/bin"),
-            ("", "/srv/bin"),
-            (".:bin::/usr/bin", "/srv/bin:/usr/bin"),
-        ] {
+        for (path, expected) in
+            [("/usr/bin:/bin", "/srv/bin:/usr/bin:/bin"), ("", "/srv/bin"), (".:bin::/usr/bin", "/srv/bin:/usr/bin")]
+        {
             assert_eq!(with_dir(OsStr::new(path), Path::new("/srv/bin")), expected, "{path}");
         }
     }

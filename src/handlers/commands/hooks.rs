@@ -99,8 +99,7 @@ pub(super) async fn before(
         project: given.project,
     };
     let site = cx.hooks.get_or_init(|| site);
-    let hooks: Vec<&Hook> = site.rules.pre_hooks().iter().filter(|hook| hook.is_for(cx.row.kind)).collect();
-    let failed = run(cx, site, &hooks, When::Before).await?;
+    let failed = run(cx, site, site.rules.pre_hooks().iter(), When::Before).await?;
     Ok(failed.filter(|_| cx.ctx.settings.fail_on_pre_hook).map(Failed::into_reply))
 }
 
@@ -108,9 +107,8 @@ pub(super) async fn before(
 /// none after it.
 pub(super) async fn after(cx: &CommandCx<'_>, reply: &Reply) -> Result<(), JobError> {
     let Some(site) = cx.hooks.get().filter(|_| !cx.stop.is_cancelled()) else { return Ok(()) };
-    let hooks: Vec<&Hook> =
-        site.rules.post_hooks(&cx.pull.base_branch).filter(|hook| hook.is_for(cx.row.kind)).collect();
-    run(cx, site, &hooks, When::After { has_errors: reply.has_errors() }).await.map(drop)
+    let hooks = site.rules.post_hooks(&cx.pull.base_branch);
+    run(cx, site, hooks, When::After { has_errors: reply.has_errors() }).await.map(drop)
 }
 
 /// A hook that failed.
@@ -134,9 +132,14 @@ impl Failed {
     }
 }
 
-/// Runs hooks until one fails.
-async fn run(cx: &CommandCx<'_>, site: &Site, hooks: &[&Hook], when: When) -> Result<Option<Failed>, JobError> {
-    for (number, hook) in hooks.iter().enumerate() {
+/// Runs those of the hooks that are for the command until one fails.
+async fn run<'a>(
+    cx: &CommandCx<'_>,
+    site: &Site,
+    hooks: impl Iterator<Item = &'a Hook>,
+    when: When,
+) -> Result<Option<Failed>, JobError> {
+    for (number, hook) in hooks.enumerate().filter(|(_, hook)| hook.is_for(cx.row.kind)) {
         let called = hook.description.clone().unwrap_or_else(|| format!("{} workflow hook #{number}", when.title()));
         if let Some(failed) = run_one(cx, site, hook, &called, when).await? {
             return Ok(Some(failed));
@@ -160,7 +163,10 @@ async fn run_one(
     let line = format!("{} workflow hook in progress...", when.title());
     cx.status(status_of(cx, id, called, when, (CommitState::Pending, line))).await?;
     let ended = carry_out(cx, site, hook, id, when).await;
-    cx.left_to_others()?;
+    match when {
+        When::Before => cx.abandoned()?,
+        When::After { .. } => cx.left_to_others()?,
+    }
     let outcome = outcome(&ended);
     let why = ended.as_ref().err().map(|error| describe_error(error));
     if !cx.ctx.store.run_finish(id, outcome, why.as_deref()).await? {

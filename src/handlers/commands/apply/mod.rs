@@ -101,7 +101,7 @@ async fn with_hooks(
     plans: &[Vec<PlanRecord>],
     command: &ApplyCommand,
 ) -> Result<Result<Work, Reply>, JobError> {
-    let rules = work.policies().rules();
+    let rules = work.policies().of_operator();
     let Some(plan) = plans.iter().flatten().next().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
     let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;
     let checkout = match fetched {

@@ -81,7 +81,7 @@ pub(super) fn any_before(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
 }
 
 /// Runs the hooks before the command. One that fails keeps those after it from running; the command goes on, unless the
-/// operator wants it to fail: then this is the answer.
+/// operator wants it to fail: then this is the answer, and no hooks follow.
 pub(super) async fn before(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
@@ -98,9 +98,12 @@ pub(super) async fn before(
         facts: Facts::of(cx.pull, &cx.row.actor.login, given.arguments),
         project: given.project,
     };
-    let site = cx.hooks.get_or_init(|| site);
-    let failed = run(cx, site, site.rules.pre_hooks().iter(), When::Before).await?;
-    Ok(failed.filter(|_| cx.ctx.settings.fail_on_pre_hook).map(Failed::into_reply))
+    let failed = run(cx, &site, site.rules.pre_hooks().iter(), When::Before).await?;
+    if let Some(failed) = failed.filter(|_| cx.ctx.settings.fail_on_pre_hook) {
+        return Ok(Some(failed.into_reply()));
+    }
+    cx.hooks.get_or_init(|| site);
+    Ok(None)
 }
 
 /// Runs the hooks after the command. What comes of them changes nothing about the command; one that was told to stop has

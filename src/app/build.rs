@@ -156,11 +156,10 @@ fn pulse(store: &Store) -> Pulse {
 }
 
 fn terraform(config: &ServerConfig, parts: &Parts, environment: ChildEnvironment, pulse: Pulse) -> Terraform {
+    let bin_dir = config.terraform.bin_dir.clone().unwrap_or_else(|| config.storage.data_dir.join("bin"));
     Terraform {
-        tools: Tools::new(
-            &config.terraform.bin_dir.clone().unwrap_or_else(|| config.storage.data_dir.join("bin")),
-            environment.clone(),
-        ),
+        tools: Tools::new(&bin_dir, environment.clone()),
+        bin_dir,
         environment,
         supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace, pulse },
         scratch: config.storage.data_dir.join("tmp"),
@@ -194,6 +193,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         allow_drafts: config.repos.allow_drafts,
         allow_forks: config.repos.allow_forks,
         autoplan: config.planning.autoplan,
+        fail_on_pre_hook: config.planning.fail_on_pre_hook,
         silence_allowlist: comments.silence.allowlist_errors,
         silence_forks: comments.silence.fork_errors,
         silence_no_projects: comments.silence.no_projects,

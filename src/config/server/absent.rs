@@ -121,7 +121,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("enable-policy-checks"),
     Absent::switch("enable-profiling-api"),
     Absent::switch("enable-regexp-cmd"),
-    Absent::switch("fail-on-pre-workflow-hook-error"),
     Absent::switch("gh-allow-mergeable-bypass-apply"),
     Absent::switch("gitlab-status-retry-enabled"),
     Absent::switch("hide-prev-plan-comments"),

@@ -193,6 +193,11 @@ pub static SETTINGS: &[Setting] = &[
     Setting::switch(Comments, "silence-fork-pr-errors", "Do not answer on pull requests from forks."),
     Setting::switch(Comments, "silence-no-projects", "Do not answer when a pull request touches no project."),
     Setting::switch(Planning, "disable-autoplan", "Plan only when a comment asks for it."),
+    Setting::switch(
+        Planning,
+        "fail-on-pre-workflow-hook-error",
+        "Refuse a plan or an apply when a hook before it fails.",
+    ),
     Setting::new(
         Planning,
         "autoplan-file-list",

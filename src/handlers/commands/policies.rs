@@ -1,9 +1,12 @@
 //! What holds for the locks of the projects of a command: the rules of the operator, and what the repository says. A
 //! plan goes by the checkout that it plans, an apply by the head commit that was planned.
 
+use std::sync::Arc;
+
 use super::CommandCx;
 use crate::config::repo::{FILE_NAMES, Permissions, RepoConfig};
 use crate::config::repos::{LockPolicy, RepoRules};
+use crate::config::workflow::Workflow;
 use crate::jobs::describe_error;
 use crate::model::{PlanRecord, ProjectKey, RepoPath};
 
@@ -35,6 +38,32 @@ impl Policies {
                 Self { is_unread: true, ..Self::new(rules, None) }
             }
         }
+    }
+
+    /// What the operator says.
+    pub fn of_operator(&self) -> &RepoRules {
+        &self.rules
+    }
+
+    /// The configuration in a checkout in which the hooks of the operator may have written it.
+    pub fn of_checkout(self, found: anyhow::Result<Option<RepoConfig>>) -> Self {
+        match found {
+            Ok(config) => Self { config, is_unread: false, ..self },
+            Err(error) => {
+                tracing::warn!(error = describe_error(&*error), "The configuration after the hooks cannot be read");
+                Self { config: None, is_unread: true, ..self }
+            }
+        }
+    }
+
+    /// Whether it could not be found out what the repository says.
+    pub fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
+    /// The steps of a project.
+    pub fn workflow(&self, project: &ProjectKey) -> Arc<Workflow> {
+        self.rules.project(self.config.as_ref(), project).workflow.value
     }
 
     pub fn config(&self) -> Option<&RepoConfig> {

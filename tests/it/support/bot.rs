@@ -256,6 +256,11 @@ impl Bot {
         self.replica.tick("orphans").await.expect("the queue answers");
     }
 
+    /// From the next start on the server has this setting.
+    pub fn configure(&mut self, flag: &str, value: &str) {
+        self.flags.insert(flag.to_owned(), vec![value.to_owned()]);
+    }
+
     /// Ends the story. `locks` are those that may remain.
     pub async fn end(self, locks: &[&str]) {
         self.end_given_up(locks, &[]).await;

@@ -8,7 +8,7 @@ mod output;
 mod state_lock;
 mod steps;
 mod terraform;
-mod tool;
+mod tools;
 mod uses;
 
 pub use artifacts::{ArtifactError, Artifacts, Saved};
@@ -17,5 +17,8 @@ pub use environment::ChildEnvironment;
 pub use output::{OutputHub, RunOutput};
 pub use steps::StepError;
 pub use terraform::{Place, PlanMade, RunError, Terraform};
-pub use tool::{Tool, ToolError, Tools};
+pub use tools::{
+    ChosenBy, DownloadError, DownloadSettings, Downloads, InvalidKey, Keys, Platform, Sources, Tool, ToolError, Tools,
+    VersionChoice, Wish,
+};
 pub use uses::InUse;

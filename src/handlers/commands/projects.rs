@@ -513,6 +513,19 @@ pub(super) fn hints(error: &RunError) -> Vec<String> {
         RunError::Tool(ToolError::OtherVersion { wanted, .. }) => vec![format!(
             "Ask for a version this server has, or have {wanted} put into `--tf-bin-dir` under its name and version."
         )],
+        RunError::Tool(ToolError::Download { wanted, .. }) => vec![format!(
+            "Comment the command again when the mirror can be reached, or have whoever runs Lockkeeper put {wanted} into \
+             `--tf-bin-dir` under its name and version."
+        )],
+        RunError::Tool(ToolError::Constraint(_)) => {
+            vec!["Mend the constraint, or set `terraform_version` of the project, which goes before it.".to_owned()]
+        }
+        RunError::Tool(ToolError::Unsatisfied { title, .. }) => vec![
+            format!("Change the constraint, or set `terraform_version` of the project to a version of {title} that is there."),
+            "Or have whoever runs Lockkeeper put a version that matches into `--tf-bin-dir`, named like `terraform1.9.8` or \
+             `tofu1.9.0`."
+                .to_owned(),
+        ],
         RunError::Step(StepError::TimedOut { .. }) => {
             vec!["If it needs that long, whoever runs Lockkeeper can raise `--run-timeout`.".to_owned()]
         }

@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_constraint_that_cannot_be_read_is_named() {
         let wish = Wish { project: None, code: code("newest"), ..wish() };
-        insta::assert_snapshot!(wish.need().unwrap_err(), @"");
+        insta::assert_snapshot!(wish.need().unwrap_err(), @"the version to use cannot be found out: line 2 of `versions.tf`: `newest` is not a version constraint: `newest` is not a version; write one such as `1.9.0`");
     }
 
     #[test]
@@ -172,7 +172,12 @@ mod tests {
         let shown = by.map(|by| {
             VersionChoice { distribution: Distribution::Terraform, version: version("1.9.8"), by }.to_string()
         });
-        insta::assert_snapshot!(shown.join("\n"), @"");
+        insta::assert_snapshot!(shown.join("\n"), @"
+        Terraform 1.9.8, because line 4 of `atlantis.yaml` says so
+        Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
+        Terraform 1.9.8, because `--default-tf-version` says so
+        Terraform 1.9.8, because that is the `terraform` of this server
+        ");
     }
 
     #[test]

@@ -231,8 +231,26 @@ mod tests {
                 })
                 .join("\n")
         };
-        insta::assert_snapshot!(shown(Sources::new(None, None)), @"");
-        insta::assert_snapshot!(shown(Sources::new(Some(&mirror), Some(&mirror))), @"");
+        insta::assert_snapshot!(shown(Sources::new(None, None)), @"
+        https://releases.hashicorp.com/terraform/index.json
+        https://releases.hashicorp.com/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip
+        https://releases.hashicorp.com/terraform/1.9.8/terraform_1.9.8_SHA256SUMS
+        https://releases.hashicorp.com/terraform/1.9.8/terraform_1.9.8_SHA256SUMS.sig
+        https://get.opentofu.org/tofu/api.json
+        https://github.com/opentofu/opentofu/releases/download/v1.9.8/tofu_1.9.8_linux_amd64.zip
+        https://github.com/opentofu/opentofu/releases/download/v1.9.8/tofu_1.9.8_SHA256SUMS
+        https://github.com/opentofu/opentofu/releases/download/v1.9.8/tofu_1.9.8_SHA256SUMS.gpgsig
+        ");
+        insta::assert_snapshot!(shown(Sources::new(Some(&mirror), Some(&mirror))), @"
+        https://mirror.example.com/hashi/terraform/index.json
+        https://mirror.example.com/hashi/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip
+        https://mirror.example.com/hashi/terraform/1.9.8/terraform_1.9.8_SHA256SUMS
+        https://mirror.example.com/hashi/terraform/1.9.8/terraform_1.9.8_SHA256SUMS.sig
+        https://mirror.example.com/hashi/api.json
+        https://mirror.example.com/hashi/v1.9.8/tofu_1.9.8_linux_amd64.zip
+        https://mirror.example.com/hashi/v1.9.8/tofu_1.9.8_SHA256SUMS
+        https://mirror.example.com/hashi/v1.9.8/tofu_1.9.8_SHA256SUMS.gpgsig
+        ");
     }
 
     #[test]

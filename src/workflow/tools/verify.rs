@@ -101,8 +101,8 @@ mod tests {
             let parts: Vec<String> = key.signing.iter().map(|part| format!("{:X}", part.fingerprint())).collect();
             format!("{:X}: {}", key.primary.fingerprint(), parts.join(" "))
         };
-        insta::assert_snapshot!(shown(&keys.terraform), @"");
-        insta::assert_snapshot!(shown(&keys.opentofu), @"");
+        insta::assert_snapshot!(shown(&keys.terraform), @"C874011F0AB405110D02105534365D9472D7468F: B36CBA91A2C0730C435FC280B0B441097685B676 374EC75B485913604A831CC7C820C6D5CD27AB87");
+        insta::assert_snapshot!(shown(&keys.opentofu), @"E3E6E43D84CB852EADB0051D0C0AF313E5FD9F80:");
         keys.terraform.primary.verify_bindings().unwrap();
         keys.opentofu.primary.verify_bindings().unwrap();
     }

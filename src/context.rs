@@ -129,6 +129,8 @@ pub struct Settings {
     pub allow_drafts: bool,
     /// Whether pulls from forks are served.
     pub allow_forks: bool,
+    /// Whether a command fails when a hook before it does.
+    pub fail_on_pre_hook: bool,
     /// Whether a change of a pull leads to a plan.
     pub autoplan: bool,
     /// Whether nothing is said about repositories that are not served.

@@ -98,7 +98,8 @@ CREATE INDEX commands_by_time ON commands (created_at, id);
 CREATE INDEX commands_unfinished ON commands (repo, pull) WHERE state <> 'finished';
 CREATE INDEX commands_superseded ON commands (superseded_by) WHERE superseded_by IS NOT NULL;
 
--- A command on one project.
+-- A command on one project, or a hook around it: `hook` is how that is called. `private`: parts of the output belong on
+-- pages only.
 CREATE TABLE runs (
     id TEXT NOT NULL PRIMARY KEY,
     command TEXT NOT NULL REFERENCES commands (id),
@@ -108,6 +109,8 @@ CREATE TABLE runs (
     dir TEXT NOT NULL,
     workspace TEXT NOT NULL,
     name TEXT NOT NULL,
+    hook TEXT,
+    private BOOLEAN NOT NULL DEFAULT FALSE,
     state TEXT NOT NULL,
     outcome TEXT,
     message TEXT,
@@ -228,6 +231,7 @@ CREATE TABLE plans (
     base TEXT NOT NULL,
     distribution TEXT NOT NULL,
     tool_version TEXT NOT NULL,
+    workflow TEXT NOT NULL,
     digest TEXT,
     counts TEXT NOT NULL,
     state TEXT NOT NULL,

@@ -201,7 +201,7 @@ impl Mirror {
 
     /// The directory in the mirror that belongs to a worktree, or `None` when the worktree is not whole. The file
     /// `.git` in it could have been changed by a run, so it must point where git itself had pointed it.
-    fn admin_dir(&self, dir: &Path) -> Option<PathBuf> {
+    pub(super) fn admin_dir(&self, dir: &Path) -> Option<PathBuf> {
         let link = dir.join(".git");
         let is_file = link.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() < 8192);
         let text = is_file.then(|| std::fs::read_to_string(&link).ok()).flatten()?;

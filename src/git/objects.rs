@@ -1,6 +1,6 @@
 //! Reading a mirror: commits, file lists and files, without a checkout.
 
-use super::{GitError, Mirror, RefName};
+use super::{Checkout, GitError, Mirror, RefName};
 use crate::model::{CommitSha, RepoPath};
 
 /// Most bytes read of a file list; some hundred thousand files.
@@ -15,6 +15,16 @@ pub struct TreeFiles {
     pub left_out: usize,
     /// Whether there are more files than can be listed (64 MiB of names).
     pub truncated: bool,
+}
+
+impl TreeFiles {
+    /// Adds more files.
+    pub fn add(&mut self, more: Self) {
+        self.paths.extend(more.paths);
+        self.paths.sort();
+        self.left_out += more.left_out;
+        self.truncated |= more.truncated;
+    }
 }
 
 /// One entry of a tree.
@@ -63,6 +73,32 @@ impl Mirror {
         let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
         for entry in entries(&output.stdout.bytes).filter(|entry| entry.is_file() || entry.is_link()) {
             match path_of(entry.name) {
+                Some(path) => files.paths.push(path),
+                None => files.left_out += 1,
+            }
+        }
+        Ok(files)
+    }
+
+    /// The files of a checkout that are not part of its commit, ignored ones too. What tools keep beside the code is not
+    /// among them.
+    pub async fn untracked(&self, checkout: &Checkout) -> Result<TreeFiles, GitError> {
+        let doing = format!("list what is not tracked in a checkout of {}", self.repo);
+        let admin = self.admin_dir(&checkout.path);
+        let admin = admin.ok_or_else(|| GitError::other(&doing, "the checkout is not whole any more"))?;
+        let git = self.git().env("GIT_DIR", admin).env("GIT_WORK_TREE", &checkout.path).dir(&checkout.path);
+        let cmd = git.cap(MAX_LIST).args([
+            "ls-files",
+            "--others",
+            "-z",
+            "--exclude=.terraform",
+            "--exclude=.terragrunt-cache",
+            "--exclude=*.tfstate*",
+        ]);
+        let output = self.run(&doing, cmd).await?;
+        let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
+        for name in output.stdout.bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            match path_of(name) {
                 Some(path) => files.paths.push(path),
                 None => files.left_out += 1,
             }

@@ -66,6 +66,15 @@ impl Reply {
         self
     }
 
+    /// Whether anything of the command failed or was refused.
+    pub fn has_errors(&self) -> bool {
+        let outcome = match &self.told {
+            Told::Nothing(outcome, _) => *outcome,
+            Told::Comment(body) => body.outcome(),
+        };
+        outcome != CommandOutcome::Success
+    }
+
     /// The end of a command and everything to be posted about it.
     pub fn into_end(self, ctx: &Ctx, row: &CommandRow) -> FinishedCommand {
         let head = self.head.or_else(|| row.head.clone());

@@ -148,7 +148,9 @@ pub struct PlanRecord {
     pub distribution: Distribution,
     /// Its version.
     pub tool_version: semver::Version,
-    /// Digest of the plan file; `None` when there is nothing to apply.
+    /// What the workflow that made it does ([`crate::config::workflow::Workflow::fingerprint`]); no other one applies it.
+    pub workflow: Sha256Digest,
+    /// Digest of the plan file; `None` when there is nothing to apply, or when the workflow needs no file.
     pub digest: Option<Sha256Digest>,
     /// What it would do.
     pub counts: PlanCounts,

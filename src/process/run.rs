@@ -1,6 +1,8 @@
 //! Long runs under a supervisor, their output streamed line by line.
 
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -86,12 +88,13 @@ pub struct Supervised {
     cmd: Cmd,
     supervisor: Supervisor,
     hold: Option<PathBuf>,
+    stdout: Option<PathBuf>,
 }
 
 impl Cmd {
     /// Puts the command under a supervisor.
     pub fn supervised(self, supervisor: &Supervisor) -> Supervised {
-        Supervised { cmd: self, supervisor: supervisor.clone(), hold: None }
+        Supervised { cmd: self, supervisor: supervisor.clone(), hold: None, stdout: None }
     }
 }
 
@@ -99,6 +102,13 @@ impl Supervised {
     /// Names the file the supervisor holds (shared) until the last process of the run is gone, see [`super::Hold`].
     pub fn hold(mut self, file: impl Into<PathBuf>) -> Self {
         self.hold = Some(file.into());
+        self
+    }
+
+    /// Standard output goes into this file as it is, to be read by nobody else on the machine, instead of being sent as
+    /// lines.
+    pub fn stdout_to(mut self, file: impl Into<PathBuf>) -> Self {
+        self.stdout = Some(file.into());
         self
     }
 
@@ -114,7 +124,13 @@ impl Supervised {
         let mut child = self.start()?;
         let (leash, stdout, stderr) = pipes(&mut child);
         let sink = Sink { lines, cap: self.cmd.cap, used: AtomicUsize::new(0) };
-        let pumps = async { tokio::try_join!(sink.pump(stdout, Stream::Out), sink.pump(stderr, Stream::Err)) };
+        let out = async {
+            match stdout {
+                Some(stdout) => sink.pump(stdout, Stream::Out).await,
+                None => Ok(()),
+            }
+        };
+        let pumps = async { tokio::try_join!(out, sink.pump(stderr, Stream::Err)) };
         let pumps = async { pumps.await.map_err(|source| self.lost(source)) };
         let ((status, how), _) = tokio::try_join!(self.follow(child, leash, cancel), pumps)?;
         Ok(Exit::new(status, how, started.elapsed()))
@@ -131,8 +147,11 @@ impl Supervised {
             command.arg("--lease").arg(seconds.to_string());
         }
         command.arg("--").arg(program).args(self.cmd.argv()).stdin(Stdio::piped());
-        let program = || self.supervisor.exe.clone().into_os_string();
-        command.spawn().map_err(|source| ProcessError::Start { program: program(), source })
+        let start = |source| ProcessError::Start { program: self.supervisor.exe.clone().into_os_string(), source };
+        if let Some(file) = &self.stdout {
+            command.stdout(private_file(file).map_err(start)?);
+        }
+        command.spawn().map_err(start)
     }
 
     async fn follow(
@@ -180,11 +199,15 @@ impl Supervised {
     }
 }
 
-fn pipes(child: &mut Child) -> (ChildStdin, ChildStdout, ChildStderr) {
+/// Standard output may go into a file.
+fn pipes(child: &mut Child) -> (ChildStdin, Option<ChildStdout>, ChildStderr) {
     let leash = child.stdin.take().expect("standard input is piped");
-    let stdout = child.stdout.take().expect("standard output is piped");
     let stderr = child.stderr.take().expect("standard error is piped");
-    (leash, stdout, stderr)
+    (leash, child.stdout.take(), stderr)
+}
+
+fn private_file(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
 /// Where both streams of a run come together.

@@ -327,22 +327,29 @@ fn cancel_outcome(lines: &[CancelLine]) -> CommandOutcome {
     }
 }
 
+impl Body {
+    /// How a command ended that is told so.
+    pub fn outcome(&self) -> CommandOutcome {
+        match self {
+            Self::Projects(projects) => CommandOutcome::of(projects.iter().map(|project| project.outcome)),
+            Self::Interrupted(_) | Self::ConfigErrors(_) | Self::Broken(_) => CommandOutcome::Failure,
+            Self::Refused(_) | Self::Mistake(_) | Self::Dropped(_) => CommandOutcome::Refused,
+            Self::Cancelled(lines) => cancel_outcome(lines),
+            Self::NoProjects(_)
+            | Self::Help(_)
+            | Self::Unlocked(_)
+            | Self::Closed { .. }
+            | Self::LockIdle(_)
+            | Self::LockExpired { .. }
+            | Self::LockLost(_) => CommandOutcome::Success,
+        }
+    }
+}
+
 impl Report {
     /// How the whole command ended.
     pub fn outcome(&self) -> CommandOutcome {
-        match &self.body {
-            Body::Projects(projects) => CommandOutcome::of(projects.iter().map(|project| project.outcome)),
-            Body::Interrupted(_) | Body::ConfigErrors(_) | Body::Broken(_) => CommandOutcome::Failure,
-            Body::Refused(_) | Body::Mistake(_) | Body::Dropped(_) => CommandOutcome::Refused,
-            Body::Cancelled(lines) => cancel_outcome(lines),
-            Body::NoProjects(_)
-            | Body::Help(_)
-            | Body::Unlocked(_)
-            | Body::Closed { .. }
-            | Body::LockIdle(_)
-            | Body::LockExpired { .. }
-            | Body::LockLost(_) => CommandOutcome::Success,
-        }
+        self.body.outcome()
     }
 
     /// The hidden line that says the same to programs.

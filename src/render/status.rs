@@ -26,6 +26,11 @@ pub fn project_context(name: &str, kind: RunKind, project: &ProjectKey) -> Statu
     StatusContext::new(&format!("{name}/{kind}: {}", project.status_id()))
 }
 
+/// Name of the status of a hook: `lockkeeper/pre_workflow_hook: Generate` (reference 6.9). `when` is `pre` or `post`.
+pub fn hook_context(name: &str, when: &str, called: &str) -> StatusContext {
+    StatusContext::new(&format!("{name}/{when}_workflow_hook: {called}"))
+}
+
 /// A status with the line cut to what the forge takes.
 pub fn status(context: StatusContext, state: CommitState, text: &str, url: Option<String>) -> CommitStatus {
     CommitStatus { context, state, description: describe(text), url }

@@ -48,6 +48,10 @@ pub struct RunRow {
     pub pull: PullRef,
     /// The project.
     pub project: ProjectKey,
+    /// What the hook is called, if it is one; `project` is then the root of the repository.
+    pub hook: Option<String>,
+    /// Parts of its output are for pages and not for comments.
+    pub private: bool,
     /// Where it is.
     pub state: RunState,
     /// How it ended.
@@ -71,25 +75,56 @@ pub struct OutputPiece {
     pub text: String,
 }
 
-const BY_ID: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, state, outcome, message, created_at, \
-     started_at, finished_at FROM runs WHERE id = $1";
-const OF_COMMAND: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, state, outcome, message, \
-     created_at, started_at, finished_at FROM runs WHERE command = $1 ORDER BY id";
-const OF_HEAD: &str = "SELECT r.id, r.command, r.kind, r.repo, r.pull, r.dir, r.workspace, r.name, r.state, r.outcome, \
-     r.message, r.created_at, r.started_at, r.finished_at FROM runs r JOIN commands c ON c.id = r.command \
-     WHERE r.repo = $1 AND r.pull = $2 AND c.head = $3 AND r.state = 'finished' ORDER BY r.id";
-const RECENT: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, state, outcome, message, created_at, \
-     started_at, finished_at FROM runs ORDER BY created_at DESC, id DESC LIMIT $1";
+const BY_ID: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, \
+     message, created_at, started_at, finished_at FROM runs WHERE id = $1";
+const OF_COMMAND: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, \
+     message, created_at, started_at, finished_at FROM runs WHERE command = $1 AND hook IS NULL ORDER BY id";
+const OF_HEAD: &str = "SELECT r.id, r.command, r.kind, r.repo, r.pull, r.dir, r.workspace, r.name, r.hook, r.private, \
+     r.state, r.outcome, r.message, r.created_at, r.started_at, r.finished_at FROM runs r \
+     JOIN commands c ON c.id = r.command WHERE r.repo = $1 AND r.pull = $2 AND c.head = $3 AND r.state = 'finished' AND r.hook IS NULL ORDER BY r.id";
+const RECENT: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, \
+     message, created_at, started_at, finished_at FROM runs WHERE hook IS NULL ORDER BY created_at DESC, id DESC LIMIT $1";
 
 impl Store {
     /// Keeps a run that is to come.
     pub async fn run_create(&self, new: &NewRun) -> Result<RunId> {
+        self.run_insert(new, None).await
+    }
+
+    /// Keeps a hook of a command that is to come. It is a run for whoever reads its output, and for nobody else: it says
+    /// nothing about where projects stand.
+    pub async fn hook_create(&self, new: &NewRun, called: &str) -> Result<RunId> {
+        self.run_insert(new, Some(free_text(called).as_ref())).await
+    }
+
+    /// Ends the hooks of a command that were cut off.
+    pub async fn hooks_cut_off(&self, command: CommandId) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "UPDATE runs SET state = 'finished', outcome = $1, finished_at = $2 \
+             WHERE command = $3 AND hook IS NOT NULL AND state <> 'finished'",
+            ProjectOutcome::Cancelled,
+            self.now(),
+            command,
+        )?;
+        tx.commit().await
+    }
+
+    /// Before a run begins to print what is not for comments.
+    pub async fn run_keep_private(&self, id: RunId) -> Result<()> {
+        let mut tx = self.begin().await?;
+        execute!(&mut tx, "UPDATE runs SET private = TRUE WHERE id = $1", id)?;
+        tx.commit().await
+    }
+
+    async fn run_insert(&self, new: &NewRun, hook: Option<&str>) -> Result<RunId> {
         let id = RunId::next(&*self.ids);
         let mut tx = self.begin().await?;
         execute!(
             &mut tx,
-            "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, state, created_at) \
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'queued', $9)",
+            "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, hook, state, created_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'queued', $10)",
             id,
             new.command,
             new.kind,
@@ -98,6 +133,7 @@ impl Store {
             &new.project.dir,
             &new.project.workspace,
             name_column(&new.project),
+            hook,
             self.now(),
         )?;
         tx.commit().await.map(|()| id)
@@ -217,6 +253,8 @@ struct Row {
     dir: RepoPath,
     workspace: WorkspaceName,
     name: String,
+    hook: Option<String>,
+    private: bool,
     state: RunState,
     outcome: Option<ProjectOutcome>,
     message: Option<String>,
@@ -234,6 +272,8 @@ impl From<Row> for RunRow {
             kind: row.kind,
             pull: PullRef { repo: row.repo, number: row.pull },
             project: ProjectKey { dir: row.dir, workspace: row.workspace, name },
+            hook: row.hook,
+            private: row.private,
             state: row.state,
             outcome: row.outcome,
             message: row.message,

@@ -225,6 +225,11 @@ impl Checkouts {
         self.git.mirror(&source.pull.repo).files(&checkout.commit).await
     }
 
+    /// The files that lie in a checkout and are not part of the repository.
+    pub async fn untracked(&self, source: &Source, checkout: &Checkout) -> Result<TreeFiles, GitError> {
+        self.git.mirror(&source.pull.repo).untracked(checkout).await
+    }
+
     /// The text of a file of a commit that was fetched; `None` when there is no such file.
     pub async fn read(
         &self,

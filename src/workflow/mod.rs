@@ -4,7 +4,10 @@
 mod artifacts;
 mod checkouts;
 mod environment;
+mod facts;
+mod hooks;
 mod output;
+mod provider_cache;
 mod state_lock;
 mod steps;
 mod terraform;
@@ -14,8 +17,11 @@ mod uses;
 pub use artifacts::{ArtifactError, Artifacts, Saved};
 pub use checkouts::{CheckoutError, Checkouts, Source};
 pub use environment::ChildEnvironment;
+pub use facts::Facts;
+pub use hooks::HookPlace;
 pub use output::{OutputHub, RunOutput};
-pub use steps::StepError;
+pub use provider_cache::{InitPlace, ProviderCache, Session};
+pub use steps::{MultienvError, StepError, StepFailure, StepName};
 pub use terraform::{Place, PlanMade, RunError, Terraform};
 pub use tools::{
     ChosenBy, DownloadError, DownloadSettings, Downloads, InvalidKey, Keys, Platform, Sources, Tool, ToolError, Tools,

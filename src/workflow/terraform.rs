@@ -1,21 +1,30 @@
 //! Running Terraform or OpenTofu for one project.
 
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use semver::Version;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::steps::Steps;
-use super::{ArtifactError, CheckoutError, ChildEnvironment, RunOutput, StepError, Tool, ToolError, Tools};
-use crate::model::{Distribution, ProjectKey};
+use super::steps::{Deadline, Exec, Files, Printed, Steps, preparation};
+use super::{
+    ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, Facts, ProviderCache, RunOutput, StepError, StepFailure,
+    StepName, Tool, ToolError, Tools, Wish,
+};
+use crate::config::workflow::{Builtin, Step, Workflow};
+use crate::model::{ProjectKey, Sha256Digest};
 use crate::process::Supervisor;
 
 /// How Terraform and OpenTofu are found and started on this machine.
 pub struct Terraform {
     /// Programs.
     pub tools: Tools,
+    /// Where programs are that were put there for runs; commands of a workflow find them too.
+    pub bin_dir: PathBuf,
+    /// Packages of providers; `None`: each project fetches its own.
+    pub providers: Option<ProviderCache>,
     /// What children see of the server's environment.
     pub environment: ChildEnvironment,
     /// What keeps a child polite when the server dies.
@@ -35,6 +44,10 @@ pub struct Place<'a> {
     pub hold: &'a Path,
     /// Whether the lock file of the providers is part of the repository.
     pub lock_file_tracked: bool,
+    /// Its steps.
+    pub workflow: &'a Workflow,
+    /// What commands among them are told of the pull.
+    pub facts: &'a Facts,
     /// Arguments after `--` in the comment.
     pub extra: &'a [String],
     /// Where what is printed goes.
@@ -45,14 +58,18 @@ pub struct Place<'a> {
     pub timeout: Duration,
 }
 
-/// A plan file and what was printed while it was made.
+/// What came of the steps that plan.
 pub struct PlanMade {
-    /// The file.
-    pub file: Vec<u8>,
-    /// Output of `plan`.
+    /// The plan file; `None` when no step has written one.
+    pub file: Option<Vec<u8>>,
+    /// What the steps printed, as far as a comment may show it.
     pub output: String,
+    /// What the built-in `plan` alone printed; `None` when commands of the operator make the plan.
+    pub plan_output: Option<String>,
     /// The program that made it.
     pub tool: Tool,
+    /// What the workflow that made it does.
+    pub workflow: Sha256Digest,
 }
 
 /// Why a run did not do what it should.
@@ -79,43 +96,53 @@ impl RunError {
     /// What the tool printed before it failed.
     pub fn output(&self) -> &str {
         match self {
-            Self::Step(error) => error.output(),
+            Self::Step(error) => &error.output,
             Self::Tool(_) | Self::Checkout(_) | Self::Artifact(_) | Self::Disk(_) => "",
         }
     }
 }
 
 impl Terraform {
-    /// `init`, the workspace, `plan`.
-    pub async fn plan(
-        &self,
-        place: &Place<'_>,
-        distribution: Distribution,
-        wanted: Option<&Version>,
-    ) -> Result<PlanMade, RunError> {
-        let tool = self.tools.find(distribution, wanted).await?;
+    /// The steps that plan.
+    pub async fn plan(&self, place: &Place<'_>, wish: &Wish) -> Result<PlanMade, RunError> {
+        let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
-        let file = scratch.path().join("plan.tfplan");
-        let steps = self.steps(place, &tool);
-        remove_stale_lock_file(place)?;
-        steps.init(!place.lock_file_tracked).await?;
-        steps.workspace().await?;
-        let output = steps.plan(&file, place.extra).await?;
-        let file = tokio::fs::read(&file).await?;
-        Ok(PlanMade { file, output, tool })
+        let Printed { output, plan } =
+            self.steps(place, &tool, &scratch, Deadline::after(place.timeout)).run(&place.workflow.plan.steps).await?;
+        let file = match tokio::fs::read(Files::within(scratch.path()).plan).await {
+            Ok(file) => Some(file),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(PlanMade { file, output, plan_output: plan, tool, workflow: place.workflow.fingerprint() })
     }
 
-    /// `apply` of a plan file. A checkout that was made anew since the plan is initialised first.
-    pub async fn apply(&self, place: &Place<'_>, tool: &Tool, plan: &[u8]) -> Result<String, RunError> {
+    /// The program for a project. A download can take a while, and ends when the run is told to.
+    async fn tool(&self, place: &Place<'_>, wish: &Wish) -> Result<Tool, RunError> {
+        let (tool, choice) = tokio::select! {
+            chosen = self.tools.choose(wish) => chosen?,
+            () = place.stop.cancelled() => return Err(stopped(wish).into()),
+        };
+        if choice.by != ChosenBy::Nobody {
+            place.output.say(&format!("Using {choice}.")).await;
+        }
+        Ok(tool)
+    }
+
+    /// The steps that apply a plan, with its file if it has one. A checkout that was made anew since the plan is prepared
+    /// as for the plan first.
+    pub async fn apply(&self, place: &Place<'_>, tool: &Tool, plan: Option<&[u8]>) -> Result<String, RunError> {
         let scratch = self.scratch()?;
-        let file = scratch.path().join("plan.tfplan");
-        tokio::fs::write(&file, plan).await?;
-        let steps = self.steps(place, tool);
-        if !self.is_initialised(place.dir) {
-            steps.init(!place.lock_file_tracked).await?;
+        if let Some(plan) = plan {
+            tokio::fs::write(Files::within(scratch.path()).plan, plan).await?;
+        }
+        let deadline = Deadline::after(place.timeout);
+        if needs_preparation(place.workflow) && !self.is_initialised(place.dir) {
+            let mut steps = self.steps(place, tool, &scratch, deadline);
+            steps.run(preparation(place.workflow)).await?;
             steps.workspace().await?;
         }
-        Ok(steps.apply(&file, place.extra).await?)
+        Ok(self.steps(place, tool, &scratch, deadline).run(&place.workflow.apply.steps).await?.output)
     }
 
     fn is_initialised(&self, dir: &Path) -> bool {
@@ -124,34 +151,47 @@ impl Terraform {
     }
 
     /// A directory that only this user can read; it is gone when the run is over.
-    fn scratch(&self) -> std::io::Result<TempDir> {
+    pub(super) fn scratch(&self) -> std::io::Result<TempDir> {
         std::fs::create_dir_all(&self.scratch)?;
         tempfile::Builder::new().prefix("run-").tempdir_in(&self.scratch)
     }
 
-    fn steps<'a>(&'a self, place: &Place<'a>, tool: &'a Tool) -> Steps<'a> {
+    /// Each stage begins without variables of another one.
+    fn steps<'a>(&'a self, place: &Place<'a>, tool: &'a Tool, scratch: &TempDir, deadline: Deadline) -> Steps<'a> {
         Steps {
             tool,
             environment: &self.environment,
-            supervisor: &self.supervisor,
+            providers: self.providers.as_ref(),
+            bin_dir: &self.bin_dir,
+            facts: place.facts,
+            exec: Exec {
+                supervisor: &self.supervisor,
+                hold: place.hold,
+                output: place.output,
+                stop: place.stop,
+                deadline,
+            },
             dir: place.dir,
-            hold: place.hold,
             project: place.project,
-            output: place.output,
-            stop: place.stop,
-            deadline: tokio::time::Instant::now() + place.timeout,
-            timeout: place.timeout,
+            lock_file_tracked: place.lock_file_tracked,
+            extra: place.extra,
+            files: Files::within(scratch.path()),
+            workflow: (*place.workflow != *Workflow::builtin()).then_some(place.workflow.name.as_str()),
+            set: BTreeMap::new(),
         }
     }
 }
 
-/// A lock file that is not part of the repository is what an earlier `init` left; it would pin old providers.
-fn remove_stale_lock_file(place: &Place<'_>) -> std::io::Result<()> {
-    if place.lock_file_tracked {
-        return Ok(());
-    }
-    match std::fs::remove_file(place.dir.join(".terraform.lock.hcl")) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+fn stopped(wish: &Wish) -> StepError {
+    let step = StepName::new(&format!("finding {}", wish.distribution.title()), None);
+    StepError { step, why: StepFailure::Stopped { killed: false }, output: String::new() }
+}
+
+/// Whether the built-in `apply` finds a checkout that no step of its own stage has initialised.
+fn needs_preparation(workflow: &Workflow) -> bool {
+    let mut builtin = workflow.apply.steps.iter().filter_map(|step| match step {
+        Step::Builtin { step, .. } => Some(*step),
+        Step::Run(_) | Step::Env(_) | Step::Multienv(_) => None,
+    });
+    builtin.find(|step| matches!(step, Builtin::Init | Builtin::Apply)) == Some(Builtin::Apply)
 }

@@ -74,6 +74,8 @@ fn read_allowlist(reader: &mut Reader<'_>) -> Read<RepoAllowlist> {
 pub struct PlanningConfig {
     /// Whether events plan at all.
     pub autoplan: bool,
+    /// A command fails when a hook before it does.
+    pub fail_on_pre_hook: bool,
     /// Patterns as in `.dockerignore`, in order; files that match make their folder a project to plan.
     pub autoplan_files: Vec<String>,
     /// Whether to look for projects.
@@ -83,10 +85,12 @@ pub struct PlanningConfig {
 impl PlanningConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let disabled = reader.switch("disable-autoplan");
+        let fail_on_pre_hook = reader.switch("fail-on-pre-workflow-hook-error");
         let files = read_autoplan_files(reader);
         let autodiscover = reader.choice("autodiscover-mode");
         Ok(Self {
             autoplan: !disabled?,
+            fail_on_pre_hook: fail_on_pre_hook?,
             autoplan_files: files?,
             autodiscover: autodiscover?.expect("the mode has a default"),
         })

@@ -1,11 +1,21 @@
 //! Workflows: which steps make a plan, an apply, an import (reference 6). They are the operator's, or a repository's
 //! where the operator allows that; nothing of a pull is ever spliced into them.
 
+mod fingerprint;
+mod keys;
+mod output;
+mod reader;
+mod step;
+
 use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
 
 use crate::model::text_enum;
+
+pub(super) use keys::{SHELL_ARGS, WORKFLOW};
+pub(super) use reader::{FileVersion, read_workflows};
+pub(super) use step::{read_command, read_shell};
 
 /// The steps of every stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -161,10 +171,25 @@ impl Workflow {
         Arc::clone(&BUILTIN)
     }
 
+    /// Whether parts of what plan and apply print are to be on pages only and in no comment.
+    pub fn keeps_output_private(&self) -> bool {
+        let is_private = |filter: &OutputFilter| matches!(filter, OutputFilter::Hide | OutputFilter::Redact(_));
+        self.steps().any(|step| matches!(step, Step::Run(step) if step.output.iter().any(is_private)))
+    }
+
+    /// Whether the built-in `apply` is among the steps that apply, so that there has to be a plan file.
+    pub fn applies_plan_file(&self) -> bool {
+        self.apply.steps.iter().any(|step| matches!(step, Step::Builtin { step: Builtin::Apply, .. }))
+    }
+
+    /// The steps of plan and apply.
+    fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.plan.steps.iter().chain(&*self.apply.steps)
+    }
+
     /// Whether plan and apply are made of commands only, so that there need not be a plan file (reference 6.8).
     pub fn is_custom_only(&self) -> bool {
-        let steps = self.plan.steps.iter().chain(&*self.apply.steps);
-        !steps.into_iter().any(|step| matches!(step, Step::Builtin { .. }))
+        !self.steps().any(|step| matches!(step, Step::Builtin { .. }))
     }
 }
 
@@ -186,3 +211,6 @@ static BUILTIN: LazyLock<Arc<Workflow>> = LazyLock::new(|| {
         state_rm: Stage::of(&[Builtin::Init, Builtin::StateRm]),
     })
 });
+
+#[cfg(test)]
+mod tests;

@@ -74,6 +74,7 @@ pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Resu
 pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
     let mut statuses: Vec<CommitStatus> =
         standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
+    ctx.store.hooks_cut_off(row.id).await?;
     for run in ctx.store.run_list(row.id).await? {
         if ctx.store.run_finish(run.id, ProjectOutcome::Failed, Some("The command could not be carried out.")).await? {
             tally::run(ctx, run.id, ProjectOutcome::Failed).await;

@@ -5,6 +5,7 @@ mod cancel;
 mod give_up;
 mod guards;
 mod help;
+mod hooks;
 mod permission;
 mod plan;
 mod policies;
@@ -56,6 +57,8 @@ pub(super) struct CommandCx<'a> {
     pub lost: CancellationToken,
     /// Settled once: before the first run of the command begins, or when the server is told to stop.
     fate: OnceLock<Fate>,
+    /// Where its hooks run.
+    hooks: OnceLock<hooks::Site>,
 }
 
 /// What becomes of a command when the server is told to stop.
@@ -175,9 +178,18 @@ impl CommandCx<'_> {
     }
 }
 
+const PRIVATE: &str =
+    "Not shown here: the workflow keeps parts of it out of comments. The page of the run has all of it.";
+
 /// Everything a run printed, for `--verbose`.
 async fn log(ctx: &Ctx, verbose: bool, run: RunId) -> Result<Option<String>, sqlx::Error> {
-    if verbose { ctx.store.run_output(run).await.map(Some) } else { Ok(None) }
+    if !verbose {
+        return Ok(None);
+    }
+    if ctx.store.run_get(run).await?.is_some_and(|run| run.private) {
+        return Ok(Some(PRIVATE.to_owned()));
+    }
+    ctx.store.run_output(run).await.map(Some)
 }
 
 /// The result of an attempt that lost its lease; the queue finds the lease lost and writes nothing.
@@ -334,19 +346,33 @@ async fn carry_out(
         ctx.store.command_go_on(row.id, StopKind::Closed).await?;
     }
     let stop = ctx.stops.enter(row.id);
-    let cx = CommandCx { ctx, row, pull, stop: stop.token.clone(), lost: attempt.lost.clone(), fate: OnceLock::new() };
+    let cx = CommandCx {
+        ctx,
+        row,
+        pull,
+        stop: stop.token.clone(),
+        lost: attempt.lost.clone(),
+        fate: OnceLock::new(),
+        hooks: OnceLock::new(),
+    };
     if cx.asked_to_stop().await?.is_some() {
         // It was asked after this attempt had read its row, and before anybody could find it here.
         cx.stop.cancel();
     }
     let reply = tokio::select! {
-        reply = act(&cx, spec) => reply?,
+        reply = act_and_follow_up(&cx, spec) => reply?,
         never = cx.pass_on_stops() => match never {},
     };
     match cx.superseded().await? {
         Some(stop) => superseded::after(ctx, row, spec, &stop).await,
         None => Ok(Round::Over(reply)),
     }
+}
+
+async fn act_and_follow_up(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
+    let reply = act(cx, spec).await?;
+    hooks::after(cx, &reply).await?;
+    Ok(reply)
 }
 
 async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
+use super::hooks::Given;
 use super::projects::{self, Selection, Wanted, Work};
 use super::{CommandCx, permission, turn};
 use crate::command::{PlanCommand, Target};
@@ -27,9 +28,10 @@ use crate::model::{
     ProjectOutcome, RunId, RunKind,
 };
 use crate::queue::JobError;
+use crate::render::plan_output::PlanSummary;
 use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan};
-use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, StepError};
+use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, StepError, StepFailure};
 
 /// Somebody whose comment waits for this answer hears of every project, and also that there is none.
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
@@ -56,7 +58,8 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
     cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
     // A plan that was cut off by the end of the server is made again (P3).
     super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
-    let work = match projects::select(cx, wanted).await? {
+    let given = Given::of(&command.target, &command.extra_args);
+    let work = match projects::select(cx, wanted, given).await? {
         Selection::Work(work) => work,
         Selection::Refused(reply) => return refused(cx, reply, wanted).await,
     };
@@ -264,6 +267,9 @@ async fn attempt(
     };
     cx.ctx.store.run_start(run).await?;
     cx.ctx.hub.announce(run);
+    if work.policies().workflow(key).keeps_output_private() {
+        cx.ctx.store.run_keep_private(run).await?;
+    }
     let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), run);
     let made = work.plan(cx, project, order.extra_args(key), &output).await;
     if let Err(error) = &made {
@@ -304,9 +310,9 @@ async fn record(
     checkout: &Checkout,
     report: ProjectReport,
 ) -> Result<ProjectReport, JobError> {
-    let read = plan_output::summary(&made.output);
+    let read = read_output(&made);
     let id = PlanId::next(&*cx.ctx.ids);
-    let file = (!read.no_changes).then_some(made.file);
+    let file = made.file.filter(|_| !read.no_changes);
     let saved = match save(cx, id, file).await? {
         Ok(saved) => saved,
         Err(error) => {
@@ -325,6 +331,7 @@ async fn record(
         base: checkout.base.clone(),
         distribution: made.tool.distribution,
         tool_version: made.tool.version,
+        workflow: made.workflow,
         digest,
         counts: read.counts.unwrap_or_default(),
         state: if read.no_changes { PlanState::NoChanges } else { PlanState::Planned },
@@ -349,6 +356,13 @@ async fn record(
             not_kept(cx, report).await
         }
     }
+}
+
+/// Only the tool itself is believed when it says that there is nothing to do. Commands of the operator may print what a
+/// pull request tells them to, so a plan that they make is always one to apply.
+fn read_output(made: &PlanMade) -> PlanSummary {
+    let read = plan_output::summary(made.plan_output.as_ref().unwrap_or(&made.output));
+    PlanSummary { no_changes: read.no_changes && made.plan_output.is_some(), ..read }
 }
 
 /// A file that is too large is for the people at the pull; anything else may pass.
@@ -432,8 +446,8 @@ async fn why_stopped(cx: &CommandCx<'_>) -> Result<String, JobError> {
 
 async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError) -> Result<ProjectReport, JobError> {
     let report = ProjectReport { output: error.output().to_owned(), ..report };
-    if let RunError::Step(StepError::Stopped { step, .. }) = error {
-        let message = format!("{}, so `{step}` was interrupted.", why_stopped(cx).await?);
+    if let RunError::Step(StepError { step, why: StepFailure::Stopped { .. }, .. }) = error {
+        let message = format!("{}, so {step} was interrupted.", why_stopped(cx).await?);
         return Ok(stopped(report, &message));
     }
     let text = UserText { message: format!("{}.", describe_error(error)), hints: projects::hints(error) };

@@ -1,9 +1,12 @@
 //! What holds for the locks of the projects of a command: the rules of the operator, and what the repository says. A
 //! plan goes by the checkout that it plans, an apply by the head commit that was planned.
 
+use std::sync::Arc;
+
 use super::CommandCx;
-use crate::config::repo::{AllowedOverrides, FILE_NAMES, RepoConfig};
-use crate::config::repos::{LockPolicy, RepoRules};
+use crate::config::repo::{FILE_NAMES, Permissions, RepoConfig};
+use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
+use crate::config::workflow::Workflow;
 use crate::jobs::describe_error;
 use crate::model::{PlanRecord, ProjectKey, RepoPath};
 
@@ -28,13 +31,44 @@ impl Policies {
     /// operator does not allow any more, the operator's own rules hold, and no lock is left out because of that (P6).
     pub async fn of_plan(cx: &CommandCx<'_>, plan: &PlanRecord) -> Self {
         let rules = cx.ctx.settings.rules(&plan.pull.repo);
-        match planned(cx, plan, rules.allowed_overrides()).await {
+        match planned(cx, plan, rules.permissions()).await {
             Ok(config) => Self::new(rules, config),
             Err(error) => {
                 tracing::warn!(error = describe_error(&*error), "The configuration that was planned cannot be read");
                 Self { is_unread: true, ..Self::new(rules, None) }
             }
         }
+    }
+
+    /// What the operator says.
+    pub fn rules(&self) -> &RepoRules {
+        &self.rules
+    }
+
+    /// The configuration in a checkout in which the hooks of the operator may have written it.
+    pub fn of_checkout(self, found: anyhow::Result<Option<RepoConfig>>) -> Self {
+        match found {
+            Ok(config) => Self { config, is_unread: false, ..self },
+            Err(error) => {
+                tracing::warn!(error = describe_error(&*error), "The configuration after the hooks cannot be read");
+                Self { config: None, is_unread: true, ..self }
+            }
+        }
+    }
+
+    /// Whether it could not be found out what the repository says.
+    pub fn is_unread(&self) -> bool {
+        self.is_unread
+    }
+
+    /// Everything that holds for a project.
+    pub fn project(&self, project: &ProjectKey) -> ProjectRules {
+        self.rules.project(self.config.as_ref(), project)
+    }
+
+    /// The steps of a project.
+    pub fn workflow(&self, project: &ProjectKey) -> Arc<Workflow> {
+        self.project(project).workflow.value
     }
 
     pub fn config(&self) -> Option<&RepoConfig> {
@@ -53,14 +87,15 @@ impl Policies {
 async fn planned(
     cx: &CommandCx<'_>,
     plan: &PlanRecord,
-    allowed: &AllowedOverrides,
+    permissions: &Permissions,
 ) -> anyhow::Result<Option<RepoConfig>> {
     cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await?;
     for file in FILE_NAMES {
         let path = RepoPath::new(file).expect("a plain name is a path");
         let most = RepoConfig::MAX_BYTES as u64;
         if let Some(text) = cx.ctx.checkouts.read(&plan.pull.repo, &plan.head, &path, most).await? {
-            return Ok(Some(RepoConfig::parse(file, &text, allowed)?));
+            let config = RepoConfig::parse(file, &text, permissions)?;
+            return Ok(Some(config.for_base(&plan.base_branch)?));
         }
     }
     Ok(None)

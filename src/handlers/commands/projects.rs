@@ -4,25 +4,29 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::debug;
 
 use super::CommandCx;
+use super::hooks::{self, Given};
 use super::policies::Policies;
 use crate::command::{self, var_files_outside};
-use crate::config::repo::{self, AllowedOverrides, RepoConfig};
+use crate::config::repo::{self, Permissions, RepoConfig};
 use crate::config::repos::LockPolicy;
+use crate::config::workflow::Workflow;
 use crate::context::Ctx;
-use crate::discovery::{self, Input, Project, Tree};
+use crate::discovery::{self, Input, Project, RequiredVersions, Tree};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
 use crate::locks::Ask;
-use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
+use crate::model::{BranchName, PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
 use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::Body;
-use crate::workflow::{CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool, ToolError};
+use crate::workflow::{
+    CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StepError, StepFailure, Tool, ToolError, Wish,
+};
 
 /// A file of Terraform code that is looked into for its workspace is not larger.
 const MAX_CODE_BYTES: u64 = 1024 * 1024;
@@ -145,13 +149,13 @@ fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Pr
 }
 
 /// Finds the projects of a plan.
-pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Selection, JobError> {
+pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>, given: Given<'_>) -> Result<Selection, JobError> {
     let source = match cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await {
         Ok(source) => source,
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
     };
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
-    let allowed = rules.allowed_overrides().clone();
+    let (permissions, base) = (rules.permissions().clone(), cx.pull.base_branch.clone());
     let work = Work {
         projects: Vec::new(),
         abreast: Semaphore::new(ABREAST),
@@ -163,7 +167,14 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
         Ok(checkout) => checkout,
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
     };
-    let files = cx.ctx.checkouts.files(work.source(), &checkout).await.map_err(JobError::retry)?;
+    if let Some(failed) = hooks::before(cx, work.policies.rules(), &checkout, given).await? {
+        return Ok(Selection::Refused(failed));
+    }
+    let mut files = cx.ctx.checkouts.files(work.source(), &checkout).await.map_err(JobError::retry)?;
+    if hooks::any_before(cx, work.policies.rules()) {
+        // What the hooks have written counts as if it were part of the repository.
+        files.add(cx.ctx.checkouts.untracked(work.source(), &checkout).await.map_err(JobError::retry)?);
+    }
     if files.truncated {
         return Ok(Selection::Refused(too_many_files()));
     }
@@ -171,7 +182,7 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
     let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
     let found = tokio::task::spawn_blocking(move || {
         let tree = Tree::new(files.paths);
-        let config = configuration(&tree, &checkout, &allowed)?;
+        let config = configuration(&tree, &checkout, &permissions, &base)?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
         let projects = search.run(&input)?;
@@ -222,7 +233,7 @@ fn sentence(mut text: String) -> String {
 }
 
 /// A checkout that cannot be had: some reasons pass, others are for the people at the pull.
-fn checkout_refusal(error: CheckoutError) -> Result<Reply, JobError> {
+pub(super) fn checkout_refusal(error: CheckoutError) -> Result<Reply, JobError> {
     match error {
         CheckoutError::Conflict { base, files } => Ok(Reply::refused(
             "merge_conflict",
@@ -275,17 +286,44 @@ fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
     }
 }
 
-fn configuration(tree: &Tree, checkout: &Checkout, allowed: &AllowedOverrides) -> Result<Option<RepoConfig>, Trouble> {
+fn configuration(
+    tree: &Tree,
+    checkout: &Checkout,
+    permissions: &Permissions,
+    base: &BranchName,
+) -> Result<Option<RepoConfig>, Trouble> {
     let Some(file) = repo::find(tree.files()).map_err(|error| Trouble::Config(error.to_string()))? else {
         return Ok(None);
     };
     let text = read_file(checkout, &file, RepoConfig::MAX_BYTES as u64 + 1);
     let text = text.map_err(|error| Trouble::Config(format!("`{file}` cannot be read: {error}")))?;
-    RepoConfig::parse(file.as_str(), &text, allowed).map(Some).map_err(|errors| Trouble::Config(errors.to_string()))
+    let config = RepoConfig::parse(file.as_str(), &text, permissions);
+    let config = config.map_err(|errors| Trouble::Config(errors.to_string()))?;
+    config.for_base(base).map(Some).map_err(|error| Trouble::Config(error.to_string()))
+}
+
+/// The configuration as it lies in a checkout, whether or not it is part of the repository.
+fn on_disk(checkout: &Checkout, permissions: &Permissions, base: &BranchName) -> anyhow::Result<Option<RepoConfig>> {
+    let path = |name: &&str| RepoPath::new(name).expect("a plain name is a path");
+    let there =
+        repo::FILE_NAMES.iter().map(path).filter(|path| checkout.path.join(path.as_str()).symlink_metadata().is_ok());
+    let tree = Tree::new(there.collect::<Vec<_>>());
+    configuration(&tree, checkout, permissions, base).map_err(|trouble| match trouble {
+        Trouble::Config(text) | Trouble::Target(text) | Trouble::Limit(text) => anyhow!(text),
+    })
 }
 
 fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
     read_file(checkout, path, MAX_CODE_BYTES).ok()
+}
+
+/// What the code of a directory demands of the version that runs it.
+fn required(checkout: &Checkout, dir: &RepoPath, distribution: Distribution) -> RequiredVersions {
+    let entries = checkout.resolve_dir(dir).ok().and_then(|path| std::fs::read_dir(path).ok());
+    let file = |entry: std::fs::DirEntry| dir.join(entry.file_name().to_str()?).ok();
+    let mut files: Vec<RepoPath> = entries.into_iter().flatten().filter_map(Result::ok).filter_map(file).collect();
+    files.sort_unstable();
+    discovery::required_versions(&files, distribution, &|path| read_code(checkout, path))
 }
 
 /// Reads a regular file of a checkout; no link is followed, so nothing outside can be read.
@@ -379,6 +417,21 @@ impl Work {
         Self { projects: Vec::new(), abreast, source: None, policies, checkouts: Mutex::default() }
     }
 
+    /// For an apply with hooks: by the configuration that is in the checkout in which they ran.
+    pub async fn after_hooks(self, checkout: Arc<Checkout>, base: BranchName) -> Self {
+        let permissions = self.policies.rules().permissions().clone();
+        let found = tokio::task::spawn_blocking(move || on_disk(&checkout, &permissions, &base)).await;
+        let found = found.context("reading the configuration broke off").flatten();
+        let policies = self.policies.of_checkout(found);
+        let abreast = Semaphore::new(abreast(policies.config().and_then(|config| config.parallel_apply)));
+        Self { abreast, policies, ..self }
+    }
+
+    /// What the operator and the repository say.
+    pub fn policies(&self) -> &Policies {
+        &self.policies
+    }
+
     /// What holds for the lock of a project.
     pub fn policy(&self, project: &ProjectKey) -> LockPolicy {
         self.policies.of(project)
@@ -439,11 +492,27 @@ impl Work {
         output: &RunOutput,
     ) -> Result<(PlanMade, Arc<Checkout>), RunError> {
         let checkout = self.checkout(cx, &project.key.workspace).await?;
-        let site = Site::of(cx, &checkout, &project.key).await?;
-        let place = site.place(cx, &project.key, extra, output);
-        let version = project.terraform_version.as_ref().or(cx.ctx.settings.default_version.as_ref());
-        let made = cx.ctx.terraform.plan(&place, cx.ctx.settings.distribution, version).await?;
+        let site = Site::of(cx, &checkout, &project.key, extra).await?;
+        let workflow = self.policies.workflow(&project.key);
+        let place = site.place(cx, &project.key, &workflow, extra, output);
+        let wish = self.wish(cx, &checkout, &project.key).await;
+        let made = cx.ctx.terraform.plan(&place, &wish).await?;
         Ok((made, checkout))
+    }
+
+    /// What is said about the program of a project: by the operator, its configuration, and its code as it is on the disk,
+    /// where hooks may have written some of it.
+    async fn wish(&self, cx: &CommandCx<'_>, checkout: &Arc<Checkout>, project: &ProjectKey) -> Wish {
+        let rules = self.policies.project(project);
+        let distribution = rules.distribution.map_or(cx.ctx.settings.distribution, |decided| decided.value);
+        let (checkout, dir) = (Arc::clone(checkout), project.dir.clone());
+        let code = tokio::task::spawn_blocking(move || required(&checkout, &dir, distribution)).await;
+        Wish {
+            distribution,
+            project: rules.version,
+            code: code.unwrap_or_default(),
+            default: cx.ctx.settings.default_version.clone(),
+        }
     }
 
     /// Applies one plan, in a checkout of exactly what was planned.
@@ -455,16 +524,18 @@ impl Work {
         extra: &[String],
         output: &RunOutput,
     ) -> Result<String, RunError> {
-        let site = Site::of(cx, &ready.checkout, &plan.project).await?;
-        let place = site.place(cx, &plan.project, extra, output);
-        cx.ctx.terraform.apply(&place, &ready.tool, &ready.file).await
+        let site = Site::of(cx, &ready.checkout, &plan.project, extra).await?;
+        let place = site.place(cx, &plan.project, &ready.workflow, extra, output);
+        cx.ctx.terraform.apply(&place, &ready.tool, ready.file.as_deref()).await
     }
 }
 
 /// What has to be at hand before the gate of an apply is asked.
 pub(super) struct Ready {
     pub tool: Tool,
-    pub file: Vec<u8>,
+    pub workflow: Arc<Workflow>,
+    /// The plan file, if the plan has one.
+    pub file: Option<Vec<u8>>,
     pub checkout: Arc<Checkout>,
 }
 
@@ -473,26 +544,36 @@ struct Site {
     dir: PathBuf,
     hold: PathBuf,
     lock_file_tracked: bool,
+    facts: Facts,
 }
 
 impl Site {
-    async fn of(cx: &CommandCx<'_>, checkout: &Checkout, project: &ProjectKey) -> Result<Self, RunError> {
+    async fn of(
+        cx: &CommandCx<'_>,
+        checkout: &Checkout,
+        project: &ProjectKey,
+        extra: &[String],
+    ) -> Result<Self, RunError> {
         let dir = checkout.resolve_dir(&project.dir).map_err(CheckoutError::from)?;
         let lock_file = project.dir.join(".terraform.lock.hcl").expect("a file of a directory stays inside");
         let tracked = cx.ctx.checkouts.is_tracked(&cx.pull.at.repo, checkout, &lock_file).await;
         let lock_file_tracked = tracked.map_err(CheckoutError::from)?;
-        Ok(Self { dir, hold: checkout.hold.clone(), lock_file_tracked })
+        let facts = Facts::of(cx.pull, &cx.row.actor.login, extra);
+        Ok(Self { dir, hold: checkout.hold.clone(), lock_file_tracked, facts })
     }
 
     fn place<'a>(
         &'a self,
         cx: &'a CommandCx<'_>,
         project: &'a ProjectKey,
+        workflow: &'a Workflow,
         extra: &'a [String],
         output: &'a RunOutput,
     ) -> Place<'a> {
         Place {
             project,
+            workflow,
+            facts: &self.facts,
             dir: &self.dir,
             hold: &self.hold,
             lock_file_tracked: self.lock_file_tracked,
@@ -526,11 +607,11 @@ pub(super) fn hints(error: &RunError) -> Vec<String> {
              `tofu1.9.0`."
                 .to_owned(),
         ],
-        RunError::Step(StepError::TimedOut { .. }) => {
+        RunError::Step(StepError { why: StepFailure::TimedOut(_), .. }) => {
             vec!["If it needs that long, whoever runs Lockkeeper can raise `--run-timeout`.".to_owned()]
         }
         RunError::Tool(ToolError::Unreadable { .. } | ToolError::Process(_))
-        | RunError::Step(StepError::Failed { .. } | StepError::Stopped { .. } | StepError::Process(_))
+        | RunError::Step(_)
         | RunError::Checkout(_)
         | RunError::Artifact(_)
         | RunError::Disk(_) => Vec::new(),

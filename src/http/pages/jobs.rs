@@ -37,6 +37,8 @@ const SHOWN_LINES: u64 = 10_000;
 struct View {
     id: String,
     kind: &'static str,
+    /// What a hook is called.
+    hook: Option<String>,
     live: bool,
     /// It goes on, and nobody has cancelled it.
     cancellable: bool,
@@ -114,7 +116,12 @@ impl View {
             live: run.state != RunState::Finished,
             cancellable: goes_on && run.state != RunState::Finished && stop.is_none(),
             stopping: stop.filter(|_| goes_on).map(|stop| shown(&stop.why.replace('`', ""))),
-            badge: Badge::of_run(run.state, run.outcome),
+            hook: run.hook.as_deref().map(shown),
+            badge: if run.hook.is_some() {
+                Badge::of_hook(run.state, run.outcome)
+            } else {
+                Badge::of_run(run.state, run.outcome)
+            },
             pull: PullName::new(&run.pull, &pull_page(command)),
             dir: shown(run.project.dir.as_str()),
             workspace: shown(run.project.workspace.as_str()),

@@ -151,6 +151,14 @@ impl Badge {
         }
     }
 
+    /// Of a hook.
+    pub fn of_hook(state: RunState, outcome: Option<ProjectOutcome>) -> Self {
+        match (state, outcome) {
+            (RunState::Finished, Some(outcome)) if outcome.is_success() => Self::new("good", "succeeded"),
+            (RunState::Queued | RunState::Running | RunState::Finished, outcome) => Self::of_run(state, outcome),
+        }
+    }
+
     /// Of a command.
     pub fn of_command(state: CommandState, outcome: Option<CommandOutcome>) -> Self {
         match (state, outcome) {

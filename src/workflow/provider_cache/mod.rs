@@ -26,12 +26,11 @@ mod lock_file;
 mod session;
 mod store;
 
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 use tempfile::TempDir;
 
-use super::ChildEnvironment;
 use store::Store;
 
 /// Names the cache directory to Terraform and OpenTofu.
@@ -60,14 +59,6 @@ pub struct InitPlace {
     pub lock_file_tracked: bool,
 }
 
-impl InitPlace {
-    /// Of a project's directory, with `TF_DATA_DIR` from the environment.
-    pub fn new(dir: &Path, environment: &ChildEnvironment, lock_file_tracked: bool) -> Self {
-        let data = environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
-        Self { dir: dir.to_owned(), data_dir: dir.join(data), lock_file_tracked }
-    }
-}
-
 /// The cache directory of one `init`. It is gone when this is dropped; call [`Session::finish`] after a good `init`.
 #[derive(Debug)]
 #[must_use = "without `finish` nothing is kept, and the providers of the project are gone with the session"]
@@ -83,9 +74,9 @@ impl ProviderCache {
         Self { store: Store::new(store), scratch }
     }
 
-    /// Begins an `init`. `None`: the operator set a cache directory for all children, which stays as it is.
-    pub async fn enter(&self, place: InitPlace, environment: &ChildEnvironment) -> std::io::Result<Option<Session>> {
-        if environment.get(CACHE_DIR).is_some_and(|dir| !dir.is_empty()) {
+    /// Begins an `init`. `None` where somebody has `set` a cache directory: that stays as it is.
+    pub async fn enter(&self, place: InitPlace, set: Option<&OsStr>) -> std::io::Result<Option<Session>> {
+        if set.is_some_and(|dir| !dir.is_empty()) {
             return Ok(None);
         }
         let cache = self.clone();
@@ -118,8 +109,6 @@ impl Session {
 }
 
 /// Disks can be slow, and packages have hundreds of megabytes.
-async fn on_disk<T: Send + 'static>(
-    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
-) -> std::io::Result<T> {
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }

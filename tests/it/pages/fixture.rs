@@ -283,6 +283,7 @@ impl World {
             base: CommitSha::new(&"b2".repeat(20)).unwrap(),
             distribution: Distribution::Terraform,
             tool_version: "1.9.8".parse().unwrap(),
+            workflow: Sha256Digest::of(b"workflow"),
             digest: Some(Sha256Digest::of(b"plan")),
             counts: PlanCounts { add: 2, change: 1, ..PlanCounts::default() },
             state: PlanState::Planned,

@@ -9,6 +9,7 @@ mod door;
 mod during;
 mod freeze;
 mod giving;
+mod hooks;
 mod idle;
 mod locks;
 mod missed;
@@ -24,6 +25,7 @@ mod refusals;
 mod replicas;
 mod supersede;
 mod unlock;
+mod workflows;
 
 /// Three projects as they are on the main branch.
 const NETWORK: (&str, &str) = ("network/main.tf", "resource \"terraform_data\" \"it\" {}\n");

@@ -256,6 +256,11 @@ impl Bot {
         self.replica.tick("orphans").await.expect("the queue answers");
     }
 
+    /// From the next start on the server has this setting.
+    pub fn configure(&mut self, flag: &str, value: &str) {
+        self.flags.insert(flag.to_owned(), vec![value.to_owned()]);
+    }
+
     /// Ends the story. `locks` are those that may remain.
     pub async fn end(self, locks: &[&str]) {
         self.end_given_up(locks, &[]).await;
@@ -302,6 +307,8 @@ fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTree
         ("data-dir", &data.display().to_string()),
         ("share-plan-dir", &db.dir.path().join("plans").display().to_string()),
         ("tf-bin-dir", &tools.display().to_string()),
+        // What is not here is not fetched from the world.
+        ("tf-download", "false"),
         ("shutdown-grace", "2s"),
         // A request more for every comment, which only the stories about it want to see.
         ("emoji-reaction", "none"),

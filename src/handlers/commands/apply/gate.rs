@@ -1,7 +1,10 @@
 //! What an apply must find unchanged: everything that can refuse it, in the order in which it is looked at.
 
+use std::sync::Arc;
+
 use tracing::warn;
 
+use crate::config::workflow::Workflow;
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::plan::held;
 use crate::handlers::commands::projects::{Ready, Work};
@@ -70,10 +73,8 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
     seen(cx, plan)?;
     let tool = ctx.terraform.tools.find(plan.distribution, Some(&plan.tool_version)).await;
     let tool = tool.map_err(|error| other_tool(plan, &error))?;
-    let file = ctx.artifacts.load(plan).await.map_err(|error| {
-        warn!(plan = %plan.id, error = describe_error(&error), "A plan file cannot be used");
-        Shut::stale(error)
-    })?;
+    let workflow = same_workflow(work, plan)?;
+    let file = plan_file(cx, plan, &workflow).await?;
     let live = ctx.forge.pull(&cx.pull.at, cx.row.installation).await.map_err(|error| {
         let message =
             format!("whether the pull request is still the one that was planned cannot be found out: {error}.");
@@ -86,7 +87,33 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
     let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await;
     let checkout =
         checkout.map_err(|error| Shut::stale(format!("the code that was planned cannot be checked out: {error}")))?;
-    Ok(Ready { tool, file, checkout })
+    Ok(Ready { tool, workflow, file, checkout })
+}
+
+/// The workflow that made the plan (P5). Its steps are what was looked at; where a plan has no file there is nothing else
+/// that ties the apply to it.
+fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, Shut> {
+    let workflow = work.policies().workflow(&plan.project);
+    if workflow.fingerprint() == plan.workflow {
+        return Ok(workflow);
+    }
+    if work.policies().is_unread() {
+        let message = "which workflow made the plan cannot be found out, because the configuration of this repository \
+                       cannot be read as it was planned. Nothing was applied.";
+        return Err(Shut::Stale(UserText::new(message, [])));
+    }
+    Err(Shut::stale(format!("the plan was made by other steps than those of the workflow `{}` now", workflow.name)))
+}
+
+async fn plan_file(cx: &CommandCx<'_>, plan: &PlanRecord, workflow: &Workflow) -> Result<Option<Vec<u8>>, Shut> {
+    if plan.digest.is_none() {
+        let workflow = (!workflow.applies_plan_file()).then_some(None);
+        return workflow.ok_or_else(|| Shut::stale("the plan has no file, because no step has written `$PLANFILE`"));
+    }
+    cx.ctx.artifacts.load(plan).await.map(Some).map_err(|error| {
+        warn!(plan = %plan.id, error = describe_error(&error), "A plan file cannot be used");
+        Shut::stale(error)
+    })
 }
 
 /// Whoever asked can have looked at the plan (P5). A push, and the plan that follows it, may have come between the

@@ -6,7 +6,7 @@ use anyhow::Context;
 
 use super::answer;
 use crate::context::Ctx;
-use crate::handlers::commands::{forget_cut_off, headline};
+use crate::handlers::commands::{PRIVATE, forget_cut_off, headline};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::tally;
@@ -23,6 +23,7 @@ const LAST_PIECES: i64 = 64;
 /// forge is away.
 pub(in crate::handlers::commands) async fn interrupted(ctx: &Ctx, row: &CommandRow) -> Result<Option<Reply>, JobError> {
     let runs = ctx.store.run_list(row.id).await?;
+    ctx.store.hooks_cut_off(row.id).await?;
     if runs.iter().all(|run| run.started_at.is_none()) {
         forget_cut_off(ctx, runs).await?;
         return Ok(None);
@@ -55,12 +56,7 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
             let outcome = outcome.unwrap_or(ProjectOutcome::Failed);
             let message = run.message.as_deref().filter(|_| !outcome.is_success());
             let message = message.and_then(text);
-            return Ok(ProjectReport {
-                outcome,
-                output: ctx.store.run_output_tail(run.id, LAST_PIECES).await?,
-                message,
-                ..report
-            });
+            return Ok(ProjectReport { outcome, output: end_of_output(ctx, &run).await?, message, ..report });
         }
         (RunState::Running, _) => cut_off(ctx, &run, report).await?,
         (RunState::Queued, _) => ProjectReport {
@@ -74,6 +70,11 @@ async fn after_crash(ctx: &Ctx, run: RunRow) -> Result<ProjectReport, JobError> 
     }
     ctx.hub.announce(run.id);
     Ok(report)
+}
+
+/// The end of what a run printed, as far as a comment may show it.
+async fn end_of_output(ctx: &Ctx, run: &RunRow) -> Result<String, sqlx::Error> {
+    if run.private { Ok(PRIVATE.to_owned()) } else { ctx.store.run_output_tail(run.id, LAST_PIECES).await }
 }
 
 /// What is known of the apply that was under way; nobody may go on with its plan.
@@ -96,7 +97,7 @@ async fn cut_off(ctx: &Ctx, run: &RunRow, report: ProjectReport) -> Result<Proje
         outcome: ProjectOutcome::Failed,
         state_lock: ctx.checkouts.state_lock_left(&run.pull, &run.project).await,
         tool,
-        output: ctx.store.run_output_tail(run.id, LAST_PIECES).await?,
+        output: end_of_output(ctx, run).await?,
         message: Some(UserText::new(message, hints)),
         ..report
     })

@@ -19,6 +19,7 @@ pub(super) use interrupted::interrupted;
 use gate::Shut;
 
 use super::CommandCx;
+use super::hooks::{self, Given};
 use super::permission;
 use super::policies::Policies;
 use super::projects::{self, Ready, Work};
@@ -29,11 +30,13 @@ use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
 use crate::jobs::describe_error;
-use crate::model::{CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind};
+use crate::model::{
+    CommitSha, PlanRecord, PlanState, ProjectOutcome, PullRef, PullState, RunId, RunKind, WorkspaceName,
+};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
 use crate::store::{ApplyGrant, NewRun, Stop};
-use crate::workflow::{RunError, RunOutput, StepError};
+use crate::workflow::{RunError, RunOutput, StepError, StepFailure};
 
 const LEFT_BY_AN_INTERRUPT: &str = "What was applied until then is in the state. Plan again to see what is left.";
 const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Compare the two, then plan again to see \
@@ -41,6 +44,9 @@ const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Comp
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
     if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
+        return Ok(refusal);
+    }
+    if let Some(refusal) = target_refusal(&command.extra_args) {
         return Ok(refusal);
     }
     if let MergeWish::By(method) = command.merge {
@@ -58,7 +64,10 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         Some(plan) => Policies::of_plan(cx, plan).await,
         None => Policies::new(cx.ctx.settings.rules(&cx.pull.at.repo), None),
     };
-    let work = Work::of_plans(policies);
+    let work = match with_hooks(cx, Work::of_plans(policies), &plans, command).await? {
+        Ok(work) => work,
+        Err(refusal) => return refused_by_hook(cx, refusal).await,
+    };
     let groups = runs_to_come(cx, plans).await?;
     let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command };
     let groups = groups.into_iter().map(|group| apply_group(&work, group.into_iter().map(applying).collect()));
@@ -68,6 +77,55 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
     answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
+}
+
+/// Terraform applies a plan as it is, or not at all (reference 6.6).
+fn target_refusal(arguments: &[String]) -> Option<Reply> {
+    let is_target = |argument: &&String| {
+        let bare = argument.trim_start_matches('-');
+        argument.starts_with('-') && (bare == "target" || bare.starts_with("target="))
+    };
+    let first = arguments.iter().find(is_target)?;
+    Some(Reply::refused(
+        "target",
+        format!("`{}` cannot be followed: a plan is applied as a whole.", first.replace('`', "'")),
+        vec!["Plan with `-target`, look at that plan, then apply it without the argument.".to_owned()],
+    ))
+}
+
+/// The hooks before the apply, in a checkout of what was planned. They may write the configuration, as they did for the
+/// plan, so it is read again after them. Where there are none, nothing is checked out yet.
+async fn with_hooks(
+    cx: &CommandCx<'_>,
+    work: Work,
+    plans: &[Vec<PlanRecord>],
+    command: &ApplyCommand,
+) -> Result<Result<Work, Reply>, JobError> {
+    let rules = work.policies().rules();
+    let Some(plan) = plans.iter().flatten().next().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
+    let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;
+    let checkout = match fetched {
+        Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await,
+        Err(error) => Err(error),
+    };
+    let checkout = match checkout {
+        Ok(checkout) => checkout,
+        Err(error) => return projects::checkout_refusal(error).map(Err),
+    };
+    let given = Given::of(&command.target, &command.extra_args);
+    if let Some(failed) = hooks::before(cx, rules, &checkout, given).await? {
+        return Ok(Err(failed));
+    }
+    if !hooks::any_before(cx, rules) {
+        return Ok(Ok(work));
+    }
+    Ok(Ok(work.after_hooks(checkout, plan.base_branch.clone()).await))
+}
+
+/// Nothing was applied, so the pull stands where it stood.
+async fn refused_by_hook(cx: &CommandCx<'_>, refusal: Reply) -> Result<Reply, JobError> {
+    let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    Ok(refusal.with_statuses(&cx.pull.head, vec![standing.apply_status(cx.ctx)]))
 }
 
 /// Nothing is merged in this version, so a way of merging cannot be followed.
@@ -176,6 +234,9 @@ impl Applying<'_> {
     async fn through(&self, ready: Ready, grant: ApplyGrant, report: ProjectReport) -> Result<ProjectReport, JobError> {
         let Self { cx, run, .. } = self;
         cx.ctx.hub.announce(*run);
+        if ready.workflow.keeps_output_private() {
+            cx.ctx.store.run_keep_private(*run).await?;
+        }
         let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), *run);
         let applied = self.work.apply(cx, &self.plan, &ready, &self.command.extra_args, &output).await;
         if let Err(error) = &applied {
@@ -217,7 +278,7 @@ async fn not_begun(cx: &CommandCx<'_>) -> Result<Shut, JobError> {
 
 fn failed(report: ProjectReport, error: &RunError, stop: Option<Stop>) -> ProjectReport {
     let output = error.output().to_owned();
-    if let RunError::Step(error @ StepError::Stopped { killed, .. }) = error {
+    if let RunError::Step(error @ StepError { why: StepFailure::Stopped { killed }, .. }) = error {
         // Nothing else stops an apply: not even the end of its pull.
         let why = stop.map_or_else(|| "Lockkeeper was shut down while this apply was under way".to_owned(), |s| s.why);
         let message = format!("{why}, so {error}.");

@@ -1,0 +1,138 @@
+//! What tells one workflow from another: a plan says which one made it, so that no other one applies it (P5).
+
+use super::{EnvValue, OutputFilter, Shell, Stage, Step, Workflow};
+use crate::model::Sha256Digest;
+
+impl Workflow {
+    /// A digest of what plan and apply do. The name and the other stages are no part of it. The same for every version
+    /// of Lockkeeper, which is why it is not made of anything that is meant for people or for programs.
+    pub fn fingerprint(&self) -> Sha256Digest {
+        let mut text = String::new();
+        for (name, stage) in [("plan", &self.plan), ("apply", &self.apply)] {
+            add(&mut text, &["stage", name]);
+            add_stage(&mut text, stage);
+        }
+        Sha256Digest::of(text.as_bytes())
+    }
+}
+
+fn add_stage(text: &mut String, stage: &Stage) {
+    for step in &*stage.steps {
+        match step {
+            Step::Builtin { step, extra_args } => {
+                add(text, &["builtin", step.as_str()]);
+                extra_args.iter().for_each(|argument| add(text, &["argument", argument]));
+            }
+            Step::Run(step) => {
+                add_command(text, "run", &step.command, &step.shell);
+                step.output.iter().for_each(|filter| add_filter(text, filter));
+            }
+            Step::Env(step) => match &step.value {
+                EnvValue::Literal(value) => add(text, &["env", &step.name, value]),
+                EnvValue::Printed { command, shell } => {
+                    add(text, &["env", &step.name]);
+                    add_command(text, "printed", command, shell);
+                }
+            },
+            Step::Multienv(step) => {
+                add_command(text, "multienv", &step.command, &step.shell);
+                add(text, &["shown", if step.is_shown { "yes" } else { "no" }]);
+            }
+        }
+    }
+}
+
+fn add_command(text: &mut String, what: &str, command: &str, shell: &Shell) {
+    add(text, &[what, command, &shell.program]);
+    shell.args.iter().for_each(|argument| add(text, &["argument", argument]));
+}
+
+fn add_filter(text: &mut String, filter: &OutputFilter) {
+    match filter {
+        OutputFilter::Hide => add(text, &["filter", "hide"]),
+        OutputFilter::StripRefreshing => add(text, &["filter", "strip_refreshing"]),
+        OutputFilter::Redact(pattern) => add(text, &["filter", "redact", pattern.as_str()]),
+    }
+}
+
+/// Lengths keep what follows each other apart, whatever it is.
+fn add(text: &mut String, words: &[&str]) {
+    for word in words {
+        text.push_str(&format!("{}:{word};", word.len()));
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use regex::Regex;
+
+    use super::super::{Builtin, EnvStep, MultienvStep, RunStep};
+    use super::*;
+
+    fn of_plan(steps: Vec<Step>) -> Workflow {
+        Workflow { plan: Stage { steps: steps.into() }, ..Workflow::clone(&Workflow::builtin()) }
+    }
+
+    fn run(command: &str, output: Vec<OutputFilter>) -> Step {
+        Step::Run(RunStep { command: command.to_owned(), shell: Shell::default(), output })
+    }
+
+    #[test]
+    fn workflows_that_do_different_things_differ() {
+        let bash = Shell { program: "bash".to_owned(), args: vec!["-c".to_owned()] };
+        let env = |name: &str, value| Step::Env(EnvStep { name: name.to_owned(), value });
+        let literal = |value: &str| EnvValue::Literal(value.to_owned());
+        let init = |extra: &[&str]| Step::Builtin {
+            step: Builtin::Init,
+            extra_args: extra.iter().map(|&argument| argument.to_owned()).collect(),
+        };
+        let multienv = |is_shown| MultienvStep { command: "a".to_owned(), shell: Shell::default(), is_shown };
+        let mut all = vec![
+            of_plan(vec![]),
+            of_plan(vec![init(&[])]),
+            of_plan(vec![init(&["a"])]),
+            of_plan(vec![init(&["a", "b"])]),
+            of_plan(vec![init(&["a b"])]),
+            of_plan(vec![run("a", vec![])]),
+            of_plan(vec![run("a", vec![]), run("a", vec![])]),
+            of_plan(vec![run("a\n", vec![])]),
+            of_plan(vec![run("a", vec![OutputFilter::Hide])]),
+            of_plan(vec![run("a", vec![OutputFilter::StripRefreshing])]),
+            of_plan(vec![run("a", vec![OutputFilter::Redact(Regex::new("a").unwrap())])]),
+            of_plan(vec![Step::Run(RunStep { command: "a".to_owned(), shell: bash, output: vec![] })]),
+            of_plan(vec![env("A", literal("b"))]),
+            of_plan(vec![env("Ab", literal(""))]),
+            of_plan(vec![env("A", EnvValue::Printed { command: "b".to_owned(), shell: Shell::default() })]),
+            of_plan(vec![Step::Multienv(multienv(true))]),
+            of_plan(vec![Step::Multienv(multienv(false))]),
+        ];
+        all.push(Workflow { apply: Stage::default(), ..Workflow::clone(&Workflow::builtin()) });
+        let prints: BTreeSet<String> = all.iter().map(|workflow| workflow.fingerprint().to_string()).collect();
+        assert_eq!(prints.len(), all.len());
+    }
+
+    #[test]
+    fn the_name_and_other_stages_make_no_difference() {
+        let builtin = Workflow::builtin();
+        let other = Workflow {
+            name: "other".to_owned(),
+            policy_check: Stage::default(),
+            import: Stage::default(),
+            state_rm: Stage::default(),
+            ..Workflow::clone(&builtin)
+        };
+        assert_eq!(Arc::new(other).fingerprint(), builtin.fingerprint());
+    }
+
+    #[test]
+    fn the_built_in_workflow_is_known_again_by_the_next_version() {
+        insta::assert_snapshot!(
+            Workflow::builtin().fingerprint(),
+            @"112258d5e0ddd0a44d7da1ec26a2d17620721c7f99b7f2558e0590f24d65f7db"
+        );
+    }
+}

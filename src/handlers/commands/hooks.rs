@@ -1,0 +1,228 @@
+//! Hooks of the operator around a command: each once per command, in the root of the checkout of the default workspace
+//! (reference 6.9).
+//!
+//! Those before a plan or an apply may write the configuration of the repository, so they run before projects are looked
+//! for. Those after it run before the pull is answered: whoever reads the answer finds everything done. A command that is
+//! begun again after a crash runs its hooks again; an apply that had begun is not, and neither are the hooks after it.
+
+use std::sync::Arc;
+
+use tracing::warn;
+
+use super::{CommandCx, standing};
+use crate::command::Target;
+use crate::config::Hook;
+use crate::config::repos::RepoRules;
+use crate::git::Checkout;
+use crate::handlers::reply::Reply;
+use crate::jobs::describe_error;
+use crate::model::{CommitState, CommitStatus, ProjectKey, ProjectOutcome, RepoPath, RunId};
+use crate::queue::JobError;
+use crate::render::status;
+use crate::store::NewRun;
+use crate::workflow::{Facts, HookPlace, RunError, RunOutput, StepError, StepFailure};
+
+/// Where the hooks of a command run, once its checkout is there.
+pub(super) struct Site {
+    rules: RepoRules,
+    checkout: Arc<Checkout>,
+    facts: Facts,
+    project: Option<String>,
+}
+
+/// What hooks are told of the command.
+pub(super) struct Given<'a> {
+    arguments: &'a [String],
+    project: Option<String>,
+}
+
+impl<'a> Given<'a> {
+    /// By its target and the arguments after `--`.
+    pub fn of(target: &Target, arguments: &'a [String]) -> Self {
+        let project = match target {
+            Target::Project(name) => Some(name.as_str().to_owned()),
+            Target::Generic | Target::DirWorkspace { .. } => None,
+        };
+        Self { arguments, project }
+    }
+}
+
+/// Before or after the command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Before,
+    After { has_errors: bool },
+}
+
+impl When {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Before => "pre",
+            Self::After { .. } => "post",
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::Before => "Pre",
+            Self::After { .. } => "Post",
+        }
+    }
+}
+
+/// Whether hooks are to run around this command.
+pub(super) fn any(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
+    any_before(cx, rules) || rules.post_hooks(&cx.pull.base_branch).any(|hook| hook.is_for(cx.row.kind))
+}
+
+/// Whether hooks are to run before this command.
+pub(super) fn any_before(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
+    rules.pre_hooks().iter().any(|hook| hook.is_for(cx.row.kind))
+}
+
+/// Runs the hooks before the command. One that fails keeps those after it from running; the command goes on, unless the
+/// operator wants it to fail: then this is the answer.
+pub(super) async fn before(
+    cx: &CommandCx<'_>,
+    rules: &RepoRules,
+    checkout: &Arc<Checkout>,
+    given: Given<'_>,
+) -> Result<Option<Reply>, JobError> {
+    if !any(cx, rules) {
+        return Ok(None);
+    }
+    cx.ctx.store.hooks_cut_off(cx.row.id).await?;
+    let site = Site {
+        rules: rules.clone(),
+        checkout: Arc::clone(checkout),
+        facts: Facts::of(cx.pull, &cx.row.actor.login, given.arguments),
+        project: given.project,
+    };
+    let site = cx.hooks.get_or_init(|| site);
+    let hooks: Vec<&Hook> = site.rules.pre_hooks().iter().filter(|hook| hook.is_for(cx.row.kind)).collect();
+    let failed = run(cx, site, &hooks, When::Before).await?;
+    Ok(failed.filter(|_| cx.ctx.settings.fail_on_pre_hook).map(Failed::into_reply))
+}
+
+/// Runs the hooks after the command. What comes of them changes nothing about the command; one that was told to stop has
+/// none after it.
+pub(super) async fn after(cx: &CommandCx<'_>, reply: &Reply) -> Result<(), JobError> {
+    let Some(site) = cx.hooks.get().filter(|_| !cx.stop.is_cancelled()) else { return Ok(()) };
+    let hooks: Vec<&Hook> =
+        site.rules.post_hooks(&cx.pull.base_branch).filter(|hook| hook.is_for(cx.row.kind)).collect();
+    run(cx, site, &hooks, When::After { has_errors: reply.has_errors() }).await.map(drop)
+}
+
+/// A hook that failed.
+struct Failed {
+    called: String,
+    why: String,
+    url: String,
+}
+
+impl Failed {
+    fn into_reply(self) -> Reply {
+        let Self { called, why, url } = self;
+        Reply::refused(
+            "pre_workflow_hook",
+            format!("the hook `{}` before the command failed: {why}.", called.replace('`', "'")),
+            vec![
+                format!("[What it printed]({url}) says more; hooks belong to whoever runs Lockkeeper."),
+                "Comment the command again when that is mended.".to_owned(),
+            ],
+        )
+    }
+}
+
+/// Runs hooks until one fails.
+async fn run(cx: &CommandCx<'_>, site: &Site, hooks: &[&Hook], when: When) -> Result<Option<Failed>, JobError> {
+    for (number, hook) in hooks.iter().enumerate() {
+        let called = hook.description.clone().unwrap_or_else(|| format!("{} workflow hook #{number}", when.title()));
+        if let Some(failed) = run_one(cx, site, hook, &called, when).await? {
+            return Ok(Some(failed));
+        }
+    }
+    Ok(None)
+}
+
+async fn run_one(
+    cx: &CommandCx<'_>,
+    site: &Site,
+    hook: &Hook,
+    called: &str,
+    when: When,
+) -> Result<Option<Failed>, JobError> {
+    let Some(kind) = standing::run_kind(cx.row.kind) else { return Ok(None) };
+    let project = ProjectKey::of_dir(RepoPath::root());
+    let new = NewRun { command: cx.row.id, kind, pull: cx.pull.at.clone(), project };
+    let id = cx.ctx.store.hook_create(&new, &format!("{}-workflow hook: {called}", when.title())).await?;
+    cx.ctx.store.run_start(id).await?;
+    let line = format!("{} workflow hook in progress...", when.title());
+    cx.status(status_of(cx, id, called, when, (CommitState::Pending, line))).await?;
+    let ended = carry_out(cx, site, hook, id, when).await;
+    cx.left_to_others()?;
+    let outcome = outcome(&ended);
+    let why = ended.as_ref().err().map(|error| describe_error(error));
+    if !cx.ctx.store.run_finish(id, outcome, why.as_deref()).await? {
+        return Err(super::taken_over());
+    }
+    let line = match &ended {
+        Ok(line) => (CommitState::Success, line.clone().unwrap_or_else(|| "Succeeded.".to_owned())),
+        Err(error) => (CommitState::Failure, format!("Failed: {error}.")),
+    };
+    cx.status(status_of(cx, id, called, when, line)).await?;
+    Ok(why.map(|why| {
+        warn!(hook = called, why, "A hook failed");
+        Failed { called: called.to_owned(), why, url: cx.ctx.settings.run_url(id) }
+    }))
+}
+
+async fn carry_out(
+    cx: &CommandCx<'_>,
+    site: &Site,
+    hook: &Hook,
+    id: RunId,
+    when: When,
+) -> Result<Option<String>, RunError> {
+    let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), id);
+    let place = HookPlace {
+        root: &site.checkout.path,
+        hold: &site.checkout.hold,
+        facts: &site.facts,
+        command: cx.row.kind,
+        project: site.project.as_deref(),
+        has_errors: match when {
+            When::Before => None,
+            When::After { has_errors } => Some(has_errors),
+        },
+        output: &output,
+        stop: &cx.stop,
+        timeout: cx.ctx.settings.run_timeout,
+    };
+    let ended = cx.ctx.terraform.hook(hook, &place).await;
+    if let Err(error) = &ended {
+        output.say(&describe_error(error)).await;
+    }
+    output.finish().await;
+    ended
+}
+
+fn outcome(ended: &Result<Option<String>, RunError>) -> ProjectOutcome {
+    match ended {
+        // Of all good outcomes the one whose words fit: nothing is left to do.
+        Ok(_) => ProjectOutcome::UpToDate,
+        Err(RunError::Step(StepError { why: StepFailure::Stopped { .. }, .. })) => ProjectOutcome::Cancelled,
+        Err(_) => ProjectOutcome::Failed,
+    }
+}
+
+fn status_of(
+    cx: &CommandCx<'_>,
+    id: RunId,
+    called: &str,
+    when: When,
+    (state, line): (CommitState, String),
+) -> CommitStatus {
+    let context = status::hook_context(&cx.ctx.settings.status_name, when.word(), called);
+    status::status(context, state, &line, Some(cx.ctx.settings.run_url(id)))
+}

@@ -1,0 +1,75 @@
+//! What commands of the operator are told of the pull they run for: environment variables of the reference, 6.5 and
+//! 6.9. Everything in them is data, also where a pull request chose it; nothing of it is ever part of a shell's source.
+
+use std::ffi::OsString;
+
+use super::steps::escaped;
+use crate::model::{BranchName, CommitSha, Pull, PullNumber, RepoId};
+
+/// What commands are told of the pull.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    base_branch: BranchName,
+    base_repo: RepoId,
+    head_branch: BranchName,
+    head_commit: CommitSha,
+    head_repo: Option<RepoId>,
+    author: String,
+    number: PullNumber,
+    url: String,
+    user: String,
+    comment_args: OsString,
+    /// Whether somebody who may has approved the pull, once that was asked.
+    pub approved: Option<bool>,
+    /// Whether the forge would let it be merged, once that was asked.
+    pub mergeable: Option<bool>,
+}
+
+impl Facts {
+    /// Of a pull, for a command that `user` gave with these arguments.
+    pub fn of(pull: &Pull, user: &str, arguments: &[String]) -> Self {
+        Self {
+            base_branch: pull.base_branch.clone(),
+            base_repo: pull.at.repo.clone(),
+            head_branch: pull.head_branch.clone(),
+            head_commit: pull.head.clone(),
+            head_repo: pull.head_repo.clone(),
+            author: pull.author.clone(),
+            number: pull.at.number,
+            url: pull.url.clone(),
+            user: user.to_owned(),
+            comment_args: escaped(arguments),
+            approved: None,
+            mergeable: None,
+        }
+    }
+
+    /// The variables that steps and hooks have in common, and those of the forge's answers.
+    pub(super) fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let head_repo = self.head_repo.as_ref();
+        let text = |text: &str| OsString::from(without_nul(text));
+        let mut all = vec![
+            ("BASE_BRANCH_NAME", text(self.base_branch.as_str())),
+            ("BASE_REPO_NAME", text(self.base_repo.name())),
+            ("BASE_REPO_OWNER", text(self.base_repo.owner())),
+            ("COMMENT_ARGS", self.comment_args.clone()),
+            ("HEAD_BRANCH_NAME", text(self.head_branch.as_str())),
+            ("HEAD_COMMIT", text(self.head_commit.as_str())),
+            ("HEAD_REPO_NAME", text(head_repo.map_or("", RepoId::name))),
+            ("HEAD_REPO_OWNER", text(head_repo.map_or("", RepoId::owner))),
+            ("PULL_AUTHOR", text(&self.author)),
+            ("PULL_NUM", text(&self.number.to_string())),
+            ("PULL_URL", text(&self.url)),
+            ("USER_NAME", text(&self.user)),
+        ];
+        for (name, answer) in [("ATLANTIS_PR_APPROVED", self.approved), ("ATLANTIS_PR_MERGEABLE", self.mergeable)] {
+            all.extend(answer.map(|answer| (name, text(&answer.to_string()))));
+        }
+        all
+    }
+}
+
+/// An environment cannot hold NUL, and a run must not be impossible because a forge sends one.
+fn without_nul(text: &str) -> String {
+    text.replace('\0', "")
+}

@@ -1,0 +1,189 @@
+//! The built-in steps: argument vectors for Terraform and OpenTofu, never a shell (reference 6.6).
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use super::error::{StepError, StepFailure, StepName};
+use super::expand::expand;
+use super::flags::merged;
+use super::{Steps, Tool};
+use crate::config::workflow::Builtin;
+use crate::model::WorkspaceName;
+use crate::process::Cmd;
+use crate::workflow::{InitPlace, Session};
+
+/// How a step is called: `terraform init`.
+pub(super) fn title(tool: &Tool, step: Builtin) -> String {
+    let words = match step {
+        Builtin::PolicyCheck => return step.to_string(),
+        Builtin::StateRm => "state rm",
+        Builtin::Init | Builtin::Plan | Builtin::Show | Builtin::Apply | Builtin::Import => step.as_str(),
+    };
+    format!("{} {words}", tool.distribution.program())
+}
+
+impl Steps<'_> {
+    pub(super) async fn builtin(
+        &mut self,
+        step: Builtin,
+        extra: &[String],
+        name: StepName,
+    ) -> Result<String, StepError> {
+        let extra = self.expanded(extra);
+        match step {
+            Builtin::Init => self.init(extra, name).await,
+            Builtin::Plan => self.plan(extra, name).await,
+            Builtin::Show => self.show(extra, name).await,
+            Builtin::Apply => self.apply(extra, name).await,
+            Builtin::Import => self.change_state(&["import"], extra, name).await,
+            Builtin::StateRm => self.change_state(&["state", "rm"], extra, name).await,
+            Builtin::PolicyCheck => Err(failed(name, StepFailure::NotAvailable)),
+        }
+    }
+
+    fn expanded(&self, extra: &[String]) -> Vec<OsString> {
+        let all = self.of_builtin();
+        let value = |name: &str| all.get(std::ffi::OsStr::new(name)).map(OsString::as_os_str);
+        extra.iter().map(|argument| expand(argument, value)).collect()
+    }
+
+    fn from_comment(&self) -> impl Iterator<Item = OsString> {
+        self.extra.iter().map(OsString::from)
+    }
+
+    /// Its output matters only when it fails. A lock file that is not part of the repository is what an earlier `init`
+    /// left; it would pin old providers.
+    async fn init(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
+        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
+        let own: &[&str] = if self.lock_file_tracked {
+            &["-input=false"]
+        } else {
+            remove(&self.dir.join(".terraform.lock.hcl")).map_err(disk)?;
+            &["-input=false", "-upgrade"]
+        };
+        let args: Vec<OsString> = [OsString::from("init")].into_iter().chain(merged(own, extra)).collect();
+        let Some(session) = self.provider_session().await.map_err(disk)? else {
+            return self.tool(args, name, None).await.map(|_| String::new());
+        };
+        let (shown, cmd) = (self.shown(&args), self.command(args).envs(session.variables()));
+        self.exec.run(cmd, name.clone(), &shown, None).await?;
+        session.finish().await.map_err(disk).map(|()| String::new())
+    }
+
+    /// A cache of providers for one `init`; none where the operator wants none or set one for all.
+    async fn provider_session(&self) -> std::io::Result<Option<Session>> {
+        let Some(cache) = self.providers else { return Ok(None) };
+        let place = InitPlace {
+            dir: self.dir.to_owned(),
+            data_dir: self.data_dir(),
+            lock_file_tracked: self.lock_file_tracked,
+        };
+        cache.enter(place, self.variable("TF_PLUGIN_CACHE_DIR")).await
+    }
+
+    /// Selects the workspace of the project, making it when it does not exist. Without a `.terraform/environment` the
+    /// default one is selected already.
+    pub(in crate::workflow) async fn workspace(&self) -> Result<(), StepError> {
+        let workspace = &self.project.workspace;
+        if self.selected_workspace() == *workspace {
+            return Ok(());
+        }
+        match self.switch("select").await {
+            Err(StepError { why: StepFailure::Code(_), .. }) => self.switch("new").await,
+            other => other,
+        }
+    }
+
+    async fn switch(&self, how: &str) -> Result<(), StepError> {
+        let name = format!("{} workspace {how}", self.tool.distribution.program());
+        let args = ["workspace", how, self.project.workspace.as_str()].map(OsString::from).into();
+        self.tool(args, StepName::new(&name, None), None).await.map(drop)
+    }
+
+    fn selected_workspace(&self) -> WorkspaceName {
+        let text = std::fs::read_to_string(self.data_dir().join("environment")).unwrap_or_default();
+        self.variable("TF_WORKSPACE")
+            .and_then(|name| name.to_str())
+            .and_then(|name| name.parse().ok())
+            .unwrap_or_else(|| text.trim().parse().unwrap_or_default())
+    }
+
+    /// Into the plan file, with `env/<workspace>.tfvars` when the project has one.
+    async fn plan(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
+        self.workspace().await?;
+        let mut args: Vec<OsString> = ["plan", "-input=false", "-refresh", "-out"].map(OsString::from).into();
+        args.push(self.files.plan.clone().into());
+        args.extend(extra.into_iter().chain(self.from_comment()));
+        let vars = PathBuf::from("env").join(format!("{}.tfvars", self.project.workspace));
+        if self.dir.join(&vars).is_file() {
+            args.push("-var-file".into());
+            args.push(vars.into());
+        }
+        let output = self.tool(args, name.clone(), None).await?;
+        self.plan_is_there(name).map(|()| output)
+    }
+
+    /// The plan as JSON, for commands of the operator.
+    async fn show(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
+        self.plan_is_there(name.clone())?;
+        let mut args: Vec<OsString> = ["show", "-json"].map(OsString::from).into();
+        args.extend(extra);
+        args.push(self.files.plan.clone().into());
+        self.tool(args, name, Some(&self.files.show)).await.map(|_| String::new())
+    }
+
+    async fn apply(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
+        self.plan_is_there(name.clone())?;
+        let mut args: Vec<OsString> = ["apply", "-input=false"].map(OsString::from).into();
+        args.extend(extra.into_iter().chain(self.from_comment()));
+        args.push(self.files.plan.clone().into());
+        self.tool(args, name, None).await
+    }
+
+    /// `import` and `state rm`: a plan that was made before is worth nothing after them.
+    async fn change_state(&self, words: &[&str], extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
+        self.workspace().await?;
+        let words = words.iter().map(OsString::from);
+        let args = words.chain(extra).chain(self.from_comment()).collect();
+        let output = self.tool(args, name.clone(), None).await?;
+        remove(&self.files.plan).map_err(|error| failed(name, StepFailure::Disk(error)))?;
+        Ok(output)
+    }
+
+    fn plan_is_there(&self, name: StepName) -> Result<(), StepError> {
+        if self.files.plan.is_file() { Ok(()) } else { Err(failed(name, StepFailure::NoPlan)) }
+    }
+
+    async fn tool(&self, args: Vec<OsString>, name: StepName, file: Option<&Path>) -> Result<String, StepError> {
+        let shown = self.shown(&args);
+        self.exec.run(self.command(args), name, &shown, file).await
+    }
+
+    fn command(&self, args: Vec<OsString>) -> Cmd {
+        Cmd::new(&self.tool.program).args(args).dir(self.dir).envs(self.of_builtin())
+    }
+
+    /// The command line as a person would read it; the path of the plan file is ours and says nothing.
+    fn shown(&self, args: &[OsString]) -> String {
+        let word = |arg: &OsString| {
+            let path = Path::new(arg);
+            let shown = if path.is_absolute() { path.file_name().unwrap_or(arg) } else { arg };
+            shown.to_string_lossy().into_owned()
+        };
+        let words: Vec<String> = args.iter().map(word).collect();
+        format!("{} {}", self.tool.distribution.program(), words.join(" "))
+    }
+}
+
+pub(super) fn failed(step: StepName, why: StepFailure) -> StepError {
+    StepError { step, why, output: String::new() }
+}
+
+/// A file that is gone already is fine.
+fn remove(file: &Path) -> std::io::Result<()> {
+    match std::fs::remove_file(file) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

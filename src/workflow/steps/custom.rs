@@ -1,0 +1,85 @@
+//! Commands of the operator: `run`, `env` and `multienv` (reference 6.2 to 6.5). Their source is the configuration's,
+//! handed to the shell as it stands there.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use super::Steps;
+use super::builtin::failed;
+use super::error::{StepError, StepFailure, StepName};
+use super::filters::filtered;
+use super::multienv::parse;
+use crate::config::workflow::{EnvStep, EnvValue, MultienvStep, RunStep, Shell};
+use crate::process::Cmd;
+
+/// The system takes 128 KiB for a variable with its name.
+const VALUE_BYTES: u64 = 64 * 1024;
+
+impl Steps<'_> {
+    pub(super) async fn run_command(&self, step: &RunStep, name: StepName) -> Result<String, StepError> {
+        let ran = self.exec.run(self.shell(&step.shell, &step.command), name, &step.command, None).await;
+        match ran {
+            Ok(output) => Ok(filtered(output, &step.output, false)),
+            Err(error) => Err(StepError { output: filtered(error.output, &step.output, true), ..error }),
+        }
+    }
+
+    /// A value may be a secret: it is on no page and in no comment.
+    pub(super) async fn env(&mut self, step: &EnvStep, name: StepName) -> Result<String, StepError> {
+        let value = match &step.value {
+            EnvValue::Literal(value) => OsString::from(value),
+            EnvValue::Printed { command, shell } => {
+                let mut value = self.printed(shell, command, name).await?;
+                while value.last().is_some_and(|last| matches!(last, b'\n' | b'\r')) {
+                    value.pop();
+                }
+                OsString::from_vec(value)
+            }
+        };
+        self.set.insert(OsString::from(&step.name), value);
+        Ok(String::new())
+    }
+
+    pub(super) async fn multienv(&mut self, step: &MultienvStep, name: StepName) -> Result<String, StepError> {
+        let printed = self.printed(&step.shell, &step.command, name.clone()).await?;
+        let variables = parse(&String::from_utf8_lossy(&printed));
+        let variables = variables.map_err(|error| failed(name, StepFailure::Variables(error)))?;
+        let names: Vec<String> = variables.iter().map(|(name, _)| format!("`{name}`")).collect();
+        self.set.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
+        Ok(match (step.is_shown, names.is_empty()) {
+            (false, _) => String::new(),
+            (true, true) => "No variables were set.\n".to_owned(),
+            (true, false) => format!("Variables were set: {}.\n", names.join(", ")),
+        })
+    }
+
+    /// What a command writes to its standard output, which nobody else sees.
+    async fn printed(&self, shell: &Shell, command: &str, name: StepName) -> Result<Vec<u8>, StepError> {
+        let file = &self.files.captured;
+        self.exec.run(self.shell(shell, command), name.clone(), command, Some(file)).await?;
+        let bytes = read(file).map_err(|error| failed(name.clone(), StepFailure::Disk(error)))?;
+        match bytes {
+            Some(mut bytes) => {
+                // An environment cannot hold it.
+                bytes.retain(|byte| *byte != 0);
+                Ok(bytes)
+            }
+            None => Err(failed(name, StepFailure::Long(VALUE_BYTES))),
+        }
+    }
+
+    fn shell(&self, shell: &Shell, command: &str) -> Cmd {
+        Cmd::new(&shell.program).args(&shell.args).arg(command).dir(self.dir).envs(self.of_command())
+    }
+}
+
+/// `None`: there is more than a variable can hold.
+fn read(file: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    File::open(file)?.take(VALUE_BYTES + 1).read_to_end(&mut bytes)?;
+    std::fs::remove_file(file)?;
+    Ok((bytes.len() as u64 <= VALUE_BYTES).then_some(bytes))
+}

@@ -1,0 +1,154 @@
+//! Carries out the steps of a stage, one after the other (reference 6.4): the built-in ones with argument vectors for
+//! Terraform and OpenTofu, those of the operator with their shell.
+//!
+//! What a pull request chooses (names of branches, arguments of a comment) reaches a command of the operator as its
+//! environment only. Files of a run are in a directory of ours, outside of the checkout.
+
+mod builtin;
+mod comment_args;
+mod custom;
+mod error;
+mod exec;
+mod expand;
+mod filters;
+mod flags;
+mod multienv;
+mod variables;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::{ChildEnvironment, Facts, ProviderCache, Tool};
+use crate::config::workflow::{Builtin, Step, Workflow};
+use crate::model::ProjectKey;
+
+pub use error::{StepError, StepFailure, StepName};
+pub use multienv::MultienvError;
+
+pub(super) use comment_args::escaped;
+pub(super) use exec::{Deadline, Exec};
+pub(super) use variables::base;
+
+/// What the steps of one run work on together.
+pub(super) struct Steps<'a> {
+    pub tool: &'a Tool,
+    pub environment: &'a ChildEnvironment,
+    pub providers: Option<&'a ProviderCache>,
+    /// Where programs are that were fetched or put there for runs.
+    pub bin_dir: &'a Path,
+    pub facts: &'a Facts,
+    pub exec: Exec<'a>,
+    /// Directory of the project in the checkout.
+    pub dir: &'a Path,
+    pub project: &'a ProjectKey,
+    /// Whether the lock file of the providers is part of the repository.
+    pub lock_file_tracked: bool,
+    /// Arguments after `--` in the comment.
+    pub extra: &'a [String],
+    pub files: Files,
+    /// The workflow by the name that messages call it; `None` for the built-in one.
+    pub workflow: Option<&'a str>,
+    /// What `env` and `multienv` have set.
+    pub set: BTreeMap<OsString, OsString>,
+}
+
+/// The files of a run, in a directory that only this user can read and that is gone when the run is over.
+pub(super) struct Files {
+    /// `PLANFILE`.
+    pub plan: PathBuf,
+    /// `SHOWFILE`.
+    pub show: PathBuf,
+    /// `POLICYCHECKFILE`.
+    pub policies: PathBuf,
+    /// What a command prints that is no output.
+    pub captured: PathBuf,
+}
+
+impl Files {
+    pub fn within(dir: &Path) -> Self {
+        Self {
+            plan: dir.join("plan.tfplan"),
+            show: dir.join("plan.json"),
+            policies: dir.join("plan-policyout.json"),
+            captured: dir.join("captured"),
+        }
+    }
+}
+
+/// What a stage printed.
+#[derive(Debug, Default)]
+pub(super) struct Printed {
+    /// For the comment.
+    pub output: String,
+    /// What the built-in `plan` printed, if it is among the steps.
+    pub plan: Option<String>,
+}
+
+impl Printed {
+    fn add(&mut self, output: &str) {
+        if output.trim().is_empty() {
+            return;
+        }
+        if !self.output.is_empty() && !self.output.ends_with('\n') {
+            self.output.push('\n');
+        }
+        self.output.push_str(output);
+    }
+}
+
+impl<'a> Steps<'a> {
+    /// Carries out steps until one fails.
+    pub async fn run(&mut self, steps: &[Step]) -> Result<Printed, StepError> {
+        let mut printed = Printed::default();
+        for (at, step) in steps.iter().enumerate() {
+            let name = self.name(step, at + 1);
+            match self.step(step, name).await {
+                Ok(output) => {
+                    if is_plan(step) {
+                        printed.plan = Some(output.clone());
+                    }
+                    printed.add(&output);
+                }
+                Err(error) => {
+                    printed.add(&error.output);
+                    return Err(StepError { output: printed.output, ..error });
+                }
+            }
+        }
+        Ok(printed)
+    }
+
+    async fn step(&mut self, step: &Step, name: StepName) -> Result<String, StepError> {
+        match step {
+            Step::Builtin { step, extra_args } => self.builtin(*step, extra_args, name).await,
+            Step::Run(step) => self.run_command(step, name).await,
+            Step::Env(step) => self.env(step, name).await,
+            Step::Multienv(step) => self.multienv(step, name).await,
+        }
+    }
+
+    fn name(&self, step: &Step, number: usize) -> StepName {
+        let place = self.workflow.map(|workflow| (number, workflow.to_owned()));
+        let text = match step {
+            Step::Builtin { step, .. } => builtin::title(self.tool, *step),
+            Step::Run(step) => format!("run: {}", step.command.trim_start()),
+            Step::Env(step) => format!("env: {}", step.name),
+            Step::Multienv(step) => format!("multienv: {}", step.command.trim_start()),
+        };
+        StepName::new(&text, place)
+    }
+}
+
+fn is_plan(step: &Step) -> bool {
+    matches!(step, Step::Builtin { step: Builtin::Plan, .. })
+}
+
+/// The steps that prepare a checkout for what follows the plan: all before the built-in `plan`; where the plan is made by
+/// a command, those up to the last built-in `init`.
+pub(super) fn preparation(workflow: &Workflow) -> &[Step] {
+    let steps = &*workflow.plan.steps;
+    let is_init = |step: &Step| matches!(step, Step::Builtin { step: Builtin::Init, .. });
+    let end = steps.iter().position(is_plan).or_else(|| steps.iter().rposition(is_init).map(|at| at + 1));
+    &steps[..end.unwrap_or(0)]
+}

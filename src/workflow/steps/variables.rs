@@ -1,0 +1,96 @@
+//! The environment of steps (reference 6.5, 6.6). It begins with what the operator lets through of the server's own
+//! (P8), and ends with what `env` and `multienv` have set.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use super::Steps;
+use crate::workflow::ChildEnvironment;
+
+/// The variables of a command of the operator that do not depend on what it is for: the environment of the server as
+/// far as it goes, with the programs for runs first on the search path: `terraform` in a command is then the program that
+/// the built-in steps run.
+pub(in crate::workflow) fn base(environment: &ChildEnvironment, bin_dir: &Path) -> BTreeMap<OsString, OsString> {
+    let mut all: BTreeMap<OsString, OsString> =
+        environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+    all.insert("PATH".into(), with_dir(&environment.path(), bin_dir));
+    all
+}
+
+/// Relative folders are left out: they would be found in the checkout.
+fn with_dir(path: &OsStr, dir: &Path) -> OsString {
+    let dirs = [dir.to_owned()].into_iter().chain(std::env::split_paths(path)).filter(|dir| dir.is_absolute());
+    std::env::join_paths(dirs).unwrap_or_else(|_| path.to_owned())
+}
+
+impl Steps<'_> {
+    /// The environment of a built-in step.
+    pub(super) fn of_builtin(&self) -> BTreeMap<OsString, OsString> {
+        let mut all: BTreeMap<OsString, OsString> =
+            self.environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        all.insert("TF_IN_AUTOMATION".into(), "true".into());
+        all.insert("CHECKPOINT_DISABLE".into(), "1".into());
+        all.extend(self.of_both());
+        all.extend(self.set.clone());
+        all
+    }
+
+    /// The environment of a command.
+    pub(super) fn of_command(&self) -> BTreeMap<OsString, OsString> {
+        let mut all = base(self.environment, self.bin_dir);
+        all.extend(self.of_both());
+        let project = self.project.name.as_ref().map_or("", |name| name.as_str());
+        let own: [(&str, OsString); 6] = [
+            ("ATLANTIS_TERRAFORM_DISTRIBUTION", self.tool.distribution.program().into()),
+            ("PLANFILE", self.files.plan.clone().into()),
+            ("SHOWFILE", self.files.show.clone().into()),
+            ("POLICYCHECKFILE", self.files.policies.clone().into()),
+            ("PROJECT_NAME", project.into()),
+            ("REPO_REL_DIR", self.project.dir.as_str().into()),
+        ];
+        all.extend(own.into_iter().chain(self.facts.variables()).map(|(name, value)| (name.into(), value)));
+        all.extend(self.set.clone());
+        all
+    }
+
+    fn of_both(&self) -> [(OsString, OsString); 3] {
+        [
+            ("ATLANTIS_TERRAFORM_VERSION".into(), self.tool.version.to_string().into()),
+            ("DIR".into(), self.dir.into()),
+            ("WORKSPACE".into(), self.project.workspace.as_str().into()),
+        ]
+    }
+
+    /// A variable as a built-in step would see it.
+    pub(super) fn variable(&self, name: &str) -> Option<&OsStr> {
+        self.set.get(OsStr::new(name)).or_else(|| self.environment.get(name)).map(OsString::as_os_str)
+    }
+
+    /// Where the tool keeps what it needs beside the code.
+    pub(super) fn data_dir(&self) -> PathBuf {
+        self.dir.join(self.variable("TF_DATA_DIR").unwrap_or(OsStr::new(".terraform")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_find_the_programs_for_runs_first_and_none_in_the_checkout() {
+        for (path, expected) in
+            [("/usr/bin:/bin", "/srv/bin:/usr/bin:/bin"), ("", "/srv/bin"), (".:bin::/usr/bin", "/srv/bin:/usr/bin")]
+        {
+            assert_eq!(with_dir(OsStr::new(path), Path::new("/srv/bin")), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_command_sees_of_the_server_only_what_is_let_through() {
+        let environment = ChildEnvironment::from_iter([("HOME".into(), "/home/us".into())]);
+        let all = base(&environment, Path::new("/srv/bin"));
+        let names: Vec<&str> = all.keys().filter_map(|name| name.to_str()).collect();
+        assert_eq!(names, ["HOME", "PATH"]);
+    }
+}

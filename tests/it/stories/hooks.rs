@@ -1,0 +1,134 @@
+//! Hooks of the operator around plans and applies.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::Bot;
+use crate::support::db::{Backend, story};
+
+story!(
+    a_hook_writes_the_configuration_that_is_planned_and_applied,
+    a_hook_that_fails_is_shown_and_the_plan_goes_on,
+    where_the_operator_wants_it_a_hook_that_fails_refuses_the_command,
+    hooks_after_a_command_hear_how_it_ended,
+    a_hook_says_in_its_status_what_it_wants_to_be_read,
+    hooks_run_for_the_commands_they_are_for,
+    what_a_pull_request_chooses_is_no_source_for_hooks_either,
+    a_configuration_that_links_elsewhere_is_not_read_after_hooks,
+);
+
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+const LOCK: &str = "acme/infra/network/default by #1";
+/// Writes a configuration with one project.
+const GENERATE: &str = "printf 'version: 3\\nprojects:\\n- name: generated\\n  dir: network\\n' >lockkeeper.yaml";
+
+fn with_hooks(before: &Value, after: &Value) -> String {
+    json!({"repos": [{"id": "/.*/", "pre_workflow_hooks": before, "post_workflow_hooks": after}]}).to_string()
+}
+
+async fn start(backend: Backend, before: &Value, after: &Value) -> Bot {
+    let config = with_hooks(before, after);
+    Bot::with(backend, &[NETWORK, APP], &[("repo-config-json", &config)]).await
+}
+
+async fn a_hook_writes_the_configuration_that_is_planned_and_applied(backend: Backend) {
+    let mut bot = start(backend, &json!([{"run": GENERATE, "description": "Generate"}]), &json!([])).await;
+    let pull = bot.open_pull("wider", &[WIDER, ("app/main.tf", "# wider\n")]).await;
+    let said = bot.comment(pull);
+    assert!(said.starts_with("Ran Plan for project: `generated` dir: `network`"), "{said}");
+    assert_snapshot!(bot.statuses(pull));
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).contains("Apply complete!"));
+    assert_eq!(bot.calls(), ["init network", "plan network", "apply network"]);
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_hook_that_fails_is_shown_and_the_plan_goes_on(backend: Backend) {
+    let hooks = json!([{"run": "echo oh no; exit 7"}, {"run": "echo never"}]);
+    let mut bot = start(backend, &hooks, &json!([])).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    assert!(bot.comment(pull).contains(": planned\n"));
+    assert_snapshot!(bot.statuses(pull));
+    bot.end(&[LOCK]).await;
+}
+
+async fn where_the_operator_wants_it_a_hook_that_fails_refuses_the_command(backend: Backend) {
+    let config = with_hooks(&json!([{"run": "test \"$COMMAND_NAME\" != apply", "description": "Ask"}]), &json!([]));
+    let flags = [("repo-config-json", config.as_str()), ("fail-on-pre-workflow-hook-error", "true")];
+    let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    assert!(bot.comment(pull).contains(": planned\n"));
+    bot.say(pull, "lockkeeper apply").await;
+    assert_snapshot!(bot.comment(pull));
+    assert_snapshot!(bot.statuses(pull));
+    assert_eq!(bot.calls(), ["init network", "plan network"]);
+    bot.end(&[LOCK]).await;
+}
+
+async fn hooks_after_a_command_hear_how_it_ended(backend: Backend) {
+    let tell = "echo $COMMAND_NAME $COMMAND_HAS_ERRORS >$OUTPUT_STATUS_FILE";
+    let mut bot = start(backend, &json!([]), &json!([{"run": tell}])).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: fail plan\n")]).await;
+    bot.answer(pull);
+    assert!(bot.statuses(pull).contains("post_workflow_hook: Post workflow hook #0: Success, autoplan true\n"));
+    bot.update("wider", &[WIDER]).await;
+    bot.answer(pull);
+    assert!(bot.statuses(pull).contains("post_workflow_hook: Post workflow hook #0: Success, autoplan false\n"));
+    bot.say(pull, "lockkeeper apply").await;
+    bot.answer(pull);
+    assert!(bot.statuses(pull).contains("post_workflow_hook: Post workflow hook #0: Success, apply false\n"));
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_hook_says_in_its_status_what_it_wants_to_be_read(backend: Backend) {
+    let hooks = json!([
+        {"run": "printf '3 things\\nare fine\\n' >$OUTPUT_STATUS_FILE", "description": "Look"},
+        {"run": "test ! -e $OUTPUT_STATUS_FILE", "description": "Say nothing"},
+    ]);
+    let mut bot = start(backend, &hooks, &json!([])).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.answer(pull);
+    assert_snapshot!(bot.statuses(pull));
+    bot.end(&[LOCK]).await;
+}
+
+async fn hooks_run_for_the_commands_they_are_for(backend: Backend) {
+    let note = |word: &str, commands: &str| {
+        let run = format!("echo {word} >>\"$(dirname \"$(command -v terraform)\")/noted\"");
+        json!({"run": run, "commands": commands})
+    };
+    let mut bot =
+        start(backend, &json!([note("plan", "plan"), note("apply", "apply")]), &json!([note("any", "")])).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    for command in ["help", "plan -p network", "plan -d network", "apply", "unlock"] {
+        bot.say(pull, &format!("lockkeeper {command}")).await;
+    }
+    bot.heard(pull);
+    let noted = std::fs::read_to_string(bot.tools.join("noted")).unwrap();
+    assert_eq!(
+        noted.split_whitespace().collect::<Vec<_>>(),
+        ["plan", "any", "plan", "any", "plan", "any", "apply", "any"]
+    );
+    bot.end(&[]).await;
+}
+
+async fn what_a_pull_request_chooses_is_no_source_for_hooks_either(backend: Backend) {
+    let show =
+        r#"printf '<%s>' "$HEAD_BRANCH_NAME" "$COMMENT_ARGS" "$PROJECT_NAME" >$OUTPUT_STATUS_FILE; test ! -e pwned"#;
+    let mut bot = start(backend, &json!([{"run": show, "description": "Show"}]), &json!([])).await;
+    let pull = bot.open_pull("x$(touch${IFS}pwned)';`id`\"", &[WIDER]).await;
+    bot.answer(pull);
+    bot.say(pull, "lockkeeper plan -d network -- -var 'a=$(touch pwned)'").await;
+    bot.answer(pull);
+    assert_snapshot!(bot.statuses(pull));
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_configuration_that_links_elsewhere_is_not_read_after_hooks(backend: Backend) {
+    let mut bot = start(backend, &json!([{"run": "ln -s /etc/passwd lockkeeper.yaml"}]), &json!([])).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    let said = bot.comment(pull);
+    assert!(said.contains("it is not a regular file") && !said.contains("root:"), "{said}");
+    bot.end(&[]).await;
+}

@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
-use crate::config::server::{self, CheckoutStrategy, Database, GithubAuth, PlanFiles, SecretSource, ServerConfig};
+use crate::config::server::{
+    self, CheckoutStrategy, Database, GithubAuth, MirrorUrl, PlanFiles, SecretSource, ServerConfig,
+};
 use crate::context::{Ctx, Services, Settings, Sighted, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
@@ -25,7 +27,10 @@ use crate::store::{DatabaseUrl, Store};
 use crate::telemetry::Metrics;
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
-use crate::workflow::{Artifacts, Checkouts, ChildEnvironment, OutputHub, Terraform, Tools};
+use crate::workflow::{
+    Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, OutputHub, ProviderCache, Sources,
+    Terraform, Tools,
+};
 
 /// What does not come from the configuration.
 pub struct Parts {
@@ -69,7 +74,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
             parts.name.clone(),
         ),
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
-        terraform: terraform(config, &parts, environment, pulse(&store)),
+        terraform: terraform(config, &parts, environment, pulse(&store))?,
         memberships: Memberships::default(),
         pool: Pool::new(
             config.terraform.parallel.get(),
@@ -155,15 +160,33 @@ fn pulse(store: &Store) -> Pulse {
     if store.is_shared() { Pulse::every(LEASE.saturating_sub(TIME_TO_STOP)) } else { Pulse::unneeded() }
 }
 
-fn terraform(config: &ServerConfig, parts: &Parts, environment: ChildEnvironment, pulse: Pulse) -> Terraform {
-    let bin_dir = config.terraform.bin_dir.clone().unwrap_or_else(|| config.storage.data_dir.join("bin"));
-    Terraform {
-        tools: Tools::new(&bin_dir, environment.clone()),
+fn terraform(
+    config: &ServerConfig,
+    parts: &Parts,
+    environment: ChildEnvironment,
+    pulse: Pulse,
+) -> anyhow::Result<Terraform> {
+    let data_dir = &config.storage.data_dir;
+    let bin_dir = config.terraform.bin_dir.clone().unwrap_or_else(|| data_dir.join("bin"));
+    let cache = || ProviderCache::new(data_dir.join("plugin-cache"), data_dir.join("tmp"));
+    Ok(Terraform {
+        tools: tools(config, parts, &bin_dir, environment.clone())?,
         bin_dir,
+        providers: config.terraform.provider_cache.then(cache),
         environment,
         supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace, pulse },
-        scratch: config.storage.data_dir.join("tmp"),
-    }
+        scratch: data_dir.join("tmp"),
+    })
+}
+
+fn tools(config: &ServerConfig, parts: &Parts, bin_dir: &Path, environment: ChildEnvironment) -> anyhow::Result<Tools> {
+    let Some(mirrors) = &config.terraform.downloads else { return Ok(Tools::new(bin_dir, environment)) };
+    let url = |mirror: &Option<MirrorUrl>| mirror.as_ref().map(|mirror| mirror.0.clone());
+    let sources = Sources::new(url(&mirrors.terraform).as_ref(), url(&mirrors.opentofu).as_ref());
+    let settings = DownloadSettings::new(config.storage.data_dir.join("bin"), sources);
+    let downloads = Downloads::new(settings, Keys::official(), Arc::clone(&parts.clock));
+    let downloads = downloads.context("cannot download programs (--tf-download=false does without)")?;
+    Ok(Tools::with_downloads(bin_dir, environment, downloads))
 }
 
 fn strategy(config: &ServerConfig) -> Strategy {

@@ -4,19 +4,14 @@
 use hcl_edit::structure::{Block, Body};
 
 use super::Input;
-use crate::model::{Distribution, RepoPath, WorkspaceName};
-
-/// Bytes of one file that are parsed; code of this size is not written by hand.
-const MAX_FILE_BYTES: usize = 512 << 10;
-
-/// Bytes of one directory that are parsed.
-const MAX_DIR_BYTES: usize = 4 << 20;
+use super::code::{self, MAX_DIR_BYTES, MAX_FILE_BYTES, unlabelled};
+use crate::model::{RepoPath, WorkspaceName};
 
 /// The workspace named in the code of a directory, else `default`. Files that cannot be read, are too large or no HCL
 /// are passed over: Terraform itself will say what is wrong with them.
 pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
     let mut budget = MAX_DIR_BYTES;
-    for file in code_files(input, dir) {
+    for file in code::native(input.tree.files_in(dir), input.settings.distribution) {
         let Some(text) = (input.read)(file) else { continue };
         // Most files have no such block, and parsing is the slow part.
         if text.len() > MAX_FILE_BYTES.min(budget) || !text.contains("cloud") {
@@ -28,24 +23,6 @@ pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
         }
     }
     WorkspaceName::default()
-}
-
-/// The files a tool reads: Terraform `*.tf`; OpenTofu also `*.tofu`, and there `x.tofu` hides `x.tf`.
-fn code_files<'a>(input: &'a Input<'_>, dir: &RepoPath) -> impl Iterator<Item = &'a RepoPath> {
-    let files = input.tree.files_in(dir);
-    let tofu = input.settings.distribution == Distribution::OpenTofu;
-    let exists = move |path: &str| files.binary_search_by(|file| file.as_str().cmp(path)).is_ok();
-    files.iter().filter(move |file| match file.as_str().rsplit_once('.') {
-        _ if is_editor_file(file.file_name()) => false,
-        Some((stem, "tf")) => !(tofu && exists(&format!("{stem}.tofu"))),
-        Some((_, "tofu")) => tofu,
-        _ => false,
-    })
-}
-
-/// Files that the tools pass over: hidden ones and what editors leave behind.
-fn is_editor_file(name: &str) -> bool {
-    name.starts_with('.') || name.ends_with('~') || name.starts_with('#') && name.ends_with('#')
 }
 
 fn named_in(text: &str) -> Option<WorkspaceName> {
@@ -61,16 +38,13 @@ fn name_of(cloud: &Block) -> Option<WorkspaceName> {
     })
 }
 
-fn unlabelled<'a>(body: &'a Body, name: &'a str) -> impl Iterator<Item = &'a Block> {
-    body.get_blocks(name).filter(|block| !block.is_labeled())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::super::{Settings, Tree};
     use super::*;
+    use crate::model::Distribution;
 
     /// The workspace of a root directory with these files.
     fn found(distribution: Distribution, files: &[(&str, &str)]) -> String {

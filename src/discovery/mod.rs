@@ -8,10 +8,13 @@
 
 mod auto;
 mod cloud;
+mod code;
 mod configured;
 mod limits;
+mod required_version;
 mod target;
 mod tree;
+mod version_constraint;
 mod why;
 
 use std::collections::HashSet;
@@ -21,8 +24,10 @@ use semver::Version;
 
 pub use crate::config::repo::{AutodiscoverMode, Patterns};
 pub use limits::LimitExceeded;
+pub use required_version::{RequiredVersion, RequiredVersions, required_versions};
 pub use target::{DirSelector, SelectError, Target, select};
 pub use tree::Tree;
+pub use version_constraint::{InvalidConstraint, VersionConstraint};
 pub use why::Why;
 
 use crate::config::repo::RepoConfig;

@@ -7,10 +7,11 @@ mod environment;
 mod facts;
 mod hooks;
 mod output;
+mod provider_cache;
 mod state_lock;
 mod steps;
 mod terraform;
-mod tool;
+mod tools;
 mod uses;
 
 pub use artifacts::{ArtifactError, Artifacts, Saved};
@@ -19,7 +20,11 @@ pub use environment::ChildEnvironment;
 pub use facts::Facts;
 pub use hooks::HookPlace;
 pub use output::{OutputHub, RunOutput};
+pub use provider_cache::{InitPlace, ProviderCache, Session};
 pub use steps::{MultienvError, StepError, StepFailure, StepName};
 pub use terraform::{Place, PlanMade, RunError, Terraform};
-pub use tool::{Tool, ToolError, Tools};
+pub use tools::{
+    ChosenBy, DownloadError, DownloadSettings, Downloads, InvalidKey, Keys, Platform, Sources, Tool, ToolError, Tools,
+    VersionChoice, Wish,
+};
 pub use uses::InUse;

@@ -5,14 +5,16 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use semver::Version;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 use super::steps::{Deadline, Exec, Files, Printed, Steps, preparation};
-use super::{ArtifactError, CheckoutError, ChildEnvironment, Facts, RunOutput, StepError, Tool, ToolError, Tools};
+use super::{
+    ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, Facts, ProviderCache, RunOutput, StepError, StepFailure,
+    StepName, Tool, ToolError, Tools, Wish,
+};
 use crate::config::workflow::{Builtin, Step, Workflow};
-use crate::model::{Distribution, ProjectKey, Sha256Digest};
+use crate::model::{ProjectKey, Sha256Digest};
 use crate::process::Supervisor;
 
 /// How Terraform and OpenTofu are found and started on this machine.
@@ -21,6 +23,8 @@ pub struct Terraform {
     pub tools: Tools,
     /// Where programs are that were put there for runs; commands of a workflow find them too.
     pub bin_dir: PathBuf,
+    /// Packages of providers; `None`: each project fetches its own.
+    pub providers: Option<ProviderCache>,
     /// What children see of the server's environment.
     pub environment: ChildEnvironment,
     /// What keeps a child polite when the server dies.
@@ -100,13 +104,8 @@ impl RunError {
 
 impl Terraform {
     /// The steps that plan.
-    pub async fn plan(
-        &self,
-        place: &Place<'_>,
-        distribution: Distribution,
-        wanted: Option<&Version>,
-    ) -> Result<PlanMade, RunError> {
-        let tool = self.tools.find(distribution, wanted).await?;
+    pub async fn plan(&self, place: &Place<'_>, wish: &Wish) -> Result<PlanMade, RunError> {
+        let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
         let Printed { output, plan } =
             self.steps(place, &tool, &scratch, Deadline::after(place.timeout)).run(&place.workflow.plan.steps).await?;
@@ -116,6 +115,18 @@ impl Terraform {
             Err(error) => return Err(error.into()),
         };
         Ok(PlanMade { file, output, plan_output: plan, tool, workflow: place.workflow.fingerprint() })
+    }
+
+    /// The program for a project. A download can take a while, and ends when the run is told to.
+    async fn tool(&self, place: &Place<'_>, wish: &Wish) -> Result<Tool, RunError> {
+        let (tool, choice) = tokio::select! {
+            chosen = self.tools.choose(wish) => chosen?,
+            () = place.stop.cancelled() => return Err(stopped(wish).into()),
+        };
+        if choice.by != ChosenBy::Nobody {
+            place.output.say(&format!("Using {choice}.")).await;
+        }
+        Ok(tool)
     }
 
     /// The steps that apply a plan, with its file if it has one. A checkout that was made anew since the plan is prepared
@@ -150,6 +161,7 @@ impl Terraform {
         Steps {
             tool,
             environment: &self.environment,
+            providers: self.providers.as_ref(),
             bin_dir: &self.bin_dir,
             facts: place.facts,
             exec: Exec {
@@ -168,6 +180,11 @@ impl Terraform {
             set: BTreeMap::new(),
         }
     }
+}
+
+fn stopped(wish: &Wish) -> StepError {
+    let step = StepName::new(&format!("finding {}", wish.distribution.title()), None);
+    StepError { step, why: StepFailure::Stopped { killed: false }, output: String::new() }
 }
 
 /// Whether the built-in `apply` finds a checkout that no step of its own stage has initialised.

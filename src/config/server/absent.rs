@@ -104,7 +104,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("ssl-cert-file", &[]),
     Absent::value("ssl-key-file", &[]),
     Absent::value("stats-namespace", &[]),
-    Absent::value("tf-download-url", &[]),
     Absent::value("tfe-hostname", &["app.terraform.io"]),
     Absent::value("tfe-token", &[]),
     Absent::value("webhook-http-headers", &[]),
@@ -136,9 +135,7 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("silence-vcs-status-no-plans"),
     Absent::switch("silence-vcs-status-no-projects"),
     Absent::switch("skip-clone-no-changes"),
-    Absent::switch("tf-download"),
     Absent::switch("tfe-local-execution-mode"),
-    Absent::switch("use-tf-plugin-cache"),
     Absent::switch("websocket-check-origin").because(SAME_ORIGIN),
     Absent::switch("write-git-creds").because(OWN_GIT),
 ];

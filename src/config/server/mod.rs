@@ -50,7 +50,7 @@ pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
 pub use storage::{Database, PlanFiles, StorageConfig};
 pub use strangers::unknown_flag;
 pub use table::SETTINGS;
-pub use terraform::TerraformConfig;
+pub use terraform::{MirrorUrl, Mirrors, TerraformConfig};
 pub use web::{WebAuth, WebConfig};
 
 use reader::{Read, Reader};

@@ -246,6 +246,36 @@ pub static SETTINGS: &[Setting] = &[
         "Programs of other versions, named like terraform1.9.8 or tofu1.10.0.",
     )
     .or_derived("<data dir>/bin"),
+    Setting::switch(
+        Terraform,
+        "tf-download",
+        "Download versions of Terraform and OpenTofu that a project asks for and that are not here, into <data dir>/bin; \
+         they are checked against the signatures of their makers.",
+    )
+    .or("true"),
+    Setting::new(
+        Terraform,
+        "tf-download-url",
+        "URL",
+        Text,
+        "Mirror to download Terraform from, laid out like releases.hashicorp.com.",
+    )
+    .or_derived("https://releases.hashicorp.com"),
+    Setting::new(
+        Terraform,
+        "tofu-download-url",
+        "URL",
+        Text,
+        "Mirror to download OpenTofu from: its list of releases as api.json, the files of each version in a folder such as \
+         v1.9.0.",
+    )
+    .or_derived("its releases on GitHub"),
+    Setting::switch(
+        Terraform,
+        "use-tf-plugin-cache",
+        "Keep packages of providers in <data dir>/plugin-cache for all projects; safe with any number of runs at once.",
+    )
+    .or("true"),
     Setting::new(Terraform, "run-timeout", "TIME", Duration, "A project's run is stopped after this time.").or("2h"),
     Setting::new(
         Terraform,

@@ -1,10 +1,12 @@
 //! Which program runs the code, for how long, and with which variables.
 
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use semver::Version;
+use url::Url;
 
 use super::environment::PassEnvironment;
 use super::reader::{Read, Reader};
@@ -19,6 +21,10 @@ pub struct TerraformConfig {
     pub version: Option<Version>,
     /// Programs of other versions, named like `terraform1.9.8`; absolute. `None`: `bin` in the data folder.
     pub bin_dir: Option<PathBuf>,
+    /// Where programs come from that are not here; `None`: nothing is downloaded.
+    pub downloads: Option<Mirrors>,
+    /// Whether projects share packages of providers.
+    pub provider_cache: bool,
     /// A project's run is stopped after this time.
     pub run_timeout: Duration,
     /// How long a stopping server waits for runs before it interrupts them.
@@ -37,6 +43,8 @@ impl TerraformConfig {
         let fix = "write a version in full, such as `1.9.8`";
         let version = reader.parsed("default-tf-version", parse_version, fix);
         let bin_dir = reader.path("tf-bin-dir");
+        let downloads = read_downloads(reader);
+        let provider_cache = reader.switch("use-tf-plugin-cache");
         let run_timeout = reader.duration("run-timeout");
         let shutdown_grace = reader.duration("shutdown-grace");
         let parallel = reader.number::<usize>("parallel-pool-size");
@@ -46,6 +54,8 @@ impl TerraformConfig {
             distribution: distribution?.expect("the program has a default"),
             version: version?,
             bin_dir,
+            downloads: downloads?,
+            provider_cache: provider_cache?,
             run_timeout: run_timeout?,
             shutdown_grace: shutdown_grace?,
             parallel: parallel?.and_then(NonZeroUsize::new).expect("the table asks for 1 at least, and has a default"),
@@ -53,6 +63,43 @@ impl TerraformConfig {
             environment: environment?,
         })
     }
+}
+
+/// Servers to download programs from, instead of those of their makers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Mirrors {
+    /// `--tf-download-url`, laid out like releases.hashicorp.com.
+    pub terraform: Option<MirrorUrl>,
+    /// `--tofu-download-url`: `api.json`, and the files of each version in a folder such as `v1.9.0`.
+    pub opentofu: Option<MirrorUrl>,
+}
+
+/// The address of a mirror, in which a password may stand.
+#[derive(Clone, PartialEq, Eq)]
+pub struct MirrorUrl(pub Url);
+
+impl fmt::Debug for MirrorUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MirrorUrl({})", self.0.host_str().unwrap_or_default())
+    }
+}
+
+fn read_downloads(reader: &mut Reader<'_>) -> Read<Option<Mirrors>> {
+    const FIX: &str = "write the address of a mirror, such as `https://mirror.example.com/hashicorp`";
+    let is_allowed = reader.switch("tf-download");
+    let terraform = reader.parsed("tf-download-url", parse_mirror, FIX);
+    let opentofu = reader.parsed("tofu-download-url", parse_mirror, FIX);
+    let mirrors = Mirrors { terraform: terraform?, opentofu: opentofu? };
+    Ok(is_allowed?.then_some(mirrors))
+}
+
+/// What was written is not repeated: it may hold a password.
+fn parse_mirror(text: &str) -> Result<MirrorUrl, &'static str> {
+    let url = Url::parse(text).map_err(|_| "this is not a URL")?;
+    if !matches!(url.scheme(), "http" | "https") || url.query().is_some() || url.fragment().is_some() {
+        return Err("this is not the address of a folder on a web server");
+    }
+    Ok(MirrorUrl(url))
 }
 
 fn parse_version(text: &str) -> Result<Version, String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::CommandCx;
 use crate::config::repo::{FILE_NAMES, Permissions, RepoConfig};
-use crate::config::repos::{LockPolicy, RepoRules};
+use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
 use crate::config::workflow::Workflow;
 use crate::jobs::describe_error;
 use crate::model::{PlanRecord, ProjectKey, RepoPath};
@@ -61,9 +61,14 @@ impl Policies {
         self.is_unread
     }
 
+    /// Everything that holds for a project.
+    pub fn project(&self, project: &ProjectKey) -> ProjectRules {
+        self.rules.project(self.config.as_ref(), project)
+    }
+
     /// The steps of a project.
     pub fn workflow(&self, project: &ProjectKey) -> Arc<Workflow> {
-        self.rules.project(self.config.as_ref(), project).workflow.value
+        self.project(project).workflow.value
     }
 
     pub fn config(&self) -> Option<&RepoConfig> {

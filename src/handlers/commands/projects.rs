@@ -16,7 +16,7 @@ use crate::config::repo::{self, Permissions, RepoConfig};
 use crate::config::repos::LockPolicy;
 use crate::config::workflow::Workflow;
 use crate::context::Ctx;
-use crate::discovery::{self, Input, Project, Tree};
+use crate::discovery::{self, Input, Project, RequiredVersions, Tree};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
@@ -25,7 +25,7 @@ use crate::model::{BranchName, PlanRecord, PlanState, ProjectKey, ProjectName, R
 use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::Body;
 use crate::workflow::{
-    CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StepError, StepFailure, Tool, ToolError,
+    CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StepError, StepFailure, Tool, ToolError, Wish,
 };
 
 /// A file of Terraform code that is looked into for its workspace is not larger.
@@ -317,6 +317,15 @@ fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
     read_file(checkout, path, MAX_CODE_BYTES).ok()
 }
 
+/// What the code of a directory demands of the version that runs it.
+fn required(checkout: &Checkout, dir: &RepoPath, distribution: Distribution) -> RequiredVersions {
+    let entries = checkout.resolve_dir(dir).ok().and_then(|path| std::fs::read_dir(path).ok());
+    let file = |entry: std::fs::DirEntry| dir.join(entry.file_name().to_str()?).ok();
+    let mut files: Vec<RepoPath> = entries.into_iter().flatten().filter_map(Result::ok).filter_map(file).collect();
+    files.sort_unstable();
+    discovery::required_versions(&files, distribution, &|path| read_code(checkout, path))
+}
+
 /// Reads a regular file of a checkout; no link is followed, so nothing outside can be read.
 fn read_file(checkout: &Checkout, path: &RepoPath, most: u64) -> std::io::Result<String> {
     let invalid = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
@@ -486,9 +495,24 @@ impl Work {
         let site = Site::of(cx, &checkout, &project.key, extra).await?;
         let workflow = self.policies.workflow(&project.key);
         let place = site.place(cx, &project.key, &workflow, extra, output);
-        let version = project.terraform_version.as_ref().or(cx.ctx.settings.default_version.as_ref());
-        let made = cx.ctx.terraform.plan(&place, cx.ctx.settings.distribution, version).await?;
+        let wish = self.wish(cx, &checkout, &project.key).await;
+        let made = cx.ctx.terraform.plan(&place, &wish).await?;
         Ok((made, checkout))
+    }
+
+    /// What is said about the program of a project: by the operator, its configuration, and its code as it is on the disk,
+    /// where hooks may have written some of it.
+    async fn wish(&self, cx: &CommandCx<'_>, checkout: &Arc<Checkout>, project: &ProjectKey) -> Wish {
+        let rules = self.policies.project(project);
+        let distribution = rules.distribution.map_or(cx.ctx.settings.distribution, |decided| decided.value);
+        let (checkout, dir) = (Arc::clone(checkout), project.dir.clone());
+        let code = tokio::task::spawn_blocking(move || required(&checkout, &dir, distribution)).await;
+        Wish {
+            distribution,
+            project: rules.version,
+            code: code.unwrap_or_default(),
+            default: cx.ctx.settings.default_version.clone(),
+        }
     }
 
     /// Applies one plan, in a checkout of exactly what was planned.
@@ -570,6 +594,19 @@ pub(super) fn hints(error: &RunError) -> Vec<String> {
         RunError::Tool(ToolError::OtherVersion { wanted, .. }) => vec![format!(
             "Ask for a version this server has, or have {wanted} put into `--tf-bin-dir` under its name and version."
         )],
+        RunError::Tool(ToolError::Download { wanted, .. }) => vec![format!(
+            "Comment the command again when the mirror can be reached, or have whoever runs Lockkeeper put {wanted} into \
+             `--tf-bin-dir` under its name and version."
+        )],
+        RunError::Tool(ToolError::Constraint(_)) => {
+            vec!["Mend the constraint, or set `terraform_version` of the project, which goes before it.".to_owned()]
+        }
+        RunError::Tool(ToolError::Unsatisfied { title, .. }) => vec![
+            format!("Change the constraint, or set `terraform_version` of the project to a version of {title} that is there."),
+            "Or have whoever runs Lockkeeper put a version that matches into `--tf-bin-dir`, named like `terraform1.9.8` or \
+             `tofu1.9.0`."
+                .to_owned(),
+        ],
         RunError::Step(StepError { why: StepFailure::TimedOut(_), .. }) => {
             vec!["If it needs that long, whoever runs Lockkeeper can raise `--run-timeout`.".to_owned()]
         }

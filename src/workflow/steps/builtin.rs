@@ -11,6 +11,7 @@ use super::{Steps, Tool};
 use crate::config::workflow::Builtin;
 use crate::model::WorkspaceName;
 use crate::process::Cmd;
+use crate::workflow::{InitPlace, Session};
 
 /// How a step is called: `terraform init`.
 pub(super) fn title(tool: &Tool, step: Builtin) -> String {
@@ -54,15 +55,31 @@ impl Steps<'_> {
     /// Its output matters only when it fails. A lock file that is not part of the repository is what an earlier `init`
     /// left; it would pin old providers.
     async fn init(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
+        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
         let own: &[&str] = if self.lock_file_tracked {
             &["-input=false"]
         } else {
-            remove(&self.dir.join(".terraform.lock.hcl"))
-                .map_err(|error| failed(name.clone(), StepFailure::Disk(error)))?;
+            remove(&self.dir.join(".terraform.lock.hcl")).map_err(disk)?;
             &["-input=false", "-upgrade"]
         };
-        let args = [OsString::from("init")].into_iter().chain(merged(own, extra));
-        self.tool(args.collect(), name, None).await.map(|_| String::new())
+        let args: Vec<OsString> = [OsString::from("init")].into_iter().chain(merged(own, extra)).collect();
+        let Some(session) = self.provider_session().await.map_err(disk)? else {
+            return self.tool(args, name, None).await.map(|_| String::new());
+        };
+        let (shown, cmd) = (self.shown(&args), self.command(args).envs(session.variables()));
+        self.exec.run(cmd, name.clone(), &shown, None).await?;
+        session.finish().await.map_err(disk).map(|()| String::new())
+    }
+
+    /// A cache of providers for one `init`; none where the operator wants none or set one for all.
+    async fn provider_session(&self) -> std::io::Result<Option<Session>> {
+        let Some(cache) = self.providers else { return Ok(None) };
+        let place = InitPlace {
+            dir: self.dir.to_owned(),
+            data_dir: self.data_dir(),
+            lock_file_tracked: self.lock_file_tracked,
+        };
+        cache.enter(place, self.variable("TF_PLUGIN_CACHE_DIR")).await
     }
 
     /// Selects the workspace of the project, making it when it does not exist. Without a `.terraform/environment` the
@@ -140,8 +157,11 @@ impl Steps<'_> {
 
     async fn tool(&self, args: Vec<OsString>, name: StepName, file: Option<&Path>) -> Result<String, StepError> {
         let shown = self.shown(&args);
-        let cmd = Cmd::new(&self.tool.program).args(args).dir(self.dir).envs(self.of_builtin());
-        self.exec.run(cmd, name, &shown, file).await
+        self.exec.run(self.command(args), name, &shown, file).await
+    }
+
+    fn command(&self, args: Vec<OsString>) -> Cmd {
+        Cmd::new(&self.tool.program).args(args).dir(self.dir).envs(self.of_builtin())
     }
 
     /// The command line as a person would read it; the path of the plan file is ours and says nothing.

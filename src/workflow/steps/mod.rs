@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{ChildEnvironment, Facts, Tool};
+use super::{ChildEnvironment, Facts, ProviderCache, Tool};
 use crate::config::workflow::{Builtin, Step, Workflow};
 use crate::model::ProjectKey;
 
@@ -34,6 +34,7 @@ pub(super) use variables::base;
 pub(super) struct Steps<'a> {
     pub tool: &'a Tool,
     pub environment: &'a ChildEnvironment,
+    pub providers: Option<&'a ProviderCache>,
     /// Where programs are that were fetched or put there for runs.
     pub bin_dir: &'a Path,
     pub facts: &'a Facts,

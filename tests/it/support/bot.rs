@@ -307,6 +307,8 @@ fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTree
         ("data-dir", &data.display().to_string()),
         ("share-plan-dir", &db.dir.path().join("plans").display().to_string()),
         ("tf-bin-dir", &tools.display().to_string()),
+        // What is not here is not fetched from the world.
+        ("tf-download", "false"),
         ("shutdown-grace", "2s"),
         // A request more for every comment, which only the stories about it want to see.
         ("emoji-reaction", "none"),

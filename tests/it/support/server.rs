@@ -190,7 +190,7 @@ impl Server {
         if self.settings.survives_full_disks {
             command.args(["--ignore-signal=XFSZ", program]);
         }
-        command.arg("server").args(["--port=0", "--bind-address=127.0.0.1"]);
+        command.arg("server").args(["--port=0", "--bind-address=127.0.0.1", "--tf-download=false"]);
         command.arg(format!("--gh-hostname={HOST}")).arg(format!("--gh-api-url={}", self.api_url));
         command.arg(format!("--repo-allowlist={HOST}/acme/*")).arg(format!("--atlantis-url={PUBLIC_URL}"));
         command.arg("--data-dir").arg(self.data_dir()).args(&self.settings.flags);

@@ -134,7 +134,12 @@ fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
         ToolError::OtherVersion { found, .. } => {
             format!("the plan was made by {made}, and this server has {found} now")
         }
-        ToolError::Missing { .. } | ToolError::Unreadable { .. } | ToolError::Process(_) => {
+        ToolError::Missing { .. }
+        | ToolError::Download { .. }
+        | ToolError::Constraint(_)
+        | ToolError::Unsatisfied { .. }
+        | ToolError::Unreadable { .. }
+        | ToolError::Process(_) => {
             format!("the plan was made by {made}, which this server does not have any more: {}", describe_error(error))
         }
     };

@@ -1,4 +1,4 @@
-//! Finding the program that runs a project, in the right version (reference 12.3, without downloads).
+//! Finding a program on this machine, in the right version (reference 12.3).
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use semver::Version;
 
-use super::ChildEnvironment;
+use super::ToolError;
 use crate::model::Distribution;
-use crate::process::{Cmd, ProcessError};
+use crate::process::Cmd;
+use crate::workflow::ChildEnvironment;
 
 /// `version` answers in milliseconds; a program that does not is broken.
 const VERSION_DEADLINE: Duration = Duration::from_secs(30);
@@ -26,43 +27,9 @@ pub struct Tool {
     pub version: Version,
 }
 
-/// Why there is no program to run a project with.
-#[derive(Debug, thiserror::Error)]
-pub enum ToolError {
-    /// No executable of that name.
-    #[error("no `{program}` was found in {searched}")]
-    Missing {
-        /// Name of the executable.
-        program: String,
-        /// Where was looked.
-        searched: String,
-    },
-    /// There is one, but of another version.
-    #[error("{title} {wanted} is asked for, and this server has {found}")]
-    OtherVersion {
-        /// `Terraform` or `OpenTofu`.
-        title: &'static str,
-        /// The version asked for.
-        wanted: Version,
-        /// The version found.
-        found: Version,
-    },
-    /// It would not say what it is.
-    #[error("`{program} version` did not answer with a version: {answer}")]
-    Unreadable {
-        /// The executable.
-        program: String,
-        /// What it said instead, cut to one line.
-        answer: String,
-    },
-    /// It could not be run.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-}
-
-/// Finds programs in `--tf-bin-dir` and on the search path, and remembers what they said they are.
+/// Finds programs in some folders and on the search path, and remembers what they said they are.
 #[derive(Debug)]
-pub struct Tools {
+pub(super) struct Programs {
     dirs: Vec<PathBuf>,
     environment: ChildEnvironment,
     known: Mutex<HashMap<PathBuf, (Stamp, Version)>>,
@@ -85,12 +52,17 @@ impl Stamp {
     }
 }
 
-impl Tools {
-    /// Looks in `bin_dir` first, then along the `PATH` that children get.
-    pub fn new(bin_dir: &Path, environment: ChildEnvironment) -> Self {
+impl Programs {
+    /// Looks in `first`, then along the `PATH` that children get.
+    pub fn new(first: &[&Path], environment: ChildEnvironment) -> Self {
         let path = environment.path();
         let along_path = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
-        let dirs = std::iter::once(bin_dir.to_owned()).chain(along_path).collect();
+        let mut dirs: Vec<PathBuf> = Vec::new();
+        for dir in first.iter().map(|dir| dir.to_path_buf()).chain(along_path) {
+            if !dirs.contains(&dir) {
+                dirs.push(dir);
+            }
+        }
         Self { dirs, environment, known: Mutex::default() }
     }
 
@@ -108,6 +80,16 @@ impl Tools {
         self.check(program, distribution, wanted).await
     }
 
+    /// The versions that are here, sorted: those in the names of programs, and that of the one without.
+    pub async fn installed(&self, distribution: Distribution) -> Vec<Version> {
+        let name = distribution.program();
+        let mut versions: Vec<Version> = self.dirs.iter().flat_map(|dir| named_versions(dir, name)).collect();
+        versions.extend(self.find(distribution, None).await.ok().map(|tool| tool.version));
+        versions.sort();
+        versions.dedup();
+        versions
+    }
+
     fn look(&self, name: &str) -> Option<PathBuf> {
         self.dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file())
     }
@@ -117,7 +99,8 @@ impl Tools {
         if dirs.is_empty() { "no directory (PATH is empty)".to_owned() } else { dirs.join(", ") }
     }
 
-    async fn check(
+    /// Asks a program what it is; it has to be what is wanted.
+    pub async fn check(
         &self,
         program: PathBuf,
         distribution: Distribution,
@@ -159,6 +142,17 @@ impl Tools {
             answer: output.stdout.text().lines().chain(output.stderr.text().lines()).next().unwrap_or("").to_owned(),
         })
     }
+}
+
+/// The versions in names such as `terraform1.9.8`.
+fn named_versions(dir: &Path, program: &str) -> Vec<Version> {
+    let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
+    let version = |entry: std::fs::DirEntry| {
+        let name = entry.file_name();
+        let version = Version::parse(name.to_str()?.strip_prefix(program)?).ok()?;
+        entry.path().is_file().then_some(version)
+    };
+    entries.filter_map(Result::ok).filter_map(version).collect()
 }
 
 /// Both distributions name the key so.

@@ -1,0 +1,278 @@
+//! What the code of a directory demands of the version that runs it: `terraform { required_version = "~> 1.9.0" }`
+//! (reference 12.2).
+//!
+//! Terraform demands every `required_version` of a module, so all that are found count together; one in an override file
+//! takes the place of the others, as it does in Terraform. Only literal texts count: neither tool takes anything else.
+
+use std::fmt;
+
+use hcl_edit::Span;
+use hcl_edit::structure::{Attribute, Body};
+use semver::Version;
+use serde_json::Value;
+
+use super::code::{self, MAX_DIR_BYTES, MAX_FILE_BYTES};
+use super::version_constraint::{InvalidConstraint, VersionConstraint};
+use crate::model::{Distribution, RepoPath};
+
+const KEY: &str = "required_version";
+
+/// Constraints of one directory that are kept; nobody writes as many.
+const MOST: usize = 20;
+
+/// One `required_version`, and where it stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequiredVersion {
+    /// The file.
+    pub file: RepoPath,
+    /// The line, counted from 1; `None` where the format does not tell.
+    pub line: Option<usize>,
+    /// What was written, read.
+    pub constraint: Result<VersionConstraint, InvalidConstraint>,
+}
+
+/// Everything the code of a directory demands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RequiredVersions(Vec<RequiredVersion>);
+
+impl RequiredVersions {
+    /// Whether nothing is demanded.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The demands, by file and line.
+    pub fn iter(&self) -> impl Iterator<Item = &RequiredVersion> {
+        self.0.iter()
+    }
+
+    /// Whether a version meets all demands. One that cannot be read is met by nothing.
+    pub fn matches(&self, version: &Version) -> bool {
+        self.0.iter().all(|one| one.constraint.as_ref().is_ok_and(|constraint| constraint.matches(version)))
+    }
+
+    /// The first demand that cannot be read.
+    pub fn unreadable(&self) -> Option<(&RequiredVersion, &InvalidConstraint)> {
+        self.0.iter().find_map(|one| Some((one, one.constraint.as_ref().err()?)))
+    }
+
+    /// The one version that can match, if a demand names it.
+    pub fn exact(&self) -> Option<&Version> {
+        self.0.iter().find_map(|one| one.constraint.as_ref().ok()?.exact())
+    }
+}
+
+impl fmt::Display for RequiredVersion {
+    /// ``line 3 of `net/versions.tf` says `~> 1.9.0` ``.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let file = self.file.as_str().replace('`', "'");
+        match self.line {
+            Some(line) => write!(f, "line {line} of `{file}`")?,
+            None => write!(f, "`{file}`")?,
+        }
+        match &self.constraint {
+            Ok(constraint) => write!(f, " says `{constraint}`"),
+            Err(error) => write!(f, ": {error}"),
+        }
+    }
+}
+
+impl fmt::Display for RequiredVersions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        f.write_str(&all.join(" and "))
+    }
+}
+
+/// What the code of one directory demands. `files` are the files directly in it, sorted; `read` gives the text of one of
+/// them, and `None` when it cannot be read. Files that are too large or no HCL are passed over: the tool itself will say
+/// what is wrong with them.
+pub fn required_versions(
+    files: &[RepoPath],
+    distribution: Distribution,
+    read: &dyn Fn(&RepoPath) -> Option<String>,
+) -> RequiredVersions {
+    let mut budget = MAX_DIR_BYTES;
+    let mut text_of = |file: &RepoPath| {
+        let text = read(file).filter(|text| text.len() <= MAX_FILE_BYTES.min(budget) && text.contains(KEY))?;
+        budget -= text.len();
+        Some(text)
+    };
+    let mut found = Vec::new();
+    for file in code::native(files, distribution) {
+        found.extend(text_of(file).map(|text| in_native(file, &text)).unwrap_or_default());
+    }
+    for file in code::json(files, distribution) {
+        found.extend(text_of(file).map(|text| in_json(file, &text)).unwrap_or_default());
+    }
+    found.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    let mut found = overridden(found);
+    found.truncate(MOST);
+    RequiredVersions(found)
+}
+
+/// The last override file that says something takes the place of everything before it.
+fn overridden(mut found: Vec<RequiredVersion>) -> Vec<RequiredVersion> {
+    let last = found.iter().map(|one| &one.file).rfind(|file| is_override(file)).cloned();
+    if let Some(last) = last {
+        found.retain(|one| one.file == last);
+    }
+    found
+}
+
+/// `override.tf`, `x_override.tf.json`.
+fn is_override(file: &RepoPath) -> bool {
+    let stem = file.file_name().split('.').next().unwrap_or_default();
+    stem == "override" || stem.ends_with("_override")
+}
+
+fn in_native(file: &RepoPath, text: &str) -> Vec<RequiredVersion> {
+    let Ok(body) = text.parse::<Body>() else { return Vec::new() };
+    let attributes = code::unlabelled(&body, "terraform").filter_map(|block| block.body.get_attribute(KEY));
+    let one = |attribute: &Attribute| {
+        let line = attribute.key.span().map(|span| line_at(text, span.start));
+        let constraint = attribute.value.as_str()?.parse();
+        Some(RequiredVersion { file: file.clone(), line, constraint })
+    };
+    attributes.filter_map(one).collect()
+}
+
+/// `{"terraform": {"required_version": "~> 1.9"}}`, or a list of such objects.
+fn in_json(file: &RepoPath, text: &str) -> Vec<RequiredVersion> {
+    let Ok(whole) = serde_json::from_str::<Value>(text) else { return Vec::new() };
+    let blocks = match whole.get("terraform") {
+        Some(Value::Array(blocks)) => blocks.as_slice(),
+        Some(block) => std::slice::from_ref(block),
+        None => &[],
+    };
+    // JSON values do not know where they stood; where the word is there once, that is the place.
+    let mut places = text.match_indices(KEY).map(|(at, _)| line_at(text, at));
+    let line = places.next().filter(|_| places.next().is_none());
+    let texts = blocks.iter().filter_map(|block| block.get(KEY)?.as_str());
+    texts.map(|text| RequiredVersion { file: file.clone(), line, constraint: text.parse() }).collect()
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn found(distribution: Distribution, files: &[(&str, &str)]) -> RequiredVersions {
+        let mut names: Vec<RepoPath> = files.iter().map(|(name, _)| name.parse().unwrap()).collect();
+        names.sort();
+        required_versions(&names, distribution, &|file| {
+            let text = files.iter().find(|(name, _)| *name == file.as_str());
+            text.map(|(_, text)| (*text).to_owned())
+        })
+    }
+
+    fn says(files: &[(&str, &str)]) -> String {
+        found(Distribution::Terraform, files).to_string()
+    }
+
+    fn demand(text: &str) -> String {
+        format!("terraform {{\n  required_version = \"{text}\"\n}}\n")
+    }
+
+    #[test]
+    fn only_a_literal_in_a_terraform_block_counts() {
+        let good = "line 2 of `main.tf` says `~> 1.9.0`";
+        let cases = [
+            (demand("~> 1.9.0"), good),
+            (demand("~> 1.9.0").replace("terraform {", "terraform \"x\" {"), ""),
+            (demand("~> 1.9.0").replace("terraform {", "resource \"a\" \"b\" {"), ""),
+            (demand("~> ${var.x}"), ""),
+            (demand("x").replace("\"x\"", "local.version"), ""),
+            (demand("x").replace("\"x\"", "1.9"), ""),
+            (format!("{}}}", demand("~> 1.9.0")), ""),
+            ("# required_version".to_owned(), ""),
+            (String::new(), ""),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(says(&[("main.tf", &text)]), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn all_that_are_found_count_together() {
+        let files = [("a.tf", demand(">= 1.5")), ("b.tf", format!("\n{}{}", demand("< 2"), demand("!= 1.7.0")))];
+        let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let all = found(Distribution::Terraform, &files);
+        assert_eq!(
+            all.to_string(),
+            "line 2 of `a.tf` says `>= 1.5` and line 3 of `b.tf` says `< 2` and line 6 of `b.tf` says `!= 1.7.0`"
+        );
+        let fits = |text: &str| all.matches(&Version::parse(text).unwrap());
+        assert_eq!(["1.4.9", "1.5.0", "1.7.0", "1.9.8", "2.0.0"].map(fits), [false, true, false, true, false]);
+        assert_eq!(all.exact(), None);
+    }
+
+    #[test]
+    fn json_is_read_too() {
+        let one = "{\n  \"terraform\": {\"required_version\": \">= 1.5\"}\n}";
+        assert_eq!(says(&[("a.tf.json", one)]), "line 2 of `a.tf.json` says `>= 1.5`");
+        let list = r#"{"terraform": [{"required_version": ">= 1.5"}, {"required_version": "< 2"}, {"backend": {}}]}"#;
+        assert_eq!(says(&[("a.tf.json", list)]), "`a.tf.json` says `>= 1.5` and `a.tf.json` says `< 2`");
+        for nothing in
+            ["[]", "{}", "{\"terraform\": 1}", "{\"terraform\": {\"required_version\": 1}}", "{\"required_version\""]
+        {
+            assert_eq!(says(&[("a.tf.json", nothing)]), "", "{nothing}");
+        }
+    }
+
+    #[test]
+    fn each_tool_reads_its_own_files() {
+        let (tf, tofu) = (demand("1.9.8"), demand("1.8.0"));
+        let files = [
+            ("a.tf", tf.as_str()),
+            ("a.tofu", tofu.as_str()),
+            ("b.tofu.json", r#"{"terraform":{"required_version":">1"}}"#),
+        ];
+        assert_eq!(found(Distribution::Terraform, &files).to_string(), "line 2 of `a.tf` says `= 1.9.8`");
+        assert_eq!(
+            found(Distribution::OpenTofu, &files).to_string(),
+            "line 2 of `a.tofu` says `= 1.8.0` and line 1 of `b.tofu.json` says `> 1`"
+        );
+        assert_eq!(found(Distribution::OpenTofu, &files).exact(), Some(&Version::new(1, 8, 0)));
+    }
+
+    #[test]
+    fn the_last_override_file_takes_the_place_of_the_others() {
+        let (one, two, three) = (demand("1.1.0"), demand("1.2.0"), demand("1.3.0"));
+        let files = [("a_override.tf", two.as_str()), ("main.tf", one.as_str()), ("override.tf", three.as_str())];
+        assert_eq!(says(&files), "line 2 of `override.tf` says `= 1.3.0`");
+        assert_eq!(says(&files[..2]), "line 2 of `a_override.tf` says `= 1.2.0`");
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_known_and_met_by_nothing() {
+        let found = found(Distribution::Terraform, &[("main.tf", &demand("latest"))]);
+        let (at, error) = found.unreadable().unwrap();
+        assert_eq!(at.line, Some(2));
+        assert!(error.to_string().contains("`latest` is not a version constraint"));
+        assert!(!found.matches(&Version::new(1, 9, 8)));
+    }
+
+    #[test]
+    fn what_is_too_much_is_passed_over() {
+        let large = format!("{}{}", demand("1.9.8"), "# filler\n".repeat(MAX_FILE_BYTES / 8));
+        assert_eq!(says(&[("main.tf", &large)]), "");
+        let many = demand("1.9.8").repeat(MOST + 5);
+        assert_eq!(found(Distribution::Terraform, &[("main.tf", &many)]).iter().count(), MOST);
+    }
+
+    proptest! {
+        #[test]
+        fn no_code_makes_it_panic(text in r"(?s).{0,60}", signs in r#"[a{}=\[\]"$%()<\n !?:+#/*.,~-]{0,60}"#) {
+            for text in [text, signs] {
+                let text = format!("{text}\n# required_version");
+                let _found = found(Distribution::OpenTofu, &[("main.tf", &text), ("main.tf.json", &text)]);
+            }
+        }
+    }
+}

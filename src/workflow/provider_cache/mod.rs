@@ -1,0 +1,114 @@
+//! A cache of provider packages that any number of `init`s may use at once (reference 12.4).
+//!
+//! Terraform's own `TF_PLUGIN_CACHE_DIR` is one directory into which every `init` unpacks in place: two at once write one
+//! file, and one can overwrite a program that another one runs. Here no `init` ever gets a directory that it could write
+//! to together with somebody else:
+//!
+//! - *Store.* `<data-dir>/plugin-cache/HOST/NAMESPACE/TYPE/VERSION/PLATFORM` holds packages that are never changed, each
+//!   with its checksum (`h1`, as lock files have it) beside it.
+//! - *Session.* An `init` gets a cache directory of its own ([`Session`]), with links to those packages of the store that it
+//!   will take as they are. What it has to fetch, it unpacks there.
+//! - *Promotion.* After a good `init` each package that is new moves into the store by one rename. Whoever comes second
+//!   finds the place taken and throws its own away. Then the links in `.terraform/providers`, which lead to the
+//!   session's directory, are led to the store.
+//!
+//! Terraform writes *through* a link whose package it does not accept, so a link may only be there when it is going to be
+//! accepted: with a lock file of the repository, when that holds the checksum of the package; without one, always, as
+//! `TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE` then says that the (throw-away) lock file follows the cache. The files
+//! of the store are read-only besides.
+//!
+//! Packages must not come from the pull request (P8): where it brings its own mirror in `terraform.d/plugins`, nothing of
+//! that `init` is promoted.
+
+mod hash;
+mod links;
+mod lock_file;
+mod session;
+mod store;
+
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+
+use tempfile::TempDir;
+
+use store::Store;
+
+/// Names the cache directory to Terraform and OpenTofu.
+const CACHE_DIR: &str = "TF_PLUGIN_CACHE_DIR";
+/// Lets them take packages that the lock file does not know.
+const MAY_BREAK: &str = "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE";
+/// A package: host, namespace, type, version, platform.
+const DEPTH: usize = 5;
+
+/// The cache of provider packages on this disk (`--use-tf-plugin-cache`).
+#[derive(Debug, Clone)]
+pub struct ProviderCache {
+    store: Store,
+    /// Where the directories of sessions are; on the same disk as the store.
+    scratch: PathBuf,
+}
+
+/// Where an `init` runs.
+#[derive(Debug, Clone)]
+pub struct InitPlace {
+    /// Directory of the project.
+    pub dir: PathBuf,
+    /// Where Terraform keeps what belongs to the directory, usually `.terraform` in it.
+    pub data_dir: PathBuf,
+    /// Whether `.terraform.lock.hcl` is part of the repository.
+    pub lock_file_tracked: bool,
+}
+
+/// The cache directory of one `init`. It is gone when this is dropped; call [`Session::finish`] after a good `init`.
+#[derive(Debug)]
+#[must_use = "without `finish` nothing is kept, and the providers of the project are gone with the session"]
+pub struct Session {
+    store: Store,
+    overlay: TempDir,
+    place: InitPlace,
+}
+
+impl ProviderCache {
+    /// Keeps packages in `store`, and makes sessions in `scratch`, which must be on the same disk.
+    pub fn new(store: PathBuf, scratch: PathBuf) -> Self {
+        Self { store: Store::new(store), scratch }
+    }
+
+    /// Begins an `init`. `None` where somebody has `set` a cache directory: that stays as it is.
+    pub async fn enter(&self, place: InitPlace, set: Option<&OsStr>) -> std::io::Result<Option<Session>> {
+        if set.is_some_and(|dir| !dir.is_empty()) {
+            return Ok(None);
+        }
+        let cache = self.clone();
+        on_disk(move || cache.begin(place)).await.map(Some)
+    }
+
+    fn begin(&self, place: InitPlace) -> std::io::Result<Session> {
+        std::fs::create_dir_all(&self.scratch)?;
+        let overlay = tempfile::Builder::new().prefix("providers-").tempdir_in(self.scratch.canonicalize()?)?;
+        let session = Session { store: self.store.clone(), overlay, place };
+        session.lay_out()?;
+        Ok(session)
+    }
+}
+
+impl Session {
+    /// What the `init` has to be given besides its usual environment.
+    pub fn variables(&self) -> Vec<(&'static str, OsString)> {
+        let mut variables = vec![(CACHE_DIR, self.overlay.path().into())];
+        if !self.place.lock_file_tracked {
+            variables.push((MAY_BREAK, "true".into()));
+        }
+        variables
+    }
+
+    /// Ends a good `init`: keeps what it fetched, and leads its links to where that is kept.
+    pub async fn finish(self) -> std::io::Result<()> {
+        on_disk(move || self.keep()).await
+    }
+}
+
+/// Disks can be slow, and packages have hundreds of megabytes.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+}

@@ -1,0 +1,68 @@
+//! What happens before and after an `init`.
+
+use std::fs;
+use std::io::Result;
+use std::path::PathBuf;
+
+use tracing::warn;
+
+use super::lock_file::LockFile;
+use super::store::PackagePath;
+use super::{Session, links};
+
+/// A mirror that the directory brings itself: both tools look there without being told to.
+const OWN_MIRROR: &str = "terraform.d/plugins";
+
+impl Session {
+    /// Links to the packages of the store that will be taken as they are.
+    pub(super) fn lay_out(&self) -> Result<()> {
+        let lock = self.place.lock_file_tracked.then(|| LockFile::read(&self.place.dir));
+        for (package, checksum) in self.store.list()? {
+            if is_accepted(lock.as_ref(), &package, &checksum) {
+                let link = package.below(self.overlay.path());
+                fs::create_dir_all(link.parent().unwrap_or(&link))?;
+                std::os::unix::fs::symlink(self.store.path_of(&package), link)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps each package that the project uses, and leads its link to it.
+    pub(super) fn keep(&self) -> Result<()> {
+        let providers = self.place.data_dir.join("providers");
+        for package in links::into(&providers, self.overlay.path())? {
+            let (link, own) = (package.below(&providers), package.below(self.overlay.path()));
+            if let Some(target) = self.target(&package, own)? {
+                links::lead(&link, &target)?;
+            } else {
+                links::replace(&link, &package.below(self.overlay.path()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the link of a package has to lead; `None`: the package is for this project alone.
+    fn target(&self, package: &PackagePath, own: PathBuf) -> Result<Option<PathBuf>> {
+        if own.is_symlink() {
+            // From the store, or from a mirror of the operator or of the pull.
+            return fs::read_link(own).map(Some);
+        }
+        if self.brings_its_own() {
+            return Ok(None);
+        }
+        let is_kept = self.store.take(package, &own);
+        if let Err(error) = &is_kept {
+            warn!(package = %own.display(), %error, "A provider package cannot be kept for other projects");
+        }
+        Ok(is_kept.unwrap_or(false).then(|| self.store.path_of(package)))
+    }
+
+    fn brings_its_own(&self) -> bool {
+        self.place.dir.join(OWN_MIRROR).symlink_metadata().is_ok()
+    }
+}
+
+fn is_accepted(lock: Option<&LockFile>, package: &PackagePath, checksum: &str) -> bool {
+    let Some(lock) = lock else { return true };
+    package.provider().is_some_and(|(provider, version)| lock.accepts(&provider, &version, checksum))
+}

@@ -1,0 +1,188 @@
+//! Which version a project gets, and who decided it.
+
+use std::fmt;
+
+use semver::Version;
+
+use super::ToolError;
+use crate::config::repos::{Decided, Decider};
+use crate::discovery::RequiredVersions;
+use crate::model::Distribution;
+
+/// Everything that is said about the program of one project. What comes first counts: the project's `terraform_version`,
+/// the code's `required_version`, `--default-tf-version`; else whichever is there (reference 12.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wish {
+    /// Terraform or OpenTofu.
+    pub distribution: Distribution,
+    /// The version in the configuration of the project.
+    pub project: Option<Decided<Version>>,
+    /// What the code demands.
+    pub code: RequiredVersions,
+    /// `--default-tf-version`.
+    pub default: Option<Version>,
+}
+
+/// A version, and who decided it. `Display` gives a sentence without its full stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionChoice {
+    /// Terraform or OpenTofu.
+    pub distribution: Distribution,
+    /// The version.
+    pub version: Version,
+    /// By whom.
+    pub by: ChosenBy,
+}
+
+/// Who decided a version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChosenBy {
+    /// `terraform_version` of the project.
+    Project(Decider),
+    /// `required_version` in the code.
+    Code(RequiredVersions),
+    /// `--default-tf-version`.
+    Flag,
+    /// Nobody: it is the one that is installed.
+    Nobody,
+}
+
+impl fmt::Display for VersionChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { distribution, version, by } = self;
+        write!(f, "{} {version}, ", distribution.title())?;
+        match by {
+            ChosenBy::Project(decider) => write!(f, "because {decider} says so"),
+            ChosenBy::Code(demands) => write!(f, "because {demands}"),
+            ChosenBy::Flag => f.write_str("because `--default-tf-version` says so"),
+            ChosenBy::Nobody => write!(f, "because that is the `{}` of this server", distribution.program()),
+        }
+    }
+}
+
+/// What has to be found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Need<'a> {
+    /// This version.
+    Exactly(&'a Version, ChosenBy),
+    /// The highest of several.
+    Matching(&'a RequiredVersions),
+    /// Whichever is there.
+    Whatever,
+}
+
+impl Wish {
+    /// Whoever comes first decides.
+    pub(super) fn need(&self) -> Result<Need<'_>, ToolError> {
+        if let Some(Decided { value, by }) = &self.project {
+            return Ok(Need::Exactly(value, ChosenBy::Project(by.clone())));
+        }
+        if let Some((demand, _)) = self.code.unreadable() {
+            return Err(ToolError::Constraint(demand.to_string()));
+        }
+        if !self.code.is_empty() {
+            // Only one version can match: whether it was released is no question.
+            let only = self.code.exact().filter(|version| self.code.matches(version));
+            let exactly = |version| Need::Exactly(version, ChosenBy::Code(self.code.clone()));
+            return Ok(only.map_or(Need::Matching(&self.code), exactly));
+        }
+        Ok(self.default.as_ref().map_or(Need::Whatever, |version| Need::Exactly(version, ChosenBy::Flag)))
+    }
+}
+
+/// The highest of several versions that meets all demands.
+pub(super) fn highest<'a>(demands: &RequiredVersions, versions: &'a [Version]) -> Option<&'a Version> {
+    versions.iter().filter(|version| demands.matches(version)).max()
+}
+
+/// `1.9.8, 1.10.5`: not more than a person reads.
+pub(super) fn list(versions: &[Version]) -> String {
+    const SHOWN: usize = 8;
+    let mut all: Vec<String> = versions.iter().rev().take(SHOWN).map(ToString::to_string).collect();
+    if versions.len() > SHOWN {
+        all.push(format!("{} older ones", versions.len() - SHOWN));
+    }
+    all.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::discovery::required_versions;
+    use crate::model::RepoPath;
+
+    fn code(constraint: &str) -> RequiredVersions {
+        let text = format!("terraform {{\n  required_version = \"{constraint}\"\n}}\n");
+        let files: [RepoPath; 1] = ["versions.tf".parse().unwrap()];
+        required_versions(&files, Distribution::Terraform, &|_| Some(text.clone()))
+    }
+
+    fn version(text: &str) -> Version {
+        Version::parse(text).unwrap()
+    }
+
+    fn wish() -> Wish {
+        let by = Decider::Repo { file: "atlantis.yaml".to_owned(), line: 4 };
+        Wish {
+            distribution: Distribution::Terraform,
+            project: Some(Decided { value: version("1.1.0"), by }),
+            code: code("~> 1.9.0"),
+            default: Some(version("1.3.0")),
+        }
+    }
+
+    #[test]
+    fn whoever_comes_first_decides() {
+        let wish = wish();
+        assert!(matches!(wish.need().unwrap(), Need::Exactly(one, ChosenBy::Project(_)) if *one == version("1.1.0")));
+        let wish = Wish { project: None, ..wish };
+        assert_eq!(wish.need().unwrap(), Need::Matching(&wish.code));
+        let exact = Wish { code: code("= 1.9.8"), ..wish.clone() };
+        assert!(matches!(exact.need().unwrap(), Need::Exactly(one, ChosenBy::Code(_)) if *one == version("1.9.8")));
+        let contradicts = Wish { code: code("= 1.9.8, < 1.9"), ..wish.clone() };
+        assert_eq!(contradicts.need().unwrap(), Need::Matching(&contradicts.code));
+        let wish = Wish { code: RequiredVersions::default(), ..wish };
+        assert_eq!(wish.need().unwrap(), Need::Exactly(&version("1.3.0"), ChosenBy::Flag));
+        let wish = Wish { default: None, ..wish };
+        assert_eq!(wish.need().unwrap(), Need::Whatever);
+    }
+
+    #[test]
+    fn a_constraint_that_cannot_be_read_is_named() {
+        let wish = Wish { project: None, code: code("newest"), ..wish() };
+        insta::assert_snapshot!(wish.need().unwrap_err(), @"the version to use cannot be found out: line 2 of `versions.tf`: `newest` is not a version constraint: `newest` is not a version; write one such as `1.9.0`");
+    }
+
+    #[test]
+    fn the_highest_that_matches_is_taken() {
+        let versions = ["1.8.5", "1.9.8", "1.9.10", "1.9.2", "1.10.0", "1.9.11-rc1"].map(version);
+        assert_eq!(highest(&code("~> 1.9.0"), &versions), Some(&version("1.9.10")));
+        assert_eq!(highest(&code("= 1.9.11-rc1"), &versions), Some(&version("1.9.11-rc1")));
+        assert_eq!(highest(&code(">= 2"), &versions), None);
+    }
+
+    #[test]
+    fn a_choice_reads_as_a_sentence() {
+        let by = [
+            ChosenBy::Project(Decider::Repo { file: "atlantis.yaml".to_owned(), line: 4 }),
+            ChosenBy::Code(code("~> 1.9.0")),
+            ChosenBy::Flag,
+            ChosenBy::Nobody,
+        ];
+        let shown = by.map(|by| {
+            VersionChoice { distribution: Distribution::Terraform, version: version("1.9.8"), by }.to_string()
+        });
+        insta::assert_snapshot!(shown.join("\n"), @"
+        Terraform 1.9.8, because line 4 of `atlantis.yaml` says so
+        Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
+        Terraform 1.9.8, because `--default-tf-version` says so
+        Terraform 1.9.8, because that is the `terraform` of this server
+        ");
+    }
+
+    #[test]
+    fn a_list_is_as_long_as_a_person_reads() {
+        let versions: Vec<Version> = (0..12).map(|minor| Version::new(1, minor, 0)).collect();
+        assert_eq!(list(&versions), "1.11.0, 1.10.0, 1.9.0, 1.8.0, 1.7.0, 1.6.0, 1.5.0, 1.4.0, 4 older ones");
+    }
+}

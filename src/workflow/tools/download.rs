@@ -1,0 +1,262 @@
+//! Downloading a program into the shared folder of programs.
+//!
+//! - *Only what is verified gets a name there.* Everything happens in a folder `.download-…` beside it; the finished
+//!   program, read-only, gets its name in one step, and a name that is there is never given to another file.
+//! - *Once per version.* Whoever wants a version that is being downloaded waits. Other processes that share the folder may
+//!   download it too; whoever comes second finds the name taken by the same bytes.
+//! - *Nothing stays behind.* The folder goes when the download ends, fails or is given up; what a dead process left is
+//!   removed by the next download after an hour.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use semver::Version;
+use tempfile::{NamedTempFile, TempDir};
+use tokio::fs::File;
+use tracing::info;
+use url::Url;
+
+use super::DownloadError;
+use super::fetch::{SaveError, Web, shown};
+use super::releases::{Files, Lists, Sources};
+use super::verify::{Keys, checksum_of};
+use crate::clock::Clock;
+use crate::model::Distribution;
+
+/// A list of checksums has a line of 100 bytes per platform.
+const MAX_SUMS_BYTES: u64 = 1 << 20;
+/// A signature has a few hundred bytes.
+const MAX_SIGNATURE_BYTES: u64 = 64 << 10;
+/// Beginning of the names of the folders in which downloads happen.
+const WORKSHOP: &str = ".download-";
+/// No download takes as long.
+const ABANDONED: TimeDelta = TimeDelta::hours(1);
+
+/// How programs are downloaded.
+#[derive(Debug, Clone)]
+pub struct DownloadSettings {
+    /// Where they are put.
+    pub dir: PathBuf,
+    /// Where they come from.
+    pub sources: Sources,
+    /// For what they are built.
+    pub platform: Platform,
+    /// How long a server may say nothing.
+    pub patience: Duration,
+    /// Largest archive in bytes, and largest program.
+    pub max_bytes: u64,
+}
+
+impl DownloadSettings {
+    /// Programs for this machine. Archives have about 30 MB, programs about 100 MB.
+    pub fn new(dir: PathBuf, sources: Sources) -> Self {
+        Self { dir, sources, platform: Platform::here(), patience: Duration::from_secs(30), max_bytes: 512 << 20 }
+    }
+}
+
+/// An operating system and a processor, in the words of the makers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Platform {
+    /// `linux`, `darwin`, …
+    pub os: &'static str,
+    /// `amd64`, `arm64`, …
+    pub arch: &'static str,
+}
+
+impl Platform {
+    /// This machine.
+    pub fn here() -> Self {
+        let os = match std::env::consts::OS {
+            "macos" => "darwin",
+            other => other,
+        };
+        let arch = match std::env::consts::ARCH {
+            "x86_64" => "amd64",
+            "aarch64" => "arm64",
+            "x86" => "386",
+            other => other,
+        };
+        Self { os, arch }
+    }
+}
+
+impl fmt::Display for Platform {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.os, self.arch)
+    }
+}
+
+/// Downloads programs.
+pub struct Downloads {
+    settings: DownloadSettings,
+    keys: Arc<Keys>,
+    clock: Arc<dyn Clock>,
+    web: Web,
+    lists: Lists,
+    gates: Mutex<HashMap<(Distribution, Version), Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl fmt::Debug for Downloads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Downloads").field("dir", &self.settings.dir).finish_non_exhaustive()
+    }
+}
+
+impl Downloads {
+    /// `keys` are those that are trusted.
+    pub fn new(settings: DownloadSettings, keys: Keys, clock: Arc<dyn Clock>) -> Result<Self, reqwest::Error> {
+        let web = Web::new(settings.patience)?;
+        let lists = Lists::new(Arc::clone(&clock));
+        Ok(Self { settings, keys: Arc::new(keys), clock, web, lists, gates: Mutex::default() })
+    }
+
+    /// Where programs are put.
+    pub fn dir(&self) -> &Path {
+        &self.settings.dir
+    }
+
+    /// The versions that can be downloaded, sorted. Asked for at most once an hour.
+    pub async fn released(&self, distribution: Distribution) -> Result<Arc<[Version]>, DownloadError> {
+        self.lists.get(&self.web, &self.settings.sources, distribution, &self.settings.platform).await
+    }
+
+    /// Downloads a program, unless it is there; returns where it is.
+    pub async fn fetch(&self, distribution: Distribution, version: &Version) -> Result<PathBuf, DownloadError> {
+        let program = self.settings.dir.join(format!("{}{version}", distribution.program()));
+        let gate = self.gate(distribution, version);
+        let _turn = gate.lock().await;
+        if !program.is_file() {
+            self.download(distribution, version, &program).await?;
+            info!(%version, program = %program.display(), "Downloaded {}", distribution.title());
+        }
+        Ok(program)
+    }
+
+    fn gate(&self, distribution: Distribution, version: &Version) -> Arc<tokio::sync::Mutex<()>> {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        gates.retain(|_, gate| Arc::strong_count(gate) > 1);
+        Arc::clone(gates.entry((distribution, version.clone())).or_default())
+    }
+
+    async fn download(
+        &self,
+        distribution: Distribution,
+        version: &Version,
+        program: &Path,
+    ) -> Result<(), DownloadError> {
+        let files = self.settings.sources.files(distribution, version, &self.settings.platform);
+        let expected = self.signed_checksum(distribution, &files).await?;
+        let workshop = self.workshop().map_err(|error| self.disk(error))?;
+        let archive = workshop.path().join("archive.zip");
+        self.save_archive(&files.archive, &expected, &archive).await?;
+        let (name, limit) = (distribution.program(), self.settings.max_bytes);
+        let goal = program.to_owned();
+        // The folder lives as long as the thread works in it, also when nobody waits for it any more.
+        let unpack = move || unpack(&archive, name, limit, workshop.path()).and_then(|file| give_name(file, &goal));
+        let unpacked = tokio::task::spawn_blocking(unpack).await;
+        let unpacked = unpacked.unwrap_or_else(|_| Err(UnpackError::Archive("unpacking it broke off".to_owned())));
+        unpacked.map_err(|error| match error {
+            UnpackError::Archive(reason) => DownloadError::Archive { url: shown(&files.archive), reason },
+            UnpackError::Disk(error) => self.disk(error),
+        })
+    }
+
+    /// The checksum of the archive, from the list that a maker signed.
+    async fn signed_checksum(&self, maker: Distribution, files: &Files) -> Result<String, DownloadError> {
+        let list = self.web.bytes(&files.sums, MAX_SUMS_BYTES).await?;
+        let signature = self.web.bytes(&files.signature, MAX_SIGNATURE_BYTES).await?;
+        let (keys, signed) = (Arc::clone(&self.keys), list.clone());
+        let verified = tokio::task::spawn_blocking(move || keys.verify(maker, &signed, &signature)).await;
+        let verified = verified.unwrap_or_else(|_| Err("checking it broke off".to_owned()));
+        verified.map_err(|reason| DownloadError::Signature { url: shown(&files.sums), reason })?;
+        checksum_of(&String::from_utf8_lossy(&list), &files.archive_name)
+            .ok_or_else(|| DownloadError::NotListed { file: files.archive_name.clone(), url: shown(&files.sums) })
+    }
+
+    async fn save_archive(&self, url: &Url, expected: &str, path: &Path) -> Result<(), DownloadError> {
+        let mut file = File::create(path).await.map_err(|error| self.disk(error))?;
+        let found = self.web.save(url, self.settings.max_bytes, &mut file).await.map_err(|error| match error {
+            SaveError::Download(error) => error,
+            SaveError::Disk(error) => self.disk(error),
+        })?;
+        if found == expected {
+            return Ok(());
+        }
+        Err(DownloadError::Checksum { url: shown(url), expected: expected.to_owned(), found })
+    }
+
+    /// A folder for one download, on the same disk as the programs.
+    fn workshop(&self) -> std::io::Result<TempDir> {
+        std::fs::create_dir_all(&self.settings.dir)?;
+        remove_abandoned(&self.settings.dir, self.clock.now());
+        tempfile::Builder::new().prefix(WORKSHOP).tempdir_in(&self.settings.dir)
+    }
+
+    fn disk(&self, error: std::io::Error) -> DownloadError {
+        DownloadError::Disk { dir: self.settings.dir.clone(), error }
+    }
+}
+
+/// What a process left that died while it downloaded. What cannot be removed is in nobody's way.
+fn remove_abandoned(dir: &Path, now: DateTime<Utc>) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    let is_abandoned = |entry: &std::fs::DirEntry| {
+        let changed = entry.metadata().and_then(|meta| meta.modified()).map(DateTime::<Utc>::from);
+        entry.file_name().to_string_lossy().starts_with(WORKSHOP)
+            && changed.is_ok_and(|changed| now - changed > ABANDONED)
+    };
+    for entry in entries.filter_map(Result::ok).filter(is_abandoned) {
+        let _gone = std::fs::remove_dir_all(entry.path());
+    }
+}
+
+enum UnpackError {
+    Archive(String),
+    Disk(std::io::Error),
+}
+
+impl From<std::io::Error> for UnpackError {
+    fn from(error: std::io::Error) -> Self {
+        Self::Disk(error)
+    }
+}
+
+/// Takes the program out of an archive. Only the entry of that name is looked at.
+fn unpack(archive: &Path, program: &str, limit: u64, workshop: &Path) -> Result<NamedTempFile, UnpackError> {
+    let bad = |reason: String| UnpackError::Archive(reason);
+    let file = std::fs::File::open(archive)?;
+    let mut archive = zip::ZipArchive::new(file).map_err(|error| bad(error.to_string()))?;
+    let mut entry = archive.by_name(program).map_err(|error| bad(format!("`{program}`: {error}")))?;
+    let mut unpacked = NamedTempFile::new_in(workshop)?;
+    let mut part = vec![0; 64 << 10];
+    let mut size = 0;
+    loop {
+        let length = entry.read(&mut part).map_err(|error| bad(error.to_string()))?;
+        if length == 0 {
+            break;
+        }
+        size += length as u64;
+        if size > limit {
+            return Err(bad(format!("the program in it is larger than {limit} bytes")));
+        }
+        unpacked.write_all(&part[..length])?;
+    }
+    Ok(unpacked)
+}
+
+/// Nobody can write to it any more, and everybody can run it, once it has its name.
+fn give_name(file: NamedTempFile, name: &Path) -> Result<(), UnpackError> {
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o555))?;
+    file.as_file().sync_all()?;
+    // Closed for writing first: a program that somebody has open for writing cannot be run.
+    match file.into_temp_path().persist_noclobber(name) {
+        Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        other => Ok(other.map_err(|error| error.error)?),
+    }
+}

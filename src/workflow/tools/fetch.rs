@@ -1,0 +1,135 @@
+//! Fetching files from a mirror: with limits on size and patience, and without showing passwords in errors.
+
+use std::time::Duration;
+
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, Response};
+use sha2::{Digest, Sha256};
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt;
+use url::Url;
+
+use super::DownloadError;
+
+/// A server that does not take the connection in this time is away.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A download takes seconds; one that takes longer than this is not worth waiting for.
+const WHOLE_TIMEOUT: Duration = Duration::from_mins(15);
+/// GitHub sends on once, a mirror perhaps twice.
+const MAX_REDIRECTS: usize = 5;
+
+/// A client for the servers of releases.
+#[derive(Debug)]
+pub(super) struct Web(Client);
+
+impl Web {
+    /// `patience` is how long the server may say nothing.
+    pub fn new(patience: Duration) -> Result<Self, reqwest::Error> {
+        let client = Client::builder()
+            .user_agent(concat!("lockkeeper/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(patience)
+            .timeout(WHOLE_TIMEOUT)
+            .redirect(Policy::custom(follow));
+        client.build().map(Self)
+    }
+
+    /// A small file.
+    pub async fn bytes(&self, url: &Url, limit: u64) -> Result<Vec<u8>, DownloadError> {
+        let mut answer = self.open(url, limit).await?;
+        let mut bytes = Vec::new();
+        while let Some(part) = answer.chunk().await.map_err(|error| broken(url, error))? {
+            check_size(url, bytes.len() as u64 + part.len() as u64, limit)?;
+            bytes.extend_from_slice(&part);
+        }
+        Ok(bytes)
+    }
+
+    /// A large one, into a file; returns its SHA-256 in lower-case hexadecimal.
+    pub async fn save(&self, url: &Url, limit: u64, file: &mut File) -> Result<String, SaveError> {
+        let mut answer = self.open(url, limit).await?;
+        let (mut digest, mut size) = (Sha256::new(), 0);
+        while let Some(part) = answer.chunk().await.map_err(|error| broken(url, error))? {
+            size += part.len() as u64;
+            check_size(url, size, limit)?;
+            digest.update(&part);
+            file.write_all(&part).await?;
+        }
+        file.flush().await?;
+        Ok(hex::encode(digest.finalize()))
+    }
+
+    async fn open(&self, url: &Url, limit: u64) -> Result<Response, DownloadError> {
+        let answer = self.0.get(url.clone()).send().await.map_err(|error| broken(url, error))?;
+        if !answer.status().is_success() {
+            return Err(DownloadError::Status { url: shown(url), status: answer.status() });
+        }
+        check_size(url, answer.content_length().unwrap_or(0), limit)?;
+        Ok(answer)
+    }
+}
+
+/// Why a file was not saved.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SaveError {
+    #[error(transparent)]
+    Download(#[from] DownloadError),
+    #[error(transparent)]
+    Disk(#[from] std::io::Error),
+}
+
+/// Never from a connection that nobody can listen to or change to one that anybody can.
+fn follow(attempt: Attempt<'_>) -> reqwest::redirect::Action {
+    let was_safe = attempt.previous().iter().any(|url| url.scheme() == "https");
+    if attempt.previous().len() > MAX_REDIRECTS {
+        attempt.error("it is sent on too often")
+    } else if was_safe && attempt.url().scheme() != "https" {
+        attempt.error("it is sent on from https to http")
+    } else {
+        attempt.follow()
+    }
+}
+
+fn check_size(url: &Url, size: u64, limit: u64) -> Result<(), DownloadError> {
+    if size > limit { Err(DownloadError::TooLarge { url: shown(url), limit }) } else { Ok(()) }
+}
+
+fn broken(url: &Url, error: reqwest::Error) -> DownloadError {
+    let reason = if error.is_timeout() {
+        "the server did not answer in time".to_owned()
+    } else {
+        deepest(&error.without_url()).to_owned()
+    };
+    DownloadError::Http { url: shown(url), reason }
+}
+
+/// The error below all others says what happened; those above it only where.
+fn deepest(error: &reqwest::Error) -> String {
+    let mut last: &dyn std::error::Error = error;
+    while let Some(next) = last.source() {
+        last = next;
+    }
+    last.to_string()
+}
+
+/// Without a user name, a password and what comes after a question mark.
+pub(super) fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    // Refused for URLs that cannot have any.
+    let _no_user = url.set_username("");
+    let _no_password = url.set_password(None);
+    url.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_shown_without_secrets() {
+        let url = Url::parse("https://me:secret@mirror.example.com/a/b.zip?token=secret#secret").unwrap();
+        assert_eq!(shown(&url), "https://mirror.example.com/a/b.zip");
+    }
+}

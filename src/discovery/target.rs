@@ -221,14 +221,12 @@ fn named<'a>(configured: &'a [Configured<'_>]) -> Vec<&'a str> {
     names
 }
 
-fn no_such_name(name: &str, mut known: Vec<&str>, elsewhere: &[Configured<'_>], input: &Input<'_>) -> SelectError {
+fn no_such_name(name: &str, known: Vec<&str>, elsewhere: &[Configured<'_>], input: &Input<'_>) -> SelectError {
     let is_it = |one: &&Configured<'_>| one.key.name.as_ref().is_some_and(|own| own.as_str() == name);
     if let Some((filter, line)) = elsewhere.iter().find(is_it).and_then(branch_of) {
         return SelectError::NameForOtherBranch { name: name.to_owned(), filter, line, base: input.base.to_string() };
     }
-    if known.is_empty() {
-        known = named(elsewhere);
-    }
+    let known = if known.is_empty() { named(elsewhere) } else { known };
     if known.is_empty() {
         return SelectError::NothingConfigured(name.to_owned());
     }

@@ -4,6 +4,7 @@
 use super::CommandCx;
 use crate::config::repo::{AllowedOverrides, FILE_NAMES, RepoConfig};
 use crate::config::repos::{LockPolicy, RepoRules};
+use crate::discovery::Order;
 use crate::jobs::describe_error;
 use crate::model::{PlanRecord, ProjectKey, RepoPath};
 
@@ -39,6 +40,16 @@ impl Policies {
 
     pub fn config(&self) -> Option<&RepoConfig> {
         self.config.as_ref()
+    }
+
+    pub fn rules(&self) -> &RepoRules {
+        &self.rules
+    }
+
+    /// When the turn of a project comes; `None`: the repository may have said what could not be read.
+    pub fn order(&self, project: &ProjectKey) -> Option<Order> {
+        let rules = (!self.is_unread).then(|| self.rules.project(self.config.as_ref(), project))?;
+        Some(Order { group: rules.execution_order_group, after: rules.depends_on })
     }
 
     pub fn of(&self, project: &ProjectKey) -> LockPolicy {

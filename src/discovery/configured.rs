@@ -60,17 +60,18 @@ impl<'c> Configured<'c> {
 /// with code that matches, except where an entry before it, or any entry with a plain path, has that directory and
 /// workspace already. Entries for other base branches (reference 3.11) take nothing from those for this one.
 pub(super) fn expand<'c>(input: &Input<'c>) -> Result<Expanded<'c>, LimitExceeded> {
-    let entries = input.config.map_or(&[][..], |config| &config.projects);
-    let code: Vec<&RepoPath> =
-        if has_globs(entries) { input.tree.dirs().filter(|dir| input.tree.has_code(dir)).collect() } else { vec![] };
-    let fits = |entry: &&'c ProjectConfig| entry.branch.as_ref().is_none_or(|branch| branch.fits(input.base));
-    let (here, elsewhere): (Vec<_>, Vec<_>) = entries.iter().partition(fits);
-    let (projects, elsewhere) = (carry_out(&here, &code)?, carry_out(&elsewhere, &code)?);
+    let (here, elsewhere) = input.config.map_or((&[][..], &[][..]), |config| (&config.projects, &config.elsewhere));
+    let code: Vec<&RepoPath> = if has_globs(here) || has_globs(elsewhere) {
+        input.tree.dirs().filter(|dir| input.tree.has_code(dir)).collect()
+    } else {
+        vec![]
+    };
+    let (projects, elsewhere) = (carry_out(here, &code)?, carry_out(elsewhere, &code)?);
     let dirs = projects.iter().chain(&elsewhere).map(|one| one.key.dir.clone()).collect();
     Ok(Expanded { projects, elsewhere, dirs })
 }
 
-fn carry_out<'c>(entries: &[&'c ProjectConfig], code: &[&RepoPath]) -> Result<Vec<Configured<'c>>, LimitExceeded> {
+fn carry_out<'c>(entries: &'c [ProjectConfig], code: &[&RepoPath]) -> Result<Vec<Configured<'c>>, LimitExceeded> {
     let plain = entries.iter().filter_map(|entry| match &entry.dir {
         ProjectDir::Path(dir) => Some(Configured::new(entry, dir.clone())),
         ProjectDir::Glob(_) => None,

@@ -44,7 +44,7 @@ pub struct Input<'a> {
     pub tree: &'a Tree,
     /// The files that the pull request changes, in any order.
     pub changed: &'a [ChangedFile],
-    /// The configuration of the repository, if it has any.
+    /// The configuration of the repository for that branch ([`RepoConfig::for_base`]), if it has any.
     pub config: Option<&'a RepoConfig>,
     /// The branch that the pull request goes into.
     pub base: &'a BranchName,
@@ -64,7 +64,7 @@ impl Input<'_> {
     /// as configured: whoever wrote them did not ask for a search.
     pub fn searches(&self) -> bool {
         let mode = self.autodiscover.mode.as_ref().map_or(self.settings.mode, |mode| mode.value);
-        mode.is_active(self.config.map_or(0, |config| config.projects.len()))
+        mode.is_active(self.config.map_or(0, |config| config.projects.len() + config.elsewhere.len()))
     }
 
     /// The pattern of `ignore_paths` that takes a directory out, and who wrote it.

@@ -6,7 +6,7 @@ use proptest::sample::{select as one_of, subsequence};
 use std::collections::{BTreeMap, HashSet};
 
 use super::*;
-use crate::config::repo::AllowedOverrides;
+use crate::config::repo::Permissions;
 use crate::model::ChangeKind;
 
 mod rules;
@@ -41,7 +41,7 @@ impl World {
     fn projects(self, entries: &[&str]) -> Self {
         let lines: Vec<_> = entries.iter().map(|entry| format!("  - {{{entry}}}")).collect();
         let text = format!("version: 3\nprojects:\n{}", lines.join("\n"));
-        let config = RepoConfig::parse("atlantis.yaml", &text, &AllowedOverrides::default())
+        let config = RepoConfig::parse("atlantis.yaml", &text, &Permissions::default())
             .unwrap_or_else(|errors| panic!("{errors}"));
         Self { config: Some(config), ..self }
     }
@@ -64,6 +64,7 @@ impl World {
         };
         let modules = settings.modules.as_ref().map(|from| ModuleGraph::build(tree, from, &read).unwrap());
         let base = base.parse().unwrap();
+        let config = config.as_ref().map(|config| config.for_base(&base).unwrap());
         then(&Input {
             tree,
             changed,

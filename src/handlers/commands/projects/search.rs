@@ -7,7 +7,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use super::{ABREAST, Work, abreast};
 use crate::command;
-use crate::config::repo::{self, AllowedOverrides, RepoConfig};
+use crate::config::repo::{self, Permissions, RepoConfig};
 use crate::config::repos::RepoRules;
 use crate::discovery::{self, Input, ModuleGraph, Project, Tree};
 use crate::git::{Checkout, TreeFiles};
@@ -224,7 +224,7 @@ impl Ground {
         let links: Vec<(RepoPath, String)> =
             files.links.iter().filter_map(|link| Some((link.clone(), link_target(&checkout, link)?))).collect();
         let tree = Tree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
-        let config = configuration(&tree, &checkout, rules.allowed_overrides())?;
+        let config = configuration(&tree, &checkout, rules.permissions(), &base)?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let build = |from| {
             let graph = ModuleGraph::build(&tree, from, &read);
@@ -335,13 +335,20 @@ fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
     }
 }
 
-fn configuration(tree: &Tree, checkout: &Checkout, allowed: &AllowedOverrides) -> Result<Option<RepoConfig>, Trouble> {
+fn configuration(
+    tree: &Tree,
+    checkout: &Checkout,
+    permissions: &Permissions,
+    base: &BranchName,
+) -> Result<Option<RepoConfig>, Trouble> {
     let Some(file) = repo::find(tree.files()).map_err(|error| Trouble::Config(error.to_string()))? else {
         return Ok(None);
     };
     let text = read_file(checkout, &file, RepoConfig::MAX_BYTES as u64 + 1);
     let text = text.map_err(|error| Trouble::Config(format!("`{file}` cannot be read: {error}")))?;
-    RepoConfig::parse(file.as_str(), &text, allowed).map(Some).map_err(|errors| Trouble::Config(errors.to_string()))
+    let config = RepoConfig::parse(file.as_str(), &text, permissions);
+    let config = config.map_err(|errors| Trouble::Config(errors.to_string()))?;
+    config.for_base(base).map(Some).map_err(|error| Trouble::Config(error.to_string()))
 }
 
 fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {

@@ -14,6 +14,7 @@ mod links;
 mod modules;
 mod names;
 mod order;
+mod refusal;
 mod restrict;
 mod target;
 mod tree;
@@ -29,8 +30,9 @@ pub use limits::LimitExceeded;
 pub use modules::{ModuleGraph, Use};
 pub use names::{NameError, choose as choose_names};
 pub use order::{Order, Stage, stages};
+pub use refusal::SelectError;
 pub use restrict::Unchanged;
-pub use target::{DirSelector, SelectError, Target, select, select_for_plan};
+pub use target::{DirSelector, Target, select, select_for_plan};
 pub use tree::Tree;
 pub use why::Why;
 

@@ -42,7 +42,7 @@ fn name_of(cloud: &Block) -> Option<WorkspaceName> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Settings, Tree};
+    use super::super::{Autodiscover, Settings, Tree};
     use super::*;
     use crate::model::Distribution;
 
@@ -54,7 +54,17 @@ mod tests {
             let text = files.iter().find(|(name, _)| *name == file.as_str());
             text.map(|(_, text)| (*text).to_owned())
         };
-        let input = Input { tree: &tree, changed: &[], config: None, settings: &settings, read: &read };
+        let (base, autodiscover) = ("main".parse().unwrap(), Autodiscover::default());
+        let input = Input {
+            tree: &tree,
+            changed: &[],
+            config: None,
+            base: &base,
+            autodiscover: &autodiscover,
+            modules: None,
+            settings: &settings,
+            read: &read,
+        };
         workspace(&input, &RepoPath::root()).to_string()
     }
 

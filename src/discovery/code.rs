@@ -42,7 +42,7 @@ fn read_by<'a>(
 }
 
 /// Files that the tools pass over: hidden ones and what editors leave behind.
-fn is_editor_file(name: &str) -> bool {
+pub(super) fn is_editor_file(name: &str) -> bool {
     name.starts_with('.') || name.ends_with('~') || name.starts_with('#') && name.ends_with('#')
 }
 

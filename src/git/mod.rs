@@ -44,7 +44,7 @@ pub use disk::{DiskPart, DiskUse};
 pub use error::GitError;
 pub use fetch::{FetchRequest, Fetched, Head};
 pub use mirror::Mirror;
-pub use objects::TreeFiles;
+pub use objects::{Ignored, TreeFiles};
 pub use refs::{InvalidRefName, RefName};
 
 /// What git needs to know of its surroundings.

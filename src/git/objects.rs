@@ -1,5 +1,6 @@
 //! Reading a mirror: commits, file lists and files, without a checkout.
 
+use super::checkout::KEPT;
 use super::{Checkout, GitError, Mirror, RefName};
 use crate::model::{CommitSha, RepoPath};
 
@@ -11,20 +12,21 @@ const MAX_LIST: usize = 64 * 1024 * 1024;
 pub struct TreeFiles {
     /// Paths in the order of git, symbolic links included, submodules not.
     pub paths: Vec<RepoPath>,
+    /// Which of them are symbolic links.
+    pub links: Vec<RepoPath>,
     /// How many names were left out because they are not UTF-8, contain control characters or are too long.
     pub left_out: usize,
     /// Whether there are more files than can be listed (64 MiB of names).
     pub truncated: bool,
 }
 
-impl TreeFiles {
-    /// Adds more files.
-    pub fn add(&mut self, more: Self) {
-        self.paths.extend(more.paths);
-        self.paths.sort();
-        self.left_out += more.left_out;
-        self.truncated |= more.truncated;
-    }
+/// Whether files count that the repository ignores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// They are listed as well.
+    Listed,
+    /// They are not.
+    LeftOut,
 }
 
 /// One entry of a tree.
@@ -73,29 +75,30 @@ impl Mirror {
         let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
         for entry in entries(&output.stdout.bytes).filter(|entry| entry.is_file() || entry.is_link()) {
             match path_of(entry.name) {
-                Some(path) => files.paths.push(path),
+                Some(path) => {
+                    files.links.extend(entry.is_link().then(|| path.clone()));
+                    files.paths.push(path);
+                }
                 None => files.left_out += 1,
             }
         }
         Ok(files)
     }
 
-    /// The files of a checkout that are not part of its commit, ignored ones too. What tools keep beside the code is not
-    /// among them.
-    pub async fn untracked(&self, checkout: &Checkout) -> Result<TreeFiles, GitError> {
-        let doing = format!("list what is not tracked in a checkout of {}", self.repo);
-        let admin = self.admin_dir(&checkout.path);
-        let admin = admin.ok_or_else(|| GitError::other(&doing, "the checkout is not whole any more"))?;
-        let git = self.git().env("GIT_DIR", admin).env("GIT_WORK_TREE", &checkout.path).dir(&checkout.path);
-        let cmd = git.cap(MAX_LIST).args([
-            "ls-files",
-            "--others",
-            "-z",
-            "--exclude=.terraform",
-            "--exclude=.terragrunt-cache",
-            "--exclude=*.tfstate*",
-        ]);
-        let output = self.run(&doing, cmd).await?;
+    /// The id of the tree of a commit: the same for two commits with the same files.
+    pub async fn tree_id(&self, commit: &CommitSha) -> Result<String, GitError> {
+        let cmd = self.git().args(["rev-parse", "--verify", "--end-of-options"]);
+        let output = self.run("look up the tree of a commit", cmd.arg(format!("{commit}^{{tree}}"))).await?;
+        Ok(output.stdout.text().trim().to_owned())
+    }
+
+    /// Files in a checkout that are not part of its commit, for example those that hooks made. What runs leave behind is
+    /// left out.
+    pub async fn untracked(&self, checkout: &Checkout, ignored: Ignored) -> Result<TreeFiles, GitError> {
+        let doing = format!("list the files that were made in the checkout of {}", checkout.head.short());
+        let cmd = self.git_in(&doing, &checkout.path)?.cap(MAX_LIST).args(["ls-files", "--others", "-z"]);
+        let cmd = cmd.args((ignored == Ignored::LeftOut).then_some("--exclude-standard"));
+        let output = self.run(&doing, cmd.args(KEPT.iter().flat_map(|pattern| ["-x", *pattern]))).await?;
         let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
         for name in output.stdout.bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
             match path_of(name) {

@@ -14,8 +14,8 @@ use super::state_lock;
 use super::uses::{InUse, Uses};
 use crate::clock::{Clock, Ids};
 use crate::git::{
-    Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Prepared,
-    RefName, TreeFiles, Wanted,
+    Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Ignored,
+    Prepared, RefName, TreeFiles, Wanted,
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::render::StateLock;
@@ -225,9 +225,19 @@ impl Checkouts {
         self.git.mirror(&source.pull.repo).files(&checkout.commit).await
     }
 
-    /// The files that lie in a checkout and are not part of the repository.
-    pub async fn untracked(&self, source: &Source, checkout: &Checkout) -> Result<TreeFiles, GitError> {
-        self.git.mirror(&source.pull.repo).untracked(checkout).await
+    /// Files that somebody made in a checkout, apart from what runs leave behind.
+    pub async fn untracked(
+        &self,
+        source: &Source,
+        checkout: &Checkout,
+        ignored: Ignored,
+    ) -> Result<TreeFiles, GitError> {
+        self.git.mirror(&source.pull.repo).untracked(checkout, ignored).await
+    }
+
+    /// The id of what is checked out: the same wherever the files are the same.
+    pub async fn tree_id(&self, source: &Source, checkout: &Checkout) -> Result<String, GitError> {
+        self.git.mirror(&source.pull.repo).tree_id(&checkout.commit).await
     }
 
     /// The text of a file of a commit that was fetched; `None` when there is no such file.

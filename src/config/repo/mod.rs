@@ -42,8 +42,8 @@ pub struct RepoConfig {
     pub file_name: String,
     /// Its projects, in the order of the file. None: they are discovered.
     pub projects: Vec<ProjectConfig>,
-    /// How many more it lists that are about other base branches ([`Self::for_base`]).
-    pub projects_elsewhere: usize,
+    /// Those that are about other base branches, once that is decided ([`Self::for_base`]).
+    pub elsewhere: Vec<ProjectConfig>,
     /// Whether projects are planned in parallel; `None` leaves it to the server.
     pub parallel_plan: Option<bool>,
     /// Whether projects are applied in parallel; `None` leaves it to the server.
@@ -106,7 +106,7 @@ impl RepoConfig {
     /// whose `branch` are different expressions, and which both fit, may only be found out to be in conflict here.
     pub fn for_base(&self, base: &BranchName) -> Result<Self, BaseConflict> {
         let fits = |project: &&ProjectConfig| project.branch.as_ref().is_none_or(|branch| branch.fits(base));
-        let here: Vec<&ProjectConfig> = self.projects.iter().filter(fits).collect();
+        let (here, elsewhere): (Vec<&ProjectConfig>, Vec<_>) = self.projects.iter().partition(fits);
         let problems: Vec<String> = conflicts::among(&here)
             .into_iter()
             .take(MAX_CONFLICTS)
@@ -115,8 +115,8 @@ impl RepoConfig {
         if !problems.is_empty() {
             return Err(BaseConflict { base: base.clone(), problems: problems.join("; ") });
         }
-        let elsewhere = self.projects.len() - here.len();
-        Ok(Self { projects: here.into_iter().cloned().collect(), projects_elsewhere: elsewhere, ..self.clone() })
+        let owned = |projects: Vec<&ProjectConfig>| projects.into_iter().cloned().collect();
+        Ok(Self { projects: owned(here), elsewhere: owned(elsewhere), ..self.clone() })
     }
 
     /// The entry that a project of this repository comes from; `None` when it is not configured (the same choice as
@@ -163,7 +163,7 @@ fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> Repo
     RepoConfig {
         file_name: String::new(),
         projects: read_projects(reader, &fields, &around),
-        projects_elsewhere: 0,
+        elsewhere: Vec::new(),
         parallel_plan: reader.boolean(&fields, "parallel_plan"),
         parallel_apply: reader.boolean(&fields, "parallel_apply"),
         repo_locks: lock_block::read_of_repo(reader, &fields, permissions.overrides()),

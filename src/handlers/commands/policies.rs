@@ -7,6 +7,7 @@ use super::CommandCx;
 use crate::config::repo::{FILE_NAMES, Permissions, RepoConfig};
 use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
 use crate::config::workflow::Workflow;
+use crate::discovery::Order;
 use crate::jobs::describe_error;
 use crate::model::{PlanRecord, ProjectKey, RepoPath};
 
@@ -73,6 +74,12 @@ impl Policies {
 
     pub fn config(&self) -> Option<&RepoConfig> {
         self.config.as_ref()
+    }
+
+    /// When the turn of a project comes; `None`: the repository may have said what could not be read.
+    pub fn order(&self, project: &ProjectKey) -> Option<Order> {
+        let rules = (!self.is_unread).then(|| self.rules.project(self.config.as_ref(), project))?;
+        Some(Order { group: rules.execution_order_group, after: rules.depends_on })
     }
 
     pub fn of(&self, project: &ProjectKey) -> LockPolicy {

@@ -77,7 +77,7 @@ pub(super) fn any(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
 
 /// Whether hooks are to run before this command.
 pub(super) fn any_before(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
-    rules.pre_hooks().iter().any(|hook| hook.is_for(cx.row.kind))
+    rules.pre_hooks(&cx.pull.base_branch).any(|hook| hook.is_for(cx.row.kind))
 }
 
 /// Runs the hooks before the command. One that fails keeps those after it from running; the command goes on, unless the
@@ -98,7 +98,7 @@ pub(super) async fn before(
         facts: Facts::of(cx.pull, &cx.row.actor.login, given.arguments),
         project: given.project,
     };
-    let failed = run(cx, &site, site.rules.pre_hooks().iter(), When::Before).await?;
+    let failed = run(cx, &site, site.rules.pre_hooks(&cx.pull.base_branch), When::Before).await?;
     if let Some(failed) = failed.filter(|_| cx.ctx.settings.fail_on_pre_hook) {
         return Ok(Some(failed.into_reply()));
     }

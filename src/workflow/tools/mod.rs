@@ -14,6 +14,8 @@ mod error;
 mod fetch;
 mod find;
 mod releases;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use std::path::Path;

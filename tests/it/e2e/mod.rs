@@ -16,4 +16,5 @@ mod refusals;
 mod secrets;
 mod shutdown;
 mod stale;
+mod versions;
 pub mod world;

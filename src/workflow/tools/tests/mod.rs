@@ -231,7 +231,7 @@ async fn the_highest_version_that_matches_is_chosen_among_those_here_and_those_t
     install(&dir.path().join("own"), "terraform1.9.8", "1.9.8");
     install(&dir.path().join("own"), "terraform", "1.5.7");
     let mut choices = Vec::new();
-    for constraint in ["~> 1.9.0", ">= 1.9", "< 1.6", "1.8.5", ">= 1.11"] {
+    for constraint in ["~> 1.9.0", ">= 1.9", "< 1.6", "1.8.5", ">= 1.11", "1.2.3"] {
         let chosen = tools.choose(&wish(constraint)).await;
         choices.push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
     }

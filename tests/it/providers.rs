@@ -12,6 +12,8 @@ use lockkeeper::workflow::{InitPlace, Platform, ProviderCache};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
+use crate::support::server::find_terraform;
+
 /// As many as start at once when a pull touches all projects of a repository.
 const MANY: usize = 32;
 
@@ -119,14 +121,6 @@ fn publish(mirror: &Path, name: &str) {
 fn program(dir: &Path, name: &str) -> PathBuf {
     let package = format!(".terraform/providers/example.com/acme/{name}/1.0.0/{}", Platform::here());
     dir.join(package).join(format!("terraform-provider-{name}_v1.0.0"))
-}
-
-/// On `PATH`, or where `make setup` puts it.
-fn find_terraform() -> PathBuf {
-    let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin");
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders = std::env::split_paths(&path).chain([tools]).map(|folder| folder.join("terraform"));
-    folders.find(|program| program.is_file()).expect("no `terraform` was found: run `make setup`")
 }
 
 #[tokio::test]

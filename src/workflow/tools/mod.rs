@@ -84,7 +84,10 @@ impl Tools {
     pub async fn choose(&self, wish: &Wish) -> Result<(Tool, VersionChoice), ToolError> {
         let distribution = wish.distribution;
         let (tool, by) = match wish.need()? {
-            Need::Exactly(version, by) => (self.find(distribution, Some(version)).await?, by),
+            Need::Exactly(version, by) => match (self.find(distribution, Some(version)).await, by) {
+                (Err(error), ChosenBy::Code(demands)) => return Err(self.unmet(distribution, &demands, error).await),
+                (found, by) => (found?, by),
+            },
             Need::Matching(demands) => (self.matching(distribution, demands).await?, ChosenBy::Code(demands.clone())),
             Need::Whatever => (self.find(distribution, None).await?, ChosenBy::Nobody),
         };

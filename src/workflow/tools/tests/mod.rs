@@ -235,12 +235,13 @@ async fn the_highest_version_that_matches_is_chosen_among_those_here_and_those_t
         let chosen = tools.choose(&wish(constraint)).await;
         choices.push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
     }
-    insta::assert_snapshot!(choices.join("\n"), @"
+    insta::assert_snapshot!(choices.join("\n").replace(mirror.url.as_str(), "MIRROR/"), @"
     Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
     Terraform 1.10.0, because line 2 of `versions.tf` says `>= 1.9`
     Terraform 1.5.7, because line 2 of `versions.tf` says `< 1.6`
     Terraform 1.8.5, because line 2 of `versions.tf` says `= 1.8.5`
     no version of Terraform meets what the code demands: line 2 of `versions.tf` says `>= 1.11`. This server has 1.10.0, 1.9.8, 1.8.5, 1.5.7; none of the 4 released ones does either
+    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `= 1.2.3`. This server has 1.10.0, 1.9.8, 1.8.5, 1.5.7; downloading another one failed: MIRROR/terraform/1.2.3/terraform_1.2.3_SHA256SUMS was answered with 404 Not Found
     ");
     assert_eq!(mirror.asked("index.json"), 1);
     assert_eq!(mirror.asked(".zip"), 2, "1.10.0 and 1.8.5");
@@ -295,7 +296,7 @@ async fn without_leave_to_download_only_what_is_here_counts() {
     Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
     Terraform 1.9.8, because line 2 of `versions.tf` says `< 2`
     Terraform 1.5.7, because line 2 of `versions.tf` says `~> 1.5.0`
-    Terraform 1.4.0 is asked for, and this server has 1.5.7
+    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `= 1.4.0`. This server has 1.9.8, 1.5.7; it may not download others (`--tf-download=false`)
     no version of Terraform meets what the code demands: line 2 of `versions.tf` says `>= 2`. This server has 1.9.8, 1.5.7; it may not download others (`--tf-download=false`)
     the version to use cannot be found out: line 2 of `versions.tf`: `lots` is not a version constraint: `lots` is not a version; write one such as `1.9.0`
     ");

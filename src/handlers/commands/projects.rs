@@ -21,7 +21,9 @@ use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
 use crate::locks::Ask;
-use crate::model::{BranchName, PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
+use crate::model::{
+    BranchName, Distribution, PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName,
+};
 use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::Body;
 use crate::workflow::{

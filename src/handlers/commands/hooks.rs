@@ -77,11 +77,11 @@ pub(super) fn any(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
 
 /// Whether hooks are to run before this command.
 pub(super) fn any_before(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
-    rules.pre_hooks().iter().any(|hook| hook.is_for(cx.row.kind))
+    rules.pre_hooks(&cx.pull.base_branch).any(|hook| hook.is_for(cx.row.kind))
 }
 
 /// Runs the hooks before the command. One that fails keeps those after it from running; the command goes on, unless the
-/// operator wants it to fail: then this is the answer.
+/// operator wants it to fail: then this is the answer, and no hooks follow.
 pub(super) async fn before(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
@@ -98,19 +98,20 @@ pub(super) async fn before(
         facts: Facts::of(cx.pull, &cx.row.actor.login, given.arguments),
         project: given.project,
     };
-    let site = cx.hooks.get_or_init(|| site);
-    let hooks: Vec<&Hook> = site.rules.pre_hooks().iter().filter(|hook| hook.is_for(cx.row.kind)).collect();
-    let failed = run(cx, site, &hooks, When::Before).await?;
-    Ok(failed.filter(|_| cx.ctx.settings.fail_on_pre_hook).map(Failed::into_reply))
+    let failed = run(cx, &site, site.rules.pre_hooks(&cx.pull.base_branch), When::Before).await?;
+    if let Some(failed) = failed.filter(|_| cx.ctx.settings.fail_on_pre_hook) {
+        return Ok(Some(failed.into_reply()));
+    }
+    cx.hooks.get_or_init(|| site);
+    Ok(None)
 }
 
 /// Runs the hooks after the command. What comes of them changes nothing about the command; one that was told to stop has
 /// none after it.
 pub(super) async fn after(cx: &CommandCx<'_>, reply: &Reply) -> Result<(), JobError> {
     let Some(site) = cx.hooks.get().filter(|_| !cx.stop.is_cancelled()) else { return Ok(()) };
-    let hooks: Vec<&Hook> =
-        site.rules.post_hooks(&cx.pull.base_branch).filter(|hook| hook.is_for(cx.row.kind)).collect();
-    run(cx, site, &hooks, When::After { has_errors: reply.has_errors() }).await.map(drop)
+    let hooks = site.rules.post_hooks(&cx.pull.base_branch);
+    run(cx, site, hooks, When::After { has_errors: reply.has_errors() }).await.map(drop)
 }
 
 /// A hook that failed.
@@ -134,9 +135,14 @@ impl Failed {
     }
 }
 
-/// Runs hooks until one fails.
-async fn run(cx: &CommandCx<'_>, site: &Site, hooks: &[&Hook], when: When) -> Result<Option<Failed>, JobError> {
-    for (number, hook) in hooks.iter().enumerate() {
+/// Runs those of the hooks that are for the command until one fails.
+async fn run<'a>(
+    cx: &CommandCx<'_>,
+    site: &Site,
+    hooks: impl Iterator<Item = &'a Hook>,
+    when: When,
+) -> Result<Option<Failed>, JobError> {
+    for (number, hook) in hooks.enumerate().filter(|(_, hook)| hook.is_for(cx.row.kind)) {
         let called = hook.description.clone().unwrap_or_else(|| format!("{} workflow hook #{number}", when.title()));
         if let Some(failed) = run_one(cx, site, hook, &called, when).await? {
             return Ok(Some(failed));
@@ -160,7 +166,10 @@ async fn run_one(
     let line = format!("{} workflow hook in progress...", when.title());
     cx.status(status_of(cx, id, called, when, (CommitState::Pending, line))).await?;
     let ended = carry_out(cx, site, hook, id, when).await;
-    cx.left_to_others()?;
+    match when {
+        When::Before => cx.abandoned()?,
+        When::After { .. } => cx.left_to_others()?,
+    }
     let outcome = outcome(&ended);
     let why = ended.as_ref().err().map(|error| describe_error(error));
     if !cx.ctx.store.run_finish(id, outcome, why.as_deref()).await? {

@@ -41,7 +41,7 @@ impl Policies {
     }
 
     /// What the operator says.
-    pub fn rules(&self) -> &RepoRules {
+    pub fn of_operator(&self) -> &RepoRules {
         &self.rules
     }
 

@@ -169,11 +169,11 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>, given: Given
         Ok(checkout) => checkout,
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
     };
-    if let Some(failed) = hooks::before(cx, work.policies.rules(), &checkout, given).await? {
+    if let Some(failed) = hooks::before(cx, work.policies.of_operator(), &checkout, given).await? {
         return Ok(Selection::Refused(failed));
     }
     let mut files = cx.ctx.checkouts.files(work.source(), &checkout).await.map_err(JobError::retry)?;
-    if hooks::any_before(cx, work.policies.rules()) {
+    if hooks::any_before(cx, work.policies.of_operator()) {
         // What the hooks have written counts as if it were part of the repository.
         files.add(cx.ctx.checkouts.untracked(work.source(), &checkout).await.map_err(JobError::retry)?);
     }
@@ -421,7 +421,7 @@ impl Work {
 
     /// For an apply with hooks: by the configuration that is in the checkout in which they ran.
     pub async fn after_hooks(self, checkout: Arc<Checkout>, base: BranchName) -> Self {
-        let permissions = self.policies.rules().permissions().clone();
+        let permissions = self.policies.of_operator().permissions().clone();
         let found = tokio::task::spawn_blocking(move || on_disk(&checkout, &permissions, &base)).await;
         let found = found.context("reading the configuration broke off").flatten();
         let policies = self.policies.of_checkout(found);

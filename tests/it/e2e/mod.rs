@@ -17,4 +17,5 @@ mod secrets;
 mod shutdown;
 mod stale;
 mod versions;
+mod workflows;
 pub mod world;

@@ -1,6 +1,7 @@
 use axum::http::StatusCode;
 use insta::assert_snapshot;
 use lockkeeper::model::{Actor, CommandKind, CommandOutcome, ProjectOutcome, RunId, RunKind};
+use lockkeeper::store::NewRun;
 
 use super::fixture::{World, project, pull};
 use super::home::settings;
@@ -139,4 +140,21 @@ async fn what_has_ended_cannot_be_cancelled() {
     assert!(answer.text().contains("The command had ended before it could be cancelled."));
     let stranger = browser.post("/jobs/00000000-0000-7000-8000-000000000099/cancel", "").await;
     assert_eq!(stranger.status, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_page_of_a_hook_names_it_and_no_project() {
+    let world = World::new().await;
+    let infra = pull("github.com/acme/infra", 12);
+    let command = world.command(CommandKind::Apply, &infra, Actor::commenter("alice")).await;
+    let project = project(".", "default", None);
+    let new = NewRun { command, kind: RunKind::Apply, pull: infra, project };
+    let hook = world.store.hook_create(&new, "Pre-workflow hook: <Generate>").await.unwrap();
+    world.store.run_start(hook).await.unwrap();
+    world.print(hook, 1, "generated\n").await;
+    world.end_run(hook, ProjectOutcome::UpToDate, None).await;
+    let page = world.browser().await.get(&format!("/jobs/{hook}")).await;
+    let text = page.text();
+    assert!(text.contains("Pre-workflow hook: <Generate>") && text.contains("succeeded"), "{text}");
+    assert!(text.contains("generated") && !text.contains("Workspace"), "{text}");
 }

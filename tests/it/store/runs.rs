@@ -20,6 +20,9 @@ store_test!(
     output_is_read_on_from_any_place,
     a_place_in_the_output_is_written_once,
     a_run_of_an_unknown_command_is_an_error,
+    a_hook_is_found_by_its_id_and_counts_nowhere,
+    hooks_that_were_cut_off_end_and_runs_do_not,
+    a_run_that_keeps_its_output_says_so,
 );
 
 fn piece(seq: i64, text: &str) -> OutputPiece {
@@ -154,4 +157,46 @@ async fn a_run_of_an_unknown_command_is_an_error(db: &TestDb) {
     let new = NewRun { command, kind: RunKind::Plan, pull: pull(1), project: project("net") };
     let error = db.store().run_create(&new).await.unwrap_err();
     assert!(error.as_database_error().unwrap().is_foreign_key_violation(), "{error}");
+}
+
+async fn a_hook_is_found_by_its_id_and_counts_nowhere(db: &TestDb) {
+    let store = db.store();
+    let (id, head) = (command(store, CommandKind::Apply, &pull(1)).await, CommitSha::new(&"a1".repeat(20)).unwrap());
+    store.command_start(id, Some(&head), &[]).await.unwrap();
+    let new = NewRun { command: id, kind: RunKind::Apply, pull: pull(1), project: project(".") };
+    let hook = store.hook_create(&new, &format!("{HOSTILE}\0")).await.unwrap();
+    store.run_start(hook).await.unwrap();
+    let kept = store.run_get(hook).await.unwrap().unwrap();
+    assert_eq!((kept.hook, kept.state), (Some(format!("{HOSTILE}\u{fffd}")), RunState::Running));
+    assert!(store.run_finish(hook, ProjectOutcome::UpToDate, None).await.unwrap());
+    assert_eq!(ids(store.run_list(id).await.unwrap()), []);
+    assert_eq!(ids(store.run_list_of_head(&pull(1), &head).await.unwrap()), []);
+    assert_eq!(ids(store.run_list_recent(10).await.unwrap()), []);
+    let run = store.run_create(&new).await.unwrap();
+    assert_eq!(ids(store.run_list(id).await.unwrap()), [run]);
+}
+
+async fn hooks_that_were_cut_off_end_and_runs_do_not(db: &TestDb) {
+    let store = db.store();
+    let id = command(store, CommandKind::Plan, &pull(1)).await;
+    let new = NewRun { command: id, kind: RunKind::Plan, pull: pull(1), project: project(".") };
+    let (ended, cut_off) = (store.hook_create(&new, "a").await.unwrap(), store.hook_create(&new, "b").await.unwrap());
+    let run = store.run_create(&new).await.unwrap();
+    assert!(store.run_finish(ended, ProjectOutcome::Failed, None).await.unwrap());
+    store.hooks_cut_off(id).await.unwrap();
+    for (id, state, outcome) in [
+        (ended, RunState::Finished, Some(ProjectOutcome::Failed)),
+        (cut_off, RunState::Finished, Some(ProjectOutcome::Cancelled)),
+        (run, RunState::Queued, None),
+    ] {
+        let kept = store.run_get(id).await.unwrap().unwrap();
+        assert_eq!((kept.state, kept.outcome), (state, outcome));
+    }
+}
+
+async fn a_run_that_keeps_its_output_says_so(db: &TestDb) {
+    let id = run(db.store(), RunKind::Plan, &pull(1), &project("net")).await;
+    assert!(!db.store().run_get(id).await.unwrap().unwrap().private);
+    db.store().run_keep_private(id).await.unwrap();
+    assert!(db.store().run_get(id).await.unwrap().unwrap().private);
 }

@@ -94,15 +94,17 @@ fn target_refusal(arguments: &[String]) -> Option<Reply> {
 }
 
 /// The hooks before the apply, in a checkout of what was planned. They may write the configuration, as they did for the
-/// plan, so it is read again after them. Where there are none, nothing is checked out yet.
+/// plan, so it is read again after them. Where there are none, nothing is checked out yet; for plans of
+/// another commit, which are refused, none run.
 async fn with_hooks(
     cx: &CommandCx<'_>,
     work: Work,
     plans: &[Vec<PlanRecord>],
     command: &ApplyCommand,
 ) -> Result<Result<Work, Reply>, JobError> {
-    let rules = work.policies().rules();
-    let Some(plan) = plans.iter().flatten().next().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
+    let rules = work.policies().of_operator();
+    let mut of_this_commit = plans.iter().flatten().filter(|plan| gate::compare(cx.pull, plan).is_ok());
+    let Some(plan) = of_this_commit.next().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
     let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;
     let checkout = match fetched {
         Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await,

@@ -13,6 +13,7 @@ mod github;
 mod import;
 mod pages;
 mod process;
+mod providers;
 mod store;
 mod stories;
 mod support;

@@ -98,6 +98,8 @@ pub enum ReleaseList {
     Searched(usize),
     /// The list cannot be had.
     Unreadable(DownloadError),
+    /// One does, but it could not be downloaded.
+    NotDownloaded(DownloadError),
 }
 
 impl std::fmt::Display for ReleaseList {
@@ -106,6 +108,7 @@ impl std::fmt::Display for ReleaseList {
             Self::NotAllowed => f.write_str("it may not download others (`--tf-download=false`)"),
             Self::Searched(count) => write!(f, "none of the {count} released ones does either"),
             Self::Unreadable(error) => write!(f, "the list of released ones cannot be read: {error}"),
+            Self::NotDownloaded(error) => write!(f, "downloading another one failed: {error}"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Finding a program on this machine, in the right version (reference 12.3).
 
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -10,11 +11,15 @@ use semver::Version;
 
 use super::ToolError;
 use crate::model::Distribution;
-use crate::process::Cmd;
+use crate::process::{Cmd, Output, ProcessError};
 use crate::workflow::ChildEnvironment;
 
 /// `version` answers in milliseconds; a program that does not is broken.
 const VERSION_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How often, and how long each time, a program is waited for that is still open for writing somewhere.
+const BUSY_TRIES: u32 = 50;
+const BUSY_WAIT: Duration = Duration::from_millis(20);
 
 /// A program and what it says it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,13 +140,27 @@ impl Programs {
             .envs(self.environment.iter())
             .env("CHECKPOINT_DISABLE", "1")
             .deadline(VERSION_DEADLINE);
-        let output = cmd.output().await?;
+        let output = patiently(&cmd).await?;
         let answer: Option<VersionAnswer> = serde_json::from_slice(&output.stdout.bytes).ok();
         answer.map(|answer| answer.terraform_version).ok_or_else(|| ToolError::Unreadable {
             program: program.display().to_string(),
             answer: output.stdout.text().lines().chain(output.stderr.text().lines()).next().unwrap_or("").to_owned(),
         })
     }
+}
+
+/// A program that was written a moment ago counts as open for writing while a child that was being started at that moment
+/// has not got its own program yet.
+async fn patiently(cmd: &Cmd) -> Result<Output, ProcessError> {
+    for _ in 0..BUSY_TRIES {
+        match cmd.output().await {
+            Err(ProcessError::Start { source, .. }) if source.kind() == ErrorKind::ExecutableFileBusy => {
+                tokio::time::sleep(BUSY_WAIT).await;
+            }
+            ended => return ended,
+        }
+    }
+    cmd.output().await
 }
 
 /// The versions in names such as `terraform1.9.8`.

@@ -14,6 +14,8 @@ mod error;
 mod fetch;
 mod find;
 mod releases;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 use std::path::Path;
@@ -82,7 +84,10 @@ impl Tools {
     pub async fn choose(&self, wish: &Wish) -> Result<(Tool, VersionChoice), ToolError> {
         let distribution = wish.distribution;
         let (tool, by) = match wish.need()? {
-            Need::Exactly(version, by) => (self.find(distribution, Some(version)).await?, by),
+            Need::Exactly(version, by) => match (self.find(distribution, Some(version)).await, by) {
+                (Err(error), ChosenBy::Code(demands)) => return Err(self.unmet(distribution, &demands, error).await),
+                (found, by) => (found?, by),
+            },
             Need::Matching(demands) => (self.matching(distribution, demands).await?, ChosenBy::Code(demands.clone())),
             Need::Whatever => (self.find(distribution, None).await?, ChosenBy::Nobody),
         };
@@ -98,7 +103,10 @@ impl Tools {
         let (released, unlisted) = self.released(distribution).await;
         let wanted = highest(demands, &released).filter(|version| here.as_ref().is_none_or(|here| *version > here));
         match (wanted, here) {
-            (Some(wanted), None) => self.find(distribution, Some(wanted)).await,
+            (Some(wanted), None) => match self.find(distribution, Some(wanted)).await {
+                Err(error) => Err(self.unmet(distribution, demands, error).await),
+                found => found,
+            },
             (Some(wanted), Some(here)) => match self.find(distribution, Some(wanted)).await {
                 Err(error @ ToolError::Download { .. }) => {
                     warn!(%wanted, %here, %error, "A version cannot be downloaded; an older one is used, which matches too");
@@ -114,6 +122,20 @@ impl Tools {
                 list: unlisted.map_or_else(|| self.list_state(&released), error::ReleaseList::Unreadable),
             }),
         }
+    }
+
+    /// That a version is missing, in terms of who demands it.
+    async fn unmet(&self, distribution: Distribution, demands: &RequiredVersions, error: ToolError) -> ToolError {
+        let list = match error {
+            ToolError::Download { error, .. } => error::ReleaseList::NotDownloaded(error),
+            ToolError::Missing { .. } | ToolError::OtherVersion { .. } => error::ReleaseList::NotAllowed,
+            other @ (ToolError::Constraint(_)
+            | ToolError::Unsatisfied { .. }
+            | ToolError::Unreadable { .. }
+            | ToolError::Process(_)) => return other,
+        };
+        let installed = self.programs.installed(distribution).await;
+        ToolError::Unsatisfied { title: distribution.title(), demands: demands.clone(), installed, list }
     }
 
     /// Versions that can be downloaded, and why they are not known if so.

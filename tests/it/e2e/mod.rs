@@ -17,5 +17,6 @@ mod refusals;
 mod secrets;
 mod shutdown;
 mod stale;
+mod versions;
 mod workflows;
 pub mod world;

@@ -417,7 +417,7 @@ fn address_of(database: &DatabaseUrl) -> String {
 }
 
 /// On `PATH`, or where `make setup` puts it.
-fn find_terraform() -> PathBuf {
+pub fn find_terraform() -> PathBuf {
     let tools = Path::new(env!("CARGO_MANIFEST_DIR")).join(".tools/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders = std::env::split_paths(&path).chain([tools]).map(|folder| folder.join("terraform"));

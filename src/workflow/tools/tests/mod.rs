@@ -1,0 +1,316 @@
+//! Downloads from a mirror on this machine, and the choice among what is here and what is there.
+
+mod mirror;
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures::future::join_all;
+use semver::Version;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use super::*;
+use crate::clock::ManualClock;
+use crate::discovery::required_versions;
+use crate::model::RepoPath;
+use mirror::{Answer, Maker, Mirror, archive_of, program};
+
+const ZIP: &str = "terraform_1.9.8_linux_amd64.zip";
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// A mirror, a maker, a folder for programs.
+struct World {
+    mirror: Mirror,
+    maker: Maker,
+    dir: TempDir,
+    clock: Arc<ManualClock>,
+    downloads: Arc<Downloads>,
+}
+
+impl World {
+    async fn with(versions: &[&str]) -> Self {
+        let (mirror, maker, dir) = (Mirror::start().await, Maker::new(), tempfile::tempdir().unwrap());
+        mirror.release(&maker, versions);
+        // What lies on the disk is as old as the disk says.
+        let clock = Arc::new(ManualClock::new(made_at(dir.path())));
+        let settings = DownloadSettings {
+            platform: Platform { os: "linux", arch: "amd64" },
+            patience: PATIENCE,
+            max_bytes: 1 << 20,
+            ..DownloadSettings::new(dir.path().join("bin"), Sources::new(Some(&mirror.url), Some(&mirror.url)))
+        };
+        let downloads = Downloads::new(settings, maker.keys(), Arc::clone(&clock) as _).unwrap();
+        Self { mirror, maker, dir, clock, downloads: Arc::new(downloads) }
+    }
+
+    async fn fetch(&self, text: &str) -> Result<std::path::PathBuf, DownloadError> {
+        self.downloads.fetch(Distribution::Terraform, &version(text)).await
+    }
+
+    /// Why 1.9.8 is not kept.
+    async fn refusal(&self) -> String {
+        let error = self.fetch("1.9.8").await.unwrap_err();
+        assert_eq!(self.kept(), [""; 0], "after: {error}");
+        error.to_string().replace(self.mirror.url.as_str(), "MIRROR/")
+    }
+
+    /// Everything in the folder of programs.
+    fn kept(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.downloads.dir()) else { return Vec::new() };
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    fn tools(self) -> (Tools, Mirror, TempDir, Arc<ManualClock>) {
+        let Self { mirror, dir, clock, downloads, .. } = self;
+        let own = dir.path().join("own");
+        std::fs::create_dir_all(&own).unwrap();
+        let downloads = Arc::into_inner(downloads).unwrap();
+        (Tools::with_downloads(&own, ChildEnvironment::default(), downloads), mirror, dir, clock)
+    }
+}
+
+fn made_at(path: &Path) -> DateTime<Utc> {
+    std::fs::metadata(path).unwrap().modified().unwrap().into()
+}
+
+fn version(text: &str) -> Version {
+    Version::parse(text).unwrap()
+}
+
+fn install(dir: &Path, name: &str, version: &str) {
+    let file = dir.join(name);
+    std::fs::write(&file, program(version)).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn wish(constraint: &str) -> Wish {
+    let text = format!("terraform {{\n  required_version = \"{constraint}\"\n}}\n");
+    let files: [RepoPath; 1] = ["versions.tf".parse().unwrap()];
+    let code = required_versions(&files, Distribution::Terraform, &|_| Some(text.clone()));
+    Wish { distribution: Distribution::Terraform, project: None, code, default: None }
+}
+
+#[tokio::test]
+async fn a_verified_program_is_kept_read_only_and_downloaded_once() {
+    let world = World::with(&["1.9.8"]).await;
+    let program = world.fetch("1.9.8").await.unwrap();
+    assert_eq!(program, world.downloads.dir().join("terraform1.9.8"));
+    assert_eq!(std::fs::read(&program).unwrap(), mirror::program("1.9.8"));
+    assert_eq!(std::fs::metadata(&program).unwrap().permissions().mode() & 0o777, 0o555);
+    assert_eq!(world.kept(), ["terraform1.9.8"]);
+    world.fetch("1.9.8").await.unwrap();
+    assert_eq!(world.mirror.asked(ZIP), 1);
+}
+
+#[tokio::test]
+async fn many_who_want_a_version_at_once_download_it_once() {
+    let world = World::with(&["1.9.8", "1.10.5"]).await;
+    let fetches = (0..16).map(|number| world.fetch(if number % 2 == 0 { "1.9.8" } else { "1.10.5" }));
+    for fetched in join_all(fetches).await {
+        fetched.unwrap();
+    }
+    assert_eq!((world.mirror.asked(ZIP), world.mirror.asked("terraform_1.10.5_linux_amd64.zip")), (1, 1));
+    assert_eq!(world.kept(), ["terraform1.10.5", "terraform1.9.8"]);
+}
+
+#[tokio::test]
+async fn what_is_not_exactly_what_a_maker_signed_is_never_kept() {
+    let world = World::with(&["1.9.8"]).await;
+    let zip = format!("terraform/1.9.8/{ZIP}");
+    let sums = "terraform/1.9.8/terraform_1.9.8_SHA256SUMS";
+    let good = archive_of("terraform", &program("1.9.8"));
+    let sum_of = |bytes: &[u8]| format!("{}  {ZIP}\n", hex::encode(Sha256::digest(bytes)));
+    let mut refusals = Vec::new();
+
+    world.mirror.put(&zip, Answer::Bytes(archive_of("terraform", b"evil")));
+    refusals.push(world.refusal().await);
+    world.mirror.put(&zip, Answer::Bytes(good[..good.len() / 2].to_vec()));
+    refusals.push(world.refusal().await);
+
+    // The list follows the file, but the signature does not; then the signature of a stranger.
+    world.mirror.put(&zip, Answer::Bytes(good.clone()));
+    world.mirror.put(sums, Answer::Bytes(format!("{}x", sum_of(&good)).into()));
+    refusals.push(world.refusal().await);
+    world.mirror.sums(&Maker::new(), "1.9.8", &sum_of(&good));
+    refusals.push(world.refusal().await);
+    world.mirror.put(&format!("{sums}.sig"), Answer::Bytes(b"no signature".to_vec()));
+    refusals.push(world.refusal().await);
+
+    // A good list of another version.
+    world.mirror.sums(&world.maker, "1.9.8", &sum_of(&good).replace("1.9.8", "1.9.7"));
+    refusals.push(world.refusal().await);
+
+    // What the maker signed is of no use.
+    for archive in [b"no archive".to_vec(), archive_of("readme", b"x"), archive_of("terraform", &vec![0; 2 << 20])] {
+        world.mirror.sums(&world.maker, "1.9.8", &sum_of(&archive));
+        world.mirror.put(&zip, Answer::Bytes(archive));
+        refusals.push(world.refusal().await);
+    }
+    insta::with_settings!({filters => [(r"[0-9a-f]{64}", "SHA256"), (r"key [0-9A-F]{40}", "key KEY")]}, {
+        insta::assert_snapshot!(refusals.join("\n"), @"
+        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the file that was signed: its SHA-256 is SHA256, not SHA256. It was thrown away
+        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is not the file that was signed: its SHA-256 is SHA256, not SHA256. It was thrown away
+        the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not good, so nothing that it lists can be trusted: it was not made with the key KEY for this file
+        the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not good, so nothing that it lists can be trusted: it was not made with the key KEY for this file
+        the signature of MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS is not good, so nothing that it lists can be trusted: it is not an OpenPGP signature
+        there is no terraform_1.9.8_linux_amd64.zip: MIRROR/terraform/1.9.8/terraform_1.9.8_SHA256SUMS does not list it
+        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip cannot be unpacked: invalid Zip archive: Could not find EOCD
+        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip cannot be unpacked: `terraform`: specified file not found in archive
+        MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip cannot be unpacked: the program in it is larger than 1048576 bytes
+        ");
+    });
+}
+
+#[tokio::test]
+async fn a_download_that_does_not_come_to_its_end_leaves_nothing() {
+    let world = World::with(&["1.9.8"]).await;
+    let zip = format!("terraform/1.9.8/{ZIP}");
+    let mut refusals = Vec::new();
+    for answer in [
+        Answer::Broken(archive_of("terraform", &program("1.9.8"))),
+        Answer::Silence,
+        Answer::Endless,
+        Answer::Bytes(vec![0; (1 << 20) + 1]),
+    ] {
+        world.mirror.put(&zip, answer);
+        refusals.push(world.refusal().await);
+    }
+    let unknown = world.fetch("1.2.3").await.unwrap_err().to_string();
+    refusals.push(unknown.replace(world.mirror.url.as_str(), "MIRROR/"));
+    insta::assert_snapshot!(refusals.join("\n"), @"
+    MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip cannot be fetched: connection closed before message completed
+    MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip cannot be fetched: the server did not answer in time
+    MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is larger than 1048576 bytes
+    MIRROR/terraform/1.9.8/terraform_1.9.8_linux_amd64.zip is larger than 1048576 bytes
+    MIRROR/terraform/1.2.3/terraform_1.2.3_SHA256SUMS was answered with 404 Not Found
+    ");
+}
+
+#[tokio::test]
+async fn a_download_that_is_given_up_leaves_nothing_and_the_next_one_goes_on() {
+    let world = World::with(&["1.9.8"]).await;
+    let zip = format!("terraform/1.9.8/{ZIP}");
+    world.mirror.put(&zip, Answer::Silence);
+    tokio::select! {
+        _ = world.fetch("1.9.8") => panic!("it cannot come to its end"),
+        () = world.mirror.silence() => {}
+    }
+    assert_eq!(world.kept(), [""; 0]);
+    world.mirror.put(&zip, Answer::Bytes(archive_of("terraform", &program("1.9.8"))));
+    world.fetch("1.9.8").await.unwrap();
+}
+
+#[tokio::test]
+async fn what_a_dead_process_left_is_removed_after_an_hour() {
+    let world = World::with(&["1.9.8", "1.9.9"]).await;
+    let left = world.downloads.dir().join(".download-left");
+    std::fs::create_dir_all(&left).unwrap();
+    let clock = Arc::new(ManualClock::new(made_at(&left)));
+    let settings = DownloadSettings {
+        platform: Platform { os: "linux", arch: "amd64" },
+        ..DownloadSettings::new(world.downloads.dir().to_owned(), Sources::new(Some(&world.mirror.url), None))
+    };
+    let downloads = Downloads::new(settings, world.maker.keys(), Arc::clone(&clock) as _).unwrap();
+    downloads.fetch(Distribution::Terraform, &version("1.9.8")).await.unwrap();
+    assert!(left.exists(), "somebody may be at work in it");
+    clock.advance(Duration::from_secs(3601));
+    downloads.fetch(Distribution::Terraform, &version("1.9.9")).await.unwrap();
+    assert_eq!(world.kept(), ["terraform1.9.8", "terraform1.9.9"]);
+}
+
+#[tokio::test]
+async fn the_highest_version_that_matches_is_chosen_among_those_here_and_those_there() {
+    let (tools, mirror, dir, _) = World::with(&["1.8.5", "1.9.7", "1.10.0", "1.11.0-rc1"]).await.tools();
+    install(&dir.path().join("own"), "terraform1.9.8", "1.9.8");
+    install(&dir.path().join("own"), "terraform", "1.5.7");
+    let mut choices = Vec::new();
+    for constraint in ["~> 1.9.0", ">= 1.9", "< 1.6", "1.8.5", ">= 1.11", "1.2.3"] {
+        let chosen = tools.choose(&wish(constraint)).await;
+        choices.push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
+    }
+    insta::assert_snapshot!(choices.join("\n").replace(mirror.url.as_str(), "MIRROR/"), @"
+    Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
+    Terraform 1.10.0, because line 2 of `versions.tf` says `>= 1.9`
+    Terraform 1.5.7, because line 2 of `versions.tf` says `< 1.6`
+    Terraform 1.8.5, because line 2 of `versions.tf` says `= 1.8.5`
+    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `>= 1.11`. This server has 1.10.0, 1.9.8, 1.8.5, 1.5.7; none of the 4 released ones does either
+    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `= 1.2.3`. This server has 1.10.0, 1.9.8, 1.8.5, 1.5.7; downloading another one failed: MIRROR/terraform/1.2.3/terraform_1.2.3_SHA256SUMS was answered with 404 Not Found
+    ");
+    assert_eq!(mirror.asked("index.json"), 1);
+    assert_eq!(mirror.asked(".zip"), 2, "1.10.0 and 1.8.5");
+}
+
+#[tokio::test]
+async fn the_list_of_releases_is_asked_for_once_an_hour_and_an_old_one_does_when_there_is_none() {
+    let world = World::with(&["1.9.8"]).await;
+    let released = || world.downloads.released(Distribution::Terraform);
+    for minutes in [0, 30, 31] {
+        world.clock.advance(Duration::from_secs(minutes * 60));
+        assert_eq!(released().await.unwrap().len(), 1);
+    }
+    assert_eq!(world.mirror.asked("index.json"), 2);
+    world.mirror.put("terraform/index.json", Answer::Bytes(b"oops".to_vec()));
+    world.clock.advance(Duration::from_secs(3600));
+    assert_eq!(released().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn without_a_list_or_a_download_what_is_here_must_do() {
+    let world = World::with(&["1.9.8", "1.9.9"]).await;
+    world.mirror.put("terraform/1.9.9/terraform_1.9.9_SHA256SUMS", Answer::Bytes(b"nonsense".to_vec()));
+    let (tools, mirror, dir, clock) = world.tools();
+    install(&dir.path().join("own"), "terraform1.9.7", "1.9.7");
+    let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
+    assert_eq!(tool.version, version("1.9.7"), "the highest cannot be verified");
+    drop((mirror, clock));
+
+    let world = World::with(&[]).await;
+    world.mirror.put("terraform/index.json", Answer::Bytes(b"oops".to_vec()));
+    let (tools, mirror, dir, _) = world.tools();
+    let error = tools.choose(&wish("~> 1.9.0")).await.unwrap_err().to_string();
+    install(&dir.path().join("own"), "terraform1.9.7", "1.9.7");
+    let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
+    assert_eq!(tool.version, version("1.9.7"));
+    insta::assert_snapshot!(error.replace(mirror.url.as_str(), "MIRROR/"), @"no version of Terraform meets what the code demands: line 2 of `versions.tf` says `~> 1.9.0`. This server has none; the list of released ones cannot be read: MIRROR/terraform/index.json is not a list of releases: expected value at line 1 column 1");
+}
+
+#[tokio::test]
+async fn without_leave_to_download_only_what_is_here_counts() {
+    let dir = tempfile::tempdir().unwrap();
+    install(dir.path(), "terraform1.9.8", "1.9.8");
+    install(dir.path(), "terraform", "1.5.7");
+    let tools = Tools::new(dir.path(), ChildEnvironment::default());
+    let mut choices = Vec::new();
+    for constraint in ["~> 1.9.0", "< 2", "~> 1.5.0", "= 1.4.0", ">= 2", "lots"] {
+        let chosen = tools.choose(&wish(constraint)).await;
+        choices.push(chosen.map_or_else(|error| error.to_string(), |(_, choice)| choice.to_string()));
+    }
+    insta::assert_snapshot!(choices.join("\n"), @"
+    Terraform 1.9.8, because line 2 of `versions.tf` says `~> 1.9.0`
+    Terraform 1.9.8, because line 2 of `versions.tf` says `< 2`
+    Terraform 1.5.7, because line 2 of `versions.tf` says `~> 1.5.0`
+    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `= 1.4.0`. This server has 1.9.8, 1.5.7; it may not download others (`--tf-download=false`)
+    no version of Terraform meets what the code demands: line 2 of `versions.tf` says `>= 2`. This server has 1.9.8, 1.5.7; it may not download others (`--tf-download=false`)
+    the version to use cannot be found out: line 2 of `versions.tf`: `lots` is not a version constraint: `lots` is not a version; write one such as `1.9.0`
+    ");
+}
+
+#[tokio::test]
+async fn distributions_are_told_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    install(dir.path(), "terraform1.9.8", "1.9.8");
+    install(dir.path(), "tofu1.9.8", "1.9.8");
+    let tools = Tools::new(dir.path(), ChildEnvironment::default());
+    let wanted = version("1.9.8");
+    for distribution in [Distribution::Terraform, Distribution::OpenTofu] {
+        let tool = tools.find(distribution, Some(&wanted)).await.unwrap();
+        assert_eq!(tool.program, dir.path().join(format!("{}1.9.8", distribution.program())));
+    }
+}

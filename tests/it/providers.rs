@@ -1,0 +1,224 @@
+//! The cache of provider packages under real `terraform init`s, many at once, which fetch from a mirror on this disk.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::future::join_all;
+use lockkeeper::process::{Cmd, Output};
+use lockkeeper::workflow::{InitPlace, Platform, ProviderCache};
+use tempfile::TempDir;
+use zip::write::SimpleFileOptions;
+
+use crate::support::server::find_terraform;
+
+/// As many as start at once when a pull touches all projects of a repository.
+const MANY: usize = 32;
+
+/// Projects, a mirror with two providers, and a cache.
+struct World {
+    dir: TempDir,
+    cache: ProviderCache,
+    terraform: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("lockkeeper-providers-").tempdir().unwrap();
+        for name in ["one", "two"] {
+            publish(&dir.path().join("mirror"), name);
+        }
+        let mirror = dir.path().join("mirror");
+        let config = format!("provider_installation {{\n  filesystem_mirror {{\n    path = {mirror:?}\n  }}\n}}\n");
+        std::fs::write(dir.path().join("terraformrc"), config).unwrap();
+        let cache = ProviderCache::new(dir.path().join("store"), dir.path().join("tmp"));
+        Self { cache, terraform: find_terraform(), dir }
+    }
+
+    /// A directory with code that needs both providers.
+    fn project(&self, name: &str) -> PathBuf {
+        let dir = self.dir.path().join("projects").join(name);
+        std::fs::create_dir_all(&dir).unwrap();
+        let provider = |name: &str| format!("    {name} = {{ source = \"example.com/acme/{name}\" }}\n");
+        let code = format!("terraform {{\n  required_providers {{\n{}{}  }}\n}}\n", provider("one"), provider("two"));
+        std::fs::write(dir.join("main.tf"), code).unwrap();
+        dir
+    }
+
+    /// An `init` as a run does it.
+    async fn init(&self, dir: &Path, lock_file_tracked: bool) -> Output {
+        let place = InitPlace { dir: dir.to_owned(), data_dir: dir.join(".terraform"), lock_file_tracked };
+        let session = self.cache.enter(place, None).await.unwrap().expect("nobody set another cache");
+        let upgrade = (!lock_file_tracked).then_some("-upgrade");
+        let cmd = Cmd::new(&self.terraform)
+            .args(["init", "-input=false", "-no-color"])
+            .args(upgrade)
+            .dir(dir)
+            .env("PATH", "/usr/bin:/bin")
+            .env("HOME", self.dir.path())
+            .env("CHECKPOINT_DISABLE", "1")
+            .env("TF_CLI_CONFIG_FILE", self.dir.path().join("terraformrc"))
+            .envs(session.variables())
+            .deadline(Duration::from_mins(5));
+        let output = cmd.output().await.unwrap();
+        if output.is_success() {
+            session.finish().await.unwrap();
+        }
+        output
+    }
+
+    async fn good_init(&self, dir: &Path, lock_file_tracked: bool) -> String {
+        let output = self.init(dir, lock_file_tracked).await;
+        assert!(output.is_success(), "{}\n{}", output.stdout.text(), output.stderr.text());
+        for name in ["one", "two"] {
+            assert_eq!(std::fs::read_to_string(program(dir, name)).unwrap(), content(name));
+        }
+        output.stdout.text().to_string()
+    }
+
+    /// Every file and directory of the store: what it is and when it changed.
+    fn store(&self) -> BTreeMap<PathBuf, (u64, u32, i64, i64)> {
+        let (mut found, mut todo) = (BTreeMap::new(), vec![self.dir.path().join("store")]);
+        while let Some(path) = todo.pop() {
+            let meta = path.symlink_metadata().unwrap();
+            if meta.is_dir() {
+                todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            }
+            found.insert(path, (meta.ino(), meta.mode(), meta.ctime(), meta.ctime_nsec()));
+        }
+        found
+    }
+
+    fn leads_to_the_store(&self, dir: &Path, name: &str) -> bool {
+        let store = self.dir.path().canonicalize().unwrap().join("store");
+        program(dir, name).canonicalize().unwrap().starts_with(store)
+    }
+
+    fn sessions(&self) -> usize {
+        std::fs::read_dir(self.dir.path().join("tmp")).map_or(0, Iterator::count)
+    }
+}
+
+fn content(name: &str) -> String {
+    format!("#!/bin/sh\n# {name}\nexit 1\n")
+}
+
+fn publish(mirror: &Path, name: &str) {
+    let platform = Platform::here();
+    let dir = mirror.join("example.com/acme").join(name);
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = std::fs::File::create(dir.join(format!("terraform-provider-{name}_1.0.0_{platform}.zip"))).unwrap();
+    let mut archive = zip::ZipWriter::new(file);
+    let options = SimpleFileOptions::default().unix_permissions(0o755);
+    archive.start_file(format!("terraform-provider-{name}_v1.0.0"), options).unwrap();
+    archive.write_all(content(name).as_bytes()).unwrap();
+    archive.finish().unwrap();
+}
+
+/// The program of a provider, through the link of a project.
+fn program(dir: &Path, name: &str) -> PathBuf {
+    let package = format!(".terraform/providers/example.com/acme/{name}/1.0.0/{}", Platform::here());
+    dir.join(package).join(format!("terraform-provider-{name}_v1.0.0"))
+}
+
+#[tokio::test]
+async fn many_inits_at_once_share_packages_and_never_write_one_file() {
+    let world = World::new();
+    let round = |name: &'static str| {
+        let world = &world;
+        (0..MANY).map(move |number| async move {
+            let dir = world.project(&format!("{name}{number}"));
+            world.good_init(&dir, false).await;
+            dir
+        })
+    };
+    let dirs = join_all(round("first")).await;
+    assert!(dirs.iter().all(|dir| world.leads_to_the_store(dir, "one") && world.leads_to_the_store(dir, "two")));
+    assert_eq!(world.sessions(), 0);
+    let before = world.store();
+
+    let locked = (0..MANY).map(|number| {
+        let (world, lock) = (&world, dirs[number].join(".terraform.lock.hcl"));
+        async move {
+            let dir = world.project(&format!("locked{number}"));
+            std::fs::copy(lock, dir.join(".terraform.lock.hcl")).unwrap();
+            assert!(world.good_init(&dir, true).await.contains("from the shared cache directory"));
+            dir
+        }
+    });
+    let (again, locked) = tokio::join!(join_all(round("second")), join_all(locked));
+    assert!(again.iter().chain(&locked).all(|dir| world.leads_to_the_store(dir, "one")));
+    assert_eq!(world.store(), before, "the store was written to");
+    assert_eq!(world.sessions(), 0);
+}
+
+#[tokio::test]
+async fn an_init_that_goes_through_the_cache_a_second_time_works() {
+    let world = World::new();
+    let dir = world.project("a");
+    for _ in 0..3 {
+        world.good_init(&dir, false).await;
+    }
+    assert!(world.leads_to_the_store(&dir, "two"));
+}
+
+#[tokio::test]
+async fn a_lock_file_with_another_checksum_neither_uses_nor_harms_the_package_of_others() {
+    let world = World::new();
+    let dir = world.project("a");
+    world.good_init(&dir, false).await;
+    let before = world.store();
+    let lock = std::fs::read_to_string(dir.join(".terraform.lock.hcl")).unwrap();
+    let other: String = lock.split("\"h1:").collect::<Vec<_>>().join("\"h1:AAAA");
+
+    let dir = world.project("b");
+    std::fs::write(dir.join(".terraform.lock.hcl"), other).unwrap();
+    let output = world.init(&dir, true).await;
+    assert!(!output.is_success());
+    assert!(output.stderr.text().contains("checksum"), "{}", output.stderr.text());
+    assert_eq!(world.store(), before);
+    assert_eq!(world.sessions(), 0);
+
+    // One without a word on the providers is filled in.
+    let dir = world.project("c");
+    std::fs::write(dir.join(".terraform.lock.hcl"), "").unwrap();
+    world.good_init(&dir, true).await;
+    assert!(world.leads_to_the_store(&dir, "one"));
+    assert_eq!(world.store(), before);
+}
+
+#[tokio::test]
+async fn packages_that_a_pull_request_brings_are_its_own() {
+    let world = World::new();
+    let dir = world.project("evil");
+    let own = dir.join("terraform.d/plugins");
+    publish(&own, "one");
+    world.good_init(&dir, false).await;
+    assert!(!world.leads_to_the_store(&dir, "one") && !world.leads_to_the_store(&dir, "two"));
+    assert!(!world.dir.path().join("store").exists());
+    assert_eq!(world.sessions(), 0);
+}
+
+#[tokio::test]
+async fn an_init_that_fails_leaves_nothing_and_the_next_one_mends_it() {
+    let world = World::new();
+    let dir = world.project("a");
+    let good = std::fs::read_to_string(dir.join("main.tf")).unwrap();
+    std::fs::write(dir.join("main.tf"), good.replace("acme/two", "acme/absent")).unwrap();
+    assert!(!world.init(&dir, false).await.is_success());
+    assert_eq!(world.sessions(), 0);
+    std::fs::write(dir.join("main.tf"), good).unwrap();
+    world.good_init(&dir, false).await;
+    assert!(world.leads_to_the_store(&dir, "one"));
+}
+
+#[tokio::test]
+async fn a_cache_that_the_operator_set_stays_as_it_is() {
+    let world = World::new();
+    let dir = world.project("a");
+    let place = InitPlace { data_dir: dir.join(".terraform"), dir, lock_file_tracked: false };
+    assert!(world.cache.enter(place.clone(), Some("/srv/cache".as_ref())).await.unwrap().is_none());
+    assert!(world.cache.enter(place, Some("".as_ref())).await.unwrap().is_some());
+}

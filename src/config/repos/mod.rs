@@ -150,4 +150,6 @@ fn read_team_authz(reader: &mut Reader, fields: &Fields<'_>) -> Option<TeamAuthz
 }
 
 #[cfg(test)]
+mod merge_tests;
+#[cfg(test)]
 mod tests;

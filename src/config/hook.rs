@@ -45,7 +45,7 @@ pub(in crate::config) static HOOK: Keys = Keys::new(
             Kind::Any(&[Kind::Text, Kind::List(&Kind::Text)]),
             "all",
             "The commands it is run for, with commas between them or as a list. `plan` is also the plan of a push, `autoplan` only that.",
-            "plan, apply",
+            "'plan, apply'",
         ),
     ],
 );

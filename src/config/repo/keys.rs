@@ -125,7 +125,7 @@ pub(in crate::config) static PROJECT: Keys = Keys {
             Kind::Text,
             "none",
             "What people call it by: `plan -p NAME`. Needed from the second project of a directory and workspace on.",
-            "network",
+            "app",
         ),
         Key::new(
             "branch",

@@ -11,7 +11,7 @@ use super::keys::{AUTOPLAN, PROJECT};
 use super::patterns::{Pattern, Patterns};
 use crate::config::lock_block::{self, LockWish};
 use crate::config::overrides::{AllowedOverrides, OverrideKey};
-use crate::config::yaml::{Fields, Located, Node, Reader, nearest, quoted, shown, words};
+use crate::config::yaml::{Fields, Located, Node, Reader, quoted, shown, words};
 use crate::config::{BranchFilter, Permissions, lists};
 use crate::model::{Distribution, ProjectName, RepoPath, Requirement, RunKind, WorkspaceName};
 
@@ -225,7 +225,7 @@ fn read_workflow(reader: &mut Reader, around: &Surroundings<'_>, fields: &Fields
     let allowed = &around.permissions.allowed_workflows;
     if !is_own && around.permissions.names().all(|known| known != name) {
         let known = || around.permissions.names().chain(around.own_workflows.iter().copied());
-        let help = nearest(name, known(), 1).first().map_or_else(
+        let help = reader.nearest(name, known()).map_or_else(
             || format!("the workflows are {}", quoted(known().take(MAX_NAMES).map(shown))),
             |meant| format!("did you mean `{}`?", shown(meant)),
         );

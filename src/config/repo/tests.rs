@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::keys::PROJECT;
 use super::*;
 use crate::config::yaml::Kind;
 use crate::model::LockMode;

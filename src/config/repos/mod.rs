@@ -22,14 +22,16 @@ use super::yaml::{self, ConfigErrors, Fields, Node, Reader};
 use crate::model::RepoId;
 
 pub use config_source::{ConfigSource, InvalidSource};
-pub(super) use keys::POLICIES;
+#[cfg(test)]
+pub(super) use keys::ENTRY;
+pub(super) use keys::{POLICIES, TOP};
 pub use merge::{Autodiscover, RepoRules};
 pub use policy::{DecidedBy, Decider, LockPolicy};
 pub use project_rules::{Decided, Demands, ProjectRules};
 
 use entry::{Entry, Workflows};
 use id::Match;
-use keys::{TEAM_AUTHZ, TOP};
+use keys::TEAM_AUTHZ;
 
 /// What the operator says about repositories, checked. Without a file it says nothing, and the defaults hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::keys::ENTRY;
 use super::*;
 use crate::config::repo::{AllowedOverrides, OverrideKey, RepoConfig};
 use crate::config::yaml::Kind;

@@ -2,7 +2,7 @@
 
 use super::keys::{BUILTIN, ENV, MULTIENV, RUN, STEP};
 use super::{Builtin, EnvStep, EnvValue, MultienvStep, RunStep, Shell, Step, output};
-use crate::config::yaml::{Fields, Located, Node, Place, Reader, Value, nearest, quoted, shown};
+use crate::config::yaml::{Fields, Located, Node, Place, Reader, Value, quoted, shown};
 
 const RUN_HELP: &str = "write `run: COMMAND`, or `run: {command: COMMAND}` with what else it needs";
 const ENV_HELP: &str = "write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`";
@@ -34,7 +34,7 @@ fn read_word(reader: &mut Reader, place: Place, word: &str) -> Option<Step> {
         "run" => RUN_HELP.to_owned(),
         "env" => ENV_HELP.to_owned(),
         "multienv" => MULTIENV_HELP.to_owned(),
-        word => help_for(word, Builtin::ALL.iter().map(|step| step.as_str())),
+        word => help_for(reader, word, Builtin::ALL.iter().map(|step| step.as_str())),
     };
     let what = match word.trim() {
         word @ ("run" | "env" | "multienv") => format!("`{word}` alone says nothing"),
@@ -44,8 +44,8 @@ fn read_word(reader: &mut Reader, place: Place, word: &str) -> Option<Step> {
     None
 }
 
-fn help_for(word: &str, known: impl Iterator<Item = &'static str> + Clone) -> String {
-    nearest(word, known.clone(), 1).first().map_or_else(
+fn help_for(reader: &Reader, word: &str, known: impl Iterator<Item = &'static str> + Clone) -> String {
+    reader.nearest(word, known.clone()).map_or_else(
         || format!("write `run: …` for a command of yours; the other steps are {}", quoted(known)),
         |meant| format!("did you mean `{meant}`?"),
     )
@@ -76,7 +76,8 @@ fn read_entry(reader: &mut Reader, key: &Located, value: &Node) -> Option<Step> 
             Ok(step) => read_builtin(reader, step, value),
             Err(_) => {
                 let what = format!("`{}` is not a step", shown(word));
-                reader.problem(key.place, what, help_for(word, STEP.names()));
+                let help = help_for(reader, word, STEP.names());
+                reader.problem(key.place, what, help);
                 None
             }
         },

@@ -42,6 +42,20 @@ impl Reader {
         self.problems.push(Problem { place: Some(place), what, help: help.into() });
     }
 
+    /// The known word that a mistyped one is nearest to. Nobody reads as many problems as there may be in a hostile file,
+    /// so the later ones are not worth the search.
+    pub(in crate::config) fn nearest<'a>(
+        &self,
+        word: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Option<&'a str> {
+        const MAX_SEARCHED: usize = 100;
+        if self.problems.len() >= MAX_SEARCHED {
+            return None;
+        }
+        nearest(word, known, 1).first().copied()
+    }
+
     /// Writes down a problem of the file as a whole.
     pub(in crate::config) fn problem_of_file(&mut self, what: String, help: impl Into<String>) {
         self.problems.push(Problem { place: None, what, help: help.into() });
@@ -79,7 +93,7 @@ impl Reader {
                 "remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)",
             );
         } else {
-            let help = nearest(name, keys.names(), 1).first().map_or_else(
+            let help = self.nearest(name, keys.names()).map_or_else(
                 || format!("the keys of {} are {}", keys.of, quoted(keys.names())),
                 |meant| format!("did you mean `{meant}`?"),
             );
@@ -167,7 +181,7 @@ impl Reader {
         if let Some(read) = words.contains(&word).then(|| word.parse().ok()).flatten() {
             return Some(read);
         }
-        let help = nearest(word, words.iter().copied(), 1).first().map_or_else(
+        let help = self.nearest(word, words.iter().copied()).map_or_else(
             || format!("write one of {}", quoted(words)),
             |meant| format!("did you mean `{meant}`? The words are {}", quoted(words)),
         );

@@ -105,12 +105,12 @@ fn document(around: &Around, key: &str, value: &str) -> String {
     let (_, text, siblings) = around;
     // A value is not run, so that it has no command and no shell.
     let is_needed = |other: &str| other != key && !(key == "value" && other != "name");
-    let beside: String = siblings
+    let beside: Vec<String> = siblings
         .iter()
         .filter(|(other, _)| is_needed(other))
         .map(|(other, value)| format!(", {other}: {value}"))
         .collect();
-    text.replace('%', &format!("{key}: {value}{beside}"))
+    text.replace('%', &format!("{key}: {value}{}", beside.concat()))
 }
 
 /// What is written where nothing of the mapping is but what it needs.
@@ -196,7 +196,7 @@ fn check_key(parse: Parse, around: &Around, key: &Key, out: &mut String) {
 fn check_file(parse: Parse, top: &'static Keys, all: &'static [Around]) -> String {
     let mut out = String::new();
     for keys in mappings(top) {
-        for key in keys.keys {
+        for key in keys.list {
             check_key(parse, around(keys.of, all), key, &mut out);
         }
         check_unknown(parse, around(keys.of, all), keys);
@@ -206,7 +206,7 @@ fn check_file(parse: Parse, top: &'static Keys, all: &'static [Around]) -> Strin
 
 /// A key with a letter too few is an error, and the nearest name is told.
 fn check_unknown(parse: Parse, around: &Around, keys: &Keys) {
-    for key in keys.keys.iter().filter(|key| key.name.len() > 3) {
+    for key in keys.list.iter().filter(|key| key.name.len() > 3) {
         let mistyped = &key.name[..key.name.len() - 1];
         let errors = parse(&document(around, mistyped, "x")).expect_err(mistyped);
         let told = told(&errors);
@@ -228,7 +228,7 @@ fn every_key_of_the_servers_file_has_its_row() {
 fn every_bad_value_belongs_to_a_key() {
     let all = || mappings(&repo::TOP).into_iter().chain(mappings(&repos::TOP));
     for (path, value) in BAD {
-        let is_it = |keys: &Keys| keys.keys.iter().any(|key| format!("{}.{}", keys.of, key.name) == *path);
+        let is_it = |keys: &Keys| keys.list.iter().any(|key| format!("{}.{}", keys.of, key.name) == *path);
         assert!(all().any(is_it), "{path}: {value}");
     }
 }
@@ -242,14 +242,14 @@ fn no_key_of_atlantis_is_missing() {
         names.join(" ")
     };
     let all = [&repo::TOP, &repo::PROJECT, &repos::TOP, &repos::ENTRY];
-    insta::assert_snapshot!(all.map(|keys| format!("{}: {}", keys.keys.len(), names(keys))).join("\n"), @"
+    insta::assert_snapshot!(all.map(|keys| format!("{}: {}", keys.list.len(), names(keys))).join("\n"), @"
     14: abort_on_execution_order_fail allowed_regexp_prefixes autodiscover automerge delete_source_branch_on_merge emoji_reaction parallel_apply parallel_plan policies projects repo_locks silence_pr_comments version workflows
     19: apply_requirements autoplan branch custom_policy_check delete_source_branch_on_merge depends_on dir execution_order_group import_requirements name plan_requirements policy_check repo_locking repo_locks silence_pr_comments terraform_distribution terraform_version workflow workspace
     6: external_stores metrics policies repos team_authz workflows
     20: allow_custom_workflows allowed_overrides allowed_workflows apply_requirements autodiscover branch custom_policy_check delete_source_branch_on_merge id import_requirements plan_requirements policy_check post_workflow_hooks pre_workflow_hooks repo_config_file repo_config_source repo_locking repo_locks silence_pr_comments workflow
     ");
     // `repo_config_source` is our own.
-    assert_eq!(all.map(|keys| keys.keys.len()), [14, 19, 6, 19 + 1]);
+    assert_eq!(all.map(|keys| keys.list.len()), [14, 19, 6, 19 + 1]);
 }
 
 /// Keys that need the permission of the server are refused without it, each by name.
@@ -257,7 +257,7 @@ fn no_key_of_atlantis_is_missing() {
 fn every_key_that_needs_permission_is_refused_without_it() {
     let mut refused = Vec::new();
     for (keys, of) in [(&repo::TOP, "the file"), (&repo::PROJECT, "a project")] {
-        for key in keys.keys {
+        for key in keys.list {
             let Err(errors) = parse_narrow(&document(around(of, REPO), key.name, key.example)) else { continue };
             assert!(told(&errors).contains(&format!("`{}` may not be set here", key.name)), "{errors}");
             refused.push(format!("{of}.{}", key.name));
@@ -319,7 +319,7 @@ fn the_schemas_accept_the_examples_and_refuse_what_they_can_see() {
         [(repo_schema(), &repo::TOP, REPO, parse_repo as Parse), (server_schema(), &repos::TOP, SERVER, parse_server)];
     for (schema, top, all, parse) in files {
         let validator = jsonschema::draft202012::new(&schema).expect("the schema is one");
-        for (keys, key) in mappings(top).into_iter().flat_map(|keys| keys.keys.iter().map(move |key| (keys, key))) {
+        for (keys, key) in mappings(top).into_iter().flat_map(|keys| keys.list.iter().map(move |key| (keys, key))) {
             let around = around(keys.of, all);
             let example = document(around, key.name, key.example);
             assert!(validator.is_valid(&json(&example)), "{example}");

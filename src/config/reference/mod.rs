@@ -13,7 +13,7 @@ pub(in crate::config) fn mappings(top: &'static Keys) -> Vec<&'static Keys> {
     let mut found = vec![top];
     let mut next = 0;
     while let Some(keys) = found.get(next) {
-        let inner: Vec<_> = keys.keys.iter().flat_map(|key| below(&key.kind)).collect();
+        let inner: Vec<_> = keys.list.iter().flat_map(|key| below(&key.kind)).collect();
         for keys in inner {
             if found.iter().all(|known| !std::ptr::eq(*known, keys)) {
                 found.push(keys);

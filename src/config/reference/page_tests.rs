@@ -17,7 +17,10 @@ fn the_tables_of_the_page_are_those_of_the_readers() {
     for (mark, expected) in [("repo-keys", repo_tables()), ("server-keys", server_tables())] {
         let (_, rest) = page.split_once(&format!("<!-- {mark}:begin -->\n")).expect("the page has the mark");
         let (block, _) = rest.split_once(&format!("<!-- {mark}:end -->")).expect("the page has the mark");
-        assert!(block.trim() == expected.trim(), "put this between the marks {mark} in docs/configuration.md:\n{expected}");
+        assert!(
+            block.trim() == expected.trim(),
+            "put this between the marks {mark} in docs/configuration.md:\n{expected}"
+        );
     }
 }
 

@@ -28,8 +28,8 @@ fn schema(top: &'static Keys, title: &str, description: &str) -> Value {
 }
 
 fn object(keys: &Keys) -> Value {
-    let properties: Map<String, Value> = keys.keys.iter().map(|key| (key.name.to_owned(), property(key))).collect();
-    let required: Vec<&str> = keys.keys.iter().filter(|key| key.default == Key::REQUIRED).map(|key| key.name).collect();
+    let properties: Map<String, Value> = keys.list.iter().map(|key| (key.name.to_owned(), property(key))).collect();
+    let required: Vec<&str> = keys.list.iter().filter(|key| key.default == Key::REQUIRED).map(|key| key.name).collect();
     let mut object = json!({"type": "object", "properties": properties, "additionalProperties": false});
     if !required.is_empty() {
         object["required"] = json!(required);

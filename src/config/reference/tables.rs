@@ -23,7 +23,7 @@ fn table(keys: &Keys) -> String {
         first.make_ascii_uppercase();
     }
     let one = if keys.is_choice { " (exactly one of these)" } else { "" };
-    let rows: String = keys.keys.iter().map(row).collect();
+    let rows: String = keys.list.iter().map(row).collect();
     format!("\n**{title}**{one}\n\n| Key | Value | Default | Meaning | Example |\n|--|--|--|--|--|\n{rows}")
 }
 

@@ -67,7 +67,11 @@ fn projects_that_meet_on_one_branch_are_told_when_it_comes() {
 fn what_is_no_branch_filter_is_told() {
     let told = ["main", "/main", "main/", "//", "/", "/(/", "[main]"].map(|branch| {
         let errors = parse(&format!("  - {{dir: a, branch: {branch}}}\n")).expect_err(branch);
-        errors.problems().map(|problem| format!("{branch} => {} => {}", problem.what, problem.help)).collect::<String>()
+        errors
+            .problems()
+            .map(|problem| format!("{branch} => {} => {}", problem.what, problem.help))
+            .collect::<Vec<_>>()
+            .concat()
     });
     insta::assert_snapshot!(told.join("\n"), @"
     main => `main` is not a regular expression between slashes => write a slash before and after it: `branch: /^main$/`
@@ -119,7 +123,7 @@ fn projects_that_wait_for_each_other_are_told_once_with_the_whole_circle() {
     ]
     .map(|projects| {
         let errors = parse(projects).expect_err(projects);
-        errors.problems().map(|problem| format!("{} => {}\n", problem.what, problem.help)).collect::<String>()
+        errors.problems().map(|problem| format!("{} => {}\n", problem.what, problem.help)).collect::<Vec<_>>().concat()
     });
     insta::assert_snapshot!(told.join("\n"), @"
     projects wait for each other, so none could begin: `a` → `a` => take one of them out of `depends_on`

@@ -12,6 +12,7 @@ mod keys;
 mod pattern_syntax;
 mod patterns;
 mod project;
+mod wishes;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -21,7 +22,8 @@ pub use dir_glob::{DirGlob, InvalidGlob};
 pub use file::{FILE_NAMES, FileNameError, find};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
-pub use project::{Autoplan, ProjectConfig, ProjectDir, RequirementWish, SilenceWish, WorkflowWish};
+pub use project::{Autoplan, ProjectConfig, ProjectDir};
+pub use wishes::{RequirementWish, SilenceWish, WorkflowWish};
 
 #[cfg(test)]
 pub(super) use keys::PROJECT;
@@ -35,7 +37,8 @@ use super::workflow::{FileVersion, Workflow, read_workflows};
 use super::yaml::{self, Fields, Node, Reader, Value};
 pub use super::yaml::{ConfigErrors, Place, Problem, nearest, quoted, shown};
 use crate::model::{BranchName, ProjectKey, ProjectName};
-use project::{PatternCache, Surroundings};
+use project::PatternCache;
+use wishes::Surroundings;
 
 /// What a repository says about itself, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -172,7 +175,7 @@ fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> Repo
         autodiscover: autodiscover::read(reader, &fields),
         allowed_regexp_prefixes: read_prefixes(reader, &fields),
         abort_on_execution_order_fail: reader.boolean(&fields, "abort_on_execution_order_fail").unwrap_or_default(),
-        silence_pr_comments: project::read_silence(reader, permissions.overrides(), &fields),
+        silence_pr_comments: wishes::read_silence(reader, permissions.overrides(), &fields),
         workflows,
     }
 }

@@ -11,6 +11,7 @@ mod id;
 mod keys;
 mod merge;
 mod policy;
+mod project_merge;
 mod project_rules;
 
 use std::sync::Arc;

@@ -72,15 +72,14 @@ fn read_entry(reader: &mut Reader, key: &Located, value: &Node) -> Option<Step> 
         "run" => read_run(reader, key, value).map(Step::Run),
         "env" => read_env(reader, value).map(Step::Env),
         "multienv" => read_multienv(reader, key, value).map(Step::Multienv),
-        word => match word.parse() {
-            Ok(step) => read_builtin(reader, step, value),
-            Err(_) => {
-                let what = format!("`{}` is not a step", shown(word));
-                let help = help_for(reader, word, STEP.names());
-                reader.problem(key.place, what, help);
-                None
+        word => {
+            if let Ok(step) = word.parse() {
+                return read_builtin(reader, step, value);
             }
-        },
+            let help = help_for(reader, word, STEP.names());
+            reader.problem(key.place, format!("`{}` is not a step", shown(word)), help);
+            None
+        }
     }
 }
 
@@ -129,7 +128,7 @@ fn read_source(reader: &mut Reader, key: &Located, value: &Node, help: &str) -> 
         return None;
     }
     let text = reader.text_of(value, &format!("`{}`", key.text))?;
-    check_source(reader, text, &format!("`{}`", key.text))
+    check_source(reader, &text, &format!("`{}`", key.text))
 }
 
 /// Takes the command out of a mapping that needs one; `of` names the mapping.
@@ -145,15 +144,15 @@ pub(in crate::config) fn read_command(
         return None;
     }
     let text = reader.text(fields, key)?;
-    check_source(reader, text, &format!("`{key}` of {of}"))
+    check_source(reader, &text, &format!("`{key}` of {of}"))
 }
 
-fn check_source(reader: &mut Reader, text: Located, what: &str) -> Option<String> {
+fn check_source(reader: &mut Reader, text: &Located, what: &str) -> Option<String> {
     if text.text.trim().is_empty() {
         reader.problem(text.place, format!("{what} is empty"), "write the command to run");
         return None;
     }
-    without_nul(reader, &text)
+    without_nul(reader, text)
 }
 
 /// No program can be given a text with a zero byte.

@@ -56,8 +56,8 @@ fn every_form_of_a_step_is_read() {
         "multienv: {command: ./vars, output: hide, shell: sh}",
         "multienv: {command: ./vars, output: show}",
     ];
-    let told: String = forms.iter().map(|form| format!("{form} => {:?}\n", step(form))).collect();
-    insta::assert_snapshot!(told, @r#"
+    let told: Vec<_> = forms.iter().map(|form| format!("{form} => {:?}\n", step(form))).collect();
+    insta::assert_snapshot!(told.concat(), @r#"
     init => Builtin { step: Init, extra_args: [] }
     plan => Builtin { step: Plan, extra_args: [] }
     show => Builtin { step: Show, extra_args: [] }
@@ -89,61 +89,62 @@ fn every_form_of_a_step_is_read() {
     "#);
 }
 
+const NO_STEPS: &[&str] = &[
+    "run",
+    "env",
+    "multienv",
+    "pln",
+    "terraform fmt",
+    "[init]",
+    "~",
+    "{}",
+    "{init: , plan: }",
+    "{run: make, shell: bash}",
+    "{env: {name: A, value: b}, run: make}",
+    "{name: A, env: B}",
+    "pln: {extra_args: []}",
+    "colour: blue",
+    "plan: -lock=false",
+    "plan: {extra_arg: []}",
+    "plan: {extra_args: -lock=false}",
+    r#"plan: {extra_args: ["\0"]}"#,
+    "run: ",
+    "run: ''",
+    "run: [make]",
+    r#"run: "a\0b""#,
+    "run: {}",
+    "run: {command: ' '}",
+    "run: {comand: make}",
+    "run: {command: make, shellArgs: -c}",
+    "run: {command: make, shell: ''}",
+    "run: {command: make, shell: sh, shellArgs: {a: b}}",
+    "run: {command: make, shell: sh, shellArgs: [[a]]}",
+    "run: {command: make, output: hidden}",
+    "run: {command: make, output: [strip_refresing, 7]}",
+    "run: {command: make, output: filter_regex}",
+    "run: {command: make, output: {filter_regex: a}}",
+    "run: {command: make, output: [{filter_regex: '('}]}",
+    "run: {command: make, output: [{filter_regex: [a, '[']}]}",
+    "run: {command: make, output: [{filter_regex: }]}",
+    "run: {command: make, output: [{filter: a}]}",
+    "run: {command: make, output: [{filter_regex: {a: b}}]}",
+    "env: A",
+    "env: {value: b}",
+    "env: {name: A}",
+    "env: {name: A, value: b, command: c}",
+    "env: {name: 1A, value: b}",
+    "env: {name: A=B, value: b}",
+    "env: {name: A, value: b, shell: sh}",
+    "env: {name: A, vale: b}",
+    "multienv: ",
+    "multienv: {output: show}",
+    "multienv: {command: a, output: strip_refreshing}",
+];
+
 #[test]
 fn what_is_no_step_is_told_with_a_way_out() {
-    let forms = [
-        "run",
-        "env",
-        "multienv",
-        "pln",
-        "terraform fmt",
-        "[init]",
-        "~",
-        "{}",
-        "{init: , plan: }",
-        "{run: make, shell: bash}",
-        "{env: {name: A, value: b}, run: make}",
-        "{name: A, env: B}",
-        "pln: {extra_args: []}",
-        "colour: blue",
-        "plan: -lock=false",
-        "plan: {extra_arg: []}",
-        "plan: {extra_args: -lock=false}",
-        r#"plan: {extra_args: ["\0"]}"#,
-        "run: ",
-        "run: ''",
-        "run: [make]",
-        r#"run: "a\0b""#,
-        "run: {}",
-        "run: {command: ' '}",
-        "run: {comand: make}",
-        "run: {command: make, shellArgs: -c}",
-        "run: {command: make, shell: ''}",
-        "run: {command: make, shell: sh, shellArgs: {a: b}}",
-        "run: {command: make, shell: sh, shellArgs: [[a]]}",
-        "run: {command: make, output: hidden}",
-        "run: {command: make, output: [strip_refresing, 7]}",
-        "run: {command: make, output: filter_regex}",
-        "run: {command: make, output: {filter_regex: a}}",
-        "run: {command: make, output: [{filter_regex: '('}]}",
-        "run: {command: make, output: [{filter_regex: [a, '[']}]}",
-        "run: {command: make, output: [{filter_regex: }]}",
-        "run: {command: make, output: [{filter: a}]}",
-        "run: {command: make, output: [{filter_regex: {a: b}}]}",
-        "env: A",
-        "env: {value: b}",
-        "env: {name: A}",
-        "env: {name: A, value: b, command: c}",
-        "env: {name: 1A, value: b}",
-        "env: {name: A=B, value: b}",
-        "env: {name: A, value: b, shell: sh}",
-        "env: {name: A, vale: b}",
-        "multienv: ",
-        "multienv: {output: show}",
-        "multienv: {command: a, output: strip_refreshing}",
-    ];
     let mut told = String::new();
-    for form in forms {
+    for form in NO_STEPS {
         for problem in parse(&with_step(form), FileVersion::Three).expect_err(form).problems() {
             writeln!(told, "{form} => {} => {}", problem.what, problem.help).unwrap();
         }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::config::Hook;
-use crate::config::repo::{AllowedOverrides, AutodiscoverMode, RepoConfig};
-use crate::model::{BranchName, CommandKind, ProjectKey};
+use crate::config::repo::{AllowedOverrides, AutodiscoverMode, OverrideKey, RepoConfig};
+use crate::model::{BranchName, CommandKind, ProjectKey, Requirement};
 
 /// Entries of `repos`, one a line, and what else is in the file.
 fn server_with(lines: &[&str], more: &str) -> RepoRules {
@@ -416,4 +418,39 @@ fn whoever_was_read_with_other_rules_is_not_heard() {
     let narrow = server(&["id: /.*/, apply_requirements: [approved]"]);
     let (heard, alone) = (of_a(&narrow, Some(&config)), of_a(&narrow, None));
     assert_eq!(heard, alone);
+}
+
+fn requirements() -> impl Strategy<Value = Vec<Requirement>> {
+    proptest::collection::vec(prop::sample::select(Requirement::ALL), 0..4)
+}
+
+fn written(list: &[Requirement]) -> String {
+    let words: Vec<&str> = list.iter().map(|requirement| requirement.as_str()).collect();
+    format!("[{}]", words.join(", "))
+}
+
+proptest! {
+    /// Whatever a repository says, and however often the server says something.
+    #[test]
+    fn no_demand_of_the_server_is_lost(
+        first in requirements(),
+        second in requirements(),
+        own in requirements(),
+        may in any::<bool>(),
+        heard in any::<bool>(),
+    ) {
+        let lists = [&first, &second].map(|list| format!("id: /.*/, apply_requirements: {}", written(list)));
+        let allowed = if may { "id: /.*/, allowed_overrides: [apply_requirements]" } else { "id: /.*/" };
+        let rules = server(&[&lists[0], &lists[1], allowed]);
+        let text = format!("projects: [{{dir: a, apply_requirements: {}}}]", written(&own));
+        let all = [OverrideKey::ApplyRequirements].into_iter().collect();
+        let config = RepoConfig::parse("atlantis.yaml", &format!("version: 3\n{text}"), &all).unwrap();
+        let found: Vec<Requirement> =
+            of_a(&rules, heard.then_some(&config)).apply_requirements.iter().map(|demand| demand.value).collect();
+        let server = if second.is_empty() { &first } else { &second };
+        prop_assert!(server.iter().all(|demand| found.contains(demand)));
+        let own = if may && heard { own.as_slice() } else { &[] };
+        prop_assert!(own.iter().all(|demand| found.contains(demand)));
+        prop_assert!(found.iter().all(|demand| server.contains(demand) || own.contains(demand)));
+    }
 }

@@ -45,13 +45,13 @@ pub(in crate::config) static HOOK: Keys = Keys::new(
             Kind::Any(&[Kind::Text, Kind::List(&Kind::Text)]),
             "all",
             "The commands it is run for, with commas between them or as a list. `plan` is also the plan of a push, `autoplan` only that.",
-            "plan, apply",
+            "'plan, apply'",
         ),
     ],
 );
 
 /// Commands of Atlantis that this version does not have; a hook is never run for them.
-const ELSEWHERE: [&str; 6] = ["import", "state", "version", "approve_policies", "policy_check", "drift"];
+const ELSEWHERE: [&str; 5] = ["import", "state", "version", "approve_policies", "policy_check"];
 
 /// Takes a list of hooks out of an entry of the server's file. A hook for commands that do not exist here is left out.
 pub(in crate::config) fn read_hooks(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Vec<Hook> {

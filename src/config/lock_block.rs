@@ -62,7 +62,7 @@ pub(in crate::config) static OF_SERVER: Keys = Keys::new(
 
 /// `repo_locks` of a repository. A pull request may not widen what a lock covers, nor keep it from ending.
 pub(in crate::config) static OF_REPO: Keys =
-    Keys { of: "`repo_locks`", keys: &[MODE], of_server: &["scope", "ttl"], is_choice: false };
+    Keys { of: "`repo_locks`", list: &[MODE], of_server: &["scope", "ttl"], is_choice: false };
 
 /// Takes `repo_locks` out of an entry of the server's file.
 pub(in crate::config) fn read_of_server(reader: &mut Reader, fields: &Fields<'_>) -> Option<LockBlock> {

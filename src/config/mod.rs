@@ -8,6 +8,7 @@ mod lists;
 mod lock_block;
 mod overrides;
 mod permissions;
+pub mod reference;
 pub mod repo;
 pub mod repos;
 pub mod server;
@@ -19,3 +20,6 @@ pub use branch::BranchFilter;
 pub use duration::parse_duration;
 pub use hook::Hook;
 pub use permissions::Permissions;
+
+#[cfg(test)]
+mod keys_tests;

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{ProjectConfig, ProjectDir};
 use crate::config::yaml::shown;
+use crate::model::ProjectName;
 
 /// What is wrong with a project because of the others.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,31 +60,63 @@ fn same_places(projects: &[&ProjectConfig]) -> Vec<Conflict> {
 /// Names in a message about a cycle.
 const MAX_SHOWN: usize = 10;
 
+/// Cycles that are looked for.
+const MAX_CYCLES: usize = 10;
+
 /// Each cycle of `depends_on` once, at the project where it was entered.
 fn cycles(projects: &[&ProjectConfig]) -> Vec<Conflict> {
     let index_of: HashMap<_, _> =
         projects.iter().enumerate().filter_map(|(index, project)| Some((project.name.as_ref()?, index))).collect();
-    let before = |index: usize| projects[index].depends_on.iter().filter_map(|name| index_of.get(name).copied());
-    let (mut done, mut conflicts) = (HashSet::new(), Vec::new());
+    let (mut search, mut conflicts) = (Search { projects, index_of, done: HashSet::new() }, Vec::new());
     for start in 0..projects.len() {
-        // The way from the start, each step with what is still to be looked at; no recursion, since the file is hostile.
-        let mut way = vec![(start, before(start).collect::<Vec<_>>())];
-        while let Some((index, rest)) = way.last_mut() {
-            let index = *index;
-            let Some(next) = rest.pop().filter(|_| !done.contains(&index)) else {
-                done.insert(index);
-                way.pop();
-                continue;
-            };
-            if let Some(entered) = way.iter().position(|(on_way, _)| *on_way == next) {
-                let cycle: Vec<usize> = way[entered..].iter().map(|(index, _)| *index).collect();
-                conflicts.push(cycle_of(projects, &cycle));
-            } else if !done.contains(&next) {
-                way.push((next, before(next).collect()));
-            }
+        search.walk(start, &mut conflicts);
+        if conflicts.len() >= MAX_CYCLES {
+            break;
         }
     }
     conflicts
+}
+
+struct Search<'a> {
+    projects: &'a [&'a ProjectConfig],
+    index_of: HashMap<&'a ProjectName, usize>,
+    /// From where no cycle can be reached that was not told.
+    done: HashSet<usize>,
+}
+
+impl Search<'_> {
+    fn before(&self, index: usize) -> Vec<usize> {
+        let names = self.projects[index].depends_on.iter();
+        names.filter_map(|name| self.index_of.get(name).copied()).filter(|index| !self.done.contains(index)).collect()
+    }
+
+    /// Follows `depends_on` from a project. No recursion: the file is hostile.
+    fn walk(&mut self, start: usize, conflicts: &mut Vec<Conflict>) {
+        if self.done.contains(&start) {
+            return;
+        }
+        // The way from the start, each step with what is still to be looked at; and where each one is on it.
+        let mut way = vec![(start, self.before(start))];
+        let mut on_way = HashMap::from([(start, 0)]);
+        while let Some((index, rest)) = way.last_mut() {
+            let index = *index;
+            let Some(next) = rest.pop() else {
+                self.done.insert(index);
+                on_way.remove(&index);
+                way.pop();
+                continue;
+            };
+            if let Some(entered) = on_way.get(&next) {
+                if conflicts.len() < MAX_CYCLES {
+                    let cycle: Vec<usize> = way[*entered..].iter().map(|(index, _)| *index).collect();
+                    conflicts.push(cycle_of(self.projects, &cycle));
+                }
+            } else if !self.done.contains(&next) {
+                on_way.insert(next, way.len());
+                way.push((next, self.before(next)));
+            }
+        }
+    }
 }
 
 fn cycle_of(projects: &[&ProjectConfig], cycle: &[usize]) -> Conflict {

@@ -10,7 +10,7 @@ use crate::model::Distribution;
 /// The file.
 pub(in crate::config) static TOP: Keys = Keys {
     of: "the file",
-    keys: &[
+    list: &[
         Key::new(
             "version",
             Kind::Words(|| vec!["2", "3"]),
@@ -111,7 +111,7 @@ pub(in crate::config) static TOP: Keys = Keys {
 /// An entry of `projects`.
 pub(in crate::config) static PROJECT: Keys = Keys {
     of: "a project",
-    keys: &[
+    list: &[
         Key::new(
             "dir",
             Kind::Text,
@@ -125,7 +125,7 @@ pub(in crate::config) static PROJECT: Keys = Keys {
             Kind::Text,
             "none",
             "What people call it by: `plan -p NAME`. Needed from the second project of a directory and workspace on.",
-            "network",
+            "app",
         ),
         Key::new(
             "branch",

@@ -12,8 +12,9 @@ mod keys;
 mod pattern_syntax;
 mod patterns;
 mod project;
+mod wishes;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 pub use autodiscover::{AutodiscoverMode, InvalidMode};
@@ -21,19 +22,23 @@ pub use dir_glob::{DirGlob, InvalidGlob};
 pub use file::{FILE_NAMES, FileNameError, find};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
-pub use project::{Autoplan, ProjectConfig, ProjectDir, RequirementWish, SilenceWish, WorkflowWish};
+pub use project::{Autoplan, ProjectConfig, ProjectDir};
+pub use wishes::{RequirementWish, SilenceWish, WorkflowWish};
 
-use keys::TOP;
+#[cfg(test)]
+pub(super) use keys::PROJECT;
+pub(super) use keys::TOP;
 
 use super::lock_block;
 pub use super::lock_block::LockWish;
 pub use super::overrides::{AllowedOverrides, OverrideKey};
 pub use super::permissions::Permissions;
 use super::workflow::{FileVersion, Workflow, read_workflows};
-use super::yaml::{self, Fields, Located, Node, Reader, Value};
+use super::yaml::{self, Fields, Node, Reader, Value};
 pub use super::yaml::{ConfigErrors, Place, Problem, nearest, quoted, shown};
 use crate::model::{BranchName, ProjectKey, ProjectName};
-use project::{PatternCache, Surroundings};
+use project::PatternCache;
+use wishes::Surroundings;
 
 /// What a repository says about itself, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -170,7 +175,7 @@ fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> Repo
         autodiscover: autodiscover::read(reader, &fields),
         allowed_regexp_prefixes: read_prefixes(reader, &fields),
         abort_on_execution_order_fail: reader.boolean(&fields, "abort_on_execution_order_fail").unwrap_or_default(),
-        silence_pr_comments: project::read_silence(reader, permissions.overrides(), &fields),
+        silence_pr_comments: wishes::read_silence(reader, permissions.overrides(), &fields),
         workflows,
     }
 }
@@ -267,28 +272,33 @@ fn check_conflicts(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
 }
 
 fn check_dependencies(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
-    let names: HashSet<&ProjectName> = projects.iter().filter_map(|(_, project)| project.name.as_ref()).collect();
-    for (node, project) in projects {
-        for name in project.depends_on.iter().filter(|name| !names.contains(name)) {
-            let near = nearest(name.as_str(), names.iter().map(|name| name.as_str()), 1);
-            let help = near.first().map_or_else(
+    let names: BTreeSet<&str> =
+        projects.iter().filter_map(|(_, project)| Some(project.name.as_ref()?.as_str())).collect();
+    for (node, project) in projects.iter().filter(|(_, project)| !project.depends_on.is_empty()) {
+        let own: HashSet<&str> = project.depends_on.iter().map(ProjectName::as_str).collect();
+        for item in dependencies(node) {
+            // Names that cannot be names were refused already.
+            let Value::Scalar(_, name) = &item.value else { continue };
+            if !own.contains(name.as_str()) || names.contains(name.as_str()) {
+                continue;
+            }
+            let help = reader.nearest(name, names.iter().copied()).map_or_else(
                 || "write the `name` of a project of this file; one without a name cannot be waited for".to_owned(),
                 |meant| format!("did you mean `{meant}`?"),
             );
-            let place = dependency(node, name).unwrap_or(node.place);
-            reader.problem(place, format!("there is no project `{name}` to depend on"), help);
+            reader.problem(item.place, format!("there is no project `{}` to depend on", shown(name)), help);
         }
     }
 }
 
-/// Where a project names another one.
-fn dependency(project: &Node, name: &ProjectName) -> Option<Place> {
-    let Value::Map(entries) = &project.value else { return None };
-    let is_list = |(key, _): &&(Located, Node)| key.text == "depends_on";
-    let Value::List(items) = &entries.iter().find(is_list)?.1.value else { return None };
-    let is_it = |item: &&Node| matches!(&item.value, Value::Scalar(_, text) if text == name.as_str());
-    items.iter().find(is_it).map(|item| item.place)
+/// Where a project names others.
+fn dependencies(project: &Node) -> &[Node] {
+    let Value::Map(entries) = &project.value else { return &[] };
+    let list = entries.iter().find(|(key, _)| key.text == "depends_on").map(|(_, node)| &node.value);
+    if let Some(Value::List(items)) = list { items } else { &[] }
 }
 
+#[cfg(test)]
+mod branch_tests;
 #[cfg(test)]
 mod tests;

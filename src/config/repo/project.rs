@@ -1,6 +1,6 @@
 //! One entry of `projects` (reference 4.2).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -9,11 +9,14 @@ use semver::Version;
 use super::dir_glob::DirGlob;
 use super::keys::{AUTOPLAN, PROJECT};
 use super::patterns::{Pattern, Patterns};
+use super::wishes::{
+    RequirementWish, SilenceWish, Surroundings, WorkflowWish, read_requirements, read_silence, read_workflow,
+};
+use crate::config::BranchFilter;
 use crate::config::lock_block::{self, LockWish};
-use crate::config::overrides::{AllowedOverrides, OverrideKey};
-use crate::config::yaml::{Fields, Located, Node, Reader, nearest, quoted, shown, words};
-use crate::config::{BranchFilter, Permissions, lists};
-use crate::model::{Distribution, ProjectName, RepoPath, Requirement, RunKind, WorkspaceName};
+use crate::config::overrides::OverrideKey;
+use crate::config::yaml::{Fields, Located, Node, Reader, shown, words};
+use crate::model::{Distribution, ProjectName, RepoPath, WorkspaceName};
 
 /// A project as the repository describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,33 +52,6 @@ pub struct ProjectConfig {
     /// Of which runs nothing is told in comments.
     pub silence_pr_comments: Option<SilenceWish>,
     /// Line of the file where the entry begins, from 1.
-    pub line: usize,
-}
-
-/// The workflow that a project wants.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkflowWish {
-    /// Its name.
-    pub name: String,
-    /// Line of the file that says so, from 1.
-    pub line: usize,
-}
-
-/// What a project wants to hold, beyond what the operator demands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RequirementWish {
-    /// The requirements.
-    pub requirements: Vec<Requirement>,
-    /// Line of the file that says so, from 1.
-    pub line: usize,
-}
-
-/// Of which runs a repository wants nothing told in comments.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SilenceWish {
-    /// The runs.
-    pub runs: BTreeSet<RunKind>,
-    /// Line of the file that says so, from 1.
     pub line: usize,
 }
 
@@ -130,9 +106,6 @@ static DEFAULT_WHEN_MODIFIED: LazyLock<Patterns> = LazyLock::new(|| {
     Patterns::new(patterns).expect("these patterns are valid")
 });
 
-/// Names that a message lists.
-const MAX_NAMES: usize = 20;
-
 /// Patterns of the whole file, compiled once each: lists repeat from project to project.
 #[derive(Default)]
 pub(super) struct PatternCache(HashMap<String, Pattern>);
@@ -140,13 +113,6 @@ pub(super) struct PatternCache(HashMap<String, Pattern>);
 impl PatternCache {
     /// Different patterns in one file; each takes memory once compiled.
     const MAX: usize = 5_000;
-}
-
-/// What reading a project needs to know of the rest of the world.
-pub(super) struct Surroundings<'a> {
-    pub(super) permissions: &'a Permissions,
-    /// Names of the workflows of the file.
-    pub(super) own_workflows: &'a [&'a str],
 }
 
 /// Reads one project; `None` when it has no valid directory.
@@ -187,59 +153,10 @@ pub(super) fn read(
     Some(ProjectConfig { dir, ..project })
 }
 
-fn read_requirements(
-    reader: &mut Reader,
-    allowed: &AllowedOverrides,
-    fields: &Fields<'_>,
-    key: OverrideKey,
-) -> Option<RequirementWish> {
-    let line = fields.place(key.as_str())?.line;
-    let is_allowed = allowed.check(reader, fields, key);
-    let requirements = lists::read_requirements(reader, fields, key.as_str())?;
-    is_allowed.then_some(RequirementWish { requirements, line })
-}
-
-/// Takes `silence_pr_comments`, of a project or of the file.
-pub(super) fn read_silence(
-    reader: &mut Reader,
-    allowed: &AllowedOverrides,
-    fields: &Fields<'_>,
-) -> Option<SilenceWish> {
-    let line = fields.place(OverrideKey::SilencePrComments.as_str())?.line;
-    let is_allowed = allowed.check(reader, fields, OverrideKey::SilencePrComments);
-    let runs = lists::read_silence(reader, fields)?.into_iter().collect();
-    is_allowed.then_some(SilenceWish { runs, line })
-}
-
 /// Whether the names exist is seen when all projects are read.
 fn read_depends_on(reader: &mut Reader, fields: &Fields<'_>) -> Vec<ProjectName> {
     let names = reader.texts(fields, "depends_on").unwrap_or_default();
     names.iter().filter_map(|name| read_project_name(reader, name)).collect()
-}
-
-fn read_workflow(reader: &mut Reader, around: &Surroundings<'_>, fields: &Fields<'_>) -> Option<WorkflowWish> {
-    let text = reader.text(fields, "workflow")?;
-    let is_allowed = around.permissions.overrides().check(reader, fields, OverrideKey::Workflow);
-    let name = text.text.trim();
-    let is_own = around.own_workflows.contains(&name);
-    let allowed = &around.permissions.allowed_workflows;
-    if !is_own && around.permissions.names().all(|known| known != name) {
-        let known = || around.permissions.names().chain(around.own_workflows.iter().copied());
-        let help = nearest(name, known(), 1).first().map_or_else(
-            || format!("the workflows are {}", quoted(known().take(MAX_NAMES).map(shown))),
-            |meant| format!("did you mean `{}`?", shown(meant)),
-        );
-        reader.problem(text.place, format!("there is no workflow `{}`", shown(name)), help);
-    } else if !is_own && !allowed.is_empty() && !allowed.contains(name) {
-        let what = format!("the server does not allow the workflow `{}` for this repository", shown(name));
-        let names = quoted(allowed.iter().take(MAX_NAMES).map(|name| shown(name)));
-        let help = format!(
-            "choose one of {names}, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this \
-             repository in the server's configuration (`--repo-config`)"
-        );
-        reader.problem(text.place, what, help);
-    }
-    is_allowed.then(|| WorkflowWish { name: name.to_owned(), line: text.place.line })
 }
 
 fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<ProjectDir> {

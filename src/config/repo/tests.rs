@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
-use super::keys::PROJECT;
 use super::*;
 use crate::config::yaml::Kind;
 use crate::model::LockMode;
@@ -228,12 +227,11 @@ fn every_bad_value_of_the_file_is_named() {
 fn what_is_for_later_is_refused_by_name() {
     let mut told = String::new();
     for (keys, text) in [(&TOP, "version: 3\n"), (&PROJECT, "version: 3\nprojects:\n  - dir: a\n    ")] {
-        for key in keys.keys {
-            let value = match key.kind {
-                Kind::NotYetTrue => "true",
-                Kind::NotYet(_) => "{}",
-                _ => continue,
-            };
+        for key in keys.list {
+            let value = if matches!(key.kind, Kind::NotYetTrue) { "true" } else { "{}" };
+            if !matches!(key.kind, Kind::NotYetTrue | Kind::NotYet(_)) {
+                continue;
+            }
             let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);
             let all: Vec<_> = error.problems().map(|problem| problem.what.as_str()).collect();
             writeln!(told, "{}", all.join(" + ")).unwrap();

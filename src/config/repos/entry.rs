@@ -11,7 +11,7 @@ use crate::config::lock_block::{self, LockBlock};
 use crate::config::overrides::AllowedOverrides;
 use crate::config::repo::{AutodiscoverWish, autodiscover};
 use crate::config::workflow::Workflow;
-use crate::config::yaml::{Fields, Located, Node, Reader, nearest, quoted, shown};
+use crate::config::yaml::{Fields, Located, Node, Reader, quoted, shown};
 use crate::config::{BranchFilter, lists};
 use crate::model::{RepoPath, Requirement, RunKind};
 
@@ -124,7 +124,7 @@ fn read_workflow(reader: &mut Reader, workflows: &Workflows, name: &Located) -> 
         return Some(text.to_owned());
     }
     let known = || std::iter::once(Workflow::DEFAULT).chain(workflows.keys().map(String::as_str));
-    let help = nearest(text, known(), 1).first().map_or_else(
+    let help = reader.nearest(text, known()).map_or_else(
         || format!("define it under `workflows`; those that there are: {}", quoted(known().take(20).map(shown))),
         |meant| format!("did you mean `{}`?", shown(meant)),
     );

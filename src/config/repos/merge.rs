@@ -9,10 +9,10 @@ use std::time::Duration;
 use super::config_source::ConfigSource;
 use super::entry::{Entry, EntryHooks, Said, Workflows};
 use super::policy::{DecidedBy, Decider, LockPolicy};
-use super::project_rules::{Decided, Demands, ProjectRules};
+use super::project_rules::Decided;
 use crate::config::lock_block::LockWish;
 use crate::config::overrides::{AllowedOverrides, OverrideKey};
-use crate::config::repo::{AutodiscoverMode, DirGlob, ProjectConfig, RepoConfig, RequirementWish};
+use crate::config::repo::{AutodiscoverMode, DirGlob, RepoConfig};
 use crate::config::workflow::Workflow;
 use crate::config::{BranchFilter, Hook, Permissions};
 use crate::model::{BranchName, LockMode, LockScope, ProjectKey, RepoPath, Requirement, RunKind};
@@ -20,7 +20,7 @@ use crate::model::{BranchName, LockMode, LockScope, ProjectKey, RepoPath, Requir
 /// What the operator says about one repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepoRules {
-    permissions: Permissions,
+    pub(super) permissions: Permissions,
     mode: Decided<LockMode>,
     scope: Decided<LockScope>,
     ttl: Decided<Option<Duration>>,
@@ -31,11 +31,11 @@ pub struct RepoRules {
     branch: Option<Decided<BranchFilter>>,
     config_file: Option<Decided<RepoPath>>,
     config_source: Option<Decided<ConfigSource>>,
-    workflow: Decided<String>,
-    plan_requirements: Decided<Vec<Requirement>>,
-    apply_requirements: Decided<Vec<Requirement>>,
-    import_requirements: Decided<Vec<Requirement>>,
-    silenced: Decided<BTreeSet<RunKind>>,
+    pub(super) workflow: Decided<String>,
+    pub(super) plan_requirements: Decided<Vec<Requirement>>,
+    pub(super) apply_requirements: Decided<Vec<Requirement>>,
+    pub(super) import_requirements: Decided<Vec<Requirement>>,
+    pub(super) silenced: Decided<BTreeSet<RunKind>>,
     /// Of all entries that fit, in their order.
     hooks: Vec<Arc<EntryHooks>>,
     autodiscover: Autodiscover,
@@ -147,90 +147,7 @@ impl RepoRules {
         }
     }
 
-    /// What holds for a project. `config` is the file of the repository [for the base
-    /// branch](RepoConfig::for_base), if it has one.
-    pub fn project(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> ProjectRules {
-        let own = config.and_then(|config| Some(Own { config, entry: config.entry_of(project)? }));
-        let entry = own.map(|own| own.entry);
-        ProjectRules {
-            lock: self.lock_policy(config, project),
-            workflow: self.workflow_for(own),
-            plan_requirements: self.plan_demands(own),
-            apply_requirements: self.apply_demands(own),
-            import_requirements: self.import_demands(own),
-            silenced: self.silenced_for(config, entry),
-            distribution: own.and_then(|own| Some(own.decided(own.entry.distribution?, own.entry.line))),
-            version: own.and_then(|own| Some(own.decided(own.entry.terraform_version.clone()?, own.entry.line))),
-            execution_order_group: entry.map_or(0, |entry| entry.execution_order_group),
-            depends_on: entry.map(|entry| entry.depends_on.clone()).unwrap_or_default(),
-        }
-    }
-
-    /// The project's choice, else the server's. Workflows of the repository come before those of the server.
-    fn workflow_for(&self, own: Option<Own<'_>>) -> Decided<Arc<Workflow>> {
-        let chosen = own.and_then(|own| {
-            let wish = own.entry.workflow.as_ref().filter(|_| self.allows(OverrideKey::Workflow))?;
-            let brought = own.config.workflows.get(&wish.name).filter(|_| self.permissions.custom_workflows);
-            let value = brought.cloned().or_else(|| self.workflow_of_server(&wish.name))?;
-            Some(own.decided(value, wish.line))
-        });
-        chosen.unwrap_or_else(|| {
-            let value = self.workflow_of_server(&self.workflow.value).unwrap_or_else(Workflow::builtin);
-            Decided { value, by: self.workflow.by.clone() }
-        })
-    }
-
-    fn workflow_of_server(&self, name: &str) -> Option<Arc<Workflow>> {
-        let defined = self.permissions.workflows.get(name).cloned();
-        defined.or_else(|| (name == Workflow::DEFAULT).then(Workflow::builtin))
-    }
-
-    fn plan_demands(&self, own: Option<Own<'_>>) -> Demands {
-        let wish = own.and_then(|own| Some((own, own.entry.plan_requirements.as_ref()?)));
-        self.demands(&self.plan_requirements, wish, OverrideKey::PlanRequirements)
-    }
-
-    fn apply_demands(&self, own: Option<Own<'_>>) -> Demands {
-        let wish = own.and_then(|own| Some((own, own.entry.apply_requirements.as_ref()?)));
-        self.demands(&self.apply_requirements, wish, OverrideKey::ApplyRequirements)
-    }
-
-    fn import_demands(&self, own: Option<Own<'_>>) -> Demands {
-        let wish = own.and_then(|own| Some((own, own.entry.import_requirements.as_ref()?)));
-        self.demands(&self.import_requirements, wish, OverrideKey::ImportRequirements)
-    }
-
-    /// What a project lists comes on top of what the server demands. It takes its place only where the operator says so
-    /// with [`OverrideKey::FewerRequirements`].
-    fn demands(
-        &self,
-        server: &Decided<Vec<Requirement>>,
-        wish: Option<(Own<'_>, &RequirementWish)>,
-        key: OverrideKey,
-    ) -> Demands {
-        let wish = wish.filter(|_| self.allows(key));
-        let mut demands = Demands::default();
-        if wish.is_none() || !self.allows(OverrideKey::FewerRequirements) {
-            server.value.iter().for_each(|demand| demands.add(*demand, &server.by));
-        }
-        if let Some((own, wish)) = wish {
-            let by = own.by(wish.line);
-            wish.requirements.iter().for_each(|demand| demands.add(*demand, &by));
-        }
-        demands
-    }
-
-    fn silenced_for(&self, config: Option<&RepoConfig>, entry: Option<&ProjectConfig>) -> Decided<BTreeSet<RunKind>> {
-        let own = config.filter(|_| self.allows(OverrideKey::SilencePrComments)).and_then(|config| {
-            let of_project = entry.and_then(|entry| entry.silence_pr_comments.as_ref());
-            let wish = of_project.or(config.silence_pr_comments.as_ref())?;
-            let by = Decider::Repo { file: config.file_name.clone(), line: wish.line };
-            Some(Decided { value: wish.runs.clone(), by })
-        });
-        own.unwrap_or_else(|| self.silenced.clone())
-    }
-
-    fn allows(&self, key: OverrideKey) -> bool {
+    pub(super) fn allows(&self, key: OverrideKey) -> bool {
         self.permissions.allows(key)
     }
 
@@ -324,23 +241,6 @@ impl RepoRules {
         } else {
             Decided { value: LockMode::Disabled, by: self.locking.by.clone() }
         }
-    }
-}
-
-/// What a repository says about one of its projects.
-#[derive(Clone, Copy)]
-struct Own<'a> {
-    config: &'a RepoConfig,
-    entry: &'a ProjectConfig,
-}
-
-impl Own<'_> {
-    fn by(self, line: usize) -> Decider {
-        Decider::Repo { file: self.config.file_name.clone(), line }
-    }
-
-    fn decided<T>(self, value: T, line: usize) -> Decided<T> {
-        Decided { value, by: self.by(line) }
     }
 }
 

@@ -11,6 +11,7 @@ mod id;
 mod keys;
 mod merge;
 mod policy;
+mod project_merge;
 mod project_rules;
 
 use std::sync::Arc;
@@ -22,14 +23,16 @@ use super::yaml::{self, ConfigErrors, Fields, Node, Reader};
 use crate::model::RepoId;
 
 pub use config_source::{ConfigSource, InvalidSource};
-pub(super) use keys::POLICIES;
+#[cfg(test)]
+pub(super) use keys::ENTRY;
+pub(super) use keys::{POLICIES, TOP};
 pub use merge::{Autodiscover, RepoRules};
 pub use policy::{DecidedBy, Decider, LockPolicy};
 pub use project_rules::{Decided, Demands, ProjectRules};
 
 use entry::{Entry, Workflows};
 use id::Match;
-use keys::{TEAM_AUTHZ, TOP};
+use keys::TEAM_AUTHZ;
 
 /// What the operator says about repositories, checked. Without a file it says nothing, and the defaults hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -149,5 +152,7 @@ fn read_team_authz(reader: &mut Reader, fields: &Fields<'_>) -> Option<TeamAuthz
     Some(TeamAuthz { command: command.text, args })
 }
 
+#[cfg(test)]
+mod merge_tests;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use super::OutputFilter;
 use super::keys::FILTER;
-use crate::config::yaml::{Fields, Located, Node, Reader, Value, list_of, nearest, quoted, shown};
+use crate::config::yaml::{Fields, Located, Node, Reader, Value, list_of, quoted, shown};
 
 /// The words of `output` of `run`.
 pub(super) const WORDS: [&str; 3] = ["show", "hide", "strip_refreshing"];
@@ -36,9 +36,9 @@ fn read_item(reader: &mut Reader, item: &Node) -> Vec<OutputFilter> {
 
 fn refuse(reader: &mut Reader, word: &Located) {
     let all = || WORDS.into_iter().chain(["filter_regex"]);
-    let help = nearest(&word.text, all(), 1).first().map_or_else(
+    let help = reader.nearest(&word.text, all()).map_or_else(
         || format!("write one of {}, or `{{filter_regex: …}}` in a list", quoted(WORDS)),
-        |meant| match *meant {
+        |meant| match meant {
             "filter_regex" => "write `{filter_regex: …}`, with the expression to leave out".to_owned(),
             meant => format!("did you mean `{meant}`?"),
         },

@@ -2,7 +2,7 @@
 
 use super::keys::{BUILTIN, ENV, MULTIENV, RUN, STEP};
 use super::{Builtin, EnvStep, EnvValue, MultienvStep, RunStep, Shell, Step, output};
-use crate::config::yaml::{Fields, Located, Node, Place, Reader, Value, nearest, quoted, shown};
+use crate::config::yaml::{Fields, Located, Node, Place, Reader, Value, quoted, shown};
 
 const RUN_HELP: &str = "write `run: COMMAND`, or `run: {command: COMMAND}` with what else it needs";
 const ENV_HELP: &str = "write `env: {name: NAME, value: VALUE}`, or `command` in place of `value`";
@@ -34,7 +34,7 @@ fn read_word(reader: &mut Reader, place: Place, word: &str) -> Option<Step> {
         "run" => RUN_HELP.to_owned(),
         "env" => ENV_HELP.to_owned(),
         "multienv" => MULTIENV_HELP.to_owned(),
-        word => help_for(word, Builtin::ALL.iter().map(|step| step.as_str())),
+        word => help_for(reader, word, Builtin::ALL.iter().map(|step| step.as_str())),
     };
     let what = match word.trim() {
         word @ ("run" | "env" | "multienv") => format!("`{word}` alone says nothing"),
@@ -44,8 +44,8 @@ fn read_word(reader: &mut Reader, place: Place, word: &str) -> Option<Step> {
     None
 }
 
-fn help_for(word: &str, known: impl Iterator<Item = &'static str> + Clone) -> String {
-    nearest(word, known.clone(), 1).first().map_or_else(
+fn help_for(reader: &Reader, word: &str, known: impl Iterator<Item = &'static str> + Clone) -> String {
+    reader.nearest(word, known.clone()).map_or_else(
         || format!("write `run: …` for a command of yours; the other steps are {}", quoted(known)),
         |meant| format!("did you mean `{meant}`?"),
     )
@@ -72,14 +72,14 @@ fn read_entry(reader: &mut Reader, key: &Located, value: &Node) -> Option<Step> 
         "run" => read_run(reader, key, value).map(Step::Run),
         "env" => read_env(reader, value).map(Step::Env),
         "multienv" => read_multienv(reader, key, value).map(Step::Multienv),
-        word => match word.parse() {
-            Ok(step) => read_builtin(reader, step, value),
-            Err(_) => {
-                let what = format!("`{}` is not a step", shown(word));
-                reader.problem(key.place, what, help_for(word, STEP.names()));
-                None
+        word => {
+            if let Ok(step) = word.parse() {
+                return read_builtin(reader, step, value);
             }
-        },
+            let help = help_for(reader, word, STEP.names());
+            reader.problem(key.place, format!("`{}` is not a step", shown(word)), help);
+            None
+        }
     }
 }
 
@@ -128,7 +128,7 @@ fn read_source(reader: &mut Reader, key: &Located, value: &Node, help: &str) -> 
         return None;
     }
     let text = reader.text_of(value, &format!("`{}`", key.text))?;
-    check_source(reader, text, &format!("`{}`", key.text))
+    check_source(reader, &text, &format!("`{}`", key.text))
 }
 
 /// Takes the command out of a mapping that needs one; `of` names the mapping.
@@ -144,15 +144,15 @@ pub(in crate::config) fn read_command(
         return None;
     }
     let text = reader.text(fields, key)?;
-    check_source(reader, text, &format!("`{key}` of {of}"))
+    check_source(reader, &text, &format!("`{key}` of {of}"))
 }
 
-fn check_source(reader: &mut Reader, text: Located, what: &str) -> Option<String> {
+fn check_source(reader: &mut Reader, text: &Located, what: &str) -> Option<String> {
     if text.text.trim().is_empty() {
         reader.problem(text.place, format!("{what} is empty"), "write the command to run");
         return None;
     }
-    without_nul(reader, &text)
+    without_nul(reader, text)
 }
 
 /// No program can be given a text with a zero byte.

@@ -5,7 +5,7 @@ pub(in crate::config) struct Keys {
     /// The mapping, for errors: `a project`.
     pub(in crate::config) of: &'static str,
     /// What may be written.
-    pub(in crate::config) keys: &'static [Key],
+    pub(in crate::config) list: &'static [Key],
     /// What only the operator decides, in the configuration of the server.
     pub(in crate::config) of_server: &'static [&'static str],
     /// Whether exactly one of the keys is written.
@@ -37,17 +37,17 @@ pub(in crate::config) enum Kind {
     /// One of these words.
     Words(fn() -> Vec<&'static str>),
     /// A list.
-    List(&'static Kind),
+    List(&'static Self),
     /// A mapping with known keys.
     Map(&'static Keys),
     /// A mapping of names that people choose.
-    Named(&'static Kind),
+    Named(&'static Self),
     /// One of these.
-    Any(&'static [Kind]),
+    Any(&'static [Self]),
     /// `false` is what is the case; `true` is for a later version.
     NotYetTrue,
     /// Only its shape is looked at; what it asks for is for a later version. Ignoring it could be unsafe.
-    NotYet(&'static Kind),
+    NotYet(&'static Self),
 }
 
 impl Key {
@@ -69,7 +69,7 @@ impl Key {
 impl Keys {
     /// Keys of a mapping that belongs to whoever writes the file.
     pub(in crate::config) const fn new(of: &'static str, keys: &'static [Key]) -> Self {
-        Self { of, keys, of_server: &[], is_choice: false }
+        Self { of, list: keys, of_server: &[], is_choice: false }
     }
 
     /// Keys of which exactly one is written.
@@ -79,7 +79,7 @@ impl Keys {
 
     /// The names, in the order of the table.
     pub(in crate::config) fn names(&self) -> impl Iterator<Item = &'static str> + Clone {
-        self.keys.iter().map(|key| key.name)
+        self.list.iter().map(|key| key.name)
     }
 }
 

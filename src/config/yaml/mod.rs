@@ -10,6 +10,7 @@ mod nearest;
 mod node;
 mod problem;
 mod reader;
+mod shape;
 
 pub(in crate::config) use keys::{Key, Keys, Kind, words};
 pub use nearest::{nearest, quoted};

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::expression::Expressions;
-use super::keys::{Keys, Kind};
+use super::keys::Keys;
 use super::nearest::{nearest, quoted};
 use super::node::{Located, Node, Scalar, Value};
 use super::problem::{Place, Problem, shown};
@@ -18,7 +18,7 @@ pub(in crate::config) struct Reader {
 }
 
 /// The entries of a mapping, by key.
-pub(in crate::config) struct Fields<'n>(Vec<(&'n Located, &'n Node)>);
+pub(in crate::config) struct Fields<'n>(pub(super) Vec<(&'n Located, &'n Node)>);
 
 impl<'n> Fields<'n> {
     /// The value of a key; `None` when the key is absent or has no value.
@@ -40,6 +40,20 @@ impl Reader {
     /// Writes down a problem at a place.
     pub(in crate::config) fn problem(&mut self, place: Place, what: String, help: impl Into<String>) {
         self.problems.push(Problem { place: Some(place), what, help: help.into() });
+    }
+
+    /// The known word that a mistyped one is nearest to. Nobody reads as many problems as there may be in a hostile file,
+    /// so the later ones are not worth the search.
+    pub(in crate::config) fn nearest<'a>(
+        &self,
+        word: &str,
+        known: impl IntoIterator<Item = &'a str>,
+    ) -> Option<&'a str> {
+        const MAX_SEARCHED: usize = 100;
+        if self.problems.len() >= MAX_SEARCHED {
+            return None;
+        }
+        nearest(word, known, 1).first().copied()
     }
 
     /// Writes down a problem of the file as a whole.
@@ -70,7 +84,7 @@ impl Reader {
 
     fn check_key(&mut self, key: &Located, value: &Node, keys: &Keys) {
         let name = key.text.as_str();
-        if let Some(known) = keys.keys.iter().find(|known| known.name == name) {
+        if let Some(known) = keys.list.iter().find(|known| known.name == name) {
             self.check_not_yet(key, value, &known.kind);
         } else if keys.of_server.contains(&name) {
             self.problem(
@@ -79,74 +93,11 @@ impl Reader {
                 "remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)",
             );
         } else {
-            let help = nearest(name, keys.names(), 1).first().map_or_else(
+            let help = self.nearest(name, keys.names()).map_or_else(
                 || format!("the keys of {} are {}", keys.of, quoted(keys.names())),
                 |meant| format!("did you mean `{meant}`?"),
             );
             self.problem(key.place, format!("`{}` is not a key of {}", shown(name), keys.of), help);
-        }
-    }
-
-    /// A key without a value asks for nothing.
-    fn check_not_yet(&mut self, key: &Located, value: &Node, kind: &Kind) {
-        if value.value == Value::Null {
-            return;
-        }
-        let name = format!("`{}`", key.text);
-        match kind {
-            Kind::NotYetTrue if self.boolean_of(value, &name) == Some(true) => {
-                self.later(value.place, &format!("`{}: true`", key.text));
-            }
-            Kind::NotYet(shape) => {
-                self.check_shape(value, shape, &name);
-                self.later(key.place, &name);
-            }
-            Kind::NotYetTrue
-            | Kind::Switch
-            | Kind::Integer
-            | Kind::Text
-            | Kind::SlashedRegex
-            | Kind::Words(_)
-            | Kind::List(_)
-            | Kind::Map(_)
-            | Kind::Named(_)
-            | Kind::Any(_) => {}
-        }
-    }
-
-    /// Compares a value that nobody will use with what it should look like.
-    fn check_shape(&mut self, node: &Node, kind: &Kind, what: &str) {
-        match kind {
-            Kind::Switch | Kind::NotYetTrue => drop(self.boolean_of(node, what)),
-            Kind::Integer => drop(self.integer_of(node, what)),
-            Kind::Text | Kind::SlashedRegex => drop(self.text_of(node, what)),
-            Kind::Words(words) => {
-                let text = self.text_of(node, what);
-                drop(text.and_then(|text| self.word_of::<String>(&text, &format!("a value of {what}"), &words())));
-            }
-            Kind::List(kind) => {
-                let items = if let Value::List(items) = &node.value { items.as_slice() } else { &[] };
-                if items.is_empty() && !matches!(node.value, Value::List(_)) {
-                    self.wrong_kind(node, what, "a list");
-                }
-                items.iter().for_each(|item| self.check_shape(item, kind, &format!("an item of {what}")));
-            }
-            Kind::Map(keys) => {
-                let fields = self.fields(node, keys);
-                for (key, value) in fields.iter().flat_map(|fields| &fields.0) {
-                    if let Some(known) =
-                        keys.keys.iter().find(|known| known.name == key.text && value.value != Value::Null)
-                    {
-                        self.check_shape(value, &known.kind, &format!("`{}`", key.text));
-                    }
-                }
-            }
-            Kind::Named(kind) => {
-                let entries = self.entries_of(node, what);
-                entries.iter().for_each(|(key, value)| self.check_shape(value, kind, &format!("`{}`", key.text)));
-            }
-            Kind::NotYet(kind) => self.check_shape(node, kind, what),
-            Kind::Any(_) => {}
         }
     }
 
@@ -167,7 +118,7 @@ impl Reader {
         if let Some(read) = words.contains(&word).then(|| word.parse().ok()).flatten() {
             return Some(read);
         }
-        let help = nearest(word, words.iter().copied(), 1).first().map_or_else(
+        let help = self.nearest(word, words.iter().copied()).map_or_else(
             || format!("write one of {}", quoted(words)),
             |meant| format!("did you mean `{meant}`? The words are {}", quoted(words)),
         );
@@ -189,7 +140,7 @@ impl Reader {
         self.boolean_of(fields.get(key)?, &format!("`{key}`"))
     }
 
-    fn boolean_of(&mut self, node: &Node, what: &str) -> Option<bool> {
+    pub(super) fn boolean_of(&mut self, node: &Node, what: &str) -> Option<bool> {
         if let Value::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value {
             match text.to_ascii_lowercase().as_str() {
                 "true" | "yes" | "on" | "y" => return Some(true),
@@ -206,7 +157,7 @@ impl Reader {
         self.integer_of(fields.get(key)?, &format!("`{key}`"))
     }
 
-    fn integer_of(&mut self, node: &Node, what: &str) -> Option<i32> {
+    pub(super) fn integer_of(&mut self, node: &Node, what: &str) -> Option<i32> {
         if let Value::Scalar(_, text) = &node.value
             && let Ok(number) = text.trim().parse()
         {
@@ -221,7 +172,7 @@ impl Reader {
         fields.get(key).map_or(&[], |node| self.entries_of(node, &format!("`{key}`")))
     }
 
-    fn entries_of<'n>(&mut self, node: &'n Node, what: &str) -> &'n [(Located, Node)] {
+    pub(super) fn entries_of<'n>(&mut self, node: &'n Node, what: &str) -> &'n [(Located, Node)] {
         if let Value::Map(entries) = &node.value {
             return entries;
         }

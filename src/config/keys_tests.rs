@@ -1,0 +1,359 @@
+//! Every key of both files (reference 4, 5, 6.2), by the tables that the readers go by: absent, without a value, with
+//! the value of the documentation, with values of a wrong kind or an unknown word, and without permission. The list of
+//! all keys with what was told is the snapshot, so that a key without a test cannot be.
+
+use std::fmt::Write as _;
+
+use super::reference::{mappings, repo_schema, server_schema};
+use super::repo;
+use super::repo::{OverrideKey, Permissions, RepoConfig};
+use super::repos::{self, ServerRepos};
+use super::yaml::{ConfigErrors, Key, Keys, Kind};
+
+/// A mapping, the text around its entries (`%`), and the entries that it needs beside the one that is tested.
+type Around = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const SHELL: (&str, &str) = ("shell", "sh");
+
+const REPO: &[Around] = &[
+    ("the file", "{%}", &[("version", "3")]),
+    ("a project", "{version: 3, projects: [{%}, {dir: z, name: network}]}", &[("dir", "a")]),
+    ("`autoplan`", "{version: 3, projects: [{dir: a, autoplan: {%}}]}", &[]),
+    ("`autodiscover`", "{version: 3, autodiscover: {%}}", &[]),
+    ("`repo_locks`", "{version: 3, projects: [{dir: a, repo_locks: {%}}]}", &[]),
+    ("a workflow", "{version: 3, workflows: {w: {%}}}", &[]),
+    ("a stage", "{version: 3, workflows: {w: {plan: {%}}}}", &[]),
+    ("a step", "{version: 3, workflows: {w: {plan: {steps: [{%}]}}}}", &[]),
+    ("a built-in step", "{version: 3, workflows: {w: {plan: {steps: [init: {%}]}}}}", &[]),
+    ("`run`", "{version: 3, workflows: {w: {plan: {steps: [run: {%}]}}}}", &[("command", "x"), SHELL]),
+    (
+        "an item of `output`",
+        "{version: 3, workflows: {w: {plan: {steps: [run: {command: x, output: [{%}]}]}}}}",
+        &[("filter_regex", "x")],
+    ),
+    ("`env`", "{version: 3, workflows: {w: {plan: {steps: [env: {%}]}}}}", &[("name", "A"), ("command", "x"), SHELL]),
+    ("`multienv`", "{version: 3, workflows: {w: {plan: {steps: [multienv: {%}]}}}}", &[("command", "x"), SHELL]),
+];
+
+const SERVER: &[Around] = &[
+    ("the file", "{%}", &[]),
+    ("an entry of `repos`", "{workflows: {quick: {}}, repos: [{%}]}", &[("id", "/.*/")]),
+    ("`team_authz`", "{team_authz: {%}}", &[("command", "x")]),
+    ("`repo_config_source`", "{repos: [{id: /.*/, repo_config_source: {%}}]}", &[("branch", "x")]),
+    ("`repo_locks`", "{repos: [{id: /.*/, repo_locks: {%}}]}", &[]),
+    ("`autodiscover`", "{repos: [{id: /.*/, autodiscover: {%}}]}", &[]),
+    ("a hook", "{repos: [{id: /.*/, pre_workflow_hooks: [{%}]}]}", &[("run", "x"), SHELL]),
+    ("a workflow", "{workflows: {w: {%}}}", &[]),
+    ("a stage", "{workflows: {w: {plan: {%}}}}", &[]),
+    ("a step", "{workflows: {w: {plan: {steps: [{%}]}}}}", &[]),
+    ("a built-in step", "{workflows: {w: {plan: {steps: [init: {%}]}}}}", &[]),
+    ("`run`", "{workflows: {w: {plan: {steps: [run: {%}]}}}}", &[("command", "x"), SHELL]),
+    (
+        "an item of `output`",
+        "{workflows: {w: {plan: {steps: [run: {command: x, output: [{%}]}]}}}}",
+        &[("filter_regex", "x")],
+    ),
+    ("`env`", "{workflows: {w: {plan: {steps: [env: {%}]}}}}", &[("name", "A"), ("command", "x"), SHELL]),
+    ("`multienv`", "{workflows: {w: {plan: {steps: [multienv: {%}]}}}}", &[("command", "x"), SHELL]),
+];
+
+/// Values that look right and are not: `mapping.key`, and the value.
+const BAD: &[(&str, &str)] = &[
+    ("the file.version", "4"),
+    ("the file.workflows", "{'': {}}"),
+    ("the file.emoji_reaction", "eyes"),
+    ("a project.dir", "../a"),
+    ("a project.dir", "'a['"),
+    ("a project.name", "a b"),
+    ("a project.branch", "/(/"),
+    ("a project.workspace", "$x"),
+    ("a project.workflow", "quack"),
+    ("a project.terraform_version", "'>= 1.5'"),
+    ("a project.depends_on", "[netwrk]"),
+    ("a project.execution_order_group", "1.5"),
+    ("a project.apply_requirements", "[policies_passed]"),
+    ("a project.plan_requirements", "[aproved]"),
+    ("`autoplan`.when_modified", "['[']"),
+    ("`autodiscover`.ignore_paths", "[/legacy]"),
+    ("`autodiscover`.ignore_paths", "[../legacy]"),
+    ("`repo_locks`.mode", "on_aply"),
+    ("`repo_locks`.ttl", "72"),
+    ("a stage.steps", "[pln]"),
+    ("`run`.output", "hiden"),
+    ("`env`.name", "A-B"),
+    ("an item of `output`.filter_regex", "'('"),
+    ("a hook.run", "''"),
+    ("a hook.commands", "planning"),
+    ("a hook.commands", "'plan, aply'"),
+    ("a hook.shell", "''"),
+    ("an entry of `repos`.id", "acme"),
+    ("an entry of `repos`.branch", "main"),
+    ("an entry of `repos`.repo_config_file", "/etc/passwd"),
+    ("an entry of `repos`.repo_config_file", "../x.yaml"),
+    ("an entry of `repos`.repo_config_file", "."),
+    ("an entry of `repos`.repo_config_source", "bas"),
+    ("an entry of `repos`.workflow", "quik"),
+    ("an entry of `repos`.allowed_workflows", "[quick, slow]"),
+    ("an entry of `repos`.allowed_overrides", "[workflows]"),
+    ("an entry of `repos`.silence_pr_comments", "[import]"),
+    ("an entry of `repos`.import_requirements", "[approve]"),
+    ("`repo_config_source`.branch", "a..b"),
+    ("`team_authz`.command", "' '"),
+];
+
+fn document(around: &Around, key: &str, value: &str) -> String {
+    let (_, text, siblings) = around;
+    // A value is not run, so that it has no command and no shell.
+    let is_needed = |other: &str| other != key && !(key == "value" && other != "name");
+    let beside: Vec<String> = siblings
+        .iter()
+        .filter(|(other, _)| is_needed(other))
+        .map(|(other, value)| format!(", {other}: {value}"))
+        .collect();
+    text.replace('%', &format!("{key}: {value}{}", beside.concat()))
+}
+
+/// What is written where nothing of the mapping is but what it needs.
+fn without(around: &Around) -> String {
+    let (_, text, siblings) = around;
+    let all: Vec<String> = siblings.iter().map(|(key, value)| format!("{key}: {value}")).collect();
+    text.replace('%', &all.join(", "))
+}
+
+fn wrong(kind: &Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Switch | Kind::Integer => &["colour", "[1]", "{a: b}"],
+        Kind::Text => &["[a]", "{a: b}"],
+        Kind::SlashedRegex => &["main", "[/a/]"],
+        Kind::Words(_) => &["colour", "[a]"],
+        Kind::List(_) => &["colour", "{a: b}", "[{colour: red}]"],
+        Kind::Map(_) => &["colour", "[a]", "{colour: red}"],
+        Kind::Named(_) => &["colour", "[a]", "{w: [a]}"],
+        Kind::Any(_) => &["[[a]]", "{colour: red}"],
+        Kind::NotYetTrue => &["true", "colour"],
+        Kind::NotYet(_) => &["{colour: red}", "[a]"],
+    }
+}
+
+/// A file that may say everything.
+fn wide() -> Permissions {
+    let all: Vec<&str> = OverrideKey::ALL.iter().map(|key| key.as_str()).collect();
+    let text = format!(
+        "{{workflows: {{quick: {{}}}}, repos: [{{id: /.*/, allow_custom_workflows: true, allowed_overrides: [{}]}}]}}",
+        all.join(", ")
+    );
+    let repos = ServerRepos::parse("repos.yaml", &text).unwrap();
+    repos.rules(&"github.com/acme/infra".parse().unwrap()).permissions().clone()
+}
+
+type Parse = fn(&str) -> Result<(), ConfigErrors>;
+
+fn parse_repo(text: &str) -> Result<(), ConfigErrors> {
+    RepoConfig::parse("lockkeeper.yaml", text, &wide()).map(|_| ())
+}
+
+fn parse_narrow(text: &str) -> Result<(), ConfigErrors> {
+    RepoConfig::parse("lockkeeper.yaml", text, &Permissions::default()).map(|_| ())
+}
+
+fn parse_server(text: &str) -> Result<(), ConfigErrors> {
+    ServerRepos::parse("repos.yaml", text).map(|_| ())
+}
+
+fn around(of: &str, all: &'static [Around]) -> &'static Around {
+    all.iter().find(|(name, ..)| *name == of).unwrap_or_else(|| panic!("the keys of {of} have no test"))
+}
+
+fn told(errors: &ConfigErrors) -> String {
+    errors.problems().map(|problem| format!("{} => {}", problem.what, problem.help)).collect::<Vec<_>>().join("; ")
+}
+
+/// All documents that may be written with a key: whether they are fine, and what is told.
+fn check_key(parse: Parse, around: &Around, key: &Key, out: &mut String) {
+    let (of, ..) = around;
+    if *of != "a step" {
+        parse(&without(around)).unwrap_or_else(|errors| panic!("without {of}.{}: {errors}", key.name));
+    }
+    let example = document(around, key.name, key.example);
+    parse(&example).unwrap_or_else(|errors| panic!("{example}: {errors}"));
+    writeln!(out, "{of}.{}: {}", key.name, key.example).unwrap();
+    let empty = parse(&document(around, key.name, ""));
+    match (key.default == Key::REQUIRED, empty) {
+        (true, Err(errors)) => writeln!(out, "  (nothing) => {}", told(&errors)).unwrap(),
+        (true, Ok(())) => panic!("{of}.{} may be empty", key.name),
+        (false, Ok(())) => {}
+        (false, Err(errors)) => assert!(["`run`", "a step", "`env`"].contains(of), "{of}.{}: {errors}", key.name),
+    }
+    let path = format!("{of}.{}", key.name);
+    let more = BAD.iter().filter(|(name, _)| *name == path).map(|(_, value)| *value);
+    for value in wrong(&key.kind).iter().copied().chain(more) {
+        let document = document(around, key.name, value);
+        let errors = parse(&document).expect_err(&document);
+        writeln!(out, "  {value} => {}", told(&errors)).unwrap();
+    }
+}
+
+fn check_file(parse: Parse, top: &'static Keys, all: &'static [Around]) -> String {
+    let mut out = String::new();
+    for keys in mappings(top) {
+        for key in keys.list {
+            check_key(parse, around(keys.of, all), key, &mut out);
+        }
+        check_unknown(parse, around(keys.of, all), keys);
+    }
+    out
+}
+
+/// A key with a letter too few is an error, and the nearest name is told.
+fn check_unknown(parse: Parse, around: &Around, keys: &Keys) {
+    for key in keys.list.iter().filter(|key| key.name.len() > 3) {
+        let mistyped = &key.name[..key.name.len() - 1];
+        let errors = parse(&document(around, mistyped, "x")).expect_err(mistyped);
+        let told = told(&errors);
+        assert!(told.contains(&format!("did you mean `{}`?", key.name)), "{mistyped} of {}: {told}", keys.of);
+    }
+}
+
+#[test]
+fn every_key_of_the_repositorys_file_has_its_row() {
+    insta::assert_snapshot!(check_file(parse_repo, &repo::TOP, REPO));
+}
+
+#[test]
+fn every_key_of_the_servers_file_has_its_row() {
+    insta::assert_snapshot!(check_file(parse_server, &repos::TOP, SERVER));
+}
+
+#[test]
+fn every_bad_value_belongs_to_a_key() {
+    let all = || mappings(&repo::TOP).into_iter().chain(mappings(&repos::TOP));
+    for (path, value) in BAD {
+        let is_it = |keys: &Keys| keys.list.iter().any(|key| format!("{}.{}", keys.of, key.name) == *path);
+        assert!(all().any(is_it), "{path}: {value}");
+    }
+}
+
+/// The reference counts them, and names them.
+#[test]
+fn no_key_of_atlantis_is_missing() {
+    let names = |keys: &Keys| {
+        let mut names: Vec<&str> = keys.names().collect();
+        names.sort_unstable();
+        names.join(" ")
+    };
+    let all = [&repo::TOP, &repo::PROJECT, &repos::TOP, &repos::ENTRY];
+    insta::assert_snapshot!(all.map(|keys| format!("{}: {}", keys.list.len(), names(keys))).join("\n"), @"
+    14: abort_on_execution_order_fail allowed_regexp_prefixes autodiscover automerge delete_source_branch_on_merge emoji_reaction parallel_apply parallel_plan policies projects repo_locks silence_pr_comments version workflows
+    19: apply_requirements autoplan branch custom_policy_check delete_source_branch_on_merge depends_on dir execution_order_group import_requirements name plan_requirements policy_check repo_locking repo_locks silence_pr_comments terraform_distribution terraform_version workflow workspace
+    6: external_stores metrics policies repos team_authz workflows
+    20: allow_custom_workflows allowed_overrides allowed_workflows apply_requirements autodiscover branch custom_policy_check delete_source_branch_on_merge id import_requirements plan_requirements policy_check post_workflow_hooks pre_workflow_hooks repo_config_file repo_config_source repo_locking repo_locks silence_pr_comments workflow
+    ");
+    // `repo_config_source` is our own.
+    assert_eq!(all.map(|keys| keys.list.len()), [14, 19, 6, 19 + 1]);
+}
+
+/// Keys that need the permission of the server are refused without it, each by name.
+#[test]
+fn every_key_that_needs_permission_is_refused_without_it() {
+    let mut refused = Vec::new();
+    for (keys, of) in [(&repo::TOP, "the file"), (&repo::PROJECT, "a project")] {
+        for key in keys.list {
+            let Err(errors) = parse_narrow(&document(around(of, REPO), key.name, key.example)) else { continue };
+            assert!(told(&errors).contains(&format!("`{}` may not be set here", key.name)), "{errors}");
+            refused.push(format!("{of}.{}", key.name));
+        }
+    }
+    insta::assert_snapshot!(refused.join("\n"), @"
+    the file.workflows
+    the file.repo_locks
+    the file.silence_pr_comments
+    a project.workflow
+    a project.plan_requirements
+    a project.apply_requirements
+    a project.import_requirements
+    a project.repo_locks
+    a project.repo_locking
+    a project.silence_pr_comments
+    ");
+}
+
+/// YAML as a validator in an editor sees it.
+fn json(text: &str) -> serde_json::Value {
+    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// What a schema cannot know: which names exist, what an expression is, and rules between keys.
+const UNSEEN: &[&str] = &[
+    "../a",
+    "'a['",
+    "a b",
+    "/(/",
+    "$x",
+    "quack",
+    "'>= 1.5'",
+    "[netwrk]",
+    "['[']",
+    "[/legacy]",
+    "[../legacy]",
+    "72",
+    "A-B",
+    "'('",
+    "''",
+    "planning",
+    "'plan, aply'",
+    "acme",
+    "/etc/passwd",
+    "../x.yaml",
+    ".",
+    "quik",
+    "[quick, slow]",
+    "a..b",
+    "' '",
+    "{'': {}}",
+    "eyes",
+];
+
+#[test]
+fn the_schemas_accept_the_examples_and_refuse_what_they_can_see() {
+    let files =
+        [(repo_schema(), &repo::TOP, REPO, parse_repo as Parse), (server_schema(), &repos::TOP, SERVER, parse_server)];
+    for (schema, top, all, parse) in files {
+        let validator = jsonschema::draft202012::new(&schema).expect("the schema is one");
+        for (keys, key) in mappings(top).into_iter().flat_map(|keys| keys.list.iter().map(move |key| (keys, key))) {
+            let around = around(keys.of, all);
+            let example = document(around, key.name, key.example);
+            assert!(validator.is_valid(&json(&example)), "{example}");
+            let path = format!("{}.{}", keys.of, key.name);
+            let more = BAD.iter().filter(|(name, value)| *name == path && !UNSEEN.contains(value));
+            for value in wrong(&key.kind).iter().copied().chain(more.map(|(_, value)| *value)) {
+                let document = document(around, key.name, value);
+                assert!(parse(&document).is_err() && !validator.is_valid(&json(&document)), "{document}");
+            }
+        }
+    }
+}
+
+/// What is for later is compared with its shape, so that a mistake in it is told now.
+#[test]
+fn the_shape_of_what_is_for_later_is_checked() {
+    let texts = [
+        "policies: {policy_sets: [{name: a, path: b, source: locl}], owner: {}}",
+        "policies: {owners: {users: ann}, approve_count: many}",
+        "metrics: {statsd: {host: [a]}, prometeus: {}}",
+        "external_stores: {plan_store: {type: s3, s3: {bucket: a, force_path_style: perhaps}}}",
+        "external_stores: {plan_store: {type: gcs}}",
+    ];
+    let all = texts.map(|text| format!("{text}\n  {}\n", told(&parse_server(text).unwrap_err())));
+    insta::assert_snapshot!(all.concat(), @"
+    policies: {policy_sets: [{name: a, path: b, source: locl}], owner: {}}
+      `policies` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe; `locl` is not a value of `source` => did you mean `local`? The words are `local`, `github`; `owner` is not a key of `policies` => did you mean `owners`?
+    policies: {owners: {users: ann}, approve_count: many}
+      `policies` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe; `users` must be a list, not `ann` => write a list here; `approve_count` must be a whole number, not `many` => write a whole number here
+    metrics: {statsd: {host: [a]}, prometeus: {}}
+      `metrics` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe; `host` must be a text, not a list => write a text here; `prometeus` is not a key of `metrics` => did you mean `prometheus`?
+    external_stores: {plan_store: {type: s3, s3: {bucket: a, force_path_style: perhaps}}}
+      `external_stores` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe; `force_path_style` must be `true` or `false`, not `perhaps` => write `true` or `false` here
+    external_stores: {plan_store: {type: gcs}}
+      `external_stores` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe; `gcs` is not a value of `type` => write one of `s3`
+    ");
+}

@@ -1,0 +1,106 @@
+//! JSON Schemas (draft 2020-12), for editors. They see less than the readers do: which names exist, and what is allowed.
+
+use serde_json::{Map, Value, json};
+
+use super::{mappings, name_of};
+use crate::config::yaml::{Key, Keys, Kind};
+use crate::config::{repo, repos};
+
+/// The schema of the repository's file.
+pub fn repo_schema() -> Value {
+    schema(&repo::TOP, "Lockkeeper: the file of a repository", "lockkeeper.yaml or atlantis.yaml")
+}
+
+/// The schema of the server's file.
+pub fn server_schema() -> Value {
+    schema(&repos::TOP, "Lockkeeper: the file of the server", "--repo-config")
+}
+
+fn schema(top: &'static Keys, title: &str, description: &str) -> Value {
+    let all = mappings(top);
+    let inner: Map<String, Value> = all[1..].iter().map(|keys| (name_of(keys), object(keys))).collect();
+    let mut schema = object(top);
+    schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    schema["title"] = json!(title);
+    schema["description"] = json!(description);
+    schema["$defs"] = Value::Object(inner);
+    schema
+}
+
+fn object(keys: &Keys) -> Value {
+    let properties: Map<String, Value> = keys.list.iter().map(|key| (key.name.to_owned(), property(key))).collect();
+    let required: Vec<&str> = keys.list.iter().filter(|key| key.default == Key::REQUIRED).map(|key| key.name).collect();
+    let mut object = json!({"type": "object", "properties": properties, "additionalProperties": false});
+    if !required.is_empty() {
+        object["required"] = json!(required);
+    }
+    if keys.is_choice {
+        object["minProperties"] = json!(1);
+        object["maxProperties"] = json!(1);
+    }
+    object
+}
+
+/// A key without a value is as if it were not there, unless it is needed.
+fn property(key: &Key) -> Value {
+    let kind = value(&key.kind);
+    let mut property = if key.default == Key::REQUIRED { kind } else { json!({"anyOf": [kind, {"type": "null"}]}) };
+    property["description"] = json!(description(key));
+    property
+}
+
+fn description(key: &Key) -> String {
+    match key.default {
+        "" => key.meaning.to_owned(),
+        Key::REQUIRED => format!("{} It must be given.", key.meaning),
+        default => format!("{} Default: {default}.", key.meaning),
+    }
+}
+
+fn value(kind: &Kind) -> Value {
+    match kind {
+        Kind::Switch => json!({"enum": [true, false, "yes", "no", "on", "off"]}),
+        Kind::Integer => json!({"type": "integer"}),
+        Kind::Text => json!({"type": ["string", "number", "boolean"]}),
+        Kind::SlashedRegex => json!({"type": "string", "pattern": "^/.+/$"}),
+        Kind::Words(words) => {
+            let numbers = words().into_iter().filter_map(|word| word.parse::<i64>().ok()).map(Value::from);
+            json!({"enum": words().into_iter().map(Value::from).chain(numbers).collect::<Vec<_>>()})
+        }
+        Kind::List(kind) => json!({"type": "array", "items": value(kind)}),
+        Kind::Map(keys) => json!({"$ref": format!("#/$defs/{}", name_of(keys))}),
+        Kind::Named(kind) => {
+            json!({"type": "object", "additionalProperties": {"anyOf": [value(kind), {"type": "null"}]}})
+        }
+        Kind::Any(kinds) => json!({"anyOf": kinds.iter().map(value).collect::<Vec<_>>()}),
+        Kind::NotYetTrue => json!({"enum": [false, "no", "off"]}),
+        Kind::NotYet(_) => json!({"type": "null"}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_published_schemas_are_those_of_the_tables() {
+        for (file, schema) in [("lockkeeper.schema.json", repo_schema()), ("repos.schema.json", server_schema())] {
+            let path = format!("{}/docs/schema/{file}", env!("CARGO_MANIFEST_DIR"));
+            let published = std::fs::read_to_string(&path).unwrap_or_default();
+            let expected = serde_json::to_string_pretty(&schema).unwrap();
+            let is_same = serde_json::from_str::<Value>(&published).is_ok_and(|published| published == schema);
+            assert!(is_same, "put this into docs/schema/{file}:\n{expected}");
+        }
+    }
+
+    #[test]
+    fn names_of_mappings_are_not_used_twice() {
+        for top in [&repo::TOP, &repos::TOP] {
+            let mut names: Vec<String> = mappings(top).into_iter().map(name_of).collect();
+            let count = names.len();
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), count, "{names:?}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! What a repository would like and the server may allow: workflows, requirements, silence (reference 4.3).
+
+use std::collections::BTreeSet;
+
+use crate::config::overrides::{AllowedOverrides, OverrideKey};
+use crate::config::yaml::{Fields, Reader, quoted, shown};
+use crate::config::{Permissions, lists};
+use crate::model::{Requirement, RunKind};
+
+/// The workflow that a project wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkflowWish {
+    /// Its name.
+    pub name: String,
+    /// Line of the file that says so, from 1.
+    pub line: usize,
+}
+
+/// What a project wants to hold, beyond what the operator demands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequirementWish {
+    /// The requirements.
+    pub requirements: Vec<Requirement>,
+    /// Line of the file that says so, from 1.
+    pub line: usize,
+}
+
+/// Of which runs a repository wants nothing told in comments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SilenceWish {
+    /// The runs.
+    pub runs: BTreeSet<RunKind>,
+    /// Line of the file that says so, from 1.
+    pub line: usize,
+}
+
+/// What reading a project needs to know of the rest of the world.
+pub(super) struct Surroundings<'a> {
+    pub(super) permissions: &'a Permissions,
+    /// Names of the workflows of the file.
+    pub(super) own_workflows: &'a [&'a str],
+}
+
+/// Names that a message lists.
+const MAX_NAMES: usize = 20;
+
+/// Takes a list of requirements out of a project.
+pub(super) fn read_requirements(
+    reader: &mut Reader,
+    allowed: &AllowedOverrides,
+    fields: &Fields<'_>,
+    key: OverrideKey,
+) -> Option<RequirementWish> {
+    let line = fields.place(key.as_str())?.line;
+    let is_allowed = allowed.check(reader, fields, key);
+    let requirements = lists::read_requirements(reader, fields, key.as_str())?;
+    is_allowed.then_some(RequirementWish { requirements, line })
+}
+
+/// Takes `silence_pr_comments`, of a project or of the file.
+pub(super) fn read_silence(
+    reader: &mut Reader,
+    allowed: &AllowedOverrides,
+    fields: &Fields<'_>,
+) -> Option<SilenceWish> {
+    let line = fields.place(OverrideKey::SilencePrComments.as_str())?.line;
+    let is_allowed = allowed.check(reader, fields, OverrideKey::SilencePrComments);
+    let runs = lists::read_silence(reader, fields)?.into_iter().collect();
+    is_allowed.then_some(SilenceWish { runs, line })
+}
+
+/// Takes `workflow` out of a project.
+pub(super) fn read_workflow(
+    reader: &mut Reader,
+    around: &Surroundings<'_>,
+    fields: &Fields<'_>,
+) -> Option<WorkflowWish> {
+    let text = reader.text(fields, "workflow")?;
+    let is_allowed = around.permissions.overrides().check(reader, fields, OverrideKey::Workflow);
+    let name = text.text.trim();
+    let is_own = around.own_workflows.contains(&name);
+    let allowed = &around.permissions.allowed_workflows;
+    if !is_own && around.permissions.names().all(|known| known != name) {
+        let known = || around.permissions.names().chain(around.own_workflows.iter().copied());
+        let help = reader.nearest(name, known()).map_or_else(
+            || format!("the workflows are {}", quoted(known().take(MAX_NAMES).map(shown))),
+            |meant| format!("did you mean `{}`?", shown(meant)),
+        );
+        reader.problem(text.place, format!("there is no workflow `{}`", shown(name)), help);
+    } else if !is_own && !allowed.is_empty() && !allowed.contains(name) {
+        let what = format!("the server does not allow the workflow `{}` for this repository", shown(name));
+        let names = quoted(allowed.iter().take(MAX_NAMES).map(|name| shown(name)));
+        let help = format!(
+            "choose one of {names}, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this \
+             repository in the server's configuration (`--repo-config`)"
+        );
+        reader.problem(text.place, what, help);
+    }
+    is_allowed.then(|| WorkflowWish { name: name.to_owned(), line: text.place.line })
+}

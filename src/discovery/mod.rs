@@ -154,11 +154,11 @@ pub fn discover(input: &Input<'_>) -> Result<Vec<Project>, LimitExceeded> {
     let changed = links::seen(input.tree, changed_paths(input.changed))?;
     let changed: Vec<&RepoPath> = changed.iter().collect();
     let configured = configured::expand(input)?;
-    let users = input.modules.map(|modules| modules.users(&changed)).unwrap_or_default();
     let mut projects = Vec::new();
     if input.searches() {
-        projects = auto::find(input, &changed, &users, &configured.dirs)?;
+        projects = auto::find(input, &changed, &configured.dirs)?;
     }
+    let users = input.modules.map(|modules| modules.users(&changed)).unwrap_or_default();
     projects.extend(configured::concerned(configured.projects, input.tree, &changed, &users)?);
     input.settings.check_count(projects.len())?;
     Ok(sorted(projects))

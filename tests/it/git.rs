@@ -336,17 +336,15 @@ async fn lock_files_of_a_killed_git_do_not_stay_in_the_way() {
 #[tokio::test]
 async fn the_same_files_are_the_same_tree() {
     let world = World::new().await;
-    let commits = world.pull("a.tf=one").await;
-    let first = world.checkout(&commits).await;
-    let commits = world.pull("a.tf=two").await;
-    let second = world.checkout(&commits).await;
-    let commits = world.pull("a.tf=one").await;
-    let third = world.checkout(&commits).await;
+    let (first, again, other) =
+        (world.commit("a.tf=one").await, world.commit("").await, world.commit("a.tf=two").await);
+    world.push("main").await;
+    world.fetch(Some(&other)).await.unwrap();
     let mirror = world.mirror();
-    let tree = async |checkout: &Checkout| mirror.tree_id(&checkout.commit).await.unwrap();
-    assert_ne!(first.commit, third.commit);
-    assert_eq!(tree(&first).await, tree(&third).await);
-    assert_ne!(tree(&first).await, tree(&second).await);
+    let tree = async |commit: &CommitSha| mirror.tree_id(commit).await.unwrap();
+    assert_ne!(first, again);
+    assert_eq!(tree(&first).await, tree(&again).await);
+    assert_ne!(tree(&first).await, tree(&other).await);
 }
 
 #[tokio::test]

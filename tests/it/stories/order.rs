@@ -36,13 +36,28 @@ async fn a_project_comes_after_the_one_it_depends_on(backend: Backend) {
     assert_eq!(bot.calls(), ["init network", "plan network", "init app", "plan app"]);
 
     bot.say(pull, "lockkeeper apply -p app").await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Apply for project: `app` dir: `app` workspace: `default`: refused
+
+    **Apply refused**: this project depends on another one, and `net` is not applied yet. Nothing was applied.
+
+    * Apply first what it depends on (`lockkeeper apply -p net`), or everything in order: `lockkeeper apply`.
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -p app
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `20dfd674` · 0 s</sub>
+    ");
     assert!(bot.machine_line(pull).contains(r#""outcome":"refused""#));
 
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.answer(pull).starts_with("Ran Apply for 2 projects:"));
-    assert_eq!(bot.calls()[4..], ["init network", "apply network", "init app", "apply app"]);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_eq!(bot.calls()[4..], ["apply network", "apply app"]);
+    assert!(bot.statuses(pull).contains("lockkeeper/apply: Success, 2/2 projects applied successfully."));
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
 }
 

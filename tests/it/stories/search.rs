@@ -42,9 +42,17 @@ async fn only_what_changed_may_be_planned_by_name(backend: Backend) {
     let pull = bot.open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")]).await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper plan -d network").await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: no file changed in `network`, and this server plans only directories that the pull request changes (`--restrict-file-list`): files changed in `app`, `db`.
+
+    <sub>Commit `8a0b3b50` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper plan -p all-app").await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: the pull request also changes `db`, which `all-app` does not have, and this server plans projects by name only when nothing else changes (`--restrict-file-list`): comment `plan` without `-p`, or choose with `-d`.
+
+    <sub>Commit `8a0b3b50` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper plan -d db").await;
     assert!(bot.answer(pull).starts_with("Ran Plan for project: `all-db` dir: `db` workspace: `default`: planned\n"));
     bot.end(&["acme/infra/app/default by #1", "acme/infra/db/default by #1"]).await;
@@ -57,7 +65,11 @@ async fn an_expression_chooses_several_projects(backend: Backend) {
     bot.say(pull, "lockkeeper plan -p 'all-.*'").await;
     assert!(bot.answer(pull).starts_with("Ran Plan for 2 projects:"));
     bot.say(pull, "lockkeeper plan -p '.*'").await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: `.*` matches 3 projects, and an expression for several has to begin with `all-` in this repository (`allowed_regexp_prefixes` of the configuration file).
+
+    <sub>Commit `d6869ae6` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper apply -p '.*'").await;
     assert!(bot.answer(pull).contains("has to begin with `all-`"));
     bot.say(pull, "lockkeeper apply -p 'all-(app|db)'").await;
@@ -71,7 +83,11 @@ async fn an_ignored_directory_is_refused_with_its_rule(backend: Backend) {
     let pull = bot.open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")]).await;
     assert!(bot.answer(pull).starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"));
     bot.say(pull, "lockkeeper plan -d db").await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: the directory `db` is no project: it matches `d*` of `ignore_paths` (line 3 of `atlantis.yaml`). Give it an entry in `projects` if it is one.
+
+    <sub>Commit `a698dc60` · 0 s</sub>
+    ");
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 
@@ -81,7 +97,11 @@ async fn a_project_for_another_branch_is_left_out_and_named(backend: Backend) {
     let pull = bot.open_pull("app", &[("app/main.tf", "# 1\n")]).await;
     assert_eq!(bot.heard(pull), [""; 0]);
     bot.say(pull, "lockkeeper plan -d app").await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: the directory `app` is configured for other base branches only: `branch` (`/^release/`, line 3 of the configuration file) does not match `main`, which this pull request goes into.
+
+    <sub>Commit `63785846` · 0 s</sub>
+    ");
     bot.end(&[]).await;
 }
 

@@ -5,6 +5,7 @@ mod branch;
 mod duration;
 mod hook;
 mod lock_block;
+pub mod needs;
 mod overrides;
 pub mod repo;
 pub mod repos;

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
 use super::projects::{self, Selection, Wanted, Work};
-use super::{CommandCx, permission, turn};
+use super::{CommandCx, needs, permission, turn};
 use crate::command::{PlanCommand, Target};
 use crate::config::access::Action;
 use crate::discovery::Project;
@@ -75,6 +75,9 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
     let mut reports: Vec<ProjectReport> =
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
+    if order.locks.gave_way.is_empty() {
+        work.silence(RunKind::Plan, &mut reports);
+    }
     answer(cx, reports, &order).await
 }
 
@@ -92,11 +95,14 @@ impl Order<'_> {
     }
 }
 
-/// Projects that whoever asks may not plan; no lock of theirs is taken.
+/// Projects that whoever asks may not plan, or of which something else does not hold that must; no lock of theirs is
+/// taken.
 async fn denied(cx: &CommandCx<'_>, work: &Work) -> Result<BTreeMap<ProjectKey, UserText>, JobError> {
     let mut denied = BTreeMap::new();
     for project in &work.projects {
         if let Some(why) = permission::check_project(cx, Action::Plan, &project.key).await? {
+            denied.insert(project.key.clone(), why);
+        } else if let Some(why) = needs::refusal_of_plan(cx, work, &project.key).await? {
             denied.insert(project.key.clone(), why);
         }
     }

@@ -3,7 +3,7 @@
 
 use super::CommandCx;
 use crate::config::repo::{AllowedOverrides, FILE_NAMES, RepoConfig};
-use crate::config::repos::{LockPolicy, RepoRules};
+use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
 use crate::jobs::describe_error;
 use crate::model::{PlanRecord, ProjectKey, RepoPath};
 
@@ -39,6 +39,12 @@ impl Policies {
 
     pub fn config(&self) -> Option<&RepoConfig> {
         self.config.as_ref()
+    }
+
+    /// What holds for a project; what the repository may have said and cannot be read is not there, while everything that
+    /// the operator says holds.
+    pub fn rules(&self, project: &ProjectKey) -> ProjectRules {
+        self.rules.project(self.config.as_ref(), project)
     }
 
     pub fn of(&self, project: &ProjectKey) -> LockPolicy {

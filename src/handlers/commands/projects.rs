@@ -9,10 +9,11 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::debug;
 
 use super::CommandCx;
+use super::needs::Findings;
 use super::policies::Policies;
 use crate::command::{self, var_files_outside};
 use crate::config::repo::{self, AllowedOverrides, RepoConfig};
-use crate::config::repos::LockPolicy;
+use crate::config::repos::{Demands, LockPolicy};
 use crate::context::Ctx;
 use crate::discovery::{self, Input, Project, Tree};
 use crate::git::Checkout;
@@ -21,7 +22,7 @@ use crate::jobs::forge_job_error;
 use crate::locks::Ask;
 use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
 use crate::queue::{JobError, Place as PoolPlace};
-use crate::render::Body;
+use crate::render::{Body, ProjectReport};
 use crate::workflow::{CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool, ToolError};
 
 /// A file of Terraform code that is looked into for its workspace is not larger.
@@ -52,6 +53,8 @@ pub(super) struct Work {
     pub source: Option<Source>,
     /// What the operator and the repository say about locks.
     policies: Policies,
+    /// What was found out about the pull.
+    pub findings: Findings,
     checkouts: Mutex<HashMap<(Source, WorkspaceName), Slot>>,
 }
 
@@ -157,6 +160,7 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
         abreast: Semaphore::new(ABREAST),
         source: Some(source),
         policies: Policies::new(rules, None),
+        findings: Findings::default(),
         checkouts: Mutex::default(),
     };
     let checkout = match work.checkout(cx, &WorkspaceName::default()).await {
@@ -376,12 +380,30 @@ impl Work {
     /// only one group be applied at a time.
     pub fn of_plans(policies: Policies) -> Self {
         let abreast = Semaphore::new(abreast(policies.config().and_then(|config| config.parallel_apply)));
-        Self { projects: Vec::new(), abreast, source: None, policies, checkouts: Mutex::default() }
+        let findings = Findings::default();
+        Self { projects: Vec::new(), abreast, source: None, policies, findings, checkouts: Mutex::default() }
     }
 
     /// What holds for the lock of a project.
     pub fn policy(&self, project: &ProjectKey) -> LockPolicy {
         self.policies.of(project)
+    }
+
+    /// What must hold before a project is planned or applied.
+    pub fn demands(&self, kind: RunKind, project: &ProjectKey) -> Demands {
+        let rules = self.policies.rules(project);
+        match kind {
+            RunKind::Plan => rules.plan_requirements,
+            RunKind::Apply => rules.apply_requirements,
+        }
+    }
+
+    /// Marks the reports that comments leave out (`silence_pr_comments`): only what went well. Whatever did not, somebody
+    /// has to hear of (P10).
+    pub fn silence(&self, kind: RunKind, reports: &mut [ProjectReport]) {
+        for report in reports.iter_mut().filter(|report| report.outcome.is_success()) {
+            report.silenced = self.policies.rules(&report.key).silenced.value.contains(&kind);
+        }
     }
 
     /// For whoever wonders who decided how a lock is taken.
@@ -405,7 +427,7 @@ impl Work {
         groups.into_values().collect()
     }
 
-    fn source(&self) -> &Source {
+    pub fn source(&self) -> &Source {
         self.source.as_ref().expect("a plan has fetched what it works on")
     }
 

@@ -113,9 +113,10 @@ impl PullAnswer {
     /// Whether it may be merged. What is missing or contradicts itself counts as unsettled.
     pub fn merge_state(&self) -> MergeState {
         let Some(word) = self.mergeable_state.as_deref() else { return MergeState::Unsettled };
+        if self.draft == Some(true) || word == "draft" {
+            return MergeState::Draft;
+        }
         match (word, self.mergeable) {
-            _ if self.draft == Some(true) => MergeState::Draft,
-            ("draft", _) => MergeState::Draft,
             ("dirty", _) | (_, Some(false)) => MergeState::Conflicts,
             ("unknown", _) | (_, None) => MergeState::Unsettled,
             ("clean" | "unstable" | "has_hooks", Some(true)) => MergeState::Free,

@@ -2,7 +2,7 @@
 //! plan goes by the checkout that it plans, an apply by the head commit that was planned.
 
 use super::CommandCx;
-use crate::config::repo::{FILE_NAMES, Permissions, RepoConfig};
+use crate::config::repo::{FILE_NAMES, OverrideKey, Permissions, RepoConfig};
 use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
 use crate::jobs::describe_error;
 use crate::model::{PlanRecord, ProjectKey, RepoPath};
@@ -39,6 +39,11 @@ impl Policies {
 
     pub fn config(&self) -> Option<&RepoConfig> {
         self.config.as_ref()
+    }
+
+    /// Whether the repository may have demanded something of an apply that nobody can read now.
+    pub fn hides_demands(&self) -> bool {
+        self.is_unread && self.rules.permissions().allows(OverrideKey::ApplyRequirements)
     }
 
     /// What holds for a project; what the repository may have said and cannot be read is not there, while everything that

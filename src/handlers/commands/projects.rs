@@ -405,6 +405,11 @@ impl Work {
         }
     }
 
+    /// Whether the repository may have demanded something of an apply that nobody can read now.
+    pub fn hides_demands(&self) -> bool {
+        self.policies.hides_demands()
+    }
+
     /// Marks the reports that comments leave out (`silence_pr_comments`): only what went well. Whatever did not, somebody
     /// has to hear of (P10).
     pub fn silence(&self, kind: RunKind, reports: &mut [ProjectReport]) {

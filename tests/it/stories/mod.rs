@@ -13,6 +13,7 @@ mod idle;
 mod locks;
 mod missed;
 mod moves;
+mod needs;
 mod outbox;
 mod pending;
 mod permission;

@@ -6,7 +6,7 @@ use crate::handlers::commands::plan::held;
 use crate::handlers::commands::projects::{Ready, Work};
 use crate::handlers::commands::{CommandCx, needs};
 use crate::jobs::describe_error;
-use crate::model::{ApplyLock, Lock, LockKey, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId};
+use crate::model::{ApplyLock, Lock, LockKey, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Next, ProjectReport, Refusal, UserText, apply_locks_line};
 use crate::store::{ApplyGate, ApplyGrant, LockWish};
@@ -81,6 +81,12 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
     let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await;
     let checkout =
         checkout.map_err(|error| Shut::stale(format!("the code that was planned cannot be checked out: {error}")))?;
+    if work.hides_demands() {
+        return Err(Shut::stale(
+            "what the repository demands of an apply (`apply_requirements` in its configuration at the commit that was \
+             planned) cannot be read, or is not allowed any more",
+        ));
+    }
     let demands = work.demands(RunKind::Apply, &plan.project);
     if !demands.is_empty() {
         if let Some(unmet) = needs::refusal_of_apply(cx, work, &demands, &source).await {

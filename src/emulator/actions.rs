@@ -8,7 +8,9 @@ use uuid::Uuid;
 use crate::model::{CommitSha, PullNumber};
 
 use super::world::{Author, CommentError, Push};
-use super::{Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull, NewTeam, Protection, ReviewState};
+use super::{
+    Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull, NewStatus, NewTeam, Protection, ReviewState,
+};
 
 impl Emulator {
     /// Creates a private repository `owner/name` with these files on `main`.
@@ -24,6 +26,18 @@ impl Emulator {
     /// Makes a team of the organisation that owns a repository; one of the same name is replaced.
     pub fn set_team(&self, org: &str, team: NewTeam) -> Result<(), EmulatorError> {
         self.shared.world.set_team(org, team)
+    }
+
+    /// Sets a status on a commit as a person.
+    pub async fn set_status(
+        &self,
+        repo: &str,
+        sha: &CommitSha,
+        by: &str,
+        status: NewStatus,
+    ) -> Result<(), EmulatorError> {
+        let set = self.shared.world.set_status(repo, sha.as_str(), &Author::person(by), status).await;
+        set.map(drop).map_err(|error| EmulatorError::Refused(error.to_string()))
     }
 
     /// Protects a branch, or changes how it is protected.

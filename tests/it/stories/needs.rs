@@ -229,8 +229,11 @@ async fn results_can_be_left_out_of_comments_but_not_failures(backend: Backend) 
     assert!(bot.heard(pull).is_empty());
     assert_snapshot!(bot.statuses(pull), @"");
     applied(&mut bot, pull).await;
-    bot.push("wider", &[("network/main.tf", "# fake: fail\n"), ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")])
-        .await;
+    bot.push(
+        "wider",
+        &[("network/main.tf", "# fake: fail plan\n"), ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+    )
+    .await;
     bot.settle().await;
     assert_snapshot!(bot.comment(pull), @"");
     assert_snapshot!(bot.machine_line(pull), @"");

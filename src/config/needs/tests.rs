@@ -129,7 +129,7 @@ fn every_obstacle_is_named_with_its_way_out() {
       * Somebody who may write to the repository, other than the author, has to approve the pull request; then comment the command again.
 
     `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: whether the classic protection of the branch holds cannot be found out, because it needs more.
-      * As long as `lockkeeper/apply` is a required check of `main`, Lockkeeper has to look at every other rule of the branch itself, because it must not wait for its own status. Whoever administers the repository can make it possible, or take that check off the list.
+      * The merge box of the pull request shows it. Where `lockkeeper/apply` is a required check of `main`, Lockkeeper cannot go by that box, which waits for this very status, so it has to see every other rule itself: whoever administers the repository can change the rule, or the permissions of Lockkeeper, or take that check off the list.
 
     `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: the forge calls it `strange`.
       * The merge box of the pull request says what is missing; whoever administers the repository can change the rules of the branch.

@@ -54,7 +54,16 @@ async fn githubs_own_word_decides() {
         server.on(PULL, Reply::json(&answer(mergeable.clone(), state)));
         table += &format!("{mergeable} {state}: {:?}\n", ask(&server).await.unwrap());
     }
-    insta::assert_snapshot!(table, @"");
+    insta::assert_snapshot!(table, @r#"
+    true clean: Yes
+    true unstable: Yes
+    true has_hooks: Yes
+    true draft: No([Draft])
+    false dirty: No([Conflicts])
+    false clean: No([Conflicts])
+    true behind: No([Behind])
+    true brand_new: No([Other("brand_new")])
+    "#);
 }
 
 #[tokio::test]
@@ -115,14 +124,33 @@ async fn a_pull_that_waits_only_for_our_own_apply_is_mergeable_but_for_that() {
 #[tokio::test]
 async fn another_check_that_is_missing_stands_in_the_way() {
     let server = blocked(&checks(false, &["ci/test", "lint", "lockkeeper/apply"]), &json!([]), &json!([])).await;
-    insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @"");
+    insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @r#"
+    No(
+        [
+            Check {
+                name: "ci/test",
+                state: Missing,
+            },
+            Check {
+                name: "lint",
+                state: Missing,
+            },
+        ],
+    )
+    "#);
 }
 
 #[tokio::test]
 async fn a_block_that_no_rule_explains_stays_one() {
     let statuses = json!([{"context": "lockkeeper/apply", "state": "success"}]);
     let server = blocked(&checks(false, &["lockkeeper/apply"]), &statuses, &json!([])).await;
-    insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @"");
+    insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @"
+    No(
+        [
+            Unexplained,
+        ],
+    )
+    ");
 }
 
 #[tokio::test]
@@ -133,7 +161,16 @@ async fn rules_that_may_not_be_looked_at_stand_in_the_way() {
     server.on(BRANCH, Reply::json(&json!({"name": "main", "protected": true})));
     let denied = Reply::status(403, &json!({"message": "Resource not accessible by integration"}));
     server.on(PROTECTION, denied.header("x-accepted-github-permissions", "administration=read"));
-    insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @"");
+    insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @r#"
+    No(
+        [
+            Hidden {
+                rule: "the classic protection of the branch",
+                why: "github.com refused the credentials for the protection of the branch `release/1.2` of acme/infra, which takes the permission to read administration: Resource not accessible by integration (permission needed: administration=read)",
+            },
+        ],
+    )
+    "#);
 }
 
 #[tokio::test]
@@ -157,7 +194,23 @@ async fn approvals_are_counted_by_the_rules_of_the_branch() {
         let line = format!("GET /repos/acme/infra/collaborators/{login}/permission");
         server.on(&line, Reply::json(&json!({"permission": may, "role_name": may, "user": null})));
     }
-    insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @"");
+    insta::assert_debug_snapshot!(ask(&server).await.unwrap(), @r#"
+    No(
+        [
+            Approvals {
+                wanted: 2,
+                given: {
+                    "bob",
+                },
+            },
+            ChangesAsked(
+                {
+                    "carol",
+                },
+            ),
+        ],
+    )
+    "#);
 }
 
 #[tokio::test]

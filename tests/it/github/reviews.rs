@@ -101,5 +101,5 @@ async fn whoever_may_not_be_asked_about_does_not_count_silently() {
     let strangers: Vec<Value> = (0..51).map(|n| review(&format!("s{n}"), "APPROVED")).collect();
     many.on(&page(1), Reply::json(&json!(strangers)));
     let error = many.client().approval(&pull(), None).await.unwrap_err();
-    insta::assert_snapshot!(error, @"");
+    insta::assert_snapshot!(error, @"github.com rejected who may write to acme/infra: more than 50 people have reviewed, which are too many to ask about one by one");
 }

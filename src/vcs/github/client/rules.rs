@@ -301,7 +301,15 @@ mod tests {
                 "required_review_thread_resolution": true, "required_reviewers": [{}],
             }},
         ]));
-        insta::assert_snapshot!(hidden(&all), @"");
+        insta::assert_snapshot!(hidden(&all), @"
+        the rule `required_signatures`
+        the rule `brand_new'`
+        the rule `required_status_checks`
+        the rule that owners of the code approve
+        the rule that somebody else approves the newest push
+        the rule that every conversation is resolved
+        the rule that the required reviewers approve
+        ");
     }
 
     #[test]
@@ -323,6 +331,10 @@ mod tests {
         let checks: Vec<_> = rules.checks.iter().map(|check| (check.context.as_str(), check.app)).collect();
         assert_eq!(checks, [("ci/a", Some(7)), ("ci/c", None), ("ci/b", None)]);
         assert_eq!((rules.strict, rules.approvals), (true, 1));
-        insta::assert_snapshot!(hidden(&rules), @"");
+        insta::assert_snapshot!(hidden(&rules), @"
+        the rule that owners of the code approve
+        the rule that every conversation is resolved
+        the rule that the branch is not locked
+        ");
     }
 }

@@ -44,13 +44,6 @@ pub enum Mergeability {
     NotKnownYet,
 }
 
-impl Mergeability {
-    /// Whether the forge says so without reservations.
-    pub fn is_certain(&self) -> bool {
-        *self == Self::Yes
-    }
-}
-
 /// What stands in the way of merging a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Obstacle {
@@ -125,10 +118,7 @@ impl Aside<'_> {
 
 /// The combined status itself, or that of one project.
 fn is_of(context: &str, combined: &str) -> bool {
-    let (start, rest) = match context.split_at_checked(combined.len()) {
-        Some(parts) => parts,
-        None => return false,
-    };
+    let Some((start, rest)) = context.split_at_checked(combined.len()) else { return false };
     start.eq_ignore_ascii_case(combined) && (rest.is_empty() || rest.starts_with(':'))
 }
 

@@ -93,10 +93,10 @@ fn hint(obstacle: &Obstacle, words: &Words<'_>) -> String {
             words.then("Whoever asks for changes has to approve, or somebody dismisses the review")
         }
         Obstacle::Hidden { .. } => format!(
-            "The merge box of the pull request shows it. Where `{}/apply` is a required check of {base}, Lockkeeper cannot \
-             go by that box, which waits for this very status, so it has to see every other rule itself: whoever \
-             administers the repository can change the rule, or the permissions of Lockkeeper, or take that check off the \
-             list.",
+            "The merge box of the pull request shows it. Where `{}/apply` is a required check of {base}, Lockkeeper \
+             cannot go by that box, which waits for this very status, so it has to see every other rule itself: \
+             whoever administers the repository can change the rule, or the permissions of Lockkeeper, or take that \
+             check off the list.",
             words.status_name
         ),
         Obstacle::Other(_) | Obstacle::Unexplained => {

@@ -27,8 +27,8 @@ pub struct Words<'a> {
 impl Words<'_> {
     /// A fact that could not be found out.
     pub(super) fn unknown(&self, what: &str, why: &str) -> (String, Vec<String>) {
-        let again = "Comment the command again in a moment. If it says the same then, whoever operates the server can look \
-                     into it.";
+        let again = "Comment the command again in a moment. If it says the same then, whoever operates the server can \
+                     look into it.";
         (format!("{what} cannot be found out: {}", why.trim_end_matches('.')), vec![again.to_owned()])
     }
 

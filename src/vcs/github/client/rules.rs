@@ -259,9 +259,9 @@ mod tests {
     use super::*;
 
     fn hidden(rules: &BranchRules) -> String {
-        let name = |obstacle: &Obstacle| match obstacle {
-            Obstacle::Hidden { rule, .. } => format!("{rule}\n"),
-            other => panic!("{other:?}"),
+        let name = |obstacle: &Obstacle| {
+            let Obstacle::Hidden { rule, .. } = obstacle else { panic!("{obstacle:?}") };
+            format!("{rule}\n")
         };
         rules.hidden.iter().map(name).collect()
     }

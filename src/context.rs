@@ -123,6 +123,8 @@ pub struct Settings {
     pub executable: String,
     /// First part of every status.
     pub status_name: String,
+    /// First parts of statuses of others that do not keep a pull from being mergeable.
+    pub ignored_status_names: Vec<String>,
     /// Where people reach the dashboard; without a slash at the end.
     pub public_url: String,
     /// Reaction to comments that give a command, in the forge's words; `None`: none.

@@ -212,6 +212,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         grammar: grammar(config),
         executable: comments.executable_names.first().cloned().unwrap_or_else(|| "lockkeeper".to_owned()),
         status_name: comments.status_name.clone(),
+        ignored_status_names: comments.ignored_status_names.clone(),
         public_url: config.web.public_url.as_str().trim_end_matches('/').to_owned(),
         reaction: comments.reaction.clone(),
         allow_drafts: config.repos.allow_drafts,

@@ -6,6 +6,7 @@ mod duration;
 mod hook;
 mod lists;
 mod lock_block;
+pub mod needs;
 mod overrides;
 mod permissions;
 pub mod reference;

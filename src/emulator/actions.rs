@@ -8,7 +8,9 @@ use uuid::Uuid;
 use crate::model::{CommitSha, PullNumber};
 
 use super::world::{Author, CommentError, Push};
-use super::{Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull, NewTeam};
+use super::{
+    Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull, NewStatus, NewTeam, Protection, ReviewState,
+};
 
 impl Emulator {
     /// Creates a private repository `owner/name` with these files on `main`.
@@ -24,6 +26,43 @@ impl Emulator {
     /// Makes a team of the organisation that owns a repository; one of the same name is replaced.
     pub fn set_team(&self, org: &str, team: NewTeam) -> Result<(), EmulatorError> {
         self.shared.world.set_team(org, team)
+    }
+
+    /// Sets a status on a commit as a person.
+    pub async fn set_status(
+        &self,
+        repo: &str,
+        sha: &CommitSha,
+        by: &str,
+        status: NewStatus,
+    ) -> Result<(), EmulatorError> {
+        let set = self.shared.world.set_status(repo, sha.as_str(), &Author::person(by), status).await;
+        set.map(drop).map_err(|error| EmulatorError::Refused(error.to_string()))
+    }
+
+    /// Protects a branch, or changes how it is protected.
+    pub fn protect(&self, repo: &str, branch: &str, rules: Protection) -> Result<(), EmulatorError> {
+        self.shared.world.protect(repo, branch, rules)
+    }
+
+    /// From now on somebody may only read a repository.
+    pub fn only_let_read(&self, repo: &str, login: &str) -> Result<(), EmulatorError> {
+        self.shared.world.only_let_read(repo, login)
+    }
+
+    /// Submits a review as a person. No webhook tells of it: Lockkeeper does not listen to those.
+    pub fn review(&self, repo: &str, pull: PullNumber, by: &str, state: ReviewState) -> Result<(), EmulatorError> {
+        self.shared.world.review(repo, pull, by, state)
+    }
+
+    /// Dismisses every review of somebody.
+    pub fn dismiss_reviews(&self, repo: &str, pull: PullNumber, of: &str) -> Result<(), EmulatorError> {
+        self.shared.world.dismiss(repo, pull, of)
+    }
+
+    /// The next so many reads of a pull find that it is not known yet whether it can be merged.
+    pub fn unsettle(&self, repo: &str, pull: PullNumber, reads: u32) -> Result<(), EmulatorError> {
+        self.shared.world.unsettle(repo, pull, reads)
     }
 
     /// Makes one commit on a branch (a new branch starts at the tip of `main`); returns it.

@@ -8,7 +8,7 @@
 //! - `wire`: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, and a page per pull.
 //! - `hooks`: signed webhooks; `faults`: bad days; `record`: what went over the wire.
 //!
-//! Left out on purpose: reviews, checks, labels, GraphQL, tags, permissions below the level of a repository, deleted
+//! Left out on purpose: check runs, rulesets, comments in reviews, labels, GraphQL, tags, permissions below the level of a repository, deleted
 //! repositories, pulls that count as merged because their commits were pushed to the base, `ping` and `status` events.
 //! An unknown route is 404 as on GitHub.
 
@@ -38,7 +38,10 @@ pub use git::{Change, Comparison, FileChange, GitError};
 pub use hooks::{Attempt, Delivering, Delivery, RecordedDelivery};
 pub use options::{AppOptions, Options};
 pub use record::Exchange;
-pub use world::{Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Pull, Status, StatusState, Statuses};
+pub use world::{
+    Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection, Pull, Review, ReviewState, Status,
+    StatusState, Statuses,
+};
 
 use faults::Faults;
 use hooks::Hooks;

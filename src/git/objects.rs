@@ -68,6 +68,15 @@ impl Mirror {
         Ok(output.is_success())
     }
 
+    /// How many commits of the history of one are in the history of none of the others.
+    pub async fn count_missing(&self, of: &CommitSha, from: &[&CommitSha]) -> Result<u64, GitError> {
+        let doing = format!("compare {} with the base branch", of.short());
+        let others = from.iter().map(|commit| commit.as_str());
+        let cmd = self.git().args(["rev-list", "--count", of.as_str(), "--not"]).args(others);
+        let output = self.run(&doing, cmd).await?;
+        output.stdout.text().trim().parse().map_err(|error| GitError::other(doing, error))
+    }
+
     /// All files of a commit.
     pub async fn files(&self, commit: &CommitSha) -> Result<TreeFiles, GitError> {
         let cmd = self.git().cap(MAX_LIST).args(["ls-tree", "-r", "-l", "-z", "--full-tree", commit.as_str()]);

@@ -89,7 +89,11 @@ impl Reply {
             Told::Comment(body) => {
                 let report = Report { notes: self.notes, ..report(ctx, row, head, *body) };
                 let reason = report.machine_line().reason;
-                let jobs = comments(ctx, &report, &row.pull, row.installation, row.created_at);
+                let jobs = if report.is_silenced() {
+                    Vec::new()
+                } else {
+                    comments(ctx, &report, &row.pull, row.installation, row.created_at)
+                };
                 (report.outcome(), reason, jobs)
             }
         };

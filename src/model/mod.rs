@@ -17,6 +17,7 @@ mod pull;
 mod reason;
 mod repo;
 mod requirement;
+mod review;
 mod status;
 mod text;
 
@@ -39,5 +40,6 @@ pub use pull::{
 pub use reason::{InvalidReason, Reason};
 pub use repo::{HostName, InvalidRepo, RepoId};
 pub use requirement::Requirement;
+pub use review::{Approval, Aside, CheckState, Mergeability, Obstacle};
 pub use status::{CommitState, CommitStatus, StatusContext};
 pub(crate) use text::{text_enum, text_type};

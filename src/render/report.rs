@@ -185,6 +185,8 @@ pub struct ProjectReport {
     pub next: Next,
     /// What the status of the commit says, where that is more than the outcome tells.
     pub status: Option<String>,
+    /// Whether people are not told of it in a comment; the hidden line tells programs all the same.
+    pub silenced: bool,
 }
 
 /// The command that a section offers for another try.
@@ -217,6 +219,7 @@ impl ProjectReport {
             held_by: None,
             next: Next::default(),
             status: None,
+            silenced: false,
         }
     }
 }
@@ -347,6 +350,11 @@ impl Body {
 }
 
 impl Report {
+    /// Whether there are results, and people are told of none of them.
+    pub fn is_silenced(&self) -> bool {
+        matches!(&self.body, Body::Projects(all) if !all.is_empty() && all.iter().all(|project| project.silenced))
+    }
+
     /// How the whole command ended.
     pub fn outcome(&self) -> CommandOutcome {
         self.body.outcome()

@@ -8,7 +8,9 @@ mod memberships;
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
-use crate::model::{ChangedFile, CommitSha, CommitStatus, HostName, Pull, PullRef, RepoId};
+use crate::model::{
+    Approval, Aside, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
+};
 use crate::secret::Secret;
 
 pub use listing::{Budget, ListedPage, ListedPull, OpenPulls, PageAsk};
@@ -97,6 +99,18 @@ pub trait Forge: Send + Sync + 'static {
 
     /// The files that differ between base and head, all of them.
     async fn changed_files(&self, at: &PullRef, via: Installation) -> Result<Vec<ChangedFile>, ForgeError>;
+
+    /// Who approves of a pull, by the reviews that it has now.
+    async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError>;
+
+    /// Whether the forge would let a pull be merged now. Statuses that are left aside do not stand in the way, as far as
+    /// the forge tells of everything else that it demands.
+    async fn mergeability(
+        &self,
+        at: &PullRef,
+        via: Installation,
+        aside: &Aside<'_>,
+    ) -> Result<Mergeability, ForgeError>;
 
     /// Posts a comment and returns its id. Not repeated inside: an [`ForgeError::Unavailable`] leaves open
     /// whether it got through, which [`Self::comment_find`] answers.

@@ -13,6 +13,7 @@ use tracing::warn;
 use super::state_lock;
 use super::uses::{InUse, Uses};
 use crate::clock::{Clock, Ids};
+use crate::config::needs::BaseGap;
 use crate::git::{
     Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Ignored,
     Prepared, RefName, TreeFiles, Wanted,
@@ -129,6 +130,18 @@ impl Checkouts {
         let base = fetched.commit_of(&base_ref).cloned();
         let base = base.ok_or_else(|| CheckoutError::BaseGone { base: pull.base_branch.clone() })?;
         Ok(Source { pull: pull.at.clone(), head: pull.head.clone(), base_branch: pull.base_branch.clone(), base })
+    }
+
+    /// How many commits of the base branch are missing in what was planned. `newest` was fetched just now.
+    pub async fn base_gap(&self, newest: &Source, planned: &Source) -> Result<BaseGap, GitError> {
+        let mirror = self.git.mirror(&newest.pull.repo);
+        let in_head = mirror.count_missing(&newest.base, &[&planned.head]).await?;
+        let is_merged = self.strategy == CheckoutStrategy::Merge;
+        let in_planned = match self.strategy {
+            CheckoutStrategy::Branch => in_head,
+            CheckoutStrategy::Merge => mirror.count_missing(&newest.base, &[&planned.head, &planned.base]).await?,
+        };
+        Ok(BaseGap { in_head, in_planned, is_merged })
     }
 
     /// Brings the mirror up to the commits of a plan: on this replica they may never have been fetched (P9).

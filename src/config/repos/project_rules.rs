@@ -38,7 +38,7 @@ pub struct Demands(Vec<Decided<Requirement>>);
 
 impl Demands {
     /// Adds a demand, unless it is made already.
-    pub(super) fn add(&mut self, requirement: Requirement, by: &Decider) {
+    pub(in crate::config) fn add(&mut self, requirement: Requirement, by: &Decider) {
         if self.0.iter().all(|demand| demand.value != requirement) {
             self.0.push(Decided { value: requirement, by: by.clone() });
         }

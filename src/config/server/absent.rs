@@ -56,6 +56,8 @@ const OWN_GIT: Reason = Reason::Always(
 const MIRROR: Reason = Reason::Always("every repository is fetched once into a mirror that all checkouts share");
 const PARALLEL: Reason =
     Reason::Always("projects run side by side, at most --parallel-pool-size of them on this server");
+const OWN_STATUS: Reason =
+    Reason::Always("a status that Lockkeeper itself has yet to set never keeps it from applying");
 const SAME_ORIGIN: Reason = Reason::Always("output is streamed without websockets, and only to pages of this server");
 
 /// The flags.
@@ -88,7 +90,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("gitlab-token", &[]),
     Absent::value("gitlab-user", &[]),
     Absent::value("gitlab-webhook-secret", &[]),
-    Absent::value("ignore-vcs-status-names", &[]),
     Absent::value("language", &["en"]),
     Absent::value("language-config-file", &[]),
     Absent::value("locking-db-type", &["boltdb"]).because(POSTGRES),
@@ -117,7 +118,7 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("enable-external-stores"),
     Absent::switch("enable-policy-checks"),
     Absent::switch("enable-profiling-api"),
-    Absent::switch("gh-allow-mergeable-bypass-apply"),
+    Absent::switch("gh-allow-mergeable-bypass-apply").because(OWN_STATUS),
     Absent::switch("gitlab-status-retry-enabled"),
     Absent::switch("hide-prev-plan-comments"),
     Absent::switch("hide-unchanged-plan-comments"),

@@ -20,6 +20,8 @@ pub struct CommentConfig {
     pub executable_names: Vec<String>,
     /// What the names of commit statuses begin with.
     pub status_name: String,
+    /// What the names of statuses of others begin with that do not keep a pull from being mergeable.
+    pub ignored_status_names: Vec<String>,
     /// Which of plan, apply, unlock and cancel comments may ask for.
     pub allowed: BTreeSet<CommandKind>,
     /// Arguments after `--` that are refused.
@@ -56,6 +58,7 @@ impl CommentConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let executable_names = read_names(reader);
         let status_name = read_status_name(reader);
+        let ignored_status_names = reader.list("ignore-vcs-status-names");
         let allowed = read_allowed(reader);
         let blocked_extra_args = reader.list("blocked-extra-args");
         let var_file_dirs = reader.list("var-file-allowlist").iter().map(|dir| reader.raw().absolute(dir)).collect();
@@ -66,6 +69,7 @@ impl CommentConfig {
         Ok(Self {
             executable_names: executable_names?,
             status_name: status_name?,
+            ignored_status_names,
             allowed: allowed?,
             blocked_extra_args,
             var_file_dirs,

@@ -162,6 +162,13 @@ pub static SETTINGS: &[Setting] = &[
     .or_named("lockkeeper", "atlantis"),
     Setting::new(Comments, "vcs-status-name", "NAME", Text, "What the names of commit statuses begin with.")
         .or_named("lockkeeper", "atlantis"),
+    Setting::new(
+        Comments,
+        "ignore-vcs-status-names",
+        "NAMES",
+        List,
+        "What the names of statuses of other servers begin with: they do not keep a pull request from being mergeable.",
+    ),
     Setting::new(Comments, "allow-commands", "LIST", List, "Commands that comments may give; `all` means every one.")
         .or("plan,apply,unlock,cancel"),
     Setting::new(Comments, "blocked-extra-args", "LIST", List, "Arguments after `--` in a comment that are refused.")

@@ -2,6 +2,7 @@
 
 mod app;
 mod auth;
+mod branches;
 mod comments;
 mod contents;
 mod errors;
@@ -13,6 +14,7 @@ mod pages;
 mod paging;
 mod pulls;
 mod repos;
+mod reviews;
 mod smart_http;
 mod statuses;
 mod teams;
@@ -88,6 +90,11 @@ fn repo_api() -> Router<Cx> {
         .route("/pulls", get(pulls::list))
         .route("/pulls/{number}", get(pulls::get))
         .route("/pulls/{number}/files", get(pulls::files))
+        .route("/pulls/{number}/reviews", get(reviews::list))
+        .route("/collaborators/{login}/permission", get(reviews::get_permission))
+        .route("/branches/{branch}", get(branches::get))
+        .route("/branches/{branch}/protection", get(branches::get_protection))
+        .route("/rules/branches/{branch}", get(branches::rules))
         .route("/issues/{number}/comments", get(comments::list).post(comments::create))
         .route("/issues/comments/{id}", patch(comments::edit).get(comments::get).delete(comments::delete))
         .route("/issues/comments/{id}/reactions", post(comments::react))

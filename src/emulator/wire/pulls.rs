@@ -78,11 +78,15 @@ pub(super) async fn get(
     caller: Caller,
     Path((owner, repo, text)): Path<(String, String, String)>,
 ) -> Answer {
-    let state = cx.world.state();
-    let repo = caller.repo(&state, &owner, &repo)?;
-    let pull = repo.pull(number(&text)?)?;
-    let view = View { world: &cx.world, state: &state };
-    Ok(Json(pull_full(&view, repo, pull)).into_response())
+    let (shown, key) = {
+        let state = cx.world.state();
+        let repo = caller.repo(&state, &owner, &repo)?;
+        let pull = repo.pull(number(&text)?)?;
+        let view = View { world: &cx.world, state: &state };
+        (pull_full(&view, repo, pull), repo.name.key())
+    };
+    cx.world.settle(&key, number(&text)?)?;
+    Ok(Json(shown).into_response())
 }
 
 pub(super) async fn files(

@@ -15,7 +15,7 @@ use super::auth::Caller;
 use super::errors::{ApiError, read_body};
 use super::paging::Listing;
 use super::views::{View, combined_status, status};
-use super::{Answer, Cx};
+use super::{Answer, Cx, branches};
 
 pub(super) async fn create(
     State(cx): State<Cx>,
@@ -33,7 +33,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, [(header::LOCATION, location)], Json(json)).into_response())
 }
 
-/// `…/commits/{ref}/status` and `…/commits/{ref}/statuses`; the ref may contain slashes.
+/// `…/commits/{ref}/status`, `…/statuses` and `…/check-runs`; the ref may contain slashes.
 pub(super) async fn of_commit(
     State(cx): State<Cx>,
     caller: Caller,
@@ -42,10 +42,13 @@ pub(super) async fn of_commit(
 ) -> Answer {
     let key = caller.repo(&cx.world.state(), &owner, &repo)?.name.key();
     let (name, what) = rest.rsplit_once('/').ok_or(ApiError::NotFound)?;
-    if !matches!(what, "status" | "statuses") {
+    if !matches!(what, "status" | "statuses" | "check-runs") {
         return Err(ApiError::NotFound);
     }
     let sha = resolve(&cx, &key, name).await?.ok_or(ApiError::NotFound)?;
+    if what == "check-runs" {
+        return Ok(Json(branches::no_check_runs()).into_response());
+    }
     let state = cx.world.state();
     let repo = state.repo(&key)?;
     let view = View { world: &cx.world, state: &state };

@@ -82,6 +82,8 @@ impl World {
                 closed_at: None,
                 diff: standing.diff,
                 comments: Vec::new(),
+                reviews: Vec::new(),
+                unsettled: 0,
             };
             state.repo_mut(repo)?.pulls.insert(number, pull);
             let view = View { world: self, state };

@@ -8,9 +8,11 @@
 mod comments;
 mod lifecycle;
 mod names;
+mod protection;
 mod pulls;
 mod pushes;
 mod repos;
+mod reviews;
 mod state;
 mod statuses;
 mod teams;
@@ -28,7 +30,9 @@ use super::git::Signature;
 use super::options::{AppOptions, Options};
 
 pub use comments::{Comment, MAX_COMMENT_CHARS};
+pub use protection::Protection;
 pub use pulls::{NewPull, Pull};
+pub use reviews::{Review, ReviewState};
 pub use statuses::{NewStatus, Status, StatusState, Statuses};
 pub use teams::NewTeam;
 

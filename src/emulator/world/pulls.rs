@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use crate::emulator::git::Comparison;
 use crate::model::{BranchName, CommitSha, PullNumber, PullState};
 
-use super::Comment;
+use super::{Comment, Repo, Review, StatusState};
 
 /// A pull request.
 #[derive(Clone, Debug)]
@@ -46,6 +46,10 @@ pub struct Pull {
     pub diff: Comparison,
     /// The conversation, oldest first.
     pub comments: Vec<Comment>,
+    /// Reviews, oldest first.
+    pub reviews: Vec<Review>,
+    /// So many reads find that GitHub does not know yet whether it can be merged.
+    pub(super) unsettled: u32,
     pub(in crate::emulator) id: u64,
 }
 
@@ -59,14 +63,27 @@ impl Pull {
         self.head_repo == repo && self.head_branch == *branch
     }
 
-    /// GitHub's word for whether it can be merged.
-    pub(in crate::emulator) fn mergeable_state(&self) -> &'static str {
-        match (self.state, self.draft, &self.merge_commit) {
-            (PullState::Closed | PullState::Merged, _, _) => "unknown",
-            (PullState::Open, _, None) => "dirty",
-            (PullState::Open, true, Some(_)) => "draft",
-            (PullState::Open, false, Some(_)) => "clean",
+    /// Whether GitHub knows if it can be merged.
+    pub(in crate::emulator) fn is_settled(&self) -> bool {
+        self.is_open() && self.unsettled == 0
+    }
+
+    /// GitHub's word for whether it can be merged into its repository.
+    pub(in crate::emulator) fn mergeable_state(&self, repo: &Repo) -> &'static str {
+        if !self.is_settled() {
+            return "unknown";
         }
+        if self.merge_commit.is_none() {
+            return "dirty";
+        }
+        if self.draft {
+            return "draft";
+        }
+        if repo.blocks(self) {
+            return "blocked";
+        }
+        let all_well = repo.statuses_of(&self.head).latest.iter().all(|status| status.state == StatusState::Success);
+        if all_well { "clean" } else { "unstable" }
     }
 }
 

@@ -1,13 +1,13 @@
 //! The records.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{DateTime, Utc};
 
 use crate::emulator::EmulatorError;
-use crate::model::PullNumber;
+use crate::model::{BranchName, PullNumber};
 
-use super::{Comment, FullName, Pull, Status, Team, User, UserKind};
+use super::{Comment, FullName, Protection, Pull, Status, Team, User, UserKind};
 
 /// Everything the emulated GitHub knows besides git.
 #[derive(Default)]
@@ -42,6 +42,9 @@ pub(in crate::emulator) struct Repo {
     /// Oldest first.
     pub(in crate::emulator) statuses: Vec<Status>,
     pub(in crate::emulator) reactions: Vec<Reaction>,
+    pub(in crate::emulator) protections: BTreeMap<BranchName, Protection>,
+    /// Logins of people who may only read it; everybody else may write.
+    pub(in crate::emulator) readers: BTreeSet<String>,
 }
 
 /// A reaction to a comment.
@@ -85,6 +88,8 @@ impl State {
             pulls: BTreeMap::new(),
             statuses: Vec::new(),
             reactions: Vec::new(),
+            protections: BTreeMap::new(),
+            readers: BTreeSet::new(),
         };
         self.repos.insert(name.key(), repo);
     }

@@ -2,14 +2,17 @@
 
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
-use crate::model::{CommandKind, CommandOutcome, Pull, PullState};
+use crate::model::{BranchName, CommandKind, CommandOutcome, Pull, PullRef, PullState};
 use crate::render::{Body, Refusal};
 use crate::store::CommandRow;
 
 /// The refusal, if there is one. A plan that somebody's comment waits for is not refused without a word.
 pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Result<Option<Reply>, sqlx::Error> {
     let by_itself = row.kind == CommandKind::Autoplan && !ctx.store.command_stands_in(row.id).await?;
-    Ok(fork(ctx, row, pull).or_else(|| closed(row, pull, by_itself)).or_else(|| draft(ctx, pull, by_itself)))
+    Ok(fork(ctx, row, pull)
+        .or_else(|| closed(row, pull, by_itself))
+        .or_else(|| branch(ctx, row, pull, by_itself))
+        .or_else(|| draft(ctx, pull, by_itself)))
 }
 
 fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
@@ -35,6 +38,35 @@ fn closed(row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
         PullState::Open | PullState::Closed => "Open it again, then comment the command once more.",
     };
     Some(Reply::refused("closed", message, vec![hint.to_owned()]))
+}
+
+/// Pulls into other branches than the operator names (`branch` of an entry of `repos`, reference 3.11). Locks can still
+/// be given back: the base branch may have been changed after they were taken.
+fn branch(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
+    let why = other_branch(ctx, &pull.at, &pull.base_branch)?;
+    if row.kind == CommandKind::Unlock {
+        return None;
+    }
+    if by_itself {
+        return Some(Reply::silent_for(format!("branch: {why}")));
+    }
+    let hints = vec![
+        "Change the base branch of the pull request, if it is the wrong one.".to_owned(),
+        "Or whoever operates the server can change that line.".to_owned(),
+    ];
+    Some(Reply::refused("branch", format!("{why}."), hints))
+}
+
+/// Why a pull into this branch is not served, a clause; `None`: it is.
+pub(in crate::handlers) fn other_branch(ctx: &Ctx, pull: &PullRef, base: &BranchName) -> Option<String> {
+    let rules = ctx.settings.rules(&pull.repo);
+    let served = rules.branch().filter(|served| !served.value.fits(base))?;
+    Some(format!(
+        "this pull request goes into `{base}`, and the server only works for pull requests into branches that match \
+         `/{}/` ({})",
+        served.value.as_str(),
+        served.by
+    ))
 }
 
 /// A pull can become a draft between the event and now. A plan that somebody's comment waits for is made all the same.

@@ -7,6 +7,7 @@ mod give_up;
 mod guards;
 mod help;
 mod hooks;
+mod needs;
 mod permission;
 mod plan;
 mod policies;
@@ -22,6 +23,8 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, info, info_span};
+
+pub(super) use guards::other_branch;
 
 pub use give_up::give_up;
 pub use turn::{begin_turn, give_up_turn};

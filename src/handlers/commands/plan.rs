@@ -12,7 +12,7 @@ use tracing::{Instrument, info_span};
 use super::course::Course;
 use super::hooks::Given;
 use super::projects::{self, Selection, Wanted, Work};
-use super::{CommandCx, permission, turn};
+use super::{CommandCx, needs, permission, turn};
 use crate::command::{PlanCommand, Target};
 use crate::config::access::Action;
 use crate::context::IdleStatuses;
@@ -88,7 +88,11 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
         cx.abandoned()?;
         course.add(stage.group, reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
-    answer(cx, course.into_reports(), &order).await
+    let mut reports = course.into_reports();
+    if order.locks.gave_way.is_empty() {
+        work.silence(RunKind::Plan, &mut reports);
+    }
+    answer(cx, reports, &order).await
 }
 
 /// Whether a plan sets statuses before it is known whether it concerns any project, and if it does not.
@@ -114,11 +118,14 @@ impl Order<'_> {
     }
 }
 
-/// Projects that whoever asks may not plan; no lock of theirs is taken.
+/// Projects that whoever asks may not plan, or of which something else does not hold that must; no lock of theirs is
+/// taken.
 async fn denied(cx: &CommandCx<'_>, work: &Work) -> Result<BTreeMap<ProjectKey, UserText>, JobError> {
     let mut denied = BTreeMap::new();
     for project in &work.projects {
         if let Some(why) = permission::check_project(cx, Action::Plan, &project.key).await? {
+            denied.insert(project.key.clone(), why);
+        } else if let Some(why) = needs::refusal_of_plan(cx, work, &project.key).await? {
             denied.insert(project.key.clone(), why);
         }
     }

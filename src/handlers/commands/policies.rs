@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::CommandCx;
-use crate::config::repo::{FILE_NAMES, Permissions, RepoConfig};
+use crate::config::repo::{FILE_NAMES, OverrideKey, Permissions, RepoConfig};
 use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
 use crate::config::workflow::Workflow;
 use crate::discovery::Order;
@@ -80,6 +80,11 @@ impl Policies {
     pub fn order(&self, project: &ProjectKey) -> Option<Order> {
         let rules = (!self.is_unread).then(|| self.rules.project(self.config.as_ref(), project))?;
         Some(Order { group: rules.execution_order_group, after: rules.depends_on })
+    }
+
+    /// Whether the repository may have demanded something of an apply that nobody can read now.
+    pub fn hides_demands(&self) -> bool {
+        self.is_unread && self.rules.permissions().allows(OverrideKey::ApplyRequirements)
     }
 
     pub fn of(&self, project: &ProjectKey) -> LockPolicy {

@@ -18,9 +18,10 @@ pub(super) use search::{Selection, checkout_refusal, select};
 pub(super) use wanted::Wanted;
 
 use super::CommandCx;
+use super::needs::Findings;
 use super::policies::Policies;
 use crate::command::var_files_outside;
-use crate::config::repos::LockPolicy;
+use crate::config::repos::{Demands, LockPolicy};
 use crate::config::workflow::Workflow;
 use crate::context::Ctx;
 use crate::discovery::{Order, Project, Stage, stages};
@@ -28,6 +29,7 @@ use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::model::{BranchName, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
 use crate::queue::Place as PoolPlace;
+use crate::render::ProjectReport;
 use crate::workflow::{
     CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StepError, StepFailure, Tool, ToolError, Wish,
 };
@@ -42,6 +44,8 @@ pub(super) struct Work {
     pub source: Option<Source>,
     /// What the operator and the repository say about locks.
     policies: Policies,
+    /// What was found out about the pull.
+    pub findings: Findings,
     checkouts: Mutex<HashMap<(Source, WorkspaceName), Slot>>,
 }
 
@@ -93,7 +97,8 @@ impl Work {
     /// only one group be applied at a time.
     pub fn of_plans(policies: Policies) -> Self {
         let abreast = Semaphore::new(abreast(policies.config().and_then(|config| config.parallel_apply)));
-        Self { projects: Vec::new(), abreast, source: None, policies, checkouts: Mutex::default() }
+        let findings = Findings::default();
+        Self { projects: Vec::new(), abreast, source: None, policies, findings, checkouts: Mutex::default() }
     }
 
     /// For an apply with hooks: by the configuration that is in the checkout in which they ran.
@@ -114,6 +119,28 @@ impl Work {
     /// What holds for the lock of a project.
     pub fn policy(&self, project: &ProjectKey) -> LockPolicy {
         self.policies.of(project)
+    }
+
+    /// What must hold before a project is planned or applied.
+    pub fn demands(&self, kind: RunKind, project: &ProjectKey) -> Demands {
+        let rules = self.policies.project(project);
+        match kind {
+            RunKind::Plan => rules.plan_requirements,
+            RunKind::Apply => rules.apply_requirements,
+        }
+    }
+
+    /// Whether the repository may have demanded something of an apply that nobody can read now.
+    pub fn hides_demands(&self) -> bool {
+        self.policies.hides_demands()
+    }
+
+    /// Marks the reports that comments leave out (`silence_pr_comments`): only what went well. Whatever did not, somebody
+    /// has to hear of (P10).
+    pub fn silence(&self, kind: RunKind, reports: &mut [ProjectReport]) {
+        for report in reports.iter_mut().filter(|report| report.outcome.is_success()) {
+            report.silenced = self.policies.project(&report.key).silenced.value.contains(&kind);
+        }
     }
 
     /// For whoever wonders who decided how a lock is taken.
@@ -144,7 +171,7 @@ impl Work {
         self.policies.config().is_some_and(|config| config.abort_on_execution_order_fail)
     }
 
-    fn source(&self) -> &Source {
+    pub fn source(&self) -> &Source {
         self.source.as_ref().expect("a plan has fetched what it works on")
     }
 

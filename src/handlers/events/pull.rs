@@ -9,6 +9,7 @@ use chrono::TimeDelta;
 use super::DeliveryEnd;
 use crate::context::Ctx;
 use crate::handlers::Spec;
+use crate::handlers::commands::other_branch;
 use crate::jobs::{RunCommand, forge_job_error};
 use crate::model::{Actor, CommandKind, DeliveryId, Pull, PullAction, PullEvent, PullHead, PullState};
 use crate::queue::{Job, JobError};
@@ -25,7 +26,7 @@ enum TakenUp {
     /// Somebody else was faster, or the delivery was taken before.
     Known,
     /// It asks for nothing; why.
-    Ignored(&'static str),
+    Ignored(String),
 }
 
 /// What an event is worth now.
@@ -151,12 +152,15 @@ async fn take_up(
     })
 }
 
-fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<&'static str> {
+fn asks_for_nothing(ctx: &Ctx, event: &PullEvent) -> Option<String> {
     if !ctx.settings.autoplan {
-        return Some("planning by itself is switched off (--disable-autoplan)");
+        return Some("planning by itself is switched off (--disable-autoplan)".to_owned());
+    }
+    if let Some(why) = event.base_branch.as_ref().and_then(|base| other_branch(ctx, &event.pull, base)) {
+        return Some(why);
     }
     let is_draft = event.draft && !ctx.settings.allow_drafts;
-    is_draft.then_some("the pull request is a draft (--allow-draft-prs is not set)")
+    is_draft.then(|| "the pull request is a draft (--allow-draft-prs is not set)".to_owned())
 }
 
 /// Why older plans are of no use any more, a clause.

@@ -48,9 +48,9 @@ struct Row {
     run_url: Option<String>,
 }
 
-/// Builds the view; projects with errors come first.
+/// Builds the view; projects with errors come first, and those that are silenced not at all.
 pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport], cap: Cap) -> ResultsView {
-    let mut sorted: Vec<&ProjectReport> = projects.iter().collect();
+    let mut sorted: Vec<&ProjectReport> = projects.iter().filter(|project| !project.silenced).collect();
     sorted.sort_by_key(|project| rank(project.outcome));
     let single = sorted.len() == 1;
     let hide = |p: &&ProjectReport| report.style.hide_unchanged && !single && p.outcome == ProjectOutcome::NoChanges;

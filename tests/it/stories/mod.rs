@@ -14,6 +14,7 @@ mod idle;
 mod locks;
 mod missed;
 mod moves;
+mod needs;
 mod order;
 mod outbox;
 mod pending;

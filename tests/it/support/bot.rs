@@ -18,7 +18,7 @@ use lockkeeper::app::{self, Parts, Replica};
 use lockkeeper::clock::Clock;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
 use lockkeeper::context::Ctx;
-use lockkeeper::emulator::{AppOptions, Comment, Delivering, Emulator, NewPull, Options};
+use lockkeeper::emulator::{AppOptions, Comment, Delivering, Emulator, NewPull, Options, ReviewState};
 use lockkeeper::http;
 use lockkeeper::model::{CommitSha, Lock, PullNumber};
 use lockkeeper::queue::Tick;
@@ -131,6 +131,16 @@ impl Bot {
     pub async fn hear(&mut self, pull: PullNumber, who: &str, text: &str) {
         self.github.comment(REPO, pull, who, text).await.expect("the comment is taken");
         self.settle().await;
+    }
+
+    /// Somebody approves of a pull.
+    pub fn approve(&self, pull: PullNumber, who: &str) {
+        self.github.review(REPO, pull, who, ReviewState::Approved).expect("the review is taken");
+    }
+
+    /// Somebody asks for changes.
+    pub fn ask_for_changes(&self, pull: PullNumber, who: &str) {
+        self.github.review(REPO, pull, who, ReviewState::ChangesRequested).expect("the review is taken");
     }
 
     /// Turns the crank until nothing is left to do; the clock is moved to whatever waits.

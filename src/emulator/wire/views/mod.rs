@@ -1,12 +1,14 @@
 //! The JSON that GitHub shows of things, in REST answers and in webhooks alike.
 
 mod app;
+mod branch;
 mod comment;
 mod contents;
 mod event;
 mod pull;
 mod push;
 mod repo;
+mod review;
 mod status;
 mod team;
 mod user;
@@ -17,10 +19,12 @@ use base64::engine::general_purpose::STANDARD;
 use crate::emulator::world::{State, World};
 
 pub(super) use app::{app, installation, permissions};
+pub(super) use branch::{branch, protection};
 pub(super) use comment::{comment, reaction};
 pub(super) use contents::{Place, content_directory, content_file, content_symlink};
 pub(super) use pull::{changed_file, pull_full, pull_simple};
 pub(super) use repo::{full_repo, repo};
+pub(super) use review::{permission, review};
 pub(super) use status::{combined_status, status};
 pub(super) use team::{membership, team};
 pub(super) use user::public_user;

@@ -112,12 +112,12 @@ pub(super) fn association(repo: &Repo, login: &str) -> &'static str {
 /// A pull request by itself.
 pub(in crate::emulator::wire) fn pull_full(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
     let files = &pull.diff.files;
-    let mergeable = pull.is_open().then_some(pull.merge_commit.is_some());
+    let mergeable = pull.is_settled().then_some(pull.merge_commit.is_some());
     let more = json!({
         "merged": pull.state == PullState::Merged,
         "mergeable": mergeable,
         "rebaseable": mergeable,
-        "mergeable_state": pull.mergeable_state(),
+        "mergeable_state": pull.mergeable_state(base),
         "merged_by": pull.merged_by.as_deref().map(|login| user(view.world, login)),
         "comments": pull.comments.len(),
         "review_comments": 0,

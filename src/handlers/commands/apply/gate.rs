@@ -5,11 +5,11 @@ use std::sync::Arc;
 use tracing::warn;
 
 use crate::config::workflow::Workflow;
-use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::plan::held;
 use crate::handlers::commands::projects::{Ready, Work};
+use crate::handlers::commands::{CommandCx, needs};
 use crate::jobs::describe_error;
-use crate::model::{ApplyLock, Lock, LockKey, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId};
+use crate::model::{ApplyLock, Lock, LockKey, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Next, ProjectReport, Refusal, UserText, apply_locks_line};
 use crate::store::{ApplyGate, ApplyGrant, LockWish};
@@ -75,18 +75,27 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
     let tool = tool.map_err(|error| other_tool(plan, &error))?;
     let workflow = same_workflow(work, plan)?;
     let file = plan_file(cx, plan, &workflow).await?;
-    let live = ctx.forge.pull(&cx.pull.at, cx.row.installation).await.map_err(|error| {
-        let message =
-            format!("whether the pull request is still the one that was planned cannot be found out: {error}.");
-        Shut::ForNow(UserText::new(message, ["Nothing was applied. Comment the command again in a moment.".to_owned()]))
-    })?;
-    compare(&live, plan)?;
+    still_planned(cx, plan).await?;
     let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan, cx.row.installation).await;
     let source =
         source.map_err(|error| Shut::stale(format!("the code that was planned cannot be fetched: {error}")))?;
     let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await;
     let checkout =
         checkout.map_err(|error| Shut::stale(format!("the code that was planned cannot be checked out: {error}")))?;
+    if work.hides_demands() {
+        return Err(Shut::stale(
+            "what the repository demands of an apply (`apply_requirements` in its configuration at the commit that was \
+             planned) cannot be read, or is not allowed any more",
+        ));
+    }
+    let demands = work.demands(RunKind::Apply, &plan.project);
+    if !demands.is_empty() {
+        if let Some(unmet) = needs::refusal_of_apply(cx, work, &demands, &source).await {
+            return Err(Shut::ForNow(unmet));
+        }
+        // What was looked at was the pull as it is now, which is not the one that was planned if somebody has just pushed.
+        still_planned(cx, plan).await?;
+    }
     Ok(Ready { tool, workflow, file, checkout })
 }
 
@@ -114,6 +123,16 @@ async fn plan_file(cx: &CommandCx<'_>, plan: &PlanRecord, workflow: &Workflow) -
         warn!(plan = %plan.id, error = describe_error(&error), "A plan file cannot be used");
         Shut::stale(error)
     })
+}
+
+/// The live pull on the forge against the record.
+async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
+    let live = cx.ctx.forge.pull(&cx.pull.at, cx.row.installation).await.map_err(|error| {
+        let message =
+            format!("whether the pull request is still the one that was planned cannot be found out: {error}.");
+        Shut::ForNow(UserText::new(message, ["Nothing was applied. Comment the command again in a moment.".to_owned()]))
+    })?;
+    compare(&live, plan)
 }
 
 /// Whoever asked can have looked at the plan (P5). A push, and the plan that follows it, may have come between the

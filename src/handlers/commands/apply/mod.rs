@@ -1,7 +1,7 @@
 //! `apply`: exactly the plans on record (P5), each at most once (P3).
 //!
 //! Before Terraform starts, in this order: the live pull on the forge is compared with the record; the plan file is
-//! compared with its digest; the tool must be the one that planned; then the gate checks the apply locks, the pull, the
+//! compared with its digest; the tool must be the one that planned; what the project demands must hold; then the gate checks the apply locks, the pull, the
 //! project lock and the plan in one transaction and puts on record that the apply has begun. Whatever cannot be
 //! found out refuses (P6).
 
@@ -80,7 +80,9 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         cx.left_to_others()?;
         course.add(stage.group, reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
-    answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(course.into_reports())).await
+    let mut reports = course.into_reports();
+    work.silence(RunKind::Apply, &mut reports);
+    answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
 }
 
 /// A plan and the run that is to apply it.

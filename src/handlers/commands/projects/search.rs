@@ -14,6 +14,7 @@ use crate::discovery::{self, Input, ModuleGraph, Project, Tree};
 use crate::git::{Checkout, Ignored, TreeFiles};
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::hooks::{self, Given};
+use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
@@ -46,6 +47,7 @@ pub(in crate::handlers::commands) async fn select(
         abreast: Semaphore::new(ABREAST),
         source: Some(source),
         policies: Policies::new(rules, None),
+        findings: Findings::default(),
         checkouts: Mutex::default(),
     };
     let checkout = match work.checkout(cx, &WorkspaceName::default()).await {

@@ -34,6 +34,31 @@ pub(super) struct PullAnswer {
     /// How many files differ, also beyond those GitHub lists.
     #[serde(default)]
     pub changed_files: Option<usize>,
+    /// `null` while GitHub finds out.
+    #[serde(default)]
+    mergeable: Option<bool>,
+    #[serde(default)]
+    mergeable_state: Option<String>,
+}
+
+/// What GitHub says about merging a pull (`mergeable_state`, which its REST API does not describe: the words are those
+/// of GraphQL's `MergeStateStatus` in small letters).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum MergeState {
+    /// It is still finding out.
+    Unsettled,
+    /// It may be merged.
+    Free,
+    /// It is a draft.
+    Draft,
+    /// It conflicts with the base branch.
+    Conflicts,
+    /// The newest commit of the base branch is demanded and missing.
+    Behind,
+    /// A rule of the base branch forbids it.
+    Blocked,
+    /// A word that we do not know.
+    Other(String),
 }
 
 /// One end of a pull.
@@ -50,11 +75,13 @@ struct EndAnswer {
 #[derive(Deserialize)]
 struct RepoAnswer {
     full_name: String,
+    #[serde(default)]
+    private: Option<bool>,
 }
 
 #[derive(Deserialize)]
-struct UserAnswer {
-    login: String,
+pub(super) struct UserAnswer {
+    pub login: String,
 }
 
 impl PullAnswer {
@@ -81,6 +108,32 @@ impl PullAnswer {
             base: sha(&self.base.sha)?,
             draft: self.draft.unwrap_or(false),
         })
+    }
+
+    /// Whether it may be merged. What is missing or contradicts itself counts as unsettled.
+    pub fn merge_state(&self) -> MergeState {
+        let Some(word) = self.mergeable_state.as_deref() else { return MergeState::Unsettled };
+        if self.draft == Some(true) || word == "draft" {
+            return MergeState::Draft;
+        }
+        match (word, self.mergeable) {
+            ("dirty", _) | (_, Some(false)) => MergeState::Conflicts,
+            ("unknown", _) | (_, None) => MergeState::Unsettled,
+            ("clean" | "unstable" | "has_hooks", Some(true)) => MergeState::Free,
+            ("behind", Some(true)) => MergeState::Behind,
+            ("blocked", Some(true)) => MergeState::Blocked,
+            (other, Some(true)) => MergeState::Other(cut_chars(other, 40)),
+        }
+    }
+
+    /// Login of who opened it; `None`: the account is gone.
+    pub fn author(&self) -> Option<&str> {
+        self.user.as_ref().map(|user| user.login.as_str())
+    }
+
+    /// Whether everybody may read it, so that everybody may review it. Unless GitHub denies it, it is so.
+    pub fn is_public(&self) -> bool {
+        self.base.repo.as_ref().and_then(|repo| repo.private) != Some(true)
     }
 
     fn state(&self) -> Result<PullState, String> {

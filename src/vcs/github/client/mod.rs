@@ -10,10 +10,14 @@ mod answers;
 mod app;
 mod auth;
 mod call;
+mod checks;
 mod classify;
 mod endpoints;
 mod listing;
+mod merging;
 mod pages;
+mod reviews;
+mod rules;
 mod teams;
 mod wire;
 
@@ -33,7 +37,9 @@ use self::pages::Pages;
 use self::wire::Wire;
 use super::super::{Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk};
 use crate::clock::Clock;
-use crate::model::{ChangedFile, CommitSha, CommitStatus, HostName, Pull, PullRef, RepoId};
+use crate::model::{
+    Approval, Aside, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
+};
 use crate::telemetry::Metrics;
 
 pub use auth::{GitHubAuth, TokenSource};
@@ -142,6 +148,19 @@ impl Forge for GitHub {
             self.check_complete(at, via, listed).await?;
         }
         Ok(files)
+    }
+
+    async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError> {
+        Ok(reviews::approval(self, at, via).await?)
+    }
+
+    async fn mergeability(
+        &self,
+        at: &PullRef,
+        via: Installation,
+        aside: &Aside<'_>,
+    ) -> Result<Mergeability, ForgeError> {
+        Ok(merging::mergeability(self, at, via, aside).await?)
     }
 
     async fn comment_post(&self, at: &PullRef, via: Installation, body: &str) -> Result<u64, ForgeError> {
@@ -255,6 +274,12 @@ fn url_segments(name: &str) -> String {
     utf8_percent_encode(name, KEPT).to_string()
 }
 
+/// A name as one part of a path, whatever is in it.
+fn segment(name: &str) -> String {
+    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+    utf8_percent_encode(name, KEPT).to_string()
+}
+
 /// Cuts a text to a number of characters, ending in `…` when something is missing.
 fn cut_chars(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
@@ -279,5 +304,12 @@ mod tests {
     fn names_cannot_leave_their_place_in_a_url() {
         assert_eq!(url_segments("acme/infra.git-2_x~"), "acme/infra.git-2_x~");
         assert_eq!(url_segments("a b/ü?x#y%2f"), "a%20b/%C3%BC%3Fx%23y%252f");
+    }
+
+    #[test]
+    fn a_name_stays_one_part_of_the_path() {
+        assert_eq!(segment("renovate[bot]"), "renovate%5Bbot%5D");
+        assert_eq!(segment("../../user"), "%2E%2E%2F%2E%2E%2Fuser");
+        assert_eq!(segment("platform-eng"), "platform-eng");
     }
 }

@@ -40,6 +40,11 @@ impl<'a> Pages<'a> {
 
     /// The next page; `None` after the last.
     pub async fn next<T: DeserializeOwned>(&mut self) -> Result<Option<Vec<T>>, Failure> {
+        self.next_as(Vec::len).await
+    }
+
+    /// The same for a list that is wrapped into an object; `len` counts its entries.
+    pub async fn next_as<T: DeserializeOwned>(&mut self, len: impl Fn(&T) -> usize) -> Result<Option<T>, Failure> {
         let Some(number) = self.next else { return Ok(None) };
         let wire = &self.github.wire;
         if number > MAX_PAGES {
@@ -48,8 +53,8 @@ impl<'a> Pages<'a> {
         }
         let call = Call::get(format!("{}&page={number}", self.path), self.what.as_str());
         let answer = self.github.credentials.send(wire, self.repo, self.via, &call).await?;
-        let entries: Vec<T> = answer.json(&wire.host, &self.what)?;
-        self.next = has_more(&answer.headers, entries.len()).then_some(number + 1);
+        let entries: T = answer.json(&wire.host, &self.what)?;
+        self.next = has_more(&answer.headers, len(&entries)).then_some(number + 1);
         Ok(Some(entries))
     }
 }

@@ -1,12 +1,11 @@
 //! Teams of the organisation that owns a repository (GitHub REST: "Team members", "Teams"). An App needs the permission
 //! to read members; the scope of a token is `read:org`.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-use super::GitHub;
 use super::call::{Call, Failure};
 use super::pages::Pages;
+use super::{GitHub, segment};
 use crate::model::RepoId;
 use crate::vcs::{ForgeError, Installation};
 
@@ -65,22 +64,4 @@ pub(super) async fn list(
 /// An owner that is a person has no teams.
 fn none_if_not_found<T>(failure: Failure, none: T) -> Result<T, Failure> {
     if matches!(failure.error, ForgeError::NotFound { .. }) { Ok(none) } else { Err(failure) }
-}
-
-/// A name as one part of a path, whatever is in it.
-fn segment(name: &str) -> String {
-    const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
-    utf8_percent_encode(name, KEPT).to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_stays_one_part_of_the_path() {
-        assert_eq!(segment("renovate[bot]"), "renovate%5Bbot%5D");
-        assert_eq!(segment("../../user"), "%2E%2E%2F%2E%2E%2Fuser");
-        assert_eq!(segment("platform-eng"), "platform-eng");
-    }
 }

@@ -1,0 +1,108 @@
+//! `mergeable`: what the forge says, minus what Lockkeeper itself has yet to do (reference 8.3).
+
+use super::words::{Words, name, names};
+use super::{Fact, Facts, Mergeability, Refusal};
+use crate::model::{CheckState, Obstacle};
+
+pub(super) fn mergeable(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
+    match &facts.mergeability {
+        Fact::Known(Mergeability::Yes) => None,
+        Fact::Known(Mergeability::ButFor { up_to_date, .. }) => {
+            if *up_to_date {
+                contains_base(facts, words)
+            } else {
+                None
+            }
+        }
+        Fact::Known(Mergeability::No(obstacles)) => Some(blocked(obstacles, words)),
+        Fact::Known(Mergeability::NotKnownYet) => Some((
+            "the forge is still working out whether the pull request can be merged".to_owned(),
+            vec!["Comment the command again in a minute.".to_owned()],
+        )),
+        Fact::Unknown(why) => Some(words.unknown("whether the pull request can be merged", why)),
+    }
+}
+
+/// A rule that the forge has beside the statuses that are left aside.
+fn contains_base(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
+    match &facts.base {
+        Fact::Known(gap) if gap.in_head == 0 => None,
+        Fact::Known(_) => Some(blocked(&[Obstacle::Behind], words)),
+        Fact::Unknown(why) => Some(words.unknown("whether the base branch has newer commits", why)),
+    }
+}
+
+/// All obstacles at once: whoever clears one should not only then hear of the next.
+fn blocked(obstacles: &[Obstacle], words: &Words<'_>) -> Refusal {
+    let clauses: Vec<String> = obstacles.iter().map(|obstacle| clause(obstacle, words)).collect();
+    let mut hints: Vec<String> = Vec::new();
+    for hint in obstacles.iter().map(|obstacle| hint(obstacle, words)) {
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
+    }
+    (format!("the pull request cannot be merged: {}", clauses.join("; ")), hints)
+}
+
+fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
+    match obstacle {
+        Obstacle::Draft => "it is a draft".to_owned(),
+        Obstacle::Conflicts => format!("it conflicts with {}", name(words.base)),
+        Obstacle::Behind => format!("it does not contain the newest commits of {}", name(words.base)),
+        Obstacle::Check { name: check, state } => {
+            let state = match state {
+                CheckState::Missing => "has not been set",
+                CheckState::Pending => "is pending",
+                CheckState::Failed => "failed",
+            };
+            format!("the required check {} {state}", name(check))
+        }
+        Obstacle::Approvals { wanted, given } => {
+            let wanted = if *wanted == 1 { "1 approval is".to_owned() } else { format!("{wanted} approvals are") };
+            let given = if given.is_empty() {
+                "there is none".to_owned()
+            } else {
+                format!("there is that of {}", names(given))
+            };
+            format!("{wanted} required of people who may write here, and {given}")
+        }
+        Obstacle::ChangesAsked(people) => {
+            format!("{} {} for changes", names(people), if people.len() == 1 { "asks" } else { "ask" })
+        }
+        Obstacle::Hidden { rule, why } => format!("whether {rule} holds cannot be found out, because {why}"),
+        Obstacle::Other(word) => format!("the forge calls it {}", name(word)),
+        Obstacle::Unexplained => "the forge calls it blocked, and every rule that it tells of holds".to_owned(),
+    }
+}
+
+fn hint(obstacle: &Obstacle, words: &Words<'_>) -> String {
+    let base = name(words.base);
+    match obstacle {
+        Obstacle::Draft => words.then("Mark the pull request as ready for review"),
+        Obstacle::Conflicts => format!("Resolve the conflicts with {base} and push; that is planned by itself."),
+        Obstacle::Behind => {
+            format!(
+                "Merge {base} into the branch of the pull request, or rebase it, and push; that is planned by itself."
+            )
+        }
+        Obstacle::Check { state: CheckState::Failed, .. } => words.then("Mend what the failed checks complain about"),
+        Obstacle::Check { .. } => words.then("Wait for the required checks"),
+        Obstacle::Approvals { .. } => words
+            .then("Somebody who may write to the repository, other than the author, has to approve the pull request"),
+        Obstacle::ChangesAsked(_) => {
+            words.then("Whoever asks for changes has to approve, or somebody dismisses the review")
+        }
+        Obstacle::Hidden { .. } => format!(
+            "The merge box of the pull request shows it. Where `{}/apply` is a required check of {base}, Lockkeeper \
+             cannot go by that box, which waits for this very status, so it has to see every other rule itself: \
+             whoever administers the repository can change the rule, or the permissions of Lockkeeper, or take that \
+             check off the list.",
+            words.status_name
+        ),
+        Obstacle::Other(_) | Obstacle::Unexplained => {
+            "The merge box of the pull request says what is missing; whoever administers the repository can change the \
+             rules of the branch."
+                .to_owned()
+        }
+    }
+}

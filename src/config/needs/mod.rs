@@ -1,0 +1,106 @@
+//! Whether what is demanded of a pull holds (reference 8), and if not, what to tell whoever asked: the rule and who
+//! made it, how things are, and who can change that (P10). What is not known does not hold (P6).
+
+mod facts;
+mod merging;
+mod words;
+
+pub use facts::{BaseGap, Fact, Facts};
+pub use words::{Unmet, Words};
+
+use super::repos::{Decided, Demands};
+use crate::model::{Approval, Mergeability, Requirement};
+
+/// Which facts a decision needs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Needed {
+    /// Who approves.
+    pub approval: bool,
+    /// Whether it could be merged.
+    pub mergeability: bool,
+    /// Whether the base branch has more.
+    pub base: bool,
+}
+
+impl Needed {
+    /// What deciding on these demands needs.
+    pub fn by(demands: &Demands) -> Self {
+        let any = |wanted| demands.iter().any(|demand| demand.value == wanted);
+        Self {
+            approval: any(Requirement::Approved),
+            mergeability: any(Requirement::Mergeable),
+            base: any(Requirement::Undiverged),
+        }
+    }
+}
+
+/// Every demand that does not hold, in the order of the demands.
+pub fn unmet(demands: &Demands, facts: &Facts, words: &Words<'_>) -> Vec<Unmet> {
+    demands.iter().filter_map(|demand| check(demand, facts, words)).collect()
+}
+
+fn check(demand: &Decided<Requirement>, facts: &Facts, words: &Words<'_>) -> Option<Unmet> {
+    let (why, hints) = match demand.value {
+        Requirement::Approved => approved(&facts.approval, words),
+        Requirement::Mergeable => merging::mergeable(facts, words),
+        Requirement::Undiverged => undiverged(&facts.base, words),
+    }?;
+    Some(Unmet { message: format!("`{}` is required ({}), and {why}.", demand.value, demand.by), hints })
+}
+
+/// Why something does not hold, a clause, and ways out.
+type Refusal = (String, Vec<String>);
+
+fn approved(fact: &Fact<Approval>, words: &Words<'_>) -> Option<Refusal> {
+    let approval = match fact {
+        Fact::Known(approval) if approval.is_given() => return None,
+        Fact::Known(approval) => approval,
+        Fact::Unknown(why) => return Some(words.unknown("who has approved", why)),
+    };
+    let mut said = vec!["nobody has approved the pull request".to_owned()];
+    let more = [
+        (&approval.asking, "asks for changes", "ask for changes"),
+        (&approval.dismissed, "had reviewed it, which was dismissed", "had reviewed it, which was dismissed"),
+        (
+            &approval.onlookers,
+            "has, but may not write to this public repository",
+            "have, but may not write to this public repository",
+        ),
+    ];
+    for (people, one, many) in more.into_iter().filter(|(people, ..)| !people.is_empty()) {
+        said.push(format!("{} {}", words::names(people), if people.len() == 1 { one } else { many }));
+    }
+    let who =
+        format!("Somebody other than {}, who opened the pull request, has to approve it", words::name(words.author));
+    Some((said.join("; "), vec![words.then(&who)]))
+}
+
+fn undiverged(fact: &Fact<BaseGap>, words: &Words<'_>) -> Option<Refusal> {
+    let gap = match fact {
+        Fact::Known(gap) if gap.in_planned == 0 => return None,
+        Fact::Known(gap) => gap,
+        Fact::Unknown(why) => return Some(words.unknown("whether the base branch has newer commits", why)),
+    };
+    let base = words::name(words.base);
+    let has = if gap.in_planned == 1 { "1 commit".to_owned() } else { format!("{} commits", gap.in_planned) };
+    let (what, out) = if gap.is_merged {
+        (
+            "what was planned does not contain",
+            format!(
+                "Comment `{} plan`: the new plan is made of the merge with the newest {base}. Look at it, then apply.",
+                words.executable
+            ),
+        )
+    } else {
+        (
+            "the pull request does not contain",
+            format!(
+                "Merge {base} into the branch of the pull request, or rebase it, and push; that is planned by itself."
+            ),
+        )
+    };
+    Some((format!("{base} has {has} that {what}"), vec![out]))
+}
+
+#[cfg(test)]
+mod tests;

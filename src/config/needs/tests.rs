@@ -1,0 +1,190 @@
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use super::*;
+use crate::config::repos::Decider;
+use crate::model::{CheckState, Obstacle};
+
+const WORDS: Words<'_> = Words { author: "alice", base: "main", executable: "lockkeeper", status_name: "lockkeeper" };
+
+fn demands(list: &[Requirement]) -> Demands {
+    let by = Decider::Server { file: "repos.yaml".into(), line: 4, id: "/.*/".to_owned() };
+    let mut demands = Demands::default();
+    for requirement in list {
+        demands.add(*requirement, &by);
+    }
+    demands
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+fn told(list: &[Requirement], facts: &Facts) -> String {
+    let mut text = String::new();
+    for one in unmet(&demands(list), facts, &WORDS) {
+        writeln!(text, "{}", one.message).unwrap();
+        for hint in one.hints {
+            writeln!(text, "  * {hint}").unwrap();
+        }
+    }
+    text
+}
+
+fn approval(approval: Approval) -> String {
+    told(&[Requirement::Approved], &Facts { approval: Fact::Known(approval), ..Facts::default() })
+}
+
+#[test]
+fn an_approval_of_somebody_else_is_enough() {
+    let given = Approval { by: set(&["bob"]), asking: set(&["carol"]), ..Approval::default() };
+    assert_eq!(approval(given), "");
+}
+
+#[test]
+fn whoever_looked_without_approving_is_named() {
+    let all = [
+        Approval::default(),
+        Approval { asking: set(&["bob"]), dismissed: set(&["carol", "dave"]), ..Approval::default() },
+        Approval { onlookers: set(&["eve`s"]), ..Approval::default() },
+        Approval { asking: (0..12).map(|n| format!("p{n:02}")).collect(), ..Approval::default() },
+    ];
+    insta::assert_snapshot!(all.map(approval).join("\n"), @"
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request.
+      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request; `bob` asks for changes; `carol` and `dave` had reviewed it, which was dismissed.
+      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request; `eve's` has, but may not write to this public repository.
+      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request; `p00`, `p01`, `p02`, `p03`, `p04`, `p05`, `p06`, `p07`, `p08`, `p09` and 2 more ask for changes.
+      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+    ");
+}
+
+fn merging(mergeability: Mergeability, in_head: u64) -> String {
+    let base = Fact::Known(BaseGap { in_head, in_planned: 0, is_merged: true });
+    told(&[Requirement::Mergeable], &Facts { mergeability: Fact::Known(mergeability), base, ..Facts::default() })
+}
+
+fn but_for(up_to_date: bool) -> Mergeability {
+    Mergeability::ButFor { statuses: set(&["lockkeeper/apply"]), up_to_date }
+}
+
+#[test]
+fn what_lockkeeper_itself_has_yet_to_do_does_not_stand_in_the_way() {
+    for (mergeability, in_head) in [(Mergeability::Yes, 3), (but_for(false), 3), (but_for(true), 0)] {
+        assert_eq!(merging(mergeability, in_head), "");
+    }
+    assert!(merging(but_for(true), 1).contains("it does not contain the newest commits of `main`"));
+    let facts = Facts { mergeability: Fact::Known(but_for(true)), ..Facts::default() };
+    assert!(
+        told(&[Requirement::Mergeable], &facts)
+            .contains("whether the base branch has newer commits cannot be found out")
+    );
+}
+
+#[test]
+fn every_obstacle_is_named_with_its_way_out() {
+    let check = |name: &str, state| Obstacle::Check { name: name.to_owned(), state };
+    let all = [
+        vec![Obstacle::Draft],
+        vec![Obstacle::Conflicts],
+        vec![Obstacle::Behind],
+        vec![
+            check("ci/test", CheckState::Missing),
+            check("ci/lint", CheckState::Pending),
+            check("ci/`x`", CheckState::Failed),
+        ],
+        vec![Obstacle::Approvals { wanted: 2, given: set(&["bob"]) }, Obstacle::ChangesAsked(set(&["carol", "dave"]))],
+        vec![Obstacle::Approvals { wanted: 1, given: set(&[]) }],
+        vec![Obstacle::Hidden {
+            rule: "the classic protection of the branch".to_owned(),
+            why: "it needs more".to_owned(),
+        }],
+        vec![Obstacle::Other("strange".to_owned())],
+        vec![Obstacle::Unexplained],
+    ];
+    insta::assert_snapshot!(all.map(|all| merging(Mergeability::No(all), 0)).join("\n"), @"
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: it is a draft.
+      * Mark the pull request as ready for review; then comment the command again.
+
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: it conflicts with `main`.
+      * Resolve the conflicts with `main` and push; that is planned by itself.
+
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: it does not contain the newest commits of `main`.
+      * Merge `main` into the branch of the pull request, or rebase it, and push; that is planned by itself.
+
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: the required check `ci/test` has not been set; the required check `ci/lint` is pending; the required check `ci/'x'` failed.
+      * Wait for the required checks; then comment the command again.
+      * Mend what the failed checks complain about; then comment the command again.
+
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: 2 approvals are required of people who may write here, and there is that of `bob`; `carol` and `dave` ask for changes.
+      * Somebody who may write to the repository, other than the author, has to approve the pull request; then comment the command again.
+      * Whoever asks for changes has to approve, or somebody dismisses the review; then comment the command again.
+
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: 1 approval is required of people who may write here, and there is none.
+      * Somebody who may write to the repository, other than the author, has to approve the pull request; then comment the command again.
+
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: whether the classic protection of the branch holds cannot be found out, because it needs more.
+      * The merge box of the pull request shows it. Where `lockkeeper/apply` is a required check of `main`, Lockkeeper cannot go by that box, which waits for this very status, so it has to see every other rule itself: whoever administers the repository can change the rule, or the permissions of Lockkeeper, or take that check off the list.
+
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: the forge calls it `strange`.
+      * The merge box of the pull request says what is missing; whoever administers the repository can change the rules of the branch.
+
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the pull request cannot be merged: the forge calls it blocked, and every rule that it tells of holds.
+      * The merge box of the pull request says what is missing; whoever administers the repository can change the rules of the branch.
+    ");
+}
+
+#[test]
+fn what_is_not_known_does_not_hold() {
+    use Requirement::{Approved, Mergeable, Undiverged};
+    let lost = || Fact::Unknown("github.com could not be reached.".to_owned());
+    let facts = Facts {
+        approval: lost(),
+        mergeability: Fact::Known(Mergeability::NotKnownYet),
+        base: Fact::Unknown("x".to_owned()),
+    };
+    insta::assert_snapshot!(told(&[Approved, Mergeable, Undiverged], &facts), @"
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and who has approved cannot be found out: github.com could not be reached.
+      * Comment the command again in a moment. If it says the same then, whoever operates the server can look into it.
+    `mergeable` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and the forge is still working out whether the pull request can be merged.
+      * Comment the command again in a minute.
+    `undiverged` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and whether the base branch has newer commits cannot be found out: x.
+      * Comment the command again in a moment. If it says the same then, whoever operates the server can look into it.
+    ");
+    for requirement in Requirement::ALL {
+        assert_ne!(told(&[*requirement], &Facts::default()), "", "{requirement}");
+        let facts =
+            Facts { approval: lost(), mergeability: Fact::Unknown(String::new()), base: Fact::Unknown(String::new()) };
+        assert_ne!(told(&[*requirement], &facts), "", "{requirement}");
+    }
+}
+
+fn gap(in_planned: u64, is_merged: bool) -> String {
+    let base = Fact::Known(BaseGap { in_head: 7, in_planned, is_merged });
+    told(&[Requirement::Undiverged], &Facts { base, ..Facts::default() })
+}
+
+#[test]
+fn what_is_planned_has_to_contain_the_base_branch() {
+    assert_eq!(gap(0, false) + &gap(0, true), "");
+    insta::assert_snapshot!(format!("{}\n{}", gap(1, false), gap(3, true)), @"
+    `undiverged` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and `main` has 1 commit that the pull request does not contain.
+      * Merge `main` into the branch of the pull request, or rebase it, and push; that is planned by itself.
+
+    `undiverged` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and `main` has 3 commits that what was planned does not contain.
+      * Comment `lockkeeper plan`: the new plan is made of the merge with the newest `main`. Look at it, then apply.
+    ");
+}
+
+#[test]
+fn nothing_is_looked_up_that_nobody_demands() {
+    assert_eq!(Needed::by(&Demands::default()), Needed::default());
+    let needed = Needed::by(&demands(&[Requirement::Mergeable, Requirement::Undiverged]));
+    assert_eq!(needed, Needed { approval: false, mergeability: true, base: true });
+    assert_eq!(told(&[], &Facts::default()), "");
+}

@@ -1,0 +1,38 @@
+//! Reviews, and who may write.
+
+use serde_json::{Value, json};
+
+use crate::emulator::wire::time;
+use crate::emulator::world::{Pull, Repo, Review, World};
+
+use super::pull::association;
+use super::user::user;
+use super::{View, merged, node_id};
+
+/// A review in a list.
+pub(in crate::emulator::wire) fn review(view: &View<'_>, repo: &Repo, pull: &Pull, review: &Review) -> Value {
+    let own = view.world.html(&format!("/{}/pull/{}#pullrequestreview-{}", repo.name, pull.number, review.id));
+    let of = view.world.api(&format!("/repos/{}/pulls/{}", repo.name, pull.number));
+    json!({
+        "id": review.id,
+        "node_id": node_id("PullRequestReview", review.id),
+        "user": user(view.world, &review.author),
+        "body": "",
+        "state": review.state.as_str(),
+        "html_url": own,
+        "pull_request_url": of,
+        "_links": { "html": { "href": own }, "pull_request": { "href": of } },
+        "submitted_at": time(review.at),
+        "commit_id": review.commit,
+        "author_association": association(repo, &review.author),
+    })
+}
+
+/// What somebody may do in a repository.
+pub(in crate::emulator::wire) fn permission(world: &World, repo: &Repo, login: &str) -> Value {
+    let role = if repo.only_reads(login) { "read" } else { "write" };
+    let (pull, push) = (true, role == "write");
+    let permissions = json!({ "pull": pull, "triage": push, "push": push, "maintain": false, "admin": false });
+    let who = merged(user(world, login), json!({ "role_name": role, "permissions": permissions }));
+    json!({ "permission": role, "role_name": role, "user": who })
+}

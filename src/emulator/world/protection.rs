@@ -1,0 +1,107 @@
+//! Protected branches, by the classic rules.
+
+use crate::emulator::EmulatorError;
+use crate::model::{BranchName, PullNumber};
+
+use super::{Pull, Repo, ReviewState, StatusState, World};
+
+/// What a branch demands of pulls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Protection {
+    pub(in crate::emulator) checks: Vec<String>,
+    pub(in crate::emulator) approvals: Option<u32>,
+    pub(in crate::emulator) conversations: bool,
+}
+
+impl Protection {
+    /// These statuses have to be a success.
+    pub fn of_checks(contexts: &[&str]) -> Self {
+        Self { checks: contexts.iter().map(|&context| context.to_owned()).collect(), ..Self::default() }
+    }
+
+    /// So many people who may write have to approve.
+    #[must_use]
+    pub fn with_approvals(self, count: u32) -> Self {
+        Self { approvals: Some(count), ..self }
+    }
+
+    /// Every conversation has to be resolved; here there are none.
+    #[must_use]
+    pub fn with_conversations(self) -> Self {
+        Self { conversations: true, ..self }
+    }
+}
+
+impl World {
+    /// Protects a branch, or changes how it is protected.
+    pub(in crate::emulator) fn protect(
+        &self,
+        repo: &str,
+        branch: &str,
+        rules: Protection,
+    ) -> Result<(), EmulatorError> {
+        let branch = BranchName::new(branch)?;
+        self.change(|world| {
+            world.repo_mut(repo)?.protections.insert(branch, rules);
+            Ok(())
+        })
+    }
+
+    /// From now on somebody may only read a repository.
+    pub(in crate::emulator) fn only_let_read(&self, repo: &str, login: &str) -> Result<(), EmulatorError> {
+        self.change(|world| {
+            world.repo_mut(repo)?.readers.insert(login.to_owned());
+            Ok(())
+        })
+    }
+
+    /// The next so many reads of a pull come while it is found out whether it can be merged.
+    pub(in crate::emulator) fn unsettle(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        reads: u32,
+    ) -> Result<(), EmulatorError> {
+        self.change(|world| {
+            world.repo_mut(repo)?.pull_mut(number)?.unsettled = reads;
+            Ok(())
+        })
+    }
+
+    /// Somebody has read a pull.
+    pub(in crate::emulator) fn settle(&self, repo: &str, number: PullNumber) -> Result<(), EmulatorError> {
+        if self.state().repo(repo)?.pull(number)?.unsettled == 0 {
+            return Ok(());
+        }
+        self.change(|world| {
+            world.repo_mut(repo)?.pull_mut(number)?.unsettled -= 1;
+            Ok(())
+        })
+    }
+}
+
+impl Repo {
+    /// Whether the rules of its base branch keep a pull from being merged.
+    pub(in crate::emulator) fn blocks(&self, pull: &Pull) -> bool {
+        let Some(rules) = self.protections.get(&pull.base_branch) else { return false };
+        let statuses = self.statuses_of(&pull.head);
+        let passed = |context: &String| {
+            statuses
+                .latest
+                .iter()
+                .any(|status| status.context.eq_ignore_ascii_case(context) && status.state == StatusState::Success)
+        };
+        !rules.checks.iter().all(passed) || rules.approvals.is_some_and(|wanted| self.lacks_approvals(pull, wanted))
+    }
+
+    fn lacks_approvals(&self, pull: &Pull, wanted: u32) -> bool {
+        let newest = |login: &str| {
+            let own = pull.reviews.iter().rev().filter(|review| review.author == login);
+            own.map(|review| review.state).find(|state| *state != ReviewState::Commented)
+        };
+        let people: std::collections::BTreeSet<&str> =
+            pull.reviews.iter().map(|review| review.author.as_str()).filter(|login| !self.only_reads(login)).collect();
+        let count = |state| people.iter().filter(|login| newest(login) == Some(state)).count();
+        count(ReviewState::Approved) < wanted as usize || count(ReviewState::ChangesRequested) > 0
+    }
+}

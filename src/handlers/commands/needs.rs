@@ -1,0 +1,208 @@
+//! What must hold of a pull before one of its projects is planned or applied (reference 8.1).
+//!
+//! Only what some project demands is looked up, once per command; but what was found out goes stale while projects run
+//! one after the other, and an apply goes by how things are right before it. Passing faults of the forge make a plan
+//! wait; an apply is refused, because it is never begun twice (P3, P6).
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::sync::Mutex;
+
+use super::CommandCx;
+use super::projects::Work;
+use crate::clock::Clock;
+use crate::config::needs::{self, BaseGap, Fact, Facts, Needed, Unmet, Words};
+use crate::config::repos::Demands;
+use crate::jobs::{describe_error, forge_job_error};
+use crate::model::{Approval, Aside, Mergeability, ProjectKey, RunKind};
+use crate::queue::JobError;
+use crate::render::UserText;
+use crate::vcs::ForgeError;
+use crate::workflow::{CheckoutError, Source};
+
+/// How long something that was found out counts as being so now.
+const FRESH: TimeDelta = TimeDelta::seconds(30);
+
+/// What a command has found out about its pull.
+#[derive(Default)]
+pub(super) struct Findings {
+    approval: Fresh<Approval>,
+    mergeability: Fresh<Mergeability>,
+    newest: Fresh<Source>,
+}
+
+impl Findings {
+    /// Who approves of the pull of the command.
+    pub async fn approval(&self, cx: &CommandCx<'_>) -> Result<Approval, ForgeError> {
+        let ask = cx.ctx.forge.approval(&cx.pull.at, cx.row.installation);
+        self.approval.get(&*cx.ctx.clock, ask).await
+    }
+
+    /// Whether the pull of the command could be merged, but for what the command itself has yet to do.
+    pub async fn mergeability(&self, cx: &CommandCx<'_>, kind: RunKind) -> Result<Mergeability, ForgeError> {
+        let settings = &cx.ctx.settings;
+        let aside =
+            Aside { name: &settings.status_name, kinds: yet_to_come(kind), others: &settings.ignored_status_names };
+        let ask = cx.ctx.forge.mergeability(&cx.pull.at, cx.row.installation, &aside);
+        self.mergeability.get(&*cx.ctx.clock, ask).await
+    }
+
+    /// How far the base branch, as it is now, is ahead of what is planned.
+    async fn base(&self, cx: &CommandCx<'_>, kind: RunKind, planned: &Source) -> Result<BaseGap, CheckoutError> {
+        let checkouts = &cx.ctx.checkouts;
+        let newest = match kind {
+            // It was fetched for this very plan.
+            RunKind::Plan => planned.clone(),
+            RunKind::Apply => {
+                let ask = checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation);
+                self.newest.get(&*cx.ctx.clock, ask).await?
+            }
+        };
+        Ok(checkouts.base_gap(&newest, planned).await?)
+    }
+}
+
+/// Statuses of these kinds cannot be a success before the command is done.
+fn yet_to_come(kind: RunKind) -> &'static [RunKind] {
+    match kind {
+        RunKind::Plan => &[RunKind::Plan, RunKind::Apply],
+        RunKind::Apply => &[RunKind::Apply],
+    }
+}
+
+/// The newest answer to a question.
+struct Fresh<T>(Mutex<Option<(DateTime<Utc>, T)>>);
+
+impl<T> Default for Fresh<T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<T: Clone> Fresh<T> {
+    /// The answer, asked for if there is none yet, or not of now.
+    async fn get<E>(&self, clock: &dyn Clock, ask: impl Future<Output = Result<T, E>>) -> Result<T, E> {
+        let mut known = self.0.lock().await;
+        if let Some((at, value)) = &*known
+            && clock.now() - *at < FRESH
+        {
+            return Ok(value.clone());
+        }
+        // What the forge says is from some moment after this one.
+        let asked_at = clock.now();
+        let value = ask.await?;
+        *known = Some((asked_at, value.clone()));
+        Ok(value)
+    }
+}
+
+/// Why a project may not be planned, if so. Passing faults of the forge are waited out.
+pub(super) async fn refusal_of_plan(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    project: &ProjectKey,
+) -> Result<Option<UserText>, JobError> {
+    let demands = work.demands(RunKind::Plan, project);
+    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Plan, planned: work.source() };
+    let facts = asking.facts(&demands).await.map_err(forge_job_error)?;
+    Ok(asking.judge(&demands, &facts))
+}
+
+/// Why a plan may not be applied, if so. Whatever cannot be found out does not hold.
+pub(super) async fn refusal_of_apply(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    demands: &Demands,
+    planned: &Source,
+) -> Option<UserText> {
+    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned };
+    let facts = asking.facts(demands).await.unwrap_or_default();
+    asking.judge(demands, &facts)
+}
+
+/// What is asked, and for what.
+struct Asking<'a> {
+    cx: &'a CommandCx<'a>,
+    findings: &'a Findings,
+    kind: RunKind,
+    planned: &'a Source,
+}
+
+impl Asking<'_> {
+    /// What the demands need to be known; nothing where nothing is demanded.
+    async fn facts(&self, demands: &Demands) -> Result<Facts, ForgeError> {
+        let Self { cx, findings, kind, planned } = self;
+        let needed = Needed::by(demands);
+        let mut facts = Facts::default();
+        if needed.approval {
+            facts.approval = self.fact(findings.approval(cx).await)?;
+        }
+        if needed.mergeability {
+            facts.mergeability = self.fact(findings.mergeability(cx, *kind).await)?;
+        }
+        if needed.base || matches!(facts.mergeability, Fact::Known(Mergeability::ButFor { up_to_date: true, .. })) {
+            let gap = findings.base(cx, *kind, planned).await;
+            facts.base = gap.map_or_else(|error| Fact::Unknown(describe_error(&error)), Fact::Known);
+        }
+        Ok(facts)
+    }
+
+    fn fact<T>(&self, found: Result<T, ForgeError>) -> Result<Fact<T>, ForgeError> {
+        match (self.kind, found) {
+            (_, Ok(value)) => Ok(Fact::Known(value)),
+            (RunKind::Plan, Err(error @ (ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. }))) => {
+                Err(error)
+            }
+            (_, Err(error)) => Ok(Fact::Unknown(error.to_string())),
+        }
+    }
+
+    fn judge(&self, demands: &Demands, facts: &Facts) -> Option<UserText> {
+        let Self { cx, kind, .. } = self;
+        let settings = &cx.ctx.settings;
+        let words = Words {
+            author: &cx.pull.author,
+            base: cx.pull.base_branch.as_str(),
+            executable: &settings.executable,
+            status_name: &settings.status_name,
+        };
+        let unmet = needs::unmet(demands, facts, &words);
+        (!unmet.is_empty()).then(|| text(*kind, unmet))
+    }
+}
+
+/// Everything that does not hold at once, so that nobody clears one thing only to hear of the next.
+fn text(kind: RunKind, unmet: Vec<Unmet>) -> UserText {
+    let left = match kind {
+        RunKind::Plan => "Nothing was planned, and no lock was taken.",
+        RunKind::Apply => "Nothing was applied, and the plan is kept.",
+    };
+    let mut message: Vec<String> = Vec::new();
+    let mut hints: Vec<String> = Vec::new();
+    for one in unmet {
+        message.push(one.message);
+        hints.extend(one.hints.into_iter().filter(|hint| !hints.contains(hint)).collect::<Vec<_>>());
+    }
+    message.push(left.to_owned());
+    UserText::new(message.join("\n"), hints)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[tokio::test]
+    async fn an_answer_is_believed_for_half_a_minute() {
+        let clock = ManualClock::new(DateTime::UNIX_EPOCH);
+        let fresh = Fresh::<u32>::default();
+        let answer = async |value: u32| fresh.get(&clock, async { Ok::<_, ()>(value) }).await;
+        assert_eq!(fresh.get(&clock, async { Err::<u32, _>("down") }).await, Err("down"));
+        assert_eq!(answer(1).await, Ok(1));
+        clock.advance(Duration::from_secs(29));
+        assert_eq!(answer(2).await, Ok(1));
+        clock.advance(Duration::from_secs(1));
+        assert_eq!(answer(3).await, Ok(3));
+    }
+}

@@ -1,0 +1,135 @@
+//! Whether GitHub would let a pull be merged (GitHub REST: "Get a pull request").
+//!
+//! GitHub decides, and only where it says `blocked` it is looked at why: a branch may demand a status that Lockkeeper
+//! sets at the end of the very apply that waits for it, and then the two must not wait for each other for ever. For
+//! that, everything else that the branch demands has to be known to hold (P6).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::answers::{MergeState, PullAnswer};
+use super::call::Failure;
+use super::checks::{self, RequiredState};
+use super::reviews;
+use super::rules::{self, BranchRules, RequiredCheck};
+use super::{GitHub, pull_words};
+use crate::model::{Aside, CheckState, Mergeability, Obstacle, Pull, PullRef};
+use crate::vcs::{ForgeError, Installation};
+
+/// Waits while GitHub finds out whether a pull can be merged: it begins when it is first asked, and takes seconds.
+const SETTLE_WAITS: [Duration; 4] =
+    [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4), Duration::from_secs(8)];
+
+pub(super) async fn mergeability(
+    github: &GitHub,
+    at: &PullRef,
+    via: Installation,
+    aside: &Aside<'_>,
+) -> Result<Mergeability, Failure> {
+    let answer = settled(github, at, via).await?;
+    Ok(match answer.merge_state() {
+        MergeState::Unsettled => Mergeability::NotKnownYet,
+        MergeState::Free => Mergeability::Yes,
+        MergeState::Draft => Mergeability::No(vec![Obstacle::Draft]),
+        MergeState::Conflicts => Mergeability::No(vec![Obstacle::Conflicts]),
+        MergeState::Behind => Mergeability::No(vec![Obstacle::Behind]),
+        MergeState::Other(word) => Mergeability::No(vec![Obstacle::Other(word)]),
+        MergeState::Blocked => blocked(github, via, at, answer, aside).await?,
+    })
+}
+
+async fn settled(github: &GitHub, at: &PullRef, via: Installation) -> Result<PullAnswer, Failure> {
+    let mut answer = github.pull_answer(at, via).await?;
+    for wait in SETTLE_WAITS {
+        if answer.merge_state() != MergeState::Unsettled {
+            break;
+        }
+        github.wire.clock.sleep(wait).await;
+        answer = github.pull_answer(at, via).await?;
+    }
+    Ok(answer)
+}
+
+async fn blocked(
+    github: &GitHub,
+    via: Installation,
+    at: &PullRef,
+    answer: PullAnswer,
+    aside: &Aside<'_>,
+) -> Result<Mergeability, Failure> {
+    let author = answer.author().map(str::to_owned);
+    let pull = answer.into_pull(at);
+    let pull = pull.map_err(|message| Failure::rejected(&github.wire.host, &pull_words(at), &message))?;
+    let rules = rules::of(github, &at.repo, via, &pull.base_branch).await?;
+    let mut obstacles = rules.hidden.clone();
+    let (ours, others): (Vec<_>, Vec<_>) = rules.checks.iter().partition(|check| aside.covers(&check.context));
+    let states = checks::of(github, &pull, via, &rules.checks).await;
+    let waits: BTreeSet<String> = match &states {
+        Ok(states) => {
+            obstacles.extend(others.iter().filter_map(|check| obstacle(check, states.of(check))));
+            let open = ours.iter().filter(|check| states.of(check) != RequiredState::Passed);
+            open.map(|check| check.context.clone()).collect()
+        }
+        Err(failure) => {
+            obstacles.push(hidden_by(failure, "every required check")?);
+            BTreeSet::new()
+        }
+    };
+    obstacles.extend(approvals(github, via, &pull, author.as_deref(), &rules).await?);
+    Ok(match (obstacles.is_empty(), waits.is_empty()) {
+        (true, false) => Mergeability::ButFor { statuses: waits, up_to_date: rules.strict },
+        (true, true) => Mergeability::No(vec![Obstacle::Unexplained]),
+        (false, _) => Mergeability::No(obstacles),
+    })
+}
+
+fn obstacle(check: &RequiredCheck, state: RequiredState) -> Option<Obstacle> {
+    let is = |state| Some(Obstacle::Check { name: check.context.clone(), state });
+    match state {
+        RequiredState::Passed => None,
+        RequiredState::Missing => is(CheckState::Missing),
+        RequiredState::Pending => is(CheckState::Pending),
+        RequiredState::Failed => is(CheckState::Failed),
+        RequiredState::OfUnknownApp => Some(Obstacle::Hidden {
+            rule: format!("the required check `{}`", check.context.replace('`', "'")),
+            why: "it is required of a particular GitHub App, and GitHub does not tell which App set the status"
+                .to_owned(),
+        }),
+    }
+}
+
+/// Approvals by the rules of the branch.
+async fn approvals(
+    github: &GitHub,
+    via: Installation,
+    pull: &Pull,
+    author: Option<&str>,
+    rules: &BranchRules,
+) -> Result<Vec<Obstacle>, Failure> {
+    if !rules.wants_reviews {
+        return Ok(Vec::new());
+    }
+    let approval = reviews::approval_of_writers(github, &pull.at, via, author).await?;
+    let mut obstacles = Vec::new();
+    if approval.by.len() < rules.approvals as usize {
+        obstacles.push(Obstacle::Approvals { wanted: rules.approvals, given: approval.by });
+    }
+    if !approval.asking.is_empty() {
+        obstacles.push(Obstacle::ChangesAsked(approval.asking));
+    }
+    Ok(obstacles)
+}
+
+/// What we may not look at stands in the way; what passes is for the caller.
+pub(super) fn hidden_by(failure: &Failure, rule: &str) -> Result<Obstacle, Failure> {
+    match &failure.error {
+        error @ (ForgeError::Denied { .. } | ForgeError::NotFound { .. } | ForgeError::Rejected { .. }) => {
+            Ok(Obstacle::Hidden { rule: rule.to_owned(), why: error.to_string() })
+        }
+        ForgeError::RateLimited { what, host, until } => Err(Failure {
+            status: failure.status,
+            error: ForgeError::RateLimited { what: what.clone(), host: host.clone(), until: *until },
+        }),
+        ForgeError::Unavailable { what, host, message } => Err(Failure::passing(host, what, message)),
+    }
+}

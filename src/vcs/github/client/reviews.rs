@@ -1,0 +1,129 @@
+//! Who approves of a pull (GitHub REST: "List reviews for a pull request", "Get repository permissions for a user").
+//! An App needs the permission to read pull requests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Deserialize;
+
+use super::answers::UserAnswer;
+use super::call::{Call, Failure};
+use super::pages::Pages;
+use super::{GitHub, repo_path, segment, short};
+use crate::model::{Approval, PullRef, RepoId};
+use crate::vcs::{ForgeError, Installation};
+
+/// Most people about whom it is asked whether they may write: strangers must not make us ask for ever.
+const MAX_ASKED: usize = 50;
+
+/// An entry of `GET /repos/{owner}/{repo}/pulls/{number}/reviews`.
+#[derive(Deserialize)]
+struct ReviewAnswer {
+    /// `null` once the account is deleted.
+    #[serde(default)]
+    user: Option<UserAnswer>,
+    state: String,
+}
+
+/// The newest word of a reviewer that says whether the pull is fine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Word {
+    Approves,
+    AsksForChanges,
+    Dismissed,
+}
+
+impl Word {
+    /// A comment leaves what was said before. A state that we do not know approves of nothing (P6).
+    fn of(state: &str) -> Option<Self> {
+        match state {
+            "COMMENTED" | "PENDING" => None,
+            "APPROVED" => Some(Self::Approves),
+            "CHANGES_REQUESTED" => Some(Self::AsksForChanges),
+            _ => Some(Self::Dismissed),
+        }
+    }
+}
+
+/// In a public repository everybody may approve, so there only people count who may write, as for GitHub's own rules.
+pub(super) async fn approval(github: &GitHub, at: &PullRef, via: Installation) -> Result<Approval, Failure> {
+    let pull = github.pull_answer(at, via).await?;
+    let all = said(github, at, via, pull.author()).await?;
+    if pull.is_public() { only_writers(github, &at.repo, via, all).await } else { Ok(all) }
+}
+
+/// The same, but only people count who may write to the repository.
+pub(super) async fn approval_of_writers(
+    github: &GitHub,
+    at: &PullRef,
+    via: Installation,
+    author: Option<&str>,
+) -> Result<Approval, Failure> {
+    let all = said(github, at, via, author).await?;
+    only_writers(github, &at.repo, via, all).await
+}
+
+/// GitHub lists reviews in the order of time.
+async fn said(github: &GitHub, at: &PullRef, via: Installation, author: Option<&str>) -> Result<Approval, Failure> {
+    let path = format!("{}/pulls/{}/reviews", repo_path(&at.repo), at.number);
+    let mut pages = Pages::new(github, (&at.repo, via), &path, "", format!("the reviews of {}", short(at)));
+    let mut newest: BTreeMap<String, Word> = BTreeMap::new();
+    while let Some(page) = pages.next::<ReviewAnswer>().await? {
+        for review in page {
+            if let (Some(user), Some(word)) = (review.user, Word::of(&review.state)) {
+                newest.insert(user.login, word);
+            }
+        }
+    }
+    newest.retain(|login, _| author.is_none_or(|author| !author.eq_ignore_ascii_case(login)));
+    let of = |wanted| newest.iter().filter(|(_, word)| **word == wanted).map(|(login, _)| login.clone()).collect();
+    Ok(Approval {
+        by: of(Word::Approves),
+        asking: of(Word::AsksForChanges),
+        dismissed: of(Word::Dismissed),
+        onlookers: BTreeSet::new(),
+    })
+}
+
+async fn only_writers(
+    github: &GitHub,
+    repo: &RepoId,
+    via: Installation,
+    mut approval: Approval,
+) -> Result<Approval, Failure> {
+    let what = format!("who may write to {}", repo.full_name());
+    if approval.by.len() + approval.asking.len() > MAX_ASKED {
+        let message = format!("more than {MAX_ASKED} people have reviewed, which are too many to ask about one by one");
+        return Err(Failure::rejected(&github.wire.host, &what, &message));
+    }
+    for login in std::mem::take(&mut approval.by) {
+        if may_write(github, repo, via, &login).await? {
+            approval.by.insert(login);
+        } else {
+            approval.onlookers.insert(login);
+        }
+    }
+    for login in std::mem::take(&mut approval.asking) {
+        if may_write(github, repo, via, &login).await? {
+            approval.asking.insert(login);
+        }
+    }
+    Ok(approval)
+}
+
+/// GitHub says `write` also of those who may maintain.
+async fn may_write(github: &GitHub, repo: &RepoId, via: Installation, login: &str) -> Result<bool, Failure> {
+    #[derive(Deserialize)]
+    struct Permission {
+        permission: String,
+    }
+    let path = format!("{}/collaborators/{}/permission", repo_path(repo), segment(login));
+    let call = Call::get(path, format!("what `{login}` may do in {}", repo.full_name()));
+    match github.credentials.send(&github.wire, repo, via, &call).await {
+        Ok(answer) => {
+            let answer: Permission = answer.json(&github.wire.host, &call.what)?;
+            Ok(matches!(answer.permission.as_str(), "admin" | "write"))
+        }
+        Err(failure) if matches!(failure.error, ForgeError::NotFound { .. }) => Ok(false),
+        Err(failure) => Err(failure),
+    }
+}

@@ -1,0 +1,434 @@
+//! What must hold before something is planned or applied, and results of which comments do not tell.
+
+use insta::assert_snapshot;
+use lockkeeper::emulator::{Fault, NewPull, NewStatus, Protection};
+use lockkeeper::model::PullNumber;
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    an_apply_waits_for_somebody_elses_approval,
+    whoever_asks_for_changes_is_named_until_somebody_approves,
+    an_apply_waits_for_the_checks_that_the_branch_requires,
+    an_apply_does_not_wait_for_its_own_status,
+    a_rule_that_cannot_be_looked_at_refuses,
+    github_may_need_a_moment,
+    an_apply_waits_for_the_newest_base_branch,
+    a_merge_has_to_be_planned_with_the_newest_base_branch,
+    everything_that_is_missing_is_said_at_once,
+    a_plan_that_needs_approval_takes_no_lock,
+    the_repository_may_demand_more_where_it_is_allowed,
+    an_apply_is_refused_while_the_forge_says_nothing,
+    results_can_be_left_out_of_comments_but_not_failures,
+    pull_requests_into_other_branches_are_left_alone,
+);
+
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+const NET_LOCK: &str = "acme/infra/network/default by #1";
+
+/// A bot whose server says this of every repository, and a pull request of `alice`.
+async fn planned(backend: Backend, rules: &str, flags: &[(&str, &str)]) -> (Bot, PullNumber) {
+    let rules = format!(r#"{{"repos": [{{"id": "/.*/", {rules}}}]}}"#);
+    let flags: Vec<_> = [("repo-config-json", rules.as_str())].into_iter().chain(flags.iter().copied()).collect();
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    (bot, pull)
+}
+
+fn applies(bot: &Bot) -> usize {
+    bot.calls().iter().filter(|call| call.starts_with("apply ")).count()
+}
+
+async fn applied(bot: &mut Bot, pull: PullNumber) {
+    bot.say(pull, "lockkeeper apply").await;
+    let comment = bot.comment(pull);
+    assert!(comment.starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"), "{comment}");
+    assert_eq!(applies(bot), 1);
+}
+
+/// The message of a refused apply, without the repository's host.
+async fn refused(bot: &mut Bot, pull: PullNumber) -> String {
+    bot.say(pull, "lockkeeper apply").await;
+    let comment = bot.comment(pull);
+    assert!(comment.starts_with("Ran Apply for dir: `network` workspace: `default`: refused\n"), "{comment}");
+    assert_eq!(applies(bot), 0);
+    comment
+}
+
+const APPROVED: &str = r#""apply_requirements": ["approved"]"#;
+
+async fn an_apply_waits_for_somebody_elses_approval(backend: Backend) {
+    let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
+    bot.heard(pull);
+    assert_snapshot!(refused(&mut bot, pull).await, @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request.
+    Nothing was applied, and the plan is kept.
+
+    * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/apply: Failure, 1/1 projects failed to apply.
+    lockkeeper/apply: network/default: Failure, Apply failed: refused, the comment says why.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
+    bot.approve(pull, "bob");
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn whoever_asks_for_changes_is_named_until_somebody_approves(backend: Backend) {
+    let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
+    bot.heard(pull);
+    bot.approve(pull, "bob");
+    bot.ask_for_changes(pull, "bob");
+    bot.approve(pull, "carol");
+    bot.github.dismiss_reviews(REPO, pull, "carol").unwrap();
+    let comment = refused(&mut bot, pull).await;
+    let line = comment.lines().find(|line| line.starts_with("**Apply refused**")).unwrap();
+    assert_snapshot!(line, @"**Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request; `bob` asks for changes; `carol` had reviewed it, which was dismissed.");
+    bot.approve(pull, "bob");
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+const MERGEABLE: &str = r#""apply_requirements": ["mergeable"]"#;
+
+/// Somebody else's check of the head commit.
+async fn check(bot: &Bot, pull: PullNumber, context: &str, state: &str) {
+    let head = bot.github.pull(REPO, pull).unwrap().head;
+    let (description, target_url) = (None, None);
+    let status = NewStatus { state: state.to_owned(), context: Some(context.to_owned()), description, target_url };
+    bot.github.set_status(REPO, &head, "ci", status).await.unwrap();
+}
+
+async fn an_apply_waits_for_the_checks_that_the_branch_requires(backend: Backend) {
+    let (mut bot, pull) = planned(backend, MERGEABLE, &[]).await;
+    bot.heard(pull);
+    let rules = Protection::of_checks(&["ci/test", "ci/lint", "lockkeeper/plan"]).with_approvals(1);
+    bot.github.protect(REPO, "main", rules).unwrap();
+    check(&bot, pull, "ci/test", "failure").await;
+    bot.github.only_let_read(REPO, "eve").unwrap();
+    bot.approve(pull, "eve");
+    assert_snapshot!(refused(&mut bot, pull).await, @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: the required check `ci/test` failed; the required check `ci/lint` has not been set; 1 approval is required of people who may write here, and there is none.
+    Nothing was applied, and the plan is kept.
+
+    * Mend what the failed checks complain about; then comment the command again.
+    * Wait for the required checks; then comment the command again.
+    * Somebody who may write to the repository, other than the author, has to approve the pull request; then comment the command again.
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    check(&bot, pull, "ci/test", "success").await;
+    check(&bot, pull, "ci/lint", "success").await;
+    bot.approve(pull, "bob");
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn an_apply_does_not_wait_for_its_own_status(backend: Backend) {
+    let (mut bot, pull) = planned(backend, MERGEABLE, &[("ignore-vcs-status-names", "atlantis-eu")]).await;
+    bot.heard(pull);
+    let rules = Protection::of_checks(&["lockkeeper/apply", "atlantis-eu/apply", "ci/test"]);
+    bot.github.protect(REPO, "main", rules).unwrap();
+    let comment = refused(&mut bot, pull).await;
+    let line = comment.lines().find(|line| line.starts_with("**Apply refused**")).unwrap();
+    assert_snapshot!(line, @"**Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: the required check `ci/test` has not been set.");
+    check(&bot, pull, "ci/test", "success").await;
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn a_rule_that_cannot_be_looked_at_refuses(backend: Backend) {
+    let (mut bot, pull) = planned(backend, MERGEABLE, &[]).await;
+    bot.heard(pull);
+    let rules = || Protection::of_checks(&["lockkeeper/apply"]);
+    bot.github.protect(REPO, "main", rules().with_conversations()).unwrap();
+    assert_snapshot!(refused(&mut bot, pull).await, @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: whether the rule that every conversation is resolved holds cannot be found out, because GitHub's REST API does not tell.
+    Nothing was applied, and the plan is kept.
+
+    * The merge box of the pull request shows it. Where `lockkeeper/apply` is a required check of `main`, Lockkeeper cannot go by that box, which waits for this very status, so it has to see every other rule itself: whoever administers the repository can change the rule, or the permissions of Lockkeeper, or take that check off the list.
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    bot.github.protect(REPO, "main", rules()).unwrap();
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn github_may_need_a_moment(backend: Backend) {
+    let (mut bot, pull) = planned(backend, MERGEABLE, &[]).await;
+    bot.heard(pull);
+    bot.github.unsettle(REPO, pull, 100).unwrap();
+    let comment = refused(&mut bot, pull).await;
+    let line = comment.lines().find(|line| line.starts_with("**Apply refused**")).unwrap();
+    assert_snapshot!(line, @"**Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the forge is still working out whether the pull request can be merged.");
+    bot.github.unsettle(REPO, pull, 4).unwrap();
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+const UNDIVERGED: &str = r#""apply_requirements": ["undiverged"]"#;
+
+async fn an_apply_waits_for_the_newest_base_branch(backend: Backend) {
+    let (mut bot, pull) = planned(backend, UNDIVERGED, &[]).await;
+    bot.heard(pull);
+    bot.push("main", &[("README.md", "newer\n")]).await;
+    assert_snapshot!(refused(&mut bot, pull).await, @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: `undiverged` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and `main` has 1 commit that the pull request does not contain.
+    Nothing was applied, and the plan is kept.
+
+    * Merge `main` into the branch of the pull request, or rebase it, and push; that is planned by itself.
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    // On top of what is the base branch now.
+    let change = [lockkeeper::emulator::Change::write(WIDER.0, WIDER.1)];
+    bot.github.force_push(REPO, "wider", &change).await.unwrap();
+    bot.settle().await;
+    bot.heard(pull);
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn a_merge_has_to_be_planned_with_the_newest_base_branch(backend: Backend) {
+    let (mut bot, pull) = planned(backend, UNDIVERGED, &[("checkout-strategy", "merge")]).await;
+    bot.heard(pull);
+    bot.push("main", &[("README.md", "newer\n")]).await;
+    assert_snapshot!(refused(&mut bot, pull).await, @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: `undiverged` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and `main` has 1 commit that what was planned does not contain.
+    Nothing was applied, and the plan is kept.
+
+    * Comment `lockkeeper plan`: the new plan is made of the merge with the newest `main`. Look at it, then apply.
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    bot.say(pull, "lockkeeper plan").await;
+    bot.heard(pull);
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn everything_that_is_missing_is_said_at_once(backend: Backend) {
+    let all = r#""apply_requirements": ["mergeable", "approved", "undiverged"]"#;
+    let (mut bot, pull) = planned(backend, all, &[]).await;
+    bot.heard(pull);
+    bot.push("main", &[("README.md", "newer\n")]).await;
+    bot.github.convert_to_draft(REPO, pull, "alice").await.unwrap();
+    bot.settle().await;
+    assert_snapshot!(refused(&mut bot, pull).await, @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: `mergeable` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and the pull request cannot be merged: it is a draft.
+    `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request.
+    `undiverged` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and `main` has 1 commit that the pull request does not contain.
+    Nothing was applied, and the plan is kept.
+
+    * Mark the pull request as ready for review; then comment the command again.
+    * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+    * Merge `main` into the branch of the pull request, or rebase it, and push; that is planned by itself.
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn a_plan_that_needs_approval_takes_no_lock(backend: Backend) {
+    let (mut bot, pull) = planned(backend, r#""plan_requirements": ["approved", "undiverged"]"#, &[]).await;
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: refused
+
+    **Plan refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request.
+    Nothing was planned, and no lock was taken.
+
+    * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/1 projects failed to plan.
+    lockkeeper/plan: network/default: Failure, Plan failed: refused, the comment says why.
+    ");
+    assert_eq!((bot.locks().await.len(), bot.calls().len()), (0, 0));
+    bot.approve(pull, "bob");
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn the_repository_may_demand_more_where_it_is_allowed(backend: Backend) {
+    let rules = r#"{"repos": [{"id": "/.*/", "allowed_overrides": ["apply_requirements"]}]}"#;
+    let own = "version: 3\nprojects:\n  - dir: network\n    apply_requirements: [approved]\n  - dir: app\n";
+    let files = [NETWORK, APP, ("atlantis.yaml", own)];
+    let mut bot = Bot::with(backend, &files, &[("repo-config-json", rules)]).await;
+    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    let comment = bot.comment(pull);
+    assert!(comment.starts_with("Ran Apply for 2 projects: 1 refused, 1 applied\n"), "{comment}");
+    let line = comment.lines().find(|line| line.starts_with("**Apply refused**")).unwrap();
+    assert_snapshot!(line, @"**Apply refused**: `approved` is required (line 4 of `atlantis.yaml`), and nobody has approved the pull request.");
+    bot.approve(pull, "bob");
+    bot.say(pull, "lockkeeper apply -d network").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
+}
+
+async fn an_apply_is_refused_while_the_forge_says_nothing(backend: Backend) {
+    let (mut bot, pull) = planned(backend, APPROVED, &[]).await;
+    bot.heard(pull);
+    bot.approve(pull, "bob");
+    bot.github.fault("GET /repos/*/*/pulls/*/reviews", 3, Fault::BadGateway);
+    assert_snapshot!(refused(&mut bot, pull).await, @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and who has approved cannot be found out: github.test could not be reached for the reviews of acme/infra#&#8203;1: Server Error.
+    Nothing was applied, and the plan is kept.
+
+    * Comment the command again in a moment. If it says the same then, whoever operates the server can look into it.
+
+    * To **apply** this project again, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 2 s</sub>
+    ");
+    applied(&mut bot, pull).await;
+    bot.end(&[NET_LOCK]).await;
+}
+
+async fn results_can_be_left_out_of_comments_but_not_failures(backend: Backend) {
+    let (mut bot, pull) = planned(backend, r#""silence_pr_comments": ["plan"]"#, &[]).await;
+    assert!(bot.heard(pull).is_empty());
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    ");
+    applied(&mut bot, pull).await;
+    bot.push(
+        "wider",
+        &[("network/main.tf", "# fake: fail plan\n"), ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")],
+    )
+    .await;
+    bot.settle().await;
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: failed
+
+    **Plan failed**: `terraform plan` ended with exit code 1.
+
+    ```text
+    Error: The plan went wrong
+
+      on main.tf line 1:
+
+    This is what the story asked for.
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `e5643f39` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"e5643f39f60a2649715fee4f8b030244d5aeebf8","outcome":"partial","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"planned","plan":{"add":1,"change":0,"destroy":0,"import":0,"forget":0}},{"name":null,"dir":"network","workspace":"default","outcome":"failed","plan":null}]} -->"#);
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn pull_requests_into_other_branches_are_left_alone(backend: Backend) {
+    let (mut bot, pull) = planned(backend, r#""branch": "/^release/""#, &[]).await;
+    assert!(bot.heard(pull).is_empty() && bot.statuses(pull).is_empty() && bot.locks().await.is_empty());
+    bot.say(pull, "lockkeeper plan").await;
+    assert_snapshot!(bot.comment(pull), @"
+    **Plan refused**: this pull request goes into `main`, and the server only works for pull requests into branches that match `/^release/` (line 1 of the server's `--repo-config-json`, for `/.*/`).
+
+    * Change the base branch of the pull request, if it is the wrong one.
+    * Or whoever operates the server can change that line.
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
+    bot.push("release/1", &[("README.md", "release\n")]).await;
+    bot.github.change_base(REPO, pull, "alice", "release/1").await.unwrap();
+    bot.settle().await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    // Locks can be given back from anywhere.
+    bot.github.change_base(REPO, pull, "alice", "main").await.unwrap();
+    bot.settle().await;
+    bot.say(pull, "lockkeeper unlock").await;
+    assert!(bot.comment(pull).starts_with("Ran Unlock"));
+    let other = bot.github.open_pull(REPO, NewPull::from_branch("wider").into_base("release/1")).await.unwrap();
+    bot.settle().await;
+    assert!(bot.comment(other).starts_with("Ran Plan for dir: `network`"));
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, ensure};
 use clap::{Arg, ArgMatches, Command};
 
-use super::{Exit, Outcome, Terminal, block_on, environment};
+use super::{Exit, Outcome, Terminal, block_on, environment, settings_file};
 use crate::config::server::{RawSettings, SETTINGS};
 
 /// A server that takes longer is not healthy.
@@ -23,7 +23,7 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let url = match matches.get_one::<String>("url") {
         Some(url) => url.clone(),
-        None => local_url(&environment::read()?),
+        None => local_url(&settings_file::add(environment::read()?).0),
     };
     block_on(ask(&url))??;
     terminal.line(format_args!("{url}: the server lives"))?;

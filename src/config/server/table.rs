@@ -250,7 +250,7 @@ pub static SETTINGS: &[Setting] = &[
         "A stopping server waits this long for runs, then interrupts them; an interrupted run has as long to end.",
     )
     .or("5m"),
-    Setting::new(Terraform, "parallel-pool-size", "NUMBER", Number(1, 1000), "Projects run at the same time at most.")
+    Setting::new(Terraform, "parallel-pool-size", "NUMBER", Number(0, 1000), "Projects run at the same time at most; 0 means the default.")
         .or("15"),
     Setting::new(
         Terraform,
@@ -268,6 +268,13 @@ pub static SETTINGS: &[Setting] = &[
         "More of the server's variables to hand to Terraform and steps, `*` allowed. Always handed over: PATH, HOME, \
          locale, proxy and certificate variables, TF_*, AWS_*, ARM_*, AZURE_*, GOOGLE_*, GCLOUD_*, CLOUDSDK_*, \
          KUBE_*. Never: LOCKKEEPER_*, ATLANTIS_* and DATABASE_URL, which hold the server's own secrets.",
+    ),
+    Setting::new(
+        Operation,
+        "config",
+        "FILE",
+        Path,
+        "YAML file with settings; its keys are the names of the flags. Flags and variables win over it.",
     ),
     Setting::new(
         Operation,

@@ -11,5 +11,6 @@ mod reader;
 
 pub use nearest::{nearest, quoted};
 pub(in crate::config) use node::{Located, Node, Value, read};
+pub(in crate::config) use problem::excerpt;
 pub use problem::{ConfigErrors, Place, Problem, shown};
 pub(in crate::config) use reader::{Fields, Keys, Reader};

@@ -1,5 +1,7 @@
 //! What handlers and jobs are given: the services of one replica and the settings they follow.
 
+mod live;
+
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -9,6 +11,8 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
+
+pub use live::{FileState, Live, Look, Refused};
 
 use crate::clock::{Clock, Ids};
 use crate::command::Grammar;
@@ -32,25 +36,35 @@ use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 pub struct Ctx {
     /// The database. For the work of a job it is under the lease of that job.
     pub store: Store,
+    /// What the operator wants. It does not change while a job is worked on; the next job may see other settings.
+    pub settings: Arc<Settings>,
     services: Arc<Services>,
 }
 
 impl Ctx {
     /// The services on a database.
     pub fn new(store: Store, services: Services) -> Self {
-        Self { store, services: Arc::new(services) }
+        Self { store, settings: services.live.settings(), services: Arc::new(services) }
     }
 
-    /// What the operator wants, to be changed before anybody else has these services; `None`: somebody has.
-    pub fn settings_mut(&mut self) -> Option<&mut Settings> {
-        Arc::get_mut(&mut self.services).map(|services| &mut services.settings)
+    /// Changes what the operator wants, for this and for all that begins from now on.
+    pub fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) {
+        change(Arc::make_mut(&mut self.settings));
+        self.live.put(Arc::clone(&self.settings));
     }
 
-    /// The same for the work of one job: nothing is written once its lease is lost.
+    /// The same with the settings of this moment, for those who live as long as the server.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        Self { settings: self.live.settings(), ..self.clone() }
+    }
+
+    /// The same for the work of one job: nothing is written once its lease is lost, and the settings are those of its
+    /// start.
     #[must_use]
     pub fn under(&self, attempt: &Attempt) -> Self {
         let store = self.store.under(&attempt.lease, attempt.lost.clone());
-        Self { store, services: Arc::clone(&self.services) }
+        Self { store, settings: self.live.settings(), services: Arc::clone(&self.services) }
     }
 }
 
@@ -92,11 +106,12 @@ pub struct Services {
     pub interrupt: CancellationToken,
     /// Numbers for monitors.
     pub metrics: Metrics,
-    /// What the operator wants.
-    pub settings: Settings,
+    /// What the operator wants, as it is now.
+    pub live: Live,
 }
 
 /// What the operator wants, as far as handlers and jobs need it.
+#[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
 pub struct Settings {
     /// Which repositories are served.
@@ -108,7 +123,7 @@ pub struct Settings {
     /// What the operator says about single repositories.
     pub repos: Arc<ServerRepos>,
     /// Repositories of which has been said which patterns nearly fit.
-    pub sighted: Sighted,
+    pub sighted: Arc<Sighted>,
     /// The command of the operator that says who may do what.
     pub team_authz: Option<TeamAuthz>,
     /// Whether a plan that meets the lock of another pull waits for it in line.
@@ -158,6 +173,11 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// The same with another file of `--repo-config`.
+    fn with_repos(&self, repos: ServerRepos) -> Self {
+        Self { team_authz: repos.team_authz.clone(), repos: Arc::new(repos), sighted: Arc::default(), ..self.clone() }
+    }
+
     /// Page of a run.
     pub fn run_url(&self, run: crate::model::RunId) -> String {
         format!("{}/jobs/{run}", self.public_url)

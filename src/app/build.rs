@@ -13,7 +13,7 @@ use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{self, CheckoutStrategy, Database, GithubAuth, PlanFiles, SecretSource, ServerConfig};
-use crate::context::{Ctx, Services, Settings, Sighted, Stops};
+use crate::context::{Ctx, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::model::CommandKind;
@@ -81,7 +81,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         metrics,
         closing: CancellationToken::new(),
         interrupt: CancellationToken::new(),
-        settings: settings(config)?,
+        live: Live::new(settings(config)?, config.locking.file.clone(), parts.clock.now()),
         clock: parts.clock,
         ids: parts.ids,
         forge,
@@ -182,7 +182,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         team_rules: config.permissions.teams.clone(),
         web_rules: config.permissions.web.clone(),
         repos: Arc::clone(&config.locking.repos),
-        sighted: Sighted::default(),
+        sighted: Arc::default(),
         team_authz: config.locking.repos.team_authz.clone(),
         lock_queue: config.locking.queue,
         webhook_secrets: config.webhooks.secrets.clone(),

@@ -3,6 +3,7 @@
 mod build;
 mod loops;
 mod news;
+mod reload;
 mod replica;
 mod serve;
 mod server;

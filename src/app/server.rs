@@ -18,7 +18,7 @@ use tracing::{info, warn};
 use super::{Parts, Replica, build, loops, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
-use crate::context::Ctx;
+use crate::context::{Ctx, FileState, Look};
 use crate::store::ReplicaId;
 
 /// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
@@ -64,6 +64,7 @@ impl Server {
         let only_one = only_one(&config.storage)?;
         let address = listener.local_addr().context("cannot tell on which address the server listens")?;
         let replica = Arc::new(replica(config, surroundings, address).await?);
+        super::reload::show(&replica.ctx);
         replica.tick_leases().await.context("cannot tell the database that this server is there")?;
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
@@ -94,6 +95,21 @@ impl Server {
     /// How many jobs are being worked on.
     pub fn runs(&self) -> usize {
         self.replica.running.count()
+    }
+
+    /// Reads the file of `--repo-config` again, and says in the log what came of it.
+    pub async fn reload(&self) {
+        match self.replica.tick_repo_config().await {
+            Ok(Look::Same) => match self.ctx().live.file() {
+                Some(FileState { refused: Some(_), .. }) => {
+                    warn!("Told to read --repo-config again: it is still refused, see /operations");
+                }
+                Some(_) => info!("Told to read --repo-config again: nothing has changed"),
+                None => info!("Told to read --repo-config again: there is no such file, nothing can change"),
+            },
+            Ok(Look::Taken(_) | Look::Refused(_) | Look::Back) => {}
+            Err(error) => warn!(error = format!("{error:#}"), "The file of --repo-config could not be looked at"),
+        }
     }
 
     /// Begins no new command; those under way go on.

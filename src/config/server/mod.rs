@@ -42,7 +42,7 @@ pub use comments::{CommentConfig, SilenceConfig};
 pub use environment::PassEnvironment;
 pub use file::SettingsFile;
 pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig};
-pub use locking::LockingConfig;
+pub use locking::{LockingConfig, ReposFile};
 pub use logging::LoggingConfig;
 pub use permissions::PermissionConfig;
 pub use problems::{ConfigErrors, Problem, Warning};

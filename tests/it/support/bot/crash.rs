@@ -62,8 +62,8 @@ impl Bot {
         self.crash_and_restart().await;
         self.replicas += 1;
         let (mut ctx, name) = services(&self.db, &self.flags, self.replicas).await;
-        let settings = Arc::get_mut(&mut ctx).and_then(Ctx::settings_mut).expect("nobody else has them yet");
-        settings.team_authz = Some(program);
+        let ctx_mut = Arc::get_mut(&mut ctx).expect("nobody else has it yet");
+        ctx_mut.change_settings(|settings| settings.team_authz = Some(program));
         self.replica = Arc::new(Replica::new(ctx, &name));
     }
 

@@ -103,7 +103,8 @@ pub struct Project {
 pub fn discover(input: &Input<'_>) -> Result<Vec<Project>, LimitExceeded> {
     let changed = changed_paths(input.changed);
     let configured = configured::expand(input.config, input.tree)?;
-    let entries = input.config.map_or(0, |config| config.projects.len());
+    // Those for other base branches count too: a repository that lists projects does not want more of them found.
+    let entries = input.config.map_or(0, |config| config.projects.len() + config.projects_elsewhere);
     let mut projects = Vec::new();
     if input.settings.mode.is_active(entries) {
         let taken: HashSet<&RepoPath> = configured.iter().map(|one| &one.key.dir).collect();

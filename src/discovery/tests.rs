@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::{select as one_of, subsequence};
 
 use super::*;
-use crate::config::repo::AllowedOverrides;
+use crate::config::repo::Permissions;
 use crate::model::ChangeKind;
 
 /// A checkout with its configuration, and what the operator set.
@@ -25,7 +25,7 @@ impl World {
     fn projects(self, entries: &[&str]) -> Self {
         let lines: Vec<_> = entries.iter().map(|entry| format!("  - {{{entry}}}")).collect();
         let text = format!("version: 3\nprojects:\n{}", lines.join("\n"));
-        let config = RepoConfig::parse("atlantis.yaml", &text, &AllowedOverrides::default())
+        let config = RepoConfig::parse("atlantis.yaml", &text, &Permissions::default())
             .unwrap_or_else(|errors| panic!("{errors}"));
         Self { config: Some(config), ..self }
     }

@@ -2,7 +2,7 @@
 //! plan goes by the checkout that it plans, an apply by the head commit that was planned.
 
 use super::CommandCx;
-use crate::config::repo::{AllowedOverrides, FILE_NAMES, RepoConfig};
+use crate::config::repo::{FILE_NAMES, Permissions, RepoConfig};
 use crate::config::repos::{LockPolicy, RepoRules};
 use crate::jobs::describe_error;
 use crate::model::{PlanRecord, ProjectKey, RepoPath};
@@ -28,7 +28,7 @@ impl Policies {
     /// operator does not allow any more, the operator's own rules hold, and no lock is left out because of that (P6).
     pub async fn of_plan(cx: &CommandCx<'_>, plan: &PlanRecord) -> Self {
         let rules = cx.ctx.settings.rules(&plan.pull.repo);
-        match planned(cx, plan, rules.allowed_overrides()).await {
+        match planned(cx, plan, rules.permissions()).await {
             Ok(config) => Self::new(rules, config),
             Err(error) => {
                 tracing::warn!(error = describe_error(&*error), "The configuration that was planned cannot be read");
@@ -53,14 +53,15 @@ impl Policies {
 async fn planned(
     cx: &CommandCx<'_>,
     plan: &PlanRecord,
-    allowed: &AllowedOverrides,
+    permissions: &Permissions,
 ) -> anyhow::Result<Option<RepoConfig>> {
     cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await?;
     for file in FILE_NAMES {
         let path = RepoPath::new(file).expect("a plain name is a path");
         let most = RepoConfig::MAX_BYTES as u64;
         if let Some(text) = cx.ctx.checkouts.read(&plan.pull.repo, &plan.head, &path, most).await? {
-            return Ok(Some(RepoConfig::parse(file, &text, allowed)?));
+            let config = RepoConfig::parse(file, &text, permissions)?;
+            return Ok(Some(config.for_base(&plan.base_branch)?));
         }
     }
     Ok(None)

@@ -11,7 +11,7 @@ use tracing::debug;
 use super::CommandCx;
 use super::policies::Policies;
 use crate::command::{self, var_files_outside};
-use crate::config::repo::{self, AllowedOverrides, RepoConfig};
+use crate::config::repo::{self, Permissions, RepoConfig};
 use crate::config::repos::LockPolicy;
 use crate::context::Ctx;
 use crate::discovery::{self, Input, Project, Tree};
@@ -19,7 +19,7 @@ use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
 use crate::locks::Ask;
-use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
+use crate::model::{BranchName, PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
 use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::Body;
 use crate::workflow::{CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool, ToolError};
@@ -151,7 +151,7 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
     };
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
-    let allowed = rules.allowed_overrides().clone();
+    let (permissions, base) = (rules.permissions().clone(), cx.pull.base_branch.clone());
     let work = Work {
         projects: Vec::new(),
         abreast: Semaphore::new(ABREAST),
@@ -171,7 +171,7 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
     let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
     let found = tokio::task::spawn_blocking(move || {
         let tree = Tree::new(files.paths);
-        let config = configuration(&tree, &checkout, &allowed)?;
+        let config = configuration(&tree, &checkout, &permissions, &base)?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
         let projects = search.run(&input)?;
@@ -275,13 +275,20 @@ fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
     }
 }
 
-fn configuration(tree: &Tree, checkout: &Checkout, allowed: &AllowedOverrides) -> Result<Option<RepoConfig>, Trouble> {
+fn configuration(
+    tree: &Tree,
+    checkout: &Checkout,
+    permissions: &Permissions,
+    base: &BranchName,
+) -> Result<Option<RepoConfig>, Trouble> {
     let Some(file) = repo::find(tree.files()).map_err(|error| Trouble::Config(error.to_string()))? else {
         return Ok(None);
     };
     let text = read_file(checkout, &file, RepoConfig::MAX_BYTES as u64 + 1);
     let text = text.map_err(|error| Trouble::Config(format!("`{file}` cannot be read: {error}")))?;
-    RepoConfig::parse(file.as_str(), &text, allowed).map(Some).map_err(|errors| Trouble::Config(errors.to_string()))
+    let config = RepoConfig::parse(file.as_str(), &text, permissions);
+    let config = config.map_err(|errors| Trouble::Config(errors.to_string()))?;
+    config.for_base(base).map(Some).map_err(|error| Trouble::Config(error.to_string()))
 }
 
 fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {

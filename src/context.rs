@@ -18,8 +18,8 @@ use crate::clock::{Clock, Ids};
 use crate::command::Grammar;
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
-use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::{RepoAllowlist, Retention};
+use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
+use crate::config::server::{Labels, RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery;
 use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
@@ -146,6 +146,8 @@ pub struct Settings {
     pub allow_forks: bool,
     /// Whether a change of a pull leads to a plan.
     pub autoplan: bool,
+    /// Labels of pulls that keep something from being done.
+    pub labels: Labels,
     /// Whether nothing is said about repositories that are not served.
     pub silence_allowlist: bool,
     /// Whether nothing is said about pulls from forks.
@@ -168,6 +170,8 @@ pub struct Settings {
     pub retention: Retention,
     /// Limits on what is posted.
     pub limits: render::Limits,
+    /// What the file of a repository is read from, unless its entry says otherwise; `None`: what is checked out.
+    pub config_source: Option<ConfigSource>,
     /// How comments look.
     pub style: render::Style,
 }

@@ -176,7 +176,6 @@ fn strategy(config: &ServerConfig) -> Strategy {
 
 fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
     let comments = &config.comments;
-    let allowed = |kind| comments.allowed.contains(&kind);
     Ok(Settings {
         allowlist: config.repos.allowlist.clone(),
         team_rules: config.permissions.teams.clone(),
@@ -194,6 +193,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         allow_drafts: config.repos.allow_drafts,
         allow_forks: config.repos.allow_forks,
         autoplan: config.planning.autoplan,
+        labels: config.planning.labels.clone(),
         silence_allowlist: comments.silence.allowlist_errors,
         silence_forks: comments.silence.fork_errors,
         silence_no_projects: comments.silence.no_projects,
@@ -208,8 +208,21 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
             comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),
             ..render::Limits::default()
         },
-        style: render::Style { offer_apply: allowed(CommandKind::Apply), ..render::Style::default() },
+        config_source: config.locking.config_source.clone(),
+        style: style(config),
     })
+}
+
+fn style(config: &ServerConfig) -> render::Style {
+    let look = config.comments.look;
+    render::Style {
+        fold: !look.disable_folding,
+        hide_unchanged: look.hide_unchanged,
+        diff: if look.diff_markdown { render::DiffStyle::Everything } else { render::DiffStyle::default() },
+        offer_apply: config.comments.allowed.contains(&CommandKind::Apply),
+        offer_apply_all: !look.disable_apply_all,
+        ..render::Style::default()
+    }
 }
 
 fn grammar(config: &ServerConfig) -> Grammar {

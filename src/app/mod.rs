@@ -7,6 +7,7 @@ mod reload;
 mod replica;
 mod serve;
 mod server;
+mod tls;
 mod web;
 
 pub(crate) use build::own_dir;

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use axum::Router;
 use chrono::TimeDelta;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -15,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
+use super::tls::{self, Certificate, Peer, TlsListener};
 use super::{Parts, Replica, build, loops, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
@@ -68,12 +71,11 @@ impl Server {
         replica.tick_leases().await.context("cannot tell the database that this server is there")?;
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
-        let router = router.into_make_service_with_connect_info::<SocketAddr>();
-        let serving = axum::serve(listener, router).with_graceful_shutdown(ended.clone().cancelled_owned());
+        let serving = serve(listener, router, config, ended.clone())?;
         info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
-            _web: AbortOnDropHandle::new(tokio::spawn(serving.into_future())),
+            _web: AbortOnDropHandle::new(tokio::spawn(serving)),
             _only_one: only_one,
             replica,
             address,
@@ -153,6 +155,28 @@ impl Server {
         self.replica.ctx.store.close().await;
         info!("Lockkeeper has stopped");
     }
+}
+
+type Serving = Pin<Box<dyn Future<Output = std::io::Result<()>> + Send>>;
+
+/// Answers requests until `ended`, with TLS if there is a certificate.
+fn serve(
+    listener: TcpListener,
+    router: Router,
+    config: &ServerConfig,
+    ended: CancellationToken,
+) -> anyhow::Result<Serving> {
+    let Some(files) = &config.web.tls else {
+        let router = router.into_make_service_with_connect_info::<SocketAddr>();
+        let serving = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned());
+        return Ok(Box::pin(serving.into_future()));
+    };
+    let certificate = Arc::new(Certificate::open(files.clone())?);
+    let listener =
+        TlsListener::new(listener, certificate).context("cannot tell on which address the server listens")?;
+    let router = tls::telling_peers(router).into_make_service_with_connect_info::<Peer>();
+    let serving = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned());
+    Ok(Box::pin(serving.into_future()))
 }
 
 async fn replica(config: &ServerConfig, surroundings: Surroundings, address: SocketAddr) -> anyhow::Result<Replica> {

@@ -71,7 +71,7 @@ fn read_file(path: &Path, most: usize) -> std::io::Result<String> {
 }
 
 /// Settings that name a file which must be there from the start.
-const FILES: [&str; 2] = ["gh-token-file", "gh-app-key-file"];
+const FILES: [&str; 4] = ["gh-token-file", "gh-app-key-file", "ssl-cert-file", "ssl-key-file"];
 
 fn missing_files(raw: &RawSettings) -> Vec<Problem> {
     FILES.iter().filter_map(|flag| missing_file(raw, flag)).collect()

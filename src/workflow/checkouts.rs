@@ -131,6 +131,30 @@ impl Checkouts {
         Ok(Source { pull: pull.at.clone(), head: pull.head.clone(), base_branch: pull.base_branch.clone(), base })
     }
 
+    /// What is checked out.
+    pub fn strategy(&self) -> CheckoutStrategy {
+        self.strategy
+    }
+
+    /// The commit that a branch has now; `None`: there is no such branch.
+    pub async fn fetch_branch(
+        &self,
+        forge: &dyn Forge,
+        source: &Source,
+        branch: &BranchName,
+        via: Installation,
+    ) -> Result<Option<CommitSha>, CheckoutError> {
+        let name = RefName::branch(branch);
+        let fetched = self.fetch_commit(forge, &source.pull, &source.head, std::slice::from_ref(&name), via).await?;
+        Ok(fetched.commit_of(&name).cloned())
+    }
+
+    /// The merge of the head into the base branch, whatever is checked out.
+    pub async fn merged(&self, source: &Source) -> Result<CommitSha, CheckoutError> {
+        let merged = self.git.mirror(&source.pull.repo).merged(&source.base, &source.head).await?;
+        merged.map_err(|files| CheckoutError::Conflict { base: source.base_branch.clone(), files })
+    }
+
     /// Brings the mirror up to the commits of a plan: on this replica they may never have been fetched (P9).
     pub async fn fetch_plan(
         &self,

@@ -32,6 +32,37 @@ pub struct CommentConfig {
     pub max_comments: Option<u32>,
     /// When not to answer.
     pub silence: SilenceConfig,
+    /// How answers look.
+    pub look: LookConfig,
+}
+
+/// How answers look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+pub struct LookConfig {
+    /// Whether `apply` has to name a project.
+    pub disable_apply_all: bool,
+    /// Whether nothing is folded.
+    pub disable_folding: bool,
+    /// Whether projects without changes are left out.
+    pub hide_unchanged: bool,
+    /// Whether every change of a plan is coloured.
+    pub diff_markdown: bool,
+}
+
+impl LookConfig {
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let disable_apply_all = reader.switch("disable-apply-all");
+        let disable_folding = reader.switch("disable-markdown-folding");
+        let hide_unchanged = reader.switch("hide-unchanged-plan-comments");
+        let diff_markdown = reader.switch("enable-diff-markdown-format");
+        Ok(Self {
+            disable_apply_all: disable_apply_all?,
+            disable_folding: disable_folding?,
+            hide_unchanged: hide_unchanged?,
+            diff_markdown: diff_markdown?,
+        })
+    }
 }
 
 /// When not to answer.
@@ -55,6 +86,7 @@ impl CommentConfig {
         let max_comments = reader.number::<u32>("max-comments-per-command");
         let reaction = read_reaction(reader);
         let silence = SilenceConfig::read(reader);
+        let look = LookConfig::read(reader);
         Ok(Self {
             executable_names: executable_names?,
             status_name: status_name?,
@@ -64,6 +96,7 @@ impl CommentConfig {
             reaction: reaction?,
             max_comments: max_comments?.filter(|max| *max > 0),
             silence: silence?,
+            look: look?,
         })
     }
 }

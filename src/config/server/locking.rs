@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::problems::{Problem, Warning};
 use super::reader::{Read, Reader, Recorded};
-use crate::config::repos::ServerRepos;
+use crate::config::repos::{ConfigSource, ServerRepos};
 use crate::config::yaml::{self, Place};
 use crate::model::Sha256Digest;
 
@@ -14,6 +14,8 @@ use crate::model::Sha256Digest;
 pub struct LockingConfig {
     /// What `--repo-config` says, and `--disable-repo-locking`.
     pub repos: Arc<ServerRepos>,
+    /// What the file of a repository is read from; `None`: what is checked out.
+    pub config_source: Option<ConfigSource>,
     /// Where that was read, if it was a file.
     pub file: Option<ReposFile>,
     /// Whether a plan that meets the lock of another pull waits for it in line.
@@ -37,6 +39,8 @@ impl LockingConfig {
         let file = read_from(reader);
         let is_off = reader.switch("disable-repo-locking");
         let queue = reader.switch("lock-queue");
+        let fix = "write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch";
+        let config_source = reader.parsed("repo-config-source", str::parse::<ConfigSource>, fix);
         let (repos, is_off) = (repos?, is_off?);
         if is_off {
             let advice = "no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: \
@@ -46,7 +50,7 @@ impl LockingConfig {
         }
         let repos = if is_off { repos.without_locking() } else { repos };
         let file = file.map(|file| ReposFile { without_locking: is_off, ..file });
-        Ok(Self { repos: Arc::new(repos), file, queue: queue? })
+        Ok(Self { repos: Arc::new(repos), config_source: config_source?, file, queue: queue? })
     }
 }
 

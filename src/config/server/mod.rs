@@ -38,7 +38,7 @@ pub use super::access::TeamAuthz;
 pub use super::repos::ServerRepos;
 pub use absent::{ABSENT, Absent, Reason};
 pub use allowlist::{InvalidAllowlist, RepoAllowlist};
-pub use comments::{CommentConfig, SilenceConfig};
+pub use comments::{CommentConfig, LookConfig, SilenceConfig};
 pub use environment::PassEnvironment;
 pub use file::SettingsFile;
 pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig};
@@ -49,14 +49,14 @@ pub use problems::{ConfigErrors, Problem, Warning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{Given, Giver, RawSettings};
 pub use readme::{flags_page, important_flags};
-pub use repos::{AutodiscoverMode, CheckoutStrategy, PlanningConfig, RepoConfig};
+pub use repos::{AutodiscoverMode, CheckoutStrategy, Labels, PlanningConfig, RepoConfig};
 pub use retention::Retention;
 pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
 pub use storage::{Database, PlanFiles, StorageConfig};
 pub use strangers::unknown_flag;
 pub use table::SETTINGS;
 pub use terraform::TerraformConfig;
-pub use web::{WebAuth, WebConfig};
+pub use web::{TlsFiles, WebAuth, WebConfig};
 
 use reader::{Read, Reader};
 

@@ -78,6 +78,17 @@ pub struct PlanningConfig {
     pub autoplan_files: Vec<String>,
     /// Whether to look for projects.
     pub autodiscover: AutodiscoverMode,
+    /// Labels that keep something from being done.
+    pub labels: Labels,
+}
+
+/// Labels of pulls that keep something from being done; `None`: none does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// Plans by themselves.
+    pub no_autoplan: Option<String>,
+    /// `unlock` by comment.
+    pub no_unlock: Option<String>,
 }
 
 impl PlanningConfig {
@@ -85,10 +96,15 @@ impl PlanningConfig {
         let disabled = reader.switch("disable-autoplan");
         let files = read_autoplan_files(reader);
         let autodiscover = reader.choice("autodiscover-mode");
+        let labels = Labels {
+            no_autoplan: reader.text("disable-autoplan-label"),
+            no_unlock: reader.text("disable-unlock-label"),
+        };
         Ok(Self {
             autoplan: !disabled?,
             autoplan_files: files?,
             autodiscover: autodiscover?.expect("the mode has a default"),
+            labels,
         })
     }
 }

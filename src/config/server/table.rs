@@ -29,6 +29,15 @@ pub static SETTINGS: &[Setting] = &[
     .or("branch"),
     Setting::new(
         Repositories,
+        "repo-config-source",
+        "SOURCE",
+        Text,
+        "What atlantis.yaml is read from: pull_head, merge_result, base (the base branch) or branch:NAME. With `base` or a \
+         branch a pull request cannot change what holds for itself. `repo_config_source` of --repo-config wins.",
+    )
+    .or_derived("what --checkout-strategy checks out"),
+    Setting::new(
+        Repositories,
         "repo-config",
         "FILE",
         Path,
@@ -77,10 +86,19 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new(Web, "bind-address", "ADDRESS", Text, "Address to listen on.").or("0.0.0.0"),
     Setting::new(Web, "atlantis-url", "URL", Text, "Where people reach this server; a path is allowed.")
         .also(&["public-url"])
-        .or_derived("http://<host name>:<port>"),
+        .or_derived("http://<host name>:<port>; with a certificate https"),
     Setting::switch(Web, "web-basic-auth", "Ask for --web-username and --web-password before showing a page."),
     Setting::new(Web, "web-username", "NAME", Text, "User name for the pages.").or_named("lockkeeper", "atlantis"),
     Setting::new(Web, "web-password", "PASSWORD", Secret, "Password for the pages; there is no default."),
+    Setting::new(
+        Web,
+        "ssl-cert-file",
+        "FILE",
+        Path,
+        "Certificate (PEM, with those it needs) to serve https with, together with --ssl-key-file; read again when it \
+         changes.",
+    ),
+    Setting::new(Web, "ssl-key-file", "FILE", Path, "Private key (PEM) of that certificate."),
     Setting::new(
         Web,
         "trusted-proxies",
@@ -192,7 +210,31 @@ pub static SETTINGS: &[Setting] = &[
     Setting::switch(Comments, "silence-allowlist-errors", "Do not answer in repositories that are not served."),
     Setting::switch(Comments, "silence-fork-pr-errors", "Do not answer on pull requests from forks."),
     Setting::switch(Comments, "silence-no-projects", "Do not answer when a pull request touches no project."),
+    Setting::switch(
+        Comments,
+        "disable-apply-all",
+        "Refuse `apply` without a project: every apply has to name what it is about.",
+    ),
+    Setting::switch(Comments, "disable-markdown-folding", "Show long outputs in comments without folding them."),
+    Setting::switch(
+        Comments,
+        "hide-unchanged-plan-comments",
+        "Leave projects without changes out of the comment of a plan; its table keeps them.",
+    ),
+    Setting::switch(
+        Comments,
+        "enable-diff-markdown-format",
+        "Colour every attribute and block of a plan that changes, not only whole resources.",
+    ),
     Setting::switch(Planning, "disable-autoplan", "Plan only when a comment asks for it."),
+    Setting::new(
+        Planning,
+        "disable-autoplan-label",
+        "LABEL",
+        Text,
+        "Pull requests with this label are planned only when a comment asks for it.",
+    ),
+    Setting::new(Comments, "disable-unlock-label", "LABEL", Text, "On pull requests with this label `unlock` is refused."),
     Setting::new(
         Planning,
         "autoplan-file-list",

@@ -1,5 +1,6 @@
 //! What has to hold before any command is looked at (reference 1.6, step 5).
 
+use crate::config::repo::shown;
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
 use crate::model::{CommandKind, CommandOutcome, Pull, PullState};
@@ -9,7 +10,10 @@ use crate::store::CommandRow;
 /// The refusal, if there is one. A plan that somebody's comment waits for is not refused without a word.
 pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Result<Option<Reply>, sqlx::Error> {
     let by_itself = row.kind == CommandKind::Autoplan && !ctx.store.command_stands_in(row.id).await?;
-    Ok(fork(ctx, row, pull).or_else(|| closed(row, pull, by_itself)).or_else(|| draft(ctx, pull, by_itself)))
+    Ok(fork(ctx, row, pull)
+        .or_else(|| closed(row, pull, by_itself))
+        .or_else(|| draft(ctx, pull, by_itself))
+        .or_else(|| label(ctx, row, pull, by_itself)))
 }
 
 fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
@@ -35,6 +39,24 @@ fn closed(row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
         PullState::Open | PullState::Closed => "Open it again, then comment the command once more.",
     };
     Some(Reply::refused("closed", message, vec![hint.to_owned()]))
+}
+
+/// `--disable-autoplan-label` and `--disable-unlock-label` (reference 1.7).
+fn label(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
+    let has = |label: &Option<String>| label.clone().filter(|label| pull.has_label(label));
+    if by_itself {
+        let label = has(&ctx.settings.labels.no_autoplan)?;
+        return Some(Reply::silent_for(format!(
+            "label: the pull request is labelled `{label}` (--disable-autoplan-label)"
+        )));
+    }
+    let label = has(&ctx.settings.labels.no_unlock).filter(|_| row.kind == CommandKind::Unlock)?;
+    let message = format!("this pull request is labelled `{}` (`--disable-unlock-label`).", shown(&label));
+    Some(Reply::refused(
+        "label",
+        message,
+        vec!["Take the label away first, if the locks are to be given back.".to_owned()],
+    ))
 }
 
 /// A pull can become a draft between the event and now. A plan that somebody's comment waits for is made all the same.

@@ -2,6 +2,7 @@
 
 mod apply;
 mod cancel;
+mod config_file;
 mod give_up;
 mod guards;
 mod help;

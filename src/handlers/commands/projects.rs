@@ -9,9 +9,9 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::debug;
 
 use super::CommandCx;
+use super::config_file::{ConfigTrouble, Reading};
 use super::policies::Policies;
 use crate::command::{self, var_files_outside};
-use crate::config::repo::{self, Permissions, RepoConfig};
 use crate::config::repos::LockPolicy;
 use crate::context::Ctx;
 use crate::discovery::{self, Input, Project, Tree};
@@ -19,7 +19,7 @@ use crate::git::Checkout;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
 use crate::locks::Ask;
-use crate::model::{BranchName, PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
+use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
 use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::Body;
 use crate::workflow::{CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool, ToolError};
@@ -151,7 +151,14 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
     };
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
-    let (permissions, base) = (rules.permissions().clone(), cx.pull.base_branch.clone());
+    let reading = match Reading::of_source(cx, &rules, &source).await {
+        Ok(reading) => reading,
+        Err(trouble) => return config_refusal(trouble).map(Selection::Refused),
+    };
+    let read_before = match reading.from_commit(cx).await {
+        Ok(config) => config,
+        Err(trouble) => return config_refusal(trouble).map(Selection::Refused),
+    };
     let work = Work {
         projects: Vec::new(),
         abreast: Semaphore::new(ABREAST),
@@ -171,7 +178,10 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
     let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
     let found = tokio::task::spawn_blocking(move || {
         let tree = Tree::new(files.paths);
-        let config = configuration(&tree, &checkout, &permissions, &base)?;
+        let config = match read_before {
+            Some(config) => config,
+            None => reading.from_checkout(&checkout).map_err(|trouble| Trouble::Config(trouble.to_string()))?,
+        };
         let read = |path: &RepoPath| read_code(&checkout, path);
         let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
         let projects = search.run(&input)?;
@@ -219,6 +229,13 @@ fn sentence(mut text: String) -> String {
         text.push('.');
     }
     text
+}
+
+fn config_refusal(trouble: ConfigTrouble) -> Result<Reply, JobError> {
+    match trouble {
+        ConfigTrouble::Wrong(text) => Ok(Trouble::Config(text).into_reply()),
+        ConfigTrouble::Checkout(error) => checkout_refusal(error),
+    }
 }
 
 /// A checkout that cannot be had: some reasons pass, others are for the people at the pull.
@@ -275,28 +292,12 @@ fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
     }
 }
 
-fn configuration(
-    tree: &Tree,
-    checkout: &Checkout,
-    permissions: &Permissions,
-    base: &BranchName,
-) -> Result<Option<RepoConfig>, Trouble> {
-    let Some(file) = repo::find(tree.files()).map_err(|error| Trouble::Config(error.to_string()))? else {
-        return Ok(None);
-    };
-    let text = read_file(checkout, &file, RepoConfig::MAX_BYTES as u64 + 1);
-    let text = text.map_err(|error| Trouble::Config(format!("`{file}` cannot be read: {error}")))?;
-    let config = RepoConfig::parse(file.as_str(), &text, permissions);
-    let config = config.map_err(|errors| Trouble::Config(errors.to_string()))?;
-    config.for_base(base).map(Some).map_err(|error| Trouble::Config(error.to_string()))
-}
-
 fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
     read_file(checkout, path, MAX_CODE_BYTES).ok()
 }
 
 /// Reads a regular file of a checkout; no link is followed, so nothing outside can be read.
-fn read_file(checkout: &Checkout, path: &RepoPath, most: u64) -> std::io::Result<String> {
+pub(super) fn read_file(checkout: &Checkout, path: &RepoPath, most: u64) -> std::io::Result<String> {
     let invalid = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
     let dir = checkout.resolve_dir(&path.parent()).map_err(|error| invalid(error.to_string()))?;
     let file = dir.join(path.file_name());

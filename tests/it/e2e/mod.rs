@@ -13,6 +13,7 @@ mod locks;
 mod outbox;
 mod plan;
 mod refusals;
+mod reload;
 mod secrets;
 mod shutdown;
 mod stale;

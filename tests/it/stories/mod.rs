@@ -3,6 +3,7 @@
 mod apply;
 mod cancel;
 mod comments;
+mod config_source;
 mod crash;
 mod disk;
 mod door;
@@ -23,6 +24,7 @@ mod reconcilers;
 mod refusals;
 mod replicas;
 mod supersede;
+mod switches;
 mod unlock;
 
 /// Three projects as they are on the main branch.

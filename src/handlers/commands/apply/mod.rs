@@ -46,6 +46,9 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let MergeWish::By(method) = command.merge {
         return Ok(no_merging(method));
     }
+    if forbids_all(cx, command) {
+        return Ok(no_apply_all(cx));
+    }
     let plans = match projects::plans(cx, &command.target).await? {
         projects::Plans::Some(plans) => plans,
         projects::Plans::Refused(reply) => return Ok(reply),
@@ -53,11 +56,14 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = stopped::refusal(cx, &plans).await? {
         return Ok(refusal);
     }
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
     let policies = match plans.first().and_then(|group| group.first()) {
         Some(plan) => Policies::of_plan(cx, plan).await,
         None => Policies::new(cx.ctx.settings.rules(&cx.pull.at.repo), None),
     };
+    if let Some(refusal) = policies.refusal() {
+        return Ok(refusal);
+    }
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
     let work = Work::of_plans(policies);
     let groups = runs_to_come(cx, plans).await?;
     let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command };
@@ -68,6 +74,22 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
     reports.sort_by(|a, b| a.key.cmp(&b.key));
     answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
+}
+
+/// `--disable-apply-all` (reference 10.2): an apply has to name what it is about.
+fn forbids_all(cx: &CommandCx<'_>, command: &ApplyCommand) -> bool {
+    !cx.ctx.settings.style.offer_apply_all && !command.target.is_targeted()
+}
+
+fn no_apply_all(cx: &CommandCx<'_>) -> Reply {
+    let word = &cx.ctx.settings.executable;
+    Reply::refused(
+        "apply_all_disabled",
+        "on this server an apply has to name its project (`--disable-apply-all`).".to_owned(),
+        vec![format!(
+            "Comment `{word} apply -d DIR -w WORKSPACE` or `{word} apply -p PROJECT`; the plan shows the line."
+        )],
+    )
 }
 
 /// Nothing is merged in this version, so a way of merging cannot be followed.

@@ -7,7 +7,6 @@ use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, Replica};
 use lockkeeper::config::access::TeamAuthz;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
-use lockkeeper::context::Ctx;
 use lockkeeper::queue::Tick;
 
 use super::{Bot, build, services};

@@ -249,7 +249,8 @@ impl Checkouts {
         self.git.mirror(&source.pull.repo).files(&checkout.commit).await
     }
 
-    /// The text of a file of a commit that was fetched; `None` when there is no such file.
+    /// The text of a file of a commit that was fetched; `None` when there is no such file. What is no text is an error, as
+    /// if it were not there nobody would notice.
     pub async fn read(
         &self,
         repo: &RepoId,
@@ -258,7 +259,11 @@ impl Checkouts {
         max_bytes: u64,
     ) -> Result<Option<String>, GitError> {
         let bytes = self.git.mirror(repo).read(commit, path, max_bytes).await?;
-        Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()))
+        let not_text = |_| GitError::Other {
+            doing: format!("read `{path}` at {}", commit.short()),
+            message: "it is not UTF-8".to_owned(),
+        };
+        bytes.map(String::from_utf8).transpose().map_err(not_text)
     }
 
     /// Whether a file is part of what is checked out.

@@ -292,6 +292,54 @@ fn pages_are_protected_wholly_or_not_at_all() {
 }
 
 #[test]
+fn certificate_and_key_go_together() {
+    let both = config(&[("ssl-cert-file", "~/cert.pem"), ("ssl-key-file", "key.pem")]).web;
+    let files = TlsFiles { certificate: "/home/kim/cert.pem".into(), key: "/srv/key.pem".into() };
+    assert_eq!((both.tls, both.public_url.as_str()), (Some(files), "https://box:4141/"));
+    assert_snapshot!(errors(&[("ssl-cert-file", "cert.pem")]), @"
+    1. --ssl-key-file (LOCKKEEPER_SSL_KEY_FILE): missing, but there is a certificate
+    Fix: name the file with its private key
+    ");
+    assert_snapshot!(errors(&[("ssl-key-file", "key.pem")]), @"
+    1. --ssl-cert-file (LOCKKEEPER_SSL_CERT_FILE): missing, but there is a private key
+    Fix: name the file with its certificate
+    ");
+}
+
+#[test]
+fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
+    use crate::config::repos::ConfigSource;
+    let source = |text| config(&[("repo-config-source", text)]).locking.config_source;
+    let branch = ConfigSource::Branch("release/1".parse().unwrap());
+    assert_eq!(
+        [source(""), source("base"), source("branch:release/1")],
+        [None, Some(ConfigSource::Base), Some(branch)]
+    );
+    assert_snapshot!(errors(&[("repo-config-source", "main")]), @"
+    1. --repo-config-source (LOCKKEEPER_REPO_CONFIG_SOURCE): `main` is neither `pull_head`, `merge_result`, `base` nor `branch:NAME`
+    Fix: write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch
+    ");
+}
+
+#[test]
+fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
+    let plain = config(&[]);
+    assert_eq!((plain.comments.look, plain.planning.labels), (LookConfig::default(), Labels::default()));
+    let flags = [
+        "disable-apply-all",
+        "disable-markdown-folding",
+        "hide-unchanged-plan-comments",
+        "enable-diff-markdown-format",
+    ];
+    let all = config(&flags.map(|flag| (flag, "true"))).comments.look;
+    let expected =
+        LookConfig { disable_apply_all: true, disable_folding: true, hide_unchanged: true, diff_markdown: true };
+    assert_eq!(all, expected);
+    let labels = config(&[("disable-autoplan-label", "wip"), ("disable-unlock-label", " keep ")]).planning.labels;
+    assert_eq!(labels, Labels { no_autoplan: Some("wip".to_owned()), no_unlock: Some("keep".to_owned()) });
+}
+
+#[test]
 fn databases_are_told_apart_by_their_url() {
     let database = |url| read_with(&[("database-url", url)], &[]).map(|(config, _)| config.storage.database);
     let postgres = "postgres://kim:pass@db/locks";

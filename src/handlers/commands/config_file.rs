@@ -9,7 +9,7 @@ use super::projects::read_file;
 use crate::config::repo::{self, CANDIDATES, Permissions, RepoConfig};
 use crate::config::repos::{ConfigSource, RepoRules};
 use crate::context::Ctx;
-use crate::git::{Checkout, CheckoutStrategy};
+use crate::git::{Checkout, CheckoutStrategy, GitError};
 use crate::jobs::describe_error;
 use crate::model::{BranchName, CommitSha, PlanRecord, RepoPath};
 use crate::workflow::{CheckoutError, Source};
@@ -70,7 +70,11 @@ impl Reading {
             match text {
                 Ok(Some(text)) => found.push((path, text)),
                 Ok(None) => {}
-                Err(error) => return Err(self.wrong(format!("`{path}` cannot be read: {error}"))),
+                Err(error @ (GitError::TooLarge { .. } | GitError::Other { .. })) => {
+                    return Err(self.wrong(format!("`{path}` cannot be read: {error}")));
+                }
+                // Whatever else it is may pass.
+                Err(error) => return Err(CheckoutError::from(error).into()),
             }
         }
         let Some(chosen) = self.choose(found.iter().map(|(path, _)| path))? else { return Ok(Some(None)) };

@@ -20,9 +20,7 @@ pub fn unknown_flag(name: &str) -> Problem {
 
 /// The flag that is spelled most like it, also one that this version does not have.
 pub(super) fn nearest_flag(name: &str) -> Option<&'static str> {
-    nearest_of(name, ABSENT.iter().map(|absent| absent.flag))
-        .filter(|_| nearest(name).is_none())
-        .or_else(|| nearest(name))
+    nearest(name).or_else(|| nearest_of(name, ABSENT.iter().map(|absent| absent.flag)))
 }
 
 /// Reports everything about strangers that can be seen in the raw settings.

@@ -2,8 +2,6 @@
 //! request brings its own along; the operator can take it from the base branch or from any other branch instead
 //! (`--repo-config-source`, `repo_config_source`), so that a pull request cannot change what holds for itself.
 
-use anyhow::Context as _;
-
 use super::CommandCx;
 use super::projects::read_file;
 use crate::config::repo::{self, CANDIDATES, Permissions, RepoConfig};
@@ -46,22 +44,34 @@ pub(super) struct Reading {
     permissions: Permissions,
     base: BranchName,
     origin: Origin,
+    /// What the commit says, if it is read from one.
+    said: Option<RepoConfig>,
 }
 
 impl Reading {
-    /// For a plan, whose commits have been fetched.
+    /// For a plan, whose commits have been fetched. What another commit than that of the checkout says is read at once.
     pub async fn of_source(cx: &CommandCx<'_>, rules: &RepoRules, source: &Source) -> Result<Self, ConfigTrouble> {
         let origin = origin(cx, &wanted(cx.ctx, rules), source, true).await?;
-        Ok(Self::new(rules, &source.base_branch, origin))
+        let reading = Self::new(rules, &source.base_branch, origin);
+        let said = reading.from_commit(cx).await?;
+        Ok(Self { said, ..reading })
     }
 
     fn new(rules: &RepoRules, base: &BranchName, origin: Origin) -> Self {
         let path = rules.config_file().map(|path| path.value.clone());
-        Self { path, permissions: rules.permissions().clone(), base: base.clone(), origin }
+        Self { path, permissions: rules.permissions().clone(), base: base.clone(), origin, said: None }
     }
 
-    /// What a commit says; `None`: it is to be read from the checkout.
-    pub async fn from_commit(&self, cx: &CommandCx<'_>) -> Result<Option<Option<RepoConfig>>, ConfigTrouble> {
+    /// What the repository says; `None`: nothing. The checkout is looked into if it is read from there.
+    pub fn config(self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
+        match &self.origin {
+            Origin::Checkout => self.from_checkout(checkout),
+            Origin::Commit { .. } => Ok(self.said),
+        }
+    }
+
+    /// What the commit says; nothing if it is to be read from the checkout.
+    async fn from_commit(&self, cx: &CommandCx<'_>) -> Result<Option<RepoConfig>, ConfigTrouble> {
         let Origin::Commit { commit, .. } = &self.origin else { return Ok(None) };
         let mut found = Vec::new();
         for path in self.paths() {
@@ -77,13 +87,12 @@ impl Reading {
                 Err(error) => return Err(CheckoutError::from(error).into()),
             }
         }
-        let Some(chosen) = self.choose(found.iter().map(|(path, _)| path))? else { return Ok(Some(None)) };
+        let Some(chosen) = self.choose(found.iter().map(|(path, _)| path))? else { return Ok(None) };
         let text = found.iter().find(|(path, _)| *path == chosen).map(|(_, text)| text.as_str()).unwrap_or_default();
-        self.parse(&chosen, text).map(Some).map(Some)
+        self.parse(&chosen, text).map(Some)
     }
 
-    /// What the checkout says.
-    pub fn from_checkout(&self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
+    fn from_checkout(&self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
         let is_there = |path: &RepoPath| {
             let meta = checkout.path.join(path.as_str()).symlink_metadata();
             meta.is_ok_and(|meta| !meta.is_dir())
@@ -134,7 +143,7 @@ pub(super) async fn of_plan(
     let source = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await?;
     let origin = origin(cx, &wanted(cx.ctx, rules), &source, false).await?;
     let reading = Reading::new(rules, &plan.base_branch, origin);
-    reading.from_commit(cx).await?.context("an apply reads the configuration from a commit")
+    Ok(reading.from_commit(cx).await?)
 }
 
 /// Why nothing may be applied as long as the configuration cannot be read; `None`: the operator's own rules are enough.

@@ -155,10 +155,6 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
         Ok(reading) => reading,
         Err(trouble) => return config_refusal(trouble).map(Selection::Refused),
     };
-    let read_before = match reading.from_commit(cx).await {
-        Ok(config) => config,
-        Err(trouble) => return config_refusal(trouble).map(Selection::Refused),
-    };
     let work = Work {
         projects: Vec::new(),
         abreast: Semaphore::new(ABREAST),
@@ -178,10 +174,7 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
     let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
     let found = tokio::task::spawn_blocking(move || {
         let tree = Tree::new(files.paths);
-        let config = match read_before {
-            Some(config) => config,
-            None => reading.from_checkout(&checkout).map_err(|trouble| Trouble::Config(trouble.to_string()))?,
-        };
+        let config = reading.config(&checkout).map_err(|trouble| Trouble::Config(trouble.to_string()))?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
         let projects = search.run(&input)?;

@@ -1,5 +1,7 @@
 //! What handlers and jobs are given: the services of one replica and the settings they follow.
 
+mod live;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -10,12 +12,14 @@ use chrono::TimeDelta;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+pub use live::{FileState, Live, Look, Refused};
+
 use crate::clock::{Clock, Ids};
 use crate::command::Grammar;
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
-use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::{RepoAllowlist, Retention};
+use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
+use crate::config::server::{Labels, RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
 use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
@@ -32,25 +36,35 @@ use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 pub struct Ctx {
     /// The database. For the work of a job it is under the lease of that job.
     pub store: Store,
+    /// What the operator wants. It does not change while a job is worked on; the next job may see other settings.
+    pub settings: Arc<Settings>,
     services: Arc<Services>,
 }
 
 impl Ctx {
     /// The services on a database.
     pub fn new(store: Store, services: Services) -> Self {
-        Self { store, services: Arc::new(services) }
+        Self { store, settings: services.live.settings(), services: Arc::new(services) }
     }
 
-    /// What the operator wants, to be changed before anybody else has these services; `None`: somebody has.
-    pub fn settings_mut(&mut self) -> Option<&mut Settings> {
-        Arc::get_mut(&mut self.services).map(|services| &mut services.settings)
+    /// Changes what the operator wants, for this and for all that begins from now on.
+    pub fn change_settings(&mut self, change: impl FnOnce(&mut Settings)) {
+        change(Arc::make_mut(&mut self.settings));
+        self.live.put(Arc::clone(&self.settings));
     }
 
-    /// The same for the work of one job: nothing is written once its lease is lost.
+    /// The same with the settings of this moment, for those who live as long as the server.
+    #[must_use]
+    pub fn fresh(&self) -> Self {
+        Self { settings: self.live.settings(), ..self.clone() }
+    }
+
+    /// The same for the work of one job: nothing is written once its lease is lost, and the settings are those of its
+    /// start.
     #[must_use]
     pub fn under(&self, attempt: &Attempt) -> Self {
         let store = self.store.under(&attempt.lease, attempt.lost.clone());
-        Self { store, services: Arc::clone(&self.services) }
+        Self { store, settings: self.live.settings(), services: Arc::clone(&self.services) }
     }
 }
 
@@ -92,11 +106,12 @@ pub struct Services {
     pub interrupt: CancellationToken,
     /// Numbers for monitors.
     pub metrics: Metrics,
-    /// What the operator wants.
-    pub settings: Settings,
+    /// What the operator wants, as it is now.
+    pub live: Live,
 }
 
 /// What the operator wants, as far as handlers and jobs need it.
+#[derive(Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
 pub struct Settings {
     /// Which repositories are served.
@@ -108,9 +123,9 @@ pub struct Settings {
     /// What the operator says about single repositories.
     pub repos: Arc<ServerRepos>,
     /// Repositories of which has been said which patterns nearly fit.
-    pub sighted: Sighted,
+    pub sighted: Arc<Sighted>,
     /// Who uses which module, in the repositories that were searched last.
-    pub modules: ModuleGraphs,
+    pub modules: Arc<ModuleGraphs>,
     /// The command of the operator that says who may do what.
     pub team_authz: Option<TeamAuthz>,
     /// Whether a plan that meets the lock of another pull waits for it in line.
@@ -137,6 +152,8 @@ pub struct Settings {
     pub fail_on_pre_hook: bool,
     /// Whether a change of a pull leads to a plan.
     pub autoplan: bool,
+    /// Labels of pulls that keep something from being done.
+    pub labels: Labels,
     /// Whether nothing is said about repositories that are not served.
     pub silence_allowlist: bool,
     /// Whether nothing is said about pulls from forks.
@@ -163,11 +180,18 @@ pub struct Settings {
     pub retention: Retention,
     /// Limits on what is posted.
     pub limits: render::Limits,
+    /// What the file of a repository is read from, unless its entry says otherwise; `None`: what is checked out.
+    pub config_source: Option<ConfigSource>,
     /// How comments look.
     pub style: render::Style,
 }
 
 impl Settings {
+    /// The same with another file of `--repo-config`.
+    fn with_repos(&self, repos: ServerRepos) -> Self {
+        Self { team_authz: repos.team_authz.clone(), repos: Arc::new(repos), sighted: Arc::default(), ..self.clone() }
+    }
+
     /// Page of a run.
     pub fn run_url(&self, run: crate::model::RunId) -> String {
         format!("{}/jobs/{run}", self.public_url)

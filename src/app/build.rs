@@ -15,7 +15,7 @@ use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
     self, CheckoutStrategy, Database, GithubAuth, MirrorUrl, PlanFiles, SecretSource, ServerConfig,
 };
-use crate::context::{Ctx, IdleStatuses, ModuleGraphs, Services, Settings, Sighted, Stops};
+use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::model::CommandKind;
@@ -86,7 +86,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         metrics,
         closing: CancellationToken::new(),
         interrupt: CancellationToken::new(),
-        settings: settings(config)?,
+        live: Live::new(settings(config)?, config.locking.file.clone(), parts.clock.now()),
         clock: parts.clock,
         ids: parts.ids,
         forge,
@@ -198,14 +198,13 @@ fn strategy(config: &ServerConfig) -> Strategy {
 
 fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
     let comments = &config.comments;
-    let allowed = |kind| comments.allowed.contains(&kind);
     Ok(Settings {
         allowlist: config.repos.allowlist.clone(),
         team_rules: config.permissions.teams.clone(),
         web_rules: config.permissions.web.clone(),
         repos: Arc::clone(&config.locking.repos),
-        sighted: Sighted::default(),
-        modules: ModuleGraphs::default(),
+        sighted: Arc::default(),
+        modules: Arc::default(),
         team_authz: config.locking.repos.team_authz.clone(),
         lock_queue: config.locking.queue,
         webhook_secrets: config.webhooks.secrets.clone(),
@@ -219,6 +218,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         allow_forks: config.repos.allow_forks,
         autoplan: config.planning.autoplan,
         fail_on_pre_hook: config.planning.fail_on_pre_hook,
+        labels: config.planning.labels.clone(),
         silence_allowlist: comments.silence.allowlist_errors,
         silence_forks: comments.silence.fork_errors,
         silence_no_projects: comments.silence.no_projects,
@@ -239,8 +239,21 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
             comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),
             ..render::Limits::default()
         },
-        style: render::Style { offer_apply: allowed(CommandKind::Apply), ..render::Style::default() },
+        config_source: config.locking.config_source.clone(),
+        style: style(config),
     })
+}
+
+fn style(config: &ServerConfig) -> render::Style {
+    let look = config.comments.look;
+    render::Style {
+        fold: !look.disable_folding,
+        hide_unchanged: look.hide_unchanged,
+        diff: if look.diff_markdown { render::DiffStyle::Everything } else { render::DiffStyle::default() },
+        offer_apply: config.comments.allowed.contains(&CommandKind::Apply),
+        offer_apply_all: !look.disable_apply_all,
+        ..render::Style::default()
+    }
 }
 
 fn grammar(config: &ServerConfig) -> Grammar {

@@ -9,8 +9,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-use super::Replica;
 use super::replica::commands_of_a_repo;
+use super::{Replica, reload};
 use crate::handlers::reconcile::{RECONCILERS, Reconciler, Turn, Until};
 use crate::jobs::Jobs;
 use crate::queue::{Nudges, RENEW_EVERY, Worker};
@@ -56,6 +56,10 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
     spawn_every(&mut workers, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
     spawn_every(&mut workers, TIDY_EVERY, ended, replica, |r| async move {
         r.ctx.metrics.tidy();
+        Ok(())
+    });
+    spawn_every(&mut workers, reload::LOOK_EVERY, ended, replica, |r| async move {
+        r.tick_repo_config().await?;
         Ok(())
     });
     for reconciler in RECONCILERS {

@@ -3,9 +3,11 @@
 mod build;
 mod loops;
 mod news;
+mod reload;
 mod replica;
 mod serve;
 mod server;
+mod tls;
 mod web;
 
 pub(crate) use build::own_dir;

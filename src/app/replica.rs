@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use tracing::error;
 
-use super::news;
-use crate::context::Ctx;
+use super::{news, reload};
+use crate::context::{Ctx, Look};
 use crate::handlers::reconcile::{self, Found, Reconciler, Rounds, Turn};
 use crate::jobs::{Jobs, RunCommand};
 use crate::queue::{Job, Kinds, LeaseKeeper, Running, Tick, Worker};
@@ -85,6 +85,11 @@ impl Replica {
     /// Renews what is held.
     pub async fn tick_leases(&self) -> Result<(), sqlx::Error> {
         self.keeper.tick().await
+    }
+
+    /// Looks whether the file of `--repo-config` has changed, and takes what it says if it can.
+    pub async fn tick_repo_config(&self) -> anyhow::Result<Look> {
+        reload::look(&self.ctx).await
     }
 
     /// Stops all work whenever the leases could not be renewed in time. Never returns.

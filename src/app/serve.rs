@@ -1,7 +1,8 @@
 //! `lockkeeper server`: from start to a good end.
 //!
 //! The first SIGTERM or SIGINT stops claiming work and waits for runs; the second, or the end of `--shutdown-grace`,
-//! interrupts them: a plan is made again after the next start, an apply reports how far it came.
+//! interrupts them: a plan is made again after the next start, an apply reports how far it came. SIGHUP has the file of
+//! `--repo-config` read again.
 
 use std::time::Duration;
 
@@ -19,12 +20,18 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
     // of /proc.
     nix::sys::prctl::set_dumpable(false).context("cannot hide the memory of the server from other programs")?;
     let mut signals = Signals::new()?;
+    let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let listener = TcpListener::bind(config.web.listen).await;
     let listener = listener.with_context(|| {
         format!("cannot listen on {} (--bind-address, --port): is another server running?", config.web.listen)
     })?;
     let server = Server::start(listener, &config, surroundings).await?;
-    signals.next().await;
+    loop {
+        tokio::select! {
+            () = signals.next() => break,
+            _ = hang_up.recv() => server.reload().await,
+        }
+    }
     info!(runs = server.runs(), "Told to stop: no new work is begun; send the signal again to interrupt runs");
     server.close();
     tokio::select! {

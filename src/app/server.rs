@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use axum::Router;
 use chrono::TimeDelta;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -15,10 +17,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
+use super::tls::{self, Certificate, Peer, TlsListener};
 use super::{Parts, Replica, build, loops, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
-use crate::context::Ctx;
+use crate::context::{Ctx, FileState, Look};
 use crate::store::ReplicaId;
 
 /// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
@@ -64,15 +67,15 @@ impl Server {
         let only_one = only_one(&config.storage)?;
         let address = listener.local_addr().context("cannot tell on which address the server listens")?;
         let replica = Arc::new(replica(config, surroundings, address).await?);
+        super::reload::show(&replica.ctx);
         replica.tick_leases().await.context("cannot tell the database that this server is there")?;
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
-        let router = router.into_make_service_with_connect_info::<SocketAddr>();
-        let serving = axum::serve(listener, router).with_graceful_shutdown(ended.clone().cancelled_owned());
+        let serving = serve(listener, router, config, ended.clone())?;
         info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
-            _web: AbortOnDropHandle::new(tokio::spawn(serving.into_future())),
+            _web: AbortOnDropHandle::new(tokio::spawn(serving)),
             _only_one: only_one,
             replica,
             address,
@@ -94,6 +97,21 @@ impl Server {
     /// How many jobs are being worked on.
     pub fn runs(&self) -> usize {
         self.replica.running.count()
+    }
+
+    /// Reads the file of `--repo-config` again, and says in the log what came of it.
+    pub async fn reload(&self) {
+        match self.replica.tick_repo_config().await {
+            Ok(Look::Same) => match self.ctx().live.file() {
+                Some(FileState { refused: Some(_), .. }) => {
+                    warn!("Told to read --repo-config again: it is still refused, see /operations");
+                }
+                Some(_) => info!("Told to read --repo-config again: nothing has changed"),
+                None => info!("Told to read --repo-config again: there is no such file, nothing can change"),
+            },
+            Ok(Look::Taken(_) | Look::Refused(_) | Look::Back) => {}
+            Err(error) => warn!(error = format!("{error:#}"), "The file of --repo-config could not be looked at"),
+        }
     }
 
     /// Begins no new command; those under way go on.
@@ -137,6 +155,28 @@ impl Server {
         self.replica.ctx.store.close().await;
         info!("Lockkeeper has stopped");
     }
+}
+
+type Serving = Pin<Box<dyn Future<Output = std::io::Result<()>> + Send>>;
+
+/// Answers requests until `ended`, with TLS if there is a certificate.
+fn serve(
+    listener: TcpListener,
+    router: Router,
+    config: &ServerConfig,
+    ended: CancellationToken,
+) -> anyhow::Result<Serving> {
+    let Some(files) = &config.web.tls else {
+        let router = router.into_make_service_with_connect_info::<SocketAddr>();
+        let serving = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned());
+        return Ok(Box::pin(serving.into_future()));
+    };
+    let certificate = Arc::new(Certificate::open(files.clone())?);
+    let listener =
+        TlsListener::new(listener, certificate).context("cannot tell on which address the server listens")?;
+    let router = tls::telling_peers(router).into_make_service_with_connect_info::<Peer>();
+    let serving = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned());
+    Ok(Box::pin(serving.into_future()))
 }
 
 async fn replica(config: &ServerConfig, surroundings: Surroundings, address: SocketAddr) -> anyhow::Result<Replica> {

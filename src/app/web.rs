@@ -34,6 +34,10 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         version: env!("CARGO_PKG_VERSION").to_owned(),
         metrics: ctx.metrics.clone(),
         keep_runs: ctx.settings.retention.runs,
+        repo_config: {
+            let ctx = Arc::clone(ctx);
+            Arc::new(move || ctx.live.file())
+        },
     };
     let web = Web::new(setup).await.context("cannot read what the dashboard needs from the database")?;
     Ok(http::door(Arc::clone(ctx)).merge(http::router(Arc::new(web))))

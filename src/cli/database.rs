@@ -5,32 +5,38 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use clap::{Arg, ArgMatches};
 
-use super::environment;
+use super::{environment, settings_file};
 use crate::app::database_url;
 use crate::clock::{RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig};
 use crate::store::Store;
 
 /// Flags of the server that say where the database is.
-const FLAGS: [(&str, &str, &str); 3] = [
+const FLAGS: [(&str, &str, &str); 4] = [
+    ("config", "FILE", "File with settings of the server, as for `lockkeeper server`"),
     ("data-dir", "FOLDER", "Data directory of the server, as for `lockkeeper server`"),
     ("database-url", "URL", "Database of the server, as for `lockkeeper server`"),
     ("compat", "NAME", "Defaults of the server, as for `lockkeeper server`"),
 ];
 
 /// The flags, for a subcommand.
-pub(super) fn flags() -> [Arg; 3] {
+pub(super) fn flags() -> [Arg; 4] {
     FLAGS.map(|(flag, value, help)| Arg::new(flag).long(flag).value_name(value).help(help))
 }
 
-/// What the environment and these flags say. Variables count as they do for the server.
+/// What the environment, these flags and the file of settings say. All count as they do for the server.
 pub(super) fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = environment::read()?;
     for (flag, _, _) in FLAGS {
         let given = matches.get_one::<String>(flag).cloned();
         raw.flags.extend(given.map(|value| (flag.to_owned(), vec![value])));
     }
-    Ok(raw)
+    let (raw, problems) = settings_file::add(raw);
+    match problems.first() {
+        // Where the database is could be what is wrong.
+        Some(problem) => bail!("{problem}"),
+        None => Ok(raw),
+    }
 }
 
 /// Opens the database, which must be there.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-use crate::config::server::RawSettings;
+use crate::config::server::{RawSettings, SettingsFile};
 
 /// Variables, folders and the name of the machine; no flags yet. Variables that are not UTF-8 are left out: none
 /// of ours can be such.
@@ -16,6 +16,7 @@ pub(super) fn read() -> anyhow::Result<RawSettings> {
     Ok(RawSettings {
         flags: BTreeMap::new(),
         files: BTreeMap::new(),
+        settings_file: SettingsFile::default(),
         home: variables.get("HOME").filter(|home| !home.is_empty()).map(PathBuf::from),
         working_dir: std::env::current_dir().context("cannot find out the working folder")?,
         hostname: hostname(&variables),

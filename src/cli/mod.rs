@@ -13,6 +13,7 @@ mod locks;
 mod replay;
 mod server;
 mod server_args;
+mod settings_file;
 pub mod supervise;
 mod terminal;
 mod version;

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches, Command};
 use tracing::warn;
 
 use super::server_args::{ServerArgs, help};
-use super::{Exit, Outcome, Terminal, block_on, environment};
+use super::{Exit, Outcome, Terminal, block_on, environment, settings_file};
 use crate::app::{self, Surroundings};
 use crate::config::server::{Problem, RawSettings, SETTINGS, ServerConfig, ServerRepos, Warning};
 use crate::telemetry;
@@ -26,8 +26,10 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     if args.wants_help {
         return Ok(terminal.shown(&help()));
     }
-    let raw = with_files(RawSettings { flags: args.flags, ..environment::read()? });
+    let (raw, of_file) = settings_file::add(RawSettings { flags: args.flags, ..environment::read()? });
+    let raw = with_files(raw);
     let mut problems = args.problems;
+    problems.extend(of_file);
     problems.extend(missing_files(&raw));
     match ServerConfig::from_raw(&raw, problems) {
         Ok((config, warnings)) => {
@@ -69,7 +71,7 @@ fn read_file(path: &Path, most: usize) -> std::io::Result<String> {
 }
 
 /// Settings that name a file which must be there from the start.
-const FILES: [&str; 2] = ["gh-token-file", "gh-app-key-file"];
+const FILES: [&str; 4] = ["gh-token-file", "gh-app-key-file", "ssl-cert-file", "ssl-key-file"];
 
 fn missing_files(raw: &RawSettings) -> Vec<Problem> {
     FILES.iter().filter_map(|flag| missing_file(raw, flag)).collect()

@@ -72,7 +72,7 @@ fn find(name: &str) -> Option<Flag> {
     let setting = SETTINGS.iter().find(is_called);
     let setting = setting.map(|setting| Flag { name: setting.flag, is_switch: setting.kind == Kind::Switch });
     let absent = || ABSENT.iter().find(|absent| absent.flag == name);
-    setting.or_else(|| absent().map(|absent| Flag { name: absent.flag, is_switch: absent.is_switch }))
+    setting.or_else(|| absent().map(|absent| Flag { name: absent.flag, is_switch: absent.is_switch() }))
 }
 
 fn stray(word: &str) -> Problem {
@@ -92,8 +92,8 @@ pub(super) fn help() -> String {
         .term_width(100)
         .about(
             "Receives webhooks and runs what they ask for.\n\nEvery flag can be given as a variable instead: --gh-user \
-             is read from LOCKKEEPER_GH_USER, then from ATLANTIS_GH_USER. A flag wins over a variable, and an empty \
-             value counts as not given.",
+             is read from LOCKKEEPER_GH_USER, then from ATLANTIS_GH_USER, then from the key gh-user of the YAML file that \
+             --config names. An empty value counts as not given.",
         )
         .args(SETTINGS.iter().map(arg));
     command.clone().render_help().to_string()
@@ -155,6 +155,15 @@ mod tests {
         ] {
             let expected: Vec<String> = flags.into_iter().map(str::to_owned).collect();
             assert_eq!(parse(line), (expected, vec![]), "{line}");
+        }
+    }
+
+    #[test]
+    fn every_flag_of_both_tables_is_taken() {
+        let of_tables = SETTINGS.iter().flat_map(|setting| std::iter::once(&setting.flag).chain(setting.aliases));
+        for flag in of_tables.chain(ABSENT.iter().map(|absent| &absent.flag)) {
+            let args = ServerArgs::parse([format!("--{flag}=x")]);
+            assert_eq!((args.flags.len(), args.problems.len()), (1, 0), "--{flag}");
         }
     }
 

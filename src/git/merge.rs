@@ -16,6 +16,15 @@ pub(super) enum Merge {
 }
 
 impl Mirror {
+    /// The merge commit of two commits that were fetched, or the files in conflict.
+    pub async fn merged(&self, base: &CommitSha, head: &CommitSha) -> Result<Result<CommitSha, Vec<String>>, GitError> {
+        let _writer = self.writer.lock().await;
+        Ok(match self.merge(base, head).await? {
+            Merge::Done(commit) => Ok(commit),
+            Merge::Conflict(files) => Err(files),
+        })
+    }
+
     /// Makes the merge commit of base and head. Author, message and date are fixed (the date is that of the head), so
     /// the same pair gives the same commit on every replica. There is a merge commit even when the head contains the
     /// base already, so that `HEAD^1` and `HEAD^2` always are base and head.

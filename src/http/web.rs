@@ -17,6 +17,7 @@ use super::pages::Templates;
 use crate::clock::{Clock, Ids};
 use crate::config::access::{Action, Asker, Identity};
 use crate::config::server::TrustedProxies;
+use crate::context::FileState;
 use crate::handlers::authz::{AuthzError, Decision, Resource};
 use crate::locks::{Gave, Giving};
 use crate::model::CommandId;
@@ -97,6 +98,8 @@ pub struct Setup {
     pub metrics: Metrics,
     /// How long runs are kept; `None`: for ever.
     pub keep_runs: Option<Duration>,
+    /// How it stands about the file of `--repo-config`; `None`: there is none.
+    pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
 }
 
 /// The dashboard and the API.
@@ -118,6 +121,7 @@ pub struct Web {
     /// When the database was last read for them.
     pub(super) metrics_read_at: Mutex<Option<DateTime<Utc>>>,
     pub(super) keep_runs: Option<Duration>,
+    pub(super) repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     pub(super) csrf: CsrfKey,
     pub(super) viewers: Arc<Semaphore>,
     pub(super) templates: Templates,
@@ -145,6 +149,7 @@ impl Web {
             metrics: setup.metrics,
             metrics_read_at: Mutex::default(),
             keep_runs: setup.keep_runs,
+            repo_config: setup.repo_config,
             csrf,
             viewers: Arc::new(Semaphore::new(VIEWERS)),
             templates,

@@ -175,12 +175,20 @@ pub struct Pull {
     pub state: PullState,
     /// Whether it is a draft.
     pub draft: bool,
+    /// Its labels.
+    #[serde(default)]
+    pub labels: Vec<String>,
 }
 
 impl Pull {
     /// What decides whether it is to be planned anew.
     pub fn standing(&self) -> PullHead {
         PullHead { head: self.head.clone(), base_branch: self.base_branch.clone(), draft: self.draft }
+    }
+
+    /// Whether it has a label; GitHub tells labels apart without regard to case.
+    pub fn has_label(&self, label: &str) -> bool {
+        self.labels.iter().any(|own| own.to_lowercase() == label.to_lowercase())
     }
 
     /// Whether the change comes from another repository.

@@ -19,7 +19,7 @@ mod view;
 
 pub use apply_locks::apply_locks_line;
 pub use machine::{MachineLine, MachineProject, marker};
-pub use plan_output::StateLock;
+pub use plan_output::{DiffStyle, StateLock};
 pub use report::{
     Body, CancelLine, Fate, Holder, IdleNotice, LockLost, Loss, Next, ProjectReport, Refusal, Released, Report, Style,
     UserText,

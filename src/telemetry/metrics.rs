@@ -103,6 +103,12 @@ metrics! {
     AuditEvents = Gauge "audit_events" [] "Events in the audit log of locks.";
     AuditVerified = Gauge "audit_verified_seq" [] "Number of the event up to which the audit log is verified.";
     AuditBroken = Gauge "audit_broken" [] "1 if the audit log was found to be changed; somebody should look at once.";
+    RepoConfigLoads = Counter "repo_config_loads_total" ["outcome"]
+        "Changes of the file of `--repo-config` that this server found, by outcome (`taken`, `refused`).";
+    RepoConfigRefused = Gauge "repo_config_refused" []
+        "1 if what is in the file of `--repo-config` is refused and what it said before holds; somebody should mend it.";
+    RepoConfigDigest = Gauge "repo_config_digest" []
+        "A number made from the text of `--repo-config` that holds; servers that go by the same text show the same number.";
     ForgeRequests = Counter "forge_requests_total" ["status"]
         "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none.";
     ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge grants until the limit starts anew, as of its last answer.";

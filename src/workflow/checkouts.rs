@@ -144,6 +144,30 @@ impl Checkouts {
         Ok(BaseGap { in_head, in_planned, is_merged })
     }
 
+    /// What is checked out.
+    pub fn strategy(&self) -> CheckoutStrategy {
+        self.strategy
+    }
+
+    /// The commit that a branch has now; `None`: there is no such branch.
+    pub async fn fetch_branch(
+        &self,
+        forge: &dyn Forge,
+        source: &Source,
+        branch: &BranchName,
+        via: Installation,
+    ) -> Result<Option<CommitSha>, CheckoutError> {
+        let name = RefName::branch(branch);
+        let fetched = self.fetch_commit(forge, &source.pull, &source.head, std::slice::from_ref(&name), via).await?;
+        Ok(fetched.commit_of(&name).cloned())
+    }
+
+    /// The merge of the head into the base branch, whatever is checked out.
+    pub async fn merged(&self, source: &Source) -> Result<CommitSha, CheckoutError> {
+        let merged = self.git.mirror(&source.pull.repo).merged(&source.base, &source.head).await?;
+        merged.map_err(|files| CheckoutError::Conflict { base: source.base_branch.clone(), files })
+    }
+
     /// Brings the mirror up to the commits of a plan: on this replica they may never have been fetched (P9).
     pub async fn fetch_plan(
         &self,
@@ -253,7 +277,8 @@ impl Checkouts {
         self.git.mirror(&source.pull.repo).tree_id(&checkout.commit).await
     }
 
-    /// The text of a file of a commit that was fetched; `None` when there is no such file.
+    /// The text of a file of a commit that was fetched; `None` when there is no such file. What is no text is an error, as
+    /// if it were not there nobody would notice.
     pub async fn read(
         &self,
         repo: &RepoId,
@@ -262,7 +287,11 @@ impl Checkouts {
         max_bytes: u64,
     ) -> Result<Option<String>, GitError> {
         let bytes = self.git.mirror(repo).read(commit, path, max_bytes).await?;
-        Ok(bytes.and_then(|bytes| String::from_utf8(bytes).ok()))
+        let not_text = |_| GitError::Other {
+            doing: format!("read `{path}` at {}", commit.short()),
+            message: "it is not UTF-8".to_owned(),
+        };
+        bytes.map(String::from_utf8).transpose().map_err(not_text)
     }
 
     /// Whether a file is part of what is checked out.

@@ -9,6 +9,9 @@ pub const FILE_NAMES: [&str; 2] = ["lockkeeper.yaml", "atlantis.yaml"];
 /// Names that are meant well, but not read (reference 3.1).
 const NEAR_MISSES: [&str; 2] = ["lockkeeper.yml", "atlantis.yml"];
 
+/// Every name that [`find`] looks for.
+pub const CANDIDATES: [&str; 4] = [FILE_NAMES[0], FILE_NAMES[1], NEAR_MISSES[0], NEAR_MISSES[1]];
+
 /// Why the configuration file cannot be told.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FileNameError {

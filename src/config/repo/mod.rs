@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub use autodiscover::{AutodiscoverMode, InvalidMode};
 pub use dir_glob::{DirGlob, InvalidGlob};
-pub use file::{FILE_NAMES, FileNameError, find};
+pub use file::{CANDIDATES, FILE_NAMES, FileNameError, find};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
 pub use project::{Autoplan, ProjectConfig, ProjectDir};

@@ -1,8 +1,7 @@
 //! Flags of Atlantis that this version does not have (reference 10.1 to 10.3). They are recognised so that
 //! nobody believes in a setting that does nothing.
 
-use super::setting::PREFIXES;
-use super::setting::variable;
+use super::setting::{Kind, PREFIXES, variable};
 
 /// Why a flag of Atlantis is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +19,8 @@ pub enum Reason {
 pub struct Absent {
     /// Name of the flag, without dashes.
     pub flag: &'static str,
-    /// Whether the bare flag means `true`.
-    pub is_switch: bool,
+    /// Kind of value; it is checked although nothing is done with it.
+    pub kind: Kind,
     /// Values that ask for what is the case anyway, mostly the default of Atlantis: no reason to refuse.
     pub harmless: &'static [&'static str],
     /// Why.
@@ -30,11 +29,21 @@ pub struct Absent {
 
 impl Absent {
     const fn value(flag: &'static str, harmless: &'static [&'static str]) -> Self {
-        Self { flag, is_switch: false, harmless, reason: Reason::NotYet }
+        Self { flag, kind: Kind::Text, harmless, reason: Reason::NotYet }
     }
 
     const fn switch(flag: &'static str) -> Self {
-        Self { flag, is_switch: true, harmless: &["false"], reason: Reason::NotYet }
+        Self { flag, kind: Kind::Switch, harmless: &["false"], reason: Reason::NotYet }
+    }
+
+    const fn taking(mut self, kind: Kind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Whether the bare flag means `true`.
+    pub const fn is_switch(&self) -> bool {
+        matches!(self.kind, Kind::Switch)
     }
 
     const fn because(mut self, reason: Reason) -> Self {
@@ -48,6 +57,8 @@ impl Absent {
     }
 }
 
+/// Any whole number.
+const COUNT: Kind = Kind::Number(0, u64::MAX);
 const POSTGRES: Reason = Reason::Instead("servers that share work share a PostgreSQL database: use --database-url");
 const OWN_GIT: Reason = Reason::Always(
     "Lockkeeper hands its credentials to git itself; private modules that Terraform fetches need credentials of \
@@ -62,57 +73,49 @@ const SAME_ORIGIN: Reason = Reason::Always("output is streamed without websocket
 
 /// The flags.
 pub static ABSENT: &[Absent] = &[
-    Absent::value("api-secret", &[]),
-    Absent::value("automerge-method", &[]),
+    Absent::value("api-secret", &[]).taking(Kind::Secret),
+    Absent::value("automerge-method", &[]).taking(Kind::Choice(&["merge", "rebase", "squash"])),
     Absent::value("azuredevops-hostname", &["dev.azure.com"]),
-    Absent::value("azuredevops-token", &[]),
+    Absent::value("azuredevops-token", &[]).taking(Kind::Secret),
     Absent::value("azuredevops-user", &[]),
-    Absent::value("azuredevops-webhook-password", &[]),
+    Absent::value("azuredevops-webhook-password", &[]).taking(Kind::Secret),
     Absent::value("azuredevops-webhook-user", &[]),
     Absent::value("bitbucket-api-user", &[]),
     Absent::value("bitbucket-base-url", &["https://api.bitbucket.org"]),
-    Absent::value("bitbucket-token", &[]),
+    Absent::value("bitbucket-token", &[]).taking(Kind::Secret),
     Absent::value("bitbucket-user", &[]),
-    Absent::value("bitbucket-webhook-secret", &[]),
-    Absent::value("checkout-depth", &["0"]).because(MIRROR),
-    Absent::value("config", &[]),
+    Absent::value("bitbucket-webhook-secret", &[]).taking(Kind::Secret),
+    Absent::value("checkout-depth", &["0"]).taking(COUNT).because(MIRROR),
     Absent::value("disable-automerge-label", &[]),
-    Absent::value("disable-autoplan-label", &[]),
-    Absent::value("disable-unlock-label", &[]),
     Absent::value("gh-org", &[]),
     Absent::value("gitea-base-url", &["https://gitea.com"]),
-    Absent::value("gitea-page-size", &["30"]),
-    Absent::value("gitea-token", &[]),
+    Absent::value("gitea-page-size", &["30"]).taking(COUNT),
+    Absent::value("gitea-token", &[]).taking(Kind::Secret),
     Absent::value("gitea-user", &[]),
-    Absent::value("gitea-webhook-secret", &[]),
-    Absent::value("gitlab-group-allowlist", &[]),
+    Absent::value("gitea-webhook-secret", &[]).taking(Kind::Secret),
+    Absent::value("gitlab-group-allowlist", &[]).taking(Kind::List),
     Absent::value("gitlab-hostname", &["gitlab.com"]),
-    Absent::value("gitlab-token", &[]),
+    Absent::value("gitlab-token", &[]).taking(Kind::Secret),
     Absent::value("gitlab-user", &[]),
-    Absent::value("gitlab-webhook-secret", &[]),
+    Absent::value("gitlab-webhook-secret", &[]).taking(Kind::Secret),
     Absent::value("language", &["en"]),
-    Absent::value("language-config-file", &[]),
-    Absent::value("locking-db-type", &["boltdb"]).because(POSTGRES),
-    Absent::value("markdown-template-overrides-dir", &[]),
-    Absent::value("redis-cluster-addresses", &[]).because(POSTGRES),
-    Absent::value("redis-db", &["0"]).because(POSTGRES),
+    Absent::value("language-config-file", &[]).taking(Kind::Path),
+    Absent::value("locking-db-type", &["boltdb"]).taking(Kind::Choice(&["boltdb", "redis"])).because(POSTGRES),
+    Absent::value("markdown-template-overrides-dir", &["~/.markdown_templates"]).taking(Kind::Path),
+    Absent::value("redis-cluster-addresses", &[]).taking(Kind::List).because(POSTGRES),
+    Absent::value("redis-db", &["0"]).taking(COUNT).because(POSTGRES),
     Absent::value("redis-host", &[]).because(POSTGRES),
-    Absent::value("redis-password", &[]).because(POSTGRES),
-    Absent::value("redis-port", &["0", "6379"]).because(POSTGRES),
+    Absent::value("redis-password", &[]).taking(Kind::Secret).because(POSTGRES),
+    Absent::value("redis-port", &["0", "6379"]).taking(Kind::Number(0, 65_535)).because(POSTGRES),
     Absent::value("redis-username", &[]).because(POSTGRES),
-    Absent::value("slack-token", &[]),
-    Absent::value("ssl-cert-file", &[]),
-    Absent::value("ssl-key-file", &[]),
-    Absent::value("stats-namespace", &[]),
+    Absent::value("slack-token", &[]).taking(Kind::Secret),
+    Absent::value("stats-namespace", &["atlantis"]),
     Absent::value("tfe-hostname", &["app.terraform.io"]),
-    Absent::value("tfe-token", &[]),
-    Absent::value("webhook-http-headers", &[]),
+    Absent::value("tfe-token", &[]).taking(Kind::Secret),
+    Absent::value("webhook-http-headers", &[]).taking(Kind::Secret),
     Absent::switch("automerge"),
-    Absent::switch("disable-apply-all"),
     Absent::switch("disable-global-apply-lock"),
-    Absent::switch("disable-markdown-folding"),
     Absent::switch("discard-approval-on-plan"),
-    Absent::switch("enable-diff-markdown-format"),
     Absent::switch("enable-drift-detection"),
     Absent::switch("enable-drift-remediation"),
     Absent::switch("enable-external-stores"),
@@ -121,7 +124,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("gh-allow-mergeable-bypass-apply").because(OWN_STATUS),
     Absent::switch("gitlab-status-retry-enabled"),
     Absent::switch("hide-prev-plan-comments"),
-    Absent::switch("hide-unchanged-plan-comments"),
     Absent::switch("parallel-apply").because(PARALLEL),
     Absent::switch("parallel-plan").because(PARALLEL),
     Absent::switch("pending-apply-status"),

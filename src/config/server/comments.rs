@@ -36,6 +36,37 @@ pub struct CommentConfig {
     pub silence: SilenceConfig,
     /// Whether what follows `-p` may be a regular expression.
     pub regexp: bool,
+    /// How answers look.
+    pub look: LookConfig,
+}
+
+/// How answers look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
+pub struct LookConfig {
+    /// Whether `apply` has to name a project.
+    pub disable_apply_all: bool,
+    /// Whether nothing is folded.
+    pub disable_folding: bool,
+    /// Whether projects without changes are left out.
+    pub hide_unchanged: bool,
+    /// Whether every change of a plan is coloured.
+    pub diff_markdown: bool,
+}
+
+impl LookConfig {
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let disable_apply_all = reader.switch("disable-apply-all");
+        let disable_folding = reader.switch("disable-markdown-folding");
+        let hide_unchanged = reader.switch("hide-unchanged-plan-comments");
+        let diff_markdown = reader.switch("enable-diff-markdown-format");
+        Ok(Self {
+            disable_apply_all: disable_apply_all?,
+            disable_folding: disable_folding?,
+            hide_unchanged: hide_unchanged?,
+            diff_markdown: diff_markdown?,
+        })
+    }
 }
 
 /// When not to answer.
@@ -66,6 +97,7 @@ impl CommentConfig {
         let reaction = read_reaction(reader);
         let silence = SilenceConfig::read(reader);
         let regexp = reader.switch("enable-regexp-cmd");
+        let look = LookConfig::read(reader);
         Ok(Self {
             executable_names: executable_names?,
             status_name: status_name?,
@@ -77,6 +109,7 @@ impl CommentConfig {
             max_comments: max_comments?.filter(|max| *max > 0),
             silence: silence?,
             regexp: regexp?,
+            look: look?,
         })
     }
 }

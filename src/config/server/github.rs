@@ -127,10 +127,12 @@ fn read_auth(reader: &mut Reader<'_>) -> Read<GithubAuth> {
     let token = read_source(reader, "gh-token", "gh-token-file");
     let app = reader.number::<u64>("gh-app-id");
     let key = read_source(reader, "gh-app-key", "gh-app-key-file");
-    let (token, app, key) = (token?, app?.filter(|id| *id != 0), key?);
+    // Looked at even where it means nothing, so that a wrong one is told with everything else.
+    let installation = reader.number::<u64>("gh-app-installation-id").map(|id| id.filter(|id| *id != 0));
+    let (token, app, key, installation) = (token?, app?.filter(|id| *id != 0), key?, installation?);
     match (user, token, app, key) {
         (Some(user), Some(token), None, None) => read_token_auth(reader, user, token),
-        (None, None, Some(id), Some(key)) => read_app_auth(reader, id, key),
+        (None, None, Some(id), Some(key)) => Ok(read_app_auth(reader, id, key, installation)),
         (None, None, None, None) => reader.refuse(
             "gh-user",
             "nothing says who Lockkeeper is on GitHub",
@@ -178,9 +180,8 @@ fn read_token_auth(reader: &mut Reader<'_>, user: String, token: SecretSource) -
     unused.map(|()| GithubAuth::Token { user, token })
 }
 
-fn read_app_auth(reader: &mut Reader<'_>, id: u64, key: SecretSource) -> Read<GithubAuth> {
-    let installation = reader.number::<u64>("gh-app-installation-id")?.filter(|id| *id != 0);
-    Ok(GithubAuth::App { id, key, installation, slug: reader.text("gh-app-slug") })
+fn read_app_auth(reader: &mut Reader<'_>, id: u64, key: SecretSource, installation: Option<u64>) -> GithubAuth {
+    GithubAuth::App { id, key, installation, slug: reader.text("gh-app-slug") }
 }
 
 /// What proves that a webhook is GitHub's.

@@ -1,26 +1,46 @@
 //! How locks are taken, and what the operator says about single repositories.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::problems::{Problem, Warning};
 use super::reader::{Read, Reader, Recorded};
-use crate::config::repos::ServerRepos;
+use crate::config::repos::{ConfigSource, ServerRepos};
 use crate::config::yaml::{self, Place};
+use crate::model::Sha256Digest;
 
 /// How locks are taken, and what holds for which repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockingConfig {
     /// What `--repo-config` says, and `--disable-repo-locking`.
     pub repos: Arc<ServerRepos>,
+    /// What the file of a repository is read from; `None`: what is checked out.
+    pub config_source: Option<ConfigSource>,
+    /// Where that was read, if it was a file.
+    pub file: Option<ReposFile>,
     /// Whether a plan that meets the lock of another pull waits for it in line.
     pub queue: bool,
+}
+
+/// The file of `--repo-config`, so that it can be read again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReposFile {
+    /// Where it is; absolute.
+    pub path: PathBuf,
+    /// Of its text.
+    pub digest: Sha256Digest,
+    /// `--disable-repo-locking`.
+    pub without_locking: bool,
 }
 
 impl LockingConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let repos = read_repos(reader);
+        let file = read_from(reader);
         let is_off = reader.switch("disable-repo-locking");
         let queue = reader.switch("lock-queue");
+        let fix = "write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch";
+        let config_source = reader.parsed("repo-config-source", str::parse::<ConfigSource>, fix);
         let (repos, is_off) = (repos?, is_off?);
         if is_off {
             let advice = "no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: \
@@ -29,8 +49,15 @@ impl LockingConfig {
             reader.warn(Warning::with("disable-repo-locking", advice));
         }
         let repos = if is_off { repos.without_locking() } else { repos };
-        Ok(Self { repos: Arc::new(repos), queue: queue? })
+        let file = file.map(|file| ReposFile { without_locking: is_off, ..file });
+        Ok(Self { repos: Arc::new(repos), config_source: config_source?, file, queue: queue? })
     }
+}
+
+fn read_from(reader: &mut Reader<'_>) -> Option<ReposFile> {
+    let path = reader.path("repo-config")?;
+    let text = reader.raw().files.get("repo-config")?.as_ref().ok()?;
+    Some(ReposFile { path, digest: Sha256Digest::of(text.as_bytes()), without_locking: false })
 }
 
 fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::raw::{Given, Giver, RawSettings};
 use super::setting::Setting;
 use super::table::setting;
 
@@ -9,6 +10,8 @@ use super::table::setting;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     subject: String,
+    /// The flag it is about, if it is about one.
+    flag: Option<&'static str>,
     what: String,
     /// Lines to show, of a file.
     excerpt: Vec<String>,
@@ -18,12 +21,23 @@ pub struct Problem {
 impl Problem {
     /// About one setting.
     pub fn with(flag: &'static str, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self::about(subject(setting(flag)), what, fix)
+        Self { flag: Some(flag), ..Self::about(subject(setting(flag)), what, fix) }
     }
 
     /// About anything else; `subject` opens the sentence.
     pub fn about(subject: impl Into<String>, what: impl Into<String>, fix: impl Into<String>) -> Self {
-        Self { subject: subject.into(), what: what.into(), excerpt: Vec::new(), fix: fix.into() }
+        Self { subject: subject.into(), flag: None, what: what.into(), excerpt: Vec::new(), fix: fix.into() }
+    }
+
+    /// If the file of `--config` says what is wrong: with the place there.
+    pub(super) fn placed(self, raw: &RawSettings) -> Self {
+        let given = self.flag.and_then(|flag| raw.given(setting(flag)));
+        match (self.flag, given) {
+            (Some(flag), Some(Given { source, by: Giver::File, .. })) => {
+                Self { subject: format!("{source}: {flag}"), excerpt: raw.settings_file.excerpt(flag), ..self }
+            }
+            (_, _) => self,
+        }
     }
 
     /// With the lines of the file it is about.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use super::file::SettingsFile;
 use super::setting::{Kind, Setting};
 
 /// The texts a configuration is made from, read by `cli/` and handed in.
@@ -13,6 +14,8 @@ pub struct RawSettings {
     pub flags: BTreeMap<String, Vec<String>>,
     /// Environment variables.
     pub variables: BTreeMap<String, String>,
+    /// What the file of `--config` says.
+    pub settings_file: SettingsFile,
     /// What is in the files that settings name and that are part of the configuration, by the name of the flag; or why
     /// they cannot be read.
     pub files: BTreeMap<String, Result<String, String>>,
@@ -35,19 +38,38 @@ impl fmt::Debug for RawSettings {
 pub struct Given<'a> {
     /// The value, never empty.
     pub text: &'a str,
-    /// `--gh-user` or `ATLANTIS_GH_USER`.
+    /// `--gh-user`, `ATLANTIS_GH_USER` or `server.yaml:3:10`.
     pub source: String,
+    /// Which way it was said.
+    pub by: Giver,
+}
+
+/// The ways to set something; an earlier one wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Giver {
+    /// On the command line.
+    Flag,
+    /// In the environment.
+    Variable,
+    /// In the file of `--config`.
+    File,
 }
 
 impl RawSettings {
-    /// What somebody said about a setting: the last flag that is not empty, else the first variable that is not.
+    /// What somebody said about a setting: the last flag that is not empty, else the first variable that is not, else
+    /// the file.
     pub fn given(&self, setting: &Setting) -> Option<Given<'_>> {
-        self.flag(setting.flag).or_else(|| self.variable(setting))
+        self.flag(setting.flag).or_else(|| self.variable(setting)).or_else(|| self.in_file(setting.flag))
+    }
+
+    pub(super) fn in_file(&self, flag: &str) -> Option<Given<'_>> {
+        let (text, source) = self.settings_file.value(flag)?;
+        Some(Given { text, source, by: Giver::File })
     }
 
     pub(super) fn flag(&self, flag: &str) -> Option<Given<'_>> {
         let text = self.flags.get(flag)?.iter().rev().find(|text| !text.is_empty())?;
-        Some(Given { text, source: format!("--{flag}") })
+        Some(Given { text, source: format!("--{flag}"), by: Giver::Flag })
     }
 
     fn variable(&self, setting: &Setting) -> Option<Given<'_>> {
@@ -59,7 +81,7 @@ impl RawSettings {
     /// `<SERVICE>_PORT` (reference 10).
     pub(super) fn named_variable(&self, name: String, is_number: bool) -> Option<Given<'_>> {
         let text = self.variables.get(&name).filter(|text| !text.is_empty())?;
-        (!is_number || !is_service_link(text)).then(|| Given { text, source: name })
+        (!is_number || !is_service_link(text)).then(|| Given { text, source: name, by: Giver::Variable })
     }
 
     /// `~/` is the home folder, a relative path starts at the working folder.

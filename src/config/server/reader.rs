@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::problems::{Problem, Warning};
-use super::raw::{Given, RawSettings};
+use super::raw::{Given, Giver, RawSettings};
 use super::setting::{Compat, Kind, Setting};
 use super::table::setting;
 use crate::config::duration::parse_duration;
@@ -30,8 +30,10 @@ struct Value {
 
 impl From<Given<'_>> for Value {
     fn from(given: Given<'_>) -> Self {
-        let is_flag = given.source.starts_with("--");
-        let source = if is_flag { String::new() } else { format!(" (set by {})", given.source) };
+        let source = match given.by {
+            Giver::Flag | Giver::File => String::new(),
+            Giver::Variable => format!(" (set by {})", given.source),
+        };
         Self { text: given.text.to_owned(), source }
     }
 }
@@ -48,6 +50,8 @@ impl<'a> Reader<'a> {
     /// `problems` are those found before.
     pub fn new(raw: &'a RawSettings, problems: Vec<Problem>) -> Self {
         let mut reader = Self { raw, compat: Compat::None, problems, warnings: Vec::new(), asked: BTreeSet::new() };
+        // The file itself was read before: it is a part of `raw`.
+        reader.asked.insert("config");
         if reader.choice::<String>("compat").is_ok_and(|compat| compat.is_some()) {
             reader.compat = Compat::Atlantis;
         }
@@ -73,7 +77,7 @@ impl<'a> Reader<'a> {
     }
 
     pub fn record(&mut self, problem: Problem) -> Recorded {
-        self.problems.push(problem);
+        self.problems.push(problem.placed(self.raw));
         Recorded
     }
 
@@ -213,7 +217,7 @@ pub(super) fn parse_switch(text: &str) -> Option<bool> {
 }
 
 /// `` `a`, `b` or `c` ``.
-fn one_of(words: &[&str]) -> String {
+pub(super) fn one_of(words: &[&str]) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {
         Some((last, [])) => last.clone(),

@@ -86,6 +86,17 @@ pub struct PlanningConfig {
     pub restrict_file_list: bool,
     /// Whether files that no commit has count as changed.
     pub untracked_files: bool,
+    /// Labels that keep something from being done.
+    pub labels: Labels,
+}
+
+/// Labels of pulls that keep something from being done; `None`: none does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Labels {
+    /// Plans by themselves.
+    pub no_autoplan: Option<String>,
+    /// `unlock` by comment.
+    pub no_unlock: Option<String>,
 }
 
 impl PlanningConfig {
@@ -94,6 +105,10 @@ impl PlanningConfig {
         let fail_on_pre_hook = reader.switch("fail-on-pre-workflow-hook-error");
         let files = read_patterns(reader, "autoplan-file-list");
         let autodiscover = reader.choice("autodiscover-mode");
+        let labels = Labels {
+            no_autoplan: reader.text("disable-autoplan-label"),
+            no_unlock: reader.text("disable-unlock-label"),
+        };
         let modules = reader.switch("autoplan-modules");
         let module_files = read_patterns(reader, "autoplan-modules-from-projects");
         let restrict_file_list = reader.switch("restrict-file-list");
@@ -107,6 +122,7 @@ impl PlanningConfig {
             autodiscover: autodiscover?.expect("the mode has a default"),
             restrict_file_list: restrict_file_list?,
             untracked_files: untracked_files?,
+            labels,
         })
     }
 }

@@ -2,10 +2,11 @@
 //! version does not have.
 
 use super::absent::{ABSENT, Absent, Reason};
+use super::kinds::malformed;
 use super::problems::{Problem, Warning};
-use super::raw::{Given, RawSettings, is_service_link};
+use super::raw::{Given, Giver, RawSettings, is_service_link};
 use super::reader::{Reader, parse_switch};
-use super::setting::{PREFIXES, variable};
+use super::setting::{Kind, PREFIXES, Setting, variable};
 use super::table::SETTINGS;
 
 /// The problem with a flag that nobody knows; `name` is without dashes.
@@ -17,14 +18,21 @@ pub fn unknown_flag(name: &str) -> Problem {
     Problem::about(format!("--{name}"), "there is no such flag", fix)
 }
 
+/// The flag that is spelled most like it, also one that this version does not have.
+pub(super) fn nearest_flag(name: &str) -> Option<&'static str> {
+    nearest(name).or_else(|| nearest_of(name, ABSENT.iter().map(|absent| absent.flag)))
+}
+
 /// Reports everything about strangers that can be seen in the raw settings.
 pub(super) fn check(reader: &mut Reader<'_>) {
     let raw = reader.raw();
     for absent in ABSENT {
         if let Some(given) = given(raw, absent) {
-            report(reader, absent, &given);
+            check_value(reader, absent, &given);
         }
     }
+    warn_of_service_links(reader);
+    raw.settings_file.warning().into_iter().for_each(|warning| reader.warn(warning));
     for name in raw.variables.keys().filter(|name| is_unknown_variable(name)) {
         reader.warn(Warning::about(unknown_variable(name)));
     }
@@ -32,22 +40,61 @@ pub(super) fn check(reader: &mut Reader<'_>) {
 
 fn given<'a>(raw: &'a RawSettings, absent: &Absent) -> Option<Given<'a>> {
     let by_variable = || absent.variables().into_iter().find_map(|name| raw.named_variable(name, true));
-    let given = raw.flag(absent.flag).or_else(by_variable)?;
-    (!is_harmless(absent, given.text)).then_some(given)
+    raw.flag(absent.flag).or_else(by_variable).or_else(|| raw.in_file(absent.flag))
 }
 
 fn is_harmless(absent: &Absent, text: &str) -> bool {
     let text = text.trim();
-    let says_no = absent.is_switch && parse_switch(text) == Some(false);
-    says_no || is_service_link(text) || absent.harmless.iter().any(|harmless| harmless.eq_ignore_ascii_case(text))
+    let says_no = absent.is_switch() && parse_switch(text) == Some(false);
+    let is_below_zero = || absent.flag == "checkout-depth" && text.parse().is_ok_and(|depth: i64| depth < 0);
+    says_no
+        || is_below_zero()
+        || is_service_link(text)
+        || absent.harmless.iter().any(|harmless| harmless.eq_ignore_ascii_case(text))
+}
+
+/// What the value is not is told even if nothing would be done with it.
+fn check_value(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
+    if is_harmless(absent, given.text) {
+        return;
+    }
+    match malformed(absent.kind, given.text.trim()) {
+        Some((what, fix)) => {
+            let what = format!("{what} (set by {})", given.source);
+            reader.record(Problem::about(subject(absent), what, fix));
+        }
+        None => report(reader, absent, given),
+    }
+}
+
+/// Kubernetes puts `ATLANTIS_PORT=tcp://10.0.0.1:80` into the environment of every pod beside a service called
+/// `atlantis` (reference 10).
+fn warn_of_service_links(reader: &mut Reader<'_>) {
+    let settings = SETTINGS.iter().filter(|setting| matches!(setting.kind, Kind::Number(..)));
+    let absent = ABSENT.iter().filter(|absent| matches!(absent.kind, Kind::Number(..)));
+    let names = settings.flat_map(Setting::variables).chain(absent.flat_map(Absent::variables));
+    let raw = reader.raw();
+    for name in names.filter(|name| raw.variables.get(name).is_some_and(|text| is_service_link(text))) {
+        reader.warn(Warning::about(format!(
+            "{name}: not read, because it holds the address of a Kubernetes service and no number; \
+             `enableServiceLinks: false` in the pod keeps such variables away"
+        )));
+    }
+}
+
+fn subject(absent: &Absent) -> String {
+    format!("--{} ({})", absent.flag, absent.variables()[0])
 }
 
 fn report(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
-    let subject = format!("--{} ({})", absent.flag, absent.variables()[0]);
-    let fix = format!("remove {}", given.source);
+    let subject = subject(absent);
+    let fix = match given.by {
+        Giver::Flag | Giver::Variable => format!("remove {}", given.source),
+        Giver::File => format!("remove it from {}", given.source),
+    };
     match absent.reason {
         Reason::NotYet => {
-            reader.record(Problem::about(subject, "not available in this version yet", fix));
+            reader.record(Problem::about(subject, "not available yet in this version", fix));
         }
         Reason::Instead(why) => {
             reader.record(Problem::about(subject, format!("not supported: {why}"), fix));
@@ -71,10 +118,14 @@ fn unknown_variable(name: &str) -> String {
     format!("{name}: there is no such setting, it is ignored{}", hint.unwrap_or_default())
 }
 
-/// The known flag that is spelled most like it, if any is.
+/// The setting that is spelled most like it, if any is.
 fn nearest(name: &str) -> Option<&'static str> {
     let names =
         SETTINGS.iter().flat_map(|setting| std::iter::once(setting.flag).chain(setting.aliases.iter().copied()));
+    nearest_of(name, names)
+}
+
+fn nearest_of(name: &str, names: impl Iterator<Item = &'static str>) -> Option<&'static str> {
     let scored = names.map(|flag| (strsim::jaro_winkler(flag, name), flag));
     let (score, flag) = scored.max_by(|a, b| a.0.total_cmp(&b.0))?;
     (score > 0.85).then_some(flag)

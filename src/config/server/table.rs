@@ -29,6 +29,15 @@ pub static SETTINGS: &[Setting] = &[
     .or("branch"),
     Setting::new(
         Repositories,
+        "repo-config-source",
+        "SOURCE",
+        Text,
+        "What atlantis.yaml is read from: pull_head, merge_result, base (the base branch) or branch:NAME. With `base` or a \
+         branch a pull request cannot change what holds for itself. `repo_config_source` of --repo-config wins.",
+    )
+    .or_derived("what --checkout-strategy checks out"),
+    Setting::new(
+        Repositories,
         "repo-config",
         "FILE",
         Path,
@@ -77,10 +86,19 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new(Web, "bind-address", "ADDRESS", Text, "Address to listen on.").or("0.0.0.0"),
     Setting::new(Web, "atlantis-url", "URL", Text, "Where people reach this server; a path is allowed.")
         .also(&["public-url"])
-        .or_derived("http://<host name>:<port>"),
+        .or_derived("http://<host name>:<port>; with a certificate https"),
     Setting::switch(Web, "web-basic-auth", "Ask for --web-username and --web-password before showing a page."),
     Setting::new(Web, "web-username", "NAME", Text, "User name for the pages.").or_named("lockkeeper", "atlantis"),
     Setting::new(Web, "web-password", "PASSWORD", Secret, "Password for the pages; there is no default."),
+    Setting::new(
+        Web,
+        "ssl-cert-file",
+        "FILE",
+        Path,
+        "Certificate (PEM, with those it needs) to serve https with, together with --ssl-key-file; read again when it \
+         changes.",
+    ),
+    Setting::new(Web, "ssl-key-file", "FILE", Path, "Private key (PEM) of that certificate."),
     Setting::new(
         Web,
         "trusted-proxies",
@@ -214,12 +232,36 @@ pub static SETTINGS: &[Setting] = &[
         "enable-regexp-cmd",
         "What follows -p may be a regular expression that matches the whole names of several projects.",
     ),
+    Setting::switch(
+        Comments,
+        "disable-apply-all",
+        "Refuse `apply` without a project: every apply has to name what it is about.",
+    ),
+    Setting::switch(Comments, "disable-markdown-folding", "Show long outputs in comments without folding them."),
+    Setting::switch(
+        Comments,
+        "hide-unchanged-plan-comments",
+        "Leave projects without changes out of the comment of a plan; its table keeps them.",
+    ),
+    Setting::switch(
+        Comments,
+        "enable-diff-markdown-format",
+        "Colour every attribute and block of a plan that changes, not only whole resources.",
+    ),
     Setting::switch(Planning, "disable-autoplan", "Plan only when a comment asks for it."),
     Setting::switch(
         Planning,
         "fail-on-pre-workflow-hook-error",
         "Refuse a plan or an apply when a hook before it fails.",
     ),
+    Setting::new(
+        Planning,
+        "disable-autoplan-label",
+        "LABEL",
+        Text,
+        "Pull requests with this label are planned only when a comment asks for it.",
+    ),
+    Setting::new(Comments, "disable-unlock-label", "LABEL", Text, "On pull requests with this label `unlock` is refused."),
     Setting::new(
         Planning,
         "autoplan-file-list",
@@ -330,7 +372,7 @@ pub static SETTINGS: &[Setting] = &[
         "A stopping server waits this long for runs, then interrupts them; an interrupted run has as long to end.",
     )
     .or("5m"),
-    Setting::new(Terraform, "parallel-pool-size", "NUMBER", Number(1, 1000), "Projects run at the same time at most.")
+    Setting::new(Terraform, "parallel-pool-size", "NUMBER", Number(0, 1000), "Projects run at the same time at most; 0 means the default.")
         .or("15"),
     Setting::new(
         Terraform,
@@ -348,6 +390,13 @@ pub static SETTINGS: &[Setting] = &[
         "More of the server's variables to hand to Terraform and steps, `*` allowed. Always handed over: PATH, HOME, \
          locale, proxy and certificate variables, TF_*, AWS_*, ARM_*, AZURE_*, GOOGLE_*, GCLOUD_*, CLOUDSDK_*, \
          KUBE_*. Never: LOCKKEEPER_*, ATLANTIS_* and DATABASE_URL, which hold the server's own secrets.",
+    ),
+    Setting::new(
+        Operation,
+        "config",
+        "FILE",
+        Path,
+        "YAML file with settings; its keys are the names of the flags. Flags and variables win over it.",
     ),
     Setting::new(
         Operation,

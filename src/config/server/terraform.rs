@@ -12,6 +12,9 @@ use super::environment::PassEnvironment;
 use super::reader::{Read, Reader};
 use crate::model::Distribution;
 
+/// `--parallel-pool-size` where it says 0, as the table has it (reference 10).
+const PARALLEL: NonZeroUsize = NonZeroUsize::new(15).expect("15 is not 0");
+
 /// How code is run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerraformConfig {
@@ -58,7 +61,7 @@ impl TerraformConfig {
             provider_cache: provider_cache?,
             run_timeout: run_timeout?,
             shutdown_grace: shutdown_grace?,
-            parallel: parallel?.and_then(NonZeroUsize::new).expect("the table asks for 1 at least, and has a default"),
+            parallel: parallel?.and_then(NonZeroUsize::new).unwrap_or(PARALLEL),
             parallel_per_repo: parallel_per_repo?.and_then(NonZeroUsize::new),
             environment: environment?,
         })

@@ -27,6 +27,7 @@ fn raw(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> RawSettings {
     RawSettings {
         flags: all,
         files: BTreeMap::new(),
+        settings_file: SettingsFile::default(),
         variables: variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
         home: Some("/home/kim".into()),
         working_dir: "/srv".into(),
@@ -109,7 +110,7 @@ fn all_mistakes_are_reported_at_once() {
         ("checkout-strategy", "rebase"),
         ("default-tf-version", "1.9"),
         ("run-timeout", "forever"),
-        ("parallel-pool-size", "0"),
+        ("parallel-pool-size", "1001"),
         ("pass-environment", "LOCKKEEPER_GH_TOKEN,A=b"),
         ("log-level", "trace"),
         ("compat", "digger"),
@@ -126,7 +127,7 @@ fn all_mistakes_are_reported_at_once() {
       1. --compat (LOCKKEEPER_COMPAT): `digger` is not one of the choices
          Fix: choose `atlantis`
 
-      2. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available in this version yet
+      2. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available yet in this version
          Fix: remove --gitlab-token
 
       3. --redis-host (LOCKKEEPER_REDIS_HOST): not supported: servers that share work share a PostgreSQL database: use --database-url
@@ -184,8 +185,8 @@ fn all_mistakes_are_reported_at_once() {
      19. --run-timeout (LOCKKEEPER_RUN_TIMEOUT): `forever` is not a length of time
          Fix: write a time such as `90m`, `2h` or `1h30m`
 
-     20. --parallel-pool-size (LOCKKEEPER_PARALLEL_POOL_SIZE): `0` is not a number in the allowed range
-         Fix: write a whole number from 1 to 1000
+     20. --parallel-pool-size (LOCKKEEPER_PARALLEL_POOL_SIZE): `1001` is not a number in the allowed range
+         Fix: write a whole number from 0 to 1000
 
      21. --pass-environment (LOCKKEEPER_PASS_ENVIRONMENT): `LOCKKEEPER_GH_TOKEN` would hand the server's own secrets to code from pull requests
          Fix: remove it; give the secret under another name if a provider needs it
@@ -288,6 +289,54 @@ fn pages_are_protected_wholly_or_not_at_all() {
     1. --web-basic-auth (LOCKKEEPER_WEB_BASIC_AUTH): off, but a user name or password for the pages is set: they would protect nothing
     Fix: set --web-basic-auth, or remove --web-username and --web-password
     ");
+}
+
+#[test]
+fn certificate_and_key_go_together() {
+    let both = config(&[("ssl-cert-file", "~/cert.pem"), ("ssl-key-file", "key.pem")]).web;
+    let files = TlsFiles { certificate: "/home/kim/cert.pem".into(), key: "/srv/key.pem".into() };
+    assert_eq!((both.tls, both.public_url.as_str()), (Some(files), "https://box:4141/"));
+    assert_snapshot!(errors(&[("ssl-cert-file", "cert.pem")]), @"
+    1. --ssl-key-file (LOCKKEEPER_SSL_KEY_FILE): missing, but there is a certificate
+    Fix: name the file with its private key
+    ");
+    assert_snapshot!(errors(&[("ssl-key-file", "key.pem")]), @"
+    1. --ssl-cert-file (LOCKKEEPER_SSL_CERT_FILE): missing, but there is a private key
+    Fix: name the file with its certificate
+    ");
+}
+
+#[test]
+fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
+    use crate::config::repos::ConfigSource;
+    let source = |text| config(&[("repo-config-source", text)]).locking.config_source;
+    let branch = ConfigSource::Branch("release/1".parse().unwrap());
+    assert_eq!(
+        [source(""), source("base"), source("branch:release/1")],
+        [None, Some(ConfigSource::Base), Some(branch)]
+    );
+    assert_snapshot!(errors(&[("repo-config-source", "main")]), @"
+    1. --repo-config-source (LOCKKEEPER_REPO_CONFIG_SOURCE): `main` is neither `pull_head`, `merge_result`, `base` nor `branch:NAME`
+    Fix: write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch
+    ");
+}
+
+#[test]
+fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
+    let plain = config(&[]);
+    assert_eq!((plain.comments.look, plain.planning.labels), (LookConfig::default(), Labels::default()));
+    let flags = [
+        "disable-apply-all",
+        "disable-markdown-folding",
+        "hide-unchanged-plan-comments",
+        "enable-diff-markdown-format",
+    ];
+    let all = config(&flags.map(|flag| (flag, "true"))).comments.look;
+    let expected =
+        LookConfig { disable_apply_all: true, disable_folding: true, hide_unchanged: true, diff_markdown: true };
+    assert_eq!(all, expected);
+    let labels = config(&[("disable-autoplan-label", "wip"), ("disable-unlock-label", " keep ")]).planning.labels;
+    assert_eq!(labels, Labels { no_autoplan: Some("wip".to_owned()), no_unlock: Some("keep".to_owned()) });
 }
 
 #[test]
@@ -418,14 +467,86 @@ fn the_settings_of_an_atlantis_server_are_understood() {
         config.comments.allowed.into_iter().collect::<Vec<_>>(),
         [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel]
     );
-    assert_snapshot!(warnings, @r"
+    assert_snapshot!(warnings, @"
     --write-git-creds (LOCKKEEPER_WRITE_GIT_CREDS): not needed: Lockkeeper hands its credentials to git itself; private modules that Terraform fetches need credentials of their own
+    ATLANTIS_PORT: not read, because it holds the address of a Kubernetes service and no number; `enableServiceLinks: false` in the pod keeps such variables away
+    ATLANTIS_REDIS_PORT: not read, because it holds the address of a Kubernetes service and no number; `enableServiceLinks: false` in the pod keeps such variables away
     LOCKKEEPER_EXECUTABLE_NAMES: there is no such setting, it is ignored; did you mean LOCKKEEPER_EXECUTABLE_NAME?
     --gh-token (LOCKKEEPER_GH_TOKEN): on the command line every process of this machine can read it; use the variable or a file
     --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): on the command line every process of this machine can read it; use the variable or a file
     --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `version` is not available in this version yet; comments that give it are told so
     --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `approve_policies` is not available in this version yet; comments that give it are told so
     ");
+}
+
+/// What is said with a file of settings beside flags and variables.
+fn read_settings_file(text: &str, more: &[(&str, &str)], variables: &[(&str, &str)]) -> Result<ServerConfig, String> {
+    let (settings_file, problems) = SettingsFile::parse("/etc/server.yaml", text);
+    let raw = RawSettings { settings_file, ..raw(more, variables) };
+    ServerConfig::from_raw(&raw, problems).map(|(config, _)| config).map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn a_file_of_settings_is_heard_after_flags_and_variables() {
+    let text = "repo-allowlist: [github.com/acme/*]\ngh-user: '@kim'\ngh-token: ghp_x\ngh-webhook-secret: [old, new]\n\
+                port: 80\ndata-dir: ~/keep\nbind-address: 127.0.0.1\nlog-level: debug\nparallel-pool-size: 0\n";
+    let variables = [("ATLANTIS_BIND_ADDRESS", "127.0.0.2"), ("LOCKKEEPER_LOG_LEVEL", "")];
+    let config = read_settings_file(text, &[("port", "81")], &variables).unwrap();
+    assert_eq!(config.web.listen.to_string(), "127.0.0.2:81");
+    assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/keep"));
+    assert_eq!(config.webhooks.secrets, [Secret::new("old"), Secret::new("new")]);
+    assert_eq!(config.logging.level, crate::telemetry::LogLevel::Debug);
+    assert_eq!(config.terraform.parallel.get(), 15);
+    let GithubAuth::Token { user, .. } = config.github.auth else { panic!("a token is set") };
+    assert_eq!(user, "kim");
+}
+
+#[test]
+fn mistakes_of_the_file_and_of_flags_are_told_together() {
+    let text = "repo-allowlst: [a]\nport: ninety\ngitlab-token: glpat\nautomerge: perhaps\nwebhooks: []\ngh-token: ghp_a\n\
+                gh-token-file: token\nenable-drift-detection: true\nrun-timeout: soon\n";
+    let told = read_settings_file(text, &[("log-level", "trace"), ("port", "-")], &[]).unwrap_err();
+    assert_snapshot!(told, @"
+    the server cannot start: 11 problems in its configuration
+
+      1. /etc/server.yaml:1:1: there is no setting `repo-allowlst`
+         Fix: did you mean `repo-allowlist`?
+
+      2. /etc/server.yaml:5:1: `webhooks` (messages about applies to other programs) are not available yet in this version
+         Fix: remove it
+
+      3. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available yet in this version
+         Fix: remove it from /etc/server.yaml:3:15
+
+      4. --automerge (LOCKKEEPER_AUTOMERGE): `perhaps` is neither yes nor no (set by /etc/server.yaml:4:12)
+         Fix: write `true` or `false`
+
+      5. --enable-drift-detection (LOCKKEEPER_ENABLE_DRIFT_DETECTION): not available yet in this version
+         Fix: remove it from /etc/server.yaml:8:25
+
+      6. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): missing
+         Fix: name the repositories to serve, such as `github.com/acme/*`
+
+      7. /etc/server.yaml:6:11: gh-token: set, and so is --gh-token-file
+         Fix: keep one of the two
+
+      8. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could pretend to be GitHub
+         Fix: set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; --allow-unsigned-webhooks does without, for trials
+
+      9. --port (LOCKKEEPER_PORT): `-` is not a number in the allowed range
+         Fix: write a whole number from 0 to 65535
+
+     10. /etc/server.yaml:9:14: run-timeout: `soon` is not a length of time
+         run-timeout: soon
+                      ^^^^
+         Fix: write a time such as `90m`, `2h` or `1h30m`
+
+     11. --log-level (LOCKKEEPER_LOG_LEVEL): `trace` is not one of the choices
+         Fix: choose `debug`, `info`, `warn` or `error`
+
+    All settings: lockkeeper server --help
+    ");
+    assert!(!told.contains("glpat") && !told.contains("ghp_a"));
 }
 
 #[test]

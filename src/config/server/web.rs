@@ -1,6 +1,7 @@
 //! Where the server listens, where people reach it, and who may look.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use url::Url;
 
@@ -23,6 +24,15 @@ pub enum WebAuth {
     },
 }
 
+/// Files for TLS, in PEM; they are read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those that it needs.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
 /// The web server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebConfig {
@@ -32,6 +42,8 @@ pub struct WebConfig {
     pub public_url: Url,
     /// Who may see pages.
     pub auth: WebAuth,
+    /// Certificate and key, if the server does TLS itself.
+    pub tls: Option<TlsFiles>,
     /// Who is believed about where a request comes from.
     pub trusted_proxies: TrustedProxies,
 }
@@ -42,13 +54,14 @@ impl WebConfig {
         let given_url =
             reader.parsed("atlantis-url", web_url, "write the URL people use, such as `https://locks.example.com`");
         let auth = read_auth(reader);
+        let tls = read_tls(reader);
         let trusted_proxies = read_proxies(reader);
         let (listen, given_url) = (listen?, given_url?);
         let public_url = match given_url {
             Some(url) => url,
-            None => default_url(reader, listen.port())?,
+            None => default_url(reader, listen.port(), matches!(tls, Ok(Some(_))))?,
         };
-        Ok(Self { listen, public_url, auth: auth?, trusted_proxies: trusted_proxies? })
+        Ok(Self { listen, public_url, auth: auth?, tls: tls?, trusted_proxies: trusted_proxies? })
     }
 }
 
@@ -63,13 +76,28 @@ fn parse_address(text: &str) -> Result<IpAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is not an IP address"))
 }
 
-/// `http://<host name>:<port>` (reference 10.1).
-fn default_url(reader: &mut Reader<'_>, port: u16) -> Read<Url> {
+/// Both or none (reference 10.4).
+fn read_tls(reader: &mut Reader<'_>) -> Read<Option<TlsFiles>> {
+    match (reader.path("ssl-cert-file"), reader.path("ssl-key-file")) {
+        (None, None) => Ok(None),
+        (Some(certificate), Some(key)) => Ok(Some(TlsFiles { certificate, key })),
+        (Some(_), None) => {
+            reader.refuse("ssl-key-file", "missing, but there is a certificate", "name the file with its private key")
+        }
+        (None, Some(_)) => {
+            reader.refuse("ssl-cert-file", "missing, but there is a private key", "name the file with its certificate")
+        }
+    }
+}
+
+/// `http://<host name>:<port>` (reference 10.1); with a certificate `https`.
+fn default_url(reader: &mut Reader<'_>, port: u16, is_tls: bool) -> Read<Url> {
     let host = match reader.raw().hostname.as_str() {
         "" => "localhost",
         name => name,
     };
-    match web_url(&format!("http://{host}:{port}")) {
+    let scheme = if is_tls { "https" } else { "http" };
+    match web_url(&format!("{scheme}://{host}:{port}")) {
         Ok(url) => Ok(url),
         Err(_) => reader.refuse(
             "atlantis-url",

@@ -136,6 +136,11 @@ impl Excerpt {
     }
 }
 
+/// The line of a place and carets below what is meant, as two lines.
+pub(in crate::config) fn excerpt(source: &str, place: Place) -> Vec<String> {
+    Excerpt::of(source, place).iter().flat_map(Excerpt::lines).collect()
+}
+
 /// A text of a pull request as it may stand between backticks in a message: short, without backticks, and without
 /// anything that moves the cursor or turns the line.
 pub fn shown(text: &str) -> String {

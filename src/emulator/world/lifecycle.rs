@@ -70,6 +70,7 @@ impl World {
                 author: new.author.clone(),
                 state: PullState::Open,
                 draft: new.draft,
+                labels: new.labels.clone(),
                 head_repo: head_repo.to_owned(),
                 head_branch,
                 head: standing.head,

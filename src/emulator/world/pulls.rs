@@ -22,6 +22,8 @@ pub struct Pull {
     pub state: PullState,
     /// Whether it is a draft.
     pub draft: bool,
+    /// Its labels.
+    pub labels: Vec<String>,
     /// Repository of the head: `owner/name`, lower-cased.
     pub head_repo: String,
     /// Branch of the head.
@@ -96,6 +98,7 @@ pub struct NewPull {
     pub(super) body: Option<String>,
     pub(super) author: String,
     pub(super) draft: bool,
+    pub(super) labels: Vec<String>,
     pub(super) head_repo: Option<String>,
 }
 
@@ -109,6 +112,7 @@ impl NewPull {
             body: None,
             author: "alice".to_owned(),
             draft: false,
+            labels: Vec::new(),
             head_repo: None,
         }
     }
@@ -145,6 +149,13 @@ impl NewPull {
     #[must_use]
     pub fn draft(mut self) -> Self {
         self.draft = true;
+        self
+    }
+
+    /// With one more label.
+    #[must_use]
+    pub fn labelled(mut self, label: &str) -> Self {
+        self.labels.push(label.to_owned());
         self
     }
 

@@ -1,5 +1,6 @@
 //! What has to hold before any command is looked at (reference 1.6, step 5).
 
+use crate::config::repo::shown;
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
 use crate::model::{BranchName, CommandKind, CommandOutcome, Pull, PullRef, PullState};
@@ -12,7 +13,8 @@ pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Result<Op
     Ok(fork(ctx, row, pull)
         .or_else(|| closed(row, pull, by_itself))
         .or_else(|| branch(ctx, row, pull, by_itself))
-        .or_else(|| draft(ctx, pull, by_itself)))
+        .or_else(|| draft(ctx, pull, by_itself))
+        .or_else(|| label(ctx, row, pull, by_itself)))
 }
 
 fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {
@@ -66,6 +68,24 @@ pub(in crate::handlers) fn other_branch(ctx: &Ctx, pull: &PullRef, base: &Branch
          `/{}/` ({})",
         served.value.as_str(),
         served.by
+    ))
+}
+
+/// `--disable-autoplan-label` and `--disable-unlock-label` (reference 1.7).
+fn label(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<Reply> {
+    let has = |label: &Option<String>| label.clone().filter(|label| pull.has_label(label));
+    if by_itself {
+        let label = has(&ctx.settings.labels.no_autoplan)?;
+        return Some(Reply::silent_for(format!(
+            "label: the pull request is labelled `{label}` (--disable-autoplan-label)"
+        )));
+    }
+    let label = has(&ctx.settings.labels.no_unlock).filter(|_| row.kind == CommandKind::Unlock)?;
+    let message = format!("this pull request is labelled `{}` (`--disable-unlock-label`).", shown(&label));
+    Some(Reply::refused(
+        "label",
+        message,
+        vec!["Take the label away first, if the locks are to be given back.".to_owned()],
     ))
 }
 

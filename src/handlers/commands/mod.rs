@@ -2,6 +2,7 @@
 
 mod apply;
 mod cancel;
+mod config_file;
 mod course;
 mod give_up;
 mod guards;

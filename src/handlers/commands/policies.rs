@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use super::CommandCx;
-use crate::config::repo::{FILE_NAMES, OverrideKey, Permissions, RepoConfig};
+use super::{CommandCx, config_file};
+use crate::config::repo::{OverrideKey, RepoConfig};
 use crate::config::repos::{LockPolicy, ProjectRules, RepoRules};
 use crate::config::workflow::Workflow;
 use crate::discovery::Order;
+use crate::handlers::reply::Reply;
 use crate::jobs::describe_error;
-use crate::model::{PlanRecord, ProjectKey, RepoPath};
+use crate::model::{PlanRecord, ProjectKey};
 
 /// What holds for the locks of the projects of a command.
 pub(super) struct Policies {
@@ -17,11 +18,13 @@ pub(super) struct Policies {
     config: Option<RepoConfig>,
     /// Whether the repository may have said what could not be read.
     is_unread: bool,
+    /// Why nothing may be applied by what could not be read.
+    refusal: Option<String>,
 }
 
 impl Policies {
     pub fn new(rules: RepoRules, config: Option<RepoConfig>) -> Self {
-        Self { rules, config, is_unread: false }
+        Self { rules, config, is_unread: false, refusal: None }
     }
 
     pub fn with_config(self, config: Option<RepoConfig>) -> Self {
@@ -32,13 +35,20 @@ impl Policies {
     /// operator does not allow any more, the operator's own rules hold, and no lock is left out because of that (P6).
     pub async fn of_plan(cx: &CommandCx<'_>, plan: &PlanRecord) -> Self {
         let rules = cx.ctx.settings.rules(&plan.pull.repo);
-        match planned(cx, plan, rules.permissions()).await {
+        match config_file::of_plan(cx, &rules, plan).await {
             Ok(config) => Self::new(rules, config),
             Err(error) => {
                 tracing::warn!(error = describe_error(&*error), "The configuration that was planned cannot be read");
-                Self { is_unread: true, ..Self::new(rules, None) }
+                let refusal = config_file::refusal(cx.ctx, &rules, &error);
+                Self { is_unread: true, refusal, ..Self::new(rules, None) }
             }
         }
+    }
+
+    /// Why nothing may be applied: what the operator wants to be asked cannot be.
+    pub fn refusal(&self) -> Option<Reply> {
+        let hint = "Comment the same again once it can be read; nothing was applied.".to_owned();
+        self.refusal.clone().map(|message| Reply::refused("config", message, vec![hint]))
     }
 
     /// What the operator says.
@@ -93,22 +103,4 @@ impl Policies {
         }
         self.rules.lock_policy(self.config.as_ref(), project)
     }
-}
-
-/// On this replica the commit may never have been fetched.
-async fn planned(
-    cx: &CommandCx<'_>,
-    plan: &PlanRecord,
-    permissions: &Permissions,
-) -> anyhow::Result<Option<RepoConfig>> {
-    cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await?;
-    for file in FILE_NAMES {
-        let path = RepoPath::new(file).expect("a plain name is a path");
-        let most = RepoConfig::MAX_BYTES as u64;
-        if let Some(text) = cx.ctx.checkouts.read(&plan.pull.repo, &plan.head, &path, most).await? {
-            let config = RepoConfig::parse(file, &text, permissions)?;
-            return Ok(Some(config.for_base(&plan.base_branch)?));
-        }
-    }
-    Ok(None)
 }

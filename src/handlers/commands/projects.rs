@@ -13,11 +13,13 @@ use anyhow::Context;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::debug;
 
+pub(super) use files::read_file;
 pub(super) use plans::{Plans, plans};
 pub(super) use search::{Selection, checkout_refusal, select};
 pub(super) use wanted::Wanted;
 
 use super::CommandCx;
+use super::config_file::Reading;
 use super::needs::Findings;
 use super::policies::Policies;
 use crate::command::var_files_outside;
@@ -27,13 +29,13 @@ use crate::context::Ctx;
 use crate::discovery::{Order, Project, Stage, stages};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
-use crate::model::{BranchName, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
+use crate::model::{PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
 use crate::queue::Place as PoolPlace;
 use crate::render::ProjectReport;
 use crate::workflow::{
     CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StepError, StepFailure, Tool, ToolError, Wish,
 };
-use files::{on_disk, required};
+use files::required;
 
 /// The projects of a command and their checkouts, one per workspace.
 pub(super) struct Work {
@@ -101,11 +103,15 @@ impl Work {
         Self { projects: Vec::new(), abreast, source: None, policies, findings, checkouts: Mutex::default() }
     }
 
-    /// For an apply with hooks: by the configuration that is in the checkout in which they ran.
-    pub async fn after_hooks(self, checkout: Arc<Checkout>, base: BranchName) -> Self {
-        let permissions = self.policies.of_operator().permissions().clone();
-        let found = tokio::task::spawn_blocking(move || on_disk(&checkout, &permissions, &base)).await;
-        let found = found.context("reading the configuration broke off").flatten();
+    /// For an apply with hooks: by the configuration as it is after them, which may be in the checkout in which they ran.
+    pub async fn after_hooks(self, cx: &CommandCx<'_>, source: &Source, checkout: Arc<Checkout>) -> Self {
+        let found = match Reading::of_source(cx, self.policies.of_operator(), source).await {
+            Ok(reading) => {
+                let read = tokio::task::spawn_blocking(move || reading.config(&checkout)).await;
+                read.context("reading the configuration broke off").and_then(|config| Ok(config?))
+            }
+            Err(error) => Err(error.into()),
+        };
         let policies = self.policies.of_checkout(found);
         let abreast = Semaphore::new(abreast(policies.config().and_then(|config| config.parallel_apply)));
         Self { abreast, policies, ..self }

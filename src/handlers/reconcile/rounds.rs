@@ -101,7 +101,8 @@ impl Rounds {
     pub async fn tick(&self, which: &Reconciler) -> anyhow::Result<Found> {
         let started_at = self.ctx.clock.now();
         let span = info_span!("reconciler", reconciler = which.name);
-        let looking = AssertUnwindSafe((which.tick)(&self.ctx)).catch_unwind();
+        let ctx = self.ctx.fresh();
+        let looking = AssertUnwindSafe((which.tick)(&ctx)).catch_unwind();
         let ticked = match tokio::time::timeout(LONGEST, looking).instrument(span).await {
             Ok(Ok(ticked)) => ticked,
             Ok(Err(_)) => Err(anyhow!("it panicked, which is a bug in Lockkeeper; the log says where")),

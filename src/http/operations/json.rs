@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::audit::Log;
 use super::{LATELY, Operations, Repair};
+use crate::context::{FileState, Refused};
 use crate::handlers::reconcile::Scope;
 use crate::model::LockEvent;
 use crate::store::{FailedJob, LaneRow, QueueLine, ReconcilerRow, ReplicaRow};
@@ -27,6 +28,15 @@ pub(super) fn of(all: &Operations, version: &str) -> Value {
         "held": {
             "locks": all.held.locks, "lock_waiters": all.held.waiters, "apply_locks": all.held.apply_locks,
         },
+        "repo_config": all.repo_config.as_ref().map(repo_config),
+    })
+}
+
+fn repo_config(state: &FileState) -> Value {
+    let refused = |refused: &Refused| json!({ "at": refused.at, "digest": refused.digest, "error": refused.error });
+    json!({
+        "file": state.path(), "sha256": state.digest(), "since": state.since,
+        "refused": state.refused.as_ref().map(refused),
     })
 }
 

@@ -15,6 +15,7 @@ pub(super) use reconcilers::Repair;
 
 use self::audit::Log;
 use super::{Failure, Web};
+use crate::context::FileState;
 use crate::store::{DeliveryState, FailedJob, Held, LaneRow, QueueLine, ReplicaRow};
 
 /// Deliveries and failures that count as of late.
@@ -41,6 +42,8 @@ pub(super) struct Operations {
     pub log: Log,
     pub deliveries: Vec<(DeliveryState, i64)>,
     pub held: Held,
+    /// How it stands about the file of `--repo-config` on this server; `None`: there is none.
+    pub repo_config: Option<FileState>,
 }
 
 impl Operations {
@@ -66,6 +69,7 @@ impl Operations {
             log: Log::read(store, EVENTS).await?,
             deliveries: store.delivery_count_since(now - LATELY).await?,
             held: store.held().await?,
+            repo_config: (web.repo_config)(),
         })
     }
 }

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::text::{Badge, PullName, Stamp, duration, shown};
 use super::visitor::Visitor;
+use crate::context::{FileState, Refused};
 use crate::handlers::reconcile::Scope;
 use crate::http::operations::{Operations, Repair, audit};
 use crate::http::{Failure, Web};
@@ -38,6 +39,23 @@ struct View {
     locks: i64,
     waiters: i64,
     audit: AuditView,
+    repo_config: Option<FileView>,
+}
+
+/// The file of `--repo-config`.
+#[derive(Serialize)]
+struct FileView {
+    path: String,
+    digest: String,
+    since: Stamp,
+    badge: Badge,
+    refused: Option<RefusedView>,
+}
+
+#[derive(Serialize)]
+struct RefusedView {
+    at: Stamp,
+    error: String,
 }
 
 #[derive(Serialize)]
@@ -168,6 +186,7 @@ impl View {
             locks: all.held.locks,
             waiters: all.held.waiters,
             audit: AuditView::new(&all.log, now),
+            repo_config: all.repo_config.as_ref().map(|state| FileView::new(state, now)),
         }
     }
 }
@@ -178,6 +197,9 @@ fn troubles(all: &Operations) -> Vec<String> {
     if let Some(broken) = &all.log.broken {
         let audit::Broken { seq, fault } = broken;
         troubles.push(format!("The audit log is broken: event {seq} {fault}."));
+    }
+    if all.repo_config.as_ref().is_some_and(|state| state.refused.is_some()) {
+        troubles.push("The file of --repo-config is refused; what it said before holds.".to_owned());
     }
     for repair in &all.repairs {
         match repair.last() {
@@ -211,6 +233,25 @@ fn troubles(all: &Operations) -> Vec<String> {
         }
     }
     troubles
+}
+
+impl FileView {
+    /// Characters of the digest that tell files apart.
+    const DIGEST: usize = 12;
+
+    fn new(state: &FileState, now: DateTime<Utc>) -> Self {
+        let refused = |refused: &Refused| RefusedView { at: Stamp::new(refused.at, now), error: refused.error.clone() };
+        Self {
+            path: shown(&state.path().display().to_string()),
+            digest: state.digest().as_str().chars().take(Self::DIGEST).collect(),
+            since: Stamp::new(state.since, now),
+            badge: match state.refused {
+                Some(_) => Badge::new("bad", "refused"),
+                None => Badge::new("good", "holds"),
+            },
+            refused: state.refused.as_ref().map(refused),
+        }
+    }
 }
 
 impl ReplicaLine {

@@ -14,6 +14,7 @@ mod order;
 mod outbox;
 mod plan;
 mod refusals;
+mod reload;
 mod secrets;
 mod shutdown;
 mod stale;

@@ -13,6 +13,7 @@ use chrono::DateTime;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
 use lockkeeper::config::access::{Action, Asker, Identity, WebRules};
 use lockkeeper::config::server::TrustedProxies;
+use lockkeeper::context::FileState;
 use lockkeeper::handlers::authz::{AuthzError, Decision, Resource, by_web_rules};
 use lockkeeper::handlers::locks::give;
 use lockkeeper::http::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth, router};
@@ -43,6 +44,7 @@ pub struct World {
     pub hub: OutputHub,
     pub stop: CancellationToken,
     pub metrics: Metrics,
+    pub repo_config: Option<FileState>,
     /// What the pages and the API may be used for (`--web-allow`).
     pub web_rules: WebRules,
     /// Who is believed about where a request comes from.
@@ -126,7 +128,8 @@ impl World {
         let (hub, stop) = (OutputHub::default(), CancellationToken::new());
         let (web_rules, trusted_proxies) = (WebRules::default(), TrustedProxies::default());
         let (denials, metrics) = (Denials::default(), Metrics::default());
-        Self { store, clock, ids, hub, stop, metrics, web_rules, trusted_proxies, denials, dir: Arc::new(dir) }
+        let (repo_config, dir) = (None, Arc::new(dir));
+        Self { store, clock, ids, hub, stop, metrics, repo_config, web_rules, trusted_proxies, denials, dir }
     }
 
     pub async fn browser(&self) -> Browser {
@@ -182,6 +185,10 @@ impl World {
             version: "1.2.3".to_owned(),
             metrics: self.metrics.clone(),
             keep_runs: Some(Duration::from_hours(90 * 24)),
+            repo_config: {
+                let file = self.repo_config.clone();
+                Arc::new(move || file.clone())
+            },
         };
         router(Arc::new(Web::new(setup).await.unwrap()))
     }

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use insta::assert_snapshot;
-use lockkeeper::model::PullState;
+use lockkeeper::config::server::ReposFile;
+use lockkeeper::context::{FileState, Refused};
+use lockkeeper::model::{PullState, Sha256Digest};
 use lockkeeper::queue::LEASE;
 use lockkeeper::store::{Finish, LockEventWalk, NewDelivery, NewJob, Presence, ReconcilerRun, ReplicaId};
 
@@ -127,6 +129,31 @@ async fn programs_are_told_the_same() {
     json["queue"]["failed"]["newest"].as_array_mut().unwrap().truncate(1);
     json["audit"]["newest"].as_array_mut().unwrap().truncate(1);
     insta::assert_json_snapshot!("operations for programs", json);
+}
+
+#[tokio::test]
+async fn the_page_says_which_file_holds_and_what_is_refused() {
+    let mut world = World::new().await;
+    let file = ReposFile {
+        path: "/etc/lockkeeper/repos.yaml".into(),
+        digest: Sha256Digest::of(b"repos: []\n"),
+        without_locking: false,
+    };
+    world.repo_config = Some(FileState { file, since: world.clock_now(), refused: None });
+    world.wait(120);
+    let text = world.browser().await.get("/operations").await.text();
+    assert!(text.contains("Everything is in order"), "{text}");
+    assert!(text.contains("This server goes by /etc/lockkeeper/repos.yaml as it was"), "{text}");
+    let error = "error: `<b>` is not a key of the file\n--> /etc/lockkeeper/repos.yaml:1:1".to_owned();
+    let refused = Refused { at: world.clock_now(), error, digest: None };
+    world.repo_config = world.repo_config.map(|state| FileState { refused: Some(refused), ..state });
+    let browser = world.browser().await;
+    let text = browser.get("/operations").await.text();
+    assert!(text.contains("The file of --repo-config is refused; what it said before holds."), "{text}");
+    assert!(text.contains("is not a key of the file"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&browser.get("/api/operations").await.body).unwrap();
+    assert_eq!(json["repo_config"]["file"], "/etc/lockkeeper/repos.yaml");
+    assert!(json["repo_config"]["refused"]["error"].as_str().unwrap().starts_with("error: `<b>`"));
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 mod apply;
 mod cancel;
 mod comments;
+mod config_source;
 mod crash;
 mod disk;
 mod door;
@@ -27,6 +28,7 @@ mod refusals;
 mod replicas;
 mod search;
 mod supersede;
+mod switches;
 mod unlock;
 mod workflows;
 

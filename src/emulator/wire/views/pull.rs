@@ -67,7 +67,7 @@ fn facts(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
         "assignees": [],
         "requested_reviewers": [],
         "requested_teams": [],
-        "labels": [],
+        "labels": pull.labels.iter().zip(1..).map(|(name, n)| label(view, base, name, n)).collect::<Value>(),
         "milestone": null,
         "draft": pull.draft,
         "head": end(view, head, &pull.head_branch, &pull.head),
@@ -75,6 +75,18 @@ fn facts(view: &View<'_>, base: &Repo, pull: &Pull) -> Value {
         "author_association": association(base, &pull.author),
         "auto_merge": null,
         "active_lock_reason": null,
+    })
+}
+
+fn label(view: &View<'_>, base: &Repo, name: &str, number: u64) -> Value {
+    json!({
+        "id": number,
+        "node_id": node_id("Label", number),
+        "url": view.world.api(&format!("/repos/{}/labels/{name}", base.name)),
+        "name": name,
+        "description": null,
+        "color": "ededed",
+        "default": false,
     })
 }
 

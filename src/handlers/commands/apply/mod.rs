@@ -55,6 +55,9 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let MergeWish::By(method) = command.merge {
         return Ok(no_merging(method));
     }
+    if forbids_all(cx, command) {
+        return Ok(no_apply_all(cx));
+    }
     let plans = match projects::plans(cx, &command.target).await? {
         projects::Plans::Some(plans) => plans,
         projects::Plans::Refused(reply) => return Ok(reply),
@@ -62,11 +65,14 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = stopped::refusal(cx, &plans).await? {
         return Ok(refusal);
     }
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
     let policies = match plans.first() {
         Some(plan) => Policies::of_plan(cx, plan).await,
         None => Policies::new(cx.ctx.settings.rules(&cx.pull.at.repo), None),
     };
+    if let Some(refusal) = policies.refusal() {
+        return Ok(refusal);
+    }
+    cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
     let work = match with_hooks(cx, Work::of_plans(policies), &plans, command).await? {
         Ok(work) => work,
         Err(refusal) => return refused_by_hook(cx, refusal).await,
@@ -126,12 +132,12 @@ async fn with_hooks(
     let mut of_this_commit = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok());
     let Some(plan) = of_this_commit.next().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
     let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;
-    let checkout = match fetched {
-        Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await,
+    let prepared = match fetched {
+        Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await.map(|checkout| (source, checkout)),
         Err(error) => Err(error),
     };
-    let checkout = match checkout {
-        Ok(checkout) => checkout,
+    let (source, checkout) = match prepared {
+        Ok(prepared) => prepared,
         Err(error) => return projects::checkout_refusal(error).map(Err),
     };
     let given = Given::of(&command.target, &command.extra_args);
@@ -141,13 +147,29 @@ async fn with_hooks(
     if !hooks::any_before(cx, rules) {
         return Ok(Ok(work));
     }
-    Ok(Ok(work.after_hooks(checkout, plan.base_branch.clone()).await))
+    Ok(Ok(work.after_hooks(cx, &source, checkout).await))
 }
 
 /// Nothing was applied, so the pull stands where it stood.
 async fn refused_by_hook(cx: &CommandCx<'_>, refusal: Reply) -> Result<Reply, JobError> {
     let standing = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
     Ok(refusal.with_statuses(&cx.pull.head, vec![standing.apply_status(cx.ctx)]))
+}
+
+/// `--disable-apply-all` (reference 10.2): an apply has to name what it is about.
+fn forbids_all(cx: &CommandCx<'_>, command: &ApplyCommand) -> bool {
+    !cx.ctx.settings.style.offer_apply_all && !command.target.is_targeted()
+}
+
+fn no_apply_all(cx: &CommandCx<'_>) -> Reply {
+    let word = &cx.ctx.settings.executable;
+    Reply::refused(
+        "apply_all_disabled",
+        "on this server an apply has to name its project (`--disable-apply-all`).".to_owned(),
+        vec![format!(
+            "Comment `{word} apply -d DIR -w WORKSPACE` or `{word} apply -p PROJECT`; the plan shows the line."
+        )],
+    )
 }
 
 /// Nothing is merged in this version, so a way of merging cannot be followed.

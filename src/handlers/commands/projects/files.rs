@@ -1,50 +1,14 @@
-//! Reading a checkout: the configuration, and the code that the search looks into. No link is followed.
+//! Reading files of a checkout, such as the code that the search looks into. No link is followed.
 
-use anyhow::anyhow;
-
-use super::search::Trouble;
-use crate::config::repo::{self, Permissions, RepoConfig};
-use crate::discovery::{self, RequiredVersions, Tree};
+use crate::discovery::{self, RequiredVersions};
 use crate::git::Checkout;
-use crate::model::{BranchName, Distribution, RepoPath};
+use crate::model::{Distribution, RepoPath};
 
 /// A file of Terraform code that is looked into is not larger.
 const MAX_CODE_BYTES: u64 = 1024 * 1024;
 
 /// Bytes of the text of a symbolic link; a longer one leads nowhere.
 const MAX_LINK_BYTES: usize = 4096;
-
-/// The configuration among the files of a checkout.
-pub(super) fn configuration(
-    tree: &Tree,
-    checkout: &Checkout,
-    permissions: &Permissions,
-    base: &BranchName,
-) -> Result<Option<RepoConfig>, Trouble> {
-    let Some(file) = repo::find(tree.files()).map_err(|error| Trouble::Config(error.to_string()))? else {
-        return Ok(None);
-    };
-    let text = read_file(checkout, &file, RepoConfig::MAX_BYTES as u64 + 1);
-    let text = text.map_err(|error| Trouble::Config(format!("`{file}` cannot be read: {error}")))?;
-    let config = RepoConfig::parse(file.as_str(), &text, permissions);
-    let config = config.map_err(|errors| Trouble::Config(errors.to_string()))?;
-    config.for_base(base).map(Some).map_err(|error| Trouble::Config(error.to_string()))
-}
-
-/// The configuration as it lies in a checkout, whether or not it is part of the repository.
-pub(super) fn on_disk(
-    checkout: &Checkout,
-    permissions: &Permissions,
-    base: &BranchName,
-) -> anyhow::Result<Option<RepoConfig>> {
-    let path = |name: &&str| RepoPath::new(name).expect("a plain name is a path");
-    let there =
-        repo::FILE_NAMES.iter().map(path).filter(|path| checkout.path.join(path.as_str()).symlink_metadata().is_ok());
-    let tree = Tree::new(there.collect::<Vec<_>>());
-    configuration(&tree, checkout, permissions, base).map_err(|trouble| match trouble {
-        Trouble::Config(text) | Trouble::Target(text) | Trouble::Limit(text) => anyhow!(text),
-    })
-}
 
 /// The text of a file of code.
 pub(super) fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
@@ -67,7 +31,11 @@ pub(super) fn link_target(checkout: &Checkout, link: &RepoPath) -> Option<String
 }
 
 /// Reads a regular file of a checkout; no link is followed, so nothing outside can be read.
-fn read_file(checkout: &Checkout, path: &RepoPath, most: u64) -> std::io::Result<String> {
+pub(in crate::handlers::commands) fn read_file(
+    checkout: &Checkout,
+    path: &RepoPath,
+    most: u64,
+) -> std::io::Result<String> {
     let invalid = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
     let dir = checkout.resolve_dir(&path.parent()).map_err(|error| invalid(error.to_string()))?;
     let file = dir.join(path.file_name());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::files::{configuration, link_target, read_code};
+use super::files::{link_target, read_code};
 use super::wanted::{Search, Wanted};
 use super::{ABREAST, Work, abreast};
 use crate::config::repo::RepoConfig;
@@ -13,6 +13,7 @@ use crate::config::repos::RepoRules;
 use crate::discovery::{self, Input, ModuleGraph, Project, Tree};
 use crate::git::{Checkout, Ignored, TreeFiles};
 use crate::handlers::commands::CommandCx;
+use crate::handlers::commands::config_file::{ConfigTrouble, Reading};
 use crate::handlers::commands::hooks::{self, Given};
 use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::Policies;
@@ -42,6 +43,10 @@ pub(in crate::handlers::commands) async fn select(
         Err(error) => return checkout_refusal(error).map(Selection::Refused),
     };
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
+    let reading = match Reading::of_source(cx, &rules, &source).await {
+        Ok(reading) => reading,
+        Err(trouble) => return config_refusal(trouble).map(Selection::Refused),
+    };
     let work = Work {
         projects: Vec::new(),
         abreast: Semaphore::new(ABREAST),
@@ -67,7 +72,7 @@ pub(in crate::handlers::commands) async fn select(
     let mut changed = cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)?;
     changed.extend(made.changed.paths.iter().map(added));
     let (base, rules) = (cx.pull.base_branch.clone(), operator.clone());
-    let place = Ground { checkout, files, made: made.all, changed, base, rules };
+    let place = Ground { checkout, reading, files, made: made.all, changed, base, rules };
     let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
     let found = tokio::task::spawn_blocking(move || place.search(&search, &settings, graph));
     match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
@@ -139,6 +144,7 @@ impl Graph {
 /// What projects are searched in.
 struct Ground {
     checkout: Arc<Checkout>,
+    reading: Reading,
     files: TreeFiles,
     /// Files that no commit has.
     made: TreeFiles,
@@ -158,11 +164,11 @@ struct Found {
 impl Ground {
     /// Reads files, so it is for a thread of its own.
     fn search(self, search: &Search, settings: &discovery::Settings, graph: Graph) -> Result<Found, Trouble> {
-        let Self { checkout, files, made, changed, base, rules } = self;
+        let Self { checkout, reading, files, made, changed, base, rules } = self;
         let links: Vec<(RepoPath, String)> =
             files.links.iter().filter_map(|link| Some((link.clone(), link_target(&checkout, link)?))).collect();
         let tree = Tree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
-        let config = configuration(&tree, &checkout, rules.permissions(), &base)?;
+        let config = reading.config(&checkout).map_err(|trouble| Trouble::Config(trouble.to_string()))?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let build = |from| {
             let graph = ModuleGraph::build(&tree, from, &read);
@@ -211,6 +217,13 @@ pub(super) fn sentence(mut text: String) -> String {
         text.push('.');
     }
     text
+}
+
+fn config_refusal(trouble: ConfigTrouble) -> Result<Reply, JobError> {
+    match trouble {
+        ConfigTrouble::Wrong(text) => Ok(Trouble::Config(text).into_reply()),
+        ConfigTrouble::Checkout(error) => checkout_refusal(error),
+    }
 }
 
 /// A checkout that cannot be had: some reasons pass, others are for the people at the pull.

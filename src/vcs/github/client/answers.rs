@@ -27,6 +27,8 @@ pub(super) struct PullAnswer {
     merged_at: Option<String>,
     #[serde(default)]
     user: Option<UserAnswer>,
+    #[serde(default)]
+    labels: Vec<LabelAnswer>,
     head: EndAnswer,
     base: EndAnswer,
     #[serde(default)]
@@ -80,6 +82,11 @@ struct RepoAnswer {
 }
 
 #[derive(Deserialize)]
+struct LabelAnswer {
+    name: String,
+}
+
+#[derive(Deserialize)]
 pub(super) struct UserAnswer {
     pub login: String,
 }
@@ -107,6 +114,7 @@ impl PullAnswer {
             base_branch: branch(&self.base.branch)?,
             base: sha(&self.base.sha)?,
             draft: self.draft.unwrap_or(false),
+            labels: self.labels.into_iter().map(|label| label.name).collect(),
         })
     }
 
@@ -239,10 +247,16 @@ mod tests {
         let mut answer = json!({
             "number": 12, "html_url": "https://github.com/acme/infra/pull/12", "title": "Add a subnet", "state": "open",
             "draft": false, "merged": false, "merged_at": null, "user": {"login": "jane"},
-            "head": end("subnet"), "base": end("main"),
+            "head": end("subnet"), "base": end("main"), "labels": [{"name": "Do not plan", "color": "fff"}],
         });
         change(&mut answer);
         serde_json::from_value::<PullAnswer>(answer).unwrap().into_pull(&asked())
+    }
+
+    #[test]
+    fn labels_are_compared_without_case() {
+        let pull = pull(|_| {}).unwrap();
+        assert_eq!([pull.has_label("do not PLAN"), pull.has_label("plan")], [true, false]);
     }
 
     #[test]

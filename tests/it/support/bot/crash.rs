@@ -7,7 +7,6 @@ use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, Replica};
 use lockkeeper::config::access::TeamAuthz;
 use lockkeeper::config::server::{RawSettings, ServerConfig};
-use lockkeeper::context::Ctx;
 use lockkeeper::queue::Tick;
 
 use super::{Bot, build, services};
@@ -62,8 +61,8 @@ impl Bot {
         self.crash_and_restart().await;
         self.replicas += 1;
         let (mut ctx, name) = services(&self.db, &self.flags, self.replicas).await;
-        let settings = Arc::get_mut(&mut ctx).and_then(Ctx::settings_mut).expect("nobody else has them yet");
-        settings.team_authz = Some(program);
+        let ctx_mut = Arc::get_mut(&mut ctx).expect("nobody else has it yet");
+        ctx_mut.change_settings(|settings| settings.team_authz = Some(program));
         self.replica = Arc::new(Replica::new(ctx, &name));
     }
 

@@ -1,0 +1,62 @@
+//! Reads the file of `--repo-config` again: when the server is told to (SIGHUP), and every few seconds. What counts is
+//! what is in it: Kubernetes changes a `ConfigMap` by turning a link, editors put a new file in the place of the old one.
+
+use std::io::Read as _;
+use std::path::Path;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use crate::config::repos::ServerRepos;
+use crate::context::{Ctx, FileState, Look};
+use crate::telemetry::Metric;
+
+/// How often the file is looked at.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Looks at the file; what it says holds for every command that begins from now on. What is wrong with it is logged,
+/// counted, and shown on the operators' page, and what it said before goes on to hold.
+pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
+    let Some(before) = ctx.live.file() else { return Ok(Look::Same) };
+    let path = before.path().to_owned();
+    let found = tokio::task::spawn_blocking(move || read(&path)).await?;
+    let look = ctx.live.offer(found.as_deref().map_err(Clone::clone), ctx.clock.now());
+    let path = before.path().display();
+    match &look {
+        Look::Same => {}
+        Look::Back => info!(%path, "The file of --repo-config is again what it was when it was last taken"),
+        Look::Taken(warnings) => {
+            ctx.metrics.count(Metric::RepoConfigLoads, &["taken"]);
+            info!(%path, "The file of --repo-config has changed, and holds for every command from now on");
+            warnings.iter().for_each(|warning| warn!("{warning}"));
+        }
+        Look::Refused(error) => {
+            ctx.metrics.count(Metric::RepoConfigLoads, &["refused"]);
+            warn!(%path, "The file of --repo-config is refused, what it said before goes on to hold:\n{error}");
+        }
+    }
+    show(ctx);
+    Ok(look)
+}
+
+/// Tells monitors how it stands.
+pub(super) fn show(ctx: &Ctx) {
+    let Some(state) = ctx.live.file() else { return };
+    ctx.metrics.set(Metric::RepoConfigRefused, &[], if state.refused.is_some() { 1.0 } else { 0.0 });
+    ctx.metrics.set(Metric::RepoConfigDigest, &[], number(&state));
+}
+
+/// The first 48 bits of the digest, which a number of monitors can hold.
+fn number(state: &FileState) -> f64 {
+    let bits = |range| state.digest().as_str().get(range).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+    f64::from(bits(0..4).unwrap_or_default()) * 4_294_967_296.0 + f64::from(bits(4..12).unwrap_or_default())
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    // One byte more than allowed shows that the file is too large.
+    let limited = std::fs::File::open(path).map(|file| file.take(ServerRepos::MAX_BYTES as u64 + 1));
+    let result = limited.and_then(|mut file| file.read_to_string(&mut text));
+    result.map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
+    Ok(text)
+}

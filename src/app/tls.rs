@@ -1,0 +1,266 @@
+//! The web server with TLS (`--ssl-cert-file`, `--ssl-key-file`). Certificates are renewed every few weeks by programs
+//! that only write files, so the files are looked at while the server runs; connections that are there go on.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use axum::Router;
+use axum::extract::connect_info::Connected;
+use axum::extract::{ConnectInfo, Request};
+use axum::serve::{IncomingStream, Listener};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::task::AbortOnDropHandle;
+use tracing::{debug, info, warn};
+
+use crate::config::server::TlsFiles;
+use crate::model::Sha256Digest;
+
+/// Who has not agreed on keys by then gets no answer.
+const HANDSHAKE: Duration = Duration::from_secs(10);
+/// Connections that agree on keys at the same time; more wait.
+const HANDSHAKES: usize = 256;
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// After an error of the socket (too many open files) the next try waits this long.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// The certificate and its key, as they are now.
+pub(super) struct Certificate {
+    files: TlsFiles,
+    current: RwLock<Current>,
+}
+
+struct Current {
+    config: Arc<ServerConfig>,
+    /// Of both files as they were looked at last; also of such that were refused.
+    seen: Result<Sha256Digest, String>,
+}
+
+impl Certificate {
+    /// Reads both files.
+    pub fn open(files: TlsFiles) -> anyhow::Result<Self> {
+        let texts = read(&files)?;
+        let config = Arc::new(parse(&texts)?);
+        Ok(Self { files, current: RwLock::new(Current { config, seen: Ok(digest(&texts)) }) })
+    }
+
+    fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner).config)
+    }
+
+    /// Reads the files again; says whether another certificate holds from now on. What is wrong with them is told once.
+    pub fn reload(&self) -> anyhow::Result<bool> {
+        let texts = read(&self.files);
+        let seen = texts.as_ref().map(digest).map_err(|error| format!("{error:#}"));
+        let current = &mut *self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.seen == seen {
+            return Ok(false);
+        }
+        current.seen = seen;
+        current.config = Arc::new(parse(&texts?)?);
+        Ok(true)
+    }
+
+    async fn watch(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let own = Arc::clone(&self);
+            match tokio::task::spawn_blocking(move || own.reload()).await {
+                Ok(Ok(false)) | Err(_) => {}
+                Ok(Ok(true)) => info!("The certificate of the web server has changed; new connections get the new one"),
+                Ok(Err(error)) => {
+                    warn!(
+                        error = format!("{error:#}"),
+                        "The new certificate cannot be used; the old one goes on to hold"
+                    );
+                }
+            }
+        }
+    }
+}
+
+type Texts = [Vec<u8>; 2];
+
+fn read(files: &TlsFiles) -> anyhow::Result<Texts> {
+    let read =
+        |path: &Path, flag| std::fs::read(path).with_context(|| format!("cannot read `{}` (--{flag})", path.display()));
+    Ok([read(&files.certificate, "ssl-cert-file")?, read(&files.key, "ssl-key-file")?])
+}
+
+fn digest(texts: &Texts) -> Sha256Digest {
+    Sha256Digest::of(&texts.concat())
+}
+
+fn parse([certificate, key]: &Texts) -> anyhow::Result<ServerConfig> {
+    let chain = CertificateDer::pem_slice_iter(certificate).collect::<Result<Vec<_>, _>>();
+    let chain = chain.context("--ssl-cert-file is not a certificate in PEM")?;
+    ensure!(!chain.is_empty(), "--ssl-cert-file has no certificate in it");
+    let key = PrivateKeyDer::from_pem_slice(key).context("--ssl-key-file is not a private key in PEM")?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.context("TLS cannot be set up")?.with_no_client_auth();
+    let mut config = builder.with_single_cert(chain, key).context("certificate and key do not belong together")?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+/// Hands out connections that have agreed on keys. One that takes long keeps no other waiting.
+pub(super) struct TlsListener {
+    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
+    address: SocketAddr,
+    _tasks: [AbortOnDropHandle<()>; 2],
+}
+
+impl TlsListener {
+    /// Takes connections from the socket from now on.
+    pub fn new(socket: TcpListener, certificate: Arc<Certificate>) -> io::Result<Self> {
+        let address = socket.local_addr()?;
+        let (sender, ready) = mpsc::channel(HANDSHAKES);
+        let watching = tokio::spawn(Arc::clone(&certificate).watch());
+        let accepting = tokio::spawn(accept(socket, certificate, sender));
+        Ok(Self { ready, address, _tasks: [watching, accepting].map(AbortOnDropHandle::new) })
+    }
+}
+
+async fn accept(
+    socket: TcpListener,
+    certificate: Arc<Certificate>,
+    ready: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
+) {
+    let places = Arc::new(Semaphore::new(HANDSHAKES));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("the row is never closed");
+        let (stream, peer) = match socket.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!(%error, "A connection could not be accepted");
+                tokio::time::sleep(AFTER_ERROR).await;
+                continue;
+            }
+        };
+        let (acceptor, ready) = (TlsAcceptor::from(certificate.config()), ready.clone());
+        tokio::spawn(async move {
+            match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => ready.send((stream, peer)).await.unwrap_or_default(),
+                Ok(Err(error)) => debug!(%error, %peer, "A connection has not agreed on keys"),
+                Err(_) => debug!(%peer, "A connection took too long to agree on keys"),
+            }
+            drop(place);
+        });
+    }
+}
+
+impl Listener for TlsListener {
+    type Io = TlsStream<TcpStream>;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        match self.ready.recv().await {
+            Some(connection) => connection,
+            // The task that accepts has ended with the program.
+            None => std::future::pending().await,
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        Ok(self.address)
+    }
+}
+
+/// Where a connection comes from; axum can tell only of its own listeners.
+#[derive(Clone, Copy)]
+pub(super) struct Peer(SocketAddr);
+
+impl Connected<IncomingStream<'_, TlsListener>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
+        Self(*stream.remote_addr())
+    }
+}
+
+/// Lets handlers ask for the address as they do without TLS.
+pub(super) fn telling_peers(router: Router) -> Router {
+    router.layer(axum::middleware::map_request(|mut request: Request| async move {
+        if let Some(ConnectInfo(Peer(address))) = request.extensions().get::<ConnectInfo<Peer>>().copied() {
+            request.extensions_mut().insert(ConnectInfo(address));
+        }
+        request
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+
+    use super::*;
+
+    const ONE: [&str; 2] = [
+        include_str!("../../tests/it/support/tls/one.cert.pem"),
+        include_str!("../../tests/it/support/tls/one.key.pem"),
+    ];
+    const TWO: [&str; 2] = [
+        include_str!("../../tests/it/support/tls/two.cert.pem"),
+        include_str!("../../tests/it/support/tls/two.key.pem"),
+    ];
+
+    fn write(dir: &Path, [certificate, key]: [&str; 2]) -> TlsFiles {
+        let files = TlsFiles { certificate: dir.join("cert.pem"), key: dir.join("key.pem") };
+        std::fs::write(&files.certificate, certificate).unwrap();
+        std::fs::write(&files.key, key).unwrap();
+        files
+    }
+
+    /// What a client is answered that believes this certificate alone.
+    async fn ask(address: SocketAddr, name: &str, certificate: &str) -> Result<String, reqwest::Error> {
+        let root = reqwest::Certificate::from_pem(certificate.as_bytes())?;
+        let client = reqwest::Client::builder().tls_certs_only([root]).resolve(name, address).no_proxy().build()?;
+        let url = format!("https://{name}:{}/", address.port());
+        client.get(url).send().await?.text().await
+    }
+
+    #[tokio::test]
+    async fn a_certificate_that_changes_is_used_for_new_connections() {
+        let dir = tempfile::tempdir().unwrap();
+        let certificate = Arc::new(Certificate::open(write(dir.path(), ONE)).unwrap());
+        let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap();
+        let listener = TlsListener::new(socket, Arc::clone(&certificate)).unwrap();
+        let whose = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.ip().to_string() };
+        let router = telling_peers(Router::new().route("/", get(whose)));
+        let serving = axum::serve(listener, router.into_make_service_with_connect_info::<Peer>());
+        let _serving = AbortOnDropHandle::new(tokio::spawn(serving.into_future()));
+        assert_eq!(ask(address, "one.test", ONE[0]).await.unwrap(), "127.0.0.1");
+        assert!(ask(address, "two.test", TWO[0]).await.is_err());
+        assert!(!certificate.reload().unwrap());
+        write(dir.path(), TWO);
+        assert!(certificate.reload().unwrap());
+        assert_eq!(ask(address, "two.test", TWO[0]).await.unwrap(), "127.0.0.1");
+        // Half of a renewal is no certificate: the one of before goes on to hold.
+        write(dir.path(), [ONE[0], TWO[1]]);
+        assert!(certificate.reload().is_err());
+        assert!(!certificate.reload().unwrap(), "it is told once");
+        assert_eq!(ask(address, "two.test", TWO[0]).await.unwrap(), "127.0.0.1");
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_files_is_said() {
+        let dir = tempfile::tempdir().unwrap();
+        for (texts, expected) in [
+            ([ONE[0], TWO[1]], "certificate and key do not belong together"),
+            (["", ONE[1]], "--ssl-cert-file has no certificate in it"),
+            ([ONE[0], "x"], "--ssl-key-file is not a private key in PEM"),
+        ] {
+            let error = Certificate::open(write(dir.path(), texts)).err().unwrap();
+            assert!(error.to_string().starts_with(expected), "{error:#}");
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! The file of `--config`: the same settings as flags and variables, with the names of the flags as keys
+//! (reference 10). It may hold secrets, so no line with a secret is ever shown.
+
+use std::collections::BTreeMap;
+
+use super::absent::{ABSENT, Absent};
+use super::problems::{Problem, Warning};
+use super::setting::{Kind, Setting};
+use super::strangers::nearest_flag;
+use super::table::SETTINGS;
+use crate::config::yaml::{self, Located, Node, Place, Value, shown};
+
+/// What a file of settings says.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SettingsFile {
+    path: String,
+    entries: BTreeMap<&'static str, Entry>,
+    readable_by_all: bool,
+}
+
+/// The value of one setting, and where it stands.
+#[derive(Clone, PartialEq, Eq)]
+struct Entry {
+    text: String,
+    place: Place,
+    /// The line and what to underline; empty where it could show a secret.
+    excerpt: Vec<String>,
+}
+
+/// What a key names.
+enum Known {
+    Setting(&'static Setting),
+    Absent(&'static Absent),
+}
+
+impl Known {
+    fn find(name: &str) -> Option<Self> {
+        let is_it = |setting: &&Setting| setting.flag == name || setting.aliases.contains(&name);
+        let setting = SETTINGS.iter().find(is_it).map(Self::Setting);
+        setting.or_else(|| ABSENT.iter().find(|absent| absent.flag == name).map(Self::Absent))
+    }
+
+    fn flag(&self) -> &'static str {
+        match self {
+            Self::Setting(setting) => setting.flag,
+            Self::Absent(absent) => absent.flag,
+        }
+    }
+
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Setting(setting) => setting.kind,
+            Self::Absent(absent) => absent.kind,
+        }
+    }
+}
+
+impl SettingsFile {
+    /// Size of the file in bytes.
+    pub const MAX_BYTES: usize = 1 << 20;
+
+    /// Reads the file. What is wrong with it comes beside what could be read, so that problems of flags can be told in
+    /// the same go.
+    pub fn parse(path: &str, text: &str) -> (Self, Vec<Problem>) {
+        let mut file = Self { path: path.to_owned(), ..Self::default() };
+        let mut problems = Vec::new();
+        if text.len() > Self::MAX_BYTES {
+            let what = format!("the file is larger than {} bytes", Self::MAX_BYTES);
+            problems.push(Problem::about(path, what, "write one line per setting"));
+            return (file, problems);
+        }
+        match yaml::read(text) {
+            Ok(None) => {}
+            Ok(Some(Node { value: Value::Map(entries), .. })) => {
+                let problem = |(key, node): &(Located, Node)| file.take(text, key, node).err();
+                problems.extend(entries.iter().filter_map(problem));
+            }
+            Ok(Some(node)) => problems.push(file.wrong_at(
+                node.place,
+                "the file is not a mapping",
+                "write `flag: value` lines, such as `port: 4141`",
+            )),
+            // The words of the YAML reader may repeat what stands in the file.
+            Err(yaml::Problem { place, .. }) => problems.push(file.wrong_at(
+                place.unwrap_or(Place::START),
+                "this is not valid YAML, or a key is there twice",
+                "look at this place and just before it; texts with special characters belong between quotes",
+            )),
+        }
+        (file, problems)
+    }
+
+    /// Notes that every account of the machine can read the file.
+    #[must_use]
+    pub fn readable_by_all(self) -> Self {
+        Self { readable_by_all: true, ..self }
+    }
+
+    /// What it says about a flag, and where; an empty value counts as not given.
+    pub(super) fn value(&self, flag: &str) -> Option<(&str, String)> {
+        let entry = self.entries.get(flag).filter(|entry| !entry.text.is_empty())?;
+        Some((&entry.text, self.position(entry.place)))
+    }
+
+    /// Lines to show for a flag.
+    pub(super) fn excerpt(&self, flag: &str) -> Vec<String> {
+        self.entries.get(flag).map(|entry| entry.excerpt.clone()).unwrap_or_default()
+    }
+
+    /// Said if there are secrets that everybody on the machine can read.
+    pub(super) fn warning(&self) -> Option<Warning> {
+        let is_secret = |flag: &&&str| Known::find(flag).is_some_and(|known| known.kind().is_secret());
+        let first = self.entries.keys().find(is_secret).filter(|_| self.readable_by_all)?;
+        let sentence = "every account of this machine can read it; take that right away: chmod o-r";
+        Some(Warning::about(format!("{} has secrets in it (`{first}`), and {sentence} {}", self.path, self.path)))
+    }
+
+    fn take(&mut self, source: &str, key: &Located, node: &Node) -> Result<(), Problem> {
+        let known = self.known(key)?;
+        let text = value_text(known.kind(), node).map_err(|expected| {
+            let what = format!("`{}` must be {expected}", known.flag());
+            self.wrong_at(node.place, &what, &format!("write {expected} here"))
+        })?;
+        let excerpt = if known.kind().is_secret() { Vec::new() } else { yaml::excerpt(source, node.place) };
+        let entry = Entry { text, place: node.place, excerpt };
+        match self.entries.insert(known.flag(), entry) {
+            None => Ok(()),
+            Some(_) => {
+                Err(self.wrong_at(key.place, &format!("`{}` is set twice", known.flag()), "keep one of the two"))
+            }
+        }
+    }
+
+    fn known(&self, key: &Located) -> Result<Known, Problem> {
+        let name = key.text.as_str();
+        match (name, Known::find(name)) {
+            ("config", _) => Err(self.wrong_at(key.place, "`config` names this file itself", "remove it")),
+            ("webhooks", _) => Err(self.wrong_at(
+                key.place,
+                "`webhooks` (messages about applies to other programs) are not available yet in this version",
+                "remove it",
+            )),
+            (_, Some(known)) => Ok(known),
+            (_, None) => {
+                let fix = match nearest_flag(&name.replace('_', "-").to_ascii_lowercase()) {
+                    Some(flag) => format!("did you mean `{flag}`?"),
+                    None => "remove it; keys are the names of flags, see `lockkeeper server --help`".to_owned(),
+                };
+                Err(self.wrong_at(key.place, &format!("there is no setting `{}`", shown(name)), &fix))
+            }
+        }
+    }
+
+    fn position(&self, Place { line, column, .. }: Place) -> String {
+        format!("{}:{line}:{column}", self.path)
+    }
+
+    fn wrong_at(&self, place: Place, what: &str, fix: &str) -> Problem {
+        Problem::about(self.position(place), what, fix)
+    }
+}
+
+/// A value as it would be written after a flag; or what it should have been.
+fn value_text(kind: Kind, node: &Node) -> Result<String, &'static str> {
+    match (&node.value, separator(kind)) {
+        (Value::Null, _) => Ok(String::new()),
+        (Value::Scalar(_, text), _) => Ok(text.clone()),
+        (Value::List(items), Some(separator)) => {
+            let texts: Option<Vec<&str>> = items.iter().map(scalar).collect();
+            texts.map(|texts| texts.join(separator)).ok_or("a text, or a list of texts")
+        }
+        (_, Some(_)) => Err("a text, or a list of texts"),
+        (_, None) => Err(match kind {
+            Kind::Switch => "`true` or `false`",
+            Kind::Number(..) => "a number",
+            Kind::Text
+            | Kind::Secret
+            | Kind::Secrets
+            | Kind::List
+            | Kind::Duration
+            | Kind::Size
+            | Kind::Path
+            | Kind::Choice(_) => "a text",
+        }),
+    }
+}
+
+fn scalar(node: &Node) -> Option<&str> {
+    match &node.value {
+        Value::Scalar(_, text) => Some(text),
+        Value::Null | Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+/// What stands between several values of one setting.
+fn separator(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::List => Some(","),
+        Kind::Secrets => Some("\n"),
+        Kind::Text
+        | Kind::Secret
+        | Kind::Switch
+        | Kind::Number(..)
+        | Kind::Duration
+        | Kind::Size
+        | Kind::Path
+        | Kind::Choice(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(text: &str) -> String {
+        let (_, problems) = SettingsFile::parse("server.yaml", text);
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn values_of_every_kind_are_read() {
+        let text = "port: 80\nallow-fork-prs: yes\nrepo-allowlist: [github.com/a/*, github.com/b/*]\nlog-level:\n\
+                    gh-webhook-secret: [a, 'b']\npublic-url: https://x\nvar-file-allowlist: /a,/b\n";
+        let (file, problems) = SettingsFile::parse("s.yaml", text);
+        assert_eq!(problems, []);
+        for (flag, expected) in [
+            ("port", Some(("80", "s.yaml:1:7"))),
+            ("allow-fork-prs", Some(("yes", "s.yaml:2:17"))),
+            ("repo-allowlist", Some(("github.com/a/*,github.com/b/*", "s.yaml:3:17"))),
+            ("log-level", None),
+            ("gh-webhook-secret", Some(("a\nb", "s.yaml:5:20"))),
+            ("atlantis-url", Some(("https://x", "s.yaml:6:13"))),
+            ("var-file-allowlist", Some(("/a,/b", "s.yaml:7:21"))),
+            ("gh-user", None),
+        ] {
+            let value = file.value(flag);
+            assert_eq!(value.as_ref().map(|(text, place)| (*text, place.as_str())), expected, "{flag}");
+        }
+    }
+
+    #[test]
+    fn every_mistake_is_told_with_its_place() {
+        let text = "gh_user: kim\nprot: 80\nwebhooks: []\nconfig: x\nport: [80]\nallow-fork-prs: {}\nzzz: 1\n\
+                    public-url: a\natlantis-url: b\nrepo-allowlist: [[a]]\n";
+        insta::assert_snapshot!(problems(text), @"
+        server.yaml:1:1: there is no setting `gh_user`
+             Fix: did you mean `gh-user`?
+        server.yaml:2:1: there is no setting `prot`
+             Fix: did you mean `port`?
+        server.yaml:3:1: `webhooks` (messages about applies to other programs) are not available yet in this version
+             Fix: remove it
+        server.yaml:4:1: `config` names this file itself
+             Fix: remove it
+        server.yaml:5:7: `port` must be a number
+             Fix: write a number here
+        server.yaml:6:17: `allow-fork-prs` must be `true` or `false`
+             Fix: write `true` or `false` here
+        server.yaml:7:1: there is no setting `zzz`
+             Fix: remove it; keys are the names of flags, see `lockkeeper server --help`
+        server.yaml:9:1: `atlantis-url` is set twice
+             Fix: keep one of the two
+        server.yaml:10:17: `repo-allowlist` must be a text, or a list of texts
+             Fix: write a text, or a list of texts here
+        ");
+    }
+
+    #[test]
+    fn a_file_that_is_no_mapping_is_refused_and_an_empty_one_says_nothing() {
+        assert_eq!((problems(""), problems("# nothing\n")), (String::new(), String::new()));
+        insta::assert_snapshot!(problems("- port: 80\n"), @"
+        server.yaml:1:1: the file is not a mapping
+             Fix: write `flag: value` lines, such as `port: 4141`
+        ");
+        let large = " ".repeat(SettingsFile::MAX_BYTES + 1);
+        assert!(problems(&large).contains("the file is larger than 1048576 bytes"));
+    }
+
+    #[test]
+    fn no_mistake_shows_what_may_be_a_secret() {
+        for text in [
+            "gh-token: {hunter2: x}",
+            "gh-token: *hunter2",
+            "gh-token: 'hunter2",
+            "gh-tokn: hunter2",
+            "gh-token: [hunter2",
+            "gh-token: hunter2\ngh-token: hunter2",
+            "gh-token: \"\\xhunter2\"",
+            "gh-token: !hunter2 x",
+            "hunter2",
+            "gh-webhook-secret: [[hunter2]]",
+        ] {
+            let problems = problems(text);
+            assert!(!problems.is_empty() && !problems.contains("hunter2"), "{text}: {problems}");
+        }
+    }
+
+    #[test]
+    fn secrets_that_everybody_can_read_are_worth_a_warning() {
+        let warning = |text, open| {
+            let (file, _) = SettingsFile::parse("s.yaml", text);
+            let file = if open { file.readable_by_all() } else { file };
+            file.warning().map(|warning| warning.to_string())
+        };
+        assert_eq!(warning("gh-token: x", false), None);
+        assert_eq!(warning("port: 80", true), None);
+        let told = "s.yaml has secrets in it (`gh-token`), and every account of this machine can read it; take that right \
+                    away: chmod o-r s.yaml";
+        assert_eq!(warning("gh-token: x", true).as_deref(), Some(told));
+    }
+}

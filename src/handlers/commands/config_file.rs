@@ -1,0 +1,195 @@
+//! The file of the repository: where it is, and what it is read from. By itself it is what is checked out, so a pull
+//! request brings its own along; the operator can take it from the base branch or from any other branch instead
+//! (`--repo-config-source`, `repo_config_source`), so that a pull request cannot change what holds for itself.
+
+use super::CommandCx;
+use super::projects::read_file;
+use crate::config::repo::{self, CANDIDATES, Permissions, RepoConfig};
+use crate::config::repos::{ConfigSource, RepoRules};
+use crate::context::Ctx;
+use crate::git::{Checkout, CheckoutStrategy, GitError};
+use crate::jobs::describe_error;
+use crate::model::{BranchName, CommitSha, PlanRecord, RepoPath};
+use crate::workflow::{CheckoutError, Source};
+
+/// What the file is read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// What is checked out, with what hooks have made of it.
+    Checkout,
+    /// A commit.
+    Commit {
+        /// Which.
+        commit: CommitSha,
+        /// What it is, if it is not of the pull: "the base branch `main`".
+        name: Option<String>,
+    },
+}
+
+/// Why it cannot be told what the repository says.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ConfigTrouble {
+    /// For the people at the pull; preformatted.
+    #[error("{0}")]
+    Wrong(String),
+    /// A commit that it is read from cannot be had.
+    #[error(transparent)]
+    Checkout(#[from] CheckoutError),
+}
+
+/// Where the file may be, and what it may say.
+pub(super) struct Reading {
+    /// `repo_config_file`; `None`: one of the usual names.
+    path: Option<RepoPath>,
+    permissions: Permissions,
+    base: BranchName,
+    origin: Origin,
+    /// What the commit says, if it is read from one.
+    said: Option<RepoConfig>,
+}
+
+impl Reading {
+    /// For a plan, whose commits have been fetched. What another commit than that of the checkout says is read at once.
+    pub async fn of_source(cx: &CommandCx<'_>, rules: &RepoRules, source: &Source) -> Result<Self, ConfigTrouble> {
+        let origin = origin(cx, &wanted(cx.ctx, rules), source, true).await?;
+        let reading = Self::new(rules, &source.base_branch, origin);
+        let said = reading.from_commit(cx).await?;
+        Ok(Self { said, ..reading })
+    }
+
+    fn new(rules: &RepoRules, base: &BranchName, origin: Origin) -> Self {
+        let path = rules.config_file().map(|path| path.value.clone());
+        Self { path, permissions: rules.permissions().clone(), base: base.clone(), origin, said: None }
+    }
+
+    /// What the repository says; `None`: nothing. The checkout is looked into if it is read from there.
+    pub fn config(self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
+        match &self.origin {
+            Origin::Checkout => self.from_checkout(checkout),
+            Origin::Commit { .. } => Ok(self.said),
+        }
+    }
+
+    /// What the commit says; nothing if it is to be read from the checkout.
+    async fn from_commit(&self, cx: &CommandCx<'_>) -> Result<Option<RepoConfig>, ConfigTrouble> {
+        let Origin::Commit { commit, .. } = &self.origin else { return Ok(None) };
+        let mut found = Vec::new();
+        for path in self.paths() {
+            let most = RepoConfig::MAX_BYTES as u64;
+            let text = cx.ctx.checkouts.read(&cx.pull.at.repo, commit, &path, most).await;
+            match text {
+                Ok(Some(text)) => found.push((path, text)),
+                Ok(None) => {}
+                Err(error @ (GitError::TooLarge { .. } | GitError::Other { .. })) => {
+                    return Err(self.wrong(format!("`{path}` cannot be read: {error}")));
+                }
+                // Whatever else it is may pass.
+                Err(error) => return Err(CheckoutError::from(error).into()),
+            }
+        }
+        let Some(chosen) = self.choose(found.iter().map(|(path, _)| path))? else { return Ok(None) };
+        let text = found.iter().find(|(path, _)| *path == chosen).map(|(_, text)| text.as_str()).unwrap_or_default();
+        self.parse(&chosen, text).map(Some)
+    }
+
+    fn from_checkout(&self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
+        let is_there = |path: &RepoPath| {
+            let meta = checkout.path.join(path.as_str()).symlink_metadata();
+            meta.is_ok_and(|meta| !meta.is_dir())
+        };
+        let found: Vec<RepoPath> = self.paths().into_iter().filter(is_there).collect();
+        let Some(chosen) = self.choose(found.iter())? else { return Ok(None) };
+        let text = read_file(checkout, &chosen, RepoConfig::MAX_BYTES as u64 + 1);
+        let text = text.map_err(|error| self.wrong(format!("`{chosen}` cannot be read: {error}")))?;
+        self.parse(&chosen, &text).map(Some)
+    }
+
+    fn paths(&self) -> Vec<RepoPath> {
+        let usual = || CANDIDATES.map(|name| RepoPath::new(name).expect("a plain name is a path")).to_vec();
+        self.path.clone().map_or_else(usual, |path| vec![path])
+    }
+
+    fn choose<'a>(&self, found: impl Iterator<Item = &'a RepoPath>) -> Result<Option<RepoPath>, ConfigTrouble> {
+        match &self.path {
+            Some(_) => Ok(found.cloned().next()),
+            None => repo::find(found).map_err(|error| self.wrong(error.to_string())),
+        }
+    }
+
+    fn parse(&self, path: &RepoPath, text: &str) -> Result<RepoConfig, ConfigTrouble> {
+        let config = RepoConfig::parse(path.as_str(), text, &self.permissions);
+        let config = config.map_err(|errors| self.wrong(errors.to_string()))?;
+        config.for_base(&self.base).map_err(|error| self.wrong(error.to_string()))
+    }
+
+    /// Whoever looks for the mistake in the pull request would not find it.
+    fn wrong(&self, what: String) -> ConfigTrouble {
+        ConfigTrouble::Wrong(match &self.origin {
+            Origin::Checkout | Origin::Commit { name: None, .. } => what,
+            Origin::Commit { commit, name: Some(name) } => {
+                let note = "not from this pull request, so it has to be mended there";
+                format!("{what}\n\nThe file is read from {name} at {}, {note}.", commit.short())
+            }
+        })
+    }
+}
+
+/// What the repository said when a plan was made, for its apply. A named branch is read as it is now.
+pub(super) async fn of_plan(
+    cx: &CommandCx<'_>,
+    rules: &RepoRules,
+    plan: &PlanRecord,
+) -> anyhow::Result<Option<RepoConfig>> {
+    let source = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await?;
+    let origin = origin(cx, &wanted(cx.ctx, rules), &source, false).await?;
+    let reading = Reading::new(rules, &plan.base_branch, origin);
+    Ok(reading.from_commit(cx).await?)
+}
+
+/// Why nothing may be applied as long as the configuration cannot be read; `None`: the operator's own rules are enough.
+pub(super) fn refusal(ctx: &Ctx, rules: &RepoRules, error: &anyhow::Error) -> Option<String> {
+    let ConfigSource::Branch(branch) = wanted(ctx, rules) else { return None };
+    let why = error.downcast_ref::<ConfigTrouble>().map_or_else(|| describe_error(&**error), ToString::to_string);
+    let first = why.lines().next().unwrap_or_default().trim_end_matches('.').to_owned();
+    Some(format!(
+        "the configuration is to be read from the branch `{branch}` (`repo_config_source`), and it cannot be: {first}."
+    ))
+}
+
+/// The entry of the repository decides, then the flag, then what is checked out.
+fn wanted(ctx: &Ctx, rules: &RepoRules) -> ConfigSource {
+    let of_entry = rules.config_source().map(|source| source.value.clone());
+    of_entry.or_else(|| ctx.settings.config_source.clone()).unwrap_or(match ctx.checkouts.strategy() {
+        CheckoutStrategy::Branch => ConfigSource::PullHead,
+        CheckoutStrategy::Merge => ConfigSource::MergeResult,
+    })
+}
+
+async fn origin(
+    cx: &CommandCx<'_>,
+    wanted: &ConfigSource,
+    source: &Source,
+    has_checkout: bool,
+) -> Result<Origin, ConfigTrouble> {
+    let strategy = cx.ctx.checkouts.strategy();
+    Ok(match wanted {
+        ConfigSource::PullHead if has_checkout && strategy == CheckoutStrategy::Branch => Origin::Checkout,
+        ConfigSource::MergeResult if has_checkout && strategy == CheckoutStrategy::Merge => Origin::Checkout,
+        ConfigSource::PullHead => Origin::Commit { commit: source.head.clone(), name: None },
+        ConfigSource::MergeResult => Origin::Commit { commit: cx.ctx.checkouts.merged(source).await?, name: None },
+        ConfigSource::Base => Origin::Commit {
+            commit: source.base.clone(),
+            name: Some(format!("the base branch `{}`", source.base_branch)),
+        },
+        ConfigSource::Branch(branch) => {
+            let tip = cx.ctx.checkouts.fetch_branch(&*cx.ctx.forge, source, branch, cx.row.installation).await?;
+            let commit = tip.ok_or_else(|| {
+                ConfigTrouble::Wrong(format!(
+                    "The configuration is to be read from the branch `{branch}` (`repo_config_source`), and there is no \
+                     such branch. Whoever runs Lockkeeper has to name another one, or the branch has to be made."
+                ))
+            })?;
+            Origin::Commit { commit, name: Some(format!("the branch `{branch}`")) }
+        }
+    })
+}

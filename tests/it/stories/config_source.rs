@@ -1,0 +1,190 @@
+//! What the file of the repository is read from (`--repo-config-source`, `repo_config_source`), and that the file of
+//! `--repo-config` is read again while the server runs.
+
+use std::path::PathBuf;
+
+use lockkeeper::context::Look;
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::Bot;
+use crate::support::db::{Backend, story};
+
+story!(
+    what_the_pull_says_about_projects_counts_by_itself,
+    a_pull_cannot_change_what_is_read_from_the_base_branch,
+    mistakes_on_the_base_branch_are_shown_with_the_branch_they_are_on,
+    a_named_branch_is_read_as_it_is_now,
+    a_named_branch_that_is_not_there_stops_plan_and_apply,
+    an_entry_of_the_servers_file_wins_over_the_flag,
+    the_merge_is_read_where_only_the_head_is_checked_out,
+    another_file_than_the_usual_one_is_read_alone,
+    a_changed_file_of_the_server_holds_from_the_next_command_on,
+    a_file_that_is_refused_changes_nothing_until_it_is_mended,
+    a_link_that_is_turned_is_a_change_and_the_same_text_is_none,
+);
+
+const NAMED: (&str, &str) = ("atlantis.yaml", "version: 3\nprojects:\n- {name: net, dir: network}\n");
+const OTHER: (&str, &str) = ("atlantis.yaml", "version: 3\nprojects:\n- {name: mine, dir: network}\n");
+const BROKEN: (&str, &str) = ("atlantis.yaml", "version: 3\nprojcts: []\n");
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+
+/// The first line of the next comment.
+async fn planned(bot: &mut Bot, pull: lockkeeper::model::PullNumber) -> String {
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper plan").await;
+    bot.comment(pull).lines().next().unwrap_or_default().to_owned()
+}
+
+async fn what_the_pull_says_about_projects_counts_by_itself(backend: Backend) {
+    for flags in [&[][..], &[("repo-config-source", "pull_head")]] {
+        let mut bot = Bot::with(backend, &[NETWORK, NAMED], flags).await;
+        let pull = bot.open_pull("own", &[WIDER, OTHER]).await;
+        assert!(bot.comment(pull).starts_with("Ran Plan for project: `mine` dir: `network`"));
+        bot.end(&["acme/infra/network/default by #1"]).await;
+    }
+}
+
+async fn a_pull_cannot_change_what_is_read_from_the_base_branch(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, NAMED], &[("repo-config-source", "base")]).await;
+    let pull = bot.open_pull("own", &[WIDER, BROKEN]).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network`"));
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for project: `net` dir: `network`"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn mistakes_on_the_base_branch_are_shown_with_the_branch_they_are_on(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, BROKEN], &[("repo-config-source", "base")]).await;
+    let pull = bot.open_pull("own", &[WIDER, NAMED]).await;
+    let comment = bot.comment(pull);
+    let commit = bot.github.pull("acme/infra", pull).unwrap().base.short().to_owned();
+    let note = format!("The file is read from the base branch `main` at {commit}, not from this pull request");
+    assert!(comment.contains("`projcts` is not a key of the file") && comment.contains(&note), "{comment}");
+    bot.end(&[]).await;
+}
+
+async fn a_named_branch_is_read_as_it_is_now(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, OTHER], &[("repo-config-source", "branch:config")]).await;
+    bot.push("config", &[NAMED]).await;
+    let pull = bot.open_pull("own", &[WIDER]).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network`"));
+    bot.push("config", &[("atlantis.yaml", "version: 3\nprojects:\n- {name: late, dir: network}\n")]).await;
+    assert_eq!(
+        planned(&mut bot, pull).await,
+        "Ran Plan for project: `late` dir: `network` workspace: `default`: planned"
+    );
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_named_branch_that_is_not_there_stops_plan_and_apply(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, NAMED], &[]).await;
+    let pull = bot.open_pull("own", &[WIDER]).await;
+    bot.heard(pull);
+    bot.restart_with(&[("repo-config-source", &["branch:config"])]).await;
+    bot.say(pull, "lockkeeper apply").await;
+    let apply = bot.comment(pull);
+    let why = "the configuration is to be read from the branch `config` (`repo_config_source`), and it cannot be";
+    assert!(apply.starts_with("**Apply refused**") && apply.contains(why), "{apply}");
+    bot.say(pull, "lockkeeper plan").await;
+    let plan = bot.comment(pull);
+    assert!(plan.contains("and there is no such branch"), "{plan}");
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn an_entry_of_the_servers_file_wins_over_the_flag(backend: Backend) {
+    let json = r#"{"repos": [{"id": "/.*/", "repo_config_source": "base"}]}"#;
+    let flags = [("repo-config-source", "pull_head"), ("repo-config-json", json)];
+    let mut bot = Bot::with(backend, &[NETWORK, NAMED], &flags).await;
+    let pull = bot.open_pull("own", &[WIDER, OTHER]).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network`"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn the_merge_is_read_where_only_the_head_is_checked_out(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &[("repo-config-source", "merge_result")]).await;
+    let pull = bot.open_pull("own", &[WIDER]).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network`"));
+    bot.push("main", &[NAMED]).await;
+    assert_eq!(
+        planned(&mut bot, pull).await,
+        "Ran Plan for project: `net` dir: `network` workspace: `default`: planned"
+    );
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn another_file_than_the_usual_one_is_read_alone(backend: Backend) {
+    let json = r#"{"repos": [{"id": "/.*/", "repo_config_file": "ci/keeper.yaml"}]}"#;
+    let mut bot = Bot::with(backend, &[NETWORK, BROKEN], &[("repo-config-json", json)]).await;
+    let pull = bot.open_pull("own", &[WIDER, ("ci/keeper.yaml", NAMED.1)]).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for project: `net` dir: `network`"));
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for project: `net` dir: `network`"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// A bot whose server has a file of `--repo-config`, and where that is.
+async fn with_file(backend: Backend, text: &str) -> (Bot, PathBuf, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("repos.yaml");
+    std::fs::write(&path, text).unwrap();
+    let json = r#"{"repos": [{"id": "/.*/", "repo_config_source": "base"}]}"#;
+    let mut bot = Bot::with(backend, &[NETWORK, NAMED], &[("repo-config-json", json)]).await;
+    let name = path.display().to_string();
+    bot.restart_with(&[("repo-config-json", &[]), ("repo-config", &[&name])]).await;
+    (bot, path, dir)
+}
+
+const FROM_PULL: &str = "repos:\n- id: /.*/\n  repo_config_source: pull_head\n";
+const FROM_BASE: &str = "repos:\n- id: /.*/\n  repo_config_source: base\n";
+
+async fn a_changed_file_of_the_server_holds_from_the_next_command_on(backend: Backend) {
+    let (mut bot, path, _dir) = with_file(backend, FROM_PULL).await;
+    let pull = bot.open_pull("own", &[WIDER, OTHER]).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for project: `mine`"));
+    std::fs::write(&path, FROM_BASE).unwrap();
+    assert!(planned(&mut bot, pull).await.starts_with("Ran Plan for project: `mine`"), "nobody has looked yet");
+    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Taken(vec![]));
+    assert!(planned(&mut bot, pull).await.starts_with("Ran Plan for project: `net`"));
+    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Same);
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Backend) {
+    let (mut bot, path, _dir) = with_file(backend, FROM_PULL).await;
+    let pull = bot.open_pull("own", &[WIDER, OTHER]).await;
+    bot.heard(pull);
+    let before = bot.replica.ctx.live.file().unwrap();
+    std::fs::write(&path, "repos:\n- id: /.*/\n  repo_config_sorce: base\n").unwrap();
+    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else { panic!("there is no such key") };
+    assert!(error.contains("`repo_config_sorce` is not a key") && error.contains("repos.yaml:3:3"), "{error}");
+    assert!(error.contains("did you mean `repo_config_source`?"), "{error}");
+    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Same, "it is told once");
+    let during = bot.replica.ctx.live.file().unwrap();
+    assert_eq!((during.digest(), during.since), (before.digest(), before.since));
+    assert_eq!(during.refused.map(|refused| refused.error), Some(error));
+    assert!(planned(&mut bot, pull).await.starts_with("Ran Plan for project: `mine`"));
+    std::fs::remove_file(&path).unwrap();
+    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else { panic!("the file is gone") };
+    assert!(error.ends_with("cannot be read: No such file or directory (os error 2)"), "{error}");
+    std::fs::write(&path, FROM_PULL).unwrap();
+    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Back);
+    assert_eq!(bot.replica.ctx.live.file().unwrap(), before);
+    std::fs::write(&path, FROM_BASE).unwrap();
+    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Taken(vec![]));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_link_that_is_turned_is_a_change_and_the_same_text_is_none(backend: Backend) {
+    let (bot, path, dir) = with_file(backend, FROM_PULL).await;
+    let turn = |to: &str, text: &str| {
+        std::fs::write(dir.path().join(to), text).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(dir.path().join(to), &link).unwrap();
+        std::fs::rename(link, &path).unwrap();
+    };
+    turn("1", FROM_PULL);
+    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Same);
+    turn("2", FROM_BASE);
+    assert_eq!(bot.replica.tick_repo_config().await.unwrap(), Look::Taken(vec![]));
+    bot.end(&[]).await;
+}

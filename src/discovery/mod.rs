@@ -11,6 +11,7 @@ mod cloud;
 mod configured;
 mod limits;
 mod target;
+pub mod terragrunt;
 mod tree;
 mod why;
 

@@ -57,6 +57,11 @@ impl Tree {
         self.dirs.get(dir).map_or(&[], |range| &self.files[range.clone()])
     }
 
+    /// Whether a file is there.
+    pub fn has_file(&self, file: &RepoPath) -> bool {
+        self.files_in(&file.parent()).binary_search(file).is_ok()
+    }
+
     /// Whether a directory itself holds a file that makes it a project (reference 3.4).
     pub fn has_code(&self, dir: &RepoPath) -> bool {
         self.files_in(dir).iter().any(|file| is_indicator(file.file_name()))

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::limits::LimitExceeded;
-use super::{Input, Project, Tree, Why, cloud};
+use super::{Input, Project, Tree, Why, cloud, terragrunt};
 use crate::model::{ProjectKey, RepoPath};
 
 /// Names of files that hold state or settings of tools, but no code. A part of the name suffices.
@@ -15,9 +15,16 @@ pub(super) fn find(
     changed: &[&RepoPath],
     configured: &HashSet<&RepoPath>,
 ) -> Result<Vec<Project>, LimitExceeded> {
+    let units = terragrunt::Search::of(input.tree, input.read, changed, &|file| counts(input, file));
     let mut dirs = BTreeMap::new();
+    for (dir, chain) in units.concerned {
+        if !configured.contains(&dir) {
+            dirs.insert(dir, Why::Terragrunt(chain));
+        }
+    }
     for file in changed.iter().filter(|file| counts(input, file)) {
         if let Some((dir, why)) = place(input.tree, file)
+            && !units.owned.contains(&dir)
             && !configured.contains(&dir)
             && input.tree.has_code(&dir)
         {

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::{select as one_of, subsequence};
 
+use super::terragrunt::Chain;
 use super::*;
 use crate::config::repo::AllowedOverrides;
 use crate::model::ChangeKind;
@@ -13,12 +14,14 @@ struct World {
     tree: Tree,
     config: Option<RepoConfig>,
     settings: Settings,
+    /// Contents of files; all others are empty.
+    texts: Vec<(&'static str, &'static str)>,
 }
 
 impl World {
     fn new(files: &[&str]) -> Self {
         let tree = Tree::new(files.iter().map(|file| path(file)));
-        Self { tree, config: None, settings: Settings::default() }
+        Self { tree, config: None, settings: Settings::default(), texts: vec![] }
     }
 
     /// Gives it a configuration file: the entries of `projects`, one a line.
@@ -39,9 +42,12 @@ impl World {
     }
 
     fn with_input<T>(&self, changed: &[ChangedFile], then: impl FnOnce(&Input<'_>) -> T) -> T {
-        let Self { tree, config, settings } = self;
+        let Self { tree, config, settings, texts } = self;
         // A file named `cloud.tf` names its own directory's last segment as the workspace.
         let read = |file: &RepoPath| {
+            if let Some((_, text)) = texts.iter().find(|(name, _)| *name == file.as_str()) {
+                return Some((*text).to_owned());
+            }
             let name = file.parent().file_name().to_owned();
             (file.file_name() == "cloud.tf")
                 .then(|| format!("terraform {{\n cloud {{\n workspaces {{\n name = \"{name}\"\n }}\n }}\n}}\n"))
@@ -91,6 +97,33 @@ fn directories_with_changed_code_are_discovered() {
     ] {
         assert_eq!(world.planned(changed), expected, "{changed:?}");
     }
+}
+
+#[test]
+fn units_of_terragrunt_go_by_what_they_read() {
+    let mut world =
+        World::new(&["live/app/terragrunt.hcl", "live/terragrunt.hcl", "code/app/main.tf", "plain/main.tf"]);
+    world.texts = vec![
+        (
+            "live/app/terragrunt.hcl",
+            "include {\n  path = find_in_parent_folders()\n}\nterraform {\n  source = \"../../code/app\"\n}\n",
+        ),
+        ("live/terragrunt.hcl", "inputs = {}\n"),
+    ];
+    for (changed, expected) in [
+        ("live/app/terragrunt.hcl", "live/app/default"),
+        ("live/terragrunt.hcl", "live/app/default"),
+        ("live/app/own.hcl", "live/app/default"),
+        ("code/app/main.tf", "live/app/default"),
+        ("plain/main.tf", "plain/default"),
+        ("live/README.md", ""),
+    ] {
+        assert_eq!(world.planned(&[changed]), expected, "{changed}");
+    }
+    let why = world.discover(&[modified("live/terragrunt.hcl")]).unwrap()[0].why.to_string();
+    insta::assert_snapshot!(why, @"`live/terragrunt.hcl` changed, which it includes");
+    let configured = world.projects(&["dir: live/app"]).mode(AutodiscoverMode::Enabled);
+    assert_eq!(configured.planned(&["live/terragrunt.hcl"]), "", "whoever configures a project says what concerns it");
 }
 
 #[test]
@@ -424,9 +457,9 @@ proptest! {
     fn order_and_repetition_of_the_input_change_nothing((files, world) in world(), changed in changes()) {
         let expected = world.discover(&changed).unwrap();
         let reversed: Vec<_> = changed.iter().rev().chain(&changed).cloned().collect();
-        let World { config, settings, .. } = world;
+        let World { config, settings, texts, .. } = world;
         let tree = Tree::new(files.iter().rev().chain(&files).map(|file| path(file)));
-        prop_assert_eq!(World { tree, config, settings }.discover(&reversed).unwrap(), expected);
+        prop_assert_eq!(World { tree, config, settings, texts }.discover(&reversed).unwrap(), expected);
     }
 
     #[test]
@@ -435,7 +468,7 @@ proptest! {
         prop_assert!(projects.windows(2).all(|pair| pair[0].key < pair[1].key));
         for Project { key, why, .. } in &projects {
             prop_assert!(world.tree.dir_exists(&key.dir));
-            let (Why::WhenModified { file, .. } | Why::OwnDir(file) | Why::EnvDir(file) | Why::Modules(file)) = why else {
+            let (Why::WhenModified { file, .. } | Why::Terragrunt(Chain { file, .. }) | Why::OwnDir(file) | Why::EnvDir(file) | Why::Modules(file)) = why else {
                 return Err(TestCaseError::fail(format!("{why} is not about a changed file")));
             };
             prop_assert!(changed.iter().any(|one| one.path == *file || one.previous.as_ref() == Some(file)));

@@ -81,7 +81,7 @@ fn insert_ancestors(dirs: &mut BTreeMap<RepoPath, Range<usize>>, dir: &RepoPath)
 /// Whether a file name is that of Terraform, OpenTofu or Terragrunt code (reference 3.4, step 4).
 fn is_indicator(name: &str) -> bool {
     const ENDINGS: [&str; 4] = [".tf", ".tf.json", ".tofu", ".tofu.json"];
-    name == "terragrunt.hcl" || ENDINGS.iter().any(|ending| name.ends_with(ending))
+    ["terragrunt.hcl", "terragrunt.stack.hcl"].contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 #[cfg(test)]
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn code_is_told_by_the_names_of_files() {
-        for name in ["main.tf", "x.tf.json", "x.tofu", "x.tofu.json", "terragrunt.hcl"] {
+        for name in ["main.tf", "x.tf.json", "x.tofu", "x.tofu.json", "terragrunt.hcl", "terragrunt.stack.hcl"] {
             assert!(tree(&[name]).has_code(&RepoPath::root()), "{name}");
         }
         for name in ["x.tfvars", "x.hcl", "tf", "x.json", "my-terragrunt.hcl", "sub/main.tf"] {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::terragrunt::Chain;
 use crate::config::repo::shown;
 use crate::model::RepoPath;
 
@@ -21,6 +22,8 @@ pub enum Why {
     EnvDir(RepoPath),
     /// A file changed below `modules`, which belongs to the directory that `modules` is in.
     Modules(RepoPath),
+    /// A file changed that a unit or stack of Terragrunt goes by.
+    Terragrunt(Chain),
     /// A person gave its name.
     ByName,
     /// A person gave its directory and workspace.
@@ -41,6 +44,7 @@ impl fmt::Display for Why {
             Self::Modules(path) => {
                 write!(f, "`{}` changed, and `modules` belongs to the directory above it", file(path))
             }
+            Self::Terragrunt(chain) => chain.fmt(f),
             Self::ByName => f.write_str("it was asked for by name"),
             Self::ByPlace => f.write_str("it was asked for by directory and workspace"),
             Self::ByGlob(glob) => write!(f, "its directory matches `{}`", shown(glob)),

@@ -40,8 +40,8 @@ impl fmt::Display for Chain {
         match self.cause {
             Cause::Read(How::Own) | Cause::Code(Watch::Own) => {}
             Cause::Read(how) => write!(f, ", which {first} {how}")?,
-            Cause::Code(Watch::Source) => write!(f, ", which is code of {first}")?,
-            Cause::Code(Watch::Module) => write!(f, ", which is a module that {first} uses")?,
+            Cause::Code(Watch::Source) => write!(f, ", which is in the code that {first} runs")?,
+            Cause::Code(Watch::Module) => write!(f, ", which is in a module that {first} uses")?,
         }
         if self.through.is_empty() {
             return Ok(());

@@ -14,6 +14,7 @@ mod functions;
 mod limits;
 mod order;
 mod paths;
+mod projects;
 mod reading;
 mod session;
 mod source;
@@ -25,6 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 pub use concern::{Cause, Chain, concerned};
+
+pub(super) use projects::Search;
 
 use files::Files;
 use limits::{MAX_UNITS, MAX_UNRESOLVED};

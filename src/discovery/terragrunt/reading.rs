@@ -190,6 +190,8 @@ fn yaml(text: &str) -> Result<serde_json::Value, Stop> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: 32, flow_nesting_limit: 32, enforce_alias_anchor_ratio: false },
         alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 20_000 },
+        // `yes` and `on` are texts, as they are to Terraform.
+        strict_booleans: true,
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|_| Stop::unsupported("a text is no YAML, or too large"))

@@ -77,7 +77,8 @@ impl Stack<'_> {
             Code::Local(template) => {
                 let template = frame.real(template);
                 if !self.session.files.tree.dir_exists(&template) {
-                    frame.report(&place.value, format!("there is no directory `{}`", short(template.as_str())));
+                    let what = format!("there is no directory `{}`", short(template.as_str()));
+                    return frame.report(&place.value, what);
                 }
                 match target(frame, block, &path) {
                     Ok(dir) => self.generate(frame, block, template, dir, depth),

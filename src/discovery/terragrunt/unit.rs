@@ -105,7 +105,7 @@ pub(super) fn evaluate(
         Parsed::Read(source) => source,
         Parsed::Missing => {
             session.report(&Fault { file: file.clone(), line: 1, what: "it cannot be read".to_owned() });
-            return Facts::default();
+            return Facts { has_source: true, ..Facts::default() };
         }
         Parsed::Broken(line, what) => {
             session.report(&Fault { file: file.clone(), line, what: format!("it is not valid: {what}") });

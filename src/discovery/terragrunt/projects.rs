@@ -1,0 +1,41 @@
+//! What a search for projects that nobody configured takes from Terragrunt.
+
+use std::collections::HashSet;
+
+use super::reading::CONFIG;
+use super::{Chain, Watch, concerned, is_used, runs, units};
+use crate::discovery::Tree;
+use crate::model::RepoPath;
+
+/// The projects that are units and stacks.
+#[derive(Default)]
+pub(in crate::discovery) struct Search {
+    /// Those that the change concerns, sorted.
+    pub(in crate::discovery) concerned: Vec<(RepoPath, Chain)>,
+    /// Directories that no other rule makes a project: those that Terragrunt runs, and code that units run.
+    pub(in crate::discovery) owned: HashSet<RepoPath>,
+}
+
+impl Search {
+    /// Looks for them. A directory whose `terragrunt.hcl` does not count is left out; so operators can leave some, or
+    /// all, to other rules. Files of Terragrunt's language count wherever code does.
+    pub(in crate::discovery) fn of(
+        tree: &Tree,
+        read: &dyn Fn(&RepoPath) -> Option<String>,
+        changed: &[&RepoPath],
+        counts: &dyn Fn(&RepoPath) -> bool,
+    ) -> Self {
+        if changed.is_empty() || !is_used(tree) {
+            return Self::default();
+        }
+        let wanted = |dir: &RepoPath| dir.join(CONFIG).is_ok_and(|file| counts(&file));
+        let mut found = units(tree, read);
+        found.units.retain(|unit| wanted(&unit.dir));
+        let code = |file: &RepoPath| counts(file) || file.file_name().ends_with(".hcl");
+        let concerned = concerned(&found, tree, changed, &code);
+        let sources = found.units.iter().flat_map(|unit| &unit.watches).filter(|(_, watch)| **watch != Watch::Own);
+        let mut owned: HashSet<RepoPath> = sources.map(|(dir, _)| dir.clone()).collect();
+        owned.extend(tree.dirs().filter(|dir| runs(tree, dir) && wanted(dir)).cloned());
+        Self { concerned, owned }
+    }
+}

@@ -209,7 +209,17 @@ fn what_is_wrong_is_reported_where_it_is_written() {
         "locals {\n  a = local.b\n  c = {}.d\n  e = [1][2]\n  f = 1 / 0\n  g = \"x\" + 1\n  h = file(\"no\")\n  i = var.x\n  \
          j = values.x\n  k = include.x\n  l = true ? {} : []\n  m = \"${[]}\"\n}\n",
     );
-    insta::assert_snapshot!(world.unresolved(), @r"");
+    insta::assert_snapshot!(world.unresolved(), @"
+    live/a/terragrunt.hcl:2: there is no `local.b`
+    live/a/terragrunt.hcl:3: there is no attribute `d`
+    live/a/terragrunt.hcl:4: there is no element 2
+    live/a/terragrunt.hcl:5: a number is divided by zero
+    live/a/terragrunt.hcl:6: a text is no number
+    live/a/terragrunt.hcl:7: there is no `live/a/no`
+    live/a/terragrunt.hcl:8: there is no such variable
+    live/a/terragrunt.hcl:9: there are no `values`: no `terragrunt.values.hcl` is here
+    live/a/terragrunt.hcl:10: there is no such `include`
+    ");
 }
 
 #[test]

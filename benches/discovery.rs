@@ -34,7 +34,7 @@ pub fn measure(work: &Path) -> anyhow::Result<Section> {
     std::fs::create_dir(&repo).context("cannot make a directory for the repository")?;
     let files = files();
     index(&repo, &files)?;
-    let listing = rounds(|| list(&repo).map(|listed| ensure_all(listed, files.len())))?;
+    let listing = rounds(|| ensure_all(list(&repo)?, files.len()))?;
     let paths = paths(&files)?;
     let tree = Tree::new(paths.iter().cloned());
     let changed: Vec<ChangedFile> = paths[..DIRS].iter().step_by(DIRS / CHANGED).map(modified).collect();
@@ -48,7 +48,7 @@ pub fn measure(work: &Path) -> anyhow::Result<Section> {
     row("git ls-files", &listing);
     row(
         "listing read into a tree",
-        &rounds(|| Ok(ensure_all(Tree::new(paths.iter().cloned()).files().len(), paths.len())))?,
+        &rounds(|| ensure_all(Tree::new(paths.iter().cloned()).files().len(), paths.len()))?,
     );
     row("projects of the change, discovered", &rounds(|| found(&tree, &changed, None, CHANGED))?);
     row(
@@ -141,7 +141,7 @@ fn grunt() -> anyhow::Result<(Samples, std::time::Duration)> {
     })?;
     let work = tempfile::tempdir().context("cannot make a directory for the repository")?;
     index(work.path(), &files)?;
-    let listing = rounds(|| list(work.path()).map(|listed| ensure_all(listed, files.len())))?;
+    let listing = rounds(|| ensure_all(list(work.path())?, files.len()))?;
     Ok((samples, listing.quantile(50)))
 }
 
@@ -166,8 +166,8 @@ fn index(repo: &Path, files: &[String]) -> anyhow::Result<()> {
     update.arg("-C").arg(repo).args(["update-index", "--index-info"]).stdin(Stdio::piped());
     let mut child = update.spawn().context("cannot start git")?;
     let mut input = child.stdin.take().context("git takes no input")?;
-    let lines: String = files.iter().map(|file| format!("100644 {EMPTY}\t{file}\n")).collect();
-    input.write_all(lines.as_bytes()).context("git does not take its input")?;
+    let lines: Vec<String> = files.iter().map(|file| format!("100644 {EMPTY}\t{file}\n")).collect();
+    input.write_all(lines.concat().as_bytes()).context("git does not take its input")?;
     drop(input);
     ensure!(child.wait().context("git does not end")?.success(), "git update-index failed");
     Ok(())
@@ -183,8 +183,9 @@ fn list(repo: &Path) -> anyhow::Result<usize> {
 }
 
 /// Figures about fewer files would be too good.
-fn ensure_all(listed: usize, wanted: usize) {
-    assert_eq!(listed, wanted, "not all files were listed");
+fn ensure_all(listed: usize, wanted: usize) -> anyhow::Result<()> {
+    ensure!(listed == wanted, "{listed} of {wanted} files were listed");
+    Ok(())
 }
 
 fn rounds(mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Samples> {

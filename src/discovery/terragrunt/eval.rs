@@ -1,18 +1,17 @@
 //! Values of expressions.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hcl_edit::expr::{
-    BinaryOp, BinaryOperator, Conditional, Expression, ForExpr, FuncCall, Object, ObjectKey, Traversal,
-    TraversalOperator, UnaryOp, UnaryOperator,
+    BinaryOp, BinaryOperator, Conditional, Expression, Object, ObjectKey, Traversal, TraversalOperator, UnaryOp,
+    UnaryOperator,
 };
-use hcl_edit::template::{Directive, Element, ForDirective, IfDirective, Template};
+use hcl_edit::template::{Directive, Element, IfDirective, Template};
 use hcl_edit::{Decorated, Span};
 
 use super::frame::{Eval, Frame};
-use super::functions;
-use super::limits::MAX_ITEMS;
 use super::value::{Fault, Stop, Value};
 
 impl Frame<'_> {
@@ -79,7 +78,7 @@ impl Frame<'_> {
         self.template(template)
     }
 
-    fn template(&self, template: &Template) -> Eval {
+    pub(super) fn template(&self, template: &Template) -> Eval {
         let (mut parts, mut unknown) = (Vec::new(), None);
         for element in template {
             let value = match element {
@@ -110,23 +109,6 @@ impl Frame<'_> {
         self.choose(&directive.if_expr.cond_expr, then, other)
     }
 
-    fn for_directive(&self, directive: &ForDirective) -> Eval {
-        let header = &directive.for_expr;
-        let (key, value) = (header.key_var.as_ref().map(|key| key.as_str()), header.value_var.as_str());
-        let (mut parts, mut unknown) = (Vec::new(), None);
-        self.each(&header.collection_expr, key, value, |known| {
-            unknown = known.err().or(unknown.take());
-            parts.push(self.template(&header.template)?);
-            Ok(())
-        })?;
-        if let Some(fault) = unknown {
-            return Ok(Value::Unknown(fault));
-        }
-        let texts: Result<Vec<Rc<str>>, Stop> = parts.iter().map(Value::to_text).collect();
-        let joined = texts.and_then(|texts| Value::joined(texts.iter().map(|text| &**text)));
-        self.placed(&header.collection_expr, joined)
-    }
-
     fn conditional(&self, conditional: &Conditional) -> Eval {
         let Conditional { cond_expr, true_expr, false_expr, .. } = conditional;
         self.choose(cond_expr, || self.eval(true_expr), || self.eval(false_expr))
@@ -145,6 +127,15 @@ impl Frame<'_> {
                     _ => Ok(Value::Unknown(fault)),
                 }
             }
+        }
+    }
+
+    /// Why something is not known; an error if it is wrong.
+    pub(super) fn unknown(&self, place: &impl Span, stop: Stop) -> Result<Rc<Fault>, Rc<Fault>> {
+        match stop {
+            Stop::Unknown(fault) => Ok(fault),
+            Stop::Unsupported(what) => Ok(self.fault(place, what)),
+            Stop::Wrong(what) => Err(self.fault(place, what)),
         }
     }
 
@@ -174,7 +165,7 @@ impl Frame<'_> {
             Some(TraversalOperator::GetAttr(name)) => Some(name.as_str()),
             _ => None,
         };
-        let (value, taken) = match (expr.as_variable().map(|name| name.as_str()), first) {
+        let (value, taken) = match (expr.as_variable().map(hcl_edit::Ident::as_str), first) {
             (Some("local"), Some(name)) => (self.local(name, traversal)?, 1),
             (Some("include"), first) => match self.include_value(first) {
                 Ok(found) => found,
@@ -208,7 +199,9 @@ impl Frame<'_> {
         let items = match value {
             Value::List(list) => Rc::clone(&list.items),
             Value::Null => Rc::default(),
-            single => Rc::new(vec![single.clone()]),
+            single @ (Value::Unknown(_) | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Object(_)) => {
+                Rc::new(vec![single.clone()])
+            }
         };
         let mut all = Vec::new();
         for item in items.iter() {
@@ -234,204 +227,27 @@ impl Frame<'_> {
     fn binary(&self, operation: &BinaryOp) -> Eval {
         let (one, two) = (self.eval(&operation.lhs_expr)?, self.eval(&operation.rhs_expr)?);
         let result = match *operation.operator {
-            BinaryOperator::Eq | BinaryOperator::NotEq => {
-                let wanted = *operation.operator == BinaryOperator::Eq;
-                self.equality(operation, &one, &two).map(|equal| Value::Bool(equal == wanted))
-            }
+            BinaryOperator::Eq => self.equality(operation, &one, &two).map(Value::Bool),
+            BinaryOperator::NotEq => self.equality(operation, &one, &two).map(|equal| Value::Bool(!equal)),
             BinaryOperator::And => either(&one, &two, false),
             BinaryOperator::Or => either(&one, &two, true),
-            operator => arithmetic(operator, &one, &two),
+            BinaryOperator::Less => comparison(&one, &two, Ordering::is_lt),
+            BinaryOperator::LessEq => comparison(&one, &two, Ordering::is_le),
+            BinaryOperator::Greater => comparison(&one, &two, Ordering::is_gt),
+            BinaryOperator::GreaterEq => comparison(&one, &two, Ordering::is_ge),
+            BinaryOperator::Plus => arithmetic(&one, &two, |one, two| one + two),
+            BinaryOperator::Minus => arithmetic(&one, &two, |one, two| one - two),
+            BinaryOperator::Mul => arithmetic(&one, &two, |one, two| one * two),
+            BinaryOperator::Div => arithmetic(&one, &two, |one, two| one / two),
+            BinaryOperator::Mod => arithmetic(&one, &two, |one, two| one % two),
         };
         self.placed(operation, result)
     }
 
     fn equality(&self, operation: &BinaryOp, one: &Value, two: &Value) -> Result<bool, Stop> {
-        let unknown = [one, two].into_iter().find_map(|value| match value {
-            Value::Unknown(fault) => Some(Rc::clone(fault)),
-            _ => None,
-        });
+        let unknown = one.fault().or(two.fault()).cloned();
         let not_compared = || self.fault(operation, "lists and objects are not compared");
         one.equals(two).ok_or_else(|| Stop::Unknown(unknown.unwrap_or_else(not_compared)))
-    }
-
-    /// Does something for each element of a collection, with its variables bound. Once, and with the reason, if it is
-    /// not known which elements there are.
-    fn each(
-        &self,
-        collection: &Expression,
-        key: Option<&str>,
-        value: &str,
-        mut work: impl FnMut(Result<(), Rc<Fault>>) -> Result<(), Rc<Fault>>,
-    ) -> Result<(), Rc<Fault>> {
-        let (pairs, unknown) = match self.eval(collection)? {
-            Value::List(list) => (numbered(&list.items), None),
-            Value::Object(object) => {
-                (object.items.iter().map(|(name, value)| (Value::Text(Rc::clone(name)), value.clone())).collect(), None)
-            }
-            Value::Unknown(fault) => {
-                (vec![(Value::Unknown(Rc::clone(&fault)), Value::Unknown(Rc::clone(&fault)))], Some(fault))
-            }
-            other => return Err(self.fault(collection, format!("{} has no elements", other.kind()))),
-        };
-        for (index, element) in pairs {
-            let before = self.vars.borrow().len();
-            self.vars.borrow_mut().extend(key.map(|key| (key.to_owned(), index)));
-            self.vars.borrow_mut().push((value.to_owned(), element));
-            let done = work(unknown.clone().map_or(Ok(()), Err));
-            self.vars.borrow_mut().truncate(before);
-            done?;
-        }
-        Ok(())
-    }
-
-    fn for_expression(&self, expression: &ForExpr) -> Eval {
-        let ForExpr { intro, key_expr, value_expr, grouping, cond, .. } = expression;
-        let mut made = Made::default();
-        let key_var = intro.key_var.as_ref().map(|key| key.as_str());
-        self.each(&intro.collection_expr, key_var, intro.value_var.as_str(), |known| {
-            made.unknown = known.err().or(made.unknown.take());
-            let keep = cond.as_ref().map_or(Ok(Value::Bool(true)), |cond| self.eval(&cond.expr))?;
-            match keep.to_bool() {
-                Ok(false) => return Ok(()),
-                Ok(true) => {}
-                Err(stop) => made.unknown = Some(self.unknown(expression, stop)?),
-            }
-            let key = key_expr.as_ref().map(|key| self.eval(key)).transpose()?;
-            let value = self.eval(value_expr)?;
-            let added = made.add(key, value, *grouping);
-            added.or_else(|stop| self.unknown(expression, stop).map(|fault| made.unknown = Some(fault)))
-        })?;
-        self.placed(expression, made.finish(key_expr.is_some(), *grouping))
-    }
-
-    fn call(&self, call: &FuncCall) -> Eval {
-        let name = call.name.name.as_str();
-        match name {
-            _ if call.name.is_namespaced() => return Ok(self.not_evaluated(call, name)),
-            "try" => return self.first_that_works(call),
-            "can" => {
-                let tried = call.args.get(0).map(|arg| self.session.attempt(|| self.eval(arg)));
-                return Ok(match tried {
-                    Some(Ok(Value::Unknown(fault))) => Value::Unknown(fault),
-                    Some(outcome) => Value::Bool(outcome.is_ok()),
-                    None => Value::Bool(false),
-                });
-            }
-            _ => {}
-        }
-        let mut args = call.args.iter().map(|arg| self.eval(arg)).collect::<Result<Vec<_>, _>>()?;
-        if call.args.expand_final()
-            && let Some(last) = args.pop()
-        {
-            match last.to_items() {
-                Ok(items) => args.extend(items.iter().cloned()),
-                Err(stop) => return self.placed(call, Err(stop)),
-            }
-        }
-        if let Some(value) = self.path_function(name, &args, call) {
-            return self.placed(call, value);
-        }
-        if let Some(Value::Unknown(fault)) = args.iter().find(|arg| matches!(arg, Value::Unknown(_))) {
-            return Ok(Value::Unknown(Rc::clone(fault)));
-        }
-        match self.decode(name, &args).or_else(|| functions::call(name, &args)) {
-            Some(value) => self.placed(call, value),
-            None => Ok(self.not_evaluated(call, name)),
-        }
-    }
-
-    /// `try`: the first argument that is not wrong. What is not known may be wrong, so nothing after it is the value.
-    fn first_that_works(&self, call: &FuncCall) -> Eval {
-        let mut last = self.fault(call, "`try()` has no argument that works");
-        for (at, arg) in call.args.iter().enumerate() {
-            match self.session.attempt(|| self.eval(arg)) {
-                Ok(value) => {
-                    if let Value::Unknown(_) = value {
-                        self.read_on(call.args.iter().skip(at + 1));
-                    }
-                    return Ok(value);
-                }
-                Err(fault) => last = fault,
-            }
-        }
-        Err(last)
-    }
-
-    /// Evaluates what may or may not be needed, for the files that it reads.
-    fn read_on<'e>(&self, rest: impl Iterator<Item = &'e Expression>) {
-        for expr in rest {
-            // An attempt that fails is none that Terragrunt must make.
-            drop(self.session.attempt(|| self.eval(expr)));
-        }
-    }
-
-    /// Why something is not known; an error if it is wrong.
-    fn unknown(&self, place: &impl Span, stop: Stop) -> Result<Rc<Fault>, Rc<Fault>> {
-        match stop {
-            Stop::Unknown(fault) => Ok(fault),
-            Stop::Unsupported(what) => Ok(self.fault(place, what)),
-            Stop::Wrong(what) => Err(self.fault(place, what)),
-        }
-    }
-
-    fn not_evaluated(&self, call: &FuncCall, name: &str) -> Value {
-        let why = match name {
-            "run_cmd" => "runs a program",
-            "get_env" => "depends on the environment",
-            "sops_decrypt_file" => "decrypts a file",
-            "get_terraform_command" | "get_terraform_cli_args" | "get_terragrunt_source_cli_flag" => {
-                "depends on how Terragrunt is called"
-            }
-            name if name.starts_with("get_aws_") => "asks AWS",
-            "timestamp" | "uuid" | "bcrypt" => "gives something else each time",
-            _ => "is not evaluated",
-        };
-        Value::Unknown(self.fault(call, format!("`{name}()` {why}")))
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "no list is that long")]
-fn numbered(items: &[Value]) -> Vec<(Value, Value)> {
-    items.iter().enumerate().map(|(index, value)| (Value::Number(index as f64), value.clone())).collect()
-}
-
-/// What a `for` expression has made so far.
-#[derive(Default)]
-struct Made {
-    list: Vec<Value>,
-    object: BTreeMap<Rc<str>, Vec<Value>>,
-    unknown: Option<Rc<Fault>>,
-}
-
-impl Made {
-    fn add(&mut self, key: Option<Value>, value: Value, grouping: bool) -> Result<(), Stop> {
-        if self.list.len() + self.object.len() >= MAX_ITEMS {
-            return Err(Stop::unsupported("a `for` makes too many elements"));
-        }
-        let Some(key) = key else {
-            self.list.push(value);
-            return Ok(());
-        };
-        let group = self.object.entry(key.to_text()?).or_default();
-        if !grouping {
-            group.clear();
-        }
-        group.push(value);
-        Ok(())
-    }
-
-    fn finish(self, keyed: bool, grouping: bool) -> Result<Value, Stop> {
-        if let Some(fault) = self.unknown {
-            return Err(Stop::Unknown(fault));
-        }
-        if !keyed {
-            return Value::list(self.list);
-        }
-        let one = |mut group: Vec<Value>| {
-            if grouping { Value::list(group) } else { Ok(group.pop().unwrap_or(Value::Null)) }
-        };
-        let items = self.object.into_iter().map(|(key, group)| Ok((key, one(group)?)));
-        Value::object(items.collect::<Result<_, Stop>>()?)
     }
 }
 
@@ -445,21 +261,12 @@ fn either(one: &Value, two: &Value, deciding: bool) -> Result<Value, Stop> {
     two.to_bool().map(Value::Bool)
 }
 
-fn arithmetic(operator: BinaryOperator, one: &Value, two: &Value) -> Result<Value, Stop> {
-    let (one, two) = (one.to_number()?, two.to_number()?);
-    Ok(match operator {
-        BinaryOperator::Plus => Value::Number(one + two),
-        BinaryOperator::Minus => Value::Number(one - two),
-        BinaryOperator::Mul => Value::Number(one * two),
-        BinaryOperator::Div | BinaryOperator::Mod if two == 0.0 => return Err("a number is divided by zero".into()),
-        BinaryOperator::Div => Value::Number(one / two),
-        BinaryOperator::Mod => Value::Number(one % two),
-        BinaryOperator::Less => Value::Bool(one < two),
-        BinaryOperator::LessEq => Value::Bool(one <= two),
-        BinaryOperator::Greater => Value::Bool(one > two),
-        BinaryOperator::GreaterEq => Value::Bool(one >= two),
-        BinaryOperator::Eq | BinaryOperator::NotEq | BinaryOperator::And | BinaryOperator::Or => {
-            return Err("this operator is not about numbers".into());
-        }
-    })
+fn comparison(one: &Value, two: &Value, holds: fn(Ordering) -> bool) -> Result<Value, Stop> {
+    let order = one.to_number()?.partial_cmp(&two.to_number()?).ok_or("these numbers are not compared")?;
+    Ok(Value::Bool(holds(order)))
+}
+
+fn arithmetic(one: &Value, two: &Value, make: fn(f64, f64) -> f64) -> Result<Value, Stop> {
+    let number = make(one.to_number()?, two.to_number()?);
+    if number.is_finite() { Ok(Value::Number(number)) } else { Err("the result is no number".into()) }
 }

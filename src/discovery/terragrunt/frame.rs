@@ -11,8 +11,8 @@ use hcl_edit::Span;
 use hcl_edit::expr::Expression;
 use hcl_edit::structure::{Block, Body, Structure};
 
-use super::How;
-use super::files::{Parsed, Source, label};
+use super::files::{Parsed, Source};
+use super::includes::Include;
 use super::paths;
 use super::session::Session;
 use super::value::{Fault, Stop, Value};
@@ -31,19 +31,9 @@ pub(super) struct Origin {
     pub(super) values: Option<Value>,
 }
 
-/// A file that another one includes.
-pub(super) struct Include<'s> {
-    name: String,
-    pub(super) file: RepoPath,
-    /// Whether its blocks become those of the file that includes it.
-    pub(super) merged: bool,
-    /// None if it cannot be read.
-    pub(super) frame: Option<Rc<Frame<'s>>>,
-}
-
 /// Something that is evaluated once.
 #[derive(Clone, Default)]
-enum Once<T> {
+pub(super) enum Once<T> {
     #[default]
     Fresh,
     Busy,
@@ -55,10 +45,10 @@ pub(super) struct Frame<'s> {
     pub(super) session: &'s Session<'s>,
     pub(super) source: Rc<Source>,
     /// The file whose directory is that of the configuration: for an included file, the one that includes it.
-    config: RepoPath,
+    pub(super) config: RepoPath,
     pub(super) included: bool,
     pub(super) origin: Rc<Origin>,
-    includes: RefCell<Once<Rc<Vec<Include<'s>>>>>,
+    pub(super) includes: RefCell<Once<Rc<Vec<Include<'s>>>>>,
     locals: RefCell<HashMap<String, Once<Eval>>>,
     exposed: RefCell<Once<Value>>,
     /// Variables of the `for` expressions around, innermost last.
@@ -227,48 +217,6 @@ impl<'s> Frame<'s> {
         Value::object(all)
     }
 
-    /// The files that it includes. An error while they are looked for: then nothing may depend on them.
-    pub(super) fn includes(&self) -> Result<Rc<Vec<Include<'s>>>, Stop> {
-        match &*self.includes.borrow() {
-            Once::Done(includes) => return Ok(Rc::clone(includes)),
-            Once::Busy => return Err("the path of an `include` depends on an `include`".into()),
-            Once::Fresh => {}
-        }
-        *self.includes.borrow_mut() = Once::Busy;
-        let includes: Rc<Vec<_>> = Rc::new(self.source.blocks("include").filter_map(|one| self.include(one)).collect());
-        *self.includes.borrow_mut() = Once::Done(Rc::clone(&includes));
-        Ok(includes)
-    }
-
-    fn include(&self, block: &Block) -> Option<Include<'s>> {
-        if self.included {
-            self.report(block, "an included file includes another one, which Terragrunt refuses");
-            return None;
-        }
-        let path = &block.body.get_attribute("path")?.value;
-        let text = self.needed_text(path, "the `path` of an `include`")?;
-        let resolved = self.resolve(&text, &self.base()).inspect_err(|what| self.report(path, what.as_str())).ok()?;
-        self.session.note(resolved.clone(), How::Include);
-        let strategy = block.body.get_attribute("merge_strategy").and_then(|attribute| attribute.value.as_str());
-        let frame = self.included_frame(&resolved, path);
-        Some(Include {
-            name: label(block).to_owned(),
-            file: resolved,
-            merged: strategy != Some("no_merge"),
-            frame: frame.map(Rc::new),
-        })
-    }
-
-    fn included_frame(&self, file: &RepoPath, place: &Expression) -> Option<Self> {
-        if *file == self.source.file {
-            self.report(place, "it includes itself");
-            return None;
-        }
-        let source = self.read_source(file, place)?;
-        let frame = Self::new(self.session, source, self.config.clone(), Rc::clone(&self.origin));
-        Some(Self { included: true, ..frame })
-    }
-
     /// A file of the language; reports why it cannot be read.
     pub(super) fn read_source(&self, file: &RepoPath, place: &impl Span) -> Option<Rc<Source>> {
         match self.session.files.source(file) {
@@ -280,37 +228,6 @@ impl<'s> Frame<'s> {
             }
         }
         None
-    }
-
-    /// What `include`, or `include.name`, stands for, and how many names that took.
-    pub(super) fn include_value(&self, first: Option<&str>) -> Result<(Value, usize), Stop> {
-        let includes = self.includes()?;
-        let (include, taken) = match (&includes[..], first) {
-            ([only], _) if only.name.is_empty() => (Some(only), 0),
-            (all, Some(name)) => (all.iter().find(|include| include.name == name), 1),
-            (_, None) => (None, 0),
-        };
-        let include = include.ok_or("there is no such `include`")?;
-        let frame = include.frame.as_ref().ok_or("what is included cannot be read")?;
-        Ok((frame.exposed()?, taken))
-    }
-
-    /// The included file that functions like `path_relative_to_include` are about.
-    pub(super) fn selected_include(&self, name: Option<&Value>) -> Result<Option<RepoPath>, Stop> {
-        if self.included {
-            return Ok(Some(self.source.file.clone()));
-        }
-        let includes = self.includes()?;
-        match (&includes[..], name) {
-            ([], _) => Ok(None),
-            ([only], _) => Ok(Some(only.file.clone())),
-            (_, None) => Err("the name of an `include` is missing, since there are several".into()),
-            (all, Some(name)) => {
-                let name = name.to_text()?;
-                let found = all.iter().find(|include| include.name == *name).map(|include| include.file.clone());
-                found.map(Some).ok_or_else(|| "there is no such `include`".into())
-            }
-        }
     }
 
     /// Evaluates everything, for the files that are read on the way.

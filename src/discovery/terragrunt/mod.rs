@@ -6,12 +6,17 @@
 //! goes by, that is reported with its place. Everything comes from a pull request, so each step has a limit, cycles
 //! end, and no path leaves the repository. The rules are those of Terragrunt 1.0; `docs/terragrunt.md` has them.
 
+mod calls;
+mod collections;
 mod concern;
 mod eval;
+mod facts;
 mod files;
 mod frame;
 mod functions;
+mod includes;
 mod limits;
+mod loops;
 mod order;
 mod paths;
 mod projects;

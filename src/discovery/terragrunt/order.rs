@@ -25,7 +25,9 @@ pub(super) fn set(units: &mut [Unit], unresolved: &mut BTreeSet<Unresolved>) {
 fn levels(needs: &[Vec<usize>]) -> (Vec<usize>, Vec<bool>) {
     let mut users = vec![Vec::new(); needs.len()];
     for (at, own) in needs.iter().enumerate() {
-        own.iter().for_each(|need| users[*need].push(at));
+        for need in own {
+            users[*need].push(at);
+        }
     }
     let (mut left, mut level) = (needs.iter().map(Vec::len).collect::<Vec<_>>(), vec![0; needs.len()]);
     let mut stuck = vec![true; needs.len()];

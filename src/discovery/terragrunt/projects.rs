@@ -7,6 +7,10 @@ use super::{Chain, Watch, concerned, is_used, runs, units};
 use crate::discovery::Tree;
 use crate::model::RepoPath;
 
+fn is_own_language(file: &RepoPath) -> bool {
+    file.file_name().rsplit_once('.').is_some_and(|(_, ending)| ending == "hcl")
+}
+
 /// The projects that are units and stacks.
 #[derive(Default)]
 pub(in crate::discovery) struct Search {
@@ -31,7 +35,7 @@ impl Search {
         let wanted = |dir: &RepoPath| dir.join(CONFIG).is_ok_and(|file| counts(&file));
         let mut found = units(tree, read);
         found.units.retain(|unit| wanted(&unit.dir));
-        let code = |file: &RepoPath| counts(file) || file.file_name().ends_with(".hcl");
+        let code = |file: &RepoPath| counts(file) || is_own_language(file);
         let concerned = concerned(&found, tree, changed, &code);
         let sources = found.units.iter().flat_map(|unit| &unit.watches).filter(|(_, watch)| **watch != Watch::Own);
         let mut owned: HashSet<RepoPath> = sources.map(|(dir, _)| dir.clone()).collect();

@@ -10,6 +10,9 @@ use super::value::{Fault, Value};
 use super::{How, Unresolved};
 use crate::model::RepoPath;
 
+/// Decoded texts by where they are in memory and their language; the texts are kept so that no other takes their place.
+type Decoded = HashMap<(usize, &'static str), (Rc<str>, Value)>;
+
 /// One unit at work.
 pub(super) struct Session<'w> {
     pub(super) files: &'w Files<'w>,
@@ -17,8 +20,7 @@ pub(super) struct Session<'w> {
     unresolved: RefCell<Vec<Unresolved>>,
     /// Configurations that were read with `read_terragrunt_config`; none while one is being read.
     pub(super) configs: RefCell<HashMap<RepoPath, Option<Value>>>,
-    /// Decoded texts by where they are in memory, which is why they are kept.
-    decoded: RefCell<HashMap<(usize, &'static str), (Rc<str>, Value)>>,
+    decoded: RefCell<Decoded>,
     steps: Cell<usize>,
     made: Cell<usize>,
     depth: Cell<usize>,

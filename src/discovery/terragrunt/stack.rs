@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use hcl_edit::structure::Block;
 
+use super::facts::Facts;
 use super::files::{Files, Parsed};
 use super::frame::{Frame, Origin};
 use super::limits::MAX_STACKS;
@@ -13,7 +14,7 @@ use super::paths::short;
 use super::reading::CONFIG;
 use super::session::Session;
 use super::source::{self, Code};
-use super::unit::{self, Draft, Facts};
+use super::unit::{self, Draft};
 use super::value::{Fault, Value};
 use super::{GENERATED, How, Kind, STACK, Watch, has};
 use crate::model::RepoPath;
@@ -81,25 +82,25 @@ impl Stack<'_> {
                     return frame.report(&place.value, what);
                 }
                 match target(frame, block, &path) {
-                    Ok(dir) => self.generate(frame, block, template, dir, depth),
+                    Ok(dir) => self.generate(frame, block, &template, &dir, depth),
                     Err(what) => frame.report(block, what),
                 }
             }
         }
     }
 
-    fn generate(&mut self, frame: &Frame<'_>, block: &Block, template: RepoPath, dir: RepoPath, depth: usize) {
+    fn generate(&mut self, frame: &Frame<'_>, block: &Block, template: &RepoPath, dir: &RepoPath, depth: usize) {
         let values = block.body.get_attribute("values").map(|values| frame.eval(&values.value));
-        let values = values.map_or_else(|| Value::object(BTreeMap::new()).ok(), |values| values.ok());
+        let values = values.map_or_else(|| Value::object(BTreeMap::new()).ok(), Result::ok);
         let origin = Rc::new(Origin { dir: dir.clone(), template: Some(template.clone()), values });
         self.templates.push(template.clone());
         if self.session.enter().is_err() {
             return;
         }
         if block.has_ident("unit") {
-            self.unit(&template, &dir, origin);
+            self.unit(template, dir, origin);
         } else if depth < MAX_STACKS {
-            self.read(&template, &origin, How::Template, depth + 1);
+            self.read(template, &origin, How::Template, depth + 1);
         } else {
             frame.report(block, "stacks are nested too deeply");
         }

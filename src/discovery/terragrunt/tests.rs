@@ -61,32 +61,32 @@ impl World {
 
 fn counts(file: &RepoPath) -> bool {
     let name = file.file_name();
-    source::is_code(name) || name.ends_with(".tfvars") || name.ends_with(".hcl")
+    source::is_code(name) || [".tfvars", ".hcl"].iter().any(|ending| name.ends_with(ending))
 }
 
 /// What is found in a tree, and for each file of it, and each path that `asked` has, what a change of it concerns.
 fn told(world: &World, asked: &str) -> String {
     let found = world.found();
-    let mut text = String::new();
+    let mut lines = Vec::new();
     for Unit { dir, kind, depends_on, order, .. } in &found.units {
         let needs: Vec<_> = depends_on.iter().map(ToString::to_string).collect();
         let needs = if needs.is_empty() { String::new() } else { format!(" after {}", needs.join(", ")) };
-        text += &format!("{order} {kind:?} {dir}{needs}\n");
+        lines.push(format!("{order} {kind:?} {dir}{needs}"));
     }
     for (dir, why) in &found.passed_over {
-        text += &format!("no project: {dir}: {why}\n");
+        lines.push(format!("no project: {dir}: {why}"));
     }
     for unresolved in &found.unresolved {
-        text += &format!("not known: {unresolved}\n");
+        lines.push(format!("not known: {unresolved}"));
     }
     let gone = asked.lines().filter_map(|line| line.strip_prefix("== ")).map(path);
     for file in world.0.keys().cloned().chain(gone).collect::<BTreeSet<_>>() {
-        text += &format!("\n== {file}\n");
+        lines.push(format!("\n== {file}"));
         for (dir, chain) in world.concerned(&file) {
-            text += &format!("{dir}: {chain}\n");
+            lines.push(format!("{dir}: {chain}"));
         }
     }
-    text
+    lines.join("\n") + "\n"
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn what_is_wrong_is_reported_where_it_is_written() {
     live/a/terragrunt.hcl:2: there is no `local.b`
     live/a/terragrunt.hcl:3: there is no attribute `d`
     live/a/terragrunt.hcl:4: there is no element 2
-    live/a/terragrunt.hcl:5: a number is divided by zero
+    live/a/terragrunt.hcl:5: the result is no number
     live/a/terragrunt.hcl:6: a text is no number
     live/a/terragrunt.hcl:7: there is no `live/a/no`
     live/a/terragrunt.hcl:8: there is no such variable
@@ -233,10 +233,11 @@ fn what_a_unit_looks_for_concerns_it_even_if_it_is_gone() {
 
 #[test]
 fn hostile_configurations_cost_neither_stack_nor_time() {
-    let doubled: String = (1..60).map(|n| format!("  l{n} = [local.l{0}, local.l{0}]\n", n - 1)).collect();
-    let texts: String = (1..60).map(|n| format!("  t{n} = \"${{local.t{0}}}${{local.t{0}}}\"\n", n - 1)).collect();
-    let deep: String = (1..5_000).rev().map(|n| format!("  d{n} = local.d{}\n", n - 1)).collect();
-    let nested: String = (1..5_000).map(|n| format!("  n{n:05} = [local.n{:05}]\n", n - 1)).collect();
+    let lines = |count: usize, line: fn(usize) -> String| (1..count).map(line).collect::<Vec<_>>().concat();
+    let doubled = lines(60, |n| format!("  l{n} = [local.l{0}, local.l{0}]\n", n - 1));
+    let texts = lines(60, |n| format!("  t{n} = \"${{local.t{0}}}${{local.t{0}}}\"\n", n - 1));
+    let deep = lines(5_000, |n| format!("  d{n} = local.d{}\n", n - 1));
+    let nested = lines(5_000, |n| format!("  n{n:05} = [local.n{:05}]\n", n - 1));
     let loops = "  big = [for a in range : [for b in range : [for c in range : [for d in range : a]]]]\n";
     let range = format!("  range = [{}]\n", "1,".repeat(2_000));
     for locals in [

@@ -121,6 +121,11 @@ impl Value {
         }
     }
 
+    /// Why it is not known, if it is not.
+    pub(super) fn fault(&self) -> Option<&Rc<Fault>> {
+        if let Self::Unknown(fault) = self { Some(fault) } else { None }
+    }
+
     /// What people call this kind of value.
     pub(super) fn kind(&self) -> &'static str {
         match self {
@@ -244,7 +249,7 @@ fn checked<'a>(count: usize, items: impl Iterator<Item = &'a Value>) -> Result<u
 /// A number that counts something.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was looked at just before")]
 pub(super) fn whole(number: f64) -> Option<usize> {
-    (number >= 0.0 && number <= 1e9 && number.fract() == 0.0).then_some(number as usize)
+    ((0.0..=1e9).contains(&number) && number.fract() == 0.0).then_some(number as usize)
 }
 
 fn shown_number(number: f64) -> String {
@@ -267,7 +272,7 @@ mod tests {
         assert!(Value::text(&"x".repeat(MAX_TEXT + 1)).is_err());
         assert!(Value::joined(std::iter::repeat_n("xx", MAX_TEXT)).is_err());
         assert!(Value::list(vec![Value::Null; MAX_ITEMS + 1]).is_err());
-        let deep = (0..MAX_NESTING + 1).try_fold(Value::Null, |inner, _| Value::list(vec![inner]));
+        let deep = (0..=MAX_NESTING).try_fold(Value::Null, |inner, _| Value::list(vec![inner]));
         assert!(deep.is_err());
     }
 

@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, ensure};
-use lockkeeper::config::repo::{AllowedOverrides, RepoConfig};
-use lockkeeper::discovery::{self, Input, Settings, Tree, terragrunt};
-use lockkeeper::model::{ChangeKind, ChangedFile, RepoPath};
+use lockkeeper::config::repo::{Permissions, RepoConfig};
+use lockkeeper::discovery::{self, Autodiscover, Input, Settings, Tree, terragrunt};
+use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, RepoPath};
 
 use crate::report::{Section, Table};
 use crate::stats::{Samples, millis, ratio};
@@ -38,7 +38,7 @@ pub fn measure(work: &Path) -> anyhow::Result<Section> {
     let paths = paths(&files)?;
     let tree = Tree::new(paths.iter().cloned());
     let changed: Vec<ChangedFile> = paths[..DIRS].iter().step_by(DIRS / CHANGED).map(modified).collect();
-    let config = RepoConfig::parse("atlantis.yaml", &configuration(), &AllowedOverrides::default())
+    let config = RepoConfig::parse("atlantis.yaml", &configuration(), &Permissions::default())
         .map_err(|errors| anyhow::anyhow!("{errors}"))?;
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "÷ git ls-files"]);
     let mut row = |what: &str, samples: &Samples| {
@@ -108,7 +108,17 @@ fn configuration() -> String {
 fn found(tree: &Tree, changed: &[ChangedFile], config: Option<&RepoConfig>, wanted: usize) -> anyhow::Result<()> {
     let read = |_: &RepoPath| Some("resource \"x\" \"y\" {}\n".to_owned());
     let settings = Settings { max_projects: usize::MAX, ..Settings::default() };
-    let input = Input { tree, changed, config, settings: &settings, read: &read };
+    let base = BranchName::new("main")?;
+    let input = Input {
+        tree,
+        changed,
+        config,
+        base: &base,
+        autodiscover: &Autodiscover::default(),
+        modules: None,
+        settings: &settings,
+        read: &read,
+    };
     let projects = discovery::discover(&input)?;
     ensure!(projects.len() == wanted, "{} projects were found instead of {wanted}", projects.len());
     Ok(())

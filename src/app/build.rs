@@ -13,7 +13,7 @@ use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{self, CheckoutStrategy, Database, GithubAuth, PlanFiles, SecretSource, ServerConfig};
-use crate::context::{Ctx, Services, Settings, Sighted, Stops};
+use crate::context::{Ctx, IdleStatuses, ModuleGraphs, Services, Settings, Sighted, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::model::CommandKind;
@@ -183,6 +183,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         web_rules: config.permissions.web.clone(),
         repos: Arc::clone(&config.locking.repos),
         sighted: Sighted::default(),
+        modules: ModuleGraphs::default(),
         team_authz: config.locking.repos.team_authz.clone(),
         lock_queue: config.locking.queue,
         webhook_secrets: config.webhooks.secrets.clone(),
@@ -197,6 +198,12 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         silence_allowlist: comments.silence.allowlist_errors,
         silence_forks: comments.silence.fork_errors,
         silence_no_projects: comments.silence.no_projects,
+        statuses: match (comments.silence.status_no_projects, comments.silence.status_no_plans) {
+            (true, _) => IdleStatuses::Never,
+            (false, true) => IdleStatuses::IfAsked,
+            (false, false) => IdleStatuses::Always,
+        },
+        untracked_files: config.planning.untracked_files,
         discovery: discovery_settings(config)?,
         distribution: config.terraform.distribution,
         default_version: config.terraform.version.clone(),
@@ -229,10 +236,12 @@ fn grammar(config: &ServerConfig) -> Grammar {
     Grammar::new(Names::new(&comments.executable_names, login.as_deref()))
         .with_allowed(&allowed)
         .with_blocked(BlockedArgs::new(&comments.blocked_extra_args))
+        .with_regexp(comments.regexp)
 }
 
 fn discovery_settings(config: &ServerConfig) -> anyhow::Result<discovery::Settings> {
-    let list = config.planning.autoplan_files.join(",");
+    let patterns = |flag, list: &[String]| Patterns::from_flag(&list.join(",")).context(flag);
+    let modules = config.planning.module_files.as_ref();
     let mode = match config.planning.autodiscover {
         server::AutodiscoverMode::Auto => AutodiscoverMode::Auto,
         server::AutodiscoverMode::Enabled => AutodiscoverMode::Enabled,
@@ -240,7 +249,10 @@ fn discovery_settings(config: &ServerConfig) -> anyhow::Result<discovery::Settin
     };
     Ok(discovery::Settings {
         mode,
-        file_list: Patterns::from_flag(&list).context("--autoplan-file-list")?,
+        file_list: patterns("--autoplan-file-list", &config.planning.autoplan_files)?,
+        modules: modules.map(|files| patterns("--autoplan-modules-from-projects", files)).transpose()?,
+        restrict: config.planning.restrict_file_list,
+        regexp: config.comments.regexp,
         distribution: config.terraform.distribution,
         ..discovery::Settings::default()
     })

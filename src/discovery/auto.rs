@@ -1,39 +1,45 @@
-//! Projects that nobody configured: directories with code in which something changed (reference 3.4).
+//! Projects that nobody configured: directories with code in which something changed, or that use a module in which
+//! something changed (reference 3.4, 3.10).
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::limits::LimitExceeded;
-use super::{Input, Project, Tree, Why, cloud, terragrunt};
+use super::{Input, Order, Project, Tree, Why, cloud, terragrunt};
 use crate::model::{ProjectKey, RepoPath};
 
 /// Names of files that hold state or settings of tools, but no code. A part of the name suffices.
 const IGNORED_NAMES: [&str; 3] = ["terraform.tfstate", "terraform.tfstate.backup", "tflint.hcl"];
 
-/// The projects that the changed files (sorted) are in, apart from directories that are configured.
+/// The projects that the changed files (sorted) are in, and those that use a module they are in; apart from directories
+/// that are configured, and those of `ignore_paths`.
 pub(super) fn find(
     input: &Input<'_>,
     changed: &[&RepoPath],
-    configured: &HashSet<&RepoPath>,
+    configured: &HashSet<RepoPath>,
 ) -> Result<Vec<Project>, LimitExceeded> {
     let units = terragrunt::Search::of(input.tree, input.read, changed, &|file| counts(input, file));
+    let counting: Vec<&RepoPath> = changed.iter().copied().filter(|file| counts(input, file)).collect();
+    let users = input.modules.map(|modules| modules.users(&counting)).unwrap_or_default();
+    let of_files = counting.iter().filter_map(|file| place(input.tree, file));
+    let of_modules = users.into_iter().filter(|(dir, _)| uses_by_itself(input, dir));
+    let found = of_files.chain(of_modules.map(|(dir, found)| (dir, Why::Module(found))));
+    let others = found.filter(|(dir, _)| !units.owned.contains(dir)).map(|(dir, why)| (dir, why, 0));
+    let of_units = units.concerned.into_iter().map(|(dir, chain, group)| (dir, Why::Terragrunt(chain), group));
     let mut dirs = BTreeMap::new();
-    for (dir, chain) in units.concerned {
-        if !configured.contains(&dir) {
-            dirs.insert(dir, Why::Terragrunt(chain));
-        }
-    }
-    for file in changed.iter().filter(|file| counts(input, file)) {
-        if let Some((dir, why)) = place(input.tree, file)
-            && !units.owned.contains(&dir)
-            && !configured.contains(&dir)
-            && input.tree.has_code(&dir)
-        {
-            dirs.entry(dir).or_insert(why);
+    for (dir, why, group) in of_units.chain(others) {
+        // A directory that a link leads to is there under its own name.
+        if !configured.contains(&dir) && input.tree.has_code(&dir) && input.ignored(&dir).is_none() {
+            dirs.entry(dir).or_insert((why, group));
         }
     }
     // Before the code is read, since that is the costly part.
     input.settings.check_count(dirs.len())?;
-    Ok(dirs.into_iter().map(|(dir, why)| project(input, dir, why)).collect())
+    Ok(dirs.into_iter().map(|(dir, (why, group))| project(input, dir, why, group)).collect())
+}
+
+/// Whether a directory that uses modules is a project, and no module itself.
+fn uses_by_itself(input: &Input<'_>, dir: &RepoPath) -> bool {
+    above_modules(dir).is_none() && input.modules.is_some_and(|modules| modules.is_project(dir))
 }
 
 fn counts(input: &Input<'_>, file: &RepoPath) -> bool {
@@ -61,7 +67,8 @@ fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
     RepoPath::new(&parts[..first].join("/")).ok()
 }
 
-fn project(input: &Input<'_>, dir: RepoPath, why: Why) -> Project {
+fn project(input: &Input<'_>, dir: RepoPath, why: Why, group: i32) -> Project {
     let workspace = cloud::workspace(input, &dir);
-    Project { key: ProjectKey { dir, workspace, name: None }, terraform_version: None, autoplan: true, why }
+    let key = ProjectKey { dir, workspace, name: None };
+    Project { key, terraform_version: None, autoplan: true, order: Order { group, after: vec![] }, why }
 }

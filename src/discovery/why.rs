@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::modules::Use;
 use super::terragrunt::Chain;
 use crate::config::repo::shown;
 use crate::model::RepoPath;
@@ -24,8 +25,12 @@ pub enum Why {
     Modules(RepoPath),
     /// A file changed that a unit or stack of Terragrunt goes by.
     Terragrunt(Chain),
+    /// A file changed in a module that it uses.
+    Module(Use),
     /// A person gave its name.
     ByName,
+    /// A person gave a regular expression that its name matches.
+    ByRegexp(String),
     /// A person gave its directory and workspace.
     ByPlace,
     /// A person gave a pattern of directories.
@@ -45,6 +50,11 @@ impl fmt::Display for Why {
                 write!(f, "`{}` changed, and `modules` belongs to the directory above it", file(path))
             }
             Self::Terragrunt(chain) => chain.fmt(f),
+            Self::Module(Use { file: path, via }) => {
+                let chain: Vec<String> = via.iter().map(|dir| format!("`{}`", shown(dir.as_str()))).collect();
+                write!(f, "`{}` changed, in a module that it uses: {}", file(path), chain.join(", which uses "))
+            }
+            Self::ByRegexp(expression) => write!(f, "its name matches `{}`", shown(expression)),
             Self::ByName => f.write_str("it was asked for by name"),
             Self::ByPlace => f.write_str("it was asked for by directory and workspace"),
             Self::ByGlob(glob) => write!(f, "its directory matches `{}`", shown(glob)),

@@ -14,8 +14,8 @@ fn is_own_language(file: &RepoPath) -> bool {
 /// The projects that are units and stacks.
 #[derive(Default)]
 pub(in crate::discovery) struct Search {
-    /// Those that the change concerns, sorted.
-    pub(in crate::discovery) concerned: Vec<(RepoPath, Chain)>,
+    /// Those that the change concerns, sorted, with the group of the order that each is in.
+    pub(in crate::discovery) concerned: Vec<(RepoPath, Chain, i32)>,
     /// Directories that no other rule makes a project: those that Terragrunt runs, and code that units run.
     pub(in crate::discovery) owned: HashSet<RepoPath>,
 }
@@ -36,7 +36,9 @@ impl Search {
         let mut found = units(tree, read);
         found.units.retain(|unit| wanted(&unit.dir));
         let code = |file: &RepoPath| counts(file) || is_own_language(file);
+        let group = |dir: &RepoPath| found.unit(dir).map_or(0, |unit| i32::try_from(unit.order).unwrap_or(i32::MAX));
         let concerned = concerned(&found, tree, changed, &code);
+        let concerned = concerned.into_iter().map(|(dir, chain)| (dir.clone(), chain, group(&dir))).collect();
         let sources = found.units.iter().flat_map(|unit| &unit.watches).filter(|(_, watch)| **watch != Watch::Own);
         let mut owned: HashSet<RepoPath> = sources.map(|(dir, _)| dir.clone()).collect();
         owned.extend(tree.dirs().filter(|dir| runs(tree, dir) && wanted(dir)).cloned());

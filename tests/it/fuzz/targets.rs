@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use lockkeeper::config::repo::{AllowedOverrides, Patterns, RepoConfig};
+use lockkeeper::config::repo::{Patterns, Permissions, RepoConfig};
 use lockkeeper::config::repos::ServerRepos;
-use lockkeeper::discovery::{self, Input, Settings, Tree, terragrunt};
-use lockkeeper::model::{ChangeKind, ChangedFile, Distribution, RepoPath};
+use lockkeeper::discovery::{self, Autodiscover, Input, ModuleGraph, Settings, Tree, terragrunt};
+use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
 
 /// A reader of text.
 pub type Target = fn(&str);
@@ -22,7 +22,7 @@ pub const ALL: [(&str, Target); 5] = [
 
 /// The configuration file of a repository; its errors are shown, so they are made.
 pub fn repo_config(text: &str) {
-    if let Err(errors) = RepoConfig::parse("atlantis.yaml", text, &AllowedOverrides::default()) {
+    if let Err(errors) = RepoConfig::parse("atlantis.yaml", text, &Permissions::default()) {
         assert!(!errors.to_string().is_empty(), "an error says something");
     }
 }
@@ -47,16 +47,27 @@ pub fn patterns(text: &str) {
     }
 }
 
-/// Code in which a workspace is looked for.
+/// Code in which a workspace and modules are looked for.
 pub fn hcl(text: &str) {
     let path = |name: &str| RepoPath::new(name).expect("a constant");
     let changed = ChangedFile { path: path("a/main.tf"), previous: None, kind: ChangeKind::Modified };
     let tree = Tree::new([path("a/main.tf"), path("a/more.tofu")]);
+    let base = BranchName::new("main").expect("a constant");
     for distribution in [Distribution::Terraform, Distribution::OpenTofu] {
         let settings = Settings { distribution, ..Settings::default() };
         let read = |_: &RepoPath| Some(text.to_owned());
         let changed = [changed.clone()];
-        let input = Input { tree: &tree, changed: &changed, config: None, settings: &settings, read: &read };
+        let modules = ModuleGraph::build(&tree, &settings.file_list, &read).expect("two files are not too many");
+        let input = Input {
+            tree: &tree,
+            changed: &changed,
+            config: None,
+            base: &base,
+            autodiscover: &Autodiscover::default(),
+            modules: Some(&modules),
+            settings: &settings,
+            read: &read,
+        };
         let projects = discovery::discover(&input).expect("one project is not too many");
         assert_eq!(projects.len(), 1, "the directory is a project, whatever is in its code");
     }

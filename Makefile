@@ -34,4 +34,5 @@ bench: ## Measure (ARGS: passed on to cargo bench)
 
 chaos: ## Let everything go wrong for a while (ARGS="--seconds 600 --seed 7 --database sqlite|postgres|both")
 	@.ci/setup test
+	LOCKKEEPER_CHAOS="$(ARGS)" cargo test --locked --test it fuzz::no_text -- --nocapture --test-threads 1
 	LOCKKEEPER_CHAOS="$(ARGS)" cargo test --locked --test it chaos::promises -- --nocapture --test-threads 1

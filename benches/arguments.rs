@@ -19,6 +19,8 @@ pub enum Part {
     Recovery,
     /// From webhook to comment.
     Comment,
+    /// Finding projects.
+    Discovery,
 }
 
 /// What to measure, and on which disk.
@@ -41,7 +43,8 @@ impl Arguments {
                 "--only" => arguments.only = parts(&words.next().context("--only: no value")?)?,
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
-                    "`{other}` is not known; use --only door,locks,line,queue,recovery,comment or --dir DIRECTORY"
+                    "`{other}` is not known; use --only door,locks,line,queue,recovery,comment,discovery or --dir \
+                     DIRECTORY"
                 ),
             }
         }
@@ -62,7 +65,8 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "queue" => Ok(Part::Queue),
         "recovery" => Ok(Part::Recovery),
         "comment" => Ok(Part::Comment),
-        other => bail!("--only: `{other}` is none of door, locks, line, queue, recovery, comment"),
+        "discovery" => Ok(Part::Discovery),
+        other => bail!("--only: `{other}` is none of door, locks, line, queue, recovery, comment, discovery"),
     };
     text.split(',').map(part).collect()
 }

@@ -9,6 +9,7 @@
 mod arguments;
 mod comment;
 mod deliveries;
+mod discovery;
 mod disk;
 mod door;
 mod line;
@@ -78,6 +79,9 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     }
     if arguments.wants(Part::Comment) {
         print(runtime.block_on(comment::measure(work.path())).context("webhook to comment")?);
+    }
+    if arguments.wants(Part::Discovery) {
+        print(discovery::measure(work.path()).context("discovery")?);
     }
     print(machine::afterwards());
     Ok(failures)

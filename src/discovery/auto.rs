@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::limits::LimitExceeded;
-use super::{Input, Order, Project, Tree, Why, cloud};
+use super::{Input, Order, Project, Tree, Why, cloud, terragrunt};
 use crate::model::{ProjectKey, RepoPath};
 
 /// Names of files that hold state or settings of tools, but no code. A part of the name suffices.
@@ -17,21 +17,24 @@ pub(super) fn find(
     changed: &[&RepoPath],
     configured: &HashSet<RepoPath>,
 ) -> Result<Vec<Project>, LimitExceeded> {
+    let units = terragrunt::Search::of(input.tree, input.read, changed, &|file| counts(input, file));
     let counting: Vec<&RepoPath> = changed.iter().copied().filter(|file| counts(input, file)).collect();
     let users = input.modules.map(|modules| modules.users(&counting)).unwrap_or_default();
     let of_files = counting.iter().filter_map(|file| place(input.tree, file));
     let of_modules = users.into_iter().filter(|(dir, _)| uses_by_itself(input, dir));
     let found = of_files.chain(of_modules.map(|(dir, found)| (dir, Why::Module(found))));
+    let others = found.filter(|(dir, _)| !units.owned.contains(dir)).map(|(dir, why)| (dir, why, 0));
+    let of_units = units.concerned.into_iter().map(|(dir, chain, group)| (dir, Why::Terragrunt(chain), group));
     let mut dirs = BTreeMap::new();
-    for (dir, why) in found {
+    for (dir, why, group) in of_units.chain(others) {
         // A directory that a link leads to is there under its own name.
         if !configured.contains(&dir) && input.tree.has_code(&dir) && input.ignored(&dir).is_none() {
-            dirs.entry(dir).or_insert(why);
+            dirs.entry(dir).or_insert((why, group));
         }
     }
     // Before the code is read, since that is the costly part.
     input.settings.check_count(dirs.len())?;
-    Ok(dirs.into_iter().map(|(dir, why)| project(input, dir, why)).collect())
+    Ok(dirs.into_iter().map(|(dir, (why, group))| project(input, dir, why, group)).collect())
 }
 
 /// Whether a directory that uses modules is a project, and no module itself.
@@ -64,8 +67,8 @@ fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
     RepoPath::new(&parts[..first].join("/")).ok()
 }
 
-fn project(input: &Input<'_>, dir: RepoPath, why: Why) -> Project {
+fn project(input: &Input<'_>, dir: RepoPath, why: Why, group: i32) -> Project {
     let workspace = cloud::workspace(input, &dir);
     let key = ProjectKey { dir, workspace, name: None };
-    Project { key, terraform_version: None, autoplan: true, order: Order::default(), why }
+    Project { key, terraform_version: None, autoplan: true, order: Order { group, after: vec![] }, why }
 }

@@ -19,6 +19,7 @@ mod refusal;
 mod required_version;
 mod restrict;
 mod target;
+pub mod terragrunt;
 mod tree;
 mod version_constraint;
 mod why;

@@ -5,6 +5,7 @@ use proptest::sample::{select as one_of, subsequence};
 
 use std::collections::{BTreeMap, HashSet};
 
+use super::terragrunt::Chain;
 use super::*;
 use crate::config::repo::Permissions;
 use crate::model::ChangeKind;
@@ -119,6 +120,34 @@ fn directories_with_changed_code_are_discovered() {
     ] {
         assert_eq!(world.planned(changed), expected, "{changed:?}");
     }
+}
+
+#[test]
+fn units_of_terragrunt_go_by_what_they_read() {
+    let mut world =
+        World::new(&["live/app/terragrunt.hcl", "live/terragrunt.hcl", "code/app/main.tf", "plain/main.tf"]);
+    let texts = [
+        (
+            "live/app/terragrunt.hcl",
+            "include {\n  path = find_in_parent_folders()\n}\nterraform {\n  source = \"../../code/app\"\n}\n",
+        ),
+        ("live/terragrunt.hcl", "inputs = {}\n"),
+    ];
+    world.texts = texts.map(|(file, text)| (file.to_owned(), text.to_owned())).into();
+    for (changed, expected) in [
+        ("live/app/terragrunt.hcl", "live/app/default"),
+        ("live/terragrunt.hcl", "live/app/default"),
+        ("live/app/own.hcl", "live/app/default"),
+        ("code/app/main.tf", "live/app/default"),
+        ("plain/main.tf", "plain/default"),
+        ("live/README.md", ""),
+    ] {
+        assert_eq!(world.planned(&[changed]), expected, "{changed}");
+    }
+    let why = world.discover(&[modified("live/terragrunt.hcl")]).unwrap()[0].why.to_string();
+    insta::assert_snapshot!(why, @"`live/terragrunt.hcl` changed, which it includes");
+    let configured = world.projects(&["dir: live/app"]).mode(AutodiscoverMode::Enabled);
+    assert_eq!(configured.planned(&["live/terragrunt.hcl"]), "", "whoever configures a project says what concerns it");
 }
 
 #[test]
@@ -462,7 +491,7 @@ proptest! {
         prop_assert!(projects.windows(2).all(|pair| pair[0].key < pair[1].key));
         for Project { key, why, .. } in &projects {
             prop_assert!(world.tree.dir_exists(&key.dir));
-            let (Why::WhenModified { file, .. } | Why::OwnDir(file) | Why::EnvDir(file) | Why::Modules(file)) = why else {
+            let (Why::WhenModified { file, .. } | Why::Terragrunt(Chain { file, .. }) | Why::OwnDir(file) | Why::EnvDir(file) | Why::Modules(file)) = why else {
                 return Err(TestCaseError::fail(format!("{why} is not about a changed file")));
             };
             prop_assert!(changed.iter().any(|one| one.path == *file || one.previous.as_ref() == Some(file)));

@@ -75,6 +75,11 @@ impl Tree {
         self.dirs.get(dir).map_or(&[], |range| &self.files[range.clone()])
     }
 
+    /// Whether a file is there.
+    pub fn has_file(&self, file: &RepoPath) -> bool {
+        self.files_in(&file.parent()).binary_search(file).is_ok()
+    }
+
     /// Whether a directory itself holds a file that makes it a project (reference 3.4).
     pub fn has_code(&self, dir: &RepoPath) -> bool {
         self.files_in(dir).iter().any(|file| is_indicator(file.file_name()))
@@ -94,7 +99,7 @@ fn insert_ancestors(dirs: &mut BTreeMap<RepoPath, Range<usize>>, dir: &RepoPath)
 /// Whether a file name is that of Terraform, OpenTofu or Terragrunt code (reference 3.4, step 4).
 fn is_indicator(name: &str) -> bool {
     const ENDINGS: [&str; 4] = [".tf", ".tf.json", ".tofu", ".tofu.json"];
-    name == "terragrunt.hcl" || ENDINGS.iter().any(|ending| name.ends_with(ending))
+    ["terragrunt.hcl", "terragrunt.stack.hcl"].contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 #[cfg(test)]
@@ -132,7 +137,7 @@ mod tests {
 
     #[test]
     fn code_is_told_by_the_names_of_files() {
-        for name in ["main.tf", "x.tf.json", "x.tofu", "x.tofu.json", "terragrunt.hcl"] {
+        for name in ["main.tf", "x.tf.json", "x.tofu", "x.tofu.json", "terragrunt.hcl", "terragrunt.stack.hcl"] {
             assert!(tree(&[name]).has_code(&RepoPath::root()), "{name}");
         }
         for name in ["x.tfvars", "x.hcl", "tf", "x.json", "my-terragrunt.hcl", "sub/main.tf"] {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::modules::Use;
+use super::terragrunt::Chain;
 use crate::config::repo::shown;
 use crate::model::RepoPath;
 
@@ -22,6 +23,8 @@ pub enum Why {
     EnvDir(RepoPath),
     /// A file changed below `modules`, which belongs to the directory that `modules` is in.
     Modules(RepoPath),
+    /// A file changed that a unit or stack of Terragrunt goes by.
+    Terragrunt(Chain),
     /// A file changed in a module that it uses.
     Module(Use),
     /// A person gave its name.
@@ -46,6 +49,7 @@ impl fmt::Display for Why {
             Self::Modules(path) => {
                 write!(f, "`{}` changed, and `modules` belongs to the directory above it", file(path))
             }
+            Self::Terragrunt(chain) => chain.fmt(f),
             Self::Module(Use { file: path, via }) => {
                 let chain: Vec<String> = via.iter().map(|dir| format!("`{}`", shown(dir.as_str()))).collect();
                 write!(f, "`{}` changed, in a module that it uses: {}", file(path), chain.join(", which uses "))

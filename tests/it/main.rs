@@ -8,6 +8,7 @@ mod chaos;
 mod demo;
 mod e2e;
 mod emulator;
+mod fuzz;
 mod git;
 mod github;
 mod import;

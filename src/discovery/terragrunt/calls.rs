@@ -1,0 +1,88 @@
+//! Calls of functions.
+
+use std::rc::Rc;
+
+use hcl_edit::expr::{Expression, FuncCall};
+
+use super::frame::{Eval, Frame};
+use super::functions;
+use super::value::Value;
+
+impl Frame<'_> {
+    /// The value of a call.
+    pub(super) fn call(&self, call: &FuncCall) -> Eval {
+        let name = call.name.name.as_str();
+        match name {
+            _ if call.name.is_namespaced() => return Ok(self.not_evaluated(call, name)),
+            "try" => return self.first_that_works(call),
+            "can" => {
+                let tried = call.args.get(0).map(|arg| self.session.attempt(|| self.eval(arg)));
+                return Ok(match tried {
+                    Some(Ok(Value::Unknown(fault))) => Value::Unknown(fault),
+                    Some(outcome) => Value::Bool(outcome.is_ok()),
+                    None => Value::Bool(false),
+                });
+            }
+            _ => {}
+        }
+        let mut args = call.args.iter().map(|arg| self.eval(arg)).collect::<Result<Vec<_>, _>>()?;
+        if call.args.expand_final()
+            && let Some(last) = args.pop()
+        {
+            match last.to_items() {
+                Ok(items) => args.extend(items.iter().cloned()),
+                Err(stop) => return self.placed(call, Err(stop)),
+            }
+        }
+        if let Some(value) = self.path_function(name, &args, call) {
+            return self.placed(call, value);
+        }
+        if let Some(fault) = args.iter().find_map(Value::fault) {
+            return Ok(Value::Unknown(Rc::clone(fault)));
+        }
+        match self.decode(name, &args).or_else(|| functions::call(name, &args)) {
+            Some(value) => self.placed(call, value),
+            None => Ok(self.not_evaluated(call, name)),
+        }
+    }
+
+    /// `try`: the first argument that is not wrong. What is not known may be wrong, so nothing after it is the value.
+    fn first_that_works(&self, call: &FuncCall) -> Eval {
+        let mut last = self.fault(call, "`try()` has no argument that works");
+        for (at, arg) in call.args.iter().enumerate() {
+            match self.session.attempt(|| self.eval(arg)) {
+                Ok(value) => {
+                    if let Value::Unknown(_) = value {
+                        self.read_on(call.args.iter().skip(at + 1));
+                    }
+                    return Ok(value);
+                }
+                Err(fault) => last = fault,
+            }
+        }
+        Err(last)
+    }
+
+    /// Evaluates what may or may not be needed, for the files that it reads.
+    fn read_on<'e>(&self, rest: impl Iterator<Item = &'e Expression>) {
+        for expr in rest {
+            // An attempt that fails is none that Terragrunt must make.
+            drop(self.session.attempt(|| self.eval(expr)));
+        }
+    }
+
+    fn not_evaluated(&self, call: &FuncCall, name: &str) -> Value {
+        let why = match name {
+            "run_cmd" => "runs a program",
+            "get_env" => "depends on the environment",
+            "sops_decrypt_file" => "decrypts a file",
+            "get_terraform_command" | "get_terraform_cli_args" | "get_terragrunt_source_cli_flag" => {
+                "depends on how Terragrunt is called"
+            }
+            name if name.starts_with("get_aws_") => "asks AWS",
+            "timestamp" | "uuid" | "bcrypt" => "gives something else each time",
+            _ => "is not evaluated",
+        };
+        Value::Unknown(self.fault(call, format!("`{name}()` {why}")))
+    }
+}

@@ -1,0 +1,142 @@
+//! Which units a change concerns, and by which way.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+
+use super::{Found, How, Watch};
+use crate::config::repo::shown;
+use crate::discovery::Tree;
+use crate::model::RepoPath;
+
+/// Why a change concerns a unit. Displays as one clause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    /// The file that changed.
+    pub file: RepoPath,
+    /// What the file is to the unit that it concerns first.
+    pub cause: Cause,
+    /// The units between that one, which comes first, and this one, each of which needs the one before; none if the
+    /// file concerns this one itself.
+    pub through: Vec<RepoPath>,
+}
+
+/// What a file is to a unit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Cause {
+    /// The unit reads it.
+    Read(How),
+    /// It is code that the unit runs.
+    Code(Watch),
+}
+
+/// Units that an explanation names.
+const SHOWN: usize = 4;
+
+impl fmt::Display for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = |path: &RepoPath| shown(path.as_str());
+        write!(f, "`{}` changed", path(&self.file))?;
+        let first = self.through.first().map_or_else(|| "it".to_owned(), |first| format!("`{}`", path(first)));
+        match self.cause {
+            Cause::Read(How::Own) | Cause::Code(Watch::Own) => {}
+            Cause::Read(how) => write!(f, ", which {first} {how}")?,
+            Cause::Code(Watch::Source) => write!(f, ", which is in the code that {first} runs")?,
+            Cause::Code(Watch::Module) => write!(f, ", which is in a module that {first} uses")?,
+        }
+        if self.through.is_empty() {
+            return Ok(());
+        }
+        let last: Vec<String> = self.through.iter().rev().take(SHOWN).map(|unit| format!("`{}`", path(unit))).collect();
+        write!(f, ", and it depends on {}", last.join(", which depends on "))?;
+        if self.through.len() > SHOWN { f.write_str(", and so on") } else { Ok(()) }
+    }
+}
+
+/// The units that changed files concern, sorted, each with the shortest way to it. A file that a unit reads always
+/// counts; another file of a directory with its code counts if `counts` says so. A change of a unit concerns what
+/// depends on it, and so on.
+pub fn concerned(
+    found: &Found,
+    tree: &Tree,
+    changed: &[&RepoPath],
+    counts: &dyn Fn(&RepoPath) -> bool,
+) -> Vec<(RepoPath, Chain)> {
+    let index = Index::new(found);
+    let mut chains: BTreeMap<usize, Chain> = BTreeMap::new();
+    let mut files: Vec<&RepoPath> = changed.to_vec();
+    files.sort_unstable();
+    for file in files {
+        for (unit, cause) in index.of(tree, file, counts) {
+            let chain = || Chain { file: file.clone(), cause, through: vec![] };
+            chains.entry(unit).or_insert_with(chain);
+        }
+    }
+    spread(found, &index, &mut chains);
+    chains.into_iter().map(|(unit, chain)| (found.units[unit].dir.clone(), chain)).collect()
+}
+
+/// Adds what depends on the units that are concerned, nearest first.
+fn spread(found: &Found, index: &Index<'_>, chains: &mut BTreeMap<usize, Chain>) {
+    let mut left: VecDeque<usize> = chains.keys().copied().collect();
+    while let Some(unit) = left.pop_front() {
+        let from = chains[&unit].clone();
+        for user in index.users.get(&unit).into_iter().flatten() {
+            if !chains.contains_key(user) {
+                let mut through = from.through.clone();
+                // Long ways are cut short: nobody reads them, and a thousand of them would fill the memory.
+                if through.len() > SHOWN {
+                    through.remove(1);
+                }
+                through.push(found.units[unit].dir.clone());
+                chains.insert(*user, Chain { through, ..from.clone() });
+                left.push_back(*user);
+            }
+        }
+    }
+}
+
+/// Units by the files and directories they go by.
+struct Index<'f> {
+    reads: HashMap<&'f RepoPath, Vec<(usize, How)>>,
+    watches: HashMap<&'f RepoPath, Vec<(usize, Watch)>>,
+    users: HashMap<usize, Vec<usize>>,
+}
+
+impl<'f> Index<'f> {
+    fn new(found: &'f Found) -> Self {
+        let mut index = Self { reads: HashMap::new(), watches: HashMap::new(), users: HashMap::new() };
+        let places: HashMap<&RepoPath, usize> =
+            found.units.iter().enumerate().map(|(at, unit)| (&unit.dir, at)).collect();
+        for (at, unit) in found.units.iter().enumerate() {
+            for (file, how) in &unit.reads {
+                index.reads.entry(file).or_default().push((at, *how));
+            }
+            for (dir, watch) in &unit.watches {
+                index.watches.entry(dir).or_default().push((at, *watch));
+            }
+            for need in unit.depends_on.iter().filter_map(|dir| places.get(dir)) {
+                index.users.entry(*need).or_default().push(at);
+            }
+        }
+        index
+    }
+
+    fn of(&self, tree: &Tree, file: &RepoPath, counts: &dyn Fn(&RepoPath) -> bool) -> Vec<(usize, Cause)> {
+        let reads = self.reads.get(file).into_iter().flatten();
+        let mut all: Vec<(usize, Cause)> = reads.map(|(unit, how)| (*unit, Cause::Read(*how))).collect();
+        if counts(file) {
+            let watches = self.watches.get(&self.home(tree, file)).into_iter().flatten();
+            all.extend(watches.map(|(unit, watch)| (*unit, Cause::Code(*watch))));
+        }
+        all
+    }
+
+    /// The nearest directory with code above a file: what lies below a module without being one belongs to it.
+    fn home(&self, tree: &Tree, file: &RepoPath) -> RepoPath {
+        let mut dir = file.parent();
+        while !dir.is_root() && !self.watches.contains_key(&dir) && !tree.has_code(&dir) {
+            dir = dir.parent();
+        }
+        dir
+    }
+}

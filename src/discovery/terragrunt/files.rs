@@ -1,0 +1,158 @@
+//! The files that a search reads, each once.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use hcl_edit::Span;
+use hcl_edit::expr::Expression;
+use hcl_edit::structure::{Attribute, Block, Body, Structure};
+
+use super::limits::{MAX_ALL_BYTES, MAX_ALL_STEPS, MAX_FILE_BYTES};
+use super::source::local_modules;
+use crate::discovery::Tree;
+use crate::model::RepoPath;
+
+/// A file of Terragrunt's language, read.
+pub(super) struct Source {
+    pub(super) file: RepoPath,
+    pub(super) body: Body,
+    /// Where each line begins.
+    lines: Vec<usize>,
+    /// Where each local is written: the block, and the attribute in it.
+    locals: HashMap<String, (usize, usize)>,
+}
+
+/// What came of reading a file.
+#[derive(Clone)]
+pub(super) enum Parsed {
+    /// There is no such file, or it cannot be read.
+    Missing,
+    /// It is not in the language: line and message.
+    Broken(usize, Rc<str>),
+    /// It was read.
+    Read(Rc<Source>),
+}
+
+/// A tree, its files, and the work that is left for all units.
+pub(super) struct Files<'a> {
+    pub(super) tree: &'a Tree,
+    read: &'a dyn Fn(&RepoPath) -> Option<String>,
+    parsed: RefCell<HashMap<RepoPath, Parsed>>,
+    texts: RefCell<HashMap<RepoPath, Option<Rc<str>>>>,
+    modules: RefCell<HashMap<RepoPath, Rc<Vec<RepoPath>>>>,
+    bytes: Cell<usize>,
+    pub(super) steps: Cell<usize>,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn new(tree: &'a Tree, read: &'a dyn Fn(&RepoPath) -> Option<String>) -> Self {
+        Self {
+            tree,
+            read,
+            parsed: RefCell::default(),
+            texts: RefCell::default(),
+            modules: RefCell::default(),
+            bytes: Cell::new(MAX_ALL_BYTES),
+            steps: Cell::new(MAX_ALL_STEPS),
+        }
+    }
+
+    /// The text of a file; none when it is not there, no text or too large.
+    pub(super) fn text(&self, file: &RepoPath) -> Option<Rc<str>> {
+        if let Some(text) = self.texts.borrow().get(file) {
+            return text.clone();
+        }
+        let text = self.load(file).map(Rc::from);
+        self.texts.borrow_mut().insert(file.clone(), text.clone());
+        text
+    }
+
+    fn load(&self, file: &RepoPath) -> Option<String> {
+        if !self.tree.has_file(file) {
+            return None;
+        }
+        let text = (self.read)(file).filter(|text| text.len() <= MAX_FILE_BYTES.min(self.bytes.get()))?;
+        self.bytes.set(self.bytes.get() - text.len());
+        Some(text)
+    }
+
+    /// A file in Terragrunt's language.
+    pub(super) fn source(&self, file: &RepoPath) -> Parsed {
+        if let Some(parsed) = self.parsed.borrow().get(file) {
+            return parsed.clone();
+        }
+        let parsed = self.load(file).map_or(Parsed::Missing, |text| parse(file, &text));
+        self.parsed.borrow_mut().insert(file.clone(), parsed.clone());
+        parsed
+    }
+
+    /// The directories of the local modules that the code of a directory calls.
+    pub(super) fn modules(&self, dir: &RepoPath) -> Rc<Vec<RepoPath>> {
+        if let Some(modules) = self.modules.borrow().get(dir) {
+            return Rc::clone(modules);
+        }
+        let texts = self.tree.files_in(dir).iter().filter_map(|file| Some((file, self.load(file)?)));
+        let code = texts.filter(|(_, text)| text.contains("module"));
+        let modules = Rc::new(code.flat_map(|(file, text)| local_modules(file, &text)).collect::<Vec<_>>());
+        self.modules.borrow_mut().insert(dir.clone(), Rc::clone(&modules));
+        modules
+    }
+}
+
+fn parse(file: &RepoPath, text: &str) -> Parsed {
+    match hcl_edit::parser::parse_body(text) {
+        Ok(body) => Parsed::Read(Rc::new(Source::new(file.clone(), body, text))),
+        Err(error) => Parsed::Broken(error.location().line(), error.message().into()),
+    }
+}
+
+impl Source {
+    fn new(file: RepoPath, body: Body, text: &str) -> Self {
+        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        let lines = std::iter::once(0).chain(newlines).collect();
+        let mut locals = HashMap::new();
+        for (block_at, structure) in body.iter().enumerate() {
+            let Some(block) = structure.as_block().filter(|block| block.has_ident("locals")) else { continue };
+            for (at, inner) in block.body.iter().enumerate() {
+                if let Some(attribute) = inner.as_attribute() {
+                    locals.insert(attribute.key.as_str().to_owned(), (block_at, at));
+                }
+            }
+        }
+        Self { file, body, lines, locals }
+    }
+
+    /// The line (from 1) that something of the file begins on.
+    pub(super) fn line(&self, place: &impl Span) -> usize {
+        let at = place.span().map_or(0, |span| span.start);
+        self.lines.partition_point(|begin| *begin <= at).max(1)
+    }
+
+    /// The expression of a local.
+    pub(super) fn local(&self, name: &str) -> Option<&Expression> {
+        let (block, at) = *self.locals.get(name)?;
+        let block = self.body.get(block).and_then(Structure::as_block)?;
+        block.body.get(at).and_then(Structure::as_attribute).map(|attribute| &attribute.value)
+    }
+
+    /// The names of all locals, in order.
+    pub(super) fn local_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.locals.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    pub(super) fn blocks<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Block> {
+        self.body.get_blocks(name)
+    }
+
+    pub(super) fn attribute(&self, name: &str) -> Option<&Attribute> {
+        self.body.get_attribute(name)
+    }
+}
+
+/// The first label of a block; empty when it has none.
+pub(super) fn label(block: &Block) -> &str {
+    block.labels.first().map_or("", |label| label.as_str())
+}

@@ -1,0 +1,260 @@
+//! One file of a configuration, as one unit sees it: its locals, what it includes, and what it makes of both.
+//!
+//! Locals and includes are evaluated when something asks for them, each once, so their order does not matter and what
+//! refers to itself is found.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use hcl_edit::Span;
+use hcl_edit::expr::Expression;
+use hcl_edit::structure::{Block, Body, Structure};
+
+use super::files::{Parsed, Source};
+use super::includes::Include;
+use super::paths;
+use super::session::Session;
+use super::value::{Fault, Stop, Value};
+use crate::model::RepoPath;
+
+/// A value, or what is wrong with the expression.
+pub(super) type Eval = Result<Value, Rc<Fault>>;
+
+/// The unit that everything is evaluated for.
+pub(super) struct Origin {
+    /// Where Terragrunt runs it.
+    pub(super) dir: RepoPath,
+    /// Where its files are in the repository, when a stack has yet to copy them to `dir`.
+    pub(super) template: Option<RepoPath>,
+    /// `values` that a stack gives it.
+    pub(super) values: Option<Value>,
+}
+
+/// Something that is evaluated once.
+#[derive(Clone, Default)]
+pub(super) enum Once<T> {
+    #[default]
+    Fresh,
+    Busy,
+    Done(T),
+}
+
+/// A file as one unit sees it.
+pub(super) struct Frame<'s> {
+    pub(super) session: &'s Session<'s>,
+    pub(super) source: Rc<Source>,
+    /// The file whose directory is that of the configuration: for an included file, the one that includes it.
+    pub(super) config: RepoPath,
+    pub(super) included: bool,
+    pub(super) origin: Rc<Origin>,
+    pub(super) includes: RefCell<Once<Rc<Vec<Include<'s>>>>>,
+    locals: RefCell<HashMap<String, Once<Eval>>>,
+    exposed: RefCell<Once<Value>>,
+    /// Variables of the `for` expressions around, innermost last.
+    pub(super) vars: RefCell<Vec<(String, Value)>>,
+}
+
+/// Parts of a configuration that others may refer to, but that are not evaluated for them.
+const UNEXPOSED: [&str; 12] = [
+    "dependencies",
+    "dependency",
+    "engine",
+    "errors",
+    "exclude",
+    "feature",
+    "generate",
+    "iam_role",
+    "include",
+    "remote_state",
+    "skip",
+    "terraform",
+];
+
+impl<'s> Frame<'s> {
+    /// A file that is evaluated in its own right, as if it lay at `config`.
+    pub(super) fn new(session: &'s Session<'s>, source: Rc<Source>, config: RepoPath, origin: Rc<Origin>) -> Self {
+        Self {
+            session,
+            source,
+            config,
+            included: false,
+            origin,
+            includes: RefCell::default(),
+            locals: RefCell::default(),
+            exposed: RefCell::default(),
+            vars: RefCell::default(),
+        }
+    }
+
+    /// The directory that the paths of the configuration start from.
+    pub(super) fn base(&self) -> RepoPath {
+        self.config.parent()
+    }
+
+    /// Where a file is in the repository: those of a unit that a stack makes are still where they are copied from.
+    pub(super) fn real(&self, path: RepoPath) -> RepoPath {
+        let Origin { dir, template: Some(template), .. } = &*self.origin else { return path };
+        match path.as_str().strip_prefix(dir.as_str()) {
+            Some("") => template.clone(),
+            Some(rest) if rest.starts_with('/') => template.join(rest.trim_start_matches('/')).unwrap_or(path),
+            _ => path,
+        }
+    }
+
+    /// The path that a text names from a directory, in the repository.
+    pub(super) fn resolve(&self, text: &str, base: &RepoPath) -> Result<RepoPath, String> {
+        paths::resolve(text, base).map(|path| self.real(path))
+    }
+
+    /// Something that is wrong at a place of this file.
+    pub(super) fn fault(&self, place: &impl Span, what: impl Into<String>) -> Rc<Fault> {
+        Rc::new(Fault { file: self.source.file.clone(), line: self.source.line(place), what: what.into() })
+    }
+
+    pub(super) fn report(&self, place: &impl Span, what: impl Into<String>) {
+        self.session.report(&self.fault(place, what));
+    }
+
+    /// Says where a value could not be made.
+    pub(super) fn placed(&self, place: &impl Span, value: Result<Value, Stop>) -> Eval {
+        match value {
+            Ok(value) => Ok(value),
+            Err(Stop::Unknown(fault)) => Ok(Value::Unknown(fault)),
+            Err(Stop::Unsupported(what)) => Ok(Value::Unknown(self.fault(place, what))),
+            Err(Stop::Wrong(what)) => Err(self.fault(place, what)),
+        }
+    }
+
+    /// A value that something needs to know; else the reason is reported and there is none. `null` is none too.
+    pub(super) fn needed(&self, expr: &Expression, what: &str) -> Option<Value> {
+        match self.eval(expr) {
+            Ok(Value::Null) => None,
+            Ok(Value::Unknown(fault)) => {
+                let Fault { file, line, what: cause } = &*fault;
+                self.report(expr, format!("{what} is not known: {cause} ({file}:{line})"));
+                None
+            }
+            Ok(value) => Some(value),
+            Err(fault) => {
+                self.session.report(&fault);
+                None
+            }
+        }
+    }
+
+    /// A text that something needs to know.
+    pub(super) fn needed_text(&self, expr: &Expression, what: &str) -> Option<Rc<str>> {
+        let value = self.needed(expr, what)?;
+        value.to_text().inspect_err(|_| self.report(expr, format!("{what} is {}, not a text", value.kind()))).ok()
+    }
+
+    /// The value of `local.name`.
+    pub(super) fn local(&self, name: &str, place: &impl Span) -> Eval {
+        let state = self.locals.borrow().get(name).cloned().unwrap_or_default();
+        match state {
+            Once::Done(value) => return value,
+            Once::Busy => return Err(self.fault(place, format!("`local.{name}` refers to itself"))),
+            Once::Fresh => {}
+        }
+        let Some(expr) = self.source.local(name) else {
+            return Err(self.fault(place, format!("there is no `local.{name}`")));
+        };
+        self.locals.borrow_mut().insert(name.to_owned(), Once::Busy);
+        // Variables of a `for` are not seen in what it refers to.
+        let around = std::mem::take(&mut *self.vars.borrow_mut());
+        let value = self.eval(expr);
+        *self.vars.borrow_mut() = around;
+        self.locals.borrow_mut().insert(name.to_owned(), Once::Done(value.clone()));
+        value
+    }
+
+    /// All locals. One that is wrong is not known.
+    pub(super) fn all_locals(&self) -> Result<Value, Stop> {
+        let local = |name: &&str| {
+            let value = self.local(name, &self.source.body);
+            (Rc::from(*name), value.unwrap_or_else(Value::Unknown))
+        };
+        Value::object(self.source.local_names().iter().map(local).collect())
+    }
+
+    /// What others see of it: `include.x`, or the value of `read_terragrunt_config`.
+    pub(super) fn exposed(&self) -> Result<Value, Stop> {
+        match &*self.exposed.borrow() {
+            Once::Done(value) => return Ok(value.clone()),
+            Once::Busy => return Err("a configuration refers to itself".into()),
+            Once::Fresh => {}
+        }
+        *self.exposed.borrow_mut() = Once::Busy;
+        let value = self.expose();
+        *self.exposed.borrow_mut() = value.as_ref().map_or(Once::Fresh, |value| Once::Done(value.clone()));
+        value
+    }
+
+    fn expose(&self) -> Result<Value, Stop> {
+        let hidden = |name: &&str| {
+            let what = format!("`{name}` of a configuration that is read is not evaluated");
+            (Rc::from(*name), Value::Unknown(self.fault(&self.source.body, what)))
+        };
+        let mut parts: BTreeMap<Rc<str>, Value> = UNEXPOSED.iter().map(hidden).collect();
+        parts.insert("locals".into(), self.all_locals()?);
+        parts.insert("inputs".into(), self.inputs()?);
+        Value::object(parts)
+    }
+
+    /// The `inputs`, on top of those of what it includes.
+    fn inputs(&self) -> Result<Value, Stop> {
+        let mut all = BTreeMap::new();
+        for include in self.includes()?.iter().filter(|include| include.merged) {
+            let Some(frame) = &include.frame else { continue };
+            all.extend(frame.inputs()?.to_attributes()?.as_ref().clone());
+        }
+        let Some(own) = self.source.attribute("inputs") else { return Value::object(all) };
+        match self.eval(&own.value) {
+            Ok(own) => all.extend(own.to_attributes()?.as_ref().clone()),
+            Err(fault) => return Ok(Value::Unknown(fault)),
+        }
+        Value::object(all)
+    }
+
+    /// A file of the language; reports why it cannot be read.
+    pub(super) fn read_source(&self, file: &RepoPath, place: &impl Span) -> Option<Rc<Source>> {
+        match self.session.files.source(file) {
+            Parsed::Read(source) => return Some(source),
+            Parsed::Missing => self.report(place, format!("`{}` cannot be read", paths::short(file.as_str()))),
+            Parsed::Broken(line, what) => {
+                let what = format!("it is not valid: {what}");
+                self.session.report(&Fault { file: file.clone(), line, what });
+            }
+        }
+        None
+    }
+
+    /// Evaluates everything, for the files that are read on the way.
+    pub(super) fn walk(&self) {
+        for name in self.source.local_names() {
+            if let Err(fault) = self.local(name, &self.source.body) {
+                self.session.report(&fault);
+            }
+        }
+        if let Err(Stop::Wrong(what) | Stop::Unsupported(what)) = self.includes() {
+            self.report(&self.source.body, what);
+        }
+        let rest = |block: &Block| !block.has_ident("locals") && !block.has_ident("include");
+        self.walk_body(&self.source.body, &rest);
+    }
+
+    fn walk_body(&self, body: &Body, wanted: &dyn Fn(&Block) -> bool) {
+        for structure in body {
+            match structure {
+                Structure::Attribute(attribute) => {
+                    if let Err(fault) = self.eval(&attribute.value) {
+                        self.session.report(&fault);
+                    }
+                }
+                Structure::Block(block) if wanted(block) => self.walk_body(&block.body, &|_| true),
+                Structure::Block(_) => {}
+            }
+        }
+    }
+}

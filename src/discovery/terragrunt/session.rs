@@ -1,0 +1,127 @@
+//! What is gathered while the configuration of one unit is evaluated, and the work it may take.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+
+use super::files::Files;
+use super::limits::{MAX_DEPTH, MAX_MADE_BYTES, MAX_READS, MAX_STEPS};
+use super::value::{Fault, Value};
+use super::{How, Unresolved};
+use crate::model::RepoPath;
+
+/// Decoded texts by where they are in memory and their language; the texts are kept so that no other takes their place.
+type Decoded = HashMap<(usize, &'static str), (Rc<str>, Value)>;
+
+/// One unit at work.
+pub(super) struct Session<'w> {
+    pub(super) files: &'w Files<'w>,
+    reads: RefCell<BTreeMap<RepoPath, How>>,
+    unresolved: RefCell<Vec<Unresolved>>,
+    /// Configurations that were read with `read_terragrunt_config`; none while one is being read.
+    pub(super) configs: RefCell<HashMap<RepoPath, Option<Value>>>,
+    decoded: RefCell<Decoded>,
+    steps: Cell<usize>,
+    made: Cell<usize>,
+    depth: Cell<usize>,
+}
+
+impl<'w> Session<'w> {
+    pub(super) fn new(files: &'w Files<'w>) -> Self {
+        Self {
+            files,
+            reads: RefCell::default(),
+            unresolved: RefCell::default(),
+            configs: RefCell::default(),
+            decoded: RefCell::default(),
+            steps: Cell::new(MAX_STEPS),
+            made: Cell::new(MAX_MADE_BYTES),
+            depth: Cell::new(0),
+        }
+    }
+
+    /// One level deeper, one step more; [`Session::leave`] must follow unless it fails.
+    pub(super) fn enter(&self) -> Result<(), String> {
+        let (own, all) = (self.steps.get(), self.files.steps.get());
+        if own == 0 || all == 0 || self.made.get() == 0 {
+            return Err("the configuration takes too much work to evaluate".to_owned());
+        }
+        if self.depth.get() >= MAX_DEPTH {
+            return Err("the configuration is nested too deeply".to_owned());
+        }
+        self.steps.set(own - 1);
+        self.files.steps.set(all - 1);
+        self.depth.set(self.depth.get() + 1);
+        Ok(())
+    }
+
+    pub(super) fn leave(&self) {
+        self.depth.set(self.depth.get() - 1);
+    }
+
+    /// Counts what a value costs to keep.
+    pub(super) fn charge(&self, bytes: usize) {
+        self.made.set(self.made.get().saturating_sub(bytes));
+    }
+
+    /// Keeps that a file is read or looked for. The most telling way is kept.
+    pub(super) fn note(&self, file: RepoPath, how: How) {
+        let mut reads = self.reads.borrow_mut();
+        if reads.len() < MAX_READS {
+            let kept = reads.entry(file).or_insert(how);
+            *kept = how.max(*kept);
+        }
+    }
+
+    /// Keeps that something could not be found out.
+    pub(super) fn report(&self, fault: &Fault) {
+        let Fault { file, line, what } = fault.clone();
+        let unresolved = Unresolved { file, line, what };
+        let mut all = self.unresolved.borrow_mut();
+        if !all.contains(&unresolved) && all.len() < 100 {
+            all.push(unresolved);
+        }
+    }
+
+    /// Says so if a limit was reached, because files may be missed then.
+    pub(super) fn report_limits(&self, dir: &RepoPath) {
+        let exhausted = self.steps.get() == 0 || self.files.steps.get() == 0 || self.made.get() == 0;
+        if exhausted || self.reads.borrow().len() >= MAX_READS {
+            let what = "its configuration takes too much work to evaluate, so changes of what it reads may be missed";
+            self.report(&Fault { file: dir.clone(), line: 1, what: what.to_owned() });
+        }
+    }
+
+    /// Forgets what was reported by an attempt that failed and may fail.
+    pub(super) fn attempt<T, E>(&self, work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        let before = self.unresolved.borrow().len();
+        let outcome = work();
+        if outcome.is_err() {
+            self.unresolved.borrow_mut().truncate(before);
+        }
+        outcome
+    }
+
+    /// The value of a text in a language of data, decoded once.
+    pub(super) fn decoded<E>(
+        &self,
+        text: &Rc<str>,
+        language: &'static str,
+        decode: impl FnOnce() -> Result<Value, E>,
+    ) -> Result<Value, E> {
+        let key = (text.as_ptr().addr(), language);
+        if let Some((_, value)) = self.decoded.borrow().get(&key) {
+            return Ok(value.clone());
+        }
+        // A value takes far more room than its text.
+        self.charge(text.len() * 16);
+        let value = decode()?;
+        self.decoded.borrow_mut().insert(key, (Rc::clone(text), value.clone()));
+        Ok(value)
+    }
+
+    /// What was gathered.
+    pub(super) fn into_parts(self) -> (BTreeMap<RepoPath, How>, Vec<Unresolved>) {
+        (self.reads.into_inner(), self.unresolved.into_inner())
+    }
+}

@@ -1,0 +1,128 @@
+//! Stacks: files that say which units Terragrunt is to make, from which directories. A stack is one project, since its
+//! units are there only after `terragrunt stack generate`; so it goes by whatever they would go by.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use hcl_edit::structure::Block;
+
+use super::facts::Facts;
+use super::files::{Files, Parsed};
+use super::frame::{Frame, Origin};
+use super::limits::MAX_STACKS;
+use super::paths::short;
+use super::reading::CONFIG;
+use super::session::Session;
+use super::source::{self, Code};
+use super::unit::{self, Draft};
+use super::value::{Fault, Value};
+use super::{GENERATED, How, Kind, STACK, Watch, has};
+use crate::model::RepoPath;
+
+/// A stack being read.
+struct Stack<'s> {
+    session: &'s Session<'s>,
+    facts: Facts,
+    watches: BTreeMap<RepoPath, Watch>,
+    templates: Vec<RepoPath>,
+}
+
+/// Looks at one directory with a `terragrunt.stack.hcl`.
+pub(super) fn draft(files: &Files<'_>, dir: &RepoPath) -> Draft {
+    let session = Session::new(files);
+    let values = unit::values(&session, dir);
+    let watches = BTreeMap::from([(dir.clone(), Watch::Own)]);
+    let mut stack = Stack { session: &session, facts: Facts::default(), watches, templates: vec![] };
+    let origin = Origin { dir: dir.clone(), template: None, values };
+    stack.read(dir, &Rc::new(origin), How::Own, 0);
+    let Stack { mut facts, watches, templates, .. } = stack;
+    facts.depends_on.retain(|(named, _, _)| !dir.contains(named) || has(files.tree, named, CONFIG));
+    Draft { templates, ..unit::finish(session, dir, Kind::Stack, watches, facts) }
+}
+
+impl Stack<'_> {
+    /// Reads the stack file in a directory, which runs as the origin says.
+    fn read(&mut self, dir: &RepoPath, origin: &Rc<Origin>, how: How, depth: usize) {
+        let Ok(file) = dir.join(STACK) else { return };
+        self.session.note(file.clone(), how);
+        let source = match self.session.files.source(&file) {
+            Parsed::Read(source) => source,
+            Parsed::Missing => {
+                return self.session.report(&Fault { file, line: 1, what: "it cannot be read".to_owned() });
+            }
+            Parsed::Broken(line, what) => {
+                return self.session.report(&Fault { file, line, what: format!("it is not valid: {what}") });
+            }
+        };
+        let Ok(config) = origin.dir.join(STACK) else { return };
+        let frame = Frame::new(self.session, Rc::clone(&source), config, Rc::clone(origin));
+        frame.walk();
+        for block in source.blocks("unit").chain(source.blocks("stack")) {
+            self.component(&frame, block, depth);
+        }
+    }
+
+    /// A unit or stack that is to be made.
+    fn component(&mut self, frame: &Frame<'_>, block: &Block, depth: usize) {
+        let text = |name: &str| {
+            let attribute = block.body.get_attribute(name)?;
+            Some((
+                frame.needed_text(&attribute.value, &format!("the `{name}` of a {}", block.ident.as_str()))?,
+                attribute,
+            ))
+        };
+        let (Some((source, place)), Some((path, _))) = (text("source"), text("path")) else { return };
+        match source::code(self.session.files.tree, &source, &frame.base()) {
+            Code::Remote => {}
+            Code::Outside(what) => frame.report(&place.value, what),
+            Code::Local(template) => {
+                let template = frame.real(template);
+                if !self.session.files.tree.dir_exists(&template) {
+                    let what = format!("there is no directory `{}`", short(template.as_str()));
+                    return frame.report(&place.value, what);
+                }
+                match target(frame, block, &path) {
+                    Ok(dir) => self.generate(frame, block, &template, &dir, depth),
+                    Err(what) => frame.report(block, what),
+                }
+            }
+        }
+    }
+
+    fn generate(&mut self, frame: &Frame<'_>, block: &Block, template: &RepoPath, dir: &RepoPath, depth: usize) {
+        let values = block.body.get_attribute("values").map(|values| frame.eval(&values.value));
+        let values = values.map_or_else(|| Value::object(BTreeMap::new()).ok(), Result::ok);
+        let origin = Rc::new(Origin { dir: dir.clone(), template: Some(template.clone()), values });
+        self.templates.push(template.clone());
+        if self.session.enter().is_err() {
+            return;
+        }
+        if block.has_ident("unit") {
+            self.unit(template, dir, origin);
+        } else if depth < MAX_STACKS {
+            self.read(template, &origin, How::Template, depth + 1);
+        } else {
+            frame.report(block, "stacks are nested too deeply");
+        }
+        self.session.leave();
+    }
+
+    fn unit(&mut self, template: &RepoPath, dir: &RepoPath, origin: Rc<Origin>) {
+        let (Ok(file), Ok(config)) = (template.join(CONFIG), dir.join(CONFIG)) else { return };
+        let facts = unit::evaluate(self.session, &file, config, origin, How::Template);
+        unit::watch(self.session.files, template, Watch::Source, &mut self.watches);
+        if let Some(code) = &facts.code {
+            unit::watch(self.session.files, code, Watch::Source, &mut self.watches);
+        }
+        self.facts.depends_on.extend(facts.depends_on);
+    }
+}
+
+/// Where a unit or stack is put.
+fn target(frame: &Frame<'_>, block: &Block, path: &str) -> Result<RepoPath, String> {
+    let plain = block.body.get_attribute("no_dot_terragrunt_stack");
+    let plain = plain.is_some_and(|plain| matches!(frame.eval(&plain.value), Ok(Value::Bool(true))));
+    let base = frame.base();
+    let base = if plain { base } else { base.join(GENERATED[1]).map_err(|error| error.to_string())? };
+    super::paths::resolve(path, &base)
+}

@@ -1,0 +1,286 @@
+//! Values of expressions. A value that cannot be known without running something is a value too: it never becomes a
+//! guess.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::limits::{MAX_ITEMS, MAX_NESTING, MAX_TEXT};
+use crate::model::RepoPath;
+
+/// Why something is not known, and where that was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Fault {
+    pub(super) file: RepoPath,
+    pub(super) line: usize,
+    /// One clause.
+    pub(super) what: String,
+}
+
+/// A value of the language, or the reason that there is none.
+#[derive(Debug, Clone)]
+pub(super) enum Value {
+    Unknown(Rc<Fault>),
+    Null,
+    Bool(bool),
+    Number(f64),
+    Text(Rc<str>),
+    List(List),
+    Object(Object),
+}
+
+/// Elements, and how deep they go: dropping a value is recursive.
+#[derive(Debug, Clone)]
+pub(super) struct List {
+    pub(super) items: Rc<Vec<Value>>,
+    nesting: usize,
+}
+
+/// Attributes by name.
+#[derive(Debug, Clone)]
+pub(super) struct Object {
+    pub(super) items: Rc<BTreeMap<Rc<str>, Value>>,
+    nesting: usize,
+}
+
+/// Why there is no value: it is not known, or the expression is wrong.
+#[derive(Debug, Clone)]
+pub(super) enum Stop {
+    Unknown(Rc<Fault>),
+    /// Terragrunt may know it, but it is not evaluated here.
+    Unsupported(String),
+    Wrong(String),
+}
+
+impl Stop {
+    pub(super) fn unsupported(what: &str) -> Self {
+        Self::Unsupported(what.to_owned())
+    }
+}
+
+impl From<String> for Stop {
+    fn from(what: String) -> Self {
+        Self::Wrong(what)
+    }
+}
+
+impl From<&str> for Stop {
+    fn from(what: &str) -> Self {
+        Self::Wrong(what.to_owned())
+    }
+}
+
+impl Value {
+    pub(super) fn text(text: &str) -> Result<Self, Stop> {
+        if text.len() > MAX_TEXT {
+            return Err(Stop::unsupported("a text is too long"));
+        }
+        Ok(Self::Text(text.into()))
+    }
+
+    /// A text made of parts, whose length is looked at before it is made.
+    pub(super) fn joined<'a>(parts: impl IntoIterator<Item = &'a str>) -> Result<Self, Stop> {
+        let mut text = String::new();
+        for part in parts {
+            if text.len() + part.len() > MAX_TEXT {
+                return Err(Stop::unsupported("a text is too long"));
+            }
+            text.push_str(part);
+        }
+        Ok(Self::Text(text.into()))
+    }
+
+    pub(super) fn list(items: Vec<Self>) -> Result<Self, Stop> {
+        let nesting = checked(items.len(), items.iter())?;
+        Ok(Self::List(List { items: Rc::new(items), nesting }))
+    }
+
+    pub(super) fn object(items: BTreeMap<Rc<str>, Self>) -> Result<Self, Stop> {
+        let nesting = checked(items.len(), items.values())?;
+        Ok(Self::Object(Object { items: Rc::new(items), nesting }))
+    }
+
+    pub(super) fn texts<'a>(items: impl IntoIterator<Item = &'a str>) -> Result<Self, Stop> {
+        Self::list(items.into_iter().take(MAX_ITEMS + 1).map(|item| Self::Text(item.into())).collect())
+    }
+
+    fn nesting(&self) -> usize {
+        match self {
+            Self::List(list) => list.nesting,
+            Self::Object(object) => object.nesting,
+            Self::Unknown(_) | Self::Null | Self::Bool(_) | Self::Number(_) | Self::Text(_) => 0,
+        }
+    }
+
+    /// Bytes that it costs to keep, about; what is in it was counted before.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Text(text) => text.len() + 16,
+            Self::List(list) => list.items.len() * 24 + 16,
+            Self::Object(object) => object.items.len() * 64 + 16,
+            Self::Unknown(_) | Self::Null | Self::Bool(_) | Self::Number(_) => 0,
+        }
+    }
+
+    /// Why it is not known, if it is not.
+    pub(super) fn fault(&self) -> Option<&Rc<Fault>> {
+        if let Self::Unknown(fault) = self { Some(fault) } else { None }
+    }
+
+    /// What people call this kind of value.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Unknown(_) => "an unknown value",
+            Self::Null => "null",
+            Self::Bool(_) => "a boolean",
+            Self::Number(_) => "a number",
+            Self::Text(_) => "a text",
+            Self::List(_) => "a list",
+            Self::Object(_) => "an object",
+        }
+    }
+
+    /// As a text, as templates and functions convert it.
+    pub(super) fn to_text(&self) -> Result<Rc<str>, Stop> {
+        match self {
+            Self::Text(text) => Ok(Rc::clone(text)),
+            Self::Number(number) => Ok(shown_number(*number).into()),
+            Self::Bool(value) => Ok(value.to_string().into()),
+            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+            Self::Null | Self::List(_) | Self::Object(_) => Err(format!("{} is no text", self.kind()).into()),
+        }
+    }
+
+    /// As a boolean, as conditions convert it.
+    pub(super) fn to_bool(&self) -> Result<bool, Stop> {
+        match self {
+            Self::Bool(value) => Ok(*value),
+            Self::Text(text) if &**text == "true" => Ok(true),
+            Self::Text(text) if &**text == "false" => Ok(false),
+            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+            Self::Null | Self::Number(_) | Self::Text(_) | Self::List(_) | Self::Object(_) => {
+                Err(format!("{} is no boolean", self.kind()).into())
+            }
+        }
+    }
+
+    /// As a number, as operators convert it.
+    pub(super) fn to_number(&self) -> Result<f64, Stop> {
+        match self {
+            Self::Number(number) => Ok(*number),
+            Self::Text(text) => text.parse().map_err(|_| Stop::from("a text is no number")),
+            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+            Self::Null | Self::Bool(_) | Self::List(_) | Self::Object(_) => {
+                Err(format!("{} is no number", self.kind()).into())
+            }
+        }
+    }
+
+    /// The elements of a list.
+    pub(super) fn to_items(&self) -> Result<Rc<Vec<Self>>, Stop> {
+        match self {
+            Self::List(list) => Ok(Rc::clone(&list.items)),
+            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+            Self::Null | Self::Bool(_) | Self::Number(_) | Self::Text(_) | Self::Object(_) => {
+                Err(format!("{} is no list", self.kind()).into())
+            }
+        }
+    }
+
+    /// The attributes of an object; `null` has none.
+    pub(super) fn to_attributes(&self) -> Result<Rc<BTreeMap<Rc<str>, Self>>, Stop> {
+        match self {
+            Self::Object(object) => Ok(Rc::clone(&object.items)),
+            Self::Null => Ok(Rc::default()),
+            Self::Unknown(fault) => Err(Stop::Unknown(Rc::clone(fault))),
+            Self::Bool(_) | Self::Number(_) | Self::Text(_) | Self::List(_) => {
+                Err(format!("{} is no object", self.kind()).into())
+            }
+        }
+    }
+
+    /// An attribute of an object.
+    pub(super) fn attribute(&self, name: &str) -> Result<Self, Stop> {
+        if let Self::Null = self {
+            return Err(format!("null has no attribute `{name}`").into());
+        }
+        let attributes = self.to_attributes()?;
+        attributes.get(name).cloned().ok_or_else(|| format!("there is no attribute `{name}`").into())
+    }
+
+    /// An element of a list or an attribute of an object.
+    pub(super) fn index(&self, index: &Self) -> Result<Self, Stop> {
+        if let Self::Object(_) = self {
+            return self.attribute(&index.to_text()?);
+        }
+        let (items, at) = (self.to_items()?, index.to_number()?);
+        let place = whole(at).ok_or("an index must be a whole number")?;
+        items.get(place).cloned().ok_or_else(|| format!("there is no element {place}").into())
+    }
+
+    /// Whether two values are equal. Lists and objects are only compared with empty ones, which is what is done with
+    /// them in practice; `None` is not known.
+    pub(super) fn equals(&self, other: &Self) -> Option<bool> {
+        match (self, other) {
+            (Self::Unknown(_), _) | (_, Self::Unknown(_)) => None,
+            (Self::Null, Self::Null) => Some(true),
+            (Self::Bool(one), Self::Bool(two)) => Some(one == two),
+            (Self::Number(one), Self::Number(two)) => Some((one - two).abs() < f64::EPSILON),
+            (Self::Text(one), Self::Text(two)) => Some(one == two),
+            (Self::List(one), Self::List(two)) => empty_alike(one.items.len(), two.items.len()),
+            (Self::Object(one), Self::Object(two)) => empty_alike(one.items.len(), two.items.len()),
+            _ => Some(false),
+        }
+    }
+}
+
+fn empty_alike(one: usize, two: usize) -> Option<bool> {
+    if one.min(two) == 0 { Some(one == two) } else { None }
+}
+
+/// The nesting of what contains these values.
+fn checked<'a>(count: usize, items: impl Iterator<Item = &'a Value>) -> Result<usize, Stop> {
+    let nesting = 1 + items.map(Value::nesting).max().unwrap_or(0);
+    if count > MAX_ITEMS {
+        return Err(Stop::unsupported("a list or an object has too many elements"));
+    }
+    if nesting > MAX_NESTING { Err(Stop::unsupported("lists or objects are nested too deeply")) } else { Ok(nesting) }
+}
+
+/// A number that counts something.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was looked at just before")]
+pub(super) fn whole(number: f64) -> Option<usize> {
+    ((0.0..=1e9).contains(&number) && number.fract() == 0.0).then_some(number as usize)
+}
+
+fn shown_number(number: f64) -> String {
+    format!("{number}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_shown_as_they_are_written() {
+        for (number, shown) in [(1.0, "1"), (1.5, "1.5"), (-3.0, "-3"), (1e6, "1000000")] {
+            assert_eq!(&*Value::Number(number).to_text().unwrap(), shown);
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_refused() {
+        assert!(Value::text(&"x".repeat(MAX_TEXT + 1)).is_err());
+        assert!(Value::joined(std::iter::repeat_n("xx", MAX_TEXT)).is_err());
+        assert!(Value::list(vec![Value::Null; MAX_ITEMS + 1]).is_err());
+        let deep = (0..=MAX_NESTING).try_fold(Value::Null, |inner, _| Value::list(vec![inner]));
+        assert!(deep.is_err());
+    }
+
+    #[test]
+    fn large_values_are_not_compared() {
+        let list = |count: usize| Value::list(vec![Value::Null; count]).unwrap();
+        assert_eq!(list(0).equals(&list(0)), Some(true));
+        assert_eq!(list(1).equals(&list(0)), Some(false));
+        assert_eq!(list(1).equals(&list(1)), None);
+    }
+}

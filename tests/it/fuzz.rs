@@ -1,0 +1,181 @@
+//! Hostile text for everything that reads text: a short run of the fuzz targets of `fuzz/`, on any compiler.
+//!
+//! Texts are made of the corpus of each target by seeded mutations, so a run can be repeated: the seed is printed, and
+//! what fails names the number of the text. `make chaos` runs longer; `cargo fuzz` looks cleverer, where it can.
+
+mod targets;
+
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use targets::{ALL, Target};
+
+/// Longer texts say nothing new and take longer.
+const MAX_BYTES: usize = 20_000;
+
+/// Pieces that mean something to one of the readers.
+const WORDS: [&str; 40] = [
+    "\n",
+    "  ",
+    "- ",
+    ": ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "(",
+    ")",
+    "\"",
+    "'",
+    "${",
+    "%{",
+    "*",
+    "**",
+    "&a ",
+    "*a",
+    "<<E\n",
+    "!",
+    "!!",
+    "/",
+    "../",
+    "\\",
+    "#",
+    "|",
+    ">",
+    "~> 1.",
+    ">= 99999999999",
+    "\u{0}",
+    "\u{feff}",
+    "é",
+    "null",
+    "true",
+    "-1",
+    "1e999",
+    "local.x",
+    "find_in_parent_folders()",
+    "projects:\n",
+    "=== a/terragrunt.hcl\n",
+];
+
+/// How long, and from which seed.
+struct Options {
+    seed: u64,
+    /// Texts of each target; a longer run goes by time.
+    texts: u64,
+    time: Option<Duration>,
+}
+
+impl Options {
+    /// What is part of every test run.
+    const SHORT: Self = Self { seed: 3, texts: 200, time: None };
+
+    /// The words of `make chaos`: `--seconds` is shared by all targets, at most a minute in all; `--seed`.
+    fn parse(text: &str) -> Self {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        let value = |flag: &str| {
+            let at = words.iter().position(|word| *word == flag)?;
+            words.get(at + 1)?.parse::<u64>().ok()
+        };
+        let time = Duration::from_secs(value("--seconds").unwrap_or(60).min(60));
+        let share = time / u32::try_from(ALL.len()).expect("a few");
+        Self { seed: value("--seed").unwrap_or(Self::SHORT.seed), texts: u64::MAX, time: Some(share) }
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the only way to hand something to a test")]
+fn no_text_makes_a_reader_panic() {
+    let options = std::env::var("LOCKKEEPER_CHAOS").map_or(Options::SHORT, |text| Options::parse(&text));
+    let failed: Vec<String> = ALL.iter().filter_map(|(name, target)| run(name, *target, &options)).collect();
+    assert_eq!(failed, [""; 0], "a reader panicked; its text is above");
+}
+
+/// Runs one target; says how to repeat what failed.
+#[expect(clippy::print_stdout, reason = "a seed that nobody sees repeats nothing")]
+fn run(name: &str, target: Target, options: &Options) -> Option<String> {
+    let corpus = corpus(name);
+    let Options { seed, texts, time } = *options;
+    println!("fuzz {name}: seed {seed}");
+    let begun = Instant::now();
+    let mut count = 0;
+    while count < texts && time.is_none_or(|time| begun.elapsed() < time) {
+        let text = text(&corpus, seed, count);
+        if catch_unwind(|| target(&text)).is_err() {
+            println!("fuzz {name}: seed {seed}, text {count}:\n{text:?}");
+            return Some(format!("{name}, seed {seed}, text {count}"));
+        }
+        count += 1;
+    }
+    println!("fuzz {name}: {count} texts in {} ms", begun.elapsed().as_millis());
+    None
+}
+
+fn corpus(name: &str) -> Vec<String> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("fuzz/corpus").join(name));
+    let dir = dir.into_iter().find(|dir| dir.is_dir()).expect("every target has a corpus");
+    let mut files: Vec<_> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|file| fs::read_to_string(file).unwrap()).collect()
+}
+
+/// A text by its number; the first ones are the corpus as it is.
+fn text(corpus: &[String], seed: u64, number: u64) -> String {
+    let mut rng = StdRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number));
+    if let Some(text) = usize::try_from(number).ok().and_then(|number| corpus.get(number)) {
+        return text.clone();
+    }
+    let mut bytes = corpus[rng.random_range(0..corpus.len())].clone().into_bytes();
+    for _ in 0..rng.random_range(1..8) {
+        mutate(&mut bytes, corpus, &mut rng);
+    }
+    bytes.truncate(MAX_BYTES);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn mutate(bytes: &mut Vec<u8>, corpus: &[String], rng: &mut StdRng) {
+    let at = rng.random_range(0..=bytes.len());
+    let end = (at + rng.random_range(0..40)).min(bytes.len());
+    match rng.random_range(0..7) {
+        0 if at < bytes.len() => bytes[at] ^= 1 << rng.random_range(0..8),
+        1 => drop(bytes.drain(at..end)),
+        2 => {
+            let copy = bytes[at..end].repeat(rng.random_range(1..20));
+            bytes.splice(at..at, copy);
+        }
+        3 => {
+            let other = corpus[rng.random_range(0..corpus.len())].as_bytes();
+            let from = rng.random_range(0..=other.len());
+            bytes.truncate(at);
+            bytes.extend_from_slice(&other[from..]);
+        }
+        4 => {
+            let word = WORDS[rng.random_range(0..WORDS.len())].repeat(rng.random_range(1..200));
+            bytes.splice(at..at, word.into_bytes());
+        }
+        5 => bytes.truncate(at),
+        _ => {
+            let word = WORDS[rng.random_range(0..WORDS.len())];
+            bytes.splice(at..end, word.bytes());
+        }
+    }
+}
+
+#[test]
+fn a_text_follows_from_its_seed_and_number() {
+    let corpus = ["version: 3\n".to_owned()];
+    assert_eq!(text(&corpus, 7, 0), corpus[0]);
+    assert_eq!(text(&corpus, 7, 5), text(&corpus, 7, 5));
+    assert_ne!(text(&corpus, 7, 5), text(&corpus, 8, 5));
+}
+
+#[test]
+fn chaos_tells_how_long_and_from_which_seed() {
+    let options = Options::parse("--seconds 10 --seed 9 --database both");
+    assert_eq!((options.seed, options.time), (9, Some(Duration::from_secs(2))));
+    assert_eq!(Options::parse("").time, Some(Duration::from_secs(12)));
+}

@@ -1,0 +1,93 @@
+//! What is fuzzed: everything that reads text which others write. A target may do anything but panic, overflow the stack
+//! or take for ever. Used by cargo-fuzz (`fuzz_targets/`) and by the tests (`tests/it/fuzz.rs`).
+
+use std::collections::BTreeMap;
+
+use lockkeeper::config::repo::{Patterns, Permissions, RepoConfig};
+use lockkeeper::config::repos::ServerRepos;
+use lockkeeper::discovery::{self, Autodiscover, Input, ModuleGraph, Settings, Tree, terragrunt};
+use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
+
+/// A reader of text.
+pub type Target = fn(&str);
+
+/// Every target by the name of its corpus.
+pub const ALL: [(&str, Target); 5] = [
+    ("repo_config", repo_config),
+    ("server_config", server_config),
+    ("patterns", patterns),
+    ("hcl", hcl),
+    ("terragrunt", terragrunt),
+];
+
+/// The configuration file of a repository; its errors are shown, so they are made.
+pub fn repo_config(text: &str) {
+    if let Err(errors) = RepoConfig::parse("atlantis.yaml", text, &Permissions::default()) {
+        assert!(!errors.to_string().is_empty(), "an error says something");
+    }
+}
+
+/// The configuration file of the server.
+pub fn server_config(text: &str) {
+    if let Err(errors) = ServerRepos::parse("repos.yaml", text) {
+        assert!(!errors.to_string().is_empty(), "an error says something");
+    }
+}
+
+/// The first line is a list of patterns, the others are paths that are held against it.
+pub fn patterns(text: &str) {
+    let (list, paths) = text.split_once('\n').unwrap_or((text, ""));
+    let Ok(patterns) = Patterns::from_flag(list) else { return };
+    for path in paths.lines().filter_map(|line| RepoPath::new(line).ok()) {
+        for dir in [RepoPath::root(), path.parent()] {
+            if patterns.matching(&dir, &path).is_some() {
+                assert!(patterns.reach(&dir).contains(&path), "{list:?} matches {path} beyond its reach");
+            }
+        }
+    }
+}
+
+/// Code in which a workspace and modules are looked for.
+pub fn hcl(text: &str) {
+    let path = |name: &str| RepoPath::new(name).expect("a constant");
+    let changed = ChangedFile { path: path("a/main.tf"), previous: None, kind: ChangeKind::Modified };
+    let tree = Tree::new([path("a/main.tf"), path("a/more.tofu")]);
+    let base = BranchName::new("main").expect("a constant");
+    for distribution in [Distribution::Terraform, Distribution::OpenTofu] {
+        let settings = Settings { distribution, ..Settings::default() };
+        let read = |_: &RepoPath| Some(text.to_owned());
+        let changed = [changed.clone()];
+        let modules = ModuleGraph::build(&tree, &settings.file_list, &read).expect("two files are not too many");
+        let input = Input {
+            tree: &tree,
+            changed: &changed,
+            config: None,
+            base: &base,
+            autodiscover: &Autodiscover::default(),
+            modules: Some(&modules),
+            settings: &settings,
+            read: &read,
+        };
+        let projects = discovery::discover(&input).expect("one project is not too many");
+        assert_eq!(projects.len(), 1, "the directory is a project, whatever is in its code");
+    }
+}
+
+/// Files, each after a line `=== path`, as a tree of Terragrunt.
+pub fn terragrunt(text: &str) {
+    let parts = text.split("=== ").filter_map(|part| part.split_once('\n'));
+    let files = parts.filter_map(|(name, text)| Some((RepoPath::new(name).ok()?, text)));
+    let files: BTreeMap<RepoPath, &str> = files.take(50).collect();
+    let tree = Tree::new(files.keys().cloned());
+    let read = |file: &RepoPath| {
+        assert!(tree.has_file(file), "{file} is not in the tree and was read");
+        files.get(file).map(|text| (*text).to_owned())
+    };
+    let found = terragrunt::units(&tree, &read);
+    let changed: Vec<&RepoPath> = files.keys().collect();
+    let concerned = terragrunt::concerned(&found, &tree, &changed, &|_| true);
+    for (dir, chain) in concerned {
+        assert!(found.unit(&dir).is_some(), "{dir} is no unit");
+        assert!(!chain.to_string().is_empty(), "a reason says something");
+    }
+}

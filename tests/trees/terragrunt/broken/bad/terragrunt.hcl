@@ -1,0 +1,4 @@
+terraform {
+  source = "tfr:///example/x/aws?version=1.0.0"
+
+inputs = {

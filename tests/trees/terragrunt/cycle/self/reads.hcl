@@ -1,0 +1,1 @@
+locals { me = read_terragrunt_config("reads.hcl") }

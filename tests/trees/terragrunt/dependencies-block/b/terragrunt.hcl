@@ -1,0 +1,1 @@
+terraform { source = "git@git.example.com:modules.git//b" }

@@ -1,0 +1,3 @@
+module "subnet" {
+  source = "../subnet"
+}

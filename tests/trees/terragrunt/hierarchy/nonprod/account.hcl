@@ -1,0 +1,1 @@
+locals { account_name = "nonprod" }

@@ -1,0 +1,1 @@
+locals { environment = "prod" }

@@ -1,0 +1,1 @@
+locals { region = "us-east-1" }

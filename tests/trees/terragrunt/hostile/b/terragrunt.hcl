@@ -1,0 +1,1 @@
+terraform { source = "../../../../x" }

@@ -1,0 +1,1 @@
+terraform { source = "tfr:///example/x/aws?version=1.0.0" }

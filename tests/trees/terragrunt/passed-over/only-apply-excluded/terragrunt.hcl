@@ -1,0 +1,6 @@
+terraform { source = "tfr:///example/x/aws?version=1.0.0" }
+
+exclude {
+  if      = true
+  actions = ["destroy"]
+}

@@ -1,0 +1,1 @@
+include { path = find_in_parent_folders() }

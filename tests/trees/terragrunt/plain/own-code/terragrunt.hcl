@@ -1,0 +1,3 @@
+inputs = {
+  size = 3
+}

@@ -1,0 +1,5 @@
+terraform { source = "tfr:///example/after/aws?version=1.0.0" }
+
+dependency "app" {
+  config_path = "../live/.terragrunt-stack/app"
+}

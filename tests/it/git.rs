@@ -4,7 +4,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper::git::{
+use lockkeeper::git::{Ignored, 
     Checkout, CheckoutStrategy, DirError, FetchRequest, Fetched, Git, GitError, GitSettings, Head, Mirror, Prepared,
     RefName, Wanted,
 };
@@ -358,12 +358,14 @@ async fn files_that_somebody_made_are_told_from_those_of_runs_and_ignored_ones()
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(file, "made").unwrap();
     }
-    let untracked = world.mirror().untracked(&checkout).await.unwrap();
+    let untracked = world.mirror().untracked(&checkout, Ignored::LeftOut).await.unwrap();
     assert_eq!(untracked.paths, ["a/made.tf", "atlantis.yaml"].map(path));
     assert_eq!((untracked.left_out, untracked.truncated), (1, false));
+    let with_ignored = world.mirror().untracked(&checkout, Ignored::Listed).await.unwrap();
+    assert_eq!(with_ignored.paths, ["a/made.tf", "a/run.log", "atlantis.yaml"].map(path));
     // A run could have led git elsewhere.
     std::fs::write(checkout.path.join(".git"), "gitdir: /somewhere/else").unwrap();
-    assert!(world.mirror().untracked(&checkout).await.is_err());
+    assert!(world.mirror().untracked(&checkout, Ignored::LeftOut).await.is_err());
 }
 
 #[tokio::test]

@@ -208,7 +208,7 @@ async fn lines(db: &TestDb, holder: &PullRef, waiter: &PullRef) {
     let ask = Ask { project: hot.clone(), extra_args: Vec::new(), installation: None };
     let wish = Wish { key: lock.key.clone(), ask };
     locks::take_all(store, waiter, URL, &[wish], by(), true).await.unwrap();
-    let store = db.store();
+    store.lock_warn(holder, std::slice::from_ref(&lock), by(), |_| vec![]).await.unwrap();
     store.lock_expire(holder, &[lock], by(), |_| vec![]).await.unwrap();
     store.lock_release_all(waiter, by()).await.unwrap();
 }
@@ -216,7 +216,7 @@ async fn lines(db: &TestDb, holder: &PullRef, waiter: &PullRef) {
 /// What is looked at every few minutes, on growing tables. The retention's list of what is over is left out: it is asked
 /// for once an hour, and what is old enough may well be most of the table.
 async fn reconcilers(db: &TestDb, pull: &PullRef) {
-    let (store, since) = (db.store(), db.now() - TimeDelta::hours(1));
+    let store = db.store();
     let head = PullHead { head: "c".repeat(40).parse().unwrap(), base_branch: "main".parse().unwrap(), draft: false };
     store.head_note(pull, HeadNews::Found { known: None, at: &head }).await.unwrap();
     store.head_get(pull).await.unwrap();

@@ -29,13 +29,18 @@ pub(super) fn find(
     Ok(dirs.into_iter().map(|(dir, why)| project(input, dir, why)).collect())
 }
 
-fn counts(input: &Input<'_>, file: &RepoPath) -> bool {
-    input.settings.file_list.matching(&RepoPath::root(), file).is_some()
-        && !IGNORED_NAMES.iter().any(|name| file.file_name().contains(name))
+/// Whether a changed file can make its directory a project.
+pub(super) fn counts(input: &Input<'_>, file: &RepoPath) -> bool {
+    input.settings.file_list.matching(&RepoPath::root(), file).is_some() && !is_no_code(file)
+}
+
+/// Whether a file holds state or settings of a tool.
+pub(super) fn is_no_code(file: &RepoPath) -> bool {
+    IGNORED_NAMES.iter().any(|name| file.file_name().contains(name))
 }
 
 /// The directory that a changed file speaks for, if any.
-fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
+pub(super) fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
     let dir = file.parent();
     if dir.file_name() == "env" {
         return Some((dir.parent(), Why::EnvDir(file.clone())));
@@ -48,7 +53,7 @@ fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
 }
 
 /// The directory that the first `modules` of a path is in.
-fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
+pub(super) fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
     let parts: Vec<&str> = dir.as_str().split('/').collect();
     let first = parts.iter().position(|part| *part == "modules")?;
     RepoPath::new(&parts[..first].join("/")).ok()

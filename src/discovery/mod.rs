@@ -9,6 +9,7 @@
 mod auto;
 mod cloud;
 mod configured;
+pub mod explain;
 mod limits;
 mod target;
 mod tree;

@@ -12,7 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
-use crate::config::server::{self, CheckoutStrategy, Database, GithubAuth, PlanFiles, SecretSource, ServerConfig};
+use crate::config::server::{
+    self, CheckoutStrategy, Database, GithubAuth, PlanFiles, PlanningConfig, SecretSource, ServerConfig,
+    TerraformConfig,
+};
 use crate::context::{Ctx, Services, Settings, Sighted, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
@@ -197,7 +200,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         silence_allowlist: comments.silence.allowlist_errors,
         silence_forks: comments.silence.fork_errors,
         silence_no_projects: comments.silence.no_projects,
-        discovery: discovery_settings(config)?,
+        discovery: discovery_settings(&config.planning, &config.terraform)?,
         distribution: config.terraform.distribution,
         default_version: config.terraform.version.clone(),
         var_file_dirs: comments.var_file_dirs.clone(),
@@ -231,9 +234,13 @@ fn grammar(config: &ServerConfig) -> Grammar {
         .with_blocked(BlockedArgs::new(&comments.blocked_extra_args))
 }
 
-fn discovery_settings(config: &ServerConfig) -> anyhow::Result<discovery::Settings> {
-    let list = config.planning.autoplan_files.join(",");
-    let mode = match config.planning.autodiscover {
+/// What the search for projects goes by, from the flags.
+pub fn discovery_settings(
+    planning: &PlanningConfig,
+    terraform: &TerraformConfig,
+) -> anyhow::Result<discovery::Settings> {
+    let list = planning.autoplan_files.join(",");
+    let mode = match planning.autodiscover {
         server::AutodiscoverMode::Auto => AutodiscoverMode::Auto,
         server::AutodiscoverMode::Enabled => AutodiscoverMode::Enabled,
         server::AutodiscoverMode::Disabled => AutodiscoverMode::Disabled,
@@ -241,7 +248,7 @@ fn discovery_settings(config: &ServerConfig) -> anyhow::Result<discovery::Settin
     Ok(discovery::Settings {
         mode,
         file_list: Patterns::from_flag(&list).context("--autoplan-file-list")?,
-        distribution: config.terraform.distribution,
+        distribution: terraform.distribution,
         ..discovery::Settings::default()
     })
 }

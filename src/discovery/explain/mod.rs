@@ -33,6 +33,8 @@ pub struct Question<'a> {
     pub rules: &'a RepoRules,
     /// What runs a project about which the files say nothing.
     pub tool: Tool,
+    /// Whether pushes plan anything (not `--disable-autoplan`).
+    pub autoplan: bool,
 }
 
 /// Terraform or OpenTofu, and which version.
@@ -148,7 +150,11 @@ fn planned(question: &Question<'_>, project: Project) -> Planned {
         distribution: rules.distribution.clone().unwrap_or_else(|| question.tool.distribution.clone()),
         version: rules.version.clone().or_else(|| question.tool.version.clone()),
     };
-    let only_asked = (!autoplan).then(|| entry.clone().unwrap_or(Decider::Default));
+    let only_asked = match (question.autoplan, autoplan) {
+        (false, _) => Some(Decider::Flag("disable-autoplan")),
+        (true, false) => Some(entry.clone().unwrap_or(Decider::Default)),
+        (true, true) => None,
+    };
     Planned { key, why, configured: entry, only_asked, rules, tool }
 }
 

@@ -59,7 +59,7 @@ impl World {
         let (changed, rules) = (changed(files), self.rules());
         let input = Input { tree, changed: &changed, config: config.as_ref(), settings, read: &|_| None };
         let tool = Tool::of_server(Distribution::Terraform, None);
-        then(&Question { input: &input, rules: &rules, tool })
+        then(&Question { input: &input, rules: &rules, tool, autoplan: true })
     }
 
     fn explained(&self, files: &[&str]) -> Explanation {

@@ -1,0 +1,150 @@
+//! What there is to say about a repository: the mistakes of its files, or what would be planned.
+
+use crate::app::discovery_settings;
+use crate::config::repo::{self, AllowedOverrides, ConfigErrors, RepoConfig};
+use crate::config::repos::{RepoRules, ServerRepos};
+use crate::config::server::SearchConfig;
+use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, warnings};
+use crate::discovery::{Input, Settings, Tree};
+use crate::model::{BranchName, RepoId, RepoPath};
+
+use super::local::Local;
+use super::without_locking;
+
+/// What was asked for.
+pub(super) struct Asked {
+    /// The repository.
+    pub repo: RepoId,
+    /// The branch that the pull request would go into, if it was said.
+    pub branch: Option<BranchName>,
+}
+
+/// A file with mistakes.
+#[derive(Debug)]
+pub(super) enum FileProblem {
+    /// Some can be pointed at.
+    Errors(ConfigErrors),
+    /// It is about the file as such.
+    Whole(String),
+}
+
+/// What there is to say.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    /// The repository on this machine.
+    pub local: Local,
+    /// What the server calls it.
+    pub repo: RepoId,
+    /// The branch that the pull request would go into; `None`: not known.
+    pub branch: Option<BranchName>,
+    /// Name of the repository's own file.
+    pub config_file: Option<String>,
+    /// Name of the file of the server.
+    pub server_file: Option<String>,
+    /// What is wrong.
+    pub problems: Vec<FileProblem>,
+    /// What has no effect.
+    pub warnings: Vec<Warning>,
+    /// What would be planned; `None`: something is wrong, or it is not known what changed.
+    pub explanation: Option<Explanation>,
+}
+
+/// Reads the files and thinks.
+pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyhow::Result<Verdict> {
+    let branch = asked.branch.clone().or_else(|| local.branch());
+    let mut verdict = Verdict {
+        local,
+        repo: asked.repo.clone(),
+        branch,
+        config_file: None,
+        server_file: config.repo_file.as_ref().map(|file| file.name.clone()),
+        problems: Vec::new(),
+        warnings: Vec::new(),
+        explanation: None,
+    };
+    let server = verdict.server(config);
+    let rules = server.as_ref().map(|server| server.rules(&asked.repo));
+    let tree = Tree::new(verdict.local.files.iter().cloned());
+    let repo_config = verdict.config(&tree, rules.as_ref())?;
+    if let (true, Some(rules)) = (verdict.problems.is_empty(), &rules) {
+        verdict.explain(&tree, rules, repo_config.as_ref(), config)?;
+    }
+    Ok(verdict)
+}
+
+impl Verdict {
+    /// How many projects a command may concern, if this one concerns more.
+    pub fn over_limit(&self) -> Option<usize> {
+        let planned = self.explanation.as_ref().map_or(0, |explanation| explanation.planned.len());
+        (planned > Settings::DEFAULT_MAX_PROJECTS).then_some(Settings::DEFAULT_MAX_PROJECTS)
+    }
+
+    /// Whether it was said, or could be found out, which repository it is.
+    pub fn names_itself(&self) -> bool {
+        self.local.knows_its_origin() || self.repo != self.local.repo()
+    }
+
+    fn server(&mut self, config: &SearchConfig) -> Option<ServerRepos> {
+        let Some(file) = &config.repo_file else {
+            return Some(without_locking(ServerRepos::default(), config.locking_is_off));
+        };
+        match ServerRepos::parse(&file.name, &file.text) {
+            Ok(repos) => Some(without_locking(repos, config.locking_is_off)),
+            Err(errors) => {
+                self.problems.push(FileProblem::Errors(errors));
+                None
+            }
+        }
+    }
+
+    /// Where the server's file is broken, it is not known what it allows, so nothing is held against the repository.
+    fn config(&mut self, tree: &Tree, rules: Option<&RepoRules>) -> anyhow::Result<Option<RepoConfig>> {
+        let file = match repo::find(tree.files()) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(None),
+            Err(error) => {
+                self.problems.push(FileProblem::Whole(error.to_string()));
+                return Ok(None);
+            }
+        };
+        self.config_file = Some(file.to_string());
+        let everything = || repo::OverrideKey::ALL.iter().copied().collect::<AllowedOverrides>();
+        let allowed = rules.map_or_else(everything, |rules| rules.allowed_overrides().clone());
+        let text = match self.local.text(&file) {
+            Ok(text) => text,
+            Err(error) => {
+                self.problems.push(FileProblem::Whole(format!("`{file}` cannot be read: {error}")));
+                return Ok(None);
+            }
+        };
+        match RepoConfig::parse(file.as_str(), &text, &allowed) {
+            Ok(config) => Ok(Some(config)),
+            Err(errors) => {
+                self.problems.push(FileProblem::Errors(errors));
+                Ok(None)
+            }
+        }
+    }
+
+    fn explain(
+        &mut self,
+        tree: &Tree,
+        rules: &RepoRules,
+        repo_config: Option<&RepoConfig>,
+        config: &SearchConfig,
+    ) -> anyhow::Result<()> {
+        // Nobody waits for this one but the person who asked.
+        let settings =
+            Settings { max_projects: usize::MAX, ..discovery_settings(&config.planning, &config.terraform)? };
+        let read = |file: &RepoPath| self.local.text(file).ok();
+        let changed = self.local.change.files();
+        let input =
+            Input { tree, changed: changed.unwrap_or_default(), config: repo_config, settings: &settings, read: &read };
+        let tool = Tool::of_server(config.terraform.distribution, config.terraform.version.clone());
+        let question = Question { input: &input, rules, tool, autoplan: config.planning.autoplan };
+        let (found, explanation) = (warnings(&question)?, changed.map(|_| explain(&question)).transpose()?);
+        self.warnings = found;
+        self.explanation = explanation;
+        Ok(())
+    }
+}

@@ -226,6 +226,7 @@ fn grammar(config: &ServerConfig) -> Grammar {
         CommandKind::Apply => CommandName::Apply,
         CommandKind::Unlock => CommandName::Unlock,
         CommandKind::Cancel => CommandName::Cancel,
+        CommandKind::Explain => CommandName::Explain,
         CommandKind::Help => CommandName::Help,
     };
     let allowed: Vec<CommandName> = comments.allowed.iter().map(names).collect();

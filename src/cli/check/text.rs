@@ -7,7 +7,7 @@ use super::verdict::{FileProblem, Verdict};
 use crate::cli::Terminal;
 use crate::cli::ink::{Ink, Look};
 use crate::cli::text::Text;
-use crate::discovery::explain::{Explanation, Planned, PlannedGroup, SkippedGroup, groups, skipped_groups};
+use crate::discovery::explain::{Explanation, PlannedGroup, SkippedGroup, groups, skipped_groups};
 use crate::model::ProjectKey;
 
 /// Entries of a list that are shown, unless all are.
@@ -73,7 +73,7 @@ impl Page<'_, '_> {
     }
 
     fn explanation(&mut self, verdict: &Verdict, explanation: &Explanation) -> io::Result<()> {
-        self.strong(&summary(explanation))?;
+        self.strong(&sentence(&explanation.summary()))?;
         self.prose(&compared(&verdict.local.change))?;
         self.about(verdict)?;
         if let Some(limit) = verdict.over_limit() {
@@ -113,7 +113,7 @@ impl Page<'_, '_> {
         self.heading("Would be planned", group.projects.len())?;
         let width = column(group.projects.iter().map(|planned| label(&planned.key)));
         for planned in group.projects.iter().take(self.shown) {
-            self.entry(2, width, Ink::Good, &label(&planned.key), &because(planned))?;
+            self.entry(2, width, Ink::Good, &label(&planned.key), &planned.because())?;
         }
         self.rest(2, group.projects.len())?;
         self.terminal.line("")?;
@@ -235,13 +235,6 @@ fn label(key: &ProjectKey) -> String {
     if more.is_empty() { name } else { format!("{name} ({})", more.join(", ")) }
 }
 
-fn because(planned: &Planned) -> String {
-    match &planned.only_asked {
-        Some(by) => format!("{}; no push plans it, only a comment does ({by})", planned.why),
-        None => planned.why.to_string(),
-    }
-}
-
 /// The first few of many.
 fn few(labels: impl ExactSizeIterator<Item = String>) -> String {
     const FEW: usize = 5;
@@ -264,18 +257,11 @@ fn plural(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-fn summary(explanation: &Explanation) -> String {
-    let planned = explanation.planned.len();
-    let all = plural(planned + explanation.skipped.len(), "project");
-    let asked = planned - explanation.by_themselves();
-    match (planned, asked) {
-        (0, _) => format!("None of {all} would be planned."),
-        (_, 0) => format!("{planned} of {all} would be planned."),
-        (_, asked) if asked == planned => {
-            format!("{planned} of {all} would be planned, only when a comment asks for it.")
-        }
-        (_, asked) => format!("{planned} of {all} would be planned, {asked} of them only when a comment asks for it."),
-    }
+/// As a sentence.
+fn sentence(clause: &str) -> String {
+    let mut letters = clause.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    format!("{}{}.", first.into_iter().collect::<String>(), letters.as_str())
 }
 
 fn compared(change: &Change) -> String {

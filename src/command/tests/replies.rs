@@ -143,6 +143,7 @@ fn module_docs_show_the_grammar() {
         (CommandName::Apply, include_str!("../apply.rs")),
         (CommandName::Cancel, include_str!("../cancel.rs")),
         (CommandName::Unlock, include_str!("../unlock.rs")),
+        (CommandName::Explain, include_str!("../explain.rs")),
         (CommandName::ApprovePolicies, include_str!("../approve_policies.rs")),
         (CommandName::Version, include_str!("../version.rs")),
         (CommandName::Import, include_str!("../import.rs")),

@@ -163,7 +163,7 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new(Comments, "vcs-status-name", "NAME", Text, "What the names of commit statuses begin with.")
         .or_named("lockkeeper", "atlantis"),
     Setting::new(Comments, "allow-commands", "LIST", List, "Commands that comments may give; `all` means every one.")
-        .or("plan,apply,unlock,cancel"),
+        .or("plan,apply,unlock,cancel,explain"),
     Setting::new(Comments, "blocked-extra-args", "LIST", List, "Arguments after `--` in a comment that are refused.")
         .or("-chdir,--chdir,-plugin-dir,--plugin-dir"),
     Setting::new(

@@ -97,7 +97,34 @@ pub struct Planned {
     pub tool: Tool,
 }
 
+impl Planned {
+    /// One clause: what chose it, and whether a push plans it.
+    pub fn because(&self) -> String {
+        match &self.only_asked {
+            Some(by) => format!("{}; no push plans it, only a comment does ({by})", self.why),
+            None => self.why.to_string(),
+        }
+    }
+}
+
 impl Explanation {
+    /// One sentence without a full stop: `2 of 7 projects would be planned`.
+    pub fn summary(&self) -> String {
+        let (planned, all) = (self.planned.len(), self.planned.len() + self.skipped.len());
+        let noun = if all == 1 { "project" } else { "projects" };
+        let asked = match planned - self.by_themselves() {
+            0 => String::new(),
+            asked if asked == planned => ", only when a comment asks for it".to_owned(),
+            asked => format!(", {asked} of them only when a comment asks for it"),
+        };
+        match planned {
+            0 if all == 0 => "there is no project here".to_owned(),
+            0 => format!("none of {all} {noun} would be planned"),
+            _ if planned == all => format!("{all} {noun} would be planned{asked}"),
+            _ => format!("{planned} of {all} {noun} would be planned{asked}"),
+        }
+    }
+
     /// How many projects a push plans.
     pub fn by_themselves(&self) -> usize {
         self.planned.iter().filter(|planned| planned.only_asked.is_none()).count()

@@ -14,6 +14,7 @@ use crate::command::{self, var_files_outside};
 use crate::config::repo::{self, AllowedOverrides, RepoConfig};
 use crate::config::repos::LockPolicy;
 use crate::context::Ctx;
+use crate::discovery::explain::{self, Explanation, Question, Tool, explain_target};
 use crate::discovery::{self, Input, Project, Tree};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
@@ -22,7 +23,9 @@ use crate::locks::Ask;
 use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
 use crate::queue::{JobError, Place as PoolPlace};
 use crate::render::Body;
-use crate::workflow::{CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool, ToolError};
+use crate::workflow::{
+    CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool as Program, ToolError,
+};
 
 /// A file of Terraform code that is looked into for its workspace is not larger.
 const MAX_CODE_BYTES: u64 = 1024 * 1024;
@@ -116,15 +119,13 @@ struct Search {
 
 impl Search {
     fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
-        let limit = |error: discovery::LimitExceeded| Trouble::Limit(error.to_string());
-        let target = |error: discovery::SelectError| Trouble::Target(error.to_string());
         let found = match (&self.target, &self.only) {
             (_, Some(only)) => {
-                let concerned = discovery::discover(input).map_err(limit)?;
+                let concerned = discovery::discover(input).map_err(Trouble::of_limit)?;
                 only.iter().filter_map(|key| find(key, &concerned, input)).collect()
             }
-            (Some(wanted), None) => discovery::select(wanted, input).map_err(target)?,
-            (None, None) => discovery::discover(input).map_err(limit)?,
+            (Some(wanted), None) => discovery::select(wanted, input).map_err(Trouble::of_target)?,
+            (None, None) => discovery::discover(input).map_err(Trouble::of_limit)?,
         };
         Ok(found.into_iter().filter(|project| !self.auto || project.autoplan).collect())
     }
@@ -146,9 +147,60 @@ fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Pr
 
 /// Finds the projects of a plan.
 pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Selection, JobError> {
+    let search = wanted.to_search();
+    Ok(match look(cx, move |input| search.run(input)).await? {
+        Looked::Found(projects, work) => {
+            let work = Work { projects, ..*work };
+            work.tell_policies();
+            Selection::Work(Box::new(work))
+        }
+        Looked::Refused(reply) => Selection::Refused(reply),
+    })
+}
+
+/// What there is to say about a plan before it is made.
+pub(super) enum Explained {
+    /// All of it.
+    Answer(Box<Explanation>),
+    /// Nothing, and the answer says why.
+    Refused(Reply),
+}
+
+/// Says what a plan of these projects would do, by the same search.
+pub(super) async fn explain(cx: &CommandCx<'_>, target: &command::Target) -> Result<Explained, JobError> {
+    let settings = &cx.ctx.settings;
+    let (rules, target) = (settings.rules(&cx.pull.at.repo), to_discovery(target));
+    let (tool, autoplan) =
+        (Tool::of_server(settings.distribution, settings.default_version.clone()), settings.autoplan);
+    let find = move |input: &Input<'_>| {
+        let question = Question { input, rules: &rules, tool, autoplan };
+        match &target {
+            Some(target) => explain_target(target, &question).map_err(Trouble::of_target),
+            None => explain::explain(&question).map_err(Trouble::of_limit),
+        }
+    };
+    Ok(match look(cx, find).await? {
+        Looked::Found(explanation, _) => Explained::Answer(Box::new(explanation)),
+        Looked::Refused(reply) => Explained::Refused(reply),
+    })
+}
+
+/// What a look at the checkout came to.
+enum Looked<T> {
+    /// What was looked for, and how to work on it.
+    Found(T, Box<Work>),
+    /// Nothing, and the answer says why.
+    Refused(Reply),
+}
+
+/// Looks for something in a checkout of the pull.
+async fn look<T: Send + 'static>(
+    cx: &CommandCx<'_>,
+    find: impl FnOnce(&Input<'_>) -> Result<T, Trouble> + Send + 'static,
+) -> Result<Looked<T>, JobError> {
     let source = match cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await {
         Ok(source) => source,
-        Err(error) => return checkout_refusal(error).map(Selection::Refused),
+        Err(error) => return checkout_refusal(error).map(Looked::Refused),
     };
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
     let allowed = rules.allowed_overrides().clone();
@@ -161,31 +213,29 @@ pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Se
     };
     let checkout = match work.checkout(cx, &WorkspaceName::default()).await {
         Ok(checkout) => checkout,
-        Err(error) => return checkout_refusal(error).map(Selection::Refused),
+        Err(error) => return checkout_refusal(error).map(Looked::Refused),
     };
     let files = cx.ctx.checkouts.files(work.source(), &checkout).await.map_err(JobError::retry)?;
     if files.truncated {
-        return Ok(Selection::Refused(too_many_files()));
+        return Ok(Looked::Refused(too_many_files()));
     }
     let changed = cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)?;
-    let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
+    let settings = cx.ctx.settings.discovery.clone();
     let found = tokio::task::spawn_blocking(move || {
         let tree = Tree::new(files.paths);
         let config = configuration(&tree, &checkout, &allowed)?;
         let read = |path: &RepoPath| read_code(&checkout, path);
         let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
-        let projects = search.run(&input)?;
-        Ok::<_, Trouble>((projects, config))
+        let found = find(&input)?;
+        Ok::<_, Trouble>((found, config))
     });
     match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
-        Ok((projects, config)) => {
+        Ok((found, config)) => {
             let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
             let policies = work.policies.with_config(config);
-            let work = Work { projects, abreast, policies, ..work };
-            work.tell_policies();
-            Ok(Selection::Work(Box::new(work)))
+            Ok(Looked::Found(found, Box::new(Work { abreast, policies, ..work })))
         }
-        Err(trouble) => Ok(Selection::Refused(trouble.into_reply())),
+        Err(trouble) => Ok(Looked::Refused(trouble.into_reply())),
     }
 }
 
@@ -204,6 +254,14 @@ enum Trouble {
 }
 
 impl Trouble {
+    fn of_limit(error: discovery::LimitExceeded) -> Self {
+        Self::Limit(error.to_string())
+    }
+
+    fn of_target(error: discovery::SelectError) -> Self {
+        Self::Target(error.to_string())
+    }
+
     fn into_reply(self) -> Reply {
         match self {
             Self::Config(text) => Reply::new(Body::ConfigErrors(text)),
@@ -463,7 +521,7 @@ impl Work {
 
 /// What has to be at hand before the gate of an apply is asked.
 pub(super) struct Ready {
-    pub tool: Tool,
+    pub tool: Program,
     pub file: Vec<u8>,
     pub checkout: Arc<Checkout>,
 }

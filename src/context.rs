@@ -1,6 +1,6 @@
 //! What handlers and jobs are given: the services of one replica and the settings they follow.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ use crate::config::repo::RepoConfig;
 use crate::config::repos::{LockPolicy, RepoRules, ServerRepos};
 use crate::config::server::{RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
-use crate::discovery;
+use crate::discovery::{self, ModuleGraph};
 use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
 use crate::queue::{Attempt, Nudge, Pool};
 use crate::render;
@@ -109,6 +109,8 @@ pub struct Settings {
     pub repos: Arc<ServerRepos>,
     /// Repositories of which has been said which patterns nearly fit.
     pub sighted: Sighted,
+    /// Who uses which module, in the repositories that were searched last.
+    pub modules: ModuleGraphs,
     /// The command of the operator that says who may do what.
     pub team_authz: Option<TeamAuthz>,
     /// Whether a plan that meets the lock of another pull waits for it in line.
@@ -137,6 +139,10 @@ pub struct Settings {
     pub silence_forks: bool,
     /// Whether a command that concerns no project is answered.
     pub silence_no_projects: bool,
+    /// Whether commits get statuses although nothing is planned.
+    pub statuses: IdleStatuses,
+    /// Whether files that hooks make count as changed.
+    pub untracked_files: bool,
     /// How changed files lead to projects.
     pub discovery: discovery::Settings,
     /// Which program runs the code unless a project says otherwise.
@@ -215,6 +221,45 @@ impl Sighted {
     }
 }
 
+/// What a plan that concerns no project does to the statuses of the commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdleStatuses {
+    /// It sets them to success.
+    #[default]
+    Always,
+    /// Only if somebody asked for it (`--silence-vcs-status-no-plans`).
+    IfAsked,
+    /// Nothing; and combined statuses are not set to pending at all (`--silence-vcs-status-no-projects`).
+    Never,
+}
+
+/// Who uses which module, by the id of a tree: the same files always give the same graph.
+#[derive(Debug, Default)]
+pub struct ModuleGraphs(Mutex<VecDeque<(String, Arc<ModuleGraph>)>>);
+
+impl ModuleGraphs {
+    /// Graphs that are kept; those used last.
+    const MAX: usize = 32;
+
+    /// The graph of a tree, if it is kept.
+    pub fn get(&self, tree: &str) -> Option<Arc<ModuleGraph>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = kept.iter().position(|(id, _)| id == tree)?;
+        let found = kept.remove(at)?;
+        let graph = Arc::clone(&found.1);
+        kept.push_front(found);
+        Some(graph)
+    }
+
+    /// Keeps the graph of a tree.
+    pub fn keep(&self, tree: String, graph: &Arc<ModuleGraph>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(id, _)| *id != tree);
+        kept.push_front((tree, Arc::clone(graph)));
+        kept.truncate(Self::MAX);
+    }
+}
+
 /// The commands that this process works on, each with the token that tells it to stop.
 #[derive(Clone, Debug, Default)]
 pub struct Stops(Arc<Mutex<HashMap<CommandId, CancellationToken>>>);
@@ -254,6 +299,16 @@ impl Drop for StopGuard {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_module_graphs_used_last_are_kept() {
+        let graphs = ModuleGraphs::default();
+        for n in 0..=ModuleGraphs::MAX {
+            graphs.keep(n.to_string(), &Arc::default());
+            assert!(graphs.get("0").is_some(), "{n}");
+        }
+        assert!(graphs.get("1").is_none() && graphs.get("2").is_some());
+    }
 
     #[test]
     fn a_repository_is_seen_for_the_first_time_once() {

@@ -16,7 +16,7 @@ use crate::config::server::{
     self, CheckoutStrategy, Database, GithubAuth, PlanFiles, PlanningConfig, SecretSource, ServerConfig,
     TerraformConfig,
 };
-use crate::context::{Ctx, Services, Settings, Sighted, Stops};
+use crate::context::{Ctx, IdleStatuses, ModuleGraphs, Services, Settings, Sighted, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::model::CommandKind;
@@ -186,6 +186,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         web_rules: config.permissions.web.clone(),
         repos: Arc::clone(&config.locking.repos),
         sighted: Sighted::default(),
+        modules: ModuleGraphs::default(),
         team_authz: config.locking.repos.team_authz.clone(),
         lock_queue: config.locking.queue,
         webhook_secrets: config.webhooks.secrets.clone(),
@@ -200,7 +201,16 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         silence_allowlist: comments.silence.allowlist_errors,
         silence_forks: comments.silence.fork_errors,
         silence_no_projects: comments.silence.no_projects,
-        discovery: discovery_settings(&config.planning, &config.terraform)?,
+        statuses: match (comments.silence.status_no_projects, comments.silence.status_no_plans) {
+            (true, _) => IdleStatuses::Never,
+            (false, true) => IdleStatuses::IfAsked,
+            (false, false) => IdleStatuses::Always,
+        },
+        untracked_files: config.planning.untracked_files,
+        discovery: discovery::Settings {
+            regexp: config.comments.regexp,
+            ..discovery_settings(&config.planning, &config.terraform)?
+        },
         distribution: config.terraform.distribution,
         default_version: config.terraform.version.clone(),
         var_file_dirs: comments.var_file_dirs.clone(),
@@ -233,14 +243,16 @@ fn grammar(config: &ServerConfig) -> Grammar {
     Grammar::new(Names::new(&comments.executable_names, login.as_deref()))
         .with_allowed(&allowed)
         .with_blocked(BlockedArgs::new(&comments.blocked_extra_args))
+        .with_regexp(comments.regexp)
 }
 
-/// What the search for projects goes by, from the flags.
+/// What the search for projects goes by, from the flags; but for `--enable-regexp-cmd`.
 pub fn discovery_settings(
     planning: &PlanningConfig,
     terraform: &TerraformConfig,
 ) -> anyhow::Result<discovery::Settings> {
-    let list = planning.autoplan_files.join(",");
+    let patterns = |flag, list: &[String]| Patterns::from_flag(&list.join(",")).context(flag);
+    let modules = planning.module_files.as_ref();
     let mode = match planning.autodiscover {
         server::AutodiscoverMode::Auto => AutodiscoverMode::Auto,
         server::AutodiscoverMode::Enabled => AutodiscoverMode::Enabled,
@@ -248,7 +260,9 @@ pub fn discovery_settings(
     };
     Ok(discovery::Settings {
         mode,
-        file_list: Patterns::from_flag(&list).context("--autoplan-file-list")?,
+        file_list: patterns("--autoplan-file-list", &planning.autoplan_files)?,
+        modules: modules.map(|files| patterns("--autoplan-modules-from-projects", files)).transpose()?,
+        restrict: planning.restrict_file_list,
         distribution: terraform.distribution,
         ..discovery::Settings::default()
     })

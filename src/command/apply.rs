@@ -109,7 +109,7 @@ pub(super) static SPEC: Spec = Spec {
 
 fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
     Ok(Command::Apply(ApplyCommand {
-        target: Target::read(arguments)?,
+        target: Target::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         merge: merge_wish(arguments, rules)?,
         extra_args: arguments.extra_texts(),

@@ -42,9 +42,9 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
     Ok(Command::ApprovePolicies(ApprovePoliciesCommand {
-        target: Target::read(arguments)?,
+        target: Target::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         policy_set: arguments.value(&POLICY_SET).map(|word| word.text.clone()),
         clear: arguments.switch(&CLEAR),

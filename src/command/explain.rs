@@ -28,8 +28,8 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
-    Ok(Command::Explain(ExplainCommand { target: Target::read(arguments)? }))
+fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
+    Ok(Command::Explain(ExplainCommand { target: Target::read(arguments, rules)? }))
 }
 
 impl fmt::Display for ExplainCommand {

@@ -30,6 +30,7 @@ pub struct Grammar {
     allowed: Vec<CommandName>,
     blocked: BlockedArgs,
     merge_methods: bool,
+    regexp: bool,
 }
 
 impl Grammar {
@@ -40,7 +41,8 @@ impl Grammar {
 
     /// Allows `plan`, `apply` and `unlock`, blocks `-chdir` and `-plugin-dir`, and lets comments choose how to merge.
     pub fn new(names: Names) -> Self {
-        let grammar = Self { names, allowed: Vec::new(), blocked: BlockedArgs::default(), merge_methods: true };
+        let grammar =
+            Self { names, allowed: Vec::new(), blocked: BlockedArgs::default(), merge_methods: true, regexp: false };
         grammar.with_allowed(&[CommandName::Plan, CommandName::Apply, CommandName::Unlock])
     }
 
@@ -63,6 +65,13 @@ impl Grammar {
     #[must_use]
     pub fn without_merge_methods(mut self) -> Self {
         self.merge_methods = false;
+        self
+    }
+
+    /// Whether what follows `-p` may be a regular expression (`--enable-regexp-cmd`).
+    #[must_use]
+    pub fn with_regexp(mut self, regexp: bool) -> Self {
+        self.regexp = regexp;
         self
     }
 
@@ -173,7 +182,7 @@ impl Grammar {
         if !self.allows(known) {
             return Err((None, Fault::at(name, not_allowed(known))));
         }
-        let rules = Rules { blocked: &self.blocked, merge_methods: self.merge_methods };
+        let rules = Rules { blocked: &self.blocked, merge_methods: self.merge_methods, regexp: self.regexp };
         known.spec().read(rest, &rules).map_err(|fault| (Some(known.spec()), fault))
     }
 

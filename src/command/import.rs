@@ -42,12 +42,12 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
     let [address, id] = arguments.operands.as_slice() else {
         return Err(Fault::nowhere(Problem::MissingOperand { name: "ADDRESS" }));
     };
     Ok(Command::Import(ImportCommand {
-        target: Target::read(arguments)?,
+        target: Target::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         address: address.text.clone(),
         id: id.text.clone(),

@@ -34,9 +34,9 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
     Ok(Command::Plan(PlanCommand {
-        target: Target::read(arguments)?,
+        target: Target::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         extra_args: arguments.extra_texts(),
     }))

@@ -126,6 +126,8 @@ pub(super) struct Rules<'a> {
     pub blocked: &'a BlockedArgs,
     /// Whether the forge can be told how to merge.
     pub merge_methods: bool,
+    /// Whether what follows `-p` may be a regular expression.
+    pub regexp: bool,
 }
 
 /// A command's row.

@@ -40,9 +40,9 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
     Ok(Command::StateRm(StateRmCommand {
-        target: Target::read(arguments)?,
+        target: Target::read(arguments, rules)?,
         verbose: arguments.switch(&VERBOSE),
         addresses: arguments.operands.iter().map(|word| word.text.clone()).collect(),
         extra_args: arguments.extra_texts(),

@@ -3,10 +3,12 @@
 use std::fmt;
 
 use globset::{GlobBuilder, GlobMatcher};
+use regex::Regex;
 
 use super::flags::{Arguments, Flag};
 use super::mistake::{Fault, Problem};
 use super::printer::Printer;
+use super::spec::Rules;
 use super::split::Word;
 use crate::model::{InvalidPath, ProjectName, RepoPath, WorkspaceName};
 
@@ -58,7 +60,7 @@ impl Target {
         }
     }
 
-    pub(super) fn read(arguments: &Arguments) -> Result<Self, Fault> {
+    pub(super) fn read(arguments: &Arguments, rules: &Rules<'_>) -> Result<Self, Fault> {
         let dir = arguments.value(&DIR).map(dir).transpose()?;
         let workspace = arguments.value(&WORKSPACE).map(workspace).transpose()?;
         let Some(name) = arguments.value(&PROJECT) else {
@@ -73,7 +75,7 @@ impl Target {
                 return Err(Fault { problem, places: vec![name.span.clone(), value.span.clone()] });
             }
         }
-        project(name).map(Self::Project)
+        project(name, rules).map(Self::Project)
     }
 
     pub(super) fn print(&self, printer: &mut Printer) {
@@ -102,30 +104,41 @@ fn workspace(word: &Word) -> Result<WorkspaceName, Fault> {
     WorkspaceName::new(&word.text).map_err(|_| Fault::bad_value(word, &WORKSPACE, rule))
 }
 
-fn project(word: &Word) -> Result<ProjectSelector, Fault> {
-    let rule = "the name of a project consists of 1 to 255 letters, digits, `-`, `_`, `.`, `~` and `/`";
-    ProjectSelector::new(&word.text).ok_or_else(|| Fault::bad_value(word, &PROJECT, rule))
+fn project(word: &Word, rules: &Rules<'_>) -> Result<ProjectSelector, Fault> {
+    const NAME: &str = "the name of a project consists of 1 to 255 letters, digits, `-`, `_`, `.`, `~` and `/`";
+    const EXPRESSION: &str = "it must be the name of a project or a regular expression of at most 255 bytes, without \
+                              white space, that can be read, such as 'app-.*'";
+    let (selector, rule) = match rules.regexp {
+        false => (ProjectSelector::new(&word.text), NAME),
+        true => (ProjectSelector::expression(&word.text), EXPRESSION),
+    };
+    selector.ok_or_else(|| Fault::bad_value(word, &PROJECT, rule))
 }
 
-/// Which project by name.
+/// Which project by name, or which ones by a regular expression.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(transparent)]
-pub struct ProjectSelector(ProjectName);
+pub struct ProjectSelector(String);
 
 impl ProjectSelector {
+    /// Bytes of an expression.
+    const MAX_BYTES: usize = 255;
+
     /// Checks the text by the rules for project names (reference 4.2).
     pub fn new(text: &str) -> Option<Self> {
-        ProjectName::new(text).ok().map(Self)
+        ProjectName::new(text).ok().map(|name| Self(name.as_str().to_owned()))
+    }
+
+    /// A name, or a regular expression (reference 3.7).
+    pub fn expression(text: &str) -> Option<Self> {
+        let fits = !text.is_empty() && text.len() <= Self::MAX_BYTES;
+        let odd = text.chars().any(|c| c.is_whitespace() || c.is_control());
+        (fits && !odd && Regex::new(text).is_ok()).then(|| Self(text.to_owned()))
     }
 
     /// As typed.
     pub fn as_str(&self) -> &str {
-        self.0.as_str()
-    }
-
-    /// Whether a project of this name is meant.
-    pub fn matches(&self, name: &ProjectName) -> bool {
-        self.0 == *name
+        &self.0
     }
 }
 

@@ -29,9 +29,9 @@ pub(super) static SPEC: Spec = Spec {
     build,
 };
 
-fn build(arguments: &Arguments, _: &Rules<'_>) -> Result<Command, Fault> {
+fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
     let verbose = arguments.switch(&VERBOSE);
-    Ok(Command::Version(VersionCommand { target: Target::read(arguments)?, verbose }))
+    Ok(Command::Version(VersionCommand { target: Target::read(arguments, rules)?, verbose }))
 }
 
 impl fmt::Display for VersionCommand {

@@ -2,6 +2,7 @@
 
 use regex::Regex;
 
+use super::yaml::{Fields, Reader};
 use crate::model::BranchName;
 
 /// A regular expression that a base branch has to match, anywhere in its name unless it has anchors.
@@ -12,6 +13,12 @@ impl BranchFilter {
     /// From the expression between the slashes.
     pub fn new(expression: Regex) -> Self {
         Self(expression)
+    }
+
+    /// Takes `branch` out of a mapping.
+    pub(in crate::config) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<Self> {
+        let text = reader.text(fields, "branch")?;
+        reader.slashed_expression(&text, "branch").map(Self)
     }
 
     /// Whether it is about a branch.

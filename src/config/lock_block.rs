@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::duration::parse_duration;
 use super::overrides::{AllowedOverrides, OverrideKey};
-use super::yaml::{Fields, Keys, Located, Reader, shown};
+use super::yaml::{Fields, Key, Keys, Kind, Located, Reader, shown, words};
 use crate::model::{LockMode, LockScope};
 
 /// When the lock is to be taken, as a repository says it.
@@ -14,6 +14,8 @@ pub struct LockWish {
     pub mode: LockMode,
     /// Line of the file that says so, from 1.
     pub line: usize,
+    /// `repo_locking`, the old form. Its `true` has the mode `on_plan`, and counts only where no lock would be taken.
+    pub is_old_form: bool,
 }
 
 /// What an entry of the server's file says about locks. What it leaves out is left to the entries before it.
@@ -28,17 +30,46 @@ pub(in crate::config) struct LockBlock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::config) struct TimeLimit(pub(in crate::config) Option<Duration>);
 
-const OF_SERVER: Keys = Keys { of: "`repo_locks`", here: &["mode", "scope", "ttl"], later: &[], of_server: &[] };
+const MODE: Key = Key::new(
+    "mode",
+    Kind::Words(|| words(LockMode::ALL, LockMode::as_str)),
+    "`on_plan`",
+    "When locks are taken.",
+    "on_apply",
+);
 
-/// A pull request may not widen what a lock covers, nor keep it from ending.
-const OF_REPO: Keys = Keys { of: "`repo_locks`", here: &["mode"], later: &[], of_server: &["scope", "ttl"] };
+/// `repo_locks` of the server.
+pub(in crate::config) static OF_SERVER: Keys = Keys::new(
+    "`repo_locks`",
+    &[
+        MODE,
+        Key::new(
+            "scope",
+            Kind::Words(|| words(LockScope::ALL, LockScope::as_str)),
+            "`workspace`",
+            "Which projects share a lock.",
+            "project",
+        ),
+        Key::new(
+            "ttl",
+            Kind::Text,
+            "`none`",
+            "How long a lock may be idle before it is given back: a time of up to a year, or `none`.",
+            "72h",
+        ),
+    ],
+);
+
+/// `repo_locks` of a repository. A pull request may not widen what a lock covers, nor keep it from ending.
+pub(in crate::config) static OF_REPO: Keys =
+    Keys { of: "`repo_locks`", keys: &[MODE], of_server: &["scope", "ttl"], is_choice: false };
 
 /// Takes `repo_locks` out of an entry of the server's file.
 pub(in crate::config) fn read_of_server(reader: &mut Reader, fields: &Fields<'_>) -> Option<LockBlock> {
     let block = reader.fields(fields.get("repo_locks")?, &OF_SERVER)?;
     let read = LockBlock {
         mode: read_mode(reader, &block),
-        scope: reader.word(&block, "scope", &LockScope::ALL.iter().map(|scope| scope.as_str()).collect::<Vec<_>>()),
+        scope: reader.word(&block, "scope", &words(LockScope::ALL, LockScope::as_str)),
         ttl: read_ttl(reader, &block),
     };
     let is_silent = ["mode", "scope", "ttl"].iter().all(|key| block.get(key).is_none());
@@ -57,11 +88,30 @@ pub(in crate::config) fn read_of_repo(
     let block = reader.fields(node, &OF_REPO)?;
     let mode = if block.get("mode").is_none() { LockMode::default() } else { read_mode(reader, &block)? };
     let line = block.place("mode").unwrap_or(node.place).line;
-    is_allowed.then_some(LockWish { mode, line })
+    is_allowed.then_some(LockWish { mode, line, is_old_form: false })
+}
+
+/// Takes `repo_locks` or `repo_locking`, its old form, out of a project.
+pub(in crate::config) fn read_of_project(
+    reader: &mut Reader,
+    fields: &Fields<'_>,
+    allowed: &AllowedOverrides,
+) -> Option<LockWish> {
+    let new = read_of_repo(reader, fields, allowed);
+    let Some(place) = fields.place(OverrideKey::RepoLocking.as_str()) else { return new };
+    if fields.get(OverrideKey::RepoLocks.as_str()).is_some() {
+        let what = "`repo_locking` is the old form of `repo_locks`, and both are here".to_owned();
+        reader.problem(place, what, "remove `repo_locking`");
+        return new;
+    }
+    let is_allowed = allowed.check(reader, fields, OverrideKey::RepoLocking);
+    let locking = reader.boolean(fields, OverrideKey::RepoLocking.as_str())?;
+    let mode = if locking { LockMode::OnPlan } else { LockMode::Disabled };
+    is_allowed.then_some(LockWish { mode, line: place.line, is_old_form: true })
 }
 
 fn read_mode(reader: &mut Reader, block: &Fields<'_>) -> Option<LockMode> {
-    reader.word(block, "mode", &LockMode::ALL.iter().map(|mode| mode.as_str()).collect::<Vec<_>>())
+    reader.word(block, "mode", &words(LockMode::ALL, LockMode::as_str))
 }
 
 fn read_ttl(reader: &mut Reader, block: &Fields<'_>) -> Option<TimeLimit> {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::yaml::{Fields, Reader};
+use super::yaml::{Fields, Key, Kind, Reader, words};
 use crate::model::text_enum;
 
 text_enum! {
-    /// A key of the repository's own file that needs the permission of the server (reference 4.3).
+    /// What a repository needs the permission of the server for: keys of its own file (reference 4.3).
     pub enum OverrideKey {
         /// What must hold before a plan.
         PlanRequirements = "plan_requirements",
@@ -28,8 +28,21 @@ text_enum! {
         CustomPolicyCheck = "custom_policy_check",
         /// Which comments are left out.
         SilencePrComments = "silence_pr_comments",
+        /// No key, but a word of our own: what a project lists under a key of requirements then holds in place of what
+        /// the server demands, not beside it.
+        FewerRequirements = "fewer_requirements",
     }
 }
+
+/// `allowed_overrides`.
+pub(in crate::config) const ALLOWED_OVERRIDES: Key = Key::new(
+    "allowed_overrides",
+    Kind::List(&Kind::Words(|| words(OverrideKey::ALL, OverrideKey::as_str))),
+    "`[]`",
+    "Keys that the repository's own file may set. `fewer_requirements` is no key: with it, lists of requirements there \
+     hold in place of those here; without it, beside them.",
+    "[workflow, apply_requirements]",
+);
 
 /// The keys that a repository may set; none unless the server says so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

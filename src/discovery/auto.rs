@@ -1,26 +1,31 @@
-//! Projects that nobody configured: directories with code in which something changed (reference 3.4).
+//! Projects that nobody configured: directories with code in which something changed, or that use a module in which
+//! something changed (reference 3.4, 3.10).
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::limits::LimitExceeded;
-use super::{Input, Project, Tree, Why, cloud};
+use super::modules::Users;
+use super::{Input, Order, Project, Tree, Why, cloud};
 use crate::model::{ProjectKey, RepoPath};
 
 /// Names of files that hold state or settings of tools, but no code. A part of the name suffices.
 const IGNORED_NAMES: [&str; 3] = ["terraform.tfstate", "terraform.tfstate.backup", "tflint.hcl"];
 
-/// The projects that the changed files (sorted) are in, apart from directories that are configured.
+/// The projects that the changed files (sorted) are in, and those that use a module they are in; apart from directories
+/// that are configured, and those of `ignore_paths`.
 pub(super) fn find(
     input: &Input<'_>,
     changed: &[&RepoPath],
-    configured: &HashSet<&RepoPath>,
+    users: &Users,
+    configured: &HashSet<RepoPath>,
 ) -> Result<Vec<Project>, LimitExceeded> {
+    let of_files = changed.iter().filter(|file| counts(input, file)).filter_map(|file| place(input.tree, file));
+    let of_modules = users.iter().filter(|(dir, use_)| counts(input, &use_.file) && uses_by_itself(input, dir));
+    let found = of_files.chain(of_modules.map(|(dir, use_)| (dir.clone(), Why::Module(use_.clone()))));
     let mut dirs = BTreeMap::new();
-    for file in changed.iter().filter(|file| counts(input, file)) {
-        if let Some((dir, why)) = place(input.tree, file)
-            && !configured.contains(&dir)
-            && input.tree.has_code(&dir)
-        {
+    for (dir, why) in found {
+        // A directory that a link leads to is there under its own name.
+        if !configured.contains(&dir) && input.tree.has_code(&dir) && input.ignored(&dir).is_none() {
             dirs.entry(dir).or_insert(why);
         }
     }
@@ -37,6 +42,11 @@ pub(super) fn counts(input: &Input<'_>, file: &RepoPath) -> bool {
 /// Whether a file holds state or settings of a tool.
 pub(super) fn is_no_code(file: &RepoPath) -> bool {
     IGNORED_NAMES.iter().any(|name| file.file_name().contains(name))
+}
+
+/// Whether a directory that uses modules is a project, and no module itself.
+fn uses_by_itself(input: &Input<'_>, dir: &RepoPath) -> bool {
+    above_modules(dir).is_none() && input.modules.is_some_and(|modules| modules.is_project(dir))
 }
 
 /// The directory that a changed file speaks for, if any.
@@ -61,5 +71,6 @@ pub(super) fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
 
 fn project(input: &Input<'_>, dir: RepoPath, why: Why) -> Project {
     let workspace = cloud::workspace(input, &dir);
-    Project { key: ProjectKey { dir, workspace, name: None }, terraform_version: None, autoplan: true, why }
+    let key = ProjectKey { dir, workspace, name: None };
+    Project { key, terraform_version: None, autoplan: true, order: Order::default(), why }
 }

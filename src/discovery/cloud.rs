@@ -44,7 +44,7 @@ fn code_files<'a>(input: &'a Input<'_>, dir: &RepoPath) -> impl Iterator<Item = 
 }
 
 /// Files that the tools pass over: hidden ones and what editors leave behind.
-fn is_editor_file(name: &str) -> bool {
+pub(super) fn is_editor_file(name: &str) -> bool {
     name.starts_with('.') || name.ends_with('~') || name.starts_with('#') && name.ends_with('#')
 }
 
@@ -69,7 +69,7 @@ fn unlabelled<'a>(body: &'a Body, name: &'a str) -> impl Iterator<Item = &'a Blo
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::{Settings, Tree};
+    use super::super::{Autodiscover, Settings, Tree};
     use super::*;
 
     /// The workspace of a root directory with these files.
@@ -80,7 +80,17 @@ mod tests {
             let text = files.iter().find(|(name, _)| *name == file.as_str());
             text.map(|(_, text)| (*text).to_owned())
         };
-        let input = Input { tree: &tree, changed: &[], config: None, settings: &settings, read: &read };
+        let (base, autodiscover) = ("main".parse().unwrap(), Autodiscover::default());
+        let input = Input {
+            tree: &tree,
+            changed: &[],
+            config: None,
+            base: &base,
+            autodiscover: &autodiscover,
+            modules: None,
+            settings: &settings,
+            read: &read,
+        };
         workspace(&input, &RepoPath::root()).to_string()
     }
 

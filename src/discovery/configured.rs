@@ -3,15 +3,26 @@
 use std::collections::HashSet;
 
 use super::limits::{LimitExceeded, MAX_CONFIGURED, MAX_PATTERN_TESTS};
-use super::{Project, Tree, Why};
-use crate::config::repo::{Patterns, ProjectConfig, ProjectDir, RepoConfig};
+use super::modules::Users;
+use super::{Input, Order, Project, Tree, Why};
+use crate::config::repo::{Patterns, ProjectConfig, ProjectDir};
 use crate::model::{ProjectKey, RepoPath};
 
 /// An entry of the configuration at one directory.
 #[derive(Debug, Clone)]
 pub(super) struct Configured<'c> {
     pub(super) key: ProjectKey,
-    config: &'c ProjectConfig,
+    pub(super) config: &'c ProjectConfig,
+}
+
+/// What a configuration comes to.
+pub(super) struct Expanded<'c> {
+    /// The projects for the base branch of the pull request.
+    pub(super) projects: Vec<Configured<'c>>,
+    /// Those for other base branches.
+    pub(super) elsewhere: Vec<Configured<'c>>,
+    /// The directories of all of them: nobody has to look for projects there.
+    pub(super) dirs: HashSet<RepoPath>,
 }
 
 impl<'c> Configured<'c> {
@@ -44,6 +55,7 @@ impl<'c> Configured<'c> {
             key: self.key,
             terraform_version: self.config.terraform_version.clone(),
             autoplan: self.config.autoplan.enabled,
+            order: Order { group: self.config.execution_order_group, after: self.config.depends_on.clone() },
             why,
         }
     }
@@ -51,17 +63,26 @@ impl<'c> Configured<'c> {
 
 /// All configured projects, whether their directory is there or not. A pattern as `dir` becomes a project per directory
 /// with code that matches, except where an entry before it, or any entry with a plain path, has that directory and
-/// workspace already.
-pub(super) fn expand<'c>(config: Option<&'c RepoConfig>, tree: &Tree) -> Result<Vec<Configured<'c>>, LimitExceeded> {
-    let entries = config.map_or(&[][..], |config| &config.projects);
+/// workspace already. Entries for other base branches (reference 3.11) take nothing from those for this one.
+pub(super) fn expand<'c>(input: &Input<'c>) -> Result<Expanded<'c>, LimitExceeded> {
+    let (here, elsewhere) = input.config.map_or((&[][..], &[][..]), |config| (&config.projects, &config.elsewhere));
+    let code: Vec<&RepoPath> = if has_globs(here) || has_globs(elsewhere) {
+        input.tree.dirs().filter(|dir| input.tree.has_code(dir)).collect()
+    } else {
+        vec![]
+    };
+    let (projects, elsewhere) = (carry_out(here, &code)?, carry_out(elsewhere, &code)?);
+    let dirs = projects.iter().chain(&elsewhere).map(|one| one.key.dir.clone()).collect();
+    Ok(Expanded { projects, elsewhere, dirs })
+}
+
+fn carry_out<'c>(entries: &'c [ProjectConfig], code: &[&RepoPath]) -> Result<Vec<Configured<'c>>, LimitExceeded> {
     let plain = entries.iter().filter_map(|entry| match &entry.dir {
         ProjectDir::Path(dir) => Some(Configured::new(entry, dir.clone())),
         ProjectDir::Glob(_) => None,
     });
     let mut all: Vec<Configured<'c>> = plain.collect();
     let mut taken: HashSet<_> = all.iter().map(|one| (one.key.dir.clone(), one.key.workspace.clone())).collect();
-    let code: Vec<&RepoPath> =
-        if has_globs(entries) { tree.dirs().filter(|dir| tree.has_code(dir)).collect() } else { vec![] };
     for entry in entries {
         let ProjectDir::Glob(glob) = &entry.dir else { continue };
         for dir in code.iter().filter(|dir| glob.arrives_at(dir)) {
@@ -80,11 +101,13 @@ fn has_globs(entries: &[ProjectConfig]) -> bool {
     entries.iter().any(|entry| matches!(entry.dir, ProjectDir::Glob(_)))
 }
 
-/// The projects whose `when_modified` matches one of the changed files, which are sorted.
+/// The projects whose `when_modified` matches one of the changed files, which are sorted, or that use a module in which
+/// one of them is (reference 3.3, 3.10). An empty `when_modified` means that nothing concerns the project.
 pub(super) fn concerned(
     configured: Vec<Configured<'_>>,
     tree: &Tree,
     changed: &[&RepoPath],
+    users: &Users,
 ) -> Result<Vec<Project>, LimitExceeded> {
     let present = configured.into_iter().filter(|one| tree.dir_exists(&one.key.dir));
     let with_files: Vec<_> = present.map(|one| (one.near(changed), one)).collect();
@@ -93,7 +116,9 @@ pub(super) fn concerned(
         return Err(LimitExceeded::PatternTests);
     }
     let project = |(near, one): (&[&RepoPath], Configured<'_>)| {
-        let why = near.iter().find_map(|file| one.concerned_by(file))?;
+        let by_file = near.iter().find_map(|file| one.concerned_by(file));
+        let by_module = || users.get(&one.key.dir).filter(|_| !one.patterns().is_empty()).cloned().map(Why::Module);
+        let why = by_file.or_else(by_module)?;
         Some(one.into_project(why))
     };
     Ok(with_files.into_iter().filter_map(project).collect())

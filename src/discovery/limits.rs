@@ -6,6 +6,15 @@ pub(super) const MAX_CONFIGURED: usize = 50_000;
 /// Times that a file is held against a pattern, for all projects of a command together: seconds of work.
 pub(super) const MAX_PATTERN_TESTS: usize = 50_000_000;
 
+/// Names under which changed files are seen, through symbolic links too.
+pub(super) const MAX_LINKED: usize = 50_000;
+
+/// Directories whose modules are read.
+pub(super) const MAX_MODULE_DIRS: usize = 50_000;
+
+/// Bytes of code that are read for the modules of a repository.
+pub(super) const MAX_MODULE_BYTES: usize = 256 << 20;
+
 /// A search for projects came to more than is allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LimitExceeded {
@@ -31,4 +40,17 @@ pub enum LimitExceeded {
          was given up: use fewer patterns, or choose projects with `-d` or `-p`"
     )]
     PatternTests,
+    /// Links multiply the changed files.
+    #[error(
+        "the changed files are seen under more than {MAX_LINKED} names through symbolic links, so the search for projects \
+         was given up: choose projects with `-d` or `-p`"
+    )]
+    Links,
+    /// Too much code to find out who uses which module.
+    #[error(
+        "there is so much code (more than {MAX_MODULE_DIRS} directories or {} MiB) that who uses which module was not \
+         found out: whoever runs Lockkeeper can name fewer files with `--autoplan-modules-from-projects`",
+        MAX_MODULE_BYTES >> 20
+    )]
+    Modules,
 }

@@ -2,32 +2,42 @@
 //! come out (reference 3).
 //!
 //! Nothing here reads a disk or asks a forge, and the answer depends on nothing but the input: the same pull request
-//! gives the same projects on every replica, in the same order (by directory, workspace, name). All input comes from
-//! a pull request, so each step has a limit; a large one can take seconds of work, so callers in asynchronous code use
-//! a blocking thread.
+//! gives the same projects on every replica, in the same order (by group of the order, directory, workspace, name). All
+//! input comes from a pull request, so each step has a limit; a large one can take seconds of work, so callers in
+//! asynchronous code use a blocking thread. `docs/discovery.md` tells people the same.
 
 mod auto;
 mod cloud;
 mod configured;
 pub mod explain;
 mod limits;
+mod links;
+mod modules;
+mod names;
+mod order;
+mod restrict;
 mod target;
 mod tree;
 mod why;
 
-use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use semver::Version;
 
 pub use crate::config::repo::{AutodiscoverMode, Patterns};
+pub use crate::config::repos::Autodiscover;
 pub use limits::LimitExceeded;
-pub use target::{DirSelector, SelectError, Target, select};
+pub use modules::{ModuleGraph, Use};
+pub use names::{NameError, choose as choose_names};
+pub use order::{Order, Stage, stages};
+pub use restrict::Unchanged;
+pub use target::{DirSelector, SelectError, Target, select, select_for_plan};
 pub use tree::Tree;
 pub use why::Why;
 
-use crate::config::repo::RepoConfig;
-use crate::model::{ChangedFile, Distribution, ProjectKey, RepoPath};
+use crate::config::repo::{DirGlob, RepoConfig};
+use crate::config::repos::Decider;
+use crate::model::{BranchName, ChangedFile, Distribution, ProjectKey, RepoPath};
 
 /// Everything the search for projects goes by.
 pub struct Input<'a> {
@@ -35,8 +45,14 @@ pub struct Input<'a> {
     pub tree: &'a Tree,
     /// The files that the pull request changes, in any order.
     pub changed: &'a [ChangedFile],
-    /// The configuration of the repository, if it has any.
+    /// The configuration of the repository for that branch ([`RepoConfig::for_base`]), if it has any.
     pub config: Option<&'a RepoConfig>,
+    /// The branch that the pull request goes into.
+    pub base: &'a BranchName,
+    /// What the files of server and repository say about looking for projects.
+    pub autodiscover: &'a Autodiscover,
+    /// Who uses which directory as a module; `None`: nobody asked (`--autoplan-modules`).
+    pub modules: Option<&'a ModuleGraph>,
     /// What the operator set.
     pub settings: &'a Settings,
     /// Gives the text of a file of the checkout; `None` when it cannot be read. Should not follow links, and not read
@@ -44,10 +60,25 @@ pub struct Input<'a> {
     pub read: &'a dyn Fn(&RepoPath) -> Option<String>,
 }
 
+impl Input<'_> {
+    /// Whether directories are looked for that no project names (reference 3.5). Projects for other base branches count
+    /// as configured: whoever wrote them did not ask for a search.
+    pub fn searches(&self) -> bool {
+        let mode = self.autodiscover.mode.as_ref().map_or(self.settings.mode, |mode| mode.value);
+        mode.is_active(self.config.map_or(0, |config| config.projects.len() + config.elsewhere.len()))
+    }
+
+    /// The pattern of `ignore_paths` that takes a directory out, and who wrote it.
+    fn ignored(&self, dir: &RepoPath) -> Option<(&DirGlob, &Decider)> {
+        let ignored = self.autodiscover.ignore_paths.as_ref()?;
+        Some((ignored.value.iter().find(|glob| glob.matches(dir))?, &ignored.by))
+    }
+}
+
 /// What the operator sets for the search.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `--autodiscover-mode`.
+    /// `--autodiscover-mode`; the files have the last word.
     pub mode: AutodiscoverMode,
     /// `--autoplan-file-list`: files that count when projects are discovered.
     pub file_list: Patterns,
@@ -55,6 +86,13 @@ pub struct Settings {
     pub distribution: Distribution,
     /// Projects of one command.
     pub max_projects: usize,
+    /// `--autoplan-modules`, and with which files a directory is one whose modules count
+    /// (`--autoplan-modules-from-projects`); `None`: modules concern nobody.
+    pub modules: Option<Patterns>,
+    /// `--restrict-file-list`: only what changed may be planned by `-d` and `-p`.
+    pub restrict: bool,
+    /// `--enable-regexp-cmd`: what follows `-p` may be a regular expression.
+    pub regexp: bool,
 }
 
 impl Settings {
@@ -82,6 +120,9 @@ impl Default for Settings {
             file_list: DEFAULT_FILE_LIST.clone(),
             distribution: Distribution::Terraform,
             max_projects: Self::DEFAULT_MAX_PROJECTS,
+            modules: None,
+            restrict: false,
+            regexp: false,
         }
     }
 }
@@ -95,37 +136,39 @@ pub struct Project {
     pub terraform_version: Option<Version>,
     /// Whether a push plans it. `false` only takes it out of autoplan: a `plan` comment still plans it (reference 3.3).
     pub autoplan: bool,
+    /// When its turn comes.
+    pub order: Order,
     /// What chose it.
     pub why: Why,
 }
 
-/// The projects that the changed files concern, sorted by directory, workspace and name. Autoplan takes those with
-/// `autoplan`, a command without a target takes all.
+/// The projects that the changed files concern, sorted by group of the order, directory, workspace and name. Autoplan
+/// takes those with `autoplan`, a command without a target takes all.
 pub fn discover(input: &Input<'_>) -> Result<Vec<Project>, LimitExceeded> {
-    let changed = changed_paths(input.changed);
-    let configured = configured::expand(input.config, input.tree)?;
-    let entries = input.config.map_or(0, |config| config.projects.len());
+    let changed = links::seen(input.tree, changed_paths(input.changed))?;
+    let changed: Vec<&RepoPath> = changed.iter().collect();
+    let configured = configured::expand(input)?;
+    let users = input.modules.map(|modules| modules.users(&changed)).unwrap_or_default();
     let mut projects = Vec::new();
-    if input.settings.mode.is_active(entries) {
-        let taken: HashSet<&RepoPath> = configured.iter().map(|one| &one.key.dir).collect();
-        projects = auto::find(input, &changed, &taken)?;
+    if input.searches() {
+        projects = auto::find(input, &changed, &users, &configured.dirs)?;
     }
-    projects.extend(configured::concerned(configured, input.tree, &changed)?);
+    projects.extend(configured::concerned(configured.projects, input.tree, &changed, &users)?);
     input.settings.check_count(projects.len())?;
     Ok(sorted(projects))
 }
 
 /// Every path that changed, once, sorted. A file that moved changed in both places.
-fn changed_paths(changed: &[ChangedFile]) -> Vec<&RepoPath> {
-    let mut paths: Vec<&RepoPath> =
-        changed.iter().flat_map(|file| std::iter::once(&file.path).chain(&file.previous)).collect();
+fn changed_paths(changed: &[ChangedFile]) -> Vec<RepoPath> {
+    let mut paths: Vec<RepoPath> =
+        changed.iter().flat_map(|file| std::iter::once(&file.path).chain(&file.previous)).cloned().collect();
     paths.sort_unstable();
     paths.dedup();
     paths
 }
 
 fn sorted(mut projects: Vec<Project>) -> Vec<Project> {
-    projects.sort_by(|a, b| a.key.cmp(&b.key));
+    projects.sort_by(|a, b| (a.order.group, &a.key).cmp(&(b.order.group, &b.key)));
     projects
 }
 

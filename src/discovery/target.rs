@@ -1,15 +1,18 @@
 //! Projects that a person asks for by name or place, whatever changed (reference 3.7).
 
-use super::configured::{self, Configured};
+use super::configured::{self, Configured, Expanded};
 use super::limits::LimitExceeded;
-use super::{Input, Project, Why, sorted};
+use super::names::{self, NameError};
+use super::restrict::Unchanged;
+use super::{Input, Order, Project, Why, links, restrict, sorted};
 use crate::config::repo::{DirGlob, InvalidGlob, nearest, quoted, shown};
-use crate::model::{ProjectKey, RepoPath, WorkspaceName};
+use crate::config::repos::Decider;
+use crate::model::{ProjectKey, ProjectName, RepoPath, WorkspaceName};
 
 /// What a person asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// `-p`: the project with exactly this name.
+    /// `-p`: the project with exactly this name; with [`super::Settings::regexp`] every project whose name matches.
     Project(String),
     /// `-d`, `-w`, or both.
     Place {
@@ -47,6 +50,67 @@ pub enum SelectError {
         near: Vec<String>,
         /// Some of the names there are.
         known: Vec<String>,
+    },
+    /// The projects with the name are for other base branches.
+    #[error(
+        "the project `{}` is for other base branches: its `branch` (`/{}/`, line {line} of the configuration file) does \
+         not match `{}`, which this pull request goes into", shown(.name), shown(.filter), shown(.base)
+    )]
+    NameForOtherBranch {
+        /// The name asked for.
+        name: String,
+        /// Its `branch`.
+        filter: String,
+        /// Line of its entry.
+        line: usize,
+        /// Branch of the pull request.
+        base: String,
+    },
+    /// The projects of the directory are for other base branches.
+    #[error(
+        "the directory `{}` is configured for other base branches only: `branch` (`/{}/`, line {line} of the \
+         configuration file) does not match `{}`, which this pull request goes into",
+        shown(.dir.as_str()), shown(.filter), shown(.base)
+    )]
+    DirForOtherBranch {
+        /// The directory asked for.
+        dir: RepoPath,
+        /// The `branch` of its first project.
+        filter: String,
+        /// Line of the entry.
+        line: usize,
+        /// Branch of the pull request.
+        base: String,
+    },
+    /// The directory is taken out of the search for projects.
+    #[error(
+        "the directory `{}` is no project: it matches `{}` of `ignore_paths` ({by}). Give it an entry in `projects` if it \
+         is one", shown(.dir.as_str()), shown(.glob)
+    )]
+    Ignored {
+        /// The directory asked for.
+        dir: RepoPath,
+        /// The pattern.
+        glob: String,
+        /// Who wrote it.
+        by: Decider,
+    },
+    /// What stands after `-p` cannot be followed.
+    #[error(transparent)]
+    BadName(#[from] NameError),
+    /// The operator lets only be planned what changed.
+    #[error(transparent)]
+    Unchanged(#[from] Unchanged),
+    /// A symbolic link is no directory of a project.
+    #[error(
+        "`{}` is a symbolic link to `{}`: two projects in the same files would get in each other's way, so choose that \
+         directory", shown(.dir.as_str()), shown(.target.as_str())
+    )]
+    DirIsLink {
+        /// The directory asked for.
+        dir: RepoPath,
+        /// Where it leads.
+        target: RepoPath,
     },
     /// The directory does not exist at the head of the pull request.
     #[error("the directory `{}` does not exist in this pull request. {}", shown(.dir.as_str()), similar_dirs(.near))]
@@ -108,16 +172,16 @@ const MAX_LISTED: usize = 10;
 /// Names that are suggested in place of a mistyped one.
 const MAX_NEAR: usize = 3;
 
-/// The projects that a target names, sorted by directory, workspace and name; at least one.
+/// The projects that a target names, sorted as those of [`super::discover`]; at least one.
 pub fn select(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
-    let configured = configured::expand(input.config, input.tree)?;
+    let configured = configured::expand(input)?;
     let projects = match target {
-        Target::Project(name) => vec![by_name(name, configured, input)?],
+        Target::Project(name) => by_name(name, configured, input)?,
         Target::Place { dir, workspace } => {
             let workspace = workspace.clone().unwrap_or_default();
             match dir {
                 DirSelector::Path(dir) => vec![by_place(dir, workspace, configured, input)?],
-                DirSelector::Glob(glob) => by_glob(glob, workspace, configured, input)?,
+                DirSelector::Glob(glob) => by_glob(glob, workspace, configured.projects, input)?,
             }
         }
     };
@@ -125,22 +189,54 @@ pub fn select(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, Select
     Ok(sorted(projects))
 }
 
-fn by_name(name: &str, configured: Vec<Configured<'_>>, input: &Input<'_>) -> Result<Project, SelectError> {
+/// The same for a plan, which the operator may restrict to what changed (`--restrict-file-list`, reference 3.8).
+pub fn select_for_plan(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
+    let projects = select(target, input)?;
+    if input.settings.restrict { restrict::check(target, projects, input) } else { Ok(projects) }
+}
+
+fn by_name(name: &str, configured: Expanded<'_>, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
+    let known = named(&configured.projects);
+    let prefixes = input.config.map_or(&[][..], |config| &config.allowed_regexp_prefixes);
+    let chosen = names::choose(name, &known, input.settings.regexp, prefixes)?;
+    if chosen.is_empty() {
+        return Err(no_such_name(name, known, &configured.elsewhere, input));
+    }
+    let why = |own: &str| if own == name { Why::ByName } else { Why::ByRegexp(name.to_owned()) };
+    let is_chosen = |one: &Configured<'_>| one.key.name.as_ref().is_some_and(|own| chosen.contains(own.as_str()));
+    let mut projects = Vec::new();
+    for one in configured.projects.iter().filter(|one| is_chosen(one)) {
+        check_dir(&one.key.dir, input)?;
+        let why = why(one.key.name.as_ref().map_or("", ProjectName::as_str));
+        projects.push(one.clone().into_project(why));
+    }
+    Ok(projects)
+}
+
+/// The names of projects, sorted.
+fn named<'a>(configured: &'a [Configured<'_>]) -> Vec<&'a str> {
     let mut names: Vec<&str> =
-        configured.iter().filter_map(|one| one.key.name.as_ref()).map(crate::model::ProjectName::as_str).collect();
+        configured.iter().filter_map(|one| one.key.name.as_ref()).map(ProjectName::as_str).collect();
     names.sort_unstable();
-    if names.is_empty() {
-        return Err(SelectError::NothingConfigured(name.to_owned()));
+    names
+}
+
+fn no_such_name(name: &str, known: Vec<&str>, elsewhere: &[Configured<'_>], input: &Input<'_>) -> SelectError {
+    let is_it = |one: &&Configured<'_>| one.key.name.as_ref().is_some_and(|own| own.as_str() == name);
+    if let Some((filter, line)) = elsewhere.iter().find(is_it).and_then(branch_of) {
+        return SelectError::NameForOtherBranch { name: name.to_owned(), filter, line, base: input.base.to_string() };
     }
-    if !names.contains(&name) {
-        let near = owned(nearest(name, names.iter().copied(), MAX_NEAR));
-        let known = owned(names.into_iter().take(MAX_LISTED));
-        return Err(SelectError::UnknownName { name: name.to_owned(), near, known });
+    let known = if known.is_empty() { named(elsewhere) } else { known };
+    if known.is_empty() {
+        return SelectError::NothingConfigured(name.to_owned());
     }
-    let found = configured.into_iter().find(|one| one.key.name.as_ref().is_some_and(|own| own.as_str() == name));
-    let found = found.expect("the name is among those of the configured projects");
-    check_dir(&found.key.dir, input)?;
-    Ok(found.into_project(Why::ByName))
+    let near = owned(nearest(name, known.iter().copied(), MAX_NEAR));
+    SelectError::UnknownName { name: name.to_owned(), near, known: owned(known.into_iter().take(MAX_LISTED)) }
+}
+
+/// The `branch` of an entry and its line.
+fn branch_of(one: &Configured<'_>) -> Option<(String, usize)> {
+    Some((one.config.branch.as_ref()?.as_str().to_owned(), one.config.line))
 }
 
 fn owned<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
@@ -151,6 +247,9 @@ fn check_dir(dir: &RepoPath, input: &Input<'_>) -> Result<(), SelectError> {
     if input.tree.dir_exists(dir) {
         return Ok(());
     }
+    if let Some(target) = links::resolve(input.tree, dir).filter(|target| input.tree.dir_exists(target)) {
+        return Err(SelectError::DirIsLink { dir: dir.clone(), target });
+    }
     let with_code = input.tree.dirs().filter(|dir| input.tree.has_code(dir)).map(RepoPath::as_str);
     let near = owned(nearest(dir.as_str(), with_code, MAX_NEAR));
     Err(SelectError::DirMissing { dir: dir.clone(), near })
@@ -159,11 +258,11 @@ fn check_dir(dir: &RepoPath, input: &Input<'_>) -> Result<(), SelectError> {
 fn by_place(
     dir: &RepoPath,
     workspace: WorkspaceName,
-    configured: Vec<Configured<'_>>,
+    configured: Expanded<'_>,
     input: &Input<'_>,
 ) -> Result<Project, SelectError> {
     check_dir(dir, input)?;
-    let in_dir: Vec<Configured<'_>> = configured.into_iter().filter(|one| one.key.dir == *dir).collect();
+    let in_dir: Vec<Configured<'_>> = configured.projects.into_iter().filter(|one| one.key.dir == *dir).collect();
     let mut allowed: Vec<WorkspaceName> = in_dir.iter().map(|one| one.key.workspace.clone()).collect();
     let mut matches: Vec<Configured<'_>> = in_dir.into_iter().filter(|one| one.key.workspace == workspace).collect();
     if matches.len() > 1 {
@@ -174,21 +273,32 @@ fn by_place(
         return Ok(only.into_project(Why::ByPlace));
     }
     if allowed.is_empty() {
-        return Ok(unconfigured(dir.clone(), workspace));
+        return unconfigured(dir, workspace, &configured.elsewhere, input);
     }
     allowed.sort();
     allowed.dedup();
     Err(SelectError::WorkspaceNotAllowed { dir: dir.clone(), workspace, allowed })
 }
 
-/// A directory that no project is configured for is one by being asked for.
-fn unconfigured(dir: RepoPath, workspace: WorkspaceName) -> Project {
-    Project {
-        key: ProjectKey { dir, workspace, name: None },
-        terraform_version: None,
-        autoplan: true,
-        why: Why::ByPlace,
+/// A directory that no project is configured for is one by being asked for, unless somebody said that it is none.
+fn unconfigured(
+    dir: &RepoPath,
+    workspace: WorkspaceName,
+    elsewhere: &[Configured<'_>],
+    input: &Input<'_>,
+) -> Result<Project, SelectError> {
+    let dir = dir.clone();
+    // Without what its entry says of workflow and requirements, it would not be run as its owners want it.
+    if let Some((filter, line)) = elsewhere.iter().find(|one| one.key.dir == dir).and_then(branch_of) {
+        return Err(SelectError::DirForOtherBranch { dir, filter, line, base: input.base.to_string() });
     }
+    if input.searches()
+        && let Some((glob, by)) = input.ignored(&dir)
+    {
+        return Err(SelectError::Ignored { dir, glob: glob.to_string(), by: by.clone() });
+    }
+    let key = ProjectKey { dir, workspace, name: None };
+    Ok(Project { key, terraform_version: None, autoplan: true, order: Order::default(), why: Why::ByPlace })
 }
 
 fn by_glob(

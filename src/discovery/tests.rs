@@ -3,29 +3,45 @@
 use proptest::prelude::*;
 use proptest::sample::{select as one_of, subsequence};
 
+use std::collections::{BTreeMap, HashSet};
+
 use super::*;
-use crate::config::repo::AllowedOverrides;
+use crate::config::repo::Permissions;
 use crate::model::ChangeKind;
+
+mod rules;
 
 /// A checkout with its configuration, and what the operator set.
 #[derive(Debug)]
 struct World {
     tree: Tree,
     config: Option<RepoConfig>,
+    autodiscover: Autodiscover,
+    /// Branch that the pull request goes into.
+    base: &'static str,
+    /// Texts of files.
+    texts: BTreeMap<String, String>,
     settings: Settings,
 }
 
 impl World {
     fn new(files: &[&str]) -> Self {
         let tree = Tree::new(files.iter().map(|file| path(file)));
-        Self { tree, config: None, settings: Settings::default() }
+        Self {
+            tree,
+            config: None,
+            autodiscover: Autodiscover::default(),
+            base: "main",
+            texts: BTreeMap::new(),
+            settings: Settings::default(),
+        }
     }
 
     /// Gives it a configuration file: the entries of `projects`, one a line.
     fn projects(self, entries: &[&str]) -> Self {
         let lines: Vec<_> = entries.iter().map(|entry| format!("  - {{{entry}}}")).collect();
         let text = format!("version: 3\nprojects:\n{}", lines.join("\n"));
-        let config = RepoConfig::parse("atlantis.yaml", &text, &AllowedOverrides::default())
+        let config = RepoConfig::parse("atlantis.yaml", &text, &Permissions::default())
             .unwrap_or_else(|errors| panic!("{errors}"));
         Self { config: Some(config), ..self }
     }
@@ -39,14 +55,26 @@ impl World {
     }
 
     fn with_input<T>(&self, changed: &[ChangedFile], then: impl FnOnce(&Input<'_>) -> T) -> T {
-        let Self { tree, config, settings } = self;
+        let Self { tree, config, autodiscover, base, texts, settings } = self;
         // A file named `cloud.tf` names its own directory's last segment as the workspace.
         let read = |file: &RepoPath| {
             let name = file.parent().file_name().to_owned();
-            (file.file_name() == "cloud.tf")
-                .then(|| format!("terraform {{\n cloud {{\n workspaces {{\n name = \"{name}\"\n }}\n }}\n}}\n"))
+            let cloud = || format!("terraform {{\n cloud {{\n workspaces {{\n name = \"{name}\"\n }}\n }}\n}}\n");
+            texts.get(file.as_str()).cloned().or_else(|| (file.file_name() == "cloud.tf").then(cloud))
         };
-        then(&Input { tree, changed, config: config.as_ref(), settings, read: &read })
+        let modules = settings.modules.as_ref().map(|from| ModuleGraph::build(tree, from, &read).unwrap());
+        let base = base.parse().unwrap();
+        let config = config.as_ref().map(|config| config.for_base(&base).unwrap());
+        then(&Input {
+            tree,
+            changed,
+            config: config.as_ref(),
+            base: &base,
+            autodiscover,
+            modules: modules.as_ref(),
+            settings,
+            read: &read,
+        })
     }
 
     fn discover(&self, changed: &[ChangedFile]) -> Result<Vec<Project>, LimitExceeded> {
@@ -424,9 +452,8 @@ proptest! {
     fn order_and_repetition_of_the_input_change_nothing((files, world) in world(), changed in changes()) {
         let expected = world.discover(&changed).unwrap();
         let reversed: Vec<_> = changed.iter().rev().chain(&changed).cloned().collect();
-        let World { config, settings, .. } = world;
         let tree = Tree::new(files.iter().rev().chain(&files).map(|file| path(file)));
-        prop_assert_eq!(World { tree, config, settings }.discover(&reversed).unwrap(), expected);
+        prop_assert_eq!(World { tree, ..world }.discover(&reversed).unwrap(), expected);
     }
 
     #[test]

@@ -12,6 +12,8 @@ pub struct Tree {
     files: Vec<RepoPath>,
     /// Every directory, with its own files in `files`.
     dirs: BTreeMap<RepoPath, Range<usize>>,
+    /// Which of the files are symbolic links, and their texts.
+    links: BTreeMap<RepoPath, String>,
 }
 
 /// Directory (empty for the root) and name.
@@ -34,7 +36,23 @@ impl Tree {
             dirs.insert(dir, start..end);
             start = end;
         }
-        Self { files, dirs }
+        Self { files, dirs, links: BTreeMap::new() }
+    }
+
+    /// Adds what symbolic links say. They are followed by name only; nothing below a linked directory is listed.
+    #[must_use]
+    pub fn with_links(self, links: impl IntoIterator<Item = (RepoPath, String)>) -> Self {
+        Self { links: links.into_iter().collect(), ..self }
+    }
+
+    /// Every symbolic link, and its text.
+    pub(super) fn links(&self) -> impl Iterator<Item = (&RepoPath, &str)> {
+        self.links.iter().map(|(link, target)| (link, target.as_str()))
+    }
+
+    /// What a path says, if it is a symbolic link.
+    pub(super) fn link_target(&self, path: &RepoPath) -> Option<&str> {
+        self.links.get(path).map(String::as_str)
     }
 
     /// Every file, sorted by directory, then by name.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::modules::Use;
 use crate::config::repo::shown;
 use crate::model::RepoPath;
 
@@ -21,8 +22,12 @@ pub enum Why {
     EnvDir(RepoPath),
     /// A file changed below `modules`, which belongs to the directory that `modules` is in.
     Modules(RepoPath),
+    /// A file changed in a module that it uses.
+    Module(Use),
     /// A person gave its name.
     ByName,
+    /// A person gave a regular expression that its name matches.
+    ByRegexp(String),
     /// A person gave its directory and workspace.
     ByPlace,
     /// A person gave a pattern of directories.
@@ -33,10 +38,12 @@ impl Why {
     /// The changed file that decided; `None` when a person did.
     pub fn file(&self) -> Option<&RepoPath> {
         match self {
-            Self::WhenModified { file, .. } | Self::OwnDir(file) | Self::EnvDir(file) | Self::Modules(file) => {
-                Some(file)
-            }
-            Self::ByName | Self::ByPlace | Self::ByGlob(_) => None,
+            Self::WhenModified { file, .. }
+            | Self::OwnDir(file)
+            | Self::EnvDir(file)
+            | Self::Modules(file)
+            | Self::Module(Use { file, .. }) => Some(file),
+            Self::ByName | Self::ByRegexp(_) | Self::ByPlace | Self::ByGlob(_) => None,
         }
     }
 
@@ -47,7 +54,9 @@ impl Why {
             Self::OwnDir(_) => "own_dir",
             Self::EnvDir(_) => "env_dir",
             Self::Modules(_) => "modules",
+            Self::Module(_) => "module",
             Self::ByName => "by_name",
+            Self::ByRegexp(_) => "by_regexp",
             Self::ByPlace => "by_place",
             Self::ByGlob(_) => "by_glob",
         }
@@ -66,6 +75,11 @@ impl fmt::Display for Why {
             Self::Modules(path) => {
                 write!(f, "`{}` changed, and `modules` belongs to the directory above it", file(path))
             }
+            Self::Module(Use { file: path, via }) => {
+                let chain: Vec<String> = via.iter().map(|dir| format!("`{}`", shown(dir.as_str()))).collect();
+                write!(f, "`{}` changed, in a module that it uses: {}", file(path), chain.join(", which uses "))
+            }
+            Self::ByRegexp(expression) => write!(f, "its name matches `{}`", shown(expression)),
             Self::ByName => f.write_str("it was asked for by name"),
             Self::ByPlace => f.write_str("it was asked for by directory and workspace"),
             Self::ByGlob(glob) => write!(f, "its directory matches `{}`", shown(glob)),

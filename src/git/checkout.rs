@@ -11,7 +11,7 @@ use crate::process::{Cmd, Hold};
 
 /// What stays when a checkout moves to another commit: what `init` brought and local states. Everything else that is
 /// not tracked goes, so that files made from an older commit cannot take part in a newer plan.
-const KEPT: &[&str] =
+pub(super) const KEPT: &[&str] =
     &[".terraform/", ".terragrunt-cache/", ".terraform.lock.hcl", "*.tfstate", "*.tfstate.*", "terraform.tfstate.d/"];
 
 /// What a checkout contains (reference 15.4).
@@ -210,6 +210,12 @@ impl Mirror {
         let back = std::fs::read_to_string(admin.join("gitdir")).ok()?;
         let same = Path::new(back.trim_end()).canonicalize().ok()? == link.canonicalize().ok()?;
         (admin.parent() == Some(&ours) && same).then(|| admin.to_owned())
+    }
+
+    /// Git for the worktree in a directory.
+    pub(super) fn git_in(&self, doing: &str, dir: &Path) -> Result<Cmd, GitError> {
+        let admin = self.admin_dir(dir).ok_or_else(|| GitError::other(doing, "the checkout is not whole"))?;
+        Ok(self.git().env("GIT_DIR", admin).env("GIT_WORK_TREE", dir).dir(dir))
     }
 
     async fn move_to(&self, doing: &str, admin: &Path, dir: &Path, commit: &CommitSha) -> Result<(), GitError> {

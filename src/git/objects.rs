@@ -1,6 +1,7 @@
 //! Reading a mirror: commits, file lists and files, without a checkout.
 
-use super::{GitError, Mirror, RefName};
+use super::checkout::KEPT;
+use super::{Checkout, GitError, Mirror, RefName};
 use crate::model::{CommitSha, RepoPath};
 
 /// Most bytes read of a file list; some hundred thousand files.
@@ -11,6 +12,8 @@ pub(super) const MAX_LIST: usize = 64 * 1024 * 1024;
 pub struct TreeFiles {
     /// Paths in the order of git, symbolic links included, submodules not.
     pub paths: Vec<RepoPath>,
+    /// Which of them are symbolic links.
+    pub links: Vec<RepoPath>,
     /// How many names were left out because they are not UTF-8, contain control characters or are too long.
     pub left_out: usize,
     /// Whether there are more files than can be listed (64 MiB of names).
@@ -63,6 +66,33 @@ impl Mirror {
         let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
         for entry in entries(&output.stdout.bytes).filter(|entry| entry.is_file() || entry.is_link()) {
             match path_of(entry.name) {
+                Some(path) => {
+                    files.links.extend(entry.is_link().then(|| path.clone()));
+                    files.paths.push(path);
+                }
+                None => files.left_out += 1,
+            }
+        }
+        Ok(files)
+    }
+
+    /// The id of the tree of a commit: the same for two commits with the same files.
+    pub async fn tree_id(&self, commit: &CommitSha) -> Result<String, GitError> {
+        let cmd = self.git().args(["rev-parse", "--verify", "--end-of-options"]);
+        let output = self.run("look up the tree of a commit", cmd.arg(format!("{commit}^{{tree}}"))).await?;
+        Ok(output.stdout.text().trim().to_owned())
+    }
+
+    /// Files in a checkout that are not part of its commit, for example those that hooks made. What the repository
+    /// ignores is left out, and so is what earlier runs leave behind.
+    pub async fn untracked(&self, checkout: &Checkout) -> Result<TreeFiles, GitError> {
+        let doing = format!("list the files that were made in the checkout of {}", checkout.head.short());
+        let cmd = self.git_in(&doing, &checkout.path)?.cap(MAX_LIST);
+        let cmd = cmd.args(["ls-files", "--others", "--exclude-standard", "-z"]);
+        let output = self.run(&doing, cmd.args(KEPT.iter().flat_map(|pattern| ["-x", *pattern]))).await?;
+        let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
+        for name in output.stdout.bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+            match path_of(name) {
                 Some(path) => files.paths.push(path),
                 None => files.left_out += 1,
             }

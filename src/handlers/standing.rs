@@ -12,7 +12,10 @@ use crate::render::status::{self, Standing};
 use crate::store::RunRow;
 
 /// The newest run of each project at the head commit of a pull, since its projects were last searched for.
-pub(super) struct Standings(Vec<Standing>);
+pub(super) struct Standings {
+    projects: Vec<ProjectKey>,
+    all: Vec<Standing>,
+}
 
 impl Standings {
     /// Adds up what is on record. Projects that only an earlier search found concern the pull no longer.
@@ -30,23 +33,29 @@ impl Standings {
     fn sum(runs: impl IntoIterator<Item = RunRow>) -> Self {
         let outcome = |run: RunRow| Some((run.project, Standing { kind: run.kind, outcome: run.outcome? }));
         let newest: BTreeMap<ProjectKey, Standing> = runs.into_iter().filter_map(outcome).collect();
-        Self(newest.into_values().collect())
+        let (projects, all) = newest.into_iter().unzip();
+        Self { projects, all }
+    }
+
+    /// Whether something was run for such a project.
+    pub fn any(&self, is_it: impl Fn(&ProjectKey) -> bool) -> bool {
+        self.projects.iter().any(is_it)
     }
 
     /// Whether nothing was run at this head yet.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// The combined status of planning.
     pub fn plan_status(&self, ctx: &Ctx) -> CommitStatus {
-        combined(ctx, RunKind::Plan, status::plan(&self.0))
+        combined(ctx, RunKind::Plan, status::plan(&self.all))
     }
 
     /// The combined status of applying after a plan. While something waits to be applied there is none on a commit,
     /// unless a command before has set it: then it must not go on saying that all is done (reference 9.3 lets it).
     pub async fn apply_status_after_plan(&self, ctx: &Ctx, pull: &Pull) -> Result<Option<CommitStatus>, sqlx::Error> {
-        match status::apply_after_plan(&self.0) {
+        match status::apply_after_plan(&self.all) {
             Some(line) => Ok(Some(combined(ctx, RunKind::Apply, line))),
             None if ctx.store.command_has_ended_at(&pull.at, &pull.head).await? => Ok(Some(self.apply_status(ctx))),
             None => Ok(None),
@@ -55,7 +64,7 @@ impl Standings {
 
     /// The combined status of applying while applies are stopped, with this line; none when all is applied anyway.
     pub fn apply_status_while_stopped(&self, ctx: &Ctx, line: String) -> Option<CommitStatus> {
-        match status::apply(&self.0).0 {
+        match status::apply(&self.all).0 {
             CommitState::Success => None,
             state @ (CommitState::Pending | CommitState::Failure) => Some(combined(ctx, RunKind::Apply, (state, line))),
         }
@@ -63,7 +72,7 @@ impl Standings {
 
     /// The combined status of applying.
     pub fn apply_status(&self, ctx: &Ctx) -> CommitStatus {
-        combined(ctx, RunKind::Apply, status::apply(&self.0))
+        combined(ctx, RunKind::Apply, status::apply(&self.all))
     }
 }
 

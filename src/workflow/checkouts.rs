@@ -225,6 +225,16 @@ impl Checkouts {
         self.git.mirror(&source.pull.repo).files(&checkout.commit).await
     }
 
+    /// Files that somebody made in a checkout, apart from what runs leave behind (`--include-git-untracked-files`).
+    pub async fn untracked(&self, source: &Source, checkout: &Checkout) -> Result<TreeFiles, GitError> {
+        self.git.mirror(&source.pull.repo).untracked(checkout).await
+    }
+
+    /// The id of what is checked out: the same wherever the files are the same.
+    pub async fn tree_id(&self, source: &Source, checkout: &Checkout) -> Result<String, GitError> {
+        self.git.mirror(&source.pull.repo).tree_id(&checkout.commit).await
+    }
+
     /// The text of a file of a commit that was fetched; `None` when there is no such file.
     pub async fn read(
         &self,

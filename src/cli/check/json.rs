@@ -15,7 +15,7 @@ const VERSION: u32 = 1;
 pub(super) struct VerdictJson<'a> {
     v: u32,
     repo: String,
-    base_branch: Option<&'a str>,
+    base_branch: &'a str,
     base: Option<BaseJson<'a>>,
     config_file: Option<&'a str>,
     server_file: Option<&'a str>,
@@ -54,7 +54,7 @@ pub(super) fn of(verdict: &Verdict) -> VerdictJson<'_> {
     VerdictJson {
         v: VERSION,
         repo: verdict.repo.to_string(),
-        base_branch: verdict.branch.as_ref().map(crate::model::BranchName::as_str),
+        base_branch: verdict.branch.as_str(),
         base,
         config_file: verdict.config_file.as_deref(),
         server_file: verdict.server_file.as_deref(),

@@ -120,6 +120,15 @@ impl Local {
         self.origin.is_some()
     }
 
+    /// Symbolic links, and what they say.
+    pub fn links(&self) -> Vec<(RepoPath, String)> {
+        let link = |file: &RepoPath| {
+            let target = std::fs::read_link(self.root.join(file.as_str())).ok()?;
+            Some((file.clone(), target.to_str()?.to_owned()))
+        };
+        self.files.iter().filter_map(link).collect()
+    }
+
     /// The text of a file, if it is a regular one of bearable size.
     pub fn text(&self, file: &RepoPath) -> std::io::Result<String> {
         let invalid = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());

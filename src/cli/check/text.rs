@@ -96,7 +96,8 @@ impl Page<'_, '_> {
 
     /// What the answer is about.
     fn about(&mut self, verdict: &Verdict) -> io::Result<()> {
-        let into = verdict.branch.as_ref().map(|branch| format!(" into `{branch}`")).unwrap_or_default();
+        let guess = if verdict.knows_branch { "" } else { " (a guess; see `--base-branch`)" };
+        let into = format!(" into `{}`{guess}", super::shown(verdict.branch.as_str()));
         let origin = if verdict.names_itself() { "" } else { " (`origin` says nothing; see `--repo`)" };
         let own = match &verdict.config_file {
             Some(file) => format!("configured by `{file}`"),

@@ -1,11 +1,11 @@
 //! What there is to say about a repository: the mistakes of its files, or what would be planned.
 
 use crate::app::discovery_settings;
-use crate::config::repo::{self, AllowedOverrides, ConfigErrors, RepoConfig};
+use crate::config::repo::{self, ConfigErrors, RepoConfig};
 use crate::config::repos::{RepoRules, ServerRepos};
 use crate::config::server::SearchConfig;
 use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, warnings};
-use crate::discovery::{Input, Settings, Tree};
+use crate::discovery::{Input, ModuleGraph, Settings, Tree};
 use crate::model::{BranchName, RepoId, RepoPath};
 
 use super::local::Local;
@@ -35,8 +35,10 @@ pub(super) struct Verdict {
     pub local: Local,
     /// What the server calls it.
     pub repo: RepoId,
-    /// The branch that the pull request would go into; `None`: not known.
-    pub branch: Option<BranchName>,
+    /// The branch that the pull request would go into.
+    pub branch: BranchName,
+    /// Whether that was said or found out; else it is a guess.
+    pub knows_branch: bool,
     /// Name of the repository's own file.
     pub config_file: Option<String>,
     /// Name of the file of the server.
@@ -51,11 +53,14 @@ pub(super) struct Verdict {
 
 /// Reads the files and thinks.
 pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyhow::Result<Verdict> {
-    let branch = asked.branch.clone().or_else(|| local.branch());
+    let found = asked.branch.clone().or_else(|| local.branch());
+    let knows_branch = found.is_some();
+    let branch = found.unwrap_or_else(|| BranchName::new("main").expect("it is a branch"));
     let mut verdict = Verdict {
         local,
         repo: asked.repo.clone(),
         branch,
+        knows_branch,
         config_file: None,
         server_file: config.repo_file.as_ref().map(|file| file.name.clone()),
         problems: Vec::new(),
@@ -64,8 +69,8 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
     };
     let server = verdict.server(config);
     let rules = server.as_ref().map(|server| server.rules(&asked.repo));
-    let tree = Tree::new(verdict.local.files.iter().cloned());
-    let repo_config = verdict.config(&tree, rules.as_ref())?;
+    let tree = Tree::new(verdict.local.files.iter().cloned()).with_links(verdict.local.links());
+    let repo_config = verdict.config(&tree, rules.as_ref());
     if let (true, Some(rules)) = (verdict.problems.is_empty(), &rules) {
         verdict.explain(&tree, rules, repo_config.as_ref(), config)?;
     }
@@ -97,33 +102,31 @@ impl Verdict {
         }
     }
 
-    /// Where the server's file is broken, it is not known what it allows, so nothing is held against the repository.
-    fn config(&mut self, tree: &Tree, rules: Option<&RepoRules>) -> anyhow::Result<Option<RepoConfig>> {
-        let file = match repo::find(tree.files()) {
-            Ok(Some(file)) => file,
-            Ok(None) => return Ok(None),
-            Err(error) => {
-                self.problems.push(FileProblem::Whole(error.to_string()));
-                return Ok(None);
-            }
+    /// Where the server's file is broken, it is not known what it allows; then the repository's file is not judged.
+    fn config(&mut self, tree: &Tree, rules: Option<&RepoRules>) -> Option<RepoConfig> {
+        let file = match file_of(tree, rules) {
+            Ok(file) => file?,
+            Err(error) => return self.give_up(FileProblem::Whole(error.to_string())),
         };
         self.config_file = Some(file.to_string());
-        let everything = || repo::OverrideKey::ALL.iter().copied().collect::<AllowedOverrides>();
-        let allowed = rules.map_or_else(everything, |rules| rules.allowed_overrides().clone());
+        let permissions = rules?.permissions();
         let text = match self.local.text(&file) {
             Ok(text) => text,
-            Err(error) => {
-                self.problems.push(FileProblem::Whole(format!("`{file}` cannot be read: {error}")));
-                return Ok(None);
-            }
+            Err(error) => return self.give_up(FileProblem::Whole(format!("`{file}` cannot be read: {error}"))),
         };
-        match RepoConfig::parse(file.as_str(), &text, &allowed) {
-            Ok(config) => Ok(Some(config)),
-            Err(errors) => {
-                self.problems.push(FileProblem::Errors(errors));
-                Ok(None)
-            }
+        let config = match RepoConfig::parse(file.as_str(), &text, permissions) {
+            Ok(config) => config,
+            Err(errors) => return self.give_up(FileProblem::Errors(errors)),
+        };
+        match config.for_base(&self.branch) {
+            Ok(config) => Some(config),
+            Err(error) => self.give_up(FileProblem::Whole(error.to_string())),
         }
+    }
+
+    fn give_up(&mut self, problem: FileProblem) -> Option<RepoConfig> {
+        self.problems.push(problem);
+        None
     }
 
     fn explain(
@@ -137,14 +140,31 @@ impl Verdict {
         let settings =
             Settings { max_projects: usize::MAX, ..discovery_settings(&config.planning, &config.terraform)? };
         let read = |file: &RepoPath| self.local.text(file).ok();
+        let graph = settings.modules.as_ref().map(|from| ModuleGraph::build(tree, from, &read)).transpose()?;
         let changed = self.local.change.files();
-        let input =
-            Input { tree, changed: changed.unwrap_or_default(), config: repo_config, settings: &settings, read: &read };
+        let input = Input {
+            tree,
+            changed: changed.unwrap_or_default(),
+            config: repo_config,
+            base: &self.branch,
+            autodiscover: &rules.autodiscover(repo_config),
+            modules: graph.as_ref(),
+            settings: &settings,
+            read: &read,
+        };
         let tool = Tool::of_server(config.terraform.distribution, config.terraform.version.clone());
         let question = Question { input: &input, rules, tool, autoplan: config.planning.autoplan };
         let (found, explanation) = (warnings(&question)?, changed.map(|_| explain(&question)).transpose()?);
         self.warnings = found;
         self.explanation = explanation;
         Ok(())
+    }
+}
+
+/// The repository's file: the one that the operator names, else one of the usual names.
+fn file_of(tree: &Tree, rules: Option<&RepoRules>) -> Result<Option<RepoPath>, repo::FileNameError> {
+    match rules.and_then(RepoRules::config_file) {
+        Some(file) => Ok(tree.files_in(&file.value.parent()).contains(&file.value).then(|| file.value.clone())),
+        None => repo::find(tree.files()),
     }
 }

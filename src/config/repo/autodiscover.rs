@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::{AutodiscoverWish, DirGlob};
+use crate::config::yaml::{Fields, Key, Keys, Kind, Located, Reader, shown, words};
+
 /// When directories that no project names become projects by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum AutodiscoverMode {
@@ -55,6 +58,64 @@ impl fmt::Display for AutodiscoverMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.as_str())
     }
+}
+
+/// `autodiscover`, in both files.
+pub(in crate::config) static AUTODISCOVER: Keys = Keys::new(
+    "`autodiscover`",
+    &[
+        Key::new(
+            "mode",
+            Kind::Words(modes),
+            "`auto`",
+            "`enabled`: directories that no project names are projects too. `disabled`: none is. `auto`: only where \
+             the repository lists no project.",
+            "enabled",
+        ),
+        Key::new(
+            "ignore_paths",
+            Kind::List(&Kind::Text),
+            "none",
+            "Directories that never become projects by themselves; patterns may have `*`, `**`, `?`, `[a-z]` and `{a,b}`.",
+            "[legacy/**]",
+        ),
+    ],
+);
+
+fn modes() -> Vec<&'static str> {
+    words(&AutodiscoverMode::ALL, AutodiscoverMode::as_str)
+}
+
+/// Entries of `ignore_paths`: each is tried on every directory.
+const MAX_IGNORED: usize = 100;
+
+/// Takes `autodiscover` out of either file. A block without `mode` means `auto`, as in Atlantis.
+pub(in crate::config) fn read(reader: &mut Reader, fields: &Fields<'_>) -> Option<AutodiscoverWish> {
+    let node = fields.get("autodiscover")?;
+    let block = reader.fields(node, &AUTODISCOVER)?;
+    let mode = reader.word(&block, "mode", &modes()).unwrap_or_default();
+    let ignore_paths = read_ignored(reader, &block);
+    Some(AutodiscoverWish { mode, ignore_paths, line: node.place.line })
+}
+
+fn read_ignored(reader: &mut Reader, block: &Fields<'_>) -> Option<Vec<DirGlob>> {
+    let texts = reader.texts(block, "ignore_paths")?;
+    if texts.len() > MAX_IGNORED {
+        let what = format!("there are {} `ignore_paths`; {MAX_IGNORED} are allowed", texts.len());
+        reader.problem_of_file(what, "join patterns, for example with `{a,b}` or `**`");
+        return None;
+    }
+    Some(texts.iter().filter_map(|text| read_glob(reader, text)).collect())
+}
+
+fn read_glob(reader: &mut Reader, text: &Located) -> Option<DirGlob> {
+    const HELP: &str = "write a path from the root of the repository without a slash before it, such as `legacy/**`";
+    if text.text.trim().is_empty() || text.text.starts_with('/') {
+        let what = format!("`{}` is not a pattern of directories", shown(&text.text));
+        reader.problem(text.place, what, HELP);
+        return None;
+    }
+    DirGlob::new(&text.text).map_err(|error| reader.problem(text.place, error.to_string(), HELP)).ok()
 }
 
 #[cfg(test)]

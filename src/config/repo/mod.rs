@@ -1,17 +1,19 @@
 //! The configuration a repository brings along, `atlantis.yaml` or `lockkeeper.yaml` (reference 4).
 //!
-//! It comes from a pull request, so it is read strictly and within limits: an unknown key is an error, and so is a key
-//! of Atlantis that this version does not carry out yet, because ignoring one (say, `apply_requirements`) could let
-//! something be applied that should not be. The problems become one text for the pull request.
+//! It comes from a pull request, so it is read strictly and within limits: an unknown key is an error, and so is what
+//! this version does not carry out yet or the server does not allow, because ignoring it could let something be applied
+//! that should not be. The problems become one text for the pull request.
 
-mod autodiscover;
+pub(super) mod autodiscover;
+mod conflicts;
 mod dir_glob;
 mod file;
+mod keys;
 mod pattern_syntax;
 mod patterns;
 mod project;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 pub use autodiscover::{AutodiscoverMode, InvalidMode};
@@ -19,16 +21,19 @@ pub use dir_glob::{DirGlob, InvalidGlob};
 pub use file::{FILE_NAMES, FileNameError, find};
 pub use pattern_syntax::InvalidPattern;
 pub use patterns::Patterns;
-pub use project::{Autoplan, ProjectConfig, ProjectDir, RequirementWish, WorkflowWish};
+pub use project::{Autoplan, ProjectConfig, ProjectDir, RequirementWish, SilenceWish, WorkflowWish};
+
+use keys::TOP;
 
 use super::lock_block;
 pub use super::lock_block::LockWish;
 pub use super::overrides::{AllowedOverrides, OverrideKey};
-use super::workflow::Workflow;
-use super::yaml::{self, Fields, Keys, Node, Reader, Value};
+pub use super::permissions::Permissions;
+use super::workflow::{FileVersion, Workflow, read_workflows};
+use super::yaml::{self, Fields, Located, Node, Reader, Value};
 pub use super::yaml::{ConfigErrors, Place, Problem, nearest, quoted, shown};
-use crate::model::{ProjectKey, RunKind};
-use project::{OF_SERVER, PatternCache};
+use crate::model::{BranchName, ProjectKey, ProjectName};
+use project::{PatternCache, Surroundings};
 
 /// What a repository says about itself, checked.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -37,6 +42,8 @@ pub struct RepoConfig {
     pub file_name: String,
     /// Its projects, in the order of the file. None: they are discovered.
     pub projects: Vec<ProjectConfig>,
+    /// Those that are about other base branches, once that is decided ([`Self::for_base`]).
+    pub elsewhere: Vec<ProjectConfig>,
     /// Whether projects are planned in parallel; `None` leaves it to the server.
     pub parallel_plan: Option<bool>,
     /// Whether projects are applied in parallel; `None` leaves it to the server.
@@ -52,7 +59,7 @@ pub struct RepoConfig {
     /// Whether a failure in one group of the order keeps the later groups from running.
     pub abort_on_execution_order_fail: bool,
     /// Of which runs nothing is told in comments, where its projects say nothing themselves.
-    pub silence_pr_comments: Option<Vec<RunKind>>,
+    pub silence_pr_comments: Option<SilenceWish>,
 }
 
 /// What a repository says about looking for projects.
@@ -66,21 +73,15 @@ pub struct AutodiscoverWish {
     pub line: usize,
 }
 
-const TOP: Keys = Keys {
-    of: "the file",
-    here: &["version", "projects", "parallel_plan", "parallel_apply", "automerge", "repo_locks"],
-    later: &[
-        "workflows",
-        "policies",
-        "autodiscover",
-        "delete_source_branch_on_merge",
-        "emoji_reaction",
-        "allowed_regexp_prefixes",
-        "abort_on_execution_order_fail",
-        "silence_pr_comments",
-    ],
-    of_server: OF_SERVER,
-};
+/// Projects that only meet on some base branches, and cannot stand side by side there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("for pulls into `{base}`: {problems}")]
+pub struct BaseConflict {
+    /// The branch.
+    base: BranchName,
+    /// What is wrong, with lines and ways out.
+    problems: String,
+}
 
 impl RepoConfig {
     /// Size of the file in bytes.
@@ -92,17 +93,34 @@ impl RepoConfig {
     /// Entries of `projects` whose `dir` is a pattern: each is tried on every directory.
     pub const MAX_GLOBS: usize = 100;
 
-    /// Reads a configuration file. `file_name` is for the errors; `allowed` is what the server lets this repository
-    /// decide itself.
-    pub fn parse(file_name: &str, text: &str, allowed: &AllowedOverrides) -> Result<Self, ConfigErrors> {
+    /// Reads a configuration file. `file_name` is for the errors; `permissions` is what the server lets this
+    /// repository decide itself.
+    pub fn parse(file_name: &str, text: &str, permissions: &Permissions) -> Result<Self, ConfigErrors> {
         let mut reader = Reader::default();
-        let config = read(&mut reader, text, allowed);
+        let config = read(&mut reader, text, permissions);
         let config = Self { file_name: file_name.to_owned(), ..config };
         if reader.problems.is_empty() { Ok(config) } else { Err(ConfigErrors::new(file_name, text, reader.problems)) }
     }
 
+    /// What is left of it for pulls into a branch: projects that are about other branches are not there. Two projects
+    /// whose `branch` are different expressions, and which both fit, may only be found out to be in conflict here.
+    pub fn for_base(&self, base: &BranchName) -> Result<Self, BaseConflict> {
+        let fits = |project: &&ProjectConfig| project.branch.as_ref().is_none_or(|branch| branch.fits(base));
+        let (here, elsewhere): (Vec<&ProjectConfig>, Vec<_>) = self.projects.iter().partition(fits);
+        let problems: Vec<String> = conflicts::among(&here)
+            .into_iter()
+            .take(MAX_CONFLICTS)
+            .map(|it| format!("line {} of `{}`: {}; {}", here[it.index].line, self.file_name, it.what, it.help))
+            .collect();
+        if !problems.is_empty() {
+            return Err(BaseConflict { base: base.clone(), problems: problems.join("; ") });
+        }
+        let owned = |projects: Vec<&ProjectConfig>| projects.into_iter().cloned().collect();
+        Ok(Self { projects: owned(here), elsewhere: owned(elsewhere), ..self.clone() })
+    }
+
     /// The entry that a project of this repository comes from; `None` when it is not configured (the same choice as
-    /// discovery makes).
+    /// discovery makes). The configuration must be the one [for the base branch](Self::for_base).
     pub fn entry_of(&self, project: &ProjectKey) -> Option<&ProjectConfig> {
         let ProjectKey { dir, workspace, name } = project;
         let mut there = self.projects.iter().filter(|entry| entry.is_at(dir, workspace)).peekable();
@@ -113,14 +131,17 @@ impl RepoConfig {
     }
 }
 
-fn read(reader: &mut Reader, text: &str, allowed: &AllowedOverrides) -> RepoConfig {
+/// Conflicts of one base branch that are told at once.
+const MAX_CONFLICTS: usize = 5;
+
+fn read(reader: &mut Reader, text: &str, permissions: &Permissions) -> RepoConfig {
     if text.len() > RepoConfig::MAX_BYTES {
         let what = format!("the file has {} bytes; {} are allowed", text.len(), RepoConfig::MAX_BYTES);
         reader.problem_of_file(what, "use a pattern as the `dir` of projects that look alike, or YAML anchors");
         return RepoConfig::default();
     }
     match yaml::read(text) {
-        Ok(Some(node)) => read_top(reader, &node, allowed),
+        Ok(Some(node)) => read_top(reader, &node, permissions),
         Ok(None) => {
             version_missing(reader);
             RepoConfig::default()
@@ -132,47 +153,81 @@ fn read(reader: &mut Reader, text: &str, allowed: &AllowedOverrides) -> RepoConf
     }
 }
 
-fn read_top(reader: &mut Reader, node: &Node, allowed: &AllowedOverrides) -> RepoConfig {
+fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> RepoConfig {
     let Some(fields) = reader.fields(node, &TOP) else { return RepoConfig::default() };
-    check_version(reader, &fields);
-    check_automerge(reader, &fields);
+    let version = read_version(reader, &fields);
+    check_emoji(reader, &fields);
+    let workflows = read_own_workflows(reader, &fields, permissions, version);
+    let own_workflows: Vec<&str> = workflows.keys().map(String::as_str).collect();
+    let around = Surroundings { permissions, own_workflows: &own_workflows };
     RepoConfig {
         file_name: String::new(),
+        projects: read_projects(reader, &fields, &around),
+        elsewhere: Vec::new(),
         parallel_plan: reader.boolean(&fields, "parallel_plan"),
         parallel_apply: reader.boolean(&fields, "parallel_apply"),
-        repo_locks: lock_block::read_of_repo(reader, &fields, allowed),
-        projects: read_projects(reader, &fields, allowed),
-        ..RepoConfig::default()
+        repo_locks: lock_block::read_of_repo(reader, &fields, permissions.overrides()),
+        autodiscover: autodiscover::read(reader, &fields),
+        allowed_regexp_prefixes: read_prefixes(reader, &fields),
+        abort_on_execution_order_fail: reader.boolean(&fields, "abort_on_execution_order_fail").unwrap_or_default(),
+        silence_pr_comments: project::read_silence(reader, permissions.overrides(), &fields),
+        workflows,
     }
 }
 
-/// Version 2 differs from 3 only in custom workflows, which are refused in both.
-fn check_version(reader: &mut Reader, fields: &Fields<'_>) {
-    let Some(node) = fields.get("version") else { return version_missing(reader) };
-    match &node.value {
-        Value::Scalar(_, text) if matches!(text.as_str(), "2" | "3") => {}
-        Value::Scalar(_, text) => {
+fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> FileVersion {
+    match fields.get("version").map(|node| (node, &node.value)) {
+        None => version_missing(reader),
+        Some((_, Value::Scalar(_, text))) if text == "2" => return FileVersion::Two,
+        Some((_, Value::Scalar(_, text))) if text == "3" => {}
+        Some((node, Value::Scalar(_, text))) => {
             let what = format!("there is no version `{}` of this file", shown(text));
             reader.problem(node.place, what, "write `version: 3`");
         }
-        Value::Null | Value::List(_) | Value::Map(_) => {
+        Some((node, Value::Null | Value::List(_) | Value::Map(_))) => {
             reader.problem(node.place, "`version` must be a number".to_owned(), "write `version: 3`");
         }
     }
+    FileVersion::Three
 }
 
 fn version_missing(reader: &mut Reader) {
     reader.problem_of_file("`version` is missing".to_owned(), "begin the file with `version: 3`");
 }
 
-/// `false` is what happens anyway.
-fn check_automerge(reader: &mut Reader, fields: &Fields<'_>) {
-    if let (Some(true), Some(node)) = (reader.boolean(fields, "automerge"), fields.get("automerge")) {
-        reader.later(node.place, "`automerge: true`");
-    }
+/// Atlantis reads the key and does nothing with it (reference 4.1).
+fn check_emoji(reader: &mut Reader, fields: &Fields<'_>) {
+    let Some(text) = reader.text(fields, "emoji_reaction").filter(|text| !text.text.is_empty()) else { return };
+    let what = "`emoji_reaction` cannot be set here: the reaction is given before this file is read".to_owned();
+    reader.problem(text.place, what, "remove it; whoever runs Lockkeeper chooses one with `--emoji-reaction`");
 }
 
-fn read_projects(reader: &mut Reader, fields: &Fields<'_>, allowed: &AllowedOverrides) -> Vec<ProjectConfig> {
+fn read_own_workflows(
+    reader: &mut Reader,
+    fields: &Fields<'_>,
+    permissions: &Permissions,
+    version: FileVersion,
+) -> BTreeMap<String, Arc<Workflow>> {
+    let workflows = read_workflows(reader, fields, version);
+    if let Some(place) = fields.place("workflows").filter(|_| !workflows.is_empty())
+        && !permissions.allows_custom_workflows()
+    {
+        reader.problem(
+            place,
+            "`workflows` may not be set here: the server does not allow it for this repository".to_owned(),
+            "remove it, or ask whoever runs Lockkeeper to set `allow_custom_workflows: true` for this repository in \
+             the server's configuration (`--repo-config`)",
+        );
+    }
+    workflows
+}
+
+fn read_prefixes(reader: &mut Reader, fields: &Fields<'_>) -> Vec<String> {
+    let texts = reader.texts(fields, "allowed_regexp_prefixes").unwrap_or_default();
+    texts.into_iter().map(|text| text.text).collect()
+}
+
+fn read_projects(reader: &mut Reader, fields: &Fields<'_>, around: &Surroundings<'_>) -> Vec<ProjectConfig> {
     let entries = reader.list(fields, "projects").unwrap_or_default();
     if entries.len() > RepoConfig::MAX_PROJECTS {
         let what = format!("there are {} projects; {} are allowed", entries.len(), RepoConfig::MAX_PROJECTS);
@@ -180,11 +235,11 @@ fn read_projects(reader: &mut Reader, fields: &Fields<'_>, allowed: &AllowedOver
         return Vec::new();
     }
     let mut cache = PatternCache::default();
-    let read = |entry| Some((entry, project::read(reader, &mut cache, allowed, entry)?));
+    let read = |entry| Some((entry, project::read(reader, &mut cache, around, entry)?));
     let projects: Vec<(&Node, ProjectConfig)> = entries.iter().filter_map(read).collect();
     check_globs(reader, &projects);
-    check_names(reader, &projects);
-    check_places(reader, &projects);
+    check_conflicts(reader, &projects);
+    check_dependencies(reader, &projects);
     projects.into_iter().map(|(_, project)| project).collect()
 }
 
@@ -196,37 +251,43 @@ fn check_globs(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
     }
 }
 
-fn check_names(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
-    let mut seen = HashMap::new();
-    for (node, project) in projects {
-        let Some(name) = &project.name else { continue };
-        if let Some(first) = seen.insert(name, project.line) {
-            let what = format!("two projects are called `{name}`; the other one is in line {first}");
-            reader.problem(node.place, what, "give each project its own name");
+/// Projects without a `branch` meet all others; of those with one, we only know that equal expressions meet. The rest is
+/// seen when the base branch is known ([`RepoConfig::for_base`]).
+fn check_conflicts(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
+    let filter = |project: &ProjectConfig| project.branch.as_ref().map(|branch| branch.as_str().to_owned());
+    let filters: HashSet<Option<String>> = projects.iter().map(|(_, project)| filter(project)).collect();
+    for branch in filters {
+        let meet = |(_, project): &&(&Node, ProjectConfig)| project.branch.is_none() || filter(project) == branch;
+        let (nodes, here): (Vec<&Node>, Vec<&ProjectConfig>) =
+            projects.iter().filter(meet).map(|(node, project)| (*node, project)).unzip();
+        for conflict in conflicts::among(&here) {
+            reader.problem(nodes[conflict.index].place, conflict.what, conflict.help);
         }
     }
 }
 
-/// The first project of a directory and workspace may do without a name; the others could not be called (reference
-/// 4.3).
-fn check_places(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
-    let mut seen = HashMap::new();
+fn check_dependencies(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
+    let names: HashSet<&ProjectName> = projects.iter().filter_map(|(_, project)| project.name.as_ref()).collect();
     for (node, project) in projects {
-        let place = (project.dir.to_string(), &project.workspace);
-        let Some(first) = seen.get(&place).copied() else {
-            seen.insert(place, project.line);
-            continue;
-        };
-        if project.name.is_none() {
-            let (dir, workspace) = (shown(&place.0), place.1);
-            let what = format!("`dir: {dir}` with workspace `{workspace}` is already the project of line {first}");
-            let help = match project.dir {
-                ProjectDir::Path(_) => "give this project a `name`, so that it can be told apart: `plan -p NAME`",
-                ProjectDir::Glob(_) => "remove one of the two",
-            };
-            reader.problem(node.place, what, help);
+        for name in project.depends_on.iter().filter(|name| !names.contains(name)) {
+            let near = nearest(name.as_str(), names.iter().map(|name| name.as_str()), 1);
+            let help = near.first().map_or_else(
+                || "write the `name` of a project of this file; one without a name cannot be waited for".to_owned(),
+                |meant| format!("did you mean `{meant}`?"),
+            );
+            let place = dependency(node, name).unwrap_or(node.place);
+            reader.problem(place, format!("there is no project `{name}` to depend on"), help);
         }
     }
+}
+
+/// Where a project names another one.
+fn dependency(project: &Node, name: &ProjectName) -> Option<Place> {
+    let Value::Map(entries) = &project.value else { return None };
+    let is_list = |(key, _): &&(Located, Node)| key.text == "depends_on";
+    let Value::List(items) = &entries.iter().find(is_list)?.1.value else { return None };
+    let is_it = |item: &&Node| matches!(&item.value, Value::Scalar(_, text) if text == name.as_str());
+    items.iter().find(is_it).map(|item| item.place)
 }
 
 #[cfg(test)]

@@ -1,17 +1,18 @@
 //! One entry of `projects` (reference 4.2).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::LazyLock;
 
 use semver::Version;
 
 use super::dir_glob::DirGlob;
+use super::keys::{AUTOPLAN, PROJECT};
 use super::patterns::{Pattern, Patterns};
-use crate::config::BranchFilter;
 use crate::config::lock_block::{self, LockWish};
-use crate::config::overrides::AllowedOverrides;
-use crate::config::yaml::{Fields, Keys, Located, Node, Reader, shown};
+use crate::config::overrides::{AllowedOverrides, OverrideKey};
+use crate::config::yaml::{Fields, Located, Node, Reader, nearest, quoted, shown, words};
+use crate::config::{BranchFilter, Permissions, lists};
 use crate::model::{Distribution, ProjectName, RepoPath, Requirement, RunKind, WorkspaceName};
 
 /// A project as the repository describes it.
@@ -46,7 +47,7 @@ pub struct ProjectConfig {
     /// Its place in the order: lower ones come first.
     pub execution_order_group: i32,
     /// Of which runs nothing is told in comments.
-    pub silence_pr_comments: Option<Vec<RunKind>>,
+    pub silence_pr_comments: Option<SilenceWish>,
     /// Line of the file where the entry begins, from 1.
     pub line: usize,
 }
@@ -65,6 +66,15 @@ pub struct WorkflowWish {
 pub struct RequirementWish {
     /// The requirements.
     pub requirements: Vec<Requirement>,
+    /// Line of the file that says so, from 1.
+    pub line: usize,
+}
+
+/// Of which runs a repository wants nothing told in comments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SilenceWish {
+    /// The runs.
+    pub runs: BTreeSet<RunKind>,
     /// Line of the file that says so, from 1.
     pub line: usize,
 }
@@ -120,37 +130,8 @@ static DEFAULT_WHEN_MODIFIED: LazyLock<Patterns> = LazyLock::new(|| {
     Patterns::new(patterns).expect("these patterns are valid")
 });
 
-pub(super) const PROJECT: Keys = Keys {
-    of: "a project",
-    here: &["name", "dir", "workspace", "autoplan", "terraform_version", "workflow", "repo_locks"],
-    later: &[
-        "branch",
-        "terraform_distribution",
-        "plan_requirements",
-        "apply_requirements",
-        "import_requirements",
-        "depends_on",
-        "delete_source_branch_on_merge",
-        "repo_locking",
-        "execution_order_group",
-        "policy_check",
-        "custom_policy_check",
-        "silence_pr_comments",
-    ],
-    of_server: OF_SERVER,
-};
-
-/// Keys that say who may do what, so that nothing from a pull request can.
-pub(super) const OF_SERVER: &[&str] = &[
-    "allowed_overrides",
-    "allowed_workflows",
-    "allow_custom_workflows",
-    "pre_workflow_hooks",
-    "post_workflow_hooks",
-    "team_authz",
-];
-
-const AUTOPLAN: Keys = Keys { of: "`autoplan`", here: &["when_modified", "enabled"], later: &[], of_server: &[] };
+/// Names that a message lists.
+const MAX_NAMES: usize = 20;
 
 /// Patterns of the whole file, compiled once each: lists repeat from project to project.
 #[derive(Default)]
@@ -161,46 +142,104 @@ impl PatternCache {
     const MAX: usize = 5_000;
 }
 
+/// What reading a project needs to know of the rest of the world.
+pub(super) struct Surroundings<'a> {
+    pub(super) permissions: &'a Permissions,
+    /// Names of the workflows of the file.
+    pub(super) own_workflows: &'a [&'a str],
+}
+
 /// Reads one project; `None` when it has no valid directory.
 pub(super) fn read(
     reader: &mut Reader,
     cache: &mut PatternCache,
-    allowed: &AllowedOverrides,
+    around: &Surroundings<'_>,
     node: &Node,
 ) -> Option<ProjectConfig> {
     let fields = reader.fields(node, &PROJECT)?;
-    let name = read_name(reader, &fields);
-    let workspace = read_workspace(reader, &fields);
-    let autoplan = read_autoplan(reader, cache, &fields);
-    let terraform_version = read_version(reader, &fields);
-    let repo_locks = lock_block::read_of_repo(reader, &fields, allowed);
-    check_workflow(reader, &fields);
+    let allowed = around.permissions.overrides();
+    let project = ProjectConfig {
+        name: read_name(reader, &fields),
+        dir: ProjectDir::Path(RepoPath::root()),
+        workspace: read_workspace(reader, &fields),
+        autoplan: read_autoplan(reader, cache, &fields),
+        terraform_version: read_version(reader, &fields),
+        repo_locks: lock_block::read_of_project(reader, &fields, allowed),
+        branch: BranchFilter::read(reader, &fields),
+        workflow: read_workflow(reader, around, &fields),
+        distribution: reader.word(&fields, "terraform_distribution", &words(Distribution::ALL, Distribution::as_str)),
+        plan_requirements: read_requirements(reader, allowed, &fields, OverrideKey::PlanRequirements),
+        apply_requirements: read_requirements(reader, allowed, &fields, OverrideKey::ApplyRequirements),
+        import_requirements: read_requirements(reader, allowed, &fields, OverrideKey::ImportRequirements),
+        depends_on: read_depends_on(reader, &fields),
+        execution_order_group: reader.integer(&fields, "execution_order_group").unwrap_or_default(),
+        silence_pr_comments: read_silence(reader, allowed, &fields),
+        line: node.place.line,
+    };
     let dir = read_dir(reader, node, &fields)?;
-    if let (ProjectDir::Glob(glob), Some(_), Some(node)) = (&dir, &name, fields.get("name")) {
+    if let (ProjectDir::Glob(glob), Some(_), Some(node)) = (&dir, &project.name, fields.get("name")) {
         reader.problem(
             node.place,
             format!("a project with a pattern as its `dir` (`{}`) cannot have a `name`", shown(glob.as_str())),
             "remove `name`, or write one entry for each directory",
         );
     }
-    Some(ProjectConfig {
-        name,
-        dir,
-        workspace,
-        autoplan,
-        terraform_version,
-        repo_locks,
-        branch: None,
-        workflow: None,
-        distribution: None,
-        plan_requirements: None,
-        apply_requirements: None,
-        import_requirements: None,
-        depends_on: Vec::new(),
-        execution_order_group: 0,
-        silence_pr_comments: None,
-        line: node.place.line,
-    })
+    Some(ProjectConfig { dir, ..project })
+}
+
+fn read_requirements(
+    reader: &mut Reader,
+    allowed: &AllowedOverrides,
+    fields: &Fields<'_>,
+    key: OverrideKey,
+) -> Option<RequirementWish> {
+    let line = fields.place(key.as_str())?.line;
+    let is_allowed = allowed.check(reader, fields, key);
+    let requirements = lists::read_requirements(reader, fields, key.as_str())?;
+    is_allowed.then_some(RequirementWish { requirements, line })
+}
+
+/// Takes `silence_pr_comments`, of a project or of the file.
+pub(super) fn read_silence(
+    reader: &mut Reader,
+    allowed: &AllowedOverrides,
+    fields: &Fields<'_>,
+) -> Option<SilenceWish> {
+    let line = fields.place(OverrideKey::SilencePrComments.as_str())?.line;
+    let is_allowed = allowed.check(reader, fields, OverrideKey::SilencePrComments);
+    let runs = lists::read_silence(reader, fields)?.into_iter().collect();
+    is_allowed.then_some(SilenceWish { runs, line })
+}
+
+/// Whether the names exist is seen when all projects are read.
+fn read_depends_on(reader: &mut Reader, fields: &Fields<'_>) -> Vec<ProjectName> {
+    let names = reader.texts(fields, "depends_on").unwrap_or_default();
+    names.iter().filter_map(|name| read_project_name(reader, name)).collect()
+}
+
+fn read_workflow(reader: &mut Reader, around: &Surroundings<'_>, fields: &Fields<'_>) -> Option<WorkflowWish> {
+    let text = reader.text(fields, "workflow")?;
+    let is_allowed = around.permissions.overrides().check(reader, fields, OverrideKey::Workflow);
+    let name = text.text.trim();
+    let is_own = around.own_workflows.contains(&name);
+    let allowed = &around.permissions.allowed_workflows;
+    if !is_own && around.permissions.names().all(|known| known != name) {
+        let known = || around.permissions.names().chain(around.own_workflows.iter().copied());
+        let help = nearest(name, known(), 1).first().map_or_else(
+            || format!("the workflows are {}", quoted(known().take(MAX_NAMES).map(shown))),
+            |meant| format!("did you mean `{}`?", shown(meant)),
+        );
+        reader.problem(text.place, format!("there is no workflow `{}`", shown(name)), help);
+    } else if !is_own && !allowed.is_empty() && !allowed.contains(name) {
+        let what = format!("the server does not allow the workflow `{}` for this repository", shown(name));
+        let names = quoted(allowed.iter().take(MAX_NAMES).map(|name| shown(name)));
+        let help = format!(
+            "choose one of {names}, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this \
+             repository in the server's configuration (`--repo-config`)"
+        );
+        reader.problem(text.place, what, help);
+    }
+    is_allowed.then(|| WorkflowWish { name: name.to_owned(), line: text.place.line })
 }
 
 fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<ProjectDir> {
@@ -224,6 +263,10 @@ fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<Pro
 
 fn read_name(reader: &mut Reader, fields: &Fields<'_>) -> Option<ProjectName> {
     let name = reader.text(fields, "name")?;
+    read_project_name(reader, &name)
+}
+
+fn read_project_name(reader: &mut Reader, name: &Located) -> Option<ProjectName> {
     let invalid = |_| {
         reader.problem(
             name.place,
@@ -264,17 +307,6 @@ fn parse_version(text: &str) -> Option<Version> {
     let (numbers, rest) = text.split_at(end);
     let zeros = ".0".repeat(2_usize.saturating_sub(numbers.matches('.').count()));
     Version::parse(&format!("{numbers}{zeros}{rest}")).ok()
-}
-
-fn check_workflow(reader: &mut Reader, fields: &Fields<'_>) {
-    let Some(workflow) = reader.text(fields, "workflow") else { return };
-    if workflow.text != "default" {
-        reader.problem(
-            workflow.place,
-            format!("workflow `{}` is not available in this version yet: only `default` is", shown(&workflow.text)),
-            "remove `workflow` if the default steps (init, plan, apply) do for this project",
-        );
-    }
 }
 
 fn read_autoplan(reader: &mut Reader, cache: &mut PatternCache, fields: &Fields<'_>) -> Autoplan {

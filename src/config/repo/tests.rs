@@ -4,11 +4,13 @@ use std::fmt::Write as _;
 
 use proptest::prelude::*;
 
+use super::keys::PROJECT;
 use super::*;
+use crate::config::yaml::Kind;
 use crate::model::LockMode;
 
 fn parse(text: &str) -> Result<RepoConfig, ConfigErrors> {
-    RepoConfig::parse("atlantis.yaml", text, &AllowedOverrides::default())
+    RepoConfig::parse("atlantis.yaml", text, &Permissions::default())
 }
 
 /// With the permission to set `repo_locks`.
@@ -49,7 +51,6 @@ projects:
   - name: net/prod
     dir: ./infra/net/
     workspace: prod
-    workflow: default
     terraform_version: v1.9.5
     autoplan:
       enabled: false
@@ -61,8 +62,8 @@ projects:
     insta::assert_snapshot!(show(&parse(text).unwrap()), @r#"
     parallel: Some(true) Some(false)
     7: net/prod infra/net prod 1.9.5 false ["*.tf", "../modules/**", "!x.tf"]
-    15: - infra/apps/* default 1.10.0 true ["**/*.tf*", "**/*.tofu", "**/*.tofu.json", "**/terragrunt.hcl", "**/.terraform.lock.hcl"]
-    17: - . default - true []
+    14: - infra/apps/* default 1.10.0 true ["**/*.tf*", "**/*.tofu", "**/*.tofu.json", "**/terragrunt.hcl", "**/.terraform.lock.hcl"]
+    16: - . default - true []
     "#);
 }
 
@@ -143,7 +144,8 @@ fn every_bad_value_of_a_project_is_named() {
     workspace: a/b => `a/b` cannot be a workspace => leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
     workspace: -x => `-x` cannot be a workspace => leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
     workflow: [a] => `workflow` must be a text, not a list => write a text here
-    workflow: custom => workflow `custom` is not available in this version yet: only `default` is => remove `workflow` if the default steps (init, plan, apply) do for this project
+    workflow: custom => `workflow` may not be set here: the server does not allow it for this repository => remove it, or ask whoever runs Lockkeeper to add `workflow` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
+    workflow: custom => there is no workflow `custom` => the workflows are `default`
     terraform_version: [1] => `terraform_version` must be a text, not a list => write a text here
     terraform_version: '>= 1.5' => `>= 1.5` is not a version of Terraform => write one exact version, such as `1.9.5` or `v1.9.5`
     autoplan: yes => `autoplan` must be a mapping, not `yes` => write a mapping here
@@ -223,14 +225,31 @@ fn every_bad_value_of_the_file_is_named() {
 }
 
 #[test]
-fn every_key_that_only_atlantis_has_is_refused_by_name() {
-    let projects = project::PROJECT.later.iter().map(|key| (key, with_line(&format!("{key}: []"))));
-    let top = TOP.later.iter().map(|key| (key, format!("version: 3\n{key}:\n")));
-    for (key, text) in projects.chain(top) {
-        let error = parse(&text).expect_err(key);
-        let told: Vec<_> = error.problems().map(|problem| problem.what.as_str()).collect();
-        assert_eq!(told, [format!("`{key}` is not available in this version yet")]);
+fn what_is_for_later_is_refused_by_name() {
+    let mut told = String::new();
+    for (keys, text) in [(&TOP, "version: 3\n"), (&PROJECT, "version: 3\nprojects:\n  - dir: a\n    ")] {
+        for key in keys.keys {
+            let value = match key.kind {
+                Kind::NotYetTrue => "true",
+                Kind::NotYet(_) => "{}",
+                _ => continue,
+            };
+            let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);
+            let all: Vec<_> = error.problems().map(|problem| problem.what.as_str()).collect();
+            writeln!(told, "{}", all.join(" + ")).unwrap();
+            for harmless in ["", "false"].iter().filter(|_| value == "true") {
+                parse(&format!("{text}{}: {harmless}\n", key.name)).unwrap();
+            }
+        }
     }
+    insta::assert_snapshot!(told, @"
+    `automerge: true` is not available in this version yet
+    `delete_source_branch_on_merge: true` is not available in this version yet
+    `policies` is not available in this version yet
+    `delete_source_branch_on_merge: true` is not available in this version yet
+    `policy_check: true` is not available in this version yet
+    `custom_policy_check: true` is not available in this version yet
+    ");
 }
 
 #[test]
@@ -238,7 +257,7 @@ fn lock_modes_are_read_where_the_server_allows_it() {
     let text = "version: 3\nrepo_locks: {mode: on_apply}\nprojects:\n  - dir: a\n  - dir: b\n    repo_locks:\n      \
                 mode: disabled\n  - {dir: c, repo_locks: {}}\n  - {dir: d, repo_locks: }\n";
     let config = parse_locks(text).unwrap();
-    let wish = |mode, line| Some(LockWish { mode, line });
+    let wish = |mode, line| Some(LockWish { mode, line, is_old_form: false });
     assert_eq!(config.repo_locks, wish(LockMode::OnApply, 2));
     let projects: Vec<_> = config.projects.iter().map(|project| project.repo_locks).collect();
     assert_eq!(projects, [None, wish(LockMode::Disabled, 7), wish(LockMode::OnPlan, 8), None]);
@@ -338,7 +357,7 @@ fn every_bad_value_of_repo_locks_is_named() {
     repo_locks: {mode: sometimes} => `sometimes` is not a value of `mode` => write one of `on_plan`, `on_apply`, `disabled`
     repo_locks: {mod: on_plan} => `mod` is not a key of `repo_locks` => did you mean `mode`?
     repo_locks: {mod: on_plan} => `mod` is not a key of `repo_locks` => did you mean `mode`?
-    repo_locking: false => `repo_locking` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+    repo_locking: false => `repo_locking` may not be set here: the server does not allow it for this repository => remove it, or ask whoever runs Lockkeeper to add `repo_locking` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
     repo_locking: false => `repo_locking` is not a key of the file => did you mean `repo_locks`?
     ");
 }
@@ -405,12 +424,12 @@ projects:
       |     ^^^^^^^^
       = help: did you mean `workspace`?
 
-    error: `apply_requirements` is not available in this version yet
+    error: `apply_requirements` may not be set here: the server does not allow it for this repository
      --> atlantis.yaml:7:5
       |
     7 |     apply_requirements: [approved]
       |     ^^^^^^^^^^^^^^^^^^
-      = help: remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+      = help: remove it, or ask whoever runs Lockkeeper to add `apply_requirements` to `allowed_overrides` of this repository in the server's configuration (`--repo-config`)
 
     error: `[` is not a file pattern: `[` is not closed by `]`
      --> atlantis.yaml:9:34

@@ -1,53 +1,144 @@
 //! One entry of `repos` (reference 5.2).
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::config_source::{self, ConfigSource};
 use super::id::IdPattern;
+use super::keys::ENTRY;
+use crate::config::hook::{Hook, read_hooks};
 use crate::config::lock_block::{self, LockBlock};
 use crate::config::overrides::AllowedOverrides;
-use crate::config::yaml::{Fields, Keys, Node, Reader};
+use crate::config::repo::{AutodiscoverWish, autodiscover};
+use crate::config::workflow::Workflow;
+use crate::config::yaml::{Fields, Located, Node, Reader, nearest, quoted, shown};
+use crate::config::{BranchFilter, lists};
+use crate::model::{RepoPath, Requirement, RunKind};
 
-/// What an entry says about the repositories it is about; what it leaves out is left to the entries before it.
+/// An entry: which repositories it is about, and what it says about them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) id: IdPattern,
-    pub(super) locks: LockBlock,
-    /// `repo_locking`, the old form: `false` means that no lock is taken.
-    pub(super) locking: Option<bool>,
-    pub(super) allowed_overrides: Option<AllowedOverrides>,
+    pub(super) said: Said,
     /// Line of the file where the entry begins, from 1.
     pub(super) line: usize,
 }
 
-pub(super) const ENTRY: Keys = Keys {
-    of: "an entry of `repos`",
-    here: &["id", "repo_locks", "repo_locking", "allowed_overrides"],
-    later: &[
-        "branch",
-        "repo_config_file",
-        "plan_requirements",
-        "apply_requirements",
-        "import_requirements",
-        "pre_workflow_hooks",
-        "post_workflow_hooks",
-        "workflow",
-        "allowed_workflows",
-        "allow_custom_workflows",
-        "delete_source_branch_on_merge",
-        "policy_check",
-        "custom_policy_check",
-        "autodiscover",
-        "silence_pr_comments",
-    ],
-    of_server: &[],
-};
+/// What an entry says; what it leaves out is left to the entries before it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) locks: LockBlock,
+    /// `repo_locking`, the old form: `false` means that no lock is taken.
+    pub(super) locking: Option<bool>,
+    pub(super) allowed_overrides: Option<AllowedOverrides>,
+    pub(super) config_file: Option<RepoPath>,
+    pub(super) config_source: Option<ConfigSource>,
+    /// Never empty: an empty list says nothing.
+    pub(super) plan_requirements: Option<Vec<Requirement>>,
+    pub(super) apply_requirements: Option<Vec<Requirement>>,
+    pub(super) import_requirements: Option<Vec<Requirement>>,
+    pub(super) workflow: Option<String>,
+    pub(super) allowed_workflows: Option<Arc<BTreeSet<String>>>,
+    pub(super) allow_custom_workflows: Option<bool>,
+    pub(super) autodiscover: Option<AutodiscoverWish>,
+    pub(super) silence: Option<BTreeSet<RunKind>>,
+    pub(super) branch: Option<BranchFilter>,
+    pub(super) hooks: Arc<EntryHooks>,
+}
+
+/// The hooks of an entry, and the base branches they are for.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct EntryHooks {
+    pub(super) branch: Option<BranchFilter>,
+    pub(super) pre: Vec<Hook>,
+    pub(super) post: Vec<Hook>,
+}
+
+/// Workflows of the server, by name.
+pub(super) type Workflows = BTreeMap<String, Arc<Workflow>>;
 
 /// Reads one entry; `None` when it cannot be told what it is about.
-pub(super) fn read(reader: &mut Reader, node: &Node) -> Option<Entry> {
+pub(super) fn read(reader: &mut Reader, workflows: &Workflows, node: &Node) -> Option<Entry> {
     let fields = reader.fields(node, &ENTRY)?;
-    let locks = lock_block::read_of_server(reader, &fields).unwrap_or_default();
-    let locking = reader.boolean(&fields, "repo_locking");
-    let allowed_overrides = AllowedOverrides::read(reader, &fields);
-    let id = read_id(reader, node, &fields)?;
-    Some(Entry { id, locks, locking, allowed_overrides, line: node.place.line })
+    let branch = BranchFilter::read(reader, &fields);
+    let hooks = EntryHooks {
+        branch: branch.clone(),
+        pre: read_hooks(reader, &fields, "pre_workflow_hooks"),
+        post: read_hooks(reader, &fields, "post_workflow_hooks"),
+    };
+    let id = read_id(reader, node, &fields);
+    let said = Said {
+        locks: lock_block::read_of_server(reader, &fields).unwrap_or_default(),
+        locking: read_locking(reader, &fields, node.place.line),
+        allowed_overrides: AllowedOverrides::read(reader, &fields),
+        config_file: read_config_file(reader, &fields),
+        config_source: config_source::read(reader, &fields),
+        plan_requirements: read_requirements(reader, &fields, "plan_requirements"),
+        apply_requirements: read_requirements(reader, &fields, "apply_requirements"),
+        import_requirements: read_requirements(reader, &fields, "import_requirements"),
+        workflow: reader.text(&fields, "workflow").and_then(|name| read_workflow(reader, workflows, &name)),
+        allowed_workflows: read_allowed_workflows(reader, workflows, &fields),
+        allow_custom_workflows: reader.boolean(&fields, "allow_custom_workflows"),
+        autodiscover: autodiscover::read(reader, &fields),
+        silence: lists::read_silence(reader, &fields).map(|runs| runs.into_iter().collect()),
+        branch,
+        hooks: Arc::new(hooks),
+    };
+    Some(Entry { id: id?, said, line: node.place.line })
+}
+
+fn read_locking(reader: &mut Reader, fields: &Fields<'_>, line: usize) -> Option<bool> {
+    let locking = reader.boolean(fields, "repo_locking")?;
+    let instead = if locking { "remove it" } else { "write `repo_locks: {mode: disabled}`" };
+    reader.warnings.push((line, format!("`repo_locking` is deprecated: {instead}")));
+    Some(locking)
+}
+
+fn read_requirements(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Option<Vec<Requirement>> {
+    let requirements = lists::read_requirements(reader, fields, key)?;
+    if requirements.is_empty() {
+        let line = fields.place(key).map_or(0, |place| place.line);
+        let sentence = format!(
+            "`{key}: []` says nothing: what earlier entries demand still holds. To demand less here, change the \
+             expressions of those entries so that they are not about this repository"
+        );
+        reader.warnings.push((line, sentence));
+    }
+    Some(requirements).filter(|list| !list.is_empty())
+}
+
+fn read_config_file(reader: &mut Reader, fields: &Fields<'_>) -> Option<RepoPath> {
+    const HELP: &str = "write the path from the root of the repository, such as `ci/lockkeeper.yaml`";
+    let text = reader.text(fields, "repo_config_file")?;
+    let is_plain = !text.text.starts_with('/') && text.text.split(['/', '\\']).all(|part| part != "..");
+    let path = RepoPath::new(&text.text).ok().filter(|path| is_plain && !path.is_root());
+    if path.is_none() {
+        reader.problem(text.place, format!("`{}` is not a file of the repository", shown(&text.text)), HELP);
+    }
+    path
+}
+
+fn read_workflow(reader: &mut Reader, workflows: &Workflows, name: &Located) -> Option<String> {
+    let text = name.text.trim();
+    if text == Workflow::DEFAULT || workflows.contains_key(text) {
+        return Some(text.to_owned());
+    }
+    let known = || std::iter::once(Workflow::DEFAULT).chain(workflows.keys().map(String::as_str));
+    let help = nearest(text, known(), 1).first().map_or_else(
+        || format!("define it under `workflows`; those that there are: {}", quoted(known().take(20).map(shown))),
+        |meant| format!("did you mean `{}`?", shown(meant)),
+    );
+    reader.problem(name.place, format!("there is no workflow `{}`", shown(text)), help);
+    None
+}
+
+fn read_allowed_workflows(
+    reader: &mut Reader,
+    workflows: &Workflows,
+    fields: &Fields<'_>,
+) -> Option<Arc<BTreeSet<String>>> {
+    let names = reader.texts(fields, "allowed_workflows")?;
+    Some(Arc::new(names.iter().filter_map(|name| read_workflow(reader, workflows, name)).collect()))
 }
 
 fn read_id(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<IdPattern> {

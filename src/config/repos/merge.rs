@@ -6,20 +6,21 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::Entry;
+use super::config_source::ConfigSource;
+use super::entry::{Entry, EntryHooks, Said, Workflows};
 use super::policy::{DecidedBy, Decider, LockPolicy};
 use super::project_rules::{Decided, Demands, ProjectRules};
 use crate::config::lock_block::LockWish;
 use crate::config::overrides::{AllowedOverrides, OverrideKey};
-use crate::config::repo::{AutodiscoverMode, DirGlob, RepoConfig};
+use crate::config::repo::{AutodiscoverMode, DirGlob, ProjectConfig, RepoConfig, RequirementWish};
 use crate::config::workflow::Workflow;
-use crate::config::{BranchFilter, Hook};
-use crate::model::{BranchName, LockMode, LockScope, ProjectKey, RepoPath};
+use crate::config::{BranchFilter, Hook, Permissions};
+use crate::model::{BranchName, LockMode, LockScope, ProjectKey, RepoPath, Requirement, RunKind};
 
 /// What the operator says about one repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RepoRules {
-    allowed_overrides: AllowedOverrides,
+    permissions: Permissions,
     mode: Decided<LockMode>,
     scope: Decided<LockScope>,
     ttl: Decided<Option<Duration>>,
@@ -29,9 +30,14 @@ pub struct RepoRules {
     near_misses: Vec<Decider>,
     branch: Option<Decided<BranchFilter>>,
     config_file: Option<Decided<RepoPath>>,
-    pre_hooks: Vec<Hook>,
-    /// With the `branch` of the entry that has them.
-    post_hooks: Vec<(Option<BranchFilter>, Hook)>,
+    config_source: Option<Decided<ConfigSource>>,
+    workflow: Decided<String>,
+    plan_requirements: Decided<Vec<Requirement>>,
+    apply_requirements: Decided<Vec<Requirement>>,
+    import_requirements: Decided<Vec<Requirement>>,
+    silenced: Decided<BTreeSet<RunKind>>,
+    /// Of all entries that fit, in their order.
+    hooks: Vec<Arc<EntryHooks>>,
     autodiscover: Autodiscover,
 }
 
@@ -45,9 +51,9 @@ pub struct Autodiscover {
 }
 
 impl RepoRules {
-    pub(super) fn new(locking_is_off: bool) -> Self {
+    pub(super) fn new(locking_is_off: bool, workflows: &Arc<Workflows>) -> Self {
         Self {
-            allowed_overrides: AllowedOverrides::default(),
+            permissions: Permissions { workflows: Arc::clone(workflows), ..Permissions::default() },
             mode: Decided::default_of(LockMode::default()),
             scope: Decided::default_of(LockScope::default()),
             ttl: Decided::default_of(None),
@@ -56,20 +62,52 @@ impl RepoRules {
             near_misses: Vec::new(),
             branch: None,
             config_file: None,
-            pre_hooks: Vec::new(),
-            post_hooks: Vec::new(),
+            config_source: None,
+            workflow: Decided::default_of(Workflow::DEFAULT.to_owned()),
+            plan_requirements: Decided::default_of(Vec::new()),
+            apply_requirements: Decided::default_of(Vec::new()),
+            import_requirements: Decided::default_of(Vec::new()),
+            silenced: Decided::default_of(BTreeSet::new()),
+            hooks: Vec::new(),
             autodiscover: Autodiscover::default(),
         }
     }
 
     pub(super) fn add(&mut self, entry: &Entry, file: &Arc<str>) {
-        let by = decider(entry, file);
-        self.mode.set(entry.locks.mode, &by);
-        self.scope.set(entry.locks.scope, &by);
-        self.ttl.set(entry.locks.ttl.map(|limit| limit.0), &by);
-        self.locking.set(entry.locking, &by);
-        if let Some(allowed) = &entry.allowed_overrides {
-            self.allowed_overrides.clone_from(allowed);
+        let (by, said) = (decider(entry, file), &entry.said);
+        self.mode.set(said.locks.mode, &by);
+        self.scope.set(said.locks.scope, &by);
+        self.ttl.set(said.locks.ttl.map(|limit| limit.0), &by);
+        self.locking.set(said.locking, &by);
+        self.workflow.set(said.workflow.clone(), &by);
+        self.plan_requirements.set(said.plan_requirements.clone(), &by);
+        self.apply_requirements.set(said.apply_requirements.clone(), &by);
+        self.import_requirements.set(said.import_requirements.clone(), &by);
+        self.silenced.set(said.silence.clone(), &by);
+        self.hooks.push(Arc::clone(&said.hooks));
+        self.add_permissions(said);
+        self.add_places(said, &by);
+    }
+
+    fn add_permissions(&mut self, said: &Said) {
+        if let Some(allowed) = &said.allowed_overrides {
+            self.permissions.overrides.clone_from(allowed);
+        }
+        if let Some(allowed) = &said.allowed_workflows {
+            self.permissions.allowed_workflows = Arc::clone(allowed);
+        }
+        if let Some(allowed) = said.allow_custom_workflows {
+            self.permissions.custom_workflows = allowed;
+        }
+    }
+
+    fn add_places(&mut self, said: &Said, by: &Decider) {
+        replace(&mut self.branch, said.branch.as_ref(), by);
+        replace(&mut self.config_file, said.config_file.as_ref(), by);
+        replace(&mut self.config_source, said.config_source.as_ref(), by);
+        if let Some(wish) = &said.autodiscover {
+            replace(&mut self.autodiscover.mode, Some(&wish.mode), by);
+            replace(&mut self.autodiscover.ignore_paths, wish.ignore_paths.as_ref(), by);
         }
     }
 
@@ -77,9 +115,14 @@ impl RepoRules {
         self.near_misses.push(decider(entry, file));
     }
 
-    /// What the repository may decide itself.
+    /// What the repository may decide itself: [`RepoConfig::parse`] wants to know.
+    pub fn permissions(&self) -> &Permissions {
+        &self.permissions
+    }
+
+    /// Keys of its file that the repository may set.
     pub fn allowed_overrides(&self) -> &AllowedOverrides {
-        &self.allowed_overrides
+        self.permissions.overrides()
     }
 
     /// Entries whose expression fits a part of the repository's id only, so that they do not count here, while Atlantis
@@ -104,23 +147,91 @@ impl RepoRules {
         }
     }
 
-    /// What holds for a project. `config` is the file of the repository, if it has one.
+    /// What holds for a project. `config` is the file of the repository [for the base
+    /// branch](RepoConfig::for_base), if it has one.
     pub fn project(&self, config: Option<&RepoConfig>, project: &ProjectKey) -> ProjectRules {
-        let entry = config.and_then(|config| config.entry_of(project));
-        let by = |line| Decider::Repo { file: config.map(|config| config.file_name.clone()).unwrap_or_default(), line };
+        let own = config.and_then(|config| Some(Own { config, entry: config.entry_of(project)? }));
+        let entry = own.map(|own| own.entry);
         ProjectRules {
             lock: self.lock_policy(config, project),
-            workflow: Decided::default_of(Workflow::builtin()),
-            plan_requirements: Demands::default(),
-            apply_requirements: Demands::default(),
-            import_requirements: Demands::default(),
-            silenced: Decided::default_of(BTreeSet::new()),
-            distribution: entry.and_then(|entry| Some(Decided { value: entry.distribution?, by: by(entry.line) })),
-            version: entry
-                .and_then(|entry| Some(Decided { value: entry.terraform_version.clone()?, by: by(entry.line) })),
+            workflow: self.workflow_for(own),
+            plan_requirements: self.plan_demands(own),
+            apply_requirements: self.apply_demands(own),
+            import_requirements: self.import_demands(own),
+            silenced: self.silenced_for(config, entry),
+            distribution: own.and_then(|own| Some(own.decided(own.entry.distribution?, own.entry.line))),
+            version: own.and_then(|own| Some(own.decided(own.entry.terraform_version.clone()?, own.entry.line))),
             execution_order_group: entry.map_or(0, |entry| entry.execution_order_group),
             depends_on: entry.map(|entry| entry.depends_on.clone()).unwrap_or_default(),
         }
+    }
+
+    /// The project's choice, else the server's. Workflows of the repository come before those of the server.
+    fn workflow_for(&self, own: Option<Own<'_>>) -> Decided<Arc<Workflow>> {
+        let chosen = own.and_then(|own| {
+            let wish = own.entry.workflow.as_ref().filter(|_| self.allows(OverrideKey::Workflow))?;
+            let brought = own.config.workflows.get(&wish.name).filter(|_| self.permissions.custom_workflows);
+            let value = brought.cloned().or_else(|| self.workflow_of_server(&wish.name))?;
+            Some(own.decided(value, wish.line))
+        });
+        chosen.unwrap_or_else(|| {
+            let value = self.workflow_of_server(&self.workflow.value).unwrap_or_else(Workflow::builtin);
+            Decided { value, by: self.workflow.by.clone() }
+        })
+    }
+
+    fn workflow_of_server(&self, name: &str) -> Option<Arc<Workflow>> {
+        let defined = self.permissions.workflows.get(name).cloned();
+        defined.or_else(|| (name == Workflow::DEFAULT).then(Workflow::builtin))
+    }
+
+    fn plan_demands(&self, own: Option<Own<'_>>) -> Demands {
+        let wish = own.and_then(|own| Some((own, own.entry.plan_requirements.as_ref()?)));
+        self.demands(&self.plan_requirements, wish, OverrideKey::PlanRequirements)
+    }
+
+    fn apply_demands(&self, own: Option<Own<'_>>) -> Demands {
+        let wish = own.and_then(|own| Some((own, own.entry.apply_requirements.as_ref()?)));
+        self.demands(&self.apply_requirements, wish, OverrideKey::ApplyRequirements)
+    }
+
+    fn import_demands(&self, own: Option<Own<'_>>) -> Demands {
+        let wish = own.and_then(|own| Some((own, own.entry.import_requirements.as_ref()?)));
+        self.demands(&self.import_requirements, wish, OverrideKey::ImportRequirements)
+    }
+
+    /// What a project lists comes on top of what the server demands. It takes its place only where the operator says so
+    /// with [`OverrideKey::FewerRequirements`].
+    fn demands(
+        &self,
+        server: &Decided<Vec<Requirement>>,
+        wish: Option<(Own<'_>, &RequirementWish)>,
+        key: OverrideKey,
+    ) -> Demands {
+        let wish = wish.filter(|_| self.allows(key));
+        let mut demands = Demands::default();
+        if wish.is_none() || !self.allows(OverrideKey::FewerRequirements) {
+            server.value.iter().for_each(|demand| demands.add(*demand, &server.by));
+        }
+        if let Some((own, wish)) = wish {
+            let by = own.by(wish.line);
+            wish.requirements.iter().for_each(|demand| demands.add(*demand, &by));
+        }
+        demands
+    }
+
+    fn silenced_for(&self, config: Option<&RepoConfig>, entry: Option<&ProjectConfig>) -> Decided<BTreeSet<RunKind>> {
+        let own = config.filter(|_| self.allows(OverrideKey::SilencePrComments)).and_then(|config| {
+            let of_project = entry.and_then(|entry| entry.silence_pr_comments.as_ref());
+            let wish = of_project.or(config.silence_pr_comments.as_ref())?;
+            let by = Decider::Repo { file: config.file_name.clone(), line: wish.line };
+            Some(Decided { value: wish.runs.clone(), by })
+        });
+        own.unwrap_or_else(|| self.silenced.clone())
+    }
+
+    fn allows(&self, key: OverrideKey) -> bool {
+        self.permissions.allows(key)
     }
 
     /// Base branches whose pulls are served; `None`: all.
@@ -133,15 +244,24 @@ impl RepoRules {
         self.config_file.as_ref()
     }
 
-    /// What is run before a command.
-    pub fn pre_hooks(&self) -> &[Hook] {
-        &self.pre_hooks
+    /// What the repository's file is read from; `None`: what `--repo-config-source` says.
+    pub fn config_source(&self) -> Option<&Decided<ConfigSource>> {
+        self.config_source.as_ref()
+    }
+
+    /// What is run before a command on a pull into this branch.
+    pub fn pre_hooks<'a>(&'a self, base: &'a BranchName) -> impl Iterator<Item = &'a Hook> {
+        self.hooks_for(base).flat_map(|hooks| &hooks.pre)
     }
 
     /// What is run after a command on a pull into this branch.
     pub fn post_hooks<'a>(&'a self, base: &'a BranchName) -> impl Iterator<Item = &'a Hook> {
-        let fits = |branch: &Option<BranchFilter>| branch.as_ref().is_none_or(|branch| branch.fits(base));
-        self.post_hooks.iter().filter(move |(branch, _)| fits(branch)).map(|(_, hook)| hook)
+        self.hooks_for(base).flat_map(|hooks| &hooks.post)
+    }
+
+    fn hooks_for<'a>(&'a self, base: &'a BranchName) -> impl Iterator<Item = &'a EntryHooks> {
+        let fits = |hooks: &&EntryHooks| hooks.branch.as_ref().is_none_or(|branch| branch.fits(base));
+        self.hooks.iter().map(|hooks| &**hooks).filter(fits)
     }
 
     /// Whether projects that are not listed are looked for; `None` leaves it to the flag.
@@ -166,10 +286,8 @@ impl RepoRules {
     /// the lock.
     pub fn lock_policy_unread(&self) -> LockPolicy {
         let policy = self.lock_policy(None, &ProjectKey::of_dir(RepoPath::root()));
-        if policy.mode != LockMode::Disabled
-            || self.locking_is_off
-            || !self.allowed_overrides.allows(OverrideKey::RepoLocks)
-        {
+        let may_speak = self.allows(OverrideKey::RepoLocks) || self.allows(OverrideKey::RepoLocking);
+        if policy.mode != LockMode::Disabled || self.locking_is_off || !may_speak {
             return policy;
         }
         let decided_by = DecidedBy { mode: Decider::Default, ..policy.decided_by };
@@ -180,18 +298,23 @@ impl RepoRules {
         if self.locking_is_off {
             return Decided { value: LockMode::Disabled, by: Decider::Flag("disable-repo-locking") };
         }
-        let own = config.and_then(|config| self.wish(config, project));
-        own.unwrap_or_else(|| self.mode_of_server())
+        let Some(config) = config else { return self.mode_of_server() };
+        let mut mode = self.mode_of_server();
+        let of_project = config.entry_of(project).and_then(|entry| entry.repo_locks);
+        for wish in [config.repo_locks, of_project].into_iter().flatten().filter(|wish| self.hears(*wish)) {
+            // The old form asks for some lock, not for this mode.
+            let is_met = wish.is_old_form && wish.mode != LockMode::Disabled && mode.value != LockMode::Disabled;
+            if !is_met {
+                mode =
+                    Decided { value: wish.mode, by: Decider::Repo { file: config.file_name.clone(), line: wish.line } };
+            }
+        }
+        mode
     }
 
     /// Reading the file has refused a wish that is not allowed; whoever read it with other rules is not heard either.
-    fn wish(&self, config: &RepoConfig, project: &ProjectKey) -> Option<Decided<LockMode>> {
-        if !self.allowed_overrides.allows(OverrideKey::RepoLocks) {
-            return None;
-        }
-        let of_project = config.entry_of(project).and_then(|entry| entry.repo_locks);
-        let LockWish { mode, line } = of_project.or(config.repo_locks)?;
-        Some(Decided { value: mode, by: Decider::Repo { file: config.file_name.clone(), line } })
+    fn hears(&self, wish: LockWish) -> bool {
+        self.allows(if wish.is_old_form { OverrideKey::RepoLocking } else { OverrideKey::RepoLocks })
     }
 
     /// The old form wins over the new one, as in Atlantis.
@@ -201,6 +324,29 @@ impl RepoRules {
         } else {
             Decided { value: LockMode::Disabled, by: self.locking.by.clone() }
         }
+    }
+}
+
+/// What a repository says about one of its projects.
+#[derive(Clone, Copy)]
+struct Own<'a> {
+    config: &'a RepoConfig,
+    entry: &'a ProjectConfig,
+}
+
+impl Own<'_> {
+    fn by(self, line: usize) -> Decider {
+        Decider::Repo { file: self.config.file_name.clone(), line }
+    }
+
+    fn decided<T>(self, value: T, line: usize) -> Decided<T> {
+        Decided { value, by: self.by(line) }
+    }
+}
+
+fn replace<T: Clone>(rule: &mut Option<Decided<T>>, value: Option<&T>, by: &Decider) {
+    if let Some(value) = value {
+        *rule = Some(Decided { value: value.clone(), by: by.clone() });
     }
 }
 

@@ -1,13 +1,14 @@
 //! What the operator says about repositories: `repos.yaml`, given by `--repo-config` or `--repo-config-json`
 //! (reference 5).
 //!
-//! It is read once at the start, strictly: an unknown key is an error, and so is a key of Atlantis that this version
-//! does not carry out yet, because ignoring one could let something be applied that should not be. Entries of `repos`
-//! are merged for one repository by [`ServerRepos::rules`]; what the repository says itself comes on top where that is
-//! allowed ([`RepoRules::lock_policy`]).
+//! It is read strictly: an unknown key is an error, and so is what this version does not carry out yet, because ignoring
+//! it could let something be applied that should not be. Entries of `repos` are merged for one repository by
+//! [`ServerRepos::rules`]; what the repository says itself comes on top where that is allowed ([`RepoRules::project`]).
 
+mod config_source;
 mod entry;
 mod id;
+mod keys;
 mod merge;
 mod policy;
 mod project_rules;
@@ -16,15 +17,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::access::TeamAuthz;
-use super::yaml::{self, ConfigErrors, Fields, Keys, Node, Reader};
+use super::workflow::{FileVersion, read_workflows};
+use super::yaml::{self, ConfigErrors, Fields, Node, Reader};
 use crate::model::RepoId;
 
+pub use config_source::{ConfigSource, InvalidSource};
+pub(super) use keys::POLICIES;
 pub use merge::{Autodiscover, RepoRules};
 pub use policy::{DecidedBy, Decider, LockPolicy};
 pub use project_rules::{Decided, Demands, ProjectRules};
 
-use entry::Entry;
+use entry::{Entry, Workflows};
 use id::Match;
+use keys::{TEAM_AUTHZ, TOP};
 
 /// What the operator says about repositories, checked. Without a file it says nothing, and the defaults hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,18 +39,12 @@ pub struct ServerRepos {
     entries: Vec<Entry>,
     /// The command that says who may do what.
     pub team_authz: Option<TeamAuthz>,
+    /// Workflows that the operator defines.
+    workflows: Arc<Workflows>,
     /// `--disable-repo-locking`.
     locking_is_off: bool,
+    warnings: Vec<(usize, String)>,
 }
-
-const TOP: Keys = Keys {
-    of: "the file",
-    here: &["repos", "team_authz"],
-    later: &["workflows", "policies", "metrics", "external_stores"],
-    of_server: &[],
-};
-
-const TEAM_AUTHZ: Keys = Keys { of: "`team_authz`", here: &["command", "args"], later: &[], of_server: &[] };
 
 impl ServerRepos {
     /// Size of the file in bytes.
@@ -60,7 +59,7 @@ impl ServerRepos {
         let repos = read(&mut reader, text);
         let file = name.rsplit('/').next().unwrap_or(name).into();
         if reader.problems.is_empty() {
-            Ok(Self { file, ..repos })
+            Ok(Self { file, warnings: reader.warnings, ..repos })
         } else {
             Err(ConfigErrors::new(name, text, reader.problems))
         }
@@ -75,7 +74,7 @@ impl ServerRepos {
     /// What holds for one repository: of each key the last entry that sets it (reference 5.2).
     pub fn rules(&self, repo: &RepoId) -> RepoRules {
         let id = repo.to_string();
-        let mut rules = RepoRules::new(self.locking_is_off);
+        let mut rules = RepoRules::new(self.locking_is_off, &self.workflows);
         for entry in &self.entries {
             match entry.id.matches(repo, &id) {
                 Match::Whole => rules.add(entry, &self.file),
@@ -88,17 +87,14 @@ impl ServerRepos {
 
     /// The shortest time limit of locks that any entry sets.
     pub fn shortest_ttl(&self) -> Option<Duration> {
-        self.entries.iter().filter_map(|entry| entry.locks.ttl.as_ref()?.0).min()
+        self.entries.iter().filter_map(|entry| entry.said.locks.ttl.as_ref()?.0).min()
     }
 
-    /// What is said in a way that will go, a sentence each.
+    /// What is said in a way that will go, or means less than it may seem, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let old = self.entries.iter().filter_map(|entry| Some((entry, entry.locking?)));
-        let sentence = |(entry, locking): (&Entry, bool)| {
-            let instead = if locking { "remove it" } else { "write `repo_locks: {mode: disabled}`" };
-            format!("{} line {}: `repo_locking` is deprecated: {instead}", self.file, entry.line)
-        };
-        old.map(sentence).collect()
+        let mut warnings = self.warnings.clone();
+        warnings.sort();
+        warnings.iter().map(|(line, sentence)| format!("{} line {line}: {sentence}", self.file)).collect()
     }
 }
 
@@ -121,19 +117,20 @@ fn read(reader: &mut Reader, text: &str) -> ServerRepos {
 
 fn read_top(reader: &mut Reader, node: &Node) -> ServerRepos {
     let Some(fields) = reader.fields(node, &TOP) else { return ServerRepos::default() };
-    let entries = read_entries(reader, &fields);
+    let workflows = read_workflows(reader, &fields, FileVersion::Three);
+    let entries = read_entries(reader, &workflows, &fields);
     let team_authz = read_team_authz(reader, &fields);
-    ServerRepos { entries, team_authz, ..ServerRepos::default() }
+    ServerRepos { entries, team_authz, workflows: Arc::new(workflows), ..ServerRepos::default() }
 }
 
-fn read_entries(reader: &mut Reader, fields: &Fields<'_>) -> Vec<Entry> {
+fn read_entries(reader: &mut Reader, workflows: &Workflows, fields: &Fields<'_>) -> Vec<Entry> {
     let nodes = reader.list(fields, "repos").unwrap_or_default();
     if nodes.len() > ServerRepos::MAX_ENTRIES {
         let what = format!("there are {} entries of `repos`; {} are allowed", nodes.len(), ServerRepos::MAX_ENTRIES);
         reader.problem_of_file(what, "let one regular expression speak for repositories that are treated alike");
         return Vec::new();
     }
-    nodes.iter().filter_map(|node| entry::read(reader, node)).collect()
+    nodes.iter().filter_map(|node| entry::read(reader, workflows, node)).collect()
 }
 
 fn read_team_authz(reader: &mut Reader, fields: &Fields<'_>) -> Option<TeamAuthz> {

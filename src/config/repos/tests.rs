@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::keys::ENTRY;
 use super::*;
 use crate::config::repo::{AllowedOverrides, OverrideKey, RepoConfig};
+use crate::config::yaml::Kind;
 use crate::model::{LockMode, LockScope, ProjectKey};
 
 fn parse(text: &str) -> Result<ServerRepos, ConfigErrors> {
@@ -49,7 +51,8 @@ repos:
   - id: /.*/
     repo_locks: {mode: on_apply, scope: project, ttl: 72h}
     allowed_overrides: [plan_requirements, apply_requirements, import_requirements, workflow,
-      delete_source_branch_on_merge, repo_locking, repo_locks, policy_check, custom_policy_check, silence_pr_comments]
+      delete_source_branch_on_merge, repo_locking, repo_locks, policy_check, custom_policy_check, silence_pr_comments,
+      fewer_requirements]
   - id: github.com/acme/infra
     repo_locking: yes
 team_authz:
@@ -62,7 +65,7 @@ team_authz:
     assert!(OverrideKey::ALL.iter().all(|key| rules.allowed_overrides().allows(*key)));
     let args = vec!["--team".to_owned(), "7".to_owned()];
     assert_eq!(repos.team_authz, Some(TeamAuthz { command: "/usr/local/bin/ask".to_owned(), args }));
-    assert_eq!(repos.warnings(), ["repos.yaml line 7: `repo_locking` is deprecated: remove it"]);
+    assert_eq!(repos.warnings(), ["repos.yaml line 8: `repo_locking` is deprecated: remove it"]);
     assert_eq!(rules.ttl(), repos.shortest_ttl());
 }
 
@@ -288,11 +291,11 @@ fn every_bad_value_is_named() {
     id: /.*/, repo_locks: {tll: 72h} => `tll` is not a key of `repo_locks` => did you mean `ttl`?
     id: /.*/, repo_locking: maybe => `repo_locking` must be `true` or `false`, not `maybe` => write `true` or `false` here
     id: /.*/, allowed_overrides: repo_locks => `allowed_overrides` must be a list, not `repo_locks` => write a list here
-    id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => `repo_lock` is not an item of `allowed_overrides` => did you mean `repo_locks`? The words are `plan_requirements`, `apply_requirements`, `import_requirements`, `workflow`, `delete_source_branch_on_merge`, `repo_locking`, `repo_locks`, `policy_check`, `custom_policy_check`, `silence_pr_comments`
-    id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => `colour` is not an item of `allowed_overrides` => write one of `plan_requirements`, `apply_requirements`, `import_requirements`, `workflow`, `delete_source_branch_on_merge`, `repo_locking`, `repo_locks`, `policy_check`, `custom_policy_check`, `silence_pr_comments`
+    id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => `repo_lock` is not an item of `allowed_overrides` => did you mean `repo_locks`? The words are `plan_requirements`, `apply_requirements`, `import_requirements`, `workflow`, `delete_source_branch_on_merge`, `repo_locking`, `repo_locks`, `policy_check`, `custom_policy_check`, `silence_pr_comments`, `fewer_requirements`
+    id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => `colour` is not an item of `allowed_overrides` => write one of `plan_requirements`, `apply_requirements`, `import_requirements`, `workflow`, `delete_source_branch_on_merge`, `repo_locking`, `repo_locks`, `policy_check`, `custom_policy_check`, `silence_pr_comments`, `fewer_requirements`
     id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => an item of `allowed_overrides` must be a text, not a list => write a text here
     id: /.*/, allowed_override: [] => `allowed_override` is not a key of an entry of `repos` => did you mean `allowed_overrides`?
-    id: /.*/, parallel_limit: 3 => `parallel_limit` is not a key of an entry of `repos` => the keys of an entry of `repos` are `id`, `repo_locks`, `repo_locking`, `allowed_overrides`
+    id: /.*/, parallel_limit: 3 => `parallel_limit` is not a key of an entry of `repos` => the keys of an entry of `repos` are `id`, `branch`, `repo_config_file`, `repo_config_source`, `plan_requirements`, `apply_requirements`, `import_requirements`, `pre_workflow_hooks`, `post_workflow_hooks`, `workflow`, `allowed_workflows`, `allowed_overrides`, `allow_custom_workflows`, `repo_locks`, `repo_locking`, `autodiscover`, `silence_pr_comments`, `delete_source_branch_on_merge`, `policy_check`, `custom_policy_check`
     ");
     let texts = [
         "",
@@ -316,7 +319,7 @@ fn every_bad_value_is_named() {
     repos: {id: a} => `repos` must be a list, not a mapping => write a list here
     repos: [a] => an entry of `repos` must be a mapping, not `a` => write a mapping here
     repo: [] => `repo` is not a key of the file => did you mean `repos`?
-    projects: [] => `projects` is not a key of the file => the keys of the file are `repos`, `team_authz`
+    projects: [] => `projects` is not a key of the file => the keys of the file are `repos`, `workflows`, `team_authz`, `policies`, `metrics`, `external_stores`
     team_authz: ask => `team_authz` must be a mapping, not `ask` => write a mapping here
     team_authz: {} => `team_authz` has no `command`, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
     team_authz: {args: [a]} => `team_authz` has no `command`, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
@@ -328,17 +331,33 @@ fn every_bad_value_is_named() {
 }
 
 #[test]
-fn every_key_that_only_atlantis_has_is_refused_by_name() {
-    let of_entry = entry::ENTRY.later.iter().map(|key| (key, format!("repos:\n  - {{id: /.*/, {key}: }}\n")));
-    let top = TOP.later.iter().map(|key| (key, format!("{key}:\n")));
-    for (key, text) in of_entry.chain(top) {
-        let error = parse(&text).expect_err(key);
-        let told: Vec<_> = error.problems().map(|problem| problem.what.as_str()).collect();
-        assert_eq!(told, [format!("`{key}` is not available in this version yet")]);
+fn what_is_for_later_is_refused_by_name() {
+    let mut told = String::new();
+    for (keys, text) in [(&TOP, "repos: []\n"), (&ENTRY, "repos:\n  - id: /.*/\n    ")] {
+        for key in keys.keys {
+            let value = match key.kind {
+                Kind::NotYetTrue => "true",
+                Kind::NotYet(_) => "{}",
+                _ => continue,
+            };
+            let error = parse(&format!("{text}{}: {value}\n", key.name)).expect_err(key.name);
+            let all: Vec<_> = error.problems().map(|problem| problem.what.as_str()).collect();
+            writeln!(told, "{}", all.join(" + ")).unwrap();
+            for harmless in ["", "false"].iter().filter(|_| value == "true") {
+                parse(&format!("{text}{}: {harmless}\n", key.name)).unwrap();
+            }
+        }
     }
-    // Reference 5.1 and 5.2 count 6 and 19 keys.
-    assert_eq!(TOP.here.len() + TOP.later.len(), 6);
-    assert_eq!(entry::ENTRY.here.len() + entry::ENTRY.later.len(), 19);
+    insta::assert_snapshot!(told, @"
+    `policies` is not available in this version yet
+    `metrics` is not available in this version yet
+    `external_stores` is not available in this version yet
+    `delete_source_branch_on_merge: true` is not available in this version yet
+    `policy_check: true` is not available in this version yet
+    `custom_policy_check: true` is not available in this version yet
+    ");
+    // Reference 5.1 and 5.2 count 6 and 19 keys; one more is our own.
+    assert_eq!((TOP.keys.len(), ENTRY.keys.len()), (6, 20));
 }
 
 #[test]
@@ -352,12 +371,12 @@ fn all_problems_are_told_at_once_with_their_places() {
       |                        ^^^^^^^
       = help: did you mean `on_apply`? The words are `on_plan`, `on_apply`, `disabled`
 
-    error: `workflow` is not available in this version yet
-     --> /etc/lockkeeper/repos.yaml:4:5
+    error: there is no workflow `custom`
+     --> /etc/lockkeeper/repos.yaml:4:15
       |
     4 |     workflow: custom
-      |     ^^^^^^^^
-      = help: remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
+      |               ^^^^^^
+      = help: define it under `workflows`; those that there are: `default`
 
     error: an entry of `repos` has no `id`
      --> /etc/lockkeeper/repos.yaml:5:5
@@ -365,13 +384,6 @@ fn all_problems_are_told_at_once_with_their_places() {
     5 |   - branch: /main/
       |     ^
       = help: say which repositories it is about: `id: github.com/acme/infra`, or `id: /.*/`
-
-    error: `branch` is not available in this version yet
-     --> /etc/lockkeeper/repos.yaml:5:5
-      |
-    5 |   - branch: /main/
-      |     ^^^^^^
-      = help: remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
 
     error: `team_auth` is not a key of the file
      --> /etc/lockkeeper/repos.yaml:6:1
@@ -395,7 +407,7 @@ fn the_examples_of_the_documentation_are_read() {
     let [server, repo] = blocks[..] else { panic!("the page has two examples: {blocks:?}") };
     let repos = parse(server).unwrap_or_else(|errors| panic!("{errors}"));
     let (rules, sandbox) = (repos.rules(&infra()), repos.rules(&"github.com/acme/sandbox".parse().unwrap()));
-    let config = RepoConfig::parse("atlantis.yaml", repo, rules.allowed_overrides());
+    let config = RepoConfig::parse("atlantis.yaml", repo, rules.permissions());
     let config = config.unwrap_or_else(|errors| panic!("{errors}"));
     let modes = ["network", "app"].map(|dir| rules.lock_policy(Some(&config), &project(dir)).mode);
     assert_eq!(modes, [LockMode::OnPlan, LockMode::OnApply]);

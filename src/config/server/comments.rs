@@ -33,10 +33,13 @@ pub struct CommentConfig {
     pub max_comments: Option<u32>,
     /// When not to answer.
     pub silence: SilenceConfig,
+    /// Whether what follows `-p` may be a regular expression.
+    pub regexp: bool,
 }
 
 /// When not to answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
 pub struct SilenceConfig {
     /// In repositories that are not served.
     pub allowlist_errors: bool,
@@ -44,6 +47,10 @@ pub struct SilenceConfig {
     pub fork_errors: bool,
     /// When a pull touches no project.
     pub no_projects: bool,
+    /// No statuses when a push touches no project.
+    pub status_no_plans: bool,
+    /// No statuses when a command touches no project, and no pending ones.
+    pub status_no_projects: bool,
 }
 
 impl CommentConfig {
@@ -56,6 +63,7 @@ impl CommentConfig {
         let max_comments = reader.number::<u32>("max-comments-per-command");
         let reaction = read_reaction(reader);
         let silence = SilenceConfig::read(reader);
+        let regexp = reader.switch("enable-regexp-cmd");
         Ok(Self {
             executable_names: executable_names?,
             status_name: status_name?,
@@ -65,6 +73,7 @@ impl CommentConfig {
             reaction: reaction?,
             max_comments: max_comments?.filter(|max| *max > 0),
             silence: silence?,
+            regexp: regexp?,
         })
     }
 }
@@ -74,7 +83,15 @@ impl SilenceConfig {
         let allowlist_errors = reader.switch("silence-allowlist-errors");
         let fork_errors = reader.switch("silence-fork-pr-errors");
         let no_projects = reader.switch("silence-no-projects");
-        Ok(Self { allowlist_errors: allowlist_errors?, fork_errors: fork_errors?, no_projects: no_projects? })
+        let status_no_plans = reader.switch("silence-vcs-status-no-plans");
+        let status_no_projects = reader.switch("silence-vcs-status-no-projects");
+        Ok(Self {
+            allowlist_errors: allowlist_errors?,
+            fork_errors: fork_errors?,
+            no_projects: no_projects?,
+            status_no_plans: status_no_plans?,
+            status_no_projects: status_no_projects?,
+        })
     }
 }
 

@@ -78,28 +78,47 @@ pub struct PlanningConfig {
     pub autoplan_files: Vec<String>,
     /// Whether to look for projects.
     pub autodiscover: AutodiscoverMode,
+    /// Patterns of the files by which a directory is one whose modules count; `None`: modules concern nobody.
+    pub module_files: Option<Vec<String>>,
+    /// Whether only what changed may be planned by name or directory.
+    pub restrict_file_list: bool,
+    /// Whether files that no commit has count as changed.
+    pub untracked_files: bool,
 }
 
 impl PlanningConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let disabled = reader.switch("disable-autoplan");
-        let files = read_autoplan_files(reader);
+        let files = read_patterns(reader, "autoplan-file-list");
         let autodiscover = reader.choice("autodiscover-mode");
+        let modules = reader.switch("autoplan-modules");
+        let module_files = read_patterns(reader, "autoplan-modules-from-projects");
+        let restrict_file_list = reader.switch("restrict-file-list");
+        let untracked_files = reader.switch("include-git-untracked-files");
+        let files = files?;
         Ok(Self {
             autoplan: !disabled?,
-            autoplan_files: files?,
+            module_files: module_files_of(modules?, module_files?, &files),
+            autoplan_files: files,
             autodiscover: autodiscover?.expect("the mode has a default"),
+            restrict_file_list: restrict_file_list?,
+            untracked_files: untracked_files?,
         })
     }
 }
 
-fn read_autoplan_files(reader: &mut Reader<'_>) -> Read<Vec<String>> {
-    let patterns = reader.list("autoplan-file-list");
+/// Naming the files switches it on, as in Atlantis.
+fn module_files_of(switch: bool, named: Vec<String>, autoplan_files: &[String]) -> Option<Vec<String>> {
+    if named.is_empty() { switch.then(|| autoplan_files.to_vec()) } else { Some(named) }
+}
+
+fn read_patterns(reader: &mut Reader<'_>, flag: &'static str) -> Read<Vec<String>> {
+    let patterns = reader.list(flag);
     let is_bad = |pattern: &&String| Glob::new(pattern.trim_start_matches('!')).is_err();
     match patterns.iter().find(is_bad) {
         None => Ok(patterns),
         Some(bad) => reader.refuse(
-            "autoplan-file-list",
+            flag,
             format!("`{bad}` is not a pattern"),
             "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them",
         ),

@@ -192,6 +192,21 @@ pub static SETTINGS: &[Setting] = &[
     Setting::switch(Comments, "silence-allowlist-errors", "Do not answer in repositories that are not served."),
     Setting::switch(Comments, "silence-fork-pr-errors", "Do not answer on pull requests from forks."),
     Setting::switch(Comments, "silence-no-projects", "Do not answer when a pull request touches no project."),
+    Setting::switch(
+        Comments,
+        "silence-vcs-status-no-plans",
+        "Set no statuses on a commit that touches no project, unless somebody asked for a plan.",
+    ),
+    Setting::switch(
+        Comments,
+        "silence-vcs-status-no-projects",
+        "Set no statuses on a commit that touches no project, and never set the combined ones to pending.",
+    ),
+    Setting::switch(
+        Comments,
+        "enable-regexp-cmd",
+        "What follows -p may be a regular expression that matches the whole names of several projects.",
+    ),
     Setting::switch(Planning, "disable-autoplan", "Plan only when a comment asks for it."),
     Setting::new(
         Planning,
@@ -210,6 +225,29 @@ pub static SETTINGS: &[Setting] = &[
         "Look for projects that the repository's configuration does not list; auto: only if it lists none.",
     )
     .or("auto"),
+    Setting::switch(
+        Planning,
+        "autoplan-modules",
+        "A change in a module (a directory that others name as a local `source`) plans the projects that use it.",
+    ),
+    Setting::new(
+        Planning,
+        "autoplan-modules-from-projects",
+        "LIST",
+        List,
+        "Files whose directories are read for the modules they use; switches --autoplan-modules on.",
+    )
+    .or_derived("--autoplan-file-list"),
+    Setting::switch(
+        Planning,
+        "restrict-file-list",
+        "`plan -d` and `plan -p` plan only what the pull request changes; otherwise they are refused.",
+    ),
+    Setting::switch(
+        Planning,
+        "include-git-untracked-files",
+        "Files that hooks made in the checkout count as changed, unless the repository ignores them.",
+    ),
     Setting::switch(
         Locks,
         "lock-queue",

@@ -1,11 +1,20 @@
 //! Workflows: which steps make a plan, an apply, an import (reference 6). They are the operator's, or a repository's
 //! where the operator allows that; nothing of a pull is ever spliced into them.
 
+mod keys;
+mod output;
+mod reader;
+mod step;
+
 use std::sync::{Arc, LazyLock};
 
 use regex::Regex;
 
 use crate::model::text_enum;
+
+pub(super) use keys::{SHELL_ARGS, WORKFLOW};
+pub(super) use reader::{FileVersion, read_workflows};
+pub(super) use step::{read_command, read_shell};
 
 /// The steps of every stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -186,3 +195,6 @@ static BUILTIN: LazyLock<Arc<Workflow>> = LazyLock::new(|| {
         state_rm: Stage::of(&[Builtin::Init, Builtin::StateRm]),
     })
 });
+
+#[cfg(test)]
+mod tests;

@@ -1,15 +1,18 @@
 //! YAML that a person wrote, read so that all of its mistakes can be told at once, each with its place and a way out.
 //!
 //! Text becomes nodes that know where they stand (`node`), nodes become values while problems are collected
-//! (`reader`), and the problems become one text with excerpts (`problem`). Both the file of a repository and the one of
-//! the operator are read this way; JSON is YAML too.
+//! (`reader`, by the tables of `keys`), and the problems become one text with excerpts (`problem`). Both the file of a
+//! repository and the one of the operator are read this way; JSON is YAML too.
 
+mod expression;
+mod keys;
 mod nearest;
 mod node;
 mod problem;
 mod reader;
 
+pub(in crate::config) use keys::{Key, Keys, Kind, words};
 pub use nearest::{nearest, quoted};
 pub(in crate::config) use node::{Located, Node, Value, read};
 pub use problem::{ConfigErrors, Place, Problem, shown};
-pub(in crate::config) use reader::{Fields, Keys, Reader};
+pub(in crate::config) use reader::{Fields, Reader, list_of};

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use super::expression::Expressions;
+use super::keys::{Keys, Kind};
 use super::nearest::{nearest, quoted};
 use super::node::{Located, Node, Scalar, Value};
 use super::problem::{Place, Problem, shown};
@@ -10,18 +12,9 @@ use super::problem::{Place, Problem, shown};
 #[derive(Debug, Default)]
 pub(in crate::config) struct Reader {
     pub(in crate::config) problems: Vec<Problem>,
-}
-
-/// The keys that a mapping may have.
-pub(in crate::config) struct Keys {
-    /// The mapping, for errors: `a project`.
-    pub(in crate::config) of: &'static str,
-    /// What this version reads.
-    pub(in crate::config) here: &'static [&'static str],
-    /// What Atlantis reads and this version does not yet. Ignoring one could be unsafe.
-    pub(in crate::config) later: &'static [&'static str],
-    /// What only the operator decides, in the configuration of the server.
-    pub(in crate::config) of_server: &'static [&'static str],
+    /// What is read, but not as its author may think: a line, and a sentence.
+    pub(in crate::config) warnings: Vec<(usize, String)>,
+    pub(super) expressions: Expressions,
 }
 
 /// The entries of a mapping, by key.
@@ -69,29 +62,91 @@ impl Reader {
             self.wrong_kind(node, keys.of, "a mapping");
             return None;
         };
-        for (key, _) in entries {
-            self.check_key(key, keys);
+        for (key, value) in entries {
+            self.check_key(key, value, keys);
         }
         Some(Fields(entries.iter().map(|(key, value)| (key, value)).collect()))
     }
 
-    fn check_key(&mut self, key: &Located, keys: &Keys) {
+    fn check_key(&mut self, key: &Located, value: &Node, keys: &Keys) {
         let name = key.text.as_str();
-        if keys.later.contains(&name) {
-            self.later(key.place, &format!("`{name}`"));
+        if let Some(known) = keys.keys.iter().find(|known| known.name == name) {
+            self.check_not_yet(key, value, &known.kind);
         } else if keys.of_server.contains(&name) {
             self.problem(
                 key.place,
                 format!("`{name}` of {} is decided by the server, not by a pull request", keys.of),
                 "remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)",
             );
-        } else if !keys.here.contains(&name) {
-            let all = keys.here.iter().chain(keys.later).copied();
-            let help = nearest(name, all, 1).first().map_or_else(
-                || format!("the keys of {} are {}", keys.of, quoted(keys.here)),
+        } else {
+            let help = nearest(name, keys.names(), 1).first().map_or_else(
+                || format!("the keys of {} are {}", keys.of, quoted(keys.names())),
                 |meant| format!("did you mean `{meant}`?"),
             );
             self.problem(key.place, format!("`{}` is not a key of {}", shown(name), keys.of), help);
+        }
+    }
+
+    /// A key without a value asks for nothing.
+    fn check_not_yet(&mut self, key: &Located, value: &Node, kind: &Kind) {
+        if value.value == Value::Null {
+            return;
+        }
+        let name = format!("`{}`", key.text);
+        match kind {
+            Kind::NotYetTrue if self.boolean_of(value, &name) == Some(true) => {
+                self.later(value.place, &format!("`{}: true`", key.text));
+            }
+            Kind::NotYet(shape) => {
+                self.check_shape(value, shape, &name);
+                self.later(key.place, &name);
+            }
+            Kind::NotYetTrue
+            | Kind::Switch
+            | Kind::Integer
+            | Kind::Text
+            | Kind::SlashedRegex
+            | Kind::Words(_)
+            | Kind::List(_)
+            | Kind::Map(_)
+            | Kind::Named(_)
+            | Kind::Any(_) => {}
+        }
+    }
+
+    /// Compares a value that nobody will use with what it should look like.
+    fn check_shape(&mut self, node: &Node, kind: &Kind, what: &str) {
+        match kind {
+            Kind::Switch | Kind::NotYetTrue => drop(self.boolean_of(node, what)),
+            Kind::Integer => drop(self.integer_of(node, what)),
+            Kind::Text | Kind::SlashedRegex => drop(self.text_of(node, what)),
+            Kind::Words(words) => {
+                let text = self.text_of(node, what);
+                drop(text.and_then(|text| self.word_of::<String>(&text, &format!("a value of {what}"), &words())));
+            }
+            Kind::List(kind) => {
+                let items = if let Value::List(items) = &node.value { items.as_slice() } else { &[] };
+                if items.is_empty() && !matches!(node.value, Value::List(_)) {
+                    self.wrong_kind(node, what, "a list");
+                }
+                items.iter().for_each(|item| self.check_shape(item, kind, &format!("an item of {what}")));
+            }
+            Kind::Map(keys) => {
+                let fields = self.fields(node, keys);
+                for (key, value) in fields.iter().flat_map(|fields| &fields.0) {
+                    if let Some(known) =
+                        keys.keys.iter().find(|known| known.name == key.text && value.value != Value::Null)
+                    {
+                        self.check_shape(value, &known.kind, &format!("`{}`", key.text));
+                    }
+                }
+            }
+            Kind::Named(kind) => {
+                let entries = self.entries_of(node, what);
+                entries.iter().for_each(|(key, value)| self.check_shape(value, kind, &format!("`{}`", key.text)));
+            }
+            Kind::NotYet(kind) => self.check_shape(node, kind, what),
+            Kind::Any(_) => {}
         }
     }
 
@@ -109,7 +164,7 @@ impl Reader {
     /// Reads a text that is one of some words.
     pub(in crate::config) fn word_of<T: FromStr>(&mut self, text: &Located, what: &str, words: &[&str]) -> Option<T> {
         let word = text.text.trim();
-        if let Ok(read) = word.parse() {
+        if let Some(read) = words.contains(&word).then(|| word.parse().ok()).flatten() {
             return Some(read);
         }
         let help = nearest(word, words.iter().copied(), 1).first().map_or_else(
@@ -120,7 +175,8 @@ impl Reader {
         None
     }
 
-    fn text_of(&mut self, node: &Node, what: &str) -> Option<Located> {
+    /// Reads a text, which `what` names for the errors.
+    pub(in crate::config) fn text_of(&mut self, node: &Node, what: &str) -> Option<Located> {
         if let Value::Scalar(_, text) = &node.value {
             return Some(Located { place: node.place, text: text.clone() });
         }
@@ -130,7 +186,10 @@ impl Reader {
 
     /// Takes a boolean, in any spelling of YAML 1.1 as Atlantis does.
     pub(in crate::config) fn boolean(&mut self, fields: &Fields<'_>, key: &str) -> Option<bool> {
-        let node = fields.get(key)?;
+        self.boolean_of(fields.get(key)?, &format!("`{key}`"))
+    }
+
+    fn boolean_of(&mut self, node: &Node, what: &str) -> Option<bool> {
         if let Value::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value {
             match text.to_ascii_lowercase().as_str() {
                 "true" | "yes" | "on" | "y" => return Some(true),
@@ -138,8 +197,36 @@ impl Reader {
                 _ => {}
             }
         }
-        self.wrong_kind(node, &format!("`{key}`"), "`true` or `false`");
+        self.wrong_kind(node, what, "`true` or `false`");
         None
+    }
+
+    /// Takes a whole number.
+    pub(in crate::config) fn integer(&mut self, fields: &Fields<'_>, key: &str) -> Option<i32> {
+        self.integer_of(fields.get(key)?, &format!("`{key}`"))
+    }
+
+    fn integer_of(&mut self, node: &Node, what: &str) -> Option<i32> {
+        if let Value::Scalar(_, text) = &node.value
+            && let Ok(number) = text.trim().parse()
+        {
+            return Some(number);
+        }
+        self.wrong_kind(node, what, "a whole number");
+        None
+    }
+
+    /// Takes the entries of a mapping whose keys are names that people choose.
+    pub(in crate::config) fn named<'n>(&mut self, fields: &Fields<'n>, key: &str) -> &'n [(Located, Node)] {
+        fields.get(key).map_or(&[], |node| self.entries_of(node, &format!("`{key}`")))
+    }
+
+    fn entries_of<'n>(&mut self, node: &'n Node, what: &str) -> &'n [(Located, Node)] {
+        if let Value::Map(entries) = &node.value {
+            return entries;
+        }
+        self.wrong_kind(node, what, "a mapping");
+        &[]
     }
 
     /// Takes the items of a list.
@@ -158,7 +245,20 @@ impl Reader {
         Some(items.iter().filter_map(|item| self.text_of(item, &format!("an item of `{key}`"))).collect())
     }
 
-    fn wrong_kind(&mut self, node: &Node, what: &str, expected: &str) {
+    /// Takes a list of words.
+    pub(in crate::config) fn word_list<T: FromStr>(
+        &mut self,
+        fields: &Fields<'_>,
+        key: &str,
+        words: &[&str],
+    ) -> Option<Vec<T>> {
+        let texts = self.texts(fields, key)?;
+        let what = format!("an item of `{key}`");
+        Some(texts.iter().filter_map(|text| self.word_of(text, &what, words)).collect())
+    }
+
+    /// Writes down that a value is of the wrong kind.
+    pub(in crate::config) fn wrong_kind(&mut self, node: &Node, what: &str, expected: &str) {
         let found = match &node.value {
             Value::Scalar(_, text) => format!("`{}`", shown(text)),
             Value::Null => "nothing".to_owned(),
@@ -167,4 +267,9 @@ impl Reader {
         };
         self.problem(node.place, format!("{what} must be {expected}, not {found}"), format!("write {expected} here"));
     }
+}
+
+/// Takes one item, or a list of them: some keys allow both.
+pub(in crate::config) fn list_of(node: &Node) -> &[Node] {
+    if let Value::List(items) = &node.value { items } else { std::slice::from_ref(node) }
 }

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
-use super::super::configured::Configured;
+use super::super::configured::{Configured, Expanded};
 use super::super::{Input, Project, auto};
-use super::Autodiscovery;
 use crate::config::repo::{FILE_NAMES, shown};
+use crate::config::repos::Decider;
 use crate::model::{ProjectKey, RepoPath};
 
 /// What a changed file means.
@@ -37,6 +37,13 @@ pub enum FileWhyNot {
     DirWithoutCode(RepoPath),
     /// It is in a directory `modules` that belongs to no project.
     SharedModule,
+    /// Its directory is taken out of the search for projects.
+    Ignored {
+        /// By which pattern of `ignore_paths`.
+        glob: String,
+        /// Who wrote it.
+        by: Decider,
+    },
 }
 
 impl FileWhyNot {
@@ -50,6 +57,7 @@ impl FileWhyNot {
             Self::NoCode => "no_code",
             Self::DirWithoutCode(_) => "dir_without_code",
             Self::SharedModule => "shared_module",
+            Self::Ignored { .. } => "ignored",
         }
     }
 }
@@ -66,6 +74,9 @@ impl fmt::Display for FileWhyNot {
             Self::NoCode => f.write_str("it holds state or settings of a tool, no code"),
             Self::DirWithoutCode(dir) => write!(f, "there is no Terraform code in `{}`", shown(dir.as_str())),
             Self::SharedModule => f.write_str("it is in `modules` of a directory without code"),
+            Self::Ignored { glob, by } => {
+                write!(f, "its directory matches `{}` of `ignore_paths` ({by})", shown(glob))
+            }
         }
     }
 }
@@ -74,18 +85,17 @@ impl fmt::Display for FileWhyNot {
 pub(super) fn verdicts(
     input: &Input<'_>,
     changed: &[&RepoPath],
-    configured: &[Configured<'_>],
+    configured: &Expanded<'_>,
     projects: &[Project],
-    autodiscover: &Autodiscovery,
 ) -> Vec<FileVerdict> {
-    let mut concerned = concerned(changed, configured, projects);
-    let taken: HashSet<&RepoPath> = configured.iter().map(|one| &one.key.dir).collect();
-    let found: HashSet<&ProjectKey> = projects.iter().map(|project| &project.key).collect();
+    let found = by_dir(projects);
+    let mut concerned = concerned(changed, &configured.projects, projects);
     let verdict = |file: &&RepoPath| {
         let mut keys = concerned.remove(*file).unwrap_or_default();
-        let reason = match discovered(input, file, &taken, autodiscover) {
+        keys.extend(users(input, file, &found));
+        let reason = match discovered(input, file, configured) {
             Ok(dir) => {
-                keys.extend(found.iter().filter(|key| key.name.is_none() && key.dir == dir).map(|key| (*key).clone()));
+                keys.extend(found.get(&dir).into_iter().flatten().filter(|key| key.name.is_none()).copied().cloned());
                 FileWhyNot::DirWithoutCode(dir)
             }
             Err(reason) => reason,
@@ -94,6 +104,21 @@ pub(super) fn verdicts(
         FileVerdict { path: (*file).clone(), concerns: keys.into_iter().collect(), why_not }
     };
     changed.iter().map(verdict).collect()
+}
+
+/// The projects of each directory.
+fn by_dir(projects: &[Project]) -> BTreeMap<&RepoPath, Vec<&ProjectKey>> {
+    let mut found: BTreeMap<&RepoPath, Vec<&ProjectKey>> = BTreeMap::new();
+    for Project { key, .. } in projects {
+        found.entry(&key.dir).or_default().push(key);
+    }
+    found
+}
+
+/// The planned projects that use a module in which a file is.
+fn users(input: &Input<'_>, file: &RepoPath, found: &BTreeMap<&RepoPath, Vec<&ProjectKey>>) -> Vec<ProjectKey> {
+    let users = input.modules.map(|modules| modules.users(&[file])).unwrap_or_default();
+    users.keys().filter_map(|dir| found.get(dir)).flatten().copied().cloned().collect()
 }
 
 /// The projects that each file concerns by patterns, or by whatever rule chose them.
@@ -118,16 +143,11 @@ fn concerned<'a>(
 }
 
 /// The directory that a file makes a project without being configured, or why it makes none.
-fn discovered(
-    input: &Input<'_>,
-    file: &RepoPath,
-    taken: &HashSet<&RepoPath>,
-    autodiscover: &Autodiscovery,
-) -> Result<RepoPath, FileWhyNot> {
+fn discovered(input: &Input<'_>, file: &RepoPath, configured: &Expanded<'_>) -> Result<RepoPath, FileWhyNot> {
     if FILE_NAMES.contains(&file.as_str()) {
         return Err(FileWhyNot::Configuration);
     }
-    if !autodiscover.is_active {
+    if !input.searches() {
         return Err(FileWhyNot::NotListed);
     }
     if auto::is_no_code(file) {
@@ -137,8 +157,11 @@ fn discovered(
         return Err(FileWhyNot::NotCounted);
     }
     let Some((dir, _)) = auto::place(input.tree, file) else { return Err(FileWhyNot::SharedModule) };
-    if taken.contains(&dir) {
+    if configured.dirs.contains(&dir) {
         return Err(FileWhyNot::OfConfigured(dir));
     }
-    Ok(dir)
+    match input.ignored(&dir) {
+        Some((glob, by)) => Err(FileWhyNot::Ignored { glob: glob.to_string(), by: by.clone() }),
+        None => Ok(dir),
+    }
 }

@@ -3,12 +3,15 @@
 use serde::Serialize;
 
 use super::{Autodiscovery, Explanation, FileVerdict, Planned, Skipped};
+use crate::config::BranchFilter;
 use crate::config::repos::{Decided, Decider, Demands, LockPolicy};
 use crate::model::{ProjectKey, ProjectName, Requirement};
 
 /// An [`Explanation`] as it is written.
 #[derive(Debug, Serialize)]
 pub struct ExplanationJson<'a> {
+    /// The rule by which pulls into this branch are not served.
+    not_served: Option<ValueJson<String>>,
     autodiscover: AutodiscoverJson,
     projects: Vec<PlannedJson<'a>>,
     skipped: Vec<SkippedJson<'a>>,
@@ -18,7 +21,12 @@ pub struct ExplanationJson<'a> {
 impl<'a> ExplanationJson<'a> {
     /// All of it.
     pub fn of(explanation: &'a Explanation) -> Self {
+        let filter = |branch: &Decided<BranchFilter>| ValueJson {
+            value: format!("/{}/", branch.value.as_str()),
+            by: DeciderJson::from(&branch.by),
+        };
         Self {
+            not_served: explanation.not_served.as_ref().map(filter),
             autodiscover: AutodiscoverJson::of(&explanation.autodiscover),
             projects: explanation.planned.iter().map(PlannedJson::of).collect(),
             skipped: explanation.skipped.iter().map(SkippedJson::of).collect(),

@@ -1,7 +1,7 @@
 //! The answer to "what would be planned, and why": everything that is decided about a change before anything is run,
 //! each value with who decided it (P10).
 //!
-//! What would be planned comes from [`discover`] and [`select`] themselves, so that an explanation cannot differ from
+//! What would be planned comes from [`discover`] and [`select_for_plan`] themselves, so that an explanation cannot differ from
 //! what a plan does; only the reasons of what would *not* be planned are found here. `lockkeeper check` and the comment
 //! `explain` show the same [`Explanation`].
 
@@ -20,10 +20,11 @@ pub use skipped::{Skipped, SkippedGroup, WhyNot, skipped_groups};
 pub use warnings::{Warning, warnings};
 
 use super::limits::LimitExceeded;
-use super::{Input, Project, SelectError, Target, Why, changed_paths, configured, discover, select};
+use super::{Input, Project, SelectError, Target, Why, changed_paths, configured, discover, links, select_for_plan};
+use crate::config::BranchFilter;
 use crate::config::repo::{AutodiscoverMode, RepoConfig};
 use crate::config::repos::{Decided, Decider, ProjectRules, RepoRules};
-use crate::model::{Distribution, ProjectKey};
+use crate::model::{Distribution, ProjectKey, RepoPath};
 
 /// What an explanation goes by.
 pub struct Question<'a> {
@@ -61,9 +62,11 @@ impl Tool {
 /// What would be planned, what not, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// What a plan would run on, sorted by directory, workspace and name.
+    /// The rule of the operator by which pulls into this branch are not served at all; `None`: they are.
+    pub not_served: Option<Decided<BranchFilter>>,
+    /// What a plan would run on, in the order in which it would.
     pub planned: Vec<Planned>,
-    /// What it would not run on, in the same order; empty when particular projects were asked for.
+    /// What it would not run on, by directory, workspace and name; empty when particular projects were asked for.
     pub skipped: Vec<Skipped>,
     /// Every changed path, sorted; empty when particular projects were asked for.
     pub files: Vec<FileVerdict>,
@@ -117,6 +120,9 @@ impl Explanation {
             asked if asked == planned => ", only when a comment asks for it".to_owned(),
             asked => format!(", {asked} of them only when a comment asks for it"),
         };
+        if self.not_served.is_some() {
+            return "nothing would be planned: pull requests into this branch are not served".to_owned();
+        }
         match planned {
             0 if all == 0 => "there is no project here".to_owned(),
             0 => format!("none of {all} {noun} would be planned"),
@@ -140,32 +146,43 @@ impl Explanation {
 pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
     let input = question.input;
     let projects = discover(input)?;
-    let changed = changed_paths(input.changed);
-    let configured = configured::expand(input.config, input.tree)?;
-    let autodiscover = autodiscovery(question);
-    let files = files::verdicts(input, &changed, &configured, &projects, &autodiscover);
+    let changed = links::seen(input.tree, changed_paths(input.changed))?;
+    let changed: Vec<&RepoPath> = changed.iter().collect();
+    let configured = configured::expand(input)?;
+    let autodiscover = autodiscovery(input);
+    let files = files::verdicts(input, &changed, &configured, &projects);
     let skipped = skipped::find(input, &configured, &projects, &files, &autodiscover);
     let planned = projects.into_iter().map(|project| planned(question, project)).collect();
-    Ok(Explanation { planned, skipped, files, autodiscover })
+    Ok(Explanation { not_served: not_served(question), planned, skipped, files, autodiscover })
 }
 
 /// Explains what a plan of particular projects would do.
 pub fn explain_target(target: &Target, question: &Question<'_>) -> Result<Explanation, SelectError> {
-    let projects = select(target, question.input)?;
+    let projects = select_for_plan(target, question.input)?;
     let planned = projects.into_iter().map(|project| planned(question, project)).collect();
-    Ok(Explanation { planned, skipped: Vec::new(), files: Vec::new(), autodiscover: autodiscovery(question) })
+    Ok(Explanation {
+        not_served: not_served(question),
+        planned,
+        skipped: Vec::new(),
+        files: Vec::new(),
+        autodiscover: autodiscovery(question.input),
+    })
 }
 
-fn autodiscovery(question: &Question<'_>) -> Autodiscovery {
-    let Input { config, settings, .. } = question.input;
-    let by = if settings.mode == AutodiscoverMode::default() {
-        Decider::Default
-    } else {
-        Decider::Flag("autodiscover-mode")
+fn not_served(question: &Question<'_>) -> Option<Decided<BranchFilter>> {
+    question.rules.branch().filter(|branch| !branch.value.fits(question.input.base)).cloned()
+}
+
+fn autodiscovery(input: &Input<'_>) -> Autodiscovery {
+    let flag = || {
+        let by = match input.settings.mode == AutodiscoverMode::default() {
+            true => Decider::Default,
+            false => Decider::Flag("autodiscover-mode"),
+        };
+        Decided { value: input.settings.mode, by }
     };
-    let mode = Decided { value: settings.mode, by };
-    let is_active = mode.value.is_active(config.map_or(0, |config| config.projects.len()));
-    Autodiscovery { mode, is_active }
+    let mode = input.autodiscover.mode.clone().unwrap_or_else(flag);
+    Autodiscovery { mode, is_active: input.searches() }
 }
 
 fn planned(question: &Question<'_>, project: Project) -> Planned {

@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 
 use super::super::auto;
-use super::super::configured::Configured;
+use super::super::configured::{Configured, Expanded};
 use super::super::{Input, Project};
 use super::files::FileVerdict;
 use super::{Autodiscovery, FileWhyNot};
 use crate::config::repo::{AutodiscoverMode, Autoplan, Patterns, quoted, shown};
 use crate::config::repos::{Decided, Decider};
-use crate::model::{ProjectKey, RepoPath};
+use crate::model::{BranchName, ProjectKey, RepoPath};
 
 /// A project that would not be planned, or a directory that could be one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,20 @@ pub struct Skipped {
 pub enum WhyNot {
     /// The directory is not in the checkout.
     DirMissing,
+    /// Its `branch` does not fit the branch that the pull goes into.
+    OtherBranch {
+        /// The expression, without slashes.
+        filter: String,
+        /// The branch.
+        base: BranchName,
+    },
+    /// It is taken out of the search for projects.
+    Ignored {
+        /// By which pattern of `ignore_paths`.
+        glob: String,
+        /// Who wrote it.
+        by: Decider,
+    },
     /// `when_modified` is an empty list.
     NoPatterns,
     /// No changed file matches `when_modified`.
@@ -48,6 +62,8 @@ impl WhyNot {
     pub const fn word(&self) -> &'static str {
         match self {
             Self::DirMissing => "dir_missing",
+            Self::OtherBranch { .. } => "other_branch",
+            Self::Ignored { .. } => "ignored",
             Self::NoPatterns => "no_patterns",
             Self::NoMatch(_) => "no_match",
             Self::Unchanged => "unchanged",
@@ -64,6 +80,8 @@ impl WhyNot {
         match self {
             Self::NoMatch(patterns) => patterns.texts().collect(),
             Self::DirMissing
+            | Self::OtherBranch { .. }
+            | Self::Ignored { .. }
             | Self::NoPatterns
             | Self::Unchanged
             | Self::NothingCounts(_)
@@ -77,6 +95,10 @@ impl fmt::Display for WhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DirMissing => f.write_str("its directory does not exist"),
+            Self::OtherBranch { filter, base } => {
+                write!(f, "its `branch` (`/{}/`) does not match `{}`", shown(filter), shown(base.as_str()))
+            }
+            Self::Ignored { glob, by } => write!(f, "it matches `{}` of `ignore_paths` ({by})", shown(glob)),
             Self::NoPatterns => f.write_str("its `when_modified` is empty, so that nothing concerns it"),
             Self::NoMatch(patterns) if *patterns == Autoplan::default().when_modified => {
                 f.write_str("no Terraform file in its directory changed, which is what counts without `when_modified`")
@@ -105,19 +127,19 @@ impl fmt::Display for WhyNot {
 /// What would not be planned, sorted by directory, workspace and name.
 pub(super) fn find(
     input: &Input<'_>,
-    configured: &[Configured<'_>],
+    configured: &Expanded<'_>,
     projects: &[Project],
     files: &[FileVerdict],
     autodiscover: &Autodiscovery,
 ) -> Vec<Skipped> {
     let planned: HashSet<&ProjectKey> = projects.iter().map(|project| &project.key).collect();
-    let mut skipped: Vec<Skipped> =
-        configured.iter().filter(|one| !planned.contains(&one.key)).map(|one| of_configured(input, one)).collect();
-    let taken: HashSet<&RepoPath> =
-        configured.iter().map(|one| &one.key.dir).chain(projects.iter().map(|project| &project.key.dir)).collect();
+    let idle = configured.projects.iter().filter(|one| !planned.contains(&one.key));
+    let mut skipped: Vec<Skipped> = idle.map(|one| of_configured(input, one, unmatched(input, one))).collect();
+    skipped.extend(configured.elsewhere.iter().map(|one| of_configured(input, one, elsewhere(input, one))));
+    let found: HashSet<&RepoPath> = projects.iter().map(|project| &project.key.dir).collect();
+    let is_free = |dir: &&RepoPath| !configured.dirs.contains(*dir) && !found.contains(dir) && input.tree.has_code(dir);
     let idle = idle_dirs(files);
-    let free = input.tree.dirs().filter(|dir| input.tree.has_code(dir) && !taken.contains(dir));
-    skipped.extend(free.map(|dir| of_dir(input, dir, &idle, autodiscover)));
+    skipped.extend(input.tree.dirs().filter(is_free).map(|dir| of_dir(input, dir, &idle, autodiscover)));
     skipped.sort_by(|a, b| a.key.cmp(&b.key));
     skipped
 }
@@ -131,17 +153,25 @@ fn idle_dirs(files: &[FileVerdict]) -> HashMap<RepoPath, &FileWhyNot> {
     idle
 }
 
-fn of_configured(input: &Input<'_>, one: &Configured<'_>) -> Skipped {
-    let why_not = if !input.tree.dir_exists(&one.key.dir) {
+fn of_configured(input: &Input<'_>, one: &Configured<'_>, why_not: WhyNot) -> Skipped {
+    let file = input.config.map(|config| config.file_name.clone()).unwrap_or_default();
+    let configured = Some(Decider::Repo { file, line: one.line() });
+    Skipped { key: one.key.clone(), configured, why_not }
+}
+
+fn unmatched(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
+    if !input.tree.dir_exists(&one.key.dir) {
         WhyNot::DirMissing
     } else if one.patterns().is_empty() {
         WhyNot::NoPatterns
     } else {
         WhyNot::NoMatch(one.patterns().clone())
-    };
-    let file = input.config.map(|config| config.file_name.clone()).unwrap_or_default();
-    let configured = Some(Decider::Repo { file, line: one.line() });
-    Skipped { key: one.key.clone(), configured, why_not }
+    }
+}
+
+fn elsewhere(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
+    let filter = one.config.branch.as_ref().map(|branch| branch.as_str().to_owned()).unwrap_or_default();
+    WhyNot::OtherBranch { filter, base: input.base.clone() }
 }
 
 fn of_dir(
@@ -154,6 +184,8 @@ fn of_dir(
         WhyNot::NotConfigured(autodiscover.mode.clone())
     } else if let Some(owner) = auto::above_modules(dir) {
         WhyNot::PartOf(input.tree.has_code(&owner).then_some(owner))
+    } else if let Some((glob, by)) = input.ignored(dir) {
+        WhyNot::Ignored { glob: glob.to_string(), by: by.clone() }
     } else if let Some(reason) = idle.get(dir) {
         WhyNot::NothingCounts((*reason).clone())
     } else {

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::super::{Settings, Tree};
+use super::super::{ModuleGraph, Patterns, Settings, Tree};
 use super::*;
-use crate::config::repo::AllowedOverrides;
 use crate::config::repos::ServerRepos;
 use crate::model::{ChangeKind, ChangedFile, RepoPath};
 
@@ -14,6 +13,12 @@ struct World {
     config: Option<RepoConfig>,
     settings: Settings,
     server: ServerRepos,
+    base: &'static str,
+}
+
+/// A file `uses.tf` uses the module `../mod`.
+fn read(file: &RepoPath) -> Option<String> {
+    (file.file_name() == "uses.tf").then(|| "module \"m\" {\n  source = \"../mod\"\n}\n".to_owned())
 }
 
 fn path(text: &str) -> RepoPath {
@@ -27,12 +32,13 @@ fn changed(files: &[&str]) -> Vec<ChangedFile> {
 impl World {
     fn new(files: &[&str]) -> Self {
         let tree = Tree::new(files.iter().map(|file| path(file)));
-        Self { tree, config: None, settings: Settings::default(), server: ServerRepos::default() }
+        Self { tree, config: None, settings: Settings::default(), server: ServerRepos::default(), base: "main" }
     }
 
     fn config(self, text: &str) -> Self {
-        let allowed = self.rules().allowed_overrides().clone();
-        let config = RepoConfig::parse("lockkeeper.yaml", text, &allowed).unwrap_or_else(|errors| panic!("{errors}"));
+        let permissions = self.rules().permissions().clone();
+        let config =
+            RepoConfig::parse("lockkeeper.yaml", text, &permissions).unwrap_or_else(|errors| panic!("{errors}"));
         Self { config: Some(config), ..self }
     }
 
@@ -50,6 +56,16 @@ impl World {
         Self { settings: Settings { mode, ..self.settings }, ..self }
     }
 
+    fn base(self, base: &'static str) -> Self {
+        Self { base, ..self }
+    }
+
+    /// With `--autoplan-modules`.
+    fn modules(self) -> Self {
+        let modules = Some(Patterns::new(["**/*.tf"]).unwrap());
+        Self { settings: Settings { modules, ..self.settings }, ..self }
+    }
+
     fn rules(&self) -> RepoRules {
         self.server.rules(&"github.com/acme/infra".parse().unwrap())
     }
@@ -57,7 +73,19 @@ impl World {
     fn ask<T>(&self, files: &[&str], then: impl FnOnce(&Question<'_>) -> T) -> T {
         let Self { tree, config, settings, .. } = self;
         let (changed, rules) = (changed(files), self.rules());
-        let input = Input { tree, changed: &changed, config: config.as_ref(), settings, read: &|_| None };
+        let base = self.base.parse().unwrap();
+        let config = config.as_ref().map(|config| config.for_base(&base).unwrap());
+        let graph = settings.modules.as_ref().map(|from| ModuleGraph::build(tree, from, &read).unwrap());
+        let input = Input {
+            tree,
+            changed: &changed,
+            config: config.as_ref(),
+            base: &base,
+            autodiscover: &rules.autodiscover(config.as_ref()),
+            modules: graph.as_ref(),
+            settings,
+            read: &read,
+        };
         let tool = Tool::of_server(Distribution::Terraform, None);
         then(&Question { input: &input, rules: &rules, tool, autoplan: true })
     }
@@ -125,8 +153,8 @@ fn discovered_directories_and_all_that_is_none_are_explained() {
     plan app/default: `app/modules/x/main.tf` changed, and `modules` belongs to the directory above it
          workflow: `default` (the default)
          needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), in the version that the server has
-         lock: taken by a plan, for the directory and workspace, no time limit (the default)
+         tool: terraform (the default), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
     not  shared/modules/y/default: it is below `modules`, and no directory with code is above that
     not  app/modules/x/default: it is below `modules`, which belongs to `app`
     not  idle/default: nothing changed in it
@@ -156,26 +184,26 @@ fn configured_projects_are_explained_with_the_lines_that_decide() {
     plan app/default: `net/README.md` changed and matches `../net/*.md` of `when_modified`
          workflow: `default` (the default)
          needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), in the version that the server has
-         lock: never taken (line 5 of `lockkeeper.yaml`)
+         tool: terraform (the default), whichever version the server has
+         lock: `disabled` (line 5 of `lockkeeper.yaml`)
     plan db: `db/x.tf` changed and matches `**/*.tf*` of `when_modified`
     plan net: `net/main.tf` changed and matches `**/*.tf*` of `when_modified`
          workflow: `default` (the default)
          needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), version 1.9.8 (lines 4, 3 of `lockkeeper.yaml`)
-         lock: taken by an apply (line 4 of the server's `repos.yaml`, for `/.*infra/`), for the directory and workspace (the default), given back when idle for 72 h (line 4 of the server's `repos.yaml`, for `/.*infra/`)
+         tool: terraform (the default), version 1.9.8 (lines 3, 4 of `lockkeeper.yaml`)
+         lock: `on_apply` (line 4 of the server's `repos.yaml`, for `/.*infra/`), scope `workspace` (the default), 72 h of idleness (line 4 of the server's `repos.yaml`, for `/.*infra/`)
     plan off/default: `off/x.tf` changed and matches `**/*.tf*` of `when_modified` [only asked: line 6 of `lockkeeper.yaml`]
          workflow: `default` (the default)
          needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), in the version that the server has
-         lock: taken by an apply (line 4 of the server's `repos.yaml`, for `/.*infra/`), for the directory and workspace (the default), given back when idle for 72 h (line 4 of the server's `repos.yaml`, for `/.*infra/`)
+         tool: terraform (the default), whichever version the server has
+         lock: `on_apply` (line 4 of the server's `repos.yaml`, for `/.*infra/`), scope `workspace` (the default), 72 h of idleness (line 4 of the server's `repos.yaml`, for `/.*infra/`)
     not  none/default: its `when_modified` is empty, so that nothing concerns it
     not  gone/default: its directory does not exist
     not  free/default: the configuration lists projects, and this directory is not among them
     file none/x.tf: it matches `when_modified` of no project
     ");
     insta::assert_snapshot!(world.told(&["free/main.tf"]), @"
-    not  db net off/default: no changed file matches its `when_modified`: `**/*.tf*`, `**/*.tofu`, `**/*.tofu.json`, `**/terragrunt.hcl`, `**/.terraform.lock.hcl`
+    not  db net off/default: no Terraform file in its directory changed, which is what counts without `when_modified`
     not  none/default: its `when_modified` is empty, so that nothing concerns it
     not  gone/default: its directory does not exist
     not  app/default: no changed file matches its `when_modified`: `*.tf`, `../net/*.md`
@@ -196,8 +224,8 @@ fn modes_of_discovery_give_their_reasons() {
     plan b/default: `b/main.tf` changed
          workflow: `default` (the default)
          needs: nothing, neither to plan nor to apply or import
-         tool: terraform (the default), in the version that the server has
-         lock: taken by a plan, for the directory and workspace, no time limit (the default)
+         tool: terraform (the default), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
     not  a/default: no changed file matches its `when_modified`: `x`
     file a/main.tf: it matches `when_modified` of no project, and `a` is configured
     ");
@@ -287,6 +315,7 @@ fn programs_get_the_same_with_stable_keys() {
     let explanation = world.explained(&["a/main.tf", "x.md"]);
     insta::assert_snapshot!(serde_json::to_string_pretty(&ExplanationJson::of(&explanation)).unwrap(), @r#"
     {
+      "not_served": null,
       "autodiscover": {
         "mode": {
           "value": "auto",
@@ -387,7 +416,14 @@ fn programs_get_the_same_with_stable_keys() {
             "line": 4
           },
           "reason": "no_match",
-          "text": "no changed file matches its `when_modified`: `**/*.tf*`, `**/*.tofu`, `**/*.tofu.json`, `**/terragrunt.hcl`, `**/.terraform.lock.hcl`"
+          "text": "no Terraform file in its directory changed, which is what counts without `when_modified`",
+          "patterns": [
+            "**/*.tf*",
+            "**/*.tofu",
+            "**/*.tofu.json",
+            "**/terragrunt.hcl",
+            "**/.terraform.lock.hcl"
+          ]
         }
       ],
       "files": [
@@ -415,6 +451,64 @@ fn programs_get_the_same_with_stable_keys() {
 }
 
 #[test]
-fn allowed_overrides_are_only_those_of_the_server() {
-    assert_eq!(*World::new(&[]).rules().allowed_overrides(), AllowedOverrides::default());
+fn other_branches_ignored_directories_and_modules_are_told_apart() {
+    let world = World::new(&["a/main.tf", "b/main.tf", "old/x/main.tf"]).base("release/1").config(
+        "version: 3\nautodiscover: {mode: enabled, ignore_paths: ['old/**']}\nprojects:\n- {dir: a, branch: /^main$/}\n",
+    );
+    insta::assert_snapshot!(world.told(&["a/main.tf", "old/x/main.tf"]), @"
+    not  old/x/default: it matches `old/**` of `ignore_paths` (line 2 of `lockkeeper.yaml`)
+    not  a/default: its `branch` (`/^main$/`) does not match `release/1`
+    not  b/default: nothing changed in it
+    file a/main.tf: it matches `when_modified` of no project, and `a` is configured
+    file old/x/main.tf: its directory matches `old/**` of `ignore_paths` (line 2 of `lockkeeper.yaml`)
+    ");
+    let world = World::new(&["app/uses.tf", "mod/main.tf", "idle/main.tf"]).modules();
+    insta::assert_snapshot!(world.told(&["mod/main.tf"]), @"
+    plan app/default: `mod/main.tf` changed, in a module that it uses: `mod`
+    plan mod/default: `mod/main.tf` changed
+         workflow: `default` (the default)
+         needs: nothing, neither to plan nor to apply or import
+         tool: terraform (the default), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
+    not  idle/default: nothing changed in it
+    ");
+}
+
+#[test]
+fn what_the_operator_and_the_repository_say_is_told_with_its_place() {
+    let world = World::new(&["a/main.tf", "b/main.tf"])
+        .server(
+            "repos:\n- id: /.*/\n  apply_requirements: [approved]\n  allowed_overrides: [workflow, apply_requirements]\n\
+             workflows:\n  custom:\n    plan:\n      steps: [init, plan]\n",
+        )
+        .projects(&[
+            "dir: a, name: a, workflow: custom, apply_requirements: [mergeable], execution_order_group: 1, depends_on: [b]",
+            "dir: b, name: b, terraform_distribution: opentofu",
+        ]);
+    insta::assert_snapshot!(world.told(&["a/main.tf", "b/main.tf"]), @"
+    plan b: `b/main.tf` changed and matches `**/*.tf*` of `when_modified`
+         workflow: `default` (the default)
+         plan needs: nothing
+         apply needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`)
+         import needs: nothing
+         tool: opentofu (line 4 of `lockkeeper.yaml`), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
+    plan a: `a/main.tf` changed and matches `**/*.tf*` of `when_modified`
+         workflow: `custom` (line 3 of `lockkeeper.yaml`)
+         plan needs: nothing
+         apply needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`), `mergeable` (line 3 of `lockkeeper.yaml`)
+         import needs: nothing
+         tool: terraform (the default), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
+         order: in group 1, after `b` (line 3 of `lockkeeper.yaml`)
+    ");
+}
+
+#[test]
+fn pulls_into_a_branch_that_is_not_served_are_explained() {
+    let world = World::new(&["a/main.tf"]).server("repos:\n- id: /.*/\n  branch: /^main$/\n").base("develop");
+    let explanation = world.explained(&["a/main.tf"]);
+    let told = explanation.not_served.as_ref().map(|branch| format!("{} {}", branch.value.as_str(), branch.by));
+    assert_eq!(told.as_deref(), Some("^main$ line 2 of the server's `repos.yaml`, for `/.*/`"));
+    assert!(explanation.summary().contains("not served"));
 }

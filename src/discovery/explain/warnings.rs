@@ -33,7 +33,8 @@ impl fmt::Display for Warning {
 pub fn warnings(question: &Question<'_>) -> Result<Vec<Warning>, LimitExceeded> {
     let mut all = of_server(question);
     if let Some(config) = question.input.config {
-        let configured = configured::expand(Some(config), question.input.tree)?;
+        let expanded = configured::expand(question.input)?;
+        let configured: Vec<Configured<'_>> = expanded.projects.into_iter().chain(expanded.elsewhere).collect();
         all.extend(dirs(question, config, &configured));
         all.extend(patterns(question, config, &configured));
         all.extend(workflows(question, config, &configured));
@@ -65,7 +66,8 @@ fn dirs(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'
     let tree = question.input.tree;
     let used: BTreeSet<usize> =
         configured.iter().filter(|one| tree.dir_exists(&one.key.dir)).map(Configured::line).collect();
-    let idle = config.projects.iter().filter(|entry| !used.contains(&entry.line));
+    let entries = config.projects.iter().chain(&config.elsewhere);
+    let idle = entries.filter(|entry| !used.contains(&entry.line));
     let warning = |entry: &crate::config::repo::ProjectConfig| {
         let dir = shown(&entry.dir.to_string());
         let (what, help) = match entry.dir {

@@ -2,6 +2,7 @@
 
 mod apply;
 mod cancel;
+mod course;
 mod explain;
 mod give_up;
 mod guards;

@@ -9,10 +9,12 @@ use std::collections::BTreeMap;
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
 
+use super::course::Course;
 use super::projects::{self, Selection, Wanted, Work};
 use super::{CommandCx, permission, turn};
 use crate::command::{PlanCommand, Target};
 use crate::config::access::Action;
+use crate::context::IdleStatuses;
 use crate::discovery::Project;
 use crate::git::Checkout;
 use crate::handlers::Turn;
@@ -53,13 +55,19 @@ pub(super) async fn in_turn(cx: &CommandCx<'_>, turn: &Turn) -> Result<Reply, Jo
 }
 
 async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> Result<Reply, JobError> {
-    cx.start(vec![standing::pending(cx.ctx, RunKind::Plan)]).await?;
+    let when = cx.ctx.settings.statuses;
+    let is_asked = !wanted.is_automatic();
+    let pending = || standing::pending(cx.ctx, RunKind::Plan);
+    cx.start(if may_be_idle(when, is_asked) { vec![pending()] } else { vec![] }).await?;
     // A plan that was cut off by the end of the server is made again (P3).
     super::forget_cut_off(cx.ctx, cx.ctx.store.run_list(cx.row.id).await?).await?;
     let work = match projects::select(cx, wanted).await? {
         Selection::Work(work) => work,
         Selection::Refused(reply) => return refused(cx, reply, wanted).await,
     };
+    if when == IdleStatuses::IfAsked && !is_asked && !work.projects.is_empty() {
+        cx.status(pending()).await?;
+    }
     if wanted.is_everything() {
         let keep: Vec<_> = work.projects.iter().map(|project| project.key.clone()).collect();
         let cause = cx.cause("the pull request concerns the project no longer");
@@ -69,13 +77,24 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
     let denied = denied(cx, &work).await?;
     let locks = take_locks(cx, &work, command, wanted, &denied).await?;
     let order = Order { command, wanted, denied, locks };
-    let groups = work.groups();
-    let reports = join_all(groups.iter().map(|group| plan_group(cx, &work, group, &order))).await;
-    cx.abandoned()?;
-    let mut reports: Vec<ProjectReport> =
-        reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
-    reports.sort_by(|a, b| a.key.cmp(&b.key));
-    answer(cx, reports, &order).await
+    let mut course = Course::new(work.aborts());
+    for stage in work.stages() {
+        let halted = course.halted(stage.group);
+        let groups = stage.members.iter().map(|group| plan_group(cx, &work, group, &order, halted.as_ref()));
+        let reports = join_all(groups).await;
+        cx.abandoned()?;
+        course.add(stage.group, reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+    }
+    answer(cx, course.into_reports(), &order).await
+}
+
+/// Whether a plan sets statuses before it is known whether it concerns any project, and if it does not.
+fn may_be_idle(when: IdleStatuses, is_asked: bool) -> bool {
+    match when {
+        IdleStatuses::Always => true,
+        IdleStatuses::IfAsked => is_asked,
+        IdleStatuses::Never => false,
+    }
 }
 
 /// What is planned, and the locks that could be taken for it.
@@ -176,8 +195,16 @@ async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'
     } else {
         Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
     };
+    if reports.is_empty() && !may_be_idle(cx.ctx.settings.statuses, !order.wanted.is_automatic()) {
+        return Ok(told(cx, reports, order));
+    }
     let mut statuses = vec![standing.plan_status(cx.ctx)];
     statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull).await?);
+    Ok(told(cx, reports, order).with_statuses(&cx.pull.head, statuses))
+}
+
+/// What the pull is told.
+fn told(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'_>) -> Reply {
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
         true if order.wanted.is_automatic() || cx.ctx.settings.silence_no_projects => {
@@ -186,7 +213,7 @@ async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'
         true => Reply::new(Body::NoProjects(None)),
     };
     let notes = order.locks.gave_way.iter().map(gave_way).collect();
-    Ok(Reply { notes, ..reply.with_statuses(&cx.pull.head, statuses) })
+    Reply { notes, ..reply }
 }
 
 fn gave_way(lock: &Lock) -> String {
@@ -203,12 +230,13 @@ async fn plan_group(
     work: &Work,
     group: &[&Project],
     order: &Order<'_>,
+    halted: Option<&UserText>,
 ) -> Result<Vec<ProjectReport>, JobError> {
     let _turn = work.turn().await;
     let mut reports = Vec::new();
     for project in group {
         let span = info_span!("plan", project = %project.key);
-        reports.push(plan_project(cx, work, project, order).instrument(span).await?);
+        reports.push(plan_project(cx, work, project, order, halted).instrument(span).await?);
     }
     Ok(reports)
 }
@@ -218,12 +246,13 @@ async fn plan_project(
     work: &Work,
     project: &Project,
     order: &Order<'_>,
+    halted: Option<&UserText>,
 ) -> Result<ProjectReport, JobError> {
     let (ctx, key) = (cx.ctx, &project.key);
     let new = NewRun { command: cx.row.id, kind: RunKind::Plan, pull: cx.pull.at.clone(), project: key.clone() };
     let run = ctx.store.run_create(&new).await?;
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, status::running(RunKind::Plan))).await?;
-    let report = attempt(cx, work, project, order, run).await?;
+    let report = attempt(cx, work, project, order, halted, run).await?;
     let report = ProjectReport { log: super::log(ctx, order.command.verbose, run).await?, ..report };
     if cx.abandoned().is_err() {
         return Ok(report);
@@ -245,6 +274,7 @@ async fn attempt(
     work: &Work,
     project: &Project,
     order: &Order<'_>,
+    halted: Option<&UserText>,
     run: RunId,
 ) -> Result<ProjectReport, JobError> {
     let key = &project.key;
@@ -264,6 +294,10 @@ async fn attempt(
         }
         None => None,
     };
+    if let Some(why) = halted.filter(|_| !cx.stop.is_cancelled()) {
+        drop_plan(cx, key, lock).await?;
+        return Ok(ProjectReport { outcome: ProjectOutcome::Skipped, message: Some(why.clone()), ..report });
+    }
     let Ok(_place) = projects::place_in_pool(cx, RunKind::Plan).await else {
         drop_plan(cx, key, lock).await?;
         return Ok(stopped(report, &format!("{} before its turn came.", why_stopped(cx).await?)));

@@ -1,50 +1,29 @@
-//! From a command to the projects it concerns, and what running one of them needs.
+//! The projects of a command, and what running one of them needs. How they are found is said in `search` and `plans`.
+
+mod plans;
+mod search;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::debug;
 
+pub(super) use plans::{Plans, plans};
+pub(super) use search::{Explained, Selection, Wanted, explain, select};
+
 use super::CommandCx;
 use super::policies::Policies;
-use crate::command::{self, var_files_outside};
-use crate::config::repo::{self, AllowedOverrides, RepoConfig};
-use crate::config::repos::LockPolicy;
+use crate::command::var_files_outside;
+use crate::config::repos::{LockPolicy, RepoRules};
 use crate::context::Ctx;
-use crate::discovery::explain::{self, Explanation, Question, Tool, explain_target};
-use crate::discovery::{self, Input, Project, Tree};
+use crate::discovery::{Order, Project, Stage, stages};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
-use crate::jobs::forge_job_error;
-use crate::locks::Ask;
-use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, RepoPath, RunKind, WorkspaceName};
-use crate::queue::{JobError, Place as PoolPlace};
-use crate::render::Body;
-use crate::workflow::{
-    CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool as Program, ToolError,
-};
-
-/// A file of Terraform code that is looked into for its workspace is not larger.
-const MAX_CODE_BYTES: u64 = 1024 * 1024;
-
-/// What a plan command works on.
-pub(super) enum Selection {
-    /// These projects.
-    Work(Box<Work>),
-    /// None, and the answer says why.
-    Refused(Reply),
-}
-
-/// What an apply command works on.
-pub(super) enum Plans {
-    /// These plans, those that share files on disk together.
-    Some(Vec<Vec<PlanRecord>>),
-    /// None, and the answer says why.
-    Refused(Reply),
-}
+use crate::model::{PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
+use crate::queue::Place as PoolPlace;
+use crate::workflow::{CheckoutError, Place, PlanMade, RunError, RunOutput, Source, StepError, Tool, ToolError};
 
 /// The projects of a command and their checkouts, one per workspace.
 pub(super) struct Work {
@@ -61,339 +40,11 @@ pub(super) struct Work {
 /// A checkout that somebody is making or has made.
 type Slot = Arc<Mutex<Option<Arc<Checkout>>>>;
 
-/// What is to be planned.
-pub(super) enum Wanted<'a> {
-    /// Whatever the pull concerns, as far as its configuration wants it planned by itself.
-    Concerned,
-    /// What a comment names.
-    Asked(&'a command::Target),
-    /// What was asked for while a lock was held by somebody else.
-    Waited(&'a [Ask]),
-}
-
-impl Wanted<'_> {
-    /// Whether the whole pull is searched, so that what is not found does not concern it any more.
-    pub fn is_everything(&self) -> bool {
-        match self {
-            Self::Concerned => true,
-            Self::Asked(target) => !target.is_targeted(),
-            Self::Waited(_) => false,
-        }
-    }
-
-    /// Whether nobody waits for an answer if there is nothing to do.
-    pub fn is_automatic(&self) -> bool {
-        matches!(self, Self::Concerned | Self::Waited(_))
-    }
-
-    /// What the pull waited for until now.
-    pub fn waited_for(&self) -> Vec<ProjectKey> {
-        match self {
-            Self::Concerned | Self::Asked(_) => Vec::new(),
-            Self::Waited(asks) => asks.iter().map(|ask| ask.project.clone()).collect(),
-        }
-    }
-
-    /// Arguments of one project, if they were not given for all.
-    pub fn extra_args(&self, project: &ProjectKey) -> Option<&[String]> {
-        let Self::Waited(asks) = self else { return None };
-        asks.iter().find(|ask| ask.project == *project).map(|ask| ask.extra_args.as_slice())
-    }
-
-    fn to_search(&self) -> Search {
-        match self {
-            Self::Concerned => Search { auto: true, ..Search::default() },
-            Self::Asked(target) => Search { target: to_discovery(target), ..Search::default() },
-            Self::Waited(_) => Search { only: Some(self.waited_for()), ..Search::default() },
-        }
-    }
-}
-
-/// The same without borrowing, for a thread of its own.
-#[derive(Default)]
-struct Search {
-    target: Option<discovery::Target>,
-    auto: bool,
-    only: Option<Vec<ProjectKey>>,
-}
-
-impl Search {
-    fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
-        let found = match (&self.target, &self.only) {
-            (_, Some(only)) => {
-                let concerned = discovery::discover(input).map_err(Trouble::of_limit)?;
-                only.iter().filter_map(|key| find(key, &concerned, input)).collect()
-            }
-            (Some(wanted), None) => discovery::select(wanted, input).map_err(Trouble::of_target)?,
-            (None, None) => discovery::discover(input).map_err(Trouble::of_limit)?,
-        };
-        Ok(found.into_iter().filter(|project| !self.auto || project.autoplan).collect())
-    }
-}
-
-/// A project by its key, whether or not the pull concerns it; `None` when it is gone.
-fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Project> {
-    let is_it = |project: &&Project| project.key == *key;
-    let by_name = |name: &ProjectName| discovery::Target::Project(name.to_string());
-    let by_place = || discovery::Target::Place {
-        dir: discovery::DirSelector::Path(key.dir.clone()),
-        workspace: Some(key.workspace.clone()),
-    };
-    concerned.iter().find(is_it).cloned().or_else(|| {
-        let target = key.name.as_ref().map_or_else(by_place, by_name);
-        discovery::select(&target, input).ok()?.iter().find(is_it).cloned()
-    })
-}
-
-/// Finds the projects of a plan.
-pub(super) async fn select(cx: &CommandCx<'_>, wanted: &Wanted<'_>) -> Result<Selection, JobError> {
-    let search = wanted.to_search();
-    Ok(match look(cx, move |input| search.run(input)).await? {
-        Looked::Found(projects, work) => {
-            let work = Work { projects, ..*work };
-            work.tell_policies();
-            Selection::Work(Box::new(work))
-        }
-        Looked::Refused(reply) => Selection::Refused(reply),
-    })
-}
-
-/// What there is to say about a plan before it is made.
-pub(super) enum Explained {
-    /// All of it.
-    Answer(Box<Explanation>),
-    /// Nothing, and the answer says why.
-    Refused(Reply),
-}
-
-/// Says what a plan of these projects would do, by the same search.
-pub(super) async fn explain(cx: &CommandCx<'_>, target: &command::Target) -> Result<Explained, JobError> {
-    let settings = &cx.ctx.settings;
-    let (rules, target) = (settings.rules(&cx.pull.at.repo), to_discovery(target));
-    let (tool, autoplan) =
-        (Tool::of_server(settings.distribution, settings.default_version.clone()), settings.autoplan);
-    let find = move |input: &Input<'_>| {
-        let question = Question { input, rules: &rules, tool, autoplan };
-        match &target {
-            Some(target) => explain_target(target, &question).map_err(Trouble::of_target),
-            None => explain::explain(&question).map_err(Trouble::of_limit),
-        }
-    };
-    Ok(match look(cx, find).await? {
-        Looked::Found(explanation, _) => Explained::Answer(Box::new(explanation)),
-        Looked::Refused(reply) => Explained::Refused(reply),
-    })
-}
-
-/// What a look at the checkout came to.
-enum Looked<T> {
-    /// What was looked for, and how to work on it.
-    Found(T, Box<Work>),
-    /// Nothing, and the answer says why.
-    Refused(Reply),
-}
-
-/// Looks for something in a checkout of the pull.
-async fn look<T: Send + 'static>(
-    cx: &CommandCx<'_>,
-    find: impl FnOnce(&Input<'_>) -> Result<T, Trouble> + Send + 'static,
-) -> Result<Looked<T>, JobError> {
-    let source = match cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await {
-        Ok(source) => source,
-        Err(error) => return checkout_refusal(error).map(Looked::Refused),
-    };
-    let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
-    let allowed = rules.allowed_overrides().clone();
-    let work = Work {
-        projects: Vec::new(),
-        abreast: Semaphore::new(ABREAST),
-        source: Some(source),
-        policies: Policies::new(rules, None),
-        checkouts: Mutex::default(),
-    };
-    let checkout = match work.checkout(cx, &WorkspaceName::default()).await {
-        Ok(checkout) => checkout,
-        Err(error) => return checkout_refusal(error).map(Looked::Refused),
-    };
-    let files = cx.ctx.checkouts.files(work.source(), &checkout).await.map_err(JobError::retry)?;
-    if files.truncated {
-        return Ok(Looked::Refused(too_many_files()));
-    }
-    let changed = cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)?;
-    let settings = cx.ctx.settings.discovery.clone();
-    let found = tokio::task::spawn_blocking(move || {
-        let tree = Tree::new(files.paths);
-        let config = configuration(&tree, &checkout, &allowed)?;
-        let read = |path: &RepoPath| read_code(&checkout, path);
-        let input = Input { tree: &tree, changed: &changed, config: config.as_ref(), settings: &settings, read: &read };
-        let found = find(&input)?;
-        Ok::<_, Trouble>((found, config))
-    });
-    match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
-        Ok((found, config)) => {
-            let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
-            let policies = work.policies.with_config(config);
-            Ok(Looked::Found(found, Box::new(Work { abreast, policies, ..work })))
-        }
-        Err(trouble) => Ok(Looked::Refused(trouble.into_reply())),
-    }
-}
-
 /// Nothing but the pool limits how many runs there are at once.
 const ABREAST: usize = 10_000;
 
 fn abreast(parallel: Option<bool>) -> usize {
     if parallel == Some(false) { 1 } else { ABREAST }
-}
-
-/// Why no projects can be named.
-enum Trouble {
-    Config(String),
-    Target(String),
-    Limit(String),
-}
-
-impl Trouble {
-    fn of_limit(error: discovery::LimitExceeded) -> Self {
-        Self::Limit(error.to_string())
-    }
-
-    fn of_target(error: discovery::SelectError) -> Self {
-        Self::Target(error.to_string())
-    }
-
-    fn into_reply(self) -> Reply {
-        match self {
-            Self::Config(text) => Reply::new(Body::ConfigErrors(text)),
-            Self::Target(message) => Reply::refused("target", sentence(message), vec![]),
-            Self::Limit(message) => Reply::refused("limit", sentence(message), vec![]),
-        }
-    }
-}
-
-/// With a full stop, unless it ends like a sentence already.
-fn sentence(mut text: String) -> String {
-    if !text.ends_with(['.', '?', '!']) {
-        text.push('.');
-    }
-    text
-}
-
-/// A checkout that cannot be had: some reasons pass, others are for the people at the pull.
-fn checkout_refusal(error: CheckoutError) -> Result<Reply, JobError> {
-    match error {
-        CheckoutError::Conflict { base, files } => Ok(Reply::refused(
-            "merge_conflict",
-            format!("this pull request cannot be merged into `{base}` without conflicts in {}.", list(&files)),
-            vec!["Resolve the conflicts and push; the plan then runs by itself.".to_owned()],
-        )),
-        CheckoutError::HeadGone { head } => Ok(Reply::refused(
-            "head_gone",
-            format!("the commit `{}` is not part of the pull request any more.", head.short()),
-            vec!["A push replaced it; the plan of the newest commit runs by itself.".to_owned()],
-        )),
-        error @ (CheckoutError::BaseGone { .. } | CheckoutError::Dir(_)) => {
-            Ok(Reply::refused("checkout", format!("{error}."), vec![]))
-        }
-        other @ (CheckoutError::Forge(_)
-        | CheckoutError::Git(_)
-        | CheckoutError::Busy { .. }
-        | CheckoutError::Store(_)) => Err(JobError::retry(other)),
-    }
-}
-
-fn too_many_files() -> Reply {
-    let message = "this repository has more files than can be listed (64 MiB of file names).".to_owned();
-    Reply::refused("limit", message, vec![])
-}
-
-fn list(files: &[String]) -> String {
-    const SHOWN: usize = 10;
-    let mut names: Vec<String> = files.iter().take(SHOWN).map(|file| format!("`{file}`")).collect();
-    if files.len() > SHOWN {
-        names.push(format!("{} more", files.len() - SHOWN));
-    }
-    names.join(", ")
-}
-
-fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
-    match target {
-        command::Target::Generic => None,
-        command::Target::Project(name) => Some(discovery::Target::Project(name.as_str().to_owned())),
-        command::Target::DirWorkspace { dir, workspace } => {
-            let dir = match dir {
-                None => discovery::DirSelector::Path(RepoPath::root()),
-                Some(command::DirSelector::Path(path)) => discovery::DirSelector::Path(path.clone()),
-                Some(command::DirSelector::Pattern(pattern)) => {
-                    discovery::DirSelector::Glob(pattern.as_str().to_owned())
-                }
-            };
-            Some(discovery::Target::Place { dir, workspace: workspace.clone() })
-        }
-    }
-}
-
-fn configuration(tree: &Tree, checkout: &Checkout, allowed: &AllowedOverrides) -> Result<Option<RepoConfig>, Trouble> {
-    let Some(file) = repo::find(tree.files()).map_err(|error| Trouble::Config(error.to_string()))? else {
-        return Ok(None);
-    };
-    let text = read_file(checkout, &file, RepoConfig::MAX_BYTES as u64 + 1);
-    let text = text.map_err(|error| Trouble::Config(format!("`{file}` cannot be read: {error}")))?;
-    RepoConfig::parse(file.as_str(), &text, allowed).map(Some).map_err(|errors| Trouble::Config(errors.to_string()))
-}
-
-fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
-    read_file(checkout, path, MAX_CODE_BYTES).ok()
-}
-
-/// Reads a regular file of a checkout; no link is followed, so nothing outside can be read.
-fn read_file(checkout: &Checkout, path: &RepoPath, most: u64) -> std::io::Result<String> {
-    let invalid = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
-    let dir = checkout.resolve_dir(&path.parent()).map_err(|error| invalid(error.to_string()))?;
-    let file = dir.join(path.file_name());
-    let meta = file.symlink_metadata()?;
-    if !meta.is_file() {
-        return Err(invalid("it is not a regular file".to_owned()));
-    }
-    if meta.len() > most {
-        return Err(invalid(format!("it is larger than {most} bytes")));
-    }
-    std::fs::read_to_string(file)
-}
-
-/// Finds the plans of an apply.
-pub(super) async fn plans(cx: &CommandCx<'_>, target: &command::Target) -> Result<Plans, JobError> {
-    let recorded = cx.ctx.store.plan_list(&cx.pull.at).await?;
-    let wanted: Vec<PlanRecord> = recorded.into_iter().filter(|plan| concerns(target, plan)).collect();
-    if wanted.is_empty() {
-        let word = &cx.ctx.settings.executable;
-        let what = if target.is_targeted() { "there is no plan of that project" } else { "there is no plan to apply" };
-        return Ok(Plans::Refused(Reply::refused(
-            "no_plan",
-            format!("{what} in this pull request."),
-            vec![format!("Comment `{word} plan` first, look at the plan, then apply it.")],
-        )));
-    }
-    let mut groups: BTreeMap<(RepoPath, WorkspaceName), Vec<PlanRecord>> = BTreeMap::new();
-    for plan in wanted.into_iter().filter(|plan| plan.state != PlanState::Discarded) {
-        groups.entry((plan.project.dir.clone(), plan.project.workspace.clone())).or_default().push(plan);
-    }
-    Ok(Plans::Some(groups.into_values().collect()))
-}
-
-fn concerns(target: &command::Target, plan: &PlanRecord) -> bool {
-    match target {
-        command::Target::Generic => true,
-        command::Target::Project(name) => plan.project.name.as_ref().is_some_and(|own| name.matches(own)),
-        command::Target::DirWorkspace { dir, workspace } => {
-            let dir_fits = match dir {
-                None => plan.project.dir.is_root(),
-                Some(command::DirSelector::Path(path)) => *path == plan.project.dir,
-                Some(command::DirSelector::Pattern(pattern)) => pattern.matches(&plan.project.dir),
-            };
-            dir_fits && plan.project.workspace == workspace.clone().unwrap_or_default()
-        }
-    }
 }
 
 /// A variables file outside of the project could be any file of the server; only those below the directories of
@@ -454,13 +105,24 @@ impl Work {
         self.abreast.acquire().await.expect("the row is never closed")
     }
 
-    /// The projects, those that share a directory and a workspace together.
-    pub fn groups(&self) -> Vec<Vec<&Project>> {
-        let mut groups: BTreeMap<(&RepoPath, &WorkspaceName), Vec<&Project>> = BTreeMap::new();
-        for project in &self.projects {
-            groups.entry((&project.key.dir, &project.key.workspace)).or_default().push(project);
-        }
-        groups.into_values().collect()
+    /// The projects in their order; in each stage those that share a directory and a workspace together.
+    pub fn stages(&self) -> Vec<Stage<Vec<&Project>>> {
+        let all = stages(self.projects.iter().collect(), |project: &&Project| (&project.key, &project.order));
+        all.into_iter().map(|stage| grouped(stage, |project| &project.key)).collect()
+    }
+
+    /// When the turn of a project comes, by what was planned; `None`: that cannot be found out.
+    pub fn order(&self, project: &ProjectKey) -> Option<Order> {
+        self.policies.order(project)
+    }
+
+    /// Whether a failure in one group of the order keeps the later groups from running.
+    pub fn aborts(&self) -> bool {
+        self.policies.config().is_some_and(|config| config.abort_on_execution_order_fail)
+    }
+
+    fn rules(&self) -> &RepoRules {
+        self.policies.rules()
     }
 
     fn source(&self) -> &Source {
@@ -519,9 +181,19 @@ impl Work {
     }
 }
 
+/// Those of a stage that share a directory and a workspace, and so files on disk, together.
+pub(super) fn grouped<T>(stage: Stage<T>, key: impl Fn(&T) -> &ProjectKey) -> Stage<Vec<T>> {
+    let mut groups: BTreeMap<(RepoPath, WorkspaceName), Vec<T>> = BTreeMap::new();
+    for member in stage.members {
+        let place = (key(&member).dir.clone(), key(&member).workspace.clone());
+        groups.entry(place).or_default().push(member);
+    }
+    Stage { group: stage.group, members: groups.into_values().collect() }
+}
+
 /// What has to be at hand before the gate of an apply is asked.
 pub(super) struct Ready {
-    pub tool: Program,
+    pub tool: Tool,
     pub file: Vec<u8>,
     pub checkout: Arc<Checkout>,
 }

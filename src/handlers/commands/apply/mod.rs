@@ -5,6 +5,7 @@
 //! project lock and the plan in one transaction and puts on record that the apply has begun. Whatever cannot be
 //! found out refuses (P6).
 
+mod dependencies;
 mod gate;
 mod interrupted;
 mod stopped;
@@ -19,12 +20,14 @@ pub(super) use interrupted::interrupted;
 use gate::Shut;
 
 use super::CommandCx;
+use super::course::Course;
 use super::permission;
 use super::policies::Policies;
 use super::projects::{self, Ready, Work};
 use crate::command::{ApplyCommand, MergeMethod, MergeWish};
 use crate::config::access::Action;
 use crate::context::Ctx;
+use crate::discovery::{Order, Stage, stages};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
@@ -54,20 +57,35 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         return Ok(refusal);
     }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
-    let policies = match plans.first().and_then(|group| group.first()) {
+    let policies = match plans.first() {
         Some(plan) => Policies::of_plan(cx, plan).await,
         None => Policies::new(cx.ctx.settings.rules(&cx.pull.at.repo), None),
     };
     let work = Work::of_plans(policies);
-    let groups = runs_to_come(cx, plans).await?;
-    let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command };
-    let groups = groups.into_iter().map(|group| apply_group(&work, group.into_iter().map(applying).collect()));
-    let reports = join_all(groups).await;
-    cx.left_to_others()?;
-    let mut reports: Vec<ProjectReport> =
-        reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect();
-    reports.sort_by(|a, b| a.key.cmp(&b.key));
-    answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
+    let mut course = Course::new(work.aborts());
+    for stage in in_order(&work, runs_to_come(cx, plans).await?) {
+        let halted = course.halted(stage.group);
+        let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command, halted: halted.clone() };
+        let groups = stage.members.into_iter().map(|group| group.into_iter().map(applying).collect());
+        let reports = join_all(groups.map(|group| apply_group(&work, group))).await;
+        cx.left_to_others()?;
+        course.add(stage.group, reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+    }
+    answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(course.into_reports())).await
+}
+
+/// A plan and the run that is to apply it.
+type Run = (RunId, PlanRecord);
+
+/// The plans in the order of the configuration that was planned.
+fn in_order(work: &Work, runs: Vec<Run>) -> Vec<Stage<Vec<Run>>> {
+    let order = |run: Run| (work.order(&run.1.project).unwrap_or_default(), run);
+    let all = stages(runs.into_iter().map(order).collect(), |(order, (_, plan))| (&plan.project, order));
+    let without = |stage: Stage<(Order, Run)>| Stage {
+        group: stage.group,
+        members: stage.members.into_iter().map(|(_, run)| run).collect(),
+    };
+    all.into_iter().map(|stage| projects::grouped(without(stage), |(_, plan)| &plan.project)).collect()
 }
 
 /// Nothing is merged in this version, so a way of merging cannot be followed.
@@ -85,21 +103,14 @@ async fn answer(ctx: &Ctx, pull: &PullRef, head: &CommitSha, body: Body) -> Resu
 }
 
 /// A run for every plan before the first begins, so that an apply that is cut off can tell of each.
-async fn runs_to_come(
-    cx: &CommandCx<'_>,
-    plans: Vec<Vec<PlanRecord>>,
-) -> Result<Vec<Vec<(RunId, PlanRecord)>>, JobError> {
-    let mut groups = Vec::new();
-    for group in plans {
-        let mut runs = Vec::new();
-        for plan in group {
-            let (pull, project) = (cx.pull.at.clone(), plan.project.clone());
-            let new = NewRun { command: cx.row.id, kind: RunKind::Apply, pull, project };
-            runs.push((cx.ctx.store.run_create(&new).await?, plan));
-        }
-        groups.push(runs);
+async fn runs_to_come(cx: &CommandCx<'_>, plans: Vec<PlanRecord>) -> Result<Vec<Run>, JobError> {
+    let mut runs = Vec::new();
+    for plan in plans {
+        let (pull, project) = (cx.pull.at.clone(), plan.project.clone());
+        let new = NewRun { command: cx.row.id, kind: RunKind::Apply, pull, project };
+        runs.push((cx.ctx.store.run_create(&new).await?, plan));
     }
-    Ok(groups)
+    Ok(runs)
 }
 
 /// Plans that share a directory and a workspace share files on disk: one after the other.
@@ -120,6 +131,8 @@ struct Applying<'a> {
     run: RunId,
     plan: PlanRecord,
     command: &'a ApplyCommand,
+    /// Why it is not tried, if it is not.
+    halted: Option<UserText>,
 }
 
 impl Applying<'_> {
@@ -155,6 +168,12 @@ impl Applying<'_> {
         if let Some(why) = gate::nothing_left(plan.state) {
             let message = Some(UserText::new(why, []));
             return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, message, ..report });
+        }
+        if let Some(why) = self.halted.clone().filter(|_| !cx.stop.is_cancelled()) {
+            return Ok(ProjectReport { outcome: ProjectOutcome::Skipped, message: Some(why), ..report });
+        }
+        if let Some(why) = dependencies::unmet(cx, self.work, plan).await? {
+            return Ok(Shut::ForNow(why).into_report(cx, report));
         }
         let Ok(_place) = projects::place_in_pool(cx, RunKind::Apply).await else {
             return Ok(not_begun(cx).await?.into_report(cx, report));

@@ -9,13 +9,13 @@ use crate::queue::JobError;
 use crate::render::{Body, Refusal, apply_locks_line};
 
 /// The refusal, if apply locks stand in the way of each of these plans. It names every one of them.
-pub(super) async fn refusal(cx: &CommandCx<'_>, plans: &[Vec<PlanRecord>]) -> Result<Option<Reply>, JobError> {
+pub(super) async fn refusal(cx: &CommandCx<'_>, plans: &[PlanRecord]) -> Result<Option<Reply>, JobError> {
     let locks = cx.ctx.store.apply_lock_list().await?;
-    let plans = || plans.iter().flatten();
-    if !plans().all(|plan| locks.iter().any(|lock| is_in_way(lock, plan))) {
+    if !plans.iter().all(|plan| locks.iter().any(|lock| is_in_way(lock, plan))) {
         return Ok(None);
     }
-    let in_way: Vec<ApplyLock> = locks.into_iter().filter(|lock| plans().any(|plan| is_in_way(lock, plan))).collect();
+    let in_way: Vec<ApplyLock> =
+        locks.into_iter().filter(|lock| plans.iter().any(|plan| is_in_way(lock, plan))).collect();
     if in_way.is_empty() {
         return Ok(None);
     }

@@ -1,0 +1,98 @@
+//! Projects that cannot stand side by side: two of one name, two that could not be told apart, and those that wait for
+//! each other (reference 4.3). It is asked for the projects of one base branch, since only they ever meet.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{ProjectConfig, ProjectDir};
+use crate::config::yaml::shown;
+
+/// What is wrong with a project because of the others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Conflict {
+    /// Which, in the list that was given.
+    pub(super) index: usize,
+    pub(super) what: String,
+    pub(super) help: &'static str,
+}
+
+/// Everything that is wrong among some projects.
+pub(super) fn among(projects: &[&ProjectConfig]) -> Vec<Conflict> {
+    let mut conflicts = same_names(projects);
+    conflicts.extend(same_places(projects));
+    conflicts.extend(cycles(projects));
+    conflicts
+}
+
+fn same_names(projects: &[&ProjectConfig]) -> Vec<Conflict> {
+    let mut seen = HashMap::new();
+    let conflict = |(index, project): (usize, &&ProjectConfig)| {
+        let name = project.name.clone()?;
+        let what = |first| format!("two projects are called `{name}`; the other one is in line {first}");
+        let first = seen.insert(project.name.clone(), project.line)?;
+        Some(Conflict { index, what: what(first), help: "give each project its own name" })
+    };
+    projects.iter().enumerate().filter_map(conflict).collect()
+}
+
+/// The first project of a directory and workspace may do without a name; the others could not be called.
+fn same_places(projects: &[&ProjectConfig]) -> Vec<Conflict> {
+    let (mut seen, mut conflicts) = (HashMap::new(), Vec::new());
+    for (index, project) in projects.iter().enumerate() {
+        let place = (project.dir.to_string(), &project.workspace);
+        let Some(first) = seen.get(&place).copied() else {
+            seen.insert(place, project.line);
+            continue;
+        };
+        if project.name.is_none() {
+            let (dir, workspace) = (shown(&place.0), place.1);
+            let what = format!("`dir: {dir}` with workspace `{workspace}` is already the project of line {first}");
+            let help = match project.dir {
+                ProjectDir::Path(_) => "give this project a `name`, so that it can be told apart: `plan -p NAME`",
+                ProjectDir::Glob(_) => "remove one of the two",
+            };
+            conflicts.push(Conflict { index, what, help });
+        }
+    }
+    conflicts
+}
+
+/// Names in a message about a cycle.
+const MAX_SHOWN: usize = 10;
+
+/// Each cycle of `depends_on` once, at the project where it was entered.
+fn cycles(projects: &[&ProjectConfig]) -> Vec<Conflict> {
+    let index_of: HashMap<_, _> =
+        projects.iter().enumerate().filter_map(|(index, project)| Some((project.name.as_ref()?, index))).collect();
+    let before = |index: usize| projects[index].depends_on.iter().filter_map(|name| index_of.get(name).copied());
+    let (mut done, mut conflicts) = (HashSet::new(), Vec::new());
+    for start in 0..projects.len() {
+        // The way from the start, each step with what is still to be looked at; no recursion, since the file is hostile.
+        let mut way = vec![(start, before(start).collect::<Vec<_>>())];
+        while let Some((index, rest)) = way.last_mut() {
+            let index = *index;
+            let Some(next) = rest.pop().filter(|_| !done.contains(&index)) else {
+                done.insert(index);
+                way.pop();
+                continue;
+            };
+            if let Some(entered) = way.iter().position(|(on_way, _)| *on_way == next) {
+                let cycle: Vec<usize> = way[entered..].iter().map(|(index, _)| *index).collect();
+                conflicts.push(cycle_of(projects, &cycle));
+            } else if !done.contains(&next) {
+                way.push((next, before(next).collect()));
+            }
+        }
+    }
+    conflicts
+}
+
+fn cycle_of(projects: &[&ProjectConfig], cycle: &[usize]) -> Conflict {
+    let name = |index: &usize| projects[*index].name.as_ref().map(|name| format!("`{name}`")).unwrap_or_default();
+    let mut names: Vec<String> = cycle.iter().take(MAX_SHOWN).map(name).collect();
+    if cycle.len() > MAX_SHOWN {
+        names.push("…".to_owned());
+    }
+    names.extend(cycle.first().map(name));
+    let what = format!("projects wait for each other, so none could begin: {}", names.join(" → "));
+    Conflict { index: cycle[0], what, help: "take one of them out of `depends_on`" }
+}

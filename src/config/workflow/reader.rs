@@ -1,0 +1,92 @@
+//! `workflows`, as the file of the server and the one of a repository write it (reference 5.4, 6).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::keys::{STAGE, WORKFLOW};
+use super::{Stage, Step, Workflow, step};
+use crate::config::yaml::{Fields, Located, Node, Reader, Value, shown};
+
+/// Which rules hold for commands (reference 4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum FileVersion {
+    /// Commands of plan and apply lose their quotes.
+    Two,
+    /// Commands are run as they are written.
+    Three,
+}
+
+/// Steps of one stage; nobody writes that many.
+const MAX_STEPS: usize = 200;
+
+/// Characters of the name of a workflow.
+const MAX_NAME: usize = 255;
+
+/// Takes `workflows` out of a file.
+pub(in crate::config) fn read_workflows(
+    reader: &mut Reader,
+    fields: &Fields<'_>,
+    version: FileVersion,
+) -> BTreeMap<String, Arc<Workflow>> {
+    let entries = reader.named(fields, "workflows");
+    let read = |(name, node): &(Located, Node)| {
+        let workflow = read_workflow(reader, name, node, version)?;
+        Some((workflow.name.clone(), Arc::new(workflow)))
+    };
+    entries.iter().filter_map(read).collect()
+}
+
+fn read_workflow(reader: &mut Reader, name: &Located, node: &Node, version: FileVersion) -> Option<Workflow> {
+    let text = name.text.as_str();
+    if text.trim().is_empty() || text.chars().count() > MAX_NAME || text.chars().any(char::is_control) {
+        let what = format!("`{}` cannot be the name of a workflow", shown(text));
+        reader.problem(name.place, what, "use 1 to 255 characters, and no line breaks");
+    }
+    let mut workflow = Workflow { name: text.to_owned(), ..Workflow::clone(&Workflow::builtin()) };
+    if node.value == Value::Null {
+        return Some(workflow);
+    }
+    let fields = reader.fields(node, &WORKFLOW)?;
+    let Workflow { name: _, plan, apply, policy_check, import, state_rm } = &mut workflow;
+    let stages =
+        [("plan", plan), ("apply", apply), ("policy_check", policy_check), ("import", import), ("state_rm", state_rm)];
+    for (key, stage) in stages {
+        // Version 2 differs in these two only.
+        let version = if matches!(key, "plan" | "apply") { version } else { FileVersion::Three };
+        if let Some(read) = fields.get(key).and_then(|node| read_stage(reader, node, version)) {
+            *stage = read;
+        }
+    }
+    Some(workflow)
+}
+
+/// `None` leaves the default steps.
+fn read_stage(reader: &mut Reader, node: &Node, version: FileVersion) -> Option<Stage> {
+    let fields = reader.fields(node, &STAGE)?;
+    let nodes = reader.list(&fields, "steps")?;
+    if nodes.len() > MAX_STEPS {
+        let what = format!("there are {} steps; {MAX_STEPS} are allowed", nodes.len());
+        reader.problem(node.place, what, "put commands into a script and run that");
+        return None;
+    }
+    let mut steps = Vec::new();
+    for node in nodes {
+        let Some(step) = step::read(reader, node) else { continue };
+        if version == FileVersion::Two {
+            check_quotes(reader, node, &step);
+        }
+        steps.push(step);
+    }
+    Some(Stage { steps: steps.into() })
+}
+
+/// Version 2 takes commands apart at spaces and puts them together again, so that quotes are lost. A command that would
+/// be changed by that is refused: it was written by somebody who does not know it, or for somebody who does.
+fn check_quotes(reader: &mut Reader, node: &Node, step: &Step) {
+    let Step::Run(run) = step else { return };
+    let split = shlex::split(&run.command).map(|words| words.join(" "));
+    if split.as_deref() != Some(run.command.trim()) {
+        let what = format!("version 2 of the file would change this command: `{}`", shown(&run.command));
+        reader.problem(node.place, what, "write `version: 3`, where commands are run as they are written");
+    }
+}

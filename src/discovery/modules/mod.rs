@@ -1,0 +1,130 @@
+//! Who uses which directory of the repository as a module (reference 3.10), so that a change in a module plans the
+//! projects that use it, directly or through other modules.
+//!
+//! The graph depends on nothing but the files of a commit and one setting, so callers may keep it by the id of the
+//! tree. Only sources that stay in the repository count, wherever a symbolic link leads. Circles are harmless: every
+//! directory is visited once.
+
+mod calls;
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+
+use super::limits::{LimitExceeded, MAX_MODULE_BYTES, MAX_MODULE_DIRS};
+use super::{Patterns, Tree, links};
+use crate::model::RepoPath;
+use calls::Calls;
+
+/// Why a directory is concerned by a change elsewhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Use {
+    /// The changed file.
+    pub file: RepoPath,
+    /// The modules between: the one that the directory uses itself, the one that this one uses, and so on to the one
+    /// with the file; at least one.
+    pub via: Vec<RepoPath>,
+}
+
+/// The directories that changes in modules concern.
+pub type Users = BTreeMap<RepoPath, Use>;
+
+/// Which directory uses which others as modules.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ModuleGraph {
+    /// For each module the directories that use it.
+    users: BTreeMap<RepoPath, BTreeSet<RepoPath>>,
+    /// Directories that matched the setting, so that they may be projects.
+    roots: HashSet<RepoPath>,
+    /// Directories that say where their state is: projects, even if somebody uses them as a module.
+    stateful: HashSet<RepoPath>,
+}
+
+impl ModuleGraph {
+    /// Reads the code of all directories with a file that matches `from`, and of the modules they use. `read` is as in
+    /// [`super::Input`]; code that cannot be read or understood uses nothing.
+    pub fn build(
+        tree: &Tree,
+        from: &Patterns,
+        read: &dyn Fn(&RepoPath) -> Option<String>,
+    ) -> Result<Self, LimitExceeded> {
+        let matches = |dir: &&RepoPath| {
+            tree.has_code(dir) && tree.files_in(dir).iter().any(|file| from.matching(&RepoPath::root(), file).is_some())
+        };
+        let roots: HashSet<RepoPath> = tree.dirs().filter(matches).cloned().collect();
+        let mut graph = Self { roots, ..Self::default() };
+        let mut todo: VecDeque<RepoPath> = graph.roots.iter().cloned().collect();
+        let mut seen = graph.roots.clone();
+        let mut budget = MAX_MODULE_BYTES;
+        while let Some(dir) = todo.pop_front() {
+            if seen.len() > MAX_MODULE_DIRS {
+                return Err(LimitExceeded::Modules);
+            }
+            let calls = Calls::of_dir(tree, &dir, read, &mut budget).ok_or(LimitExceeded::Modules)?;
+            for module in calls.sources.iter().filter_map(|source| target(tree, &dir, source)) {
+                if seen.insert(module.clone()) {
+                    todo.push_back(module.clone());
+                }
+                graph.users.entry(module).or_default().insert(dir.clone());
+            }
+            if calls.has_state {
+                graph.stateful.insert(dir);
+            }
+        }
+        Ok(graph)
+    }
+
+    /// Whether a directory that uses modules is a project: somebody could name it one, and it is no module itself.
+    pub(super) fn is_project(&self, dir: &RepoPath) -> bool {
+        self.roots.contains(dir) && (self.stateful.contains(dir) || !self.users.contains_key(dir))
+    }
+
+    /// All directories that use a module in which one of the changed files is, by the shortest way. A file in a
+    /// directory without code of its own belongs to the module above.
+    pub(super) fn users(&self, changed: &[&RepoPath]) -> Users {
+        let mut users = Users::new();
+        let mut sources = BTreeMap::new();
+        for file in changed {
+            if let Some(module) = self.module_of(file) {
+                sources.entry(module).or_insert_with(|| (*file).clone());
+            }
+        }
+        let mut todo: VecDeque<(RepoPath, Use)> =
+            sources.into_iter().map(|(module, file)| (module.clone(), Use { file, via: vec![module] })).collect();
+        while let Some((module, reason)) = todo.pop_front() {
+            for user in self.users.get(&module).into_iter().flatten() {
+                if users.contains_key(user) {
+                    continue;
+                }
+                users.insert(user.clone(), reason.clone());
+                if self.users.contains_key(user) {
+                    let via = std::iter::once(user.clone()).chain(reason.via.iter().cloned()).collect();
+                    todo.push_back((user.clone(), Use { file: reason.file.clone(), via }));
+                }
+            }
+        }
+        users
+    }
+
+    /// The module that a file is in: the nearest directory above it that is one, unless a project is nearer.
+    fn module_of(&self, file: &RepoPath) -> Option<RepoPath> {
+        let mut dir = file.parent();
+        loop {
+            if self.users.contains_key(&dir) {
+                return Some(dir);
+            }
+            if dir.is_root() || self.roots.contains(&dir) {
+                return None;
+            }
+            dir = dir.parent();
+        }
+    }
+}
+
+/// The directory that a source leads to; `None`: outside of the repository, or the directory itself.
+fn target(tree: &Tree, dir: &RepoPath, source: &str) -> Option<RepoPath> {
+    // Terraform itself follows links first: `..` behind a link is the directory above its target.
+    let mut at = links::resolve(tree, dir)?;
+    for part in source.split('/').filter(|part| !matches!(*part, "" | ".")) {
+        at = if part == ".." && at.is_root() { return None } else { links::resolve(tree, &at.join(part).ok()?)? };
+    }
+    (at != *dir).then_some(at)
+}

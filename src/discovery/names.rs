@@ -1,0 +1,120 @@
+//! Which projects are meant by what stands after `-p` (reference 3.7): the one with exactly that name; else, where
+//! `--enable-regexp-cmd` is set, all whose whole name matches it as a regular expression.
+
+use std::collections::BTreeSet;
+
+use regex::{Regex, RegexBuilder};
+
+use crate::config::repo::{quoted, shown};
+
+/// Bytes that a compiled expression may take.
+const MAX_COMPILED: usize = 1 << 20;
+
+/// Why what stands after `-p` cannot be followed. Displays as a sentence with the way out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It is neither a name nor an expression.
+    #[error("`{}` is neither the name of a project nor a regular expression that can be read", shown(.0))]
+    NotAnExpression(String),
+    /// The repository wants expressions for several projects to begin otherwise.
+    #[error(
+        "`{}` matches {count} projects, and an expression for several has to begin with {} in this repository \
+         (`allowed_regexp_prefixes` of the configuration file)",
+        shown(.typed), quoted(.prefixes.iter().map(|prefix| shown(prefix)))
+    )]
+    PrefixNeeded {
+        /// What was typed.
+        typed: String,
+        /// How many projects it matches.
+        count: usize,
+        /// How it may begin.
+        prefixes: Vec<String>,
+    },
+}
+
+/// The names that are meant, of those there are; none if it is an unknown name. `regexp` is `--enable-regexp-cmd`,
+/// `prefixes` the `allowed_regexp_prefixes` of the repository.
+pub fn choose<'n>(
+    typed: &str,
+    names: &[&'n str],
+    regexp: bool,
+    prefixes: &[String],
+) -> Result<BTreeSet<&'n str>, NameError> {
+    if let Some(exact) = names.iter().find(|name| **name == typed) {
+        return Ok(BTreeSet::from([*exact]));
+    }
+    if !regexp {
+        return Ok(BTreeSet::new());
+    }
+    let expression = expression(typed).ok_or_else(|| NameError::NotAnExpression(typed.to_owned()))?;
+    let matched: BTreeSet<&str> = names.iter().copied().filter(|name| expression.is_match(name)).collect();
+    let is_allowed = prefixes.is_empty() || prefixes.iter().any(|prefix| typed.starts_with(prefix.as_str()));
+    if matched.len() > 1 && !is_allowed {
+        let (typed, prefixes) = (typed.to_owned(), prefixes.to_vec());
+        return Err(NameError::PrefixNeeded { typed, count: matched.len(), prefixes });
+    }
+    Ok(matched)
+}
+
+/// It has to match the whole name.
+fn expression(typed: &str) -> Option<Regex> {
+    // Alone first: `a)(b` would be read only because of the parentheses around it.
+    let build = |text: &str| RegexBuilder::new(text).size_limit(MAX_COMPILED).build().ok();
+    build(typed).and_then(|_| build(&format!("^(?:{typed})$")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(typed: &str, regexp: bool, prefixes: &[&str]) -> String {
+        let names = ["app-one", "app-two", "net", "net.prod", "netxprod"];
+        let prefixes: Vec<String> = prefixes.iter().map(|prefix| (*prefix).to_owned()).collect();
+        match choose(typed, &names, regexp, &prefixes) {
+            Ok(chosen) => chosen.into_iter().collect::<Vec<_>>().join(" "),
+            Err(error) => format!("error: {error}"),
+        }
+    }
+
+    #[test]
+    fn without_the_switch_only_the_exact_name_counts() {
+        for (typed, expected) in [("net", "net"), ("net.prod", "net.prod"), ("app-.*", ""), ("Net", "")] {
+            assert_eq!(chosen(typed, false, &[]), expected, "{typed}");
+        }
+    }
+
+    #[test]
+    fn expressions_match_whole_names_and_an_exact_name_comes_first() {
+        for (typed, expected) in [
+            ("net", "net"),
+            ("net.prod", "net.prod"),
+            ("net.pro[d]", "net.prod netxprod"),
+            ("app-.*", "app-one app-two"),
+            ("app", ""),
+            ("app-one|net", "app-one net"),
+            (".*", "app-one app-two net net.prod netxprod"),
+        ] {
+            assert_eq!(chosen(typed, true, &[]), expected, "{typed}");
+        }
+    }
+
+    #[test]
+    fn several_projects_may_need_a_prefix() {
+        let told = [
+            chosen("app-.*", true, &["net", "app-"]),
+            chosen("net.*", true, &["app-"]),
+            chosen("net\\.prod", true, &["app-"]),
+            chosen("a(", true, &[]),
+            chosen("a)(b", true, &[]),
+            chosen("a{1000}{1000}", true, &[]),
+        ];
+        insta::assert_snapshot!(told.join("\n"), @"
+        app-one app-two
+        error: `net.*` matches 3 projects, and an expression for several has to begin with `app-` in this repository (`allowed_regexp_prefixes` of the configuration file)
+        net.prod
+        error: `a(` is neither the name of a project nor a regular expression that can be read
+        error: `a)(b` is neither the name of a project nor a regular expression that can be read
+        error: `a{1000}{1000}` is neither the name of a project nor a regular expression that can be read
+        ");
+    }
+}

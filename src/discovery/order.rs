@@ -1,0 +1,168 @@
+//! In which order the projects of a command run (reference 3.9): by `execution_order_group`, and within a group every
+//! project after those of its `depends_on`.
+//!
+//! `depends_on` is the stronger word: a project that depends on one of a later group runs in that later group. Circles
+//! are refused when the file is read; should there be one all the same, it is cut open at its first project.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use crate::model::{ProjectKey, ProjectName};
+
+/// When the turn of a project comes.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Order {
+    /// `execution_order_group`: lower ones come first.
+    pub group: i32,
+    /// `depends_on`: projects that come first, by name. Names of projects that are not part of the command mean nothing.
+    pub after: Vec<ProjectName>,
+}
+
+/// Projects that may run side by side, when all stages before are done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stage<T> {
+    /// The group of the order; it may have several stages.
+    pub group: i32,
+    /// The projects, in the order of the input.
+    pub members: Vec<T>,
+}
+
+/// Puts projects into stages. `of` tells what is known of each.
+pub fn stages<T>(items: Vec<T>, of: impl Fn(&T) -> (&ProjectKey, &Order)) -> Vec<Stage<T>> {
+    let known: Vec<(&ProjectKey, &Order)> = items.iter().map(of).collect();
+    let ranks = ranks(&known);
+    let mut stages: BTreeMap<Rank, Vec<T>> = BTreeMap::new();
+    for (rank, item) in ranks.into_iter().zip(items) {
+        stages.entry(rank).or_default().push(item);
+    }
+    stages.into_iter().map(|(rank, members)| Stage { group: rank.group, members }).collect()
+}
+
+/// Where a project stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    group: i32,
+    /// How many others of its group it waits for, one after the other.
+    depth: usize,
+}
+
+fn ranks(known: &[(&ProjectKey, &Order)]) -> Vec<Rank> {
+    let named = known.iter().enumerate().filter_map(|(at, (key, _))| Some((key.name.as_ref()?, at)));
+    let by_name: HashMap<&ProjectName, usize> = named.collect();
+    let before: Vec<BTreeSet<usize>> = known
+        .iter()
+        .map(|(_, order)| order.after.iter().filter_map(|name| by_name.get(name).copied()).collect())
+        .collect();
+    let mut ranks: Vec<Option<Rank>> = vec![None; known.len()];
+    for at in waiting_order(&before) {
+        let own = Rank { group: known[at].1.group, depth: 0 };
+        let after = |rank: Rank| Rank { depth: rank.depth + 1, ..rank };
+        let rank = before[at].iter().filter_map(|one| ranks[*one]).map(after).fold(own, Rank::max);
+        ranks[at] = Some(rank);
+    }
+    ranks.into_iter().flatten().collect()
+}
+
+/// All indices, each after those before it as far as there is no circle.
+fn waiting_order(before: &[BTreeSet<usize>]) -> Vec<usize> {
+    let mut after: Vec<Vec<usize>> = vec![Vec::new(); before.len()];
+    for (at, others) in before.iter().enumerate() {
+        others.iter().for_each(|other| after[*other].push(at));
+    }
+    let mut open: Vec<usize> = before.iter().map(BTreeSet::len).collect();
+    let mut left: BTreeSet<(usize, usize)> = open.iter().copied().zip(0..).collect();
+    let mut order = Vec::with_capacity(before.len());
+    // The one that waits for the fewest: for nobody, unless there is a circle.
+    while let Some((_, at)) = left.pop_first() {
+        order.push(at);
+        for next in &after[at] {
+            if left.remove(&(open[*next], *next)) {
+                open[*next] -= 1;
+                left.insert((open[*next], *next));
+            }
+        }
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// `name group after,after` as a project.
+    fn project(text: &str) -> (ProjectKey, Order) {
+        let mut words = text.split(' ');
+        let name = words.next().unwrap();
+        let group = words.next().map_or(0, |group| group.parse().unwrap());
+        let after = words.next().into_iter().flat_map(|names| names.split(',')).map(|name| name.parse().unwrap());
+        let key = ProjectKey { name: Some(name.parse().unwrap()), ..ProjectKey::of_dir(name.parse().unwrap()) };
+        (key, Order { group, after: after.collect() })
+    }
+
+    /// `group: names` of each stage.
+    fn told(projects: &[&str]) -> String {
+        let projects = projects.iter().map(|text| project(text)).collect();
+        let line = |stage: Stage<(ProjectKey, Order)>| {
+            let names: Vec<_> = stage.members.iter().map(|(key, _)| key.status_id()).collect();
+            format!("{}: {}", stage.group, names.join(" "))
+        };
+        stages(projects, |(key, order)| (key, order)).into_iter().map(line).collect::<Vec<_>>().join(" | ")
+    }
+
+    #[test]
+    fn groups_come_one_after_another_and_dependencies_first() {
+        for (projects, expected) in [
+            (&[][..], ""),
+            (&["b", "a"], "0: b a"),
+            (&["a 1", "b", "c -1"], "-1: c | 0: b | 1: a"),
+            (&["a 0 b", "b", "c"], "0: b c | 0: a"),
+            (&["a 0 b", "b 0 c", "c", "d 0 c"], "0: c | 0: b d | 0: a"),
+            (&["a 0 elsewhere", "b"], "0: a b"),
+            (&["a 0 b", "b 1", "c"], "0: c | 1: b | 1: a"),
+            (&["a 1 b", "b 0", "c 1"], "0: b | 1: a c"),
+            (&["a 0 a"], "0: a"),
+        ] {
+            assert_eq!(told(projects), expected, "{projects:?}");
+        }
+    }
+
+    #[test]
+    fn a_circle_is_cut_open() {
+        assert_eq!(told(&["a 0 b", "b 0 a", "c 0 a"]), "0: a | 0: b c");
+    }
+
+    #[test]
+    fn five_thousand_in_a_row_are_no_trouble() {
+        let row: Vec<String> = (0..5_000).map(|n| format!("p{n} 0 p{}", n + 1)).collect();
+        let row: Vec<_> = row.iter().map(|text| project(text)).collect();
+        assert_eq!(stages(row, |(key, order)| (key, order)).len(), 5_000);
+    }
+
+    proptest! {
+        #[test]
+        fn everybody_has_a_turn_after_those_before(
+            list in proptest::collection::vec((-2..3_i32, proptest::collection::vec(0..8_usize, 0..3)), 0..8)
+        ) {
+            // A project depends on later ones of the list only, so there is no circle.
+            let text = |(at, (group, after)): (usize, &(i32, Vec<usize>))| {
+                let after: Vec<_> = after.iter().filter(|one| **one > at).map(|one| format!("p{one}")).collect();
+                format!("p{at} {group} {}", after.join(",")).trim_end().to_owned()
+            };
+            let texts: Vec<String> = list.iter().enumerate().map(text).collect();
+            let projects: Vec<_> = texts.iter().map(|text| project(text)).collect();
+            let stages = stages(projects.clone(), |(key, order)| (key, order));
+            let turn = |name: &ProjectName| {
+                stages.iter().position(|stage| stage.members.iter().any(|(key, _)| key.name.as_ref() == Some(name)))
+            };
+            prop_assert_eq!(stages.iter().map(|stage| stage.members.len()).sum::<usize>(), projects.len());
+            prop_assert!(stages.windows(2).all(|pair| pair[0].group <= pair[1].group));
+            for (key, order) in &projects {
+                let own = turn(key.name.as_ref().unwrap());
+                for name in order.after.iter().filter(|name| turn(name).is_some()) {
+                    prop_assert!(turn(name) < own, "{} after {}", key, name);
+                }
+            }
+        }
+    }
+}

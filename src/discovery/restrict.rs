@@ -1,0 +1,85 @@
+//! `--restrict-file-list`: who names projects to plan may only name what the pull request changes (reference 3.8).
+
+use std::collections::BTreeSet;
+
+use super::{DirSelector, Input, Project, SelectError, Target, changed_paths, links};
+use crate::config::repo::{quoted, shown};
+use crate::model::RepoPath;
+
+/// Directories that an error lists.
+const MAX_LISTED: usize = 10;
+
+/// Why a plan is not made although its projects exist. Displays as a sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unchanged {
+    /// Nothing changed where a plan is asked for.
+    #[error(
+        "no file changed in `{}`, and this server plans only directories that the pull request changes \
+         (`--restrict-file-list`): {}", shown(.asked), changed_in(.changed)
+    )]
+    Nothing {
+        /// The directory or pattern.
+        asked: String,
+        /// Where files changed.
+        changed: Vec<String>,
+    },
+    /// More changed than what a plan is asked for.
+    #[error(
+        "the pull request also changes {}, which `{}` does not have, and this server plans projects by name only when \
+         nothing else changes (`--restrict-file-list`): comment `plan` without `-p`, or choose with `-d`",
+        listed(.others), shown(.name)
+    )]
+    More {
+        /// The name or expression.
+        name: String,
+        /// Where else files changed.
+        others: Vec<String>,
+    },
+}
+
+/// Those of the projects that may be planned.
+pub(super) fn check(target: &Target, projects: Vec<Project>, input: &Input<'_>) -> Result<Vec<Project>, SelectError> {
+    let files = links::seen(input.tree, changed_paths(input.changed))?;
+    let changed: BTreeSet<RepoPath> = files.iter().map(RepoPath::parent).collect();
+    let asked = match target {
+        Target::Project(name) => return by_name(name, projects, &changed, input).map_err(SelectError::from),
+        Target::Place { dir: DirSelector::Path(dir), .. } => dir.to_string(),
+        Target::Place { dir: DirSelector::Glob(glob), .. } => glob.clone(),
+    };
+    let kept = in_changed(projects, &changed);
+    let changed = changed.iter().map(RepoPath::to_string).collect();
+    if kept.is_empty() { Err(Unchanged::Nothing { asked, changed }.into()) } else { Ok(kept) }
+}
+
+/// A change seen through a link is a change where the link leads, and only has to be accounted for there.
+fn by_name(
+    name: &str,
+    projects: Vec<Project>,
+    changed: &BTreeSet<RepoPath>,
+    input: &Input<'_>,
+) -> Result<Vec<Project>, Unchanged> {
+    let dirs: BTreeSet<&RepoPath> = projects.iter().map(|project| &project.key.dir).collect();
+    let itself: BTreeSet<RepoPath> = changed_paths(input.changed).iter().map(RepoPath::parent).collect();
+    let others: Vec<String> = itself.iter().filter(|dir| !dirs.contains(dir)).map(RepoPath::to_string).collect();
+    if !others.is_empty() {
+        return Err(Unchanged::More { name: name.to_owned(), others });
+    }
+    Ok(if projects.len() > 1 { in_changed(projects, changed) } else { projects })
+}
+
+fn in_changed(mut projects: Vec<Project>, changed: &BTreeSet<RepoPath>) -> Vec<Project> {
+    projects.retain(|project| changed.contains(&project.key.dir));
+    projects
+}
+
+fn changed_in(dirs: &[String]) -> String {
+    if dirs.is_empty() { "it changes no file".to_owned() } else { format!("files changed in {}", listed(dirs)) }
+}
+
+fn listed(dirs: &[String]) -> String {
+    let shown_dirs = quoted(dirs.iter().take(MAX_LISTED).map(|dir| shown(dir)));
+    match dirs.len().saturating_sub(MAX_LISTED) {
+        0 => shown_dirs,
+        more => format!("{shown_dirs} and {more} more"),
+    }
+}

@@ -1,0 +1,82 @@
+//! How a command goes on from one group of the order to the next (reference 3.9).
+
+use crate::model::ProjectKey;
+use crate::render::{ProjectReport, UserText};
+
+/// What came of the projects so far.
+pub(super) struct Course {
+    /// Whether a failure keeps the later groups from running (`abort_on_execution_order_fail`).
+    aborts: bool,
+    /// The first that failed, and its group.
+    failed: Option<(i32, ProjectKey)>,
+    reports: Vec<(i32, ProjectReport)>,
+}
+
+impl Course {
+    pub fn new(aborts: bool) -> Self {
+        Self { aborts, failed: None, reports: Vec::new() }
+    }
+
+    /// Why the projects of a group are not tried; `None`: they are.
+    pub fn halted(&self, group: i32) -> Option<UserText> {
+        let (before, project) = self.failed.as_ref().filter(|(before, _)| self.aborts && *before < group)?;
+        let message = format!(
+            "Not tried, because {project} did not succeed: it is in group {before} of the order, this project in group \
+             {group}, and the configuration file says `abort_on_execution_order_fail: true`."
+        );
+        Some(UserText::new(message, []))
+    }
+
+    /// What came of a stage of a group. Skipped projects are no reason of their own.
+    pub fn add(&mut self, group: i32, mut reports: Vec<ProjectReport>) {
+        reports.sort_by(|a, b| a.key.cmp(&b.key));
+        if self.failed.is_none() {
+            let failed = reports.iter().find(|report| !report.outcome.is_success());
+            self.failed = failed.map(|report| (group, report.key.clone()));
+        }
+        self.reports.extend(reports.into_iter().map(|report| (group, report)));
+    }
+
+    /// All reports by group, directory, workspace and name.
+    pub fn into_reports(mut self) -> Vec<ProjectReport> {
+        self.reports.sort_by(|(a, one), (b, other)| (a, &one.key).cmp(&(b, &other.key)));
+        self.reports.into_iter().map(|(_, report)| report).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ProjectOutcome::{self, Failed, Locked, Planned, Skipped};
+
+    fn report(dir: &str, outcome: ProjectOutcome) -> ProjectReport {
+        ProjectReport::new(ProjectKey::of_dir(dir.parse().unwrap()), outcome)
+    }
+
+    #[test]
+    fn only_later_groups_are_halted_and_only_if_the_file_says_so() {
+        for (aborts, outcome, group, halted) in [
+            (true, Failed, 1, true),
+            (true, Locked, 1, true),
+            (true, Failed, 0, false),
+            (true, Planned, 1, false),
+            (false, Failed, 1, false),
+        ] {
+            let mut course = Course::new(aborts);
+            course.add(0, vec![report("a", outcome)]);
+            assert_eq!(course.halted(group).is_some(), halted, "{aborts} {outcome} {group}");
+        }
+    }
+
+    #[test]
+    fn the_first_failure_is_named_and_reports_are_in_order() {
+        let mut course = Course::new(true);
+        course.add(-1, vec![report("c", Planned)]);
+        course.add(0, vec![report("b", Failed), report("a", Failed)]);
+        course.add(0, vec![report("0", Planned)]);
+        course.add(2, vec![report("d", Skipped)]);
+        insta::assert_snapshot!(course.halted(3).unwrap().message, @"");
+        let dirs: Vec<_> = course.into_reports().into_iter().map(|report| report.key.dir.to_string()).collect();
+        assert_eq!(dirs, ["c", "0", "a", "b", "d"]);
+    }
+}

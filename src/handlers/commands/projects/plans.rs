@@ -1,0 +1,78 @@
+//! From what is asked for to the plans of an apply.
+
+use std::collections::BTreeSet;
+
+use super::search::sentence;
+use crate::command;
+use crate::discovery::{NameError, choose_names};
+use crate::handlers::commands::CommandCx;
+use crate::handlers::commands::policies::Policies;
+use crate::handlers::reply::Reply;
+use crate::model::{PlanRecord, PlanState, ProjectName};
+use crate::queue::JobError;
+
+/// What an apply command works on.
+pub(in crate::handlers::commands) enum Plans {
+    /// These plans.
+    Some(Vec<PlanRecord>),
+    /// None, and the answer says why.
+    Refused(Reply),
+}
+
+/// Finds the plans of an apply.
+pub(in crate::handlers::commands) async fn plans(
+    cx: &CommandCx<'_>,
+    target: &command::Target,
+) -> Result<Plans, JobError> {
+    let recorded = cx.ctx.store.plan_list(&cx.pull.at).await?;
+    let named = match target {
+        command::Target::Project(selector) => named(cx, selector.as_str(), &recorded).await,
+        command::Target::Generic | command::Target::DirWorkspace { .. } => Ok(BTreeSet::new()),
+    };
+    let named = match named {
+        Ok(named) => named,
+        Err(error) => return Ok(Plans::Refused(Reply::refused("target", sentence(error.to_string()), vec![]))),
+    };
+    let wanted: Vec<PlanRecord> = recorded.into_iter().filter(|plan| concerns(target, &named, plan)).collect();
+    if wanted.is_empty() {
+        let word = &cx.ctx.settings.executable;
+        let what = if target.is_targeted() { "there is no plan of that project" } else { "there is no plan to apply" };
+        return Ok(Plans::Refused(Reply::refused(
+            "no_plan",
+            format!("{what} in this pull request."),
+            vec![format!("Comment `{word} plan` first, look at the plan, then apply it.")],
+        )));
+    }
+    Ok(Plans::Some(wanted.into_iter().filter(|plan| plan.state != PlanState::Discarded).collect()))
+}
+
+/// The names of planned projects that are meant. What an expression must begin with, the configuration that was planned
+/// says.
+async fn named(cx: &CommandCx<'_>, typed: &str, recorded: &[PlanRecord]) -> Result<BTreeSet<ProjectName>, NameError> {
+    let known: Vec<&ProjectName> = recorded.iter().filter_map(|plan| plan.project.name.as_ref()).collect();
+    let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
+    let regexp = cx.ctx.settings.discovery.regexp;
+    let policies = match recorded.first().filter(|_| regexp && !names.contains(&typed)) {
+        Some(plan) => Some(Policies::of_plan(cx, plan).await),
+        None => None,
+    };
+    let config = policies.as_ref().and_then(Policies::config);
+    let prefixes = config.map_or(&[][..], |config| &config.allowed_regexp_prefixes);
+    let chosen = choose_names(typed, &names, regexp, prefixes)?;
+    Ok(known.into_iter().filter(|name| chosen.contains(name.as_str())).cloned().collect())
+}
+
+fn concerns(target: &command::Target, named: &BTreeSet<ProjectName>, plan: &PlanRecord) -> bool {
+    match target {
+        command::Target::Generic => true,
+        command::Target::Project(_) => plan.project.name.as_ref().is_some_and(|own| named.contains(own)),
+        command::Target::DirWorkspace { dir, workspace } => {
+            let dir_fits = match dir {
+                None => plan.project.dir.is_root(),
+                Some(command::DirSelector::Path(path)) => *path == plan.project.dir,
+                Some(command::DirSelector::Pattern(pattern)) => pattern.matches(&plan.project.dir),
+            };
+            dir_fits && plan.project.workspace == workspace.clone().unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! From what is asked for to the projects of a plan.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use tokio::sync::{Mutex, Semaphore};
+
+use super::{ABREAST, Work, abreast};
+use crate::command;
+use crate::config::repo::{self, Permissions, RepoConfig};
+use crate::config::repos::RepoRules;
+use crate::discovery::explain::{self, Explanation, Question, Tool};
+use crate::discovery::{self, Input, ModuleGraph, Project, Tree};
+use crate::git::{Checkout, TreeFiles};
+use crate::handlers::commands::CommandCx;
+use crate::handlers::commands::policies::Policies;
+use crate::handlers::reply::Reply;
+use crate::jobs::forge_job_error;
+use crate::locks::Ask;
+use crate::model::{BranchName, ChangeKind, ChangedFile, ProjectKey, ProjectName, RepoPath, WorkspaceName};
+use crate::queue::JobError;
+use crate::render::Body;
+use crate::workflow::CheckoutError;
+
+/// A file of Terraform code that is looked into for its workspace is not larger.
+const MAX_CODE_BYTES: u64 = 1024 * 1024;
+
+/// Bytes of the text of a symbolic link; a longer one leads nowhere.
+const MAX_LINK_BYTES: usize = 4096;
+
+/// What a plan command works on.
+pub(in crate::handlers::commands) enum Selection {
+    /// These projects.
+    Work(Box<Work>),
+    /// None, and the answer says why.
+    Refused(Reply),
+}
+
+/// What is to be planned.
+pub(in crate::handlers::commands) enum Wanted<'a> {
+    /// Whatever the pull concerns, as far as its configuration wants it planned by itself.
+    Concerned,
+    /// What a comment names.
+    Asked(&'a command::Target),
+    /// What was asked for while a lock was held by somebody else.
+    Waited(&'a [Ask]),
+}
+
+impl Wanted<'_> {
+    /// Whether the whole pull is searched, so that what is not found does not concern it any more.
+    pub fn is_everything(&self) -> bool {
+        match self {
+            Self::Concerned => true,
+            Self::Asked(target) => !target.is_targeted(),
+            Self::Waited(_) => false,
+        }
+    }
+
+    /// Whether nobody waits for an answer if there is nothing to do.
+    pub fn is_automatic(&self) -> bool {
+        matches!(self, Self::Concerned | Self::Waited(_))
+    }
+
+    /// What the pull waited for until now.
+    pub fn waited_for(&self) -> Vec<ProjectKey> {
+        match self {
+            Self::Concerned | Self::Asked(_) => Vec::new(),
+            Self::Waited(asks) => asks.iter().map(|ask| ask.project.clone()).collect(),
+        }
+    }
+
+    /// Arguments of one project, if they were not given for all.
+    pub fn extra_args(&self, project: &ProjectKey) -> Option<&[String]> {
+        let Self::Waited(asks) = self else { return None };
+        asks.iter().find(|ask| ask.project == *project).map(|ask| ask.extra_args.as_slice())
+    }
+
+    fn to_search(&self) -> Search {
+        match self {
+            Self::Concerned => Search { auto: true, ..Search::default() },
+            Self::Asked(target) => Search { target: to_discovery(target), ..Search::default() },
+            Self::Waited(_) => Search { only: Some(self.waited_for()), ..Search::default() },
+        }
+    }
+}
+
+/// The same without borrowing, for a thread of its own.
+#[derive(Default)]
+struct Search {
+    target: Option<discovery::Target>,
+    auto: bool,
+    only: Option<Vec<ProjectKey>>,
+}
+
+impl Search {
+    fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
+        let found = match (&self.target, &self.only) {
+            (_, Some(only)) => {
+                let concerned = discovery::discover(input).map_err(Trouble::of_limit)?;
+                only.iter().filter_map(|key| find(key, &concerned, input)).collect()
+            }
+            (Some(wanted), None) => discovery::select_for_plan(wanted, input).map_err(Trouble::of_target)?,
+            (None, None) => discovery::discover(input).map_err(Trouble::of_limit)?,
+        };
+        Ok(found.into_iter().filter(|project| !self.auto || project.autoplan).collect())
+    }
+}
+
+/// A project by its key, whether or not the pull concerns it; `None` when it is gone.
+fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Project> {
+    let is_it = |project: &&Project| project.key == *key;
+    let by_name = |name: &ProjectName| discovery::Target::Project(name.to_string());
+    let by_place = || discovery::Target::Place {
+        dir: discovery::DirSelector::Path(key.dir.clone()),
+        workspace: Some(key.workspace.clone()),
+    };
+    concerned.iter().find(is_it).cloned().or_else(|| {
+        let target = key.name.as_ref().map_or_else(by_place, by_name);
+        discovery::select(&target, input).ok()?.iter().find(is_it).cloned()
+    })
+}
+
+/// Finds the projects of a plan.
+pub(in crate::handlers::commands) async fn select(
+    cx: &CommandCx<'_>,
+    wanted: &Wanted<'_>,
+) -> Result<Selection, JobError> {
+    let search = wanted.to_search();
+    Ok(match look(cx, move |input| search.run(input)).await? {
+        Looked::Found(projects, work) => {
+            let work = Work { projects, ..*work };
+            work.tell_policies();
+            Selection::Work(Box::new(work))
+        }
+        Looked::Refused(reply) => Selection::Refused(reply),
+    })
+}
+
+/// What there is to say about a plan before it is made.
+pub(in crate::handlers::commands) enum Explained {
+    /// All of it.
+    Answer(Box<Explanation>),
+    /// Nothing, and the answer says why.
+    Refused(Reply),
+}
+
+/// Says what a plan of these projects would do, by the same search.
+pub(in crate::handlers::commands) async fn explain(
+    cx: &CommandCx<'_>,
+    target: &command::Target,
+) -> Result<Explained, JobError> {
+    let settings = &cx.ctx.settings;
+    let (rules, target) = (settings.rules(&cx.pull.at.repo), to_discovery(target));
+    let tool = Tool::of_server(settings.distribution, settings.default_version.clone());
+    let autoplan = settings.autoplan;
+    let find = move |input: &Input<'_>| {
+        let question = Question { input, rules: &rules, tool, autoplan };
+        match &target {
+            Some(target) => explain::explain_target(target, &question).map_err(Trouble::of_target),
+            None => explain::explain(&question).map_err(Trouble::of_limit),
+        }
+    };
+    Ok(match look(cx, find).await? {
+        Looked::Found(explanation, _) => Explained::Answer(Box::new(explanation)),
+        Looked::Refused(reply) => Explained::Refused(reply),
+    })
+}
+
+/// What a look at the checkout came to.
+enum Looked<T> {
+    /// What was looked for, and how to work on it.
+    Found(T, Box<Work>),
+    /// Nothing, and the answer says why.
+    Refused(Reply),
+}
+
+/// Looks for something in a checkout of the pull.
+async fn look<T: Send + 'static>(
+    cx: &CommandCx<'_>,
+    find: impl FnOnce(&Input<'_>) -> Result<T, Trouble> + Send + 'static,
+) -> Result<Looked<T>, JobError> {
+    let source = match cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await {
+        Ok(source) => source,
+        Err(error) => return checkout_refusal(error).map(Looked::Refused),
+    };
+    let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
+    let work = Work {
+        projects: Vec::new(),
+        abreast: Semaphore::new(ABREAST),
+        source: Some(source),
+        policies: Policies::new(rules, None),
+        checkouts: Mutex::default(),
+    };
+    let checkout = match work.checkout(cx, &WorkspaceName::default()).await {
+        Ok(checkout) => checkout,
+        Err(error) => return checkout_refusal(error).map(Looked::Refused),
+    };
+    let files = cx.ctx.checkouts.files(work.source(), &checkout).await.map_err(JobError::retry)?;
+    let made = match cx.ctx.settings.untracked_files {
+        true => cx.ctx.checkouts.untracked(work.source(), &checkout).await.map_err(JobError::retry)?,
+        false => TreeFiles::default(),
+    };
+    if files.truncated || made.truncated {
+        return Ok(Looked::Refused(too_many_files()));
+    }
+    let graph = Graph::of(cx, &work, &checkout, &made).await?;
+    let mut changed = cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)?;
+    changed.extend(made.paths.iter().map(added));
+    let ground =
+        Ground { checkout, files, made, changed, base: cx.pull.base_branch.clone(), rules: work.rules().clone() };
+    let settings = cx.ctx.settings.discovery.clone();
+    let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph));
+    match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
+        Ok(Found { found, config, graph }) => {
+            if let Some((tree, graph)) = graph {
+                cx.ctx.settings.modules.keep(tree, &graph);
+            }
+            let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
+            let policies = work.policies.with_config(config);
+            Ok(Looked::Found(found, Box::new(Work { abreast, policies, ..work })))
+        }
+        Err(trouble) => Ok(Looked::Refused(trouble.into_reply())),
+    }
+}
+
+/// A file that a hook made is new, whatever the forge says.
+fn added(path: &RepoPath) -> ChangedFile {
+    ChangedFile { path: path.clone(), previous: None, kind: ChangeKind::Added }
+}
+
+/// Who uses which module, as far as that is wanted and known.
+enum Graph {
+    NotWanted,
+    Known(Arc<ModuleGraph>),
+    /// To be kept under the id of the tree, unless files were made that are no part of it.
+    ToBuild(Option<String>),
+}
+
+impl Graph {
+    async fn of(cx: &CommandCx<'_>, work: &Work, checkout: &Checkout, made: &TreeFiles) -> Result<Self, JobError> {
+        if cx.ctx.settings.discovery.modules.is_none() {
+            return Ok(Self::NotWanted);
+        }
+        if !made.paths.is_empty() {
+            return Ok(Self::ToBuild(None));
+        }
+        let tree = cx.ctx.checkouts.tree_id(work.source(), checkout).await.map_err(JobError::retry)?;
+        Ok(cx.ctx.settings.modules.get(&tree).map_or_else(|| Self::ToBuild(Some(tree)), Self::Known))
+    }
+}
+
+/// What projects are searched in.
+struct Ground {
+    checkout: Arc<Checkout>,
+    files: TreeFiles,
+    /// Files that no commit has.
+    made: TreeFiles,
+    changed: Vec<ChangedFile>,
+    base: BranchName,
+    rules: RepoRules,
+}
+
+/// What a search came to.
+struct Found<T> {
+    found: T,
+    config: Option<RepoConfig>,
+    /// A graph that was not known before, and the tree it is of.
+    graph: Option<(String, Arc<ModuleGraph>)>,
+}
+
+impl Ground {
+    /// Reads files, so it is for a thread of its own.
+    fn search<T>(
+        self,
+        find: impl FnOnce(&Input<'_>) -> Result<T, Trouble>,
+        settings: &discovery::Settings,
+        graph: Graph,
+    ) -> Result<Found<T>, Trouble> {
+        let Self { checkout, files, made, changed, base, rules } = self;
+        let links: Vec<(RepoPath, String)> =
+            files.links.iter().filter_map(|link| Some((link.clone(), link_target(&checkout, link)?))).collect();
+        let tree = Tree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
+        let config = configuration(&tree, &checkout, rules.permissions(), &base)?;
+        let read = |path: &RepoPath| read_code(&checkout, path);
+        let build = |from| {
+            let graph = ModuleGraph::build(&tree, from, &read);
+            graph.map(Arc::new).map_err(|error| Trouble::Limit(error.to_string()))
+        };
+        let (modules, tree_id) = match (graph, &settings.modules) {
+            (Graph::NotWanted, _) | (_, None) => (None, None),
+            (Graph::Known(graph), Some(_)) => (Some(graph), None),
+            (Graph::ToBuild(tree), Some(from)) => (Some(build(from)?), tree),
+        };
+        let input = Input {
+            tree: &tree,
+            changed: &changed,
+            config: config.as_ref(),
+            base: &base,
+            autodiscover: &rules.autodiscover(config.as_ref()),
+            modules: modules.as_deref(),
+            settings,
+            read: &read,
+        };
+        let found = find(&input)?;
+        Ok(Found { found, config, graph: tree_id.zip(modules) })
+    }
+}
+
+/// What a symbolic link says; a run may have put something else in its place.
+fn link_target(checkout: &Checkout, link: &RepoPath) -> Option<String> {
+    let target = std::fs::read_link(checkout.path.join(link.as_str())).ok()?;
+    target.to_str().filter(|target| target.len() <= MAX_LINK_BYTES).map(str::to_owned)
+}
+
+/// Why no projects can be named.
+enum Trouble {
+    Config(String),
+    Target(String),
+    Limit(String),
+}
+
+impl Trouble {
+    fn of_limit(error: discovery::LimitExceeded) -> Self {
+        Self::Limit(error.to_string())
+    }
+
+    fn of_target(error: discovery::SelectError) -> Self {
+        Self::Target(error.to_string())
+    }
+
+    fn into_reply(self) -> Reply {
+        match self {
+            Self::Config(text) => Reply::new(Body::ConfigErrors(text)),
+            Self::Target(message) => Reply::refused("target", sentence(message), vec![]),
+            Self::Limit(message) => Reply::refused("limit", sentence(message), vec![]),
+        }
+    }
+}
+
+/// With a full stop, unless it ends like a sentence already.
+pub(super) fn sentence(mut text: String) -> String {
+    if !text.ends_with(['.', '?', '!']) {
+        text.push('.');
+    }
+    text
+}
+
+/// A checkout that cannot be had: some reasons pass, others are for the people at the pull.
+fn checkout_refusal(error: CheckoutError) -> Result<Reply, JobError> {
+    match error {
+        CheckoutError::Conflict { base, files } => Ok(Reply::refused(
+            "merge_conflict",
+            format!("this pull request cannot be merged into `{base}` without conflicts in {}.", list(&files)),
+            vec!["Resolve the conflicts and push; the plan then runs by itself.".to_owned()],
+        )),
+        CheckoutError::HeadGone { head } => Ok(Reply::refused(
+            "head_gone",
+            format!("the commit `{}` is not part of the pull request any more.", head.short()),
+            vec!["A push replaced it; the plan of the newest commit runs by itself.".to_owned()],
+        )),
+        error @ (CheckoutError::BaseGone { .. } | CheckoutError::Dir(_)) => {
+            Ok(Reply::refused("checkout", format!("{error}."), vec![]))
+        }
+        other @ (CheckoutError::Forge(_)
+        | CheckoutError::Git(_)
+        | CheckoutError::Busy { .. }
+        | CheckoutError::Store(_)) => Err(JobError::retry(other)),
+    }
+}
+
+fn too_many_files() -> Reply {
+    let message = "this repository has more files than can be listed (64 MiB of file names).".to_owned();
+    Reply::refused("limit", message, vec![])
+}
+
+fn list(files: &[String]) -> String {
+    const SHOWN: usize = 10;
+    let mut names: Vec<String> = files.iter().take(SHOWN).map(|file| format!("`{file}`")).collect();
+    if files.len() > SHOWN {
+        names.push(format!("{} more", files.len() - SHOWN));
+    }
+    names.join(", ")
+}
+
+fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
+    match target {
+        command::Target::Generic => None,
+        command::Target::Project(name) => Some(discovery::Target::Project(name.as_str().to_owned())),
+        command::Target::DirWorkspace { dir, workspace } => {
+            let dir = match dir {
+                None => discovery::DirSelector::Path(RepoPath::root()),
+                Some(command::DirSelector::Path(path)) => discovery::DirSelector::Path(path.clone()),
+                Some(command::DirSelector::Pattern(pattern)) => {
+                    discovery::DirSelector::Glob(pattern.as_str().to_owned())
+                }
+            };
+            Some(discovery::Target::Place { dir, workspace: workspace.clone() })
+        }
+    }
+}
+
+fn configuration(
+    tree: &Tree,
+    checkout: &Checkout,
+    permissions: &Permissions,
+    base: &BranchName,
+) -> Result<Option<RepoConfig>, Trouble> {
+    let Some(file) = repo::find(tree.files()).map_err(|error| Trouble::Config(error.to_string()))? else {
+        return Ok(None);
+    };
+    let text = read_file(checkout, &file, RepoConfig::MAX_BYTES as u64 + 1);
+    let text = text.map_err(|error| Trouble::Config(format!("`{file}` cannot be read: {error}")))?;
+    let config = RepoConfig::parse(file.as_str(), &text, permissions);
+    let config = config.map_err(|errors| Trouble::Config(errors.to_string()))?;
+    config.for_base(base).map(Some).map_err(|error| Trouble::Config(error.to_string()))
+}
+
+fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
+    read_file(checkout, path, MAX_CODE_BYTES).ok()
+}
+
+/// Reads a regular file of a checkout; no link is followed, so nothing outside can be read.
+fn read_file(checkout: &Checkout, path: &RepoPath, most: u64) -> std::io::Result<String> {
+    let invalid = |what: String| std::io::Error::new(std::io::ErrorKind::InvalidData, what);
+    let dir = checkout.resolve_dir(&path.parent()).map_err(|error| invalid(error.to_string()))?;
+    let file = dir.join(path.file_name());
+    let meta = file.symlink_metadata()?;
+    if !meta.is_file() {
+        return Err(invalid("it is not a regular file".to_owned()));
+    }
+    if meta.len() > most {
+        return Err(invalid(format!("it is larger than {most} bytes")));
+    }
+    std::fs::read_to_string(file)
+}

@@ -108,9 +108,10 @@ fn project(word: &Word, rules: &Rules<'_>) -> Result<ProjectSelector, Fault> {
     const NAME: &str = "the name of a project consists of 1 to 255 letters, digits, `-`, `_`, `.`, `~` and `/`";
     const EXPRESSION: &str = "it must be the name of a project or a regular expression of at most 255 bytes, without \
                               white space, that can be read, such as 'app-.*'";
-    let (selector, rule) = match rules.regexp {
-        false => (ProjectSelector::new(&word.text), NAME),
-        true => (ProjectSelector::expression(&word.text), EXPRESSION),
+    let (selector, rule) = if rules.regexp {
+        (ProjectSelector::expression(&word.text), EXPRESSION)
+    } else {
+        (ProjectSelector::new(&word.text), NAME)
     };
     selector.ok_or_else(|| Fault::bad_value(word, &PROJECT, rule))
 }

@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::limits::LimitExceeded;
-use super::modules::Users;
 use super::{Input, Order, Project, Tree, Why, cloud};
 use crate::model::{ProjectKey, RepoPath};
 
@@ -16,12 +15,13 @@ const IGNORED_NAMES: [&str; 3] = ["terraform.tfstate", "terraform.tfstate.backup
 pub(super) fn find(
     input: &Input<'_>,
     changed: &[&RepoPath],
-    users: &Users,
     configured: &HashSet<RepoPath>,
 ) -> Result<Vec<Project>, LimitExceeded> {
-    let of_files = changed.iter().filter(|file| counts(input, file)).filter_map(|file| place(input.tree, file));
-    let of_modules = users.iter().filter(|(dir, use_)| counts(input, &use_.file) && uses_by_itself(input, dir));
-    let found = of_files.chain(of_modules.map(|(dir, use_)| (dir.clone(), Why::Module(use_.clone()))));
+    let counting: Vec<&RepoPath> = changed.iter().copied().filter(|file| counts(input, file)).collect();
+    let users = input.modules.map(|modules| modules.users(&counting)).unwrap_or_default();
+    let of_files = counting.iter().filter_map(|file| place(input.tree, file));
+    let of_modules = users.into_iter().filter(|(dir, _)| uses_by_itself(input, dir));
+    let found = of_files.chain(of_modules.map(|(dir, found)| (dir, Why::Module(found))));
     let mut dirs = BTreeMap::new();
     for (dir, why) in found {
         // A directory that a link leads to is there under its own name.

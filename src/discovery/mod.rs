@@ -15,6 +15,7 @@ mod links;
 mod modules;
 mod names;
 mod order;
+mod refusal;
 mod restrict;
 mod target;
 mod tree;
@@ -30,8 +31,9 @@ pub use limits::LimitExceeded;
 pub use modules::{ModuleGraph, Use};
 pub use names::{NameError, choose as choose_names};
 pub use order::{Order, Stage, stages};
+pub use refusal::SelectError;
 pub use restrict::Unchanged;
-pub use target::{DirSelector, SelectError, Target, select, select_for_plan};
+pub use target::{DirSelector, Target, select, select_for_plan};
 pub use tree::Tree;
 pub use why::Why;
 
@@ -148,11 +150,11 @@ pub fn discover(input: &Input<'_>) -> Result<Vec<Project>, LimitExceeded> {
     let changed = links::seen(input.tree, changed_paths(input.changed))?;
     let changed: Vec<&RepoPath> = changed.iter().collect();
     let configured = configured::expand(input)?;
-    let users = input.modules.map(|modules| modules.users(&changed)).unwrap_or_default();
     let mut projects = Vec::new();
     if input.searches() {
-        projects = auto::find(input, &changed, &users, &configured.dirs)?;
+        projects = auto::find(input, &changed, &configured.dirs)?;
     }
+    let users = input.modules.map(|modules| modules.users(&changed)).unwrap_or_default();
     projects.extend(configured::concerned(configured.projects, input.tree, &changed, &users)?);
     input.settings.check_count(projects.len())?;
     Ok(sorted(projects))

@@ -66,7 +66,9 @@ fn ranks(known: &[(&ProjectKey, &Order)]) -> Vec<Rank> {
 fn waiting_order(before: &[BTreeSet<usize>]) -> Vec<usize> {
     let mut after: Vec<Vec<usize>> = vec![Vec::new(); before.len()];
     for (at, others) in before.iter().enumerate() {
-        others.iter().for_each(|other| after[*other].push(at));
+        for other in others {
+            after[*other].push(at);
+        }
     }
     let mut open: Vec<usize> = before.iter().map(BTreeSet::len).collect();
     let mut left: BTreeSet<(usize, usize)> = open.iter().copied().zip(0..).collect();

@@ -334,6 +334,41 @@ async fn lock_files_of_a_killed_git_do_not_stay_in_the_way() {
 }
 
 #[tokio::test]
+async fn the_same_files_are_the_same_tree() {
+    let world = World::new().await;
+    let commits = world.pull("a.tf=one").await;
+    let first = world.checkout(&commits).await;
+    let commits = world.pull("a.tf=two").await;
+    let second = world.checkout(&commits).await;
+    let commits = world.pull("a.tf=one").await;
+    let third = world.checkout(&commits).await;
+    let mirror = world.mirror();
+    let tree = async |checkout: &Checkout| mirror.tree_id(&checkout.commit).await.unwrap();
+    assert_ne!(first.commit, third.commit);
+    assert_eq!(tree(&first).await, tree(&third).await);
+    assert_ne!(tree(&first).await, tree(&second).await);
+}
+
+#[tokio::test]
+async fn files_that_somebody_made_are_told_from_those_of_runs_and_ignored_ones() {
+    let world = World::new().await;
+    let commits = world.pull("a/main.tf=x .gitignore=*.log").await;
+    let checkout = world.checkout(&commits).await;
+    let made = ["atlantis.yaml", "a/made.tf", "a/run.log", "a/.terraform/modules/m.tf", "a/.terraform.lock.hcl"];
+    for file in made.into_iter().chain(["a/main.tf", "terraform.tfstate", "odd\nname"]) {
+        let file = checkout.path.join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, "made").unwrap();
+    }
+    let untracked = world.mirror().untracked(&checkout).await.unwrap();
+    assert_eq!(untracked.paths, ["a/made.tf", "atlantis.yaml"].map(path));
+    assert_eq!((untracked.left_out, untracked.truncated), (1, false));
+    // A run could have led git elsewhere.
+    std::fs::write(checkout.path.join(".git"), "gitdir: /somewhere/else").unwrap();
+    assert!(world.mirror().untracked(&checkout).await.is_err());
+}
+
+#[tokio::test]
 async fn files_are_listed_and_read_without_a_checkout() {
     let world = World::new().await;
     symlink("main.tf", world.path("work/link")).unwrap();
@@ -343,6 +378,7 @@ async fn files_are_listed_and_read_without_a_checkout() {
     let mirror = world.mirror();
     let files = mirror.files(&head).await.unwrap();
     assert_eq!(files.paths, ["[x]", "a/b.tf", "link", "main.tf"].map(path));
+    assert_eq!(files.links, [path("link")]);
     assert_eq!((files.left_out, files.truncated), (1, false));
     let read = async |name: &str, max| mirror.read(&head, &path(name), max).await;
     assert_eq!(read("a/b.tf", 4).await.unwrap().unwrap(), b"deep");

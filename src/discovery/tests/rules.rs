@@ -221,6 +221,8 @@ fn a_change_in_a_module_plans_whoever_uses_it() {
     live/prod/default: `modules/net/main.tf` changed, in a module that it uses: `modules/app`, which uses `modules/net`
     live/stage/default: `modules/net/main.tf` changed, in a module that it uses: `modules/app`, which uses `modules/net`
     ");
+    let beside = ["shared/dns/README.md", "shared/dns/main.tf"];
+    assert_eq!(world.planned(&beside), "live/prod/default shared/dns/default");
     let without = World { settings: Settings::default(), ..world };
     assert_eq!(without.planned(&["modules/app/main.tf", "shared/dns/main.tf"]), "shared/dns/default");
 }

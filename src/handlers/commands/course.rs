@@ -21,8 +21,9 @@ impl Course {
     pub fn halted(&self, group: i32) -> Option<UserText> {
         let (before, project) = self.failed.as_ref().filter(|(before, _)| self.aborts && *before < group)?;
         let message = format!(
-            "Not tried, because {project} did not succeed: it is in group {before} of the order, this project in group \
-             {group}, and the configuration file says `abort_on_execution_order_fail: true`."
+            "Not tried, because `{}` did not succeed: it is in group {before} of the order, this project in group {group}, \
+             and the configuration file says `abort_on_execution_order_fail: true`.",
+            project.status_id()
         );
         Some(UserText::new(message, []))
     }
@@ -75,7 +76,7 @@ mod tests {
         course.add(0, vec![report("b", Failed), report("a", Failed)]);
         course.add(0, vec![report("0", Planned)]);
         course.add(2, vec![report("d", Skipped)]);
-        insta::assert_snapshot!(course.halted(3).unwrap().message, @"");
+        insta::assert_snapshot!(course.halted(3).unwrap().message, @"Not tried, because `a/default` did not succeed: it is in group 0 of the order, this project in group 3, and the configuration file says `abort_on_execution_order_fail: true`.");
         let dirs: Vec<_> = course.into_reports().into_iter().map(|report| report.key.dir.to_string()).collect();
         assert_eq!(dirs, ["c", "0", "a", "b", "d"]);
     }

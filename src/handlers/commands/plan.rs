@@ -196,7 +196,11 @@ async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'
         Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?
     };
     if reports.is_empty() && !may_be_idle(cx.ctx.settings.statuses, !order.wanted.is_automatic()) {
-        return Ok(told(cx, reports, order));
+        // Statuses that a plan before has set must not go on saying what is no longer so.
+        let runs = cx.ctx.store.run_list_of_head(&cx.pull.at, &cx.pull.head).await?;
+        if runs.is_empty() {
+            return Ok(told(cx, reports, order));
+        }
     }
     let mut statuses = vec![standing.plan_status(cx.ctx)];
     statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull).await?);

@@ -2,6 +2,7 @@
 
 mod plans;
 mod search;
+mod wanted;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::debug;
 
 pub(super) use plans::{Plans, plans};
-pub(super) use search::{Explained, Selection, Wanted, explain, select};
+pub(super) use search::{Explained, Selection, explain, select};
+pub(super) use wanted::Wanted;
 
 use super::CommandCx;
 use super::policies::Policies;

@@ -13,6 +13,7 @@ mod idle;
 mod locks;
 mod missed;
 mod moves;
+mod order;
 mod outbox;
 mod pending;
 mod permission;
@@ -22,6 +23,7 @@ mod queue;
 mod reconcilers;
 mod refusals;
 mod replicas;
+mod search;
 mod supersede;
 mod unlock;
 

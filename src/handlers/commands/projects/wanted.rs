@@ -1,0 +1,108 @@
+//! What is to be planned, and how it is looked for.
+
+use super::search::Trouble;
+use crate::command;
+use crate::discovery::{self, Input, Project};
+use crate::locks::Ask;
+use crate::model::{ProjectKey, ProjectName, RepoPath};
+
+/// What is to be planned.
+pub(in crate::handlers::commands) enum Wanted<'a> {
+    /// Whatever the pull concerns, as far as its configuration wants it planned by itself.
+    Concerned,
+    /// What a comment names.
+    Asked(&'a command::Target),
+    /// What was asked for while a lock was held by somebody else.
+    Waited(&'a [Ask]),
+}
+
+impl Wanted<'_> {
+    /// Whether the whole pull is searched, so that what is not found does not concern it any more.
+    pub fn is_everything(&self) -> bool {
+        match self {
+            Self::Concerned => true,
+            Self::Asked(target) => !target.is_targeted(),
+            Self::Waited(_) => false,
+        }
+    }
+
+    /// Whether nobody waits for an answer if there is nothing to do.
+    pub fn is_automatic(&self) -> bool {
+        matches!(self, Self::Concerned | Self::Waited(_))
+    }
+
+    /// What the pull waited for until now.
+    pub fn waited_for(&self) -> Vec<ProjectKey> {
+        match self {
+            Self::Concerned | Self::Asked(_) => Vec::new(),
+            Self::Waited(asks) => asks.iter().map(|ask| ask.project.clone()).collect(),
+        }
+    }
+
+    /// Arguments of one project, if they were not given for all.
+    pub fn extra_args(&self, project: &ProjectKey) -> Option<&[String]> {
+        let Self::Waited(asks) = self else { return None };
+        asks.iter().find(|ask| ask.project == *project).map(|ask| ask.extra_args.as_slice())
+    }
+
+    pub(super) fn to_search(&self) -> Search {
+        match self {
+            Self::Concerned => Search { auto: true, ..Search::default() },
+            Self::Asked(target) => Search { target: to_discovery(target), ..Search::default() },
+            Self::Waited(_) => Search { only: Some(self.waited_for()), ..Search::default() },
+        }
+    }
+}
+
+/// The same without borrowing, for a thread of its own.
+#[derive(Default)]
+pub(super) struct Search {
+    target: Option<discovery::Target>,
+    auto: bool,
+    only: Option<Vec<ProjectKey>>,
+}
+
+impl Search {
+    pub fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
+        let found = match (&self.target, &self.only) {
+            (_, Some(only)) => {
+                let concerned = discovery::discover(input).map_err(Trouble::of_limit)?;
+                only.iter().filter_map(|key| find(key, &concerned, input)).collect()
+            }
+            (Some(wanted), None) => discovery::select_for_plan(wanted, input).map_err(Trouble::of_target)?,
+            (None, None) => discovery::discover(input).map_err(Trouble::of_limit)?,
+        };
+        Ok(found.into_iter().filter(|project| !self.auto || project.autoplan).collect())
+    }
+}
+
+/// A project by its key, whether or not the pull concerns it; `None` when it is gone.
+fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Project> {
+    let is_it = |project: &&Project| project.key == *key;
+    let by_name = |name: &ProjectName| discovery::Target::Project(name.to_string());
+    let by_place = || discovery::Target::Place {
+        dir: discovery::DirSelector::Path(key.dir.clone()),
+        workspace: Some(key.workspace.clone()),
+    };
+    concerned.iter().find(is_it).cloned().or_else(|| {
+        let target = key.name.as_ref().map_or_else(by_place, by_name);
+        discovery::select(&target, input).ok()?.iter().find(is_it).cloned()
+    })
+}
+
+pub(super) fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
+    match target {
+        command::Target::Generic => None,
+        command::Target::Project(name) => Some(discovery::Target::Project(name.as_str().to_owned())),
+        command::Target::DirWorkspace { dir, workspace } => {
+            let dir = match dir {
+                None => discovery::DirSelector::Path(RepoPath::root()),
+                Some(command::DirSelector::Path(path)) => discovery::DirSelector::Path(path.clone()),
+                Some(command::DirSelector::Pattern(pattern)) => {
+                    discovery::DirSelector::Glob(pattern.as_str().to_owned())
+                }
+            };
+            Some(discovery::Target::Place { dir, workspace: workspace.clone() })
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! In which order projects run, what keeps later ones from running, and what an apply waits for (reference 3.9).
+
+use insta::assert_snapshot;
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::Bot;
+use crate::support::db::{Backend, story};
+
+story!(
+    a_project_comes_after_the_one_it_depends_on,
+    a_dependency_without_changes_keeps_nobody_waiting,
+    a_dependency_that_the_pull_request_does_not_concern_is_not_waited_for,
+    a_failure_keeps_later_groups_from_running_in_both_modes,
+    without_the_key_later_groups_run_after_a_failure,
+    a_failed_apply_keeps_later_groups_and_dependents_from_running,
+);
+
+/// By directory alone, `app` would come first.
+const DEPENDENT: (&str, &str) = (
+    "atlantis.yaml",
+    "version: 3\nprojects:\n- name: app\n  dir: app\n  depends_on: [net]\n- name: net\n  dir: network\n",
+);
+const APP_CHANGE: (&str, &str) = ("app/main.tf", "# fake: add 1\n");
+const NETWORK_CHANGE: (&str, &str) = ("network/main.tf", "# fake: add 2\n");
+
+/// Two groups, `net` before `app`, with these lines at the top of the file.
+fn grouped(top: &str) -> (&'static str, String) {
+    let projects = "projects:\n- name: app\n  dir: app\n  execution_order_group: 1\n- name: net\n  dir: network\n";
+    ("atlantis.yaml", format!("version: 3\n{top}{projects}"))
+}
+
+async fn a_project_comes_after_the_one_it_depends_on(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP, DEPENDENT]).await;
+    let pull = bot.open_pull("both", &[APP_CHANGE, NETWORK_CHANGE]).await;
+    assert!(bot.answer(pull).starts_with("Ran Plan for 2 projects:"));
+    assert_eq!(bot.calls(), ["init network", "plan network", "init app", "plan app"]);
+
+    bot.say(pull, "lockkeeper apply -p app").await;
+    assert_snapshot!(bot.answer(pull), @"");
+    assert!(bot.machine_line(pull).contains(r#""outcome":"refused""#));
+
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.answer(pull).starts_with("Ran Apply for 2 projects:"));
+    assert_eq!(bot.calls()[4..], ["init network", "apply network", "init app", "apply app"]);
+    assert_snapshot!(bot.statuses(pull), @"");
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+}
+
+async fn a_dependency_without_changes_keeps_nobody_waiting(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP, DEPENDENT]).await;
+    let pull = bot.open_pull("both", &[APP_CHANGE, ("network/main.tf", "# fake: no changes\n")]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply -p app").await;
+    assert!(bot.answer(pull).starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n"));
+
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+}
+
+async fn a_dependency_that_the_pull_request_does_not_concern_is_not_waited_for(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, APP, DEPENDENT]).await;
+    let pull = bot.open_pull("app", &[APP_CHANGE]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.answer(pull).starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n"));
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn a_failure_keeps_later_groups_from_running_in_both_modes(backend: Backend) {
+    for parallel in ["true", "false"] {
+        let (file, text) = grouped(&format!("abort_on_execution_order_fail: true\nparallel_plan: {parallel}\n"));
+        let mut bot = Bot::new(backend, &[NETWORK, APP, (file, &text)]).await;
+        let pull = bot.open_pull("both", &[APP_CHANGE, ("network/main.tf", "# fake: fail plan\n")]).await;
+        let answer = bot.answer(pull);
+        let why = "Not tried, because `net` did not succeed: it is in group 0 of the order, this project in group 1, and \
+                   the configuration file says `abort_on_execution_order_fail: true`.";
+        assert!(answer.contains(why), "parallel_plan: {parallel}\n{answer}");
+        assert_eq!(bot.calls(), ["init network", "plan network"], "parallel_plan: {parallel}");
+        assert!(bot.machine_line(pull).contains(r#""outcome":"skipped""#));
+        assert!(bot.statuses(pull).contains("lockkeeper/plan: Failure, 2/2 projects failed to plan."));
+        // Neither the one that failed nor the one that was not tried keeps its lock.
+        bot.end(&[]).await;
+    }
+}
+
+async fn without_the_key_later_groups_run_after_a_failure(backend: Backend) {
+    let (file, text) = grouped("");
+    let mut bot = Bot::new(backend, &[NETWORK, APP, (file, &text)]).await;
+    let pull = bot.open_pull("both", &[APP_CHANGE, ("network/main.tf", "# fake: fail plan\n")]).await;
+    bot.heard(pull);
+    assert_eq!(bot.calls(), ["init network", "plan network", "init app", "plan app"]);
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn a_failed_apply_keeps_later_groups_and_dependents_from_running(backend: Backend) {
+    let (file, text) = grouped("abort_on_execution_order_fail: true\n");
+    let mut bot = Bot::new(backend, &[NETWORK, APP, (file, &text)]).await;
+    let pull = bot.open_pull("both", &[APP_CHANGE, ("network/main.tf", "# fake: fail apply once\n")]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.answer(pull).contains("Not tried, because"));
+    assert!(!bot.calls().contains(&"apply app".to_owned()));
+    // Its plan is as good as before.
+    bot.say(pull, "lockkeeper apply -p app").await;
+    assert!(bot.answer(pull).starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n"));
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+}

@@ -1,0 +1,101 @@
+//! Which projects a change concerns, by the flags about it: modules, links, what may be named, idle statuses
+//! (reference 3.5 to 3.12).
+
+use insta::assert_snapshot;
+
+use crate::stories::{APP, DB, NETWORK};
+use crate::support::bot::Bot;
+use crate::support::db::{Backend, story};
+
+story!(
+    a_change_in_a_module_plans_its_users,
+    only_what_changed_may_be_planned_by_name,
+    an_expression_chooses_several_projects,
+    an_ignored_directory_is_refused_with_its_rule,
+    a_project_for_another_branch_is_left_out_and_named,
+    a_push_without_projects_may_set_no_statuses,
+);
+
+const USER: (&str, &str) = ("app/main.tf", "module \"vpc\" {\n  source = \"../shared/vpc\"\n}\n");
+const MODULE: (&str, &str) = ("shared/vpc/main.tf", "resource \"terraform_data\" \"vpc\" {}\n");
+const NAMED: (&str, &str) = (
+    "atlantis.yaml",
+    "version: 3\nallowed_regexp_prefixes: [all-]\nprojects:\n- {name: all-app, dir: app}\n- {name: all-db, dir: db}\n\
+     - {name: net, dir: network}\n",
+);
+
+async fn a_change_in_a_module_plans_its_users(backend: Backend) {
+    let config = ("atlantis.yaml", "version: 3\nprojects:\n- {name: app, dir: app}\n- {name: db, dir: db}\n");
+    let flags = [("autoplan-modules", "true")];
+    let mut bot = Bot::with(backend, &[USER, MODULE, DB, config], &flags).await;
+    let pull = bot.open_pull("module", &[("shared/vpc/main.tf", "# changed\n")]).await;
+    assert!(bot.answer(pull).starts_with("Ran Plan for project: `app` dir: `app` workspace: `default`: planned\n"));
+    // The same commit again: who uses what is known by now.
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.answer(pull).starts_with("Ran Plan for project: `app` dir: `app` workspace: `default`: planned\n"));
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn only_what_changed_may_be_planned_by_name(backend: Backend) {
+    let flags = [("restrict-file-list", "true")];
+    let mut bot = Bot::with(backend, &[APP, DB, NETWORK, NAMED], &flags).await;
+    let pull = bot.open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper plan -d network").await;
+    assert_snapshot!(bot.answer(pull), @"");
+    bot.say(pull, "lockkeeper plan -p all-app").await;
+    assert_snapshot!(bot.answer(pull), @"");
+    bot.say(pull, "lockkeeper plan -d db").await;
+    assert!(bot.answer(pull).starts_with("Ran Plan for project: `all-db` dir: `db` workspace: `default`: planned\n"));
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/db/default by #1"]).await;
+}
+
+async fn an_expression_chooses_several_projects(backend: Backend) {
+    let flags = [("enable-regexp-cmd", "true")];
+    let mut bot = Bot::with(backend, &[APP, DB, NETWORK, NAMED], &flags).await;
+    let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
+    bot.say(pull, "lockkeeper plan -p 'all-.*'").await;
+    assert!(bot.answer(pull).starts_with("Ran Plan for 2 projects:"));
+    bot.say(pull, "lockkeeper plan -p '.*'").await;
+    assert_snapshot!(bot.answer(pull), @"");
+    bot.say(pull, "lockkeeper apply -p '.*'").await;
+    assert!(bot.answer(pull).contains("has to begin with `all-`"));
+    bot.say(pull, "lockkeeper apply -p 'all-(app|db)'").await;
+    assert!(bot.answer(pull).starts_with("Ran Apply for 2 projects:"));
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/db/default by #1"]).await;
+}
+
+async fn an_ignored_directory_is_refused_with_its_rule(backend: Backend) {
+    let config = ("atlantis.yaml", "version: 3\nautodiscover:\n  mode: enabled\n  ignore_paths: ['d*']\n");
+    let mut bot = Bot::new(backend, &[APP, DB, config]).await;
+    let pull = bot.open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")]).await;
+    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"));
+    bot.say(pull, "lockkeeper plan -d db").await;
+    assert_snapshot!(bot.answer(pull), @"");
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn a_project_for_another_branch_is_left_out_and_named(backend: Backend) {
+    let config = ("atlantis.yaml", "version: 3\nprojects:\n- {name: app, dir: app, branch: /^release/}\n");
+    let mut bot = Bot::new(backend, &[APP, config]).await;
+    let pull = bot.open_pull("app", &[("app/main.tf", "# 1\n")]).await;
+    assert_eq!(bot.heard(pull), [""; 0]);
+    bot.say(pull, "lockkeeper plan -d app").await;
+    assert_snapshot!(bot.answer(pull), @"");
+    bot.end(&[]).await;
+}
+
+async fn a_push_without_projects_may_set_no_statuses(backend: Backend) {
+    for (flag, asked) in [("silence-vcs-status-no-plans", true), ("silence-vcs-status-no-projects", false)] {
+        let mut bot = Bot::with(backend, &[APP], &[(flag, "true")]).await;
+        let pull = bot.open_pull("docs", &[("README.md", "Read me.\n")]).await;
+        assert_eq!(bot.statuses(pull), "", "{flag}");
+        bot.say(pull, "lockkeeper plan").await;
+        bot.heard(pull);
+        assert_eq!(bot.statuses(pull).contains("lockkeeper/plan: Success"), asked, "{flag}");
+        let other = bot.open_pull("app", &[("app/main.tf", "# 1\n")]).await;
+        bot.heard(other);
+        assert!(bot.statuses(other).contains("lockkeeper/plan: Success"), "{flag}");
+        bot.end(&["acme/infra/app/default by #2"]).await;
+    }
+}

@@ -7,6 +7,7 @@ mod crash;
 mod disk;
 mod door;
 mod during;
+mod explain;
 mod freeze;
 mod giving;
 mod idle;

@@ -11,7 +11,9 @@ const CODE: &str = "resource \"terraform_data\" \"it\" {}\n";
 /// What it printed, without the commit.
 fn told(said: &Said) -> String {
     let shas = regex::Regex::new("`[0-9a-f]{8}`").unwrap();
-    format!("exit code {}\n{}{}", said.code, shas.replace_all(&said.out, "`COMMIT`"), said.err)
+    let folder = regex::Regex::new("/[^ `]*/infra/").unwrap();
+    let out = shas.replace_all(&said.out, "`COMMIT`");
+    format!("exit code {}\n{}{}", said.code, folder.replace_all(&out, "DIR/"), said.err)
 }
 
 #[test]
@@ -23,9 +25,48 @@ fn every_mistake_of_all_files_is_shown_where_it_is() {
             "version: 3\nprojects:\n- nmae: a\n  dir: a\n  autoplan:\n    when_modified: ['[']\n  workspace: a/b\n",
         ),
     ]);
-    assert_snapshot!(told(&tree.check(&[])), @"");
+    assert_snapshot!(told(&tree.check(&[])), @"
+    exit code 1
+    error: `nmae` is not a key of a project
+     --> lockkeeper.yaml:3:3
+      |
+    3 | - nmae: a
+      |   ^^^^
+      = help: did you mean `name`?
+
+    error: `[` is not a file pattern: `[` is not closed by `]`
+     --> lockkeeper.yaml:6:21
+      |
+    6 |     when_modified: ['[']
+      |                     ^^^
+      = help: write it as in a `.dockerignore` file, such as `../modules/**/*.tf`
+
+    error: `a/b` cannot be a workspace
+     --> lockkeeper.yaml:7:14
+      |
+    7 |   workspace: a/b
+      |              ^^^
+      = help: leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
+
+    3 problems. Nothing is planned until this is mended.
+    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
+    `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
+    ");
     tree.write(&[("repos.yaml", "repos:\n- id: /.*/\n  aply_requirements: [approved]\n")]);
-    assert_snapshot!(told(&tree.check(&["--repo-config", "repos.yaml"])), @"");
+    assert_snapshot!(told(&tree.check(&["--repo-config", "repos.yaml"])), @"
+    exit code 1
+    error: `aply_requirements` is not a key of an entry of `repos`
+     --> DIR/repos.yaml:3:3
+      |
+    3 |   aply_requirements: [approved]
+      |   ^^^^^^^^^^^^^^^^^
+      = help: did you mean `apply_requirements`?
+
+    1 problem. Nothing is planned until this is mended.
+    `lockkeeper.yaml` was not judged: what it may say depends on the server's file.
+    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
+    `main`, configured by `lockkeeper.yaml`, on a server with `repos.yaml`.
+    ");
     let json = tree.check(&["--json"]).json();
     assert_eq!((&json["problems"][0]["line"], &json["explanation"]), (&3.into(), &serde_json::Value::Null));
 }
@@ -54,11 +95,45 @@ fn a_change_is_explained_with_what_is_not_committed() {
     ]);
     tree.write(&[("app/main.tf", "# changed\n")]);
     tree.git(&["rm", "-q", "--cached", "old/main.tf"]);
-    std::fs::create_dir(tree.0.path().join("new")).unwrap();
-    std::fs::rename(tree.0.path().join("old/main.tf"), tree.0.path().join("new/main.tf")).unwrap();
+    std::fs::create_dir(tree.path().join("new")).unwrap();
+    std::fs::rename(tree.path().join("old/main.tf"), tree.path().join("new/main.tf")).unwrap();
     tree.commit();
     tree.write(&[("net/more.tf", CODE), ("README.md", "Read me.\n")]);
-    assert_snapshot!(told(&tree.check(&[])), @"");
+    assert_snapshot!(told(&tree.check(&[])), @"
+    exit code 0
+    3 of 5 projects would be planned, 1 of them only when a comment asks for it.
+    Compared with `main` (`COMMIT`): 4 changed files, 2 of them not committed yet.
+    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
+    `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
+
+    Would be planned (3)
+      app  `app/main.tf` changed and matches `**/*.tf*` of `when_modified`
+      net  `net/more.tf` changed and matches `**/*.tf*` of `when_modified`; no push
+           plans it, only a comment does (line 4 of `lockkeeper.yaml`)
+      new  `new/main.tf` changed and matches `**/*.tf*` of `when_modified`
+
+        workflow        `default` (the default)
+        needs           nothing, neither to plan nor to apply or import
+        tool            terraform (the default), whichever version the server has
+        lock            `on_plan`, scope `workspace`, no time limit (the default)
+
+    Would not be planned (2)
+         1  its directory does not exist
+            old
+         1  no changed file matches its `when_modified`: `*.py`
+            idle
+
+    Changed files that concern no project (2)
+      README.md    it matches `when_modified` of no project
+      old/main.tf  it matches `when_modified` of no project
+
+    Without effect (2)
+      lockkeeper.yaml:5     the directory `old` does not exist: correct `dir`, or
+                            remove the project
+      lockkeeper.yaml:7     no file matches `*.py` of `when_modified`: patterns are
+                            relative to the directory of the project; correct it, or
+                            remove it
+    ");
 }
 
 #[test]
@@ -85,7 +160,7 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
     tree.git(&["remote", "add", "origin", "git@github.com:acme/infra.git"]);
     let mode = |said: Said| said.json()["explanation"]["autodiscover"]["mode"].to_string();
     let variable = tree.check_with(&["--json"], &[("ATLANTIS_AUTODISCOVER_MODE", "disabled")]);
-    assert_eq!(mode(variable), r#"{"value":"disabled","by":{"who":"flag","flag":"autodiscover-mode"}}"#);
+    assert_eq!(mode(variable), r#"{"by":{"flag":"autodiscover-mode","who":"flag"},"value":"disabled"}"#);
     let flag =
         tree.check_with(&["--json", "--autodiscover-mode", "enabled"], &[("ATLANTIS_AUTODISCOVER_MODE", "disabled")]);
     assert!(mode(flag).contains("enabled"));
@@ -110,7 +185,34 @@ fn a_thousand_projects_are_told_in_a_screenful() {
     let began = Instant::now();
     let said = tree.check(&[]);
     println!("a thousand projects: {} ms", began.elapsed().as_millis());
-    assert_snapshot!(told(&said), @"");
+    assert_snapshot!(told(&said), @"
+    exit code 0
+    2 of 1000 projects would be planned.
+    Compared with `main` (`COMMIT`): 3 changed files, 3 of them not committed yet.
+    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
+    `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
+
+    Would be planned (2)
+      team00/app007  `team00/app007/main.tf` changed and matches `**/*.tf*` of
+                     `when_modified`
+      team07/app350  `team07/app350/x.tfvars` changed and matches `**/*.tf*` of
+                     `when_modified`
+
+        workflow        `default` (the default)
+        needs           nothing, neither to plan nor to apply or import
+        tool            terraform (the default), version 1.9.8 (lines 10, 353 of
+                        `lockkeeper.yaml`)
+        lock            `on_plan`, scope `workspace`, no time limit (the default)
+
+    Would not be planned (998)
+       998  no Terraform file in its directory changed, which is what counts without
+            `when_modified`
+            team00/app000, team00/app001, team00/app002, team00/app003,
+            team00/app004, … and 993 more
+
+    Changed files that concern no project (1)
+      docs/x.md  it matches `when_modified` of no project
+    ");
     let everything = tree.check(&["--all"]).out;
     assert!(everything.lines().count() > 998 && everything.contains("\n        team19/app999\n"), "{everything}");
 }

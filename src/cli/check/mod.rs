@@ -76,12 +76,16 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         Ok(verdict) => verdict,
         Err(error) => return Ok(terminal.usage(&format!("error: {error:#}\n"))),
     };
-    let all = matches.get_flag("all");
-    if matches.get_flag("json") {
-        terminal.line(serde_json::to_string_pretty(&json::of(&verdict)).context("cannot write JSON")?)?;
+    let printed = if matches.get_flag("json") {
+        terminal.line(serde_json::to_string_pretty(&json::of(&verdict)).context("cannot write JSON")?)
     } else {
         let no_color = raw.variables.get("NO_COLOR").map(String::as_str);
-        text::print(&verdict, all, &Look::of_stdout(no_color, WIDEST), terminal)?;
+        text::print(&verdict, matches.get_flag("all"), &Look::of_stdout(no_color, WIDEST), terminal)
+    };
+    match printed {
+        // Whoever reads has read enough, as `head` does.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        printed => printed?,
     }
     Ok(if verdict.problems.is_empty() { Exit::Success } else { Exit::Failure })
 }

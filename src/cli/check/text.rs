@@ -54,6 +54,9 @@ impl Page<'_, '_> {
         }
         let count: usize = verdict.problems.iter().map(number).sum();
         self.prose(&format!("{}. Nothing is planned until this is mended.", plural(count, "problem")))?;
+        if let (Some(file), false) = (&verdict.config_file, verdict.knows_permissions) {
+            self.prose(&format!("`{file}` was not judged: what it may say depends on the server's file."))?;
+        }
         self.about(verdict)
     }
 
@@ -104,10 +107,22 @@ impl Page<'_, '_> {
             None => "without a configuration of its own".to_owned(),
         };
         let server = match &verdict.server_file {
-            Some(file) => format!("on a server with `{file}`"),
+            Some(file) => format!("on a server with `{}`", file.rsplit('/').next().unwrap_or(file)),
             None => "on a server without `--repo-config`".to_owned(),
         };
-        self.prose(&format!("Checked as `{}`{origin}{into}, {own}, {server}.", verdict.repo))
+        self.prose(&format!("Checked as `{}`{origin}{into}, {own}, {server}.", verdict.repo))?;
+        if let Some(elsewhere) = &verdict.elsewhere {
+            self.prose(&format!(
+                "The server reads the repository's file from {elsewhere}; here it is that of the working tree."
+            ))?;
+        }
+        match verdict.hooks {
+            0 => Ok(()),
+            hooks => self.prose(&format!(
+                "The server runs {} first, which may make other files. Nothing was run here.",
+                plural(hooks, "hook")
+            )),
+        }
     }
 
     fn planned(&mut self, group: &PlannedGroup<'_>) -> io::Result<()> {
@@ -230,7 +245,8 @@ fn column(texts: impl Iterator<Item = String>) -> usize {
 /// Name or directory; directory and workspace where they say more.
 fn label(key: &ProjectKey) -> String {
     let workspace = (!key.workspace.is_default()).then(|| format!("workspace {}", key.workspace));
-    let place = key.name.as_ref().map(|_| key.dir.to_string());
+    let is_told_apart = |name: &&crate::model::ProjectName| name.as_str() != key.dir.as_str();
+    let place = key.name.as_ref().filter(is_told_apart).map(|_| key.dir.to_string());
     let more: Vec<String> = place.into_iter().chain(workspace).collect();
     let name = key.name.as_ref().map_or_else(|| key.dir.to_string(), ToString::to_string);
     if more.is_empty() { name } else { format!("{name} ({})", more.join(", ")) }

@@ -2,7 +2,7 @@
 
 use crate::app::discovery_settings;
 use crate::config::repo::{self, ConfigErrors, RepoConfig};
-use crate::config::repos::{RepoRules, ServerRepos};
+use crate::config::repos::{ConfigSource, RepoRules, ServerRepos};
 use crate::config::server::SearchConfig;
 use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, warnings};
 use crate::discovery::{Input, ModuleGraph, Settings, Tree};
@@ -43,6 +43,12 @@ pub(super) struct Verdict {
     pub config_file: Option<String>,
     /// Name of the file of the server.
     pub server_file: Option<String>,
+    /// Whether the server's file says what the repository may decide.
+    pub knows_permissions: bool,
+    /// Where the server reads the repository's file instead, and who said so.
+    pub elsewhere: Option<String>,
+    /// Commands that the server runs before it looks for projects.
+    pub hooks: usize,
     /// What is wrong.
     pub problems: Vec<FileProblem>,
     /// What has no effect.
@@ -63,12 +69,18 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
         knows_branch,
         config_file: None,
         server_file: config.repo_file.as_ref().map(|file| file.name.clone()),
+        knows_permissions: true,
+        elsewhere: None,
+        hooks: 0,
         problems: Vec::new(),
         warnings: Vec::new(),
         explanation: None,
     };
     let server = verdict.server(config);
     let rules = server.as_ref().map(|server| server.rules(&asked.repo));
+    verdict.knows_permissions = rules.is_some();
+    verdict.elsewhere = rules.as_ref().and_then(read_elsewhere);
+    verdict.hooks = rules.as_ref().map_or(0, |rules| rules.pre_hooks(&verdict.branch).count());
     let tree = Tree::new(verdict.local.files.iter().cloned()).with_links(verdict.local.links());
     let repo_config = verdict.config(&tree, rules.as_ref());
     if let (true, Some(rules)) = (verdict.problems.is_empty(), &rules) {
@@ -158,6 +170,15 @@ impl Verdict {
         self.warnings = found;
         self.explanation = explanation;
         Ok(())
+    }
+}
+
+/// Whether a pull request cannot change the file that holds for it.
+fn read_elsewhere(rules: &RepoRules) -> Option<String> {
+    let source = rules.config_source()?;
+    match source.value {
+        ConfigSource::PullHead | ConfigSource::MergeResult => None,
+        ConfigSource::Base | ConfigSource::Branch(_) => Some(format!("`{}` ({})", source.value, source.by)),
     }
 }
 

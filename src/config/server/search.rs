@@ -23,11 +23,13 @@ pub struct SearchConfig {
 
 impl SearchConfig {
     /// The flags that count here.
-    pub const FLAGS: [&str; 8] = [
+    pub const FLAGS: [&str; 10] = [
         "repo-config",
         "repo-config-json",
         "autodiscover-mode",
         "autoplan-file-list",
+        "autoplan-modules",
+        "autoplan-modules-from-projects",
         "disable-autoplan",
         "default-tf-distribution",
         "default-tf-version",

@@ -34,12 +34,13 @@ pub fn lockkeeper(command: &[&str], on: &DatabaseUrl, args: &[&str], variables: 
 }
 
 /// A repository of git in a temporary directory, as somebody has it on their machine.
-pub struct WorkingTree(pub tempfile::TempDir);
+pub struct WorkingTree(tempfile::TempDir);
 
 impl WorkingTree {
     /// With these files committed on `main`, and a branch `change` checked out.
     pub fn new(files: &[(&str, &str)]) -> Self {
         let tree = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(tree.path()).unwrap();
         tree.git(&["init", "-q", "-b", "main"]);
         tree.write(files);
         tree.commit();
@@ -47,9 +48,14 @@ impl WorkingTree {
         tree
     }
 
+    /// Called `infra`.
+    pub fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("infra")
+    }
+
     pub fn write(&self, files: &[(&str, &str)]) {
         for (name, text) in files {
-            let path = self.0.path().join(name);
+            let path = self.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
@@ -62,7 +68,7 @@ impl WorkingTree {
 
     pub fn git(&self, args: &[&str]) {
         let person = ["-c", "user.name=kim", "-c", "user.email=kim@example.com", "-c", "commit.gpgsign=false"];
-        let said = run("git", self.0.path(), &[&person, args].concat(), &[("HOME", "/dev/null")]);
+        let said = run("git", &self.path(), &[&person, args].concat(), &[("HOME", "/dev/null")]);
         assert_eq!(said.code, 0, "git {args:?}: {}", said.err);
     }
 
@@ -73,7 +79,7 @@ impl WorkingTree {
 
     /// The same with variables.
     pub fn check_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Said {
-        run(env!("CARGO_BIN_EXE_lockkeeper"), self.0.path(), &[&["check"], args].concat(), variables)
+        run(env!("CARGO_BIN_EXE_lockkeeper"), &self.path(), &[&["check"], args].concat(), variables)
     }
 }
 

@@ -322,3 +322,20 @@ fn the_middle_of_one_very_long_output_is_left_out() {
     let text = " lines were left out of the middle: [see all of it](https://locks.example/jobs/9).";
     assert!(all.iter().any(|one| one.body.contains(text)));
 }
+
+#[test]
+fn an_explanation_of_very_many_projects_is_bounded_and_says_what_it_left_out() {
+    let one = explained().planned.remove(0);
+    let planned = (0..2_000).map(|n| {
+        let mut planned = one.clone();
+        planned.key = key(&format!("dir/{n}"), "default", None);
+        planned.rules.execution_order_group = n / 10;
+        planned
+    });
+    let explanation = Explanation { planned: planned.collect(), ..explained() };
+    let all = comments(&report(CommandKind::Explain, Body::Explained(Box::new(explanation))), &Limits::default());
+    assert_eq!(all.len(), 1);
+    assert!(all[0].body.starts_with("Ran Explain: 2000 of 2003 projects would be planned"), "{}", all[0].body);
+    assert!(all[0].body.contains("\n1800 more projects would be planned, with other settings.\n"));
+    assert!(all[0].body.contains("\"truncated\":true"));
+}

@@ -90,8 +90,14 @@ impl Page<'_, '_> {
             self.prose(&format!("Passed over: {files} with names that are not UTF-8 or too long."))?;
         }
         let groups = groups(&explanation.planned);
-        for group in &groups {
+        for group in groups.iter().take(self.shown) {
             self.planned(group)?;
+        }
+        let unseen: usize = groups.iter().skip(self.shown).map(|group| group.projects.len()).sum();
+        if unseen > 0 {
+            let more = plural(unseen, "more project");
+            self.terminal.line("")?;
+            self.prose(&format!("{more} would be planned, with other settings: `--all` shows them."))?;
         }
         self.skipped(&skipped_groups(&explanation.skipped))?;
         self.files(explanation)

@@ -3,11 +3,16 @@
 use serde::Serialize;
 
 use super::{Footer, Label};
-use crate::discovery::explain::{Explanation, Planned, PlannedGroup, SkippedGroup, groups, skipped_groups};
+use crate::discovery::explain::{
+    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, groups, skipped_groups,
+};
 use crate::render::report::Report;
 
 /// Entries of a list that are shown.
 const SHOWN: usize = 50;
+
+/// Groups of projects for which the same holds.
+const SHOWN_GROUPS: usize = 20;
 
 /// Directories that are named for one reason.
 const NAMED: usize = 10;
@@ -17,6 +22,8 @@ const NAMED: usize = 10;
 pub(in crate::render) struct ExplainedView {
     summary: String,
     groups: Vec<GroupView>,
+    /// Projects of groups that are not shown.
+    unseen: usize,
     skipped_count: String,
     skipped: Vec<SkippedView>,
     files_count: usize,
@@ -61,12 +68,15 @@ struct FileView {
 pub(in crate::render) fn explained(report: &Report, explanation: &Explanation) -> ExplainedView {
     let skipped = skipped_groups(&explanation.skipped);
     let idle = explanation.idle_files();
-    let file = |(file, reason): (&crate::discovery::explain::FileVerdict, &crate::discovery::explain::FileWhyNot)| {
-        FileView { path: file.path.to_string(), reason: reason.to_string() }
+    let file = |(file, reason): (&FileVerdict, &FileWhyNot)| FileView {
+        path: file.path.to_string(),
+        reason: reason.to_string(),
     };
+    let all = groups(&explanation.planned);
     ExplainedView {
         summary: explanation.summary(),
-        groups: groups(&explanation.planned).iter().map(group).collect(),
+        groups: all.iter().take(SHOWN_GROUPS).map(group).collect(),
+        unseen: all.iter().skip(SHOWN_GROUPS).map(|group| group.projects.len()).sum(),
         skipped_count: plural(explanation.skipped.len(), "project"),
         skipped: skipped.iter().take(SHOWN).map(left_out).collect(),
         files_count: explanation.idle_files().count(),

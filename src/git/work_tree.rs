@@ -137,7 +137,7 @@ impl WorkTree {
             self.list("list removed files", &["ls-files", "-z", "--deleted"]).await?.collect();
         let new = self.untracked().await?;
         let mut files = TreeFiles::default();
-        for name in known.filter_map(known_file).filter(|name| !gone.contains(name)).chain(new) {
+        for name in known.filter_map(|entry| known_file(&entry)).filter(|name| !gone.contains(name)).chain(new) {
             match path_of(&name) {
                 Some(path) => files.paths.push(path),
                 None => files.left_out += 1,
@@ -190,7 +190,7 @@ impl WorkTree {
 }
 
 /// `100644 1234… 0\tpath`; submodules are no files, and of a conflict the first side counts.
-fn known_file(entry: Vec<u8>) -> Option<Vec<u8>> {
+fn known_file(entry: &[u8]) -> Option<Vec<u8>> {
     let tab = entry.iter().position(|byte| *byte == b'\t')?;
     let is_file = entry.starts_with(b"100") || entry.starts_with(b"120");
     is_file.then(|| entry[tab + 1..].to_vec())
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn submodules_are_no_files() {
-        let name = |entry: &[u8]| known_file(entry.to_vec()).map(|name| String::from_utf8(name).unwrap());
+        let name = |entry: &[u8]| known_file(entry).map(|name| String::from_utf8(name).unwrap());
         assert_eq!(name(b"100644 aa 0\ta/b.tf").as_deref(), Some("a/b.tf"));
         assert_eq!(name(b"120000 aa 0\tlink").as_deref(), Some("link"));
         assert_eq!(name(b"160000 aa 0\tsub"), None);

@@ -15,7 +15,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use super::ink::Look;
 use super::{Exit, Outcome, Subcommand, Terminal, block_on, environment, server, server_args};
 use crate::config::repos::ServerRepos;
-use crate::config::server::{RawSettings, SETTINGS, SearchConfig};
+use crate::config::server::{Kind, RawSettings, SETTINGS, SearchConfig};
 use crate::model::{BranchName, RepoId};
 
 use crate::config::repo::shown;
@@ -94,11 +94,10 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
 fn raw(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = environment::read()?;
     for setting in SETTINGS.iter().filter(|setting| SearchConfig::FLAGS.contains(&setting.flag)) {
-        let given: Vec<String> = match setting.kind {
-            crate::config::server::Kind::Switch => {
-                matches.get_flag(setting.flag).then(|| "true".to_owned()).into_iter().collect()
-            }
-            _ => matches.get_many::<String>(setting.flag).into_iter().flatten().cloned().collect(),
+        let given: Vec<String> = if setting.kind == Kind::Switch {
+            matches.get_flag(setting.flag).then(|| "true".to_owned()).into_iter().collect()
+        } else {
+            matches.get_many::<String>(setting.flag).into_iter().flatten().cloned().collect()
         };
         if !given.is_empty() {
             raw.flags.insert(setting.flag.to_owned(), given);

@@ -5,16 +5,13 @@ use crate::model::{HostName, RepoId};
 /// The repository at an address as git takes it; `None` when it is none of a forge. The address may hold a password, so
 /// nothing else of it is kept.
 pub(super) fn repo_of(url: &str) -> Option<RepoId> {
-    let (host, path) = match url.split_once("://") {
-        Some((scheme, rest)) => {
-            let (authority, path) = rest.split_once('/')?;
-            (host_of(scheme, authority)?, path)
-        }
+    let (host, path) = if let Some((scheme, rest)) = url.split_once("://") {
+        let (authority, path) = rest.split_once('/')?;
+        (host_of(scheme, authority)?, path)
+    } else {
         // `git@github.com:acme/infra.git`
-        None => {
-            let (authority, path) = url.split_once(':')?;
-            (host_of("ssh", authority)?, path)
-        }
+        let (authority, path) = url.split_once(':')?;
+        (host_of("ssh", authority)?, path)
     };
     let path = path.trim_matches('/');
     RepoId::new(host, path.strip_suffix(".git").unwrap_or(path)).ok()

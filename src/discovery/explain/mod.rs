@@ -175,10 +175,8 @@ fn not_served(question: &Question<'_>) -> Option<Decided<BranchFilter>> {
 
 fn autodiscovery(input: &Input<'_>) -> Autodiscovery {
     let flag = || {
-        let by = match input.settings.mode == AutodiscoverMode::default() {
-            true => Decider::Default,
-            false => Decider::Flag("autodiscover-mode"),
-        };
+        let is_default = input.settings.mode == AutodiscoverMode::default();
+        let by = if is_default { Decider::Default } else { Decider::Flag("autodiscover-mode") };
         Decided { value: input.settings.mode, by }
     };
     let mode = input.autodiscover.mode.clone().unwrap_or_else(flag);

@@ -198,9 +198,16 @@ impl<'a> PlannedGroup<'a> {
 /// A text that is the same for rows that say the same, whichever line of the repository's file does.
 fn same(rows: &[Row]) -> String {
     let without_line = |by: &Decider| match by {
-        Decider::Repo { file, .. } => format!("{file}"),
+        Decider::Repo { file, .. } => file.clone(),
         Decider::Default | Decider::Flag(_) | Decider::Server { .. } => by.to_string(),
     };
-    let part = |part: &Part| format!("{}\n{}\n", part.text, part.by.iter().map(without_line).collect::<String>());
-    rows.iter().map(|row| format!("{}\n{}", row.label, row.parts.iter().map(part).collect::<String>())).collect()
+    let mut pieces = Vec::new();
+    for row in rows {
+        pieces.push(row.label.to_owned());
+        for part in &row.parts {
+            pieces.push(part.text.clone());
+            pieces.extend(part.by.iter().map(without_line));
+        }
+    }
+    pieces.join("\n")
 }

@@ -13,7 +13,8 @@ use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
-    self, CheckoutStrategy, Database, GithubAuth, MirrorUrl, PlanFiles, SecretSource, ServerConfig,
+    self, CheckoutStrategy, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource, ServerConfig,
+    TerraformConfig,
 };
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
@@ -228,7 +229,10 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
             (false, false) => IdleStatuses::Always,
         },
         untracked_files: config.planning.untracked_files,
-        discovery: discovery_settings(config)?,
+        discovery: discovery::Settings {
+            regexp: config.comments.regexp,
+            ..discovery_settings(&config.planning, &config.terraform)?
+        },
         distribution: config.terraform.distribution,
         default_version: config.terraform.version.clone(),
         var_file_dirs: comments.var_file_dirs.clone(),
@@ -267,6 +271,7 @@ fn grammar(config: &ServerConfig) -> Grammar {
         CommandKind::Apply => CommandName::Apply,
         CommandKind::Unlock => CommandName::Unlock,
         CommandKind::Cancel => CommandName::Cancel,
+        CommandKind::Explain => CommandName::Explain,
         CommandKind::Help => CommandName::Help,
     };
     let allowed: Vec<CommandName> = comments.allowed.iter().map(names).collect();
@@ -276,21 +281,24 @@ fn grammar(config: &ServerConfig) -> Grammar {
         .with_regexp(comments.regexp)
 }
 
-fn discovery_settings(config: &ServerConfig) -> anyhow::Result<discovery::Settings> {
+/// What the search for projects goes by, from the flags; but for `--enable-regexp-cmd`.
+pub fn discovery_settings(
+    planning: &PlanningConfig,
+    terraform: &TerraformConfig,
+) -> anyhow::Result<discovery::Settings> {
     let patterns = |flag, list: &[String]| Patterns::from_flag(&list.join(",")).context(flag);
-    let modules = config.planning.module_files.as_ref();
-    let mode = match config.planning.autodiscover {
+    let modules = planning.module_files.as_ref();
+    let mode = match planning.autodiscover {
         server::AutodiscoverMode::Auto => AutodiscoverMode::Auto,
         server::AutodiscoverMode::Enabled => AutodiscoverMode::Enabled,
         server::AutodiscoverMode::Disabled => AutodiscoverMode::Disabled,
     };
     Ok(discovery::Settings {
         mode,
-        file_list: patterns("--autoplan-file-list", &config.planning.autoplan_files)?,
+        file_list: patterns("--autoplan-file-list", &planning.autoplan_files)?,
         modules: modules.map(|files| patterns("--autoplan-modules-from-projects", files)).transpose()?,
-        restrict: config.planning.restrict_file_list,
-        regexp: config.comments.regexp,
-        distribution: config.terraform.distribution,
+        restrict: planning.restrict_file_list,
+        distribution: terraform.distribution,
         ..discovery::Settings::default()
     })
 }

@@ -11,7 +11,7 @@ mod tls;
 mod web;
 
 pub(crate) use build::own_dir;
-pub use build::{Parts, build, build_on, database_url};
+pub use build::{Parts, build, build_on, database_url, discovery_settings};
 pub use replica::Replica;
 pub use serve::{Signals, serve};
 pub use server::{Server, Surroundings};

@@ -4,11 +4,13 @@
 
 mod apply_lock;
 mod audit;
+mod check;
 mod database;
 mod demo;
 mod environment;
 mod healthcheck;
 mod import;
+mod ink;
 mod locks;
 mod replay;
 mod server;
@@ -16,6 +18,7 @@ mod server_args;
 mod settings_file;
 pub mod supervise;
 mod terminal;
+mod text;
 mod version;
 
 use std::ffi::OsString;
@@ -60,6 +63,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     apply_lock::SUBCOMMAND,
     locks::SUBCOMMAND,
     audit::SUBCOMMAND,
+    check::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "import", command: import::command, run: import::run },
     Subcommand { name: "healthcheck", command: healthcheck::command, run: healthcheck::run },
@@ -135,6 +139,7 @@ mod tests {
           apply-lock   Stop applies, everywhere or somewhere, and allow them again
           locks        Look at locks, release them, hand them over
           audit        Look through the log of what happened to locks
+          check        Check the configuration here, and say what would be planned and why
           replay       Send recorded webhooks to a server once more
           import       Take over what another tool holds
           healthcheck  Ask the server on this machine whether it lives

@@ -52,7 +52,7 @@ fn start(config: ServerConfig, surroundings: Surroundings, warnings: &[Warning])
 const PARTS: [(&str, usize); 1] = [("repo-config", ServerRepos::MAX_BYTES)];
 
 /// Reads the files that are part of the configuration.
-fn with_files(mut raw: RawSettings) -> RawSettings {
+pub(super) fn with_files(mut raw: RawSettings) -> RawSettings {
     for (flag, most) in PARTS {
         let setting = SETTINGS.iter().find(|setting| setting.flag == flag);
         if let Some(given) = setting.and_then(|setting| raw.given(setting)) {

@@ -99,7 +99,8 @@ pub(super) fn help() -> String {
     command.clone().render_help().to_string()
 }
 
-fn arg(setting: &Setting) -> Arg {
+/// The flag of a setting.
+pub(super) fn arg(setting: &Setting) -> Arg {
     let action = if setting.kind == Kind::Switch { ArgAction::SetTrue } else { ArgAction::Append };
     Arg::new(setting.flag)
         .long(setting.flag)

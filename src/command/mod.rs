@@ -16,6 +16,7 @@ mod apply;
 mod approve_policies;
 mod cancel;
 mod comment;
+mod explain;
 mod extra;
 mod flags;
 mod grammar;
@@ -42,6 +43,7 @@ pub use apply::{ApplyCommand, MergeMethod, MergeWish, UnknownMethod};
 pub use approve_policies::ApprovePoliciesCommand;
 pub use cancel::CancelCommand;
 pub use comment::{Formatting, Ignored};
+pub use explain::ExplainCommand;
 pub use extra::{BlockedArgs, var_files_outside};
 pub use grammar::{Grammar, Reading};
 pub use help::HelpCommand;
@@ -66,6 +68,8 @@ pub enum Command {
     Unlock,
     /// Stop what waits or runs.
     Cancel(CancelCommand),
+    /// Say what would be planned, and why.
+    Explain(ExplainCommand),
     /// Let plans pass although policies failed.
     ApprovePolicies(ApprovePoliciesCommand),
     /// Tell which tool would run.
@@ -86,6 +90,7 @@ impl Command {
             Self::Apply(_) => CommandName::Apply,
             Self::Unlock => CommandName::Unlock,
             Self::Cancel(_) => CommandName::Cancel,
+            Self::Explain(_) => CommandName::Explain,
             Self::ApprovePolicies(_) => CommandName::ApprovePolicies,
             Self::Version(_) => CommandName::Version,
             Self::Import(_) => CommandName::Import,
@@ -100,6 +105,7 @@ impl Command {
             Self::Plan(PlanCommand { target, .. })
             | Self::Apply(ApplyCommand { target, .. })
             | Self::ApprovePolicies(ApprovePoliciesCommand { target, .. })
+            | Self::Explain(ExplainCommand { target })
             | Self::Version(VersionCommand { target, .. })
             | Self::Import(ImportCommand { target, .. })
             | Self::StateRm(StateRmCommand { target, .. }) => Some(target),
@@ -114,7 +120,12 @@ impl Command {
             Self::Apply(command) => command.extra_args.clone(),
             Self::Import(command) => command.comment_args(),
             Self::StateRm(command) => command.comment_args(),
-            Self::Unlock | Self::Cancel(_) | Self::ApprovePolicies(_) | Self::Version(_) | Self::Help(_) => Vec::new(),
+            Self::Unlock
+            | Self::Cancel(_)
+            | Self::Explain(_)
+            | Self::ApprovePolicies(_)
+            | Self::Version(_)
+            | Self::Help(_) => Vec::new(),
         }
     }
 }
@@ -131,6 +142,7 @@ impl fmt::Display for Command {
             Self::StateRm(command) => command.fmt(f),
             Self::Help(command) => command.fmt(f),
             Self::Cancel(command) => command.fmt(f),
+            Self::Explain(command) => command.fmt(f),
             Self::Unlock => f.pad(self.name().as_str()),
         }
     }

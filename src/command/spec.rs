@@ -7,7 +7,7 @@ use super::extra::{BlockedArgs, chooses_file};
 use super::flags::{self, Arguments, Flag, HELP};
 use super::mistake::{Fault, Problem};
 use super::split::Word;
-use super::{Command, apply, approve_policies, cancel, help, import, plan, state_rm, unlock, version};
+use super::{Command, apply, approve_policies, cancel, explain, help, import, plan, state_rm, unlock, version};
 
 /// Width of a usage text that needs no scrolling in a comment.
 const USAGE_COLUMNS: usize = 100;
@@ -24,6 +24,8 @@ pub enum CommandName {
     Cancel,
     /// `unlock`
     Unlock,
+    /// `explain`
+    Explain,
     /// `approve_policies`
     ApprovePolicies,
     /// `version`
@@ -37,15 +39,16 @@ pub enum CommandName {
 }
 
 impl CommandName {
-    /// Every command, in the order of the help text.
     /// The commands that this version carries out.
-    pub const HERE: [Self; 4] = [Self::Plan, Self::Apply, Self::Unlock, Self::Help];
+    pub const HERE: [Self; 6] = [Self::Plan, Self::Apply, Self::Cancel, Self::Unlock, Self::Explain, Self::Help];
 
-    pub const ALL: [Self; 9] = [
+    /// Every command, in the order of the help text.
+    pub const ALL: [Self; 10] = [
         Self::Plan,
         Self::Apply,
         Self::Cancel,
         Self::Unlock,
+        Self::Explain,
         Self::ApprovePolicies,
         Self::Version,
         Self::Import,
@@ -60,6 +63,7 @@ impl CommandName {
             Self::Apply => "apply",
             Self::Cancel => "cancel",
             Self::Unlock => "unlock",
+            Self::Explain => "explain",
             Self::ApprovePolicies => "approve_policies",
             Self::Version => "version",
             Self::Import => "import",
@@ -74,6 +78,7 @@ impl CommandName {
             Self::Apply => &apply::SPEC,
             Self::Cancel => &cancel::SPEC,
             Self::Unlock => &unlock::SPEC,
+            Self::Explain => &explain::SPEC,
             Self::ApprovePolicies => &approve_policies::SPEC,
             Self::Version => &version::SPEC,
             Self::Import => &import::SPEC,

@@ -37,18 +37,23 @@ pub(super) fn find(
     Ok(dirs.into_iter().map(|(dir, (why, group))| project(input, dir, why, group)).collect())
 }
 
+/// Whether a changed file can make its directory a project.
+pub(super) fn counts(input: &Input<'_>, file: &RepoPath) -> bool {
+    input.settings.file_list.matching(&RepoPath::root(), file).is_some() && !is_no_code(file)
+}
+
+/// Whether a file holds state or settings of a tool.
+pub(super) fn is_no_code(file: &RepoPath) -> bool {
+    IGNORED_NAMES.iter().any(|name| file.file_name().contains(name))
+}
+
 /// Whether a directory that uses modules is a project, and no module itself.
 fn uses_by_itself(input: &Input<'_>, dir: &RepoPath) -> bool {
     above_modules(dir).is_none() && input.modules.is_some_and(|modules| modules.is_project(dir))
 }
 
-fn counts(input: &Input<'_>, file: &RepoPath) -> bool {
-    input.settings.file_list.matching(&RepoPath::root(), file).is_some()
-        && !IGNORED_NAMES.iter().any(|name| file.file_name().contains(name))
-}
-
 /// The directory that a changed file speaks for, if any.
-fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
+pub(super) fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
     let dir = file.parent();
     if dir.file_name() == "env" {
         return Some((dir.parent(), Why::EnvDir(file.clone())));
@@ -61,7 +66,7 @@ fn place(tree: &Tree, file: &RepoPath) -> Option<(RepoPath, Why)> {
 }
 
 /// The directory that the first `modules` of a path is in.
-fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
+pub(super) fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
     let parts: Vec<&str> = dir.as_str().split('/').collect();
     let first = parts.iter().position(|part| *part == "modules")?;
     RepoPath::new(&parts[..first].join("/")).ok()

@@ -31,18 +31,23 @@ impl<'c> Configured<'c> {
         Self { key, config }
     }
 
-    fn patterns(&self) -> &'c Patterns {
+    pub(super) fn patterns(&self) -> &'c Patterns {
         &self.config.autoplan.when_modified
     }
 
     /// Those of the changed files (sorted) that its patterns could match at all.
-    fn near<'a, 'p>(&self, changed: &'a [&'p RepoPath]) -> &'a [&'p RepoPath] {
+    pub(super) fn near<'a, 'p>(&self, changed: &'a [&'p RepoPath]) -> &'a [&'p RepoPath] {
         below(changed, &self.patterns().reach(&self.key.dir))
     }
 
-    fn concerned_by(&self, file: &RepoPath) -> Option<Why> {
+    pub(super) fn concerned_by(&self, file: &RepoPath) -> Option<Why> {
         let pattern = self.patterns().matching(&self.key.dir, file)?;
         Some(Why::WhenModified { file: file.clone(), pattern: pattern.to_owned() })
+    }
+
+    /// Line of the file where its entry begins.
+    pub(super) fn line(&self) -> usize {
+        self.config.line
     }
 
     pub(super) fn into_project(self, why: Why) -> Project {
@@ -120,7 +125,7 @@ pub(super) fn concerned(
 }
 
 /// The part of a sorted list that lies below a directory.
-fn below<'a, 'p>(sorted: &'a [&'p RepoPath], dir: &RepoPath) -> &'a [&'p RepoPath] {
+pub(super) fn below<'a, 'p>(sorted: &'a [&'p RepoPath], dir: &RepoPath) -> &'a [&'p RepoPath] {
     if dir.is_root() {
         return sorted;
     }

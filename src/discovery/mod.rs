@@ -10,6 +10,7 @@ mod auto;
 mod cloud;
 mod code;
 mod configured;
+pub mod explain;
 mod limits;
 mod links;
 mod modules;

@@ -37,6 +37,37 @@ pub enum Why {
     ByGlob(String),
 }
 
+impl Why {
+    /// The changed file that decided; `None` when a person did.
+    pub fn file(&self) -> Option<&RepoPath> {
+        match self {
+            Self::WhenModified { file, .. }
+            | Self::OwnDir(file)
+            | Self::EnvDir(file)
+            | Self::Modules(file)
+            | Self::Terragrunt(Chain { file, .. })
+            | Self::Module(Use { file, .. }) => Some(file),
+            Self::ByName | Self::ByRegexp(_) | Self::ByPlace | Self::ByGlob(_) => None,
+        }
+    }
+
+    /// Stable word for programs.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::WhenModified { .. } => "when_modified",
+            Self::OwnDir(_) => "own_dir",
+            Self::EnvDir(_) => "env_dir",
+            Self::Modules(_) => "modules",
+            Self::Terragrunt(_) => "terragrunt",
+            Self::Module(_) => "module",
+            Self::ByName => "by_name",
+            Self::ByRegexp(_) => "by_regexp",
+            Self::ByPlace => "by_place",
+            Self::ByGlob(_) => "by_glob",
+        }
+    }
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = |file: &RepoPath| shown(file.as_str());

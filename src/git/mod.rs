@@ -29,6 +29,7 @@ mod mirror;
 mod objects;
 mod place;
 mod refs;
+mod work_tree;
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -46,6 +47,7 @@ pub use fetch::{FetchRequest, Fetched, Head};
 pub use mirror::Mirror;
 pub use objects::{Ignored, TreeFiles};
 pub use refs::{InvalidRefName, RefName};
+pub use work_tree::{Base, WorkTree, WorkTreeChanges};
 
 /// What git needs to know of its surroundings.
 #[derive(Clone)]

@@ -5,7 +5,7 @@ use super::{Checkout, GitError, Mirror, RefName};
 use crate::model::{CommitSha, RepoPath};
 
 /// Most bytes read of a file list; some hundred thousand files.
-const MAX_LIST: usize = 64 * 1024 * 1024;
+pub(super) const MAX_LIST: usize = 64 * 1024 * 1024;
 
 /// The files of a commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -166,7 +166,7 @@ fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-fn path_of(name: &[u8]) -> Option<RepoPath> {
+pub(super) fn path_of(name: &[u8]) -> Option<RepoPath> {
     let name = std::str::from_utf8(name).ok()?;
     // A constructor that had to clean the name would make it mean another file.
     RepoPath::new(name).ok().filter(|path| path.as_str() == name)

@@ -122,7 +122,7 @@ pub(super) fn run_kind(kind: CommandKind) -> Option<RunKind> {
     match kind {
         CommandKind::Plan | CommandKind::Autoplan => Some(RunKind::Plan),
         CommandKind::Apply => Some(RunKind::Apply),
-        CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help => None,
+        CommandKind::Unlock | CommandKind::Cancel | CommandKind::Explain | CommandKind::Help => None,
     }
 }
 

@@ -46,7 +46,7 @@ impl Job<Ctx> for RunCommand {
     fn priority(&self) -> i64 {
         let urgency = match self.kind {
             CommandKind::Apply => 4,
-            CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help => 3,
+            CommandKind::Unlock | CommandKind::Cancel | CommandKind::Explain | CommandKind::Help => 3,
             CommandKind::Plan => 2,
             CommandKind::Autoplan => 1,
         };

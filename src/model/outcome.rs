@@ -15,6 +15,8 @@ text_enum! {
         Unlock = "unlock",
         /// `cancel`.
         Cancel = "cancel",
+        /// `explain`.
+        Explain = "explain",
         /// `help`, and the answer to a command that could not be read.
         Help = "help",
     }

@@ -54,8 +54,8 @@ pub struct MachineProject {
     pub dir: RepoPath,
     /// Workspace.
     pub workspace: WorkspaceName,
-    /// How it ended.
-    pub outcome: ProjectOutcome,
+    /// How it ended; `null` when nothing was to be done with it (`explain`).
+    pub outcome: Option<ProjectOutcome>,
     /// What the plan would do; `null` when not known.
     pub plan: Option<PlanCounts>,
 }
@@ -63,7 +63,13 @@ pub struct MachineProject {
 impl MachineProject {
     /// The entry of a project.
     pub fn new(key: &ProjectKey, outcome: ProjectOutcome, plan: Option<PlanCounts>) -> Self {
-        Self { name: key.name.clone(), dir: key.dir.clone(), workspace: key.workspace.clone(), outcome, plan }
+        Self { outcome: Some(outcome), plan, ..Self::concerned(key) }
+    }
+
+    /// The entry of a project of which nothing but its names is known.
+    pub fn concerned(key: &ProjectKey) -> Self {
+        let ProjectKey { name, dir, workspace } = key.clone();
+        Self { name, dir, workspace, outcome: None, plan: None }
     }
 }
 

@@ -6,9 +6,13 @@ use chrono::{DateTime, TimeDelta, TimeZone, Utc};
 use uuid::Uuid;
 
 use super::*;
+use crate::config::repo::RepoConfig;
+use crate::config::repos::ServerRepos;
+use crate::discovery::explain::{Explanation, Question, Tool, explain};
+use crate::discovery::{Input, Settings, Tree};
 use crate::model::{
-    Actor, ApplyLock, ApplyScope, CommandId, CommandKind, Origin, PlanCounts, ProjectKey, ProjectOutcome, PullNumber,
-    RepoPath, WorkspaceName,
+    Actor, ApplyLock, ApplyScope, ChangeKind, ChangedFile, CommandId, CommandKind, Distribution, Origin, PlanCounts,
+    ProjectKey, ProjectOutcome, PullNumber, RepoPath, WorkspaceName,
 };
 
 const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]
@@ -196,6 +200,41 @@ fn other_samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
+/// One that is planned, one that only a comment plans, and all kinds of nothing.
+fn explained() -> Explanation {
+    let files = ["app/main.tf", "net/main.tf", "idle/main.tf", "HOSTILE`@all/main.tf"];
+    let tree = Tree::new(files.map(|file| RepoPath::new(file).expect("a path")));
+    let text =
+        "version: 3\nprojects:\n- {dir: app}\n- {name: net, dir: net, autoplan: {enabled: false}}\n- {dir: gone}\n";
+    let rules = ServerRepos::default().rules(&"github.com/acme/infra".parse().expect("a repository"));
+    let config = RepoConfig::parse("lockkeeper.yaml", text, rules.permissions()).expect("it is valid");
+    let changed = ["app/main.tf", "net/main.tf", "docs/`x`.md"].map(|file| ChangedFile {
+        path: RepoPath::new(file).expect("a path"),
+        previous: None,
+        kind: ChangeKind::Modified,
+    });
+    let input = Input {
+        tree: &tree,
+        changed: &changed,
+        config: Some(&config),
+        base: &"main".parse().expect("a branch"),
+        autodiscover: &rules.autodiscover(Some(&config)),
+        modules: None,
+        settings: &Settings::default(),
+        read: &|_| None,
+    };
+    let tool = Tool::of_server(Distribution::Terraform, None);
+    explain(&Question { input: &input, rules: &rules, tool, autoplan: true }).expect("there is not much to it")
+}
+
+fn explain_samples() -> Vec<(&'static str, Report)> {
+    let nothing = Explanation { planned: Vec::new(), ..explained() };
+    vec![
+        ("explained", report(CommandKind::Explain, Body::Explained(Box::new(explained())))),
+        ("explained_nothing", report(CommandKind::Explain, Body::Explained(Box::new(nothing)))),
+    ]
+}
+
 fn lost(how: Loss) -> LockLost {
     LockLost {
         key: key("infra/net", "default", Some("net")),
@@ -230,7 +269,7 @@ fn hostile() -> Report {
 }
 
 pub(super) fn samples() -> Vec<(&'static str, Report)> {
-    [plan_samples(), apply_samples(), other_samples(), vec![("hostile", hostile())]].concat()
+    [plan_samples(), apply_samples(), explain_samples(), other_samples(), vec![("hostile", hostile())]].concat()
 }
 
 #[test]
@@ -282,4 +321,21 @@ fn the_middle_of_one_very_long_output_is_left_out() {
     assert!(all.len() <= 2 && all[0].body.contains(" lines left out here …"));
     let text = " lines were left out of the middle: [see all of it](https://locks.example/jobs/9).";
     assert!(all.iter().any(|one| one.body.contains(text)));
+}
+
+#[test]
+fn an_explanation_of_very_many_projects_is_bounded_and_says_what_it_left_out() {
+    let one = explained().planned.remove(0);
+    let planned = (0..2_000).map(|n| {
+        let mut planned = one.clone();
+        planned.key = key(&format!("dir/{n}"), "default", None);
+        planned.rules.execution_order_group = n / 10;
+        planned
+    });
+    let explanation = Explanation { planned: planned.collect(), ..explained() };
+    let all = comments(&report(CommandKind::Explain, Body::Explained(Box::new(explanation))), &Limits::default());
+    assert_eq!(all.len(), 1);
+    assert!(all[0].body.starts_with("Ran Explain: 2000 of 2003 projects would be planned"), "{}", all[0].body);
+    assert!(all[0].body.contains("\n1800 more projects would be planned, with other settings.\n"));
+    assert!(all[0].body.contains("\"truncated\":true"));
 }

@@ -13,7 +13,7 @@ use super::escape;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
-const SOURCES: [(&str, &str); 16] = [
+const SOURCES: [(&str, &str); 17] = [
     ("parts.md.j2", include_str!("../../templates/comments/parts.md.j2")),
     ("results.md.j2", include_str!("../../templates/comments/results.md.j2")),
     ("table.md.j2", include_str!("../../templates/comments/table.md.j2")),
@@ -22,6 +22,7 @@ const SOURCES: [(&str, &str); 16] = [
     ("config_errors.md.j2", include_str!("../../templates/comments/config_errors.md.j2")),
     ("broken.md.j2", include_str!("../../templates/comments/broken.md.j2")),
     ("no_projects.md.j2", include_str!("../../templates/comments/no_projects.md.j2")),
+    ("explained.md.j2", include_str!("../../templates/comments/explained.md.j2")),
     ("help.md.j2", include_str!("../../templates/comments/help.md.j2")),
     ("mistake.md.j2", include_str!("../../templates/comments/mistake.md.j2")),
     ("released.md.j2", include_str!("../../templates/comments/released.md.j2")),

@@ -193,7 +193,10 @@ impl Cancelled {
                 self.interrupted.push(row);
             }
             // The others are over before anybody could stop them.
-            (CommandState::Running, CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help)
+            (
+                CommandState::Running,
+                CommandKind::Unlock | CommandKind::Cancel | CommandKind::Explain | CommandKind::Help,
+            )
             | (CommandState::Finished, _) => {}
         }
     }

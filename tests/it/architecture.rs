@@ -21,6 +21,7 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("git", "process", "git is a program"),
     ("git", "vcs", "credentials of a forge are what git presents"),
     ("discovery", "config", "projects are found by the configuration of the repository"),
+    ("render", "discovery", "an explanation is shown as it was made"),
     ("handlers", "context", "a handler is given its context"),
     ("handlers", "jobs", "what a handler wants to be done is a job"),
     ("jobs", "context", "a job is given its context"),

@@ -4,9 +4,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper::git::{Ignored, 
-    Checkout, CheckoutStrategy, DirError, FetchRequest, Fetched, Git, GitError, GitSettings, Head, Mirror, Prepared,
-    RefName, Wanted,
+use lockkeeper::git::{
+    Checkout, CheckoutStrategy, DirError, FetchRequest, Fetched, Git, GitError, GitSettings, Head, Ignored, Mirror,
+    Prepared, RefName, Wanted,
 };
 use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use lockkeeper::process::{Cmd, Hold};

@@ -5,6 +5,7 @@
 mod architecture;
 mod browser;
 mod chaos;
+mod check;
 mod demo;
 mod e2e;
 mod emulator;

@@ -67,7 +67,7 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
 async fn demo(args: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let mut signals = Signals::new()?;
     let raw = environment::read()?;
-    let mut page = Page::new(terminal, Look::of_stdout(raw.variables.get("NO_COLOR").map(String::as_str)));
+    let mut page = Page::new(terminal, Look::of_stdout(raw.variables.get("NO_COLOR").map(String::as_str), Look::PROSE));
     let mut folder = Folder::open(args.get_one::<PathBuf>("data-dir").map(PathBuf::as_path))?;
     // Somebody else's subscriber in this process is as good as ours.
     drop(telemetry::init_file(folder.open_log()?, args.get_flag("verbose")));

@@ -190,7 +190,8 @@ impl Judge<'_> {
         }
         let name =
             |project: &MachineProject| project.name.as_ref().map_or(project.dir.to_string(), ToString::to_string);
-        let projects = line.projects.iter().map(|project| format!("{} {}", name(project), project.outcome));
+        let outcome = |project: &MachineProject| project.outcome.map_or("-", |outcome| outcome.as_str());
+        let projects = line.projects.iter().map(|project| format!("{} {}", name(project), outcome(project)));
         projects.collect::<Vec<_>>().join(", ")
     }
 

@@ -38,7 +38,7 @@ fn the_overview_shows_what_is_allowed() {
 
 #[test]
 fn the_overview_with_everything_allowed() {
-    assert_snapshot!(grammar().help(None), @r"
+    assert_snapshot!(grammar().help(None), @"
     **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
 
     ```text
@@ -49,6 +49,7 @@ fn the_overview_with_everything_allowed() {
       apply                  Make the planned changes.
       cancel                 Stop what is waiting or running for this pull request.
       unlock                 Give back every lock of this pull request and discard its plans.
+      explain                Say which projects would be planned, by which rule, and why the others would not.
       approve_policies       Approve plans whose policy checks failed; only for owners of the policies.
       version                Tell which version of Terraform or OpenTofu a project uses.
       import ADDRESS ID      Take a resource that exists already into the state of one project.
@@ -64,6 +65,8 @@ fn the_overview_with_everything_allowed() {
           every plan of this pull request
       lockkeeper apply -d . -w staging
           one directory and workspace
+      lockkeeper explain
+          why each project of this pull request is planned, or not
       lockkeeper import -d infra/net aws_vpc.main vpc-0a1b2c
           take an existing resource into the state
       lockkeeper state rm -d infra/net aws_vpc.old
@@ -143,6 +146,7 @@ fn module_docs_show_the_grammar() {
         (CommandName::Apply, include_str!("../apply.rs")),
         (CommandName::Cancel, include_str!("../cancel.rs")),
         (CommandName::Unlock, include_str!("../unlock.rs")),
+        (CommandName::Explain, include_str!("../explain.rs")),
         (CommandName::ApprovePolicies, include_str!("../approve_policies.rs")),
         (CommandName::Version, include_str!("../version.rs")),
         (CommandName::Import, include_str!("../import.rs")),
@@ -191,8 +195,8 @@ fn reply_to_a_flag_of_terraform_before_the_dashes() {
 
 #[test]
 fn reply_to_a_misspelled_command() {
-    assert_snapshot!(mistake("lockkeeper paln -d infra"), @r"
-    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `approve_policies`, `version`, `import`, `state`, `help`.
+    assert_snapshot!(mistake("lockkeeper paln -d infra"), @"
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `approve_policies`, `version`, `import`, `state`, `help`.
 
     ```text
     lockkeeper paln -d infra
@@ -383,7 +387,7 @@ fn replies_about_the_form_of_the_line() {
                     ^^ ^^
     ```
     ----
-    **Nothing was run**: `--verbose` stands where a command is expected; flags follow the command. Commands here: `plan`, `apply`, `cancel`, `unlock`, `approve_policies`, `version`, `import`, `state`, `help`.
+    **Nothing was run**: `--verbose` stands where a command is expected; flags follow the command. Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `approve_policies`, `version`, `import`, `state`, `help`.
 
     ```text
     lockkeeper --verbose plan

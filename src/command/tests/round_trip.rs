@@ -66,6 +66,7 @@ fn a_command() -> impl Strategy<Value = Command> {
         name,
         Just(Command::Unlock),
         any::<bool>().prop_map(|force| Command::Cancel(CancelCommand { force })),
+        a_target().prop_map(|target| Command::Explain(ExplainCommand { target })),
     ]
 }
 

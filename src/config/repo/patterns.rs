@@ -58,6 +58,12 @@ impl Patterns {
         self.0.iter().map(|pattern| &*pattern.text)
     }
 
+    /// Each pattern that takes files in, as a list of its own.
+    pub fn including(&self) -> impl Iterator<Item = Self> {
+        let including = self.0.iter().filter(|pattern| !pattern.excludes);
+        including.map(|pattern| Self::from_list(vec![pattern.clone()]))
+    }
+
     /// How many patterns there are: the cost of matching one file.
     pub fn len(&self) -> usize {
         self.0.len()

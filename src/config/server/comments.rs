@@ -8,7 +8,8 @@ use super::reader::{Read, Reader};
 use crate::model::CommandKind;
 
 /// Commands of this version that can be switched on and off.
-const COMMANDS: [CommandKind; 4] = [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel];
+const COMMANDS: [CommandKind; 5] =
+    [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel, CommandKind::Explain];
 
 /// Commands of Atlantis that are to come (reference 1.7).
 const COMMANDS_TO_COME: [&str; 4] = ["version", "approve_policies", "import", "state"];
@@ -22,7 +23,7 @@ pub struct CommentConfig {
     pub status_name: String,
     /// What the names of statuses of others begin with that do not keep a pull from being mergeable.
     pub ignored_status_names: Vec<String>,
-    /// Which of plan, apply, unlock and cancel comments may ask for.
+    /// Which of plan, apply, unlock, cancel and explain comments may ask for.
     pub allowed: BTreeSet<CommandKind>,
     /// Arguments after `--` that are refused.
     pub blocked_extra_args: Vec<String>,

@@ -61,26 +61,41 @@ fn read_from(reader: &mut Reader<'_>) -> Option<ReposFile> {
 }
 
 fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {
-    let file = reader.path("repo-config");
-    let json = reader.text("repo-config-json");
-    let (name, text) = match (file, json) {
-        (None, None) => return Ok(ServerRepos::default()),
-        (Some(_), Some(_)) => {
-            return reader.refuse("repo-config", "set, and so is --repo-config-json", "keep one of the two");
-        }
-        (None, Some(json)) => ("--repo-config-json".to_owned(), json),
-        (Some(path), None) => {
-            let name = path.display().to_string();
-            match reader.raw().files.get("repo-config") {
-                Some(Ok(text)) => (name, text.clone()),
-                Some(Err(reason)) => return unreadable(reader, &name, reason),
-                None => return unreadable(reader, &name, "nobody has looked into it"),
-            }
-        }
-    };
+    let Some(RepoFile { name, text }) = RepoFile::read(reader)? else { return Ok(ServerRepos::default()) };
     let repos = ServerRepos::parse(&name, &text).map_err(|errors| record(reader, &errors))?;
     repos.warnings().into_iter().for_each(|sentence| reader.warn(Warning::about(sentence)));
     Ok(repos)
+}
+
+/// What the operator says about repositories, as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepoFile {
+    /// Where it is, or the flag that has it.
+    pub name: String,
+    /// The YAML.
+    pub text: String,
+}
+
+impl RepoFile {
+    pub(super) fn read(reader: &mut Reader<'_>) -> Read<Option<Self>> {
+        let file = reader.path("repo-config");
+        let json = reader.text("repo-config-json");
+        match (file, json) {
+            (None, None) => Ok(None),
+            (Some(_), Some(_)) => {
+                reader.refuse("repo-config", "set, and so is --repo-config-json", "keep one of the two")
+            }
+            (None, Some(text)) => Ok(Some(Self { name: "--repo-config-json".to_owned(), text })),
+            (Some(path), None) => {
+                let name = path.display().to_string();
+                match reader.raw().files.get("repo-config") {
+                    Some(Ok(text)) => Ok(Some(Self { name, text: text.clone() })),
+                    Some(Err(reason)) => unreadable(reader, &name, reason),
+                    None => unreadable(reader, &name, "nobody has looked into it"),
+                }
+            }
+        }
+    }
 }
 
 fn unreadable<T>(reader: &mut Reader<'_>, name: &str, reason: &str) -> Read<T> {

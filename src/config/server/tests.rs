@@ -164,7 +164,7 @@ fn all_mistakes_are_reported_at_once() {
          Fix: use words of letters, digits, `-`, `_` and `.`
 
      14. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): there is no command `destroy`
-         Fix: choose from plan, apply, unlock, cancel, or `all`
+         Fix: choose from plan, apply, unlock, cancel, explain, or `all`
 
      15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern
          Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them

@@ -187,6 +187,16 @@ impl Workflow {
         self.plan.steps.iter().chain(&*self.apply.steps)
     }
 
+    /// Whether plan or apply run a command of their author.
+    pub fn runs_commands(&self) -> bool {
+        let is_command = |step: &Step| match step {
+            Step::Run(_) | Step::Multienv(_) => true,
+            Step::Env(env) => matches!(env.value, EnvValue::Printed { .. }),
+            Step::Builtin { .. } => false,
+        };
+        self.plan.steps.iter().chain(&*self.apply.steps).any(is_command)
+    }
+
     /// Whether plan and apply are made of commands only, so that there need not be a plan file (reference 6.8).
     pub fn is_custom_only(&self) -> bool {
         !self.steps().any(|step| matches!(step, Step::Builtin { .. }))

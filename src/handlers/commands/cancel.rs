@@ -96,6 +96,7 @@ fn dropped(ctx: &Ctx, cancelled: &Cancelled, who: &Actor) -> Vec<FinishedCommand
             | CommandKind::Apply
             | CommandKind::Unlock
             | CommandKind::Cancel
+            | CommandKind::Explain
             | CommandKind::Help => told(format!("{} before its turn came. Nothing was run.", why(who))),
         };
         reply.into_end(ctx, row)

@@ -55,9 +55,12 @@ pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Resu
     }
     let interrupted = match row.kind {
         CommandKind::Apply => apply::interrupted(ctx, &row).await.map_err(|error| anyhow!(error.message()))?,
-        CommandKind::Plan | CommandKind::Autoplan | CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help => {
-            None
-        }
+        CommandKind::Plan
+        | CommandKind::Autoplan
+        | CommandKind::Unlock
+        | CommandKind::Cancel
+        | CommandKind::Explain
+        | CommandKind::Help => None,
     };
     let reply = match interrupted {
         Some(reply) => reply,

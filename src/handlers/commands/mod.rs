@@ -4,6 +4,7 @@ mod apply;
 mod cancel;
 mod config_file;
 mod course;
+mod explain;
 mod give_up;
 mod guards;
 mod help;
@@ -387,6 +388,7 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
         Spec::Command(Command::Plan(command)) => plan::by_comment(cx, command).await,
         Spec::Command(Command::Apply(command)) => apply::run(cx, command).await,
         Spec::Command(Command::Unlock) => unlock::run(cx).await,
+        Spec::Command(Command::Explain(command)) => explain::run(cx, command).await,
         Spec::Command(other) => Ok(help::not_available(other)),
         Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
     }

@@ -70,7 +70,8 @@ fn text(denial: Denial) -> UserText {
 /// What a command needs; `None`: nothing, everybody may be answered.
 fn action_of(spec: &Spec) -> Option<Action> {
     match spec {
-        Spec::Autoplan | Spec::Command(Command::Plan(_)) => Some(Action::Plan),
+        // What a plan would do may know who may plan.
+        Spec::Autoplan | Spec::Command(Command::Plan(_) | Command::Explain(_)) => Some(Action::Plan),
         Spec::Command(Command::Apply(_)) => Some(Action::Apply),
         Spec::Command(Command::Unlock) => Some(Action::Unlock),
         Spec::Command(Command::Cancel(command)) if command.force => Some(Action::CancelForce),

@@ -166,9 +166,15 @@ fn cause(cx: &CommandCx<'_>) -> Cause {
     cx.cause(match (cx.row.kind, cx.row.actor.origin) {
         (_, Origin::Queue) => "planned when its turn came",
         (CommandKind::Autoplan, _) => "planned when the pull request changed",
-        (CommandKind::Plan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Cancel | CommandKind::Help, _) => {
-            "planned by comment"
-        }
+        (
+            CommandKind::Plan
+            | CommandKind::Apply
+            | CommandKind::Unlock
+            | CommandKind::Cancel
+            | CommandKind::Explain
+            | CommandKind::Help,
+            _,
+        ) => "planned by comment",
     })
 }
 

@@ -15,7 +15,7 @@ use tracing::debug;
 
 pub(super) use files::read_file;
 pub(super) use plans::{Plans, plans};
-pub(super) use search::{Selection, checkout_refusal, select};
+pub(super) use search::{Explained, Selection, checkout_refusal, explain, select};
 pub(super) use wanted::Wanted;
 
 use super::CommandCx;
@@ -29,7 +29,7 @@ use crate::context::Ctx;
 use crate::discovery::{Order, Project, Stage, stages};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
-use crate::model::{PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
+use crate::model::{Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
 use crate::queue::Place as PoolPlace;
 use crate::render::ProjectReport;
 use crate::workflow::{
@@ -211,8 +211,9 @@ impl Work {
         output: &RunOutput,
     ) -> Result<(PlanMade, Arc<Checkout>), RunError> {
         let checkout = self.checkout(cx, &project.key.workspace).await?;
-        let site = Site::of(cx, &checkout, &project.key, extra).await?;
         let workflow = self.policies.workflow(&project.key);
+        let facts = self.facts(cx, RunKind::Plan, &workflow, extra).await;
+        let site = Site::of(cx, &checkout, &project.key, facts).await?;
         let place = site.place(cx, &project.key, &workflow, extra, output);
         let wish = self.wish(cx, &checkout, &project.key).await;
         let made = cx.ctx.terraform.plan(&place, &wish).await?;
@@ -234,6 +235,22 @@ impl Work {
         }
     }
 
+    /// What commands of the workflow are told of the pull. The forge is asked only where there are any; what it does not
+    /// say is `false`.
+    async fn facts(&self, cx: &CommandCx<'_>, kind: RunKind, workflow: &Workflow, extra: &[String]) -> Facts {
+        let mut facts = Facts::of(cx.pull, &cx.row.actor.login, extra);
+        if !workflow.runs_commands() {
+            return facts;
+        }
+        let approved = self.findings.approval(cx).await.is_ok_and(|approval| approval.is_given());
+        let mergeable = matches!(
+            self.findings.mergeability(cx, kind).await,
+            Ok(Mergeability::Yes | Mergeability::ButFor { up_to_date: false, .. })
+        );
+        (facts.approved, facts.mergeable) = (Some(approved), Some(mergeable));
+        facts
+    }
+
     /// Applies one plan, in a checkout of exactly what was planned.
     pub async fn apply(
         &self,
@@ -243,7 +260,8 @@ impl Work {
         extra: &[String],
         output: &RunOutput,
     ) -> Result<String, RunError> {
-        let site = Site::of(cx, &ready.checkout, &plan.project, extra).await?;
+        let facts = self.facts(cx, RunKind::Apply, &ready.workflow, extra).await;
+        let site = Site::of(cx, &ready.checkout, &plan.project, facts).await?;
         let place = site.place(cx, &plan.project, &ready.workflow, extra, output);
         cx.ctx.terraform.apply(&place, &ready.tool, ready.file.as_deref()).await
     }
@@ -277,17 +295,11 @@ struct Site {
 }
 
 impl Site {
-    async fn of(
-        cx: &CommandCx<'_>,
-        checkout: &Checkout,
-        project: &ProjectKey,
-        extra: &[String],
-    ) -> Result<Self, RunError> {
+    async fn of(cx: &CommandCx<'_>, checkout: &Checkout, project: &ProjectKey, facts: Facts) -> Result<Self, RunError> {
         let dir = checkout.resolve_dir(&project.dir).map_err(CheckoutError::from)?;
         let lock_file = project.dir.join(".terraform.lock.hcl").expect("a file of a directory stays inside");
         let tracked = cx.ctx.checkouts.is_tracked(&cx.pull.at.repo, checkout, &lock_file).await;
         let lock_file_tracked = tracked.map_err(CheckoutError::from)?;
-        let facts = Facts::of(cx.pull, &cx.row.actor.login, extra);
         Ok(Self { dir, hold: checkout.hold.clone(), lock_file_tracked, facts })
     }
 

@@ -78,9 +78,12 @@ fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
     let pull = pull.clone();
     match kind {
         CommandKind::Cancel => CancelCommands { command, pull }.to_new(),
-        CommandKind::Plan | CommandKind::Autoplan | CommandKind::Apply | CommandKind::Unlock | CommandKind::Help => {
-            RunCommand { command, pull, kind }.to_new()
-        }
+        CommandKind::Plan
+        | CommandKind::Autoplan
+        | CommandKind::Apply
+        | CommandKind::Unlock
+        | CommandKind::Explain
+        | CommandKind::Help => RunCommand { command, pull, kind }.to_new(),
     }
 }
 
@@ -90,6 +93,7 @@ fn kind_of(spec: &Spec) -> CommandKind {
         Spec::Command(Command::Apply(_)) => CommandKind::Apply,
         Spec::Command(Command::Unlock) => CommandKind::Unlock,
         Spec::Command(Command::Cancel(_)) => CommandKind::Cancel,
+        Spec::Command(Command::Explain(_)) => CommandKind::Explain,
         Spec::Autoplan | Spec::Turn(_) => CommandKind::Autoplan,
         Spec::Command(
             Command::Help(_)

@@ -1,11 +1,13 @@
 //! What each template is given: one typed struct per template. Templates only lay out; every decision is made here.
 
+mod explained;
 mod project;
 mod results;
 
 use chrono::TimeDelta;
 use serde::Serialize;
 
+pub(super) use explained::explained;
 pub(super) use project::Cap;
 pub(super) use results::results;
 
@@ -169,6 +171,7 @@ pub(super) fn title(command: CommandKind) -> &'static str {
         CommandKind::Apply => "Apply",
         CommandKind::Unlock => "Unlock",
         CommandKind::Cancel => "Cancel",
+        CommandKind::Explain => "Explain",
         CommandKind::Help => "Command",
     }
 }
@@ -218,6 +221,7 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
         | Body::Refused(_)
         | Body::ConfigErrors(_)
         | Body::Broken(_)
+        | Body::Explained(_)
         | Body::Help(_)
         | Body::Mistake(_)
         | Body::Dropped(_)

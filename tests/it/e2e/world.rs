@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use lockkeeper::clock::{RandomIds, SystemClock};
 use lockkeeper::emulator::{AppOptions, Change, Comment, Delivering, Emulator, NewPull, Options, StatusState};
 use lockkeeper::model::{CommitSha, Lock, PlanRecord, PullNumber, PullRef};
-use lockkeeper::render::MachineLine;
+use lockkeeper::render::{MachineLine, MachineProject};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Store;
 use tempfile::TempDir;
@@ -44,7 +44,8 @@ pub struct Said {
 impl Said {
     /// `outcome | dir workspace outcome | …`, as the hidden line has it.
     pub fn outcome(&self) -> String {
-        let projects = self.line.projects.iter().map(|p| format!(" | {} {} {}", p.dir, p.workspace, p.outcome));
+        let outcome = |p: &MachineProject| p.outcome.map_or("-", |outcome| outcome.as_str());
+        let projects = self.line.projects.iter().map(|p| format!(" | {} {} {}", p.dir, p.workspace, outcome(p)));
         let reason = self.line.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         format!("{} {}{reason}{}", self.line.command, self.line.outcome, projects.collect::<String>())
     }

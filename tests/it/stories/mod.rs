@@ -8,6 +8,7 @@ mod crash;
 mod disk;
 mod door;
 mod during;
+mod explain;
 mod freeze;
 mod giving;
 mod hooks;

@@ -32,3 +32,63 @@ pub fn lockkeeper(command: &[&str], on: &DatabaseUrl, args: &[&str], variables: 
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
+
+/// A repository of git in a temporary directory, as somebody has it on their machine.
+pub struct WorkingTree(tempfile::TempDir);
+
+impl WorkingTree {
+    /// With these files committed on `main`, and a branch `change` checked out.
+    pub fn new(files: &[(&str, &str)]) -> Self {
+        let tree = Self(tempfile::tempdir().unwrap());
+        std::fs::create_dir(tree.path()).unwrap();
+        tree.git(&["init", "-q", "-b", "main"]);
+        tree.write(files);
+        tree.commit();
+        tree.git(&["checkout", "-q", "-b", "change"]);
+        tree
+    }
+
+    /// Called `infra`.
+    pub fn path(&self) -> std::path::PathBuf {
+        self.0.path().join("infra")
+    }
+
+    pub fn write(&self, files: &[(&str, &str)]) {
+        for (name, text) in files {
+            let path = self.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+    }
+
+    pub fn commit(&self) {
+        self.git(&["add", "-A"]);
+        self.git(&["commit", "-q", "-m", "change"]);
+    }
+
+    pub fn git(&self, args: &[&str]) {
+        let person = ["-c", "user.name=kim", "-c", "user.email=kim@example.com", "-c", "commit.gpgsign=false"];
+        let said = run("git", &self.path(), &[&person, args].concat(), &[("HOME", "/dev/null")]);
+        assert_eq!(said.code, 0, "git {args:?}: {}", said.err);
+    }
+
+    /// `lockkeeper check ARGS…` in it.
+    pub fn check(&self, args: &[&str]) -> Said {
+        self.check_with(args, &[])
+    }
+
+    /// The same with variables.
+    pub fn check_with(&self, args: &[&str], variables: &[(&str, &str)]) -> Said {
+        run(env!("CARGO_BIN_EXE_lockkeeper"), &self.path(), &[&["check"], args].concat(), variables)
+    }
+}
+
+/// Runs a program with no variables but `PATH` and these.
+#[expect(clippy::disallowed_methods, reason = "the program under test is run as people run it, and so is git")]
+pub fn run(program: &str, dir: &std::path::Path, args: &[&str], variables: &[(&str, &str)]) -> Said {
+    let mut command = Command::new(program);
+    command.args(args).current_dir(dir).env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin");
+    let output = command.envs(variables.iter().copied()).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}

@@ -2,8 +2,8 @@
 
 use pulldown_cmark::{BlockQuoteKind, CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use super::ink::{Ink, Look};
-use super::text::{Text, chop};
+use crate::cli::ink::{Ink, Look};
+use crate::cli::text::{Text, chop};
 
 /// The lines of a comment, no wider than the look. What GitHub does not show either (the line for programs) is left
 /// out; what it folds is shown.

@@ -1,9 +1,7 @@
 //! How the demo looks in a terminal. Knows nothing of how it is played.
 
-mod ink;
 mod markdown;
 mod page;
-mod text;
 
-pub(super) use ink::Look;
+pub(super) use crate::cli::ink::Look;
 pub(super) use page::{Addresses, Page};

@@ -4,11 +4,11 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::ink::{Ink, Look};
 use super::markdown;
 use crate::cli::Terminal;
 use crate::cli::demo::play::{Scene, Verdict};
 use crate::cli::demo::script::{Act, BOT, INTRO, Step};
+use crate::cli::ink::{Ink, Look};
 use crate::emulator::{Comment, Delivery, Status, StatusState};
 
 /// Columns in front of everything but titles.

@@ -6,11 +6,13 @@ use anyhow::Context;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::files::{link_target, read_code};
-use super::wanted::{Search, Wanted};
+use super::wanted::{Wanted, to_discovery};
 use super::{ABREAST, Work, abreast};
+use crate::command;
 use crate::config::repo::RepoConfig;
 use crate::config::repos::RepoRules;
-use crate::discovery::{self, Input, ModuleGraph, Project, Tree};
+use crate::discovery::explain::{self, Explanation, Question, Tool};
+use crate::discovery::{self, Input, ModuleGraph, Tree};
 use crate::git::{Checkout, Ignored, TreeFiles};
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::config_file::{ConfigTrouble, Reading};
@@ -38,14 +40,69 @@ pub(in crate::handlers::commands) async fn select(
     wanted: &Wanted<'_>,
     given: Given<'_>,
 ) -> Result<Selection, JobError> {
+    let search = wanted.to_search();
+    Ok(match look(cx, Some(given), move |input| search.run(input)).await? {
+        Looked::Found(projects, work) => {
+            let work = Work { projects, ..*work };
+            work.tell_policies();
+            Selection::Work(Box::new(work))
+        }
+        Looked::Refused(reply) => Selection::Refused(reply),
+    })
+}
+
+/// What there is to say about a plan before it is made.
+pub(in crate::handlers::commands) enum Explained {
+    /// All of it.
+    Answer(Box<Explanation>),
+    /// Nothing, and the answer says why.
+    Refused(Reply),
+}
+
+/// Says what a plan of these projects would do, by the same search.
+pub(in crate::handlers::commands) async fn explain(
+    cx: &CommandCx<'_>,
+    target: &command::Target,
+) -> Result<Explained, JobError> {
+    let settings = &cx.ctx.settings;
+    let (rules, target) = (settings.rules(&cx.pull.at.repo), to_discovery(target));
+    let tool = Tool::of_server(settings.distribution, settings.default_version.clone());
+    let autoplan = settings.autoplan;
+    let find = move |input: &Input<'_>| {
+        let question = Question { input, rules: &rules, tool, autoplan };
+        match &target {
+            Some(target) => explain::explain_target(target, &question).map_err(Trouble::of_target),
+            None => explain::explain(&question).map_err(Trouble::of_limit),
+        }
+    };
+    Ok(match look(cx, None, find).await? {
+        Looked::Found(explanation, _) => Explained::Answer(Box::new(explanation)),
+        Looked::Refused(reply) => Explained::Refused(reply),
+    })
+}
+
+/// What a look at the checkout came to.
+enum Looked<T> {
+    /// What was looked for, and how to work on it.
+    Found(T, Box<Work>),
+    /// Nothing, and the answer says why.
+    Refused(Reply),
+}
+
+/// Looks for something in a checkout of the pull, after the hooks if there is something to give them.
+async fn look<T: Send + 'static>(
+    cx: &CommandCx<'_>,
+    given: Option<Given<'_>>,
+    find: impl FnOnce(&Input<'_>) -> Result<T, Trouble> + Send + 'static,
+) -> Result<Looked<T>, JobError> {
     let source = match cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await {
         Ok(source) => source,
-        Err(error) => return checkout_refusal(error).map(Selection::Refused),
+        Err(error) => return checkout_refusal(error).map(Looked::Refused),
     };
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
     let reading = match Reading::of_source(cx, &rules, &source).await {
         Ok(reading) => reading,
-        Err(trouble) => return config_refusal(trouble).map(Selection::Refused),
+        Err(trouble) => return config_refusal(trouble).map(Looked::Refused),
     };
     let work = Work {
         projects: Vec::new(),
@@ -57,36 +114,36 @@ pub(in crate::handlers::commands) async fn select(
     };
     let checkout = match work.checkout(cx, &WorkspaceName::default()).await {
         Ok(checkout) => checkout,
-        Err(error) => return checkout_refusal(error).map(Selection::Refused),
+        Err(error) => return checkout_refusal(error).map(Looked::Refused),
     };
     let operator = work.policies.of_operator();
-    if let Some(failed) = hooks::before(cx, operator, &checkout, given).await? {
-        return Ok(Selection::Refused(failed));
+    if let Some(given) = given
+        && let Some(failed) = hooks::before(cx, operator, &checkout, given).await?
+    {
+        return Ok(Looked::Refused(failed));
     }
     let files = cx.ctx.checkouts.files(work.source(), &checkout).await.map_err(JobError::retry)?;
     let made = Made::of(cx, &work, &checkout).await?;
     if files.truncated || made.all.truncated || made.changed.truncated {
-        return Ok(Selection::Refused(too_many_files()));
+        return Ok(Looked::Refused(too_many_files()));
     }
     let graph = Graph::of(cx, &work, &checkout, &made.all).await?;
     let mut changed = cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)?;
     changed.extend(made.changed.paths.iter().map(added));
     let (base, rules) = (cx.pull.base_branch.clone(), operator.clone());
-    let place = Ground { checkout, reading, files, made: made.all, changed, base, rules };
-    let (settings, search) = (cx.ctx.settings.discovery.clone(), wanted.to_search());
-    let found = tokio::task::spawn_blocking(move || place.search(&search, &settings, graph));
+    let ground = Ground { checkout, reading, files, made: made.all, changed, base, rules };
+    let settings = cx.ctx.settings.discovery.clone();
+    let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph));
     match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
-        Ok(Found { projects, config, graph }) => {
+        Ok(Found { found, config, graph }) => {
             if let Some((tree, graph)) = graph {
                 cx.ctx.settings.modules.keep(tree, &graph);
             }
             let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
             let policies = work.policies.with_config(config);
-            let work = Work { projects, abreast, policies, ..work };
-            work.tell_policies();
-            Ok(Selection::Work(Box::new(work)))
+            Ok(Looked::Found(found, Box::new(Work { abreast, policies, ..work })))
         }
-        Err(trouble) => Ok(Selection::Refused(trouble.into_reply())),
+        Err(trouble) => Ok(Looked::Refused(trouble.into_reply())),
     }
 }
 
@@ -154,8 +211,8 @@ struct Ground {
 }
 
 /// What a search came to.
-struct Found {
-    projects: Vec<Project>,
+struct Found<T> {
+    found: T,
     config: Option<RepoConfig>,
     /// A graph that was not known before, and the tree it is of.
     graph: Option<(String, Arc<ModuleGraph>)>,
@@ -163,7 +220,12 @@ struct Found {
 
 impl Ground {
     /// Reads files, so it is for a thread of its own.
-    fn search(self, search: &Search, settings: &discovery::Settings, graph: Graph) -> Result<Found, Trouble> {
+    fn search<T>(
+        self,
+        find: impl FnOnce(&Input<'_>) -> Result<T, Trouble>,
+        settings: &discovery::Settings,
+        graph: Graph,
+    ) -> Result<Found<T>, Trouble> {
         let Self { checkout, reading, files, made, changed, base, rules } = self;
         let links: Vec<(RepoPath, String)> =
             files.links.iter().filter_map(|link| Some((link.clone(), link_target(&checkout, link)?))).collect();
@@ -189,8 +251,8 @@ impl Ground {
             settings,
             read: &read,
         };
-        let projects = search.run(&input)?;
-        Ok(Found { projects, config, graph: tree_id.zip(modules) })
+        let found = find(&input)?;
+        Ok(Found { found, config, graph: tree_id.zip(modules) })
     }
 }
 
@@ -202,6 +264,14 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
+    pub(super) fn of_limit(error: discovery::LimitExceeded) -> Self {
+        Self::Limit(error.to_string())
+    }
+
+    pub(super) fn of_target(error: discovery::SelectError) -> Self {
+        Self::Target(error.to_string())
+    }
+
     fn into_reply(self) -> Reply {
         match self {
             Self::Config(text) => Reply::new(Body::ConfigErrors(text)),

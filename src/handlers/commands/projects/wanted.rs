@@ -64,15 +64,13 @@ pub(super) struct Search {
 
 impl Search {
     pub fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
-        let limit = |error: discovery::LimitExceeded| Trouble::Limit(error.to_string());
-        let target = |error: discovery::SelectError| Trouble::Target(error.to_string());
         let found = match (&self.target, &self.only) {
             (_, Some(only)) => {
-                let concerned = discovery::discover(input).map_err(limit)?;
+                let concerned = discovery::discover(input).map_err(Trouble::of_limit)?;
                 only.iter().filter_map(|key| find(key, &concerned, input)).collect()
             }
-            (Some(wanted), None) => discovery::select_for_plan(wanted, input).map_err(target)?,
-            (None, None) => discovery::discover(input).map_err(limit)?,
+            (Some(wanted), None) => discovery::select_for_plan(wanted, input).map_err(Trouble::of_target)?,
+            (None, None) => discovery::discover(input).map_err(Trouble::of_limit)?,
         };
         Ok(found.into_iter().filter(|project| !self.auto || project.autoplan).collect())
     }
@@ -92,7 +90,7 @@ fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Pr
     })
 }
 
-fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
+pub(super) fn to_discovery(target: &command::Target) -> Option<discovery::Target> {
     match target {
         command::Target::Generic => None,
         command::Target::Project(name) => Some(discovery::Target::Project(name.as_str().to_owned())),

@@ -2,8 +2,6 @@
 
 use std::io::{IsTerminal, stdout};
 
-/// Widest text that is pleasant to read.
-const WIDEST: usize = 100;
 /// Narrower terminals break the lines by themselves.
 const NARROWEST: usize = 40;
 /// Where nothing tells the width: a file, a pipe.
@@ -11,7 +9,7 @@ const USUAL: usize = 80;
 
 /// What a piece of text is, told by colour where there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::cli::demo) enum Ink {
+pub(super) enum Ink {
     Plain,
     Strong,
     Faint,
@@ -38,18 +36,21 @@ impl Ink {
 
 /// What the terminal can show.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::cli::demo) struct Look {
+pub(super) struct Look {
     pub colours: bool,
     pub width: usize,
 }
 
 impl Look {
-    /// Of standard output. `NO_COLOR`, if set to anything, switches colours off (no-color.org).
-    pub fn of_stdout(no_color: Option<&str>) -> Self {
+    /// Widest text that is pleasant to read.
+    pub const PROSE: usize = 100;
+
+    /// Of standard output, as wide as it is but not wider than `widest`. `NO_COLOR`, if set to anything, switches colours off (no-color.org).
+    pub fn of_stdout(no_color: Option<&str>, widest: usize) -> Self {
         let width = terminal_size::terminal_size_of(stdout()).map_or(USUAL, |(width, _)| usize::from(width.0));
         Self {
             colours: stdout().is_terminal() && no_color.is_none_or(str::is_empty),
-            width: width.clamp(NARROWEST, WIDEST),
+            width: width.clamp(NARROWEST, widest),
         }
     }
 

@@ -1,0 +1,305 @@
+//! The verdict for people: what matters first, equal things once, long lists cut unless all of them were asked for.
+
+use std::io;
+
+use super::local::Change;
+use super::verdict::{FileProblem, Verdict};
+use crate::cli::Terminal;
+use crate::cli::ink::{Ink, Look};
+use crate::cli::text::Text;
+use crate::discovery::explain::{Explanation, PlannedGroup, SkippedGroup, groups, skipped_groups};
+use crate::model::ProjectKey;
+
+/// Entries of a list that are shown, unless all are.
+const SHOWN: usize = 20;
+
+/// Widest first column.
+const LEFT: usize = 32;
+
+/// Prints a verdict.
+pub(super) fn print(verdict: &Verdict, all: bool, look: &Look, terminal: &mut Terminal<'_>) -> io::Result<()> {
+    let mut page = Page { look, terminal, shown: if all { usize::MAX } else { SHOWN } };
+    if !verdict.problems.is_empty() {
+        return page.problems(verdict);
+    }
+    match &verdict.explanation {
+        Some(explanation) => page.explanation(verdict, explanation)?,
+        None => page.unknown(verdict)?,
+    }
+    page.warnings(verdict)
+}
+
+struct Page<'a, 't> {
+    look: &'a Look,
+    terminal: &'a mut Terminal<'t>,
+    /// How many entries of a list are shown.
+    shown: usize,
+}
+
+impl Page<'_, '_> {
+    fn problems(&mut self, verdict: &Verdict) -> io::Result<()> {
+        for problem in &verdict.problems {
+            let text = match problem {
+                FileProblem::Errors(errors) => errors.to_string(),
+                FileProblem::Whole(what) => format!("error: {what}"),
+            };
+            for line in text.lines() {
+                let painted = match line.split_once(':') {
+                    Some(("error", rest)) => format!("{}{rest}", self.look.ink(Ink::Bad, "error:")),
+                    _ => line.to_owned(),
+                };
+                self.terminal.line(painted)?;
+            }
+            self.terminal.line("")?;
+        }
+        let count: usize = verdict.problems.iter().map(number).sum();
+        self.prose(&format!("{}. Nothing is planned until this is mended.", plural(count, "problem")))?;
+        if let (Some(file), false) = (&verdict.config_file, verdict.knows_permissions) {
+            self.prose(&format!("`{file}` was not judged: what it may say depends on the server's file."))?;
+        }
+        self.about(verdict)
+    }
+
+    fn unknown(&mut self, verdict: &Verdict) -> io::Result<()> {
+        self.strong("Nothing is wrong with the files.")?;
+        let why = match verdict.local.change {
+            Change::Unknown { is_git: false } => "this is no repository of git",
+            Change::Unknown { is_git: true } | Change::Since { .. } | Change::Everything(_) => {
+                "there is neither `origin` nor `main` nor `master`, or nothing is committed"
+            }
+        };
+        self.prose(&format!(
+            "What would be planned cannot be said, because there is nothing to compare with: {why}. Name a revision with \
+             `--base`, or take all files as changed with `--all`."
+        ))?;
+        self.about(verdict)
+    }
+
+    fn explanation(&mut self, verdict: &Verdict, explanation: &Explanation) -> io::Result<()> {
+        self.strong(&sentence(&explanation.summary()))?;
+        self.prose(&compared(&verdict.local.change))?;
+        self.about(verdict)?;
+        if let Some(limit) = verdict.over_limit() {
+            self.prose(&format!(
+                "The server would refuse that: a command may concern {limit} projects at most. Change fewer in one pull \
+                 request, or plan some of them with `-d` or `-p`."
+            ))?;
+        }
+        if verdict.local.left_out > 0 {
+            let files = plural(verdict.local.left_out, "file");
+            self.prose(&format!("Passed over: {files} with names that are not UTF-8 or too long."))?;
+        }
+        let groups = groups(&explanation.planned);
+        for group in groups.iter().take(self.shown) {
+            self.planned(group)?;
+        }
+        let unseen: usize = groups.iter().skip(self.shown).map(|group| group.projects.len()).sum();
+        if unseen > 0 {
+            let more = plural(unseen, "more project");
+            self.terminal.line("")?;
+            self.prose(&format!("{more} would be planned, with other settings: `--all` shows them."))?;
+        }
+        self.skipped(&skipped_groups(&explanation.skipped))?;
+        self.files(explanation)
+    }
+
+    /// What the answer is about.
+    fn about(&mut self, verdict: &Verdict) -> io::Result<()> {
+        let guess = if verdict.knows_branch { "" } else { " (a guess; see `--base-branch`)" };
+        let into = format!(" into `{}`{guess}", super::shown(verdict.branch.as_str()));
+        let origin = if verdict.names_itself() { "" } else { " (`origin` says nothing; see `--repo`)" };
+        let own = match &verdict.config_file {
+            Some(file) => format!("configured by `{file}`"),
+            None => "without a configuration of its own".to_owned(),
+        };
+        let server = match &verdict.server_file {
+            Some(file) => format!("on a server with `{}`", file.rsplit('/').next().unwrap_or(file)),
+            None => "on a server without `--repo-config`".to_owned(),
+        };
+        self.prose(&format!("Checked as `{}`{origin}{into}, {own}, {server}.", verdict.repo))?;
+        if let Some(elsewhere) = &verdict.elsewhere {
+            self.prose(&format!(
+                "The server reads the repository's file from {elsewhere}; here it is that of the working tree."
+            ))?;
+        }
+        match verdict.hooks {
+            0 => Ok(()),
+            hooks => self.prose(&format!(
+                "The server runs {} first, which may make other files. Nothing was run here.",
+                plural(hooks, "hook")
+            )),
+        }
+    }
+
+    fn planned(&mut self, group: &PlannedGroup<'_>) -> io::Result<()> {
+        self.heading("Would be planned", group.projects.len())?;
+        let width = column(group.projects.iter().map(|planned| label(&planned.key)));
+        for planned in group.projects.iter().take(self.shown) {
+            self.entry(2, width, Ink::Good, &label(&planned.key), &planned.because())?;
+        }
+        self.rest(2, group.projects.len())?;
+        self.terminal.line("")?;
+        for row in &group.rows {
+            self.entry(4, 14, Ink::Faint, row.label, &row.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn skipped(&mut self, groups: &[SkippedGroup<'_>]) -> io::Result<()> {
+        if groups.is_empty() {
+            return Ok(());
+        }
+        self.heading("Would not be planned", groups.iter().map(|group| group.projects.len()).sum())?;
+        for group in groups.iter().take(self.shown) {
+            let count = group.projects.len().to_string();
+            self.entry(2, 4, Ink::Changed, &format!("{count:>4}"), &group.reason)?;
+            let labels = group.projects.iter().map(|skipped| label(&skipped.key));
+            if self.shown == usize::MAX {
+                for label in labels {
+                    self.entry(8, 0, Ink::Plain, "", &label)?;
+                }
+            } else {
+                self.entry(8, 0, Ink::Plain, "", &few(labels))?;
+            }
+        }
+        self.rest(2, groups.len())
+    }
+
+    fn files(&mut self, explanation: &Explanation) -> io::Result<()> {
+        let idle: Vec<_> = explanation.idle_files().collect();
+        if idle.is_empty() {
+            return Ok(());
+        }
+        self.heading("Changed files that concern no project", idle.len())?;
+        let width = column(idle.iter().map(|(file, _)| file.path.to_string()));
+        for (file, reason) in idle.iter().take(self.shown) {
+            self.entry(2, width, Ink::Plain, file.path.as_str(), &reason.to_string())?;
+        }
+        self.rest(2, idle.len())
+    }
+
+    fn warnings(&mut self, verdict: &Verdict) -> io::Result<()> {
+        if verdict.warnings.is_empty() {
+            return Ok(());
+        }
+        self.heading("Without effect", verdict.warnings.len())?;
+        for warning in verdict.warnings.iter().take(self.shown) {
+            let line = warning.line.map(|line| format!(":{line}")).unwrap_or_default();
+            let text = format!("{}: {}", warning.what, warning.help);
+            self.entry(2, 20, Ink::Changed, &format!("{}{line}", warning.file), &text)?;
+        }
+        self.rest(2, verdict.warnings.len())
+    }
+
+    fn strong(&mut self, text: &str) -> io::Result<()> {
+        self.terminal.line(self.look.ink(Ink::Strong, text))
+    }
+
+    fn heading(&mut self, text: &str, count: usize) -> io::Result<()> {
+        self.terminal.line("")?;
+        self.strong(&format!("{text} ({count})"))
+    }
+
+    fn prose(&mut self, text: &str) -> io::Result<()> {
+        self.entry(0, 0, Ink::Plain, "", text)
+    }
+
+    /// What was left out of a list.
+    fn rest(&mut self, indent: usize, count: usize) -> io::Result<()> {
+        match count.saturating_sub(self.shown) {
+            0 => Ok(()),
+            rest => self.entry(indent, 0, Ink::Plain, "", &format!("… and {rest} more: `--all` shows them")),
+        }
+    }
+
+    /// Two columns, the second one broken into lines; one that is too long for the first stands above the second.
+    fn entry(&mut self, indent: usize, width: usize, ink: Ink, left: &str, right: &str) -> io::Result<()> {
+        let gap = if width == 0 { 0 } else { width + 2 };
+        let text = prose(self.look, right).lines(&self.look.narrower(indent + gap));
+        let mut lines = text.into_iter();
+        let length = left.chars().count();
+        if width > 0 {
+            let first = if length <= width { lines.next().unwrap_or_default() } else { String::new() };
+            let padding = " ".repeat((width + 2).saturating_sub(length));
+            let line = format!("{}{}{padding}{first}", " ".repeat(indent), self.look.ink(ink, left));
+            self.terminal.line(line.trim_end())?;
+        }
+        for line in lines {
+            self.terminal.line(format_args!("{}{line}", " ".repeat(indent + gap)))?;
+        }
+        Ok(())
+    }
+}
+
+/// What stands between backticks is code; they are left out where colour tells it.
+fn prose(look: &Look, text: &str) -> Text {
+    let mut prose = Text::default();
+    for (index, part) in text.split('`').enumerate() {
+        match (index % 2 == 1, look.colours) {
+            (false, _) => prose.push(Ink::Plain, part),
+            (true, true) => prose.push(Ink::Code, part),
+            (true, false) => prose.push(Ink::Plain, &format!("`{part}`")),
+        }
+    }
+    prose
+}
+
+fn column(texts: impl Iterator<Item = String>) -> usize {
+    texts.map(|text| text.chars().count()).filter(|length| *length <= LEFT).max().unwrap_or(LEFT)
+}
+
+/// Name or directory; directory and workspace where they say more.
+fn label(key: &ProjectKey) -> String {
+    let workspace = (!key.workspace.is_default()).then(|| format!("workspace {}", key.workspace));
+    let is_told_apart = |name: &&crate::model::ProjectName| name.as_str() != key.dir.as_str();
+    let place = key.name.as_ref().filter(is_told_apart).map(|_| key.dir.to_string());
+    let more: Vec<String> = place.into_iter().chain(workspace).collect();
+    let name = key.name.as_ref().map_or_else(|| key.dir.to_string(), ToString::to_string);
+    if more.is_empty() { name } else { format!("{name} ({})", more.join(", ")) }
+}
+
+/// The first few of many.
+fn few(labels: impl ExactSizeIterator<Item = String>) -> String {
+    const FEW: usize = 5;
+    let count = labels.len();
+    let mut shown: Vec<String> = labels.take(FEW).collect();
+    if count > FEW {
+        shown.push(format!("… and {} more", count - FEW));
+    }
+    shown.join(", ")
+}
+
+fn number(problem: &FileProblem) -> usize {
+    match problem {
+        FileProblem::Errors(errors) => errors.problems().count() + errors.left_out(),
+        FileProblem::Whole(_) => 1,
+    }
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// As a sentence.
+fn sentence(clause: &str) -> String {
+    let mut letters = clause.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_uppercase());
+    format!("{}{}.", first.into_iter().collect::<String>(), letters.as_str())
+}
+
+fn compared(change: &Change) -> String {
+    match change {
+        Change::Since { base, files, uncommitted } => {
+            let open = files.iter().filter(|file| uncommitted.contains(&file.path)).count();
+            let open = if open == 0 { String::new() } else { format!(", {open} of them not committed yet") };
+            let rev = super::shown(&base.rev);
+            format!(
+                "Compared with `{rev}` (`{}`): {}{open}.",
+                base.merge_base.short(),
+                plural(files.len(), "changed file")
+            )
+        }
+        Change::Everything(files) => format!("As if all of its {} had changed.", plural(files.len(), "file")),
+        Change::Unknown { .. } => String::new(),
+    }
+}

@@ -1,0 +1,41 @@
+//! `explain [-d DIR] [-w WORKSPACE] [-p PROJECT]`
+
+use std::fmt;
+
+use super::Command;
+use super::flags::Arguments;
+use super::mistake::Fault;
+use super::printer::Printer;
+use super::spec::{CommandName, Operands, Rules, Spec};
+use super::target::{DIR, PROJECT, Target, WORKSPACE};
+
+/// Say what would be planned, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ExplainCommand {
+    /// Which projects to explain.
+    pub target: Target,
+}
+
+pub(super) static SPEC: Spec = Spec {
+    name: CommandName::Explain,
+    about: "Say which projects would be planned, by which rule, and why the others would not.",
+    operands: Operands::None,
+    flags: &[&DIR, &WORKSPACE, &PROJECT],
+    extra: false,
+    note: "Nothing is run, and no lock is taken. Each value comes with who decided it: a default, a flag of the\n\
+           server, or a line of a file. `lockkeeper check` on your own machine says the same before you push.",
+    examples: &[("explain", "why each project of this pull request is planned, or not")],
+    build,
+};
+
+fn build(arguments: &Arguments, rules: &Rules<'_>) -> Result<Command, Fault> {
+    Ok(Command::Explain(ExplainCommand { target: Target::read(arguments, rules)? }))
+}
+
+impl fmt::Display for ExplainCommand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut printer = Printer::new(CommandName::Explain);
+        self.target.print(&mut printer);
+        printer.finish(f)
+    }
+}

@@ -1,0 +1,210 @@
+//! The answer to "what would be planned, and why": everything that is decided about a change before anything is run,
+//! each value with who decided it (P10).
+//!
+//! What would be planned comes from [`discover`] and [`select_for_plan`] themselves, so that an explanation cannot differ from
+//! what a plan does; only the reasons of what would *not* be planned are found here. `lockkeeper check` and the comment
+//! `explain` show the same [`Explanation`].
+
+mod files;
+mod json;
+mod rows;
+mod skipped;
+mod warnings;
+
+use semver::Version;
+
+pub use files::{FileVerdict, FileWhyNot};
+pub use json::{DeciderJson, ExplanationJson};
+pub use rows::{Part, PlannedGroup, Row, groups, rows};
+pub use skipped::{Skipped, SkippedGroup, WhyNot, skipped_groups};
+pub use warnings::{Warning, warnings};
+
+use super::limits::LimitExceeded;
+use super::{Input, Project, SelectError, Target, Why, changed_paths, configured, discover, links, select_for_plan};
+use crate::config::BranchFilter;
+use crate::config::repo::{AutodiscoverMode, RepoConfig};
+use crate::config::repos::{Decided, Decider, ProjectRules, RepoRules};
+use crate::model::{Distribution, ProjectKey, RepoPath};
+
+/// What an explanation goes by.
+pub struct Question<'a> {
+    /// What the search for projects goes by.
+    pub input: &'a Input<'a>,
+    /// What the operator says about the repository.
+    pub rules: &'a RepoRules,
+    /// What runs a project about which the files say nothing.
+    pub tool: Tool,
+    /// Whether pushes plan anything (not `--disable-autoplan`).
+    pub autoplan: bool,
+}
+
+/// Terraform or OpenTofu, and which version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tool {
+    /// Which of the two.
+    pub distribution: Decided<Distribution>,
+    /// Which version; `None`: whatever the server finds for the code.
+    pub version: Option<Decided<Version>>,
+}
+
+impl Tool {
+    /// What flags of the server say; the default without them.
+    pub fn of_server(distribution: Distribution, version: Option<Version>) -> Self {
+        let by = match distribution {
+            Distribution::Terraform => Decider::Default,
+            Distribution::OpenTofu => Decider::Flag("default-tf-distribution"),
+        };
+        let version = version.map(|value| Decided { value, by: Decider::Flag("default-tf-version") });
+        Self { distribution: Decided { value: distribution, by }, version }
+    }
+}
+
+/// What would be planned, what not, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The rule of the operator by which pulls into this branch are not served at all; `None`: they are.
+    pub not_served: Option<Decided<BranchFilter>>,
+    /// What a plan would run on, in the order in which it would.
+    pub planned: Vec<Planned>,
+    /// What it would not run on, by directory, workspace and name; empty when particular projects were asked for.
+    pub skipped: Vec<Skipped>,
+    /// Every changed path, sorted; empty when particular projects were asked for.
+    pub files: Vec<FileVerdict>,
+    /// Whether projects are looked for that nobody configured.
+    pub autodiscover: Autodiscovery,
+}
+
+/// Whether projects are looked for that nobody configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Autodiscovery {
+    /// What was decided.
+    pub mode: Decided<AutodiscoverMode>,
+    /// What that means for this repository.
+    pub is_active: bool,
+}
+
+/// A project that would be planned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Planned {
+    /// Directory, workspace and name.
+    pub key: ProjectKey,
+    /// What chose it.
+    pub why: Why,
+    /// The line of the repository's file that it is from; `None`: nobody configured it.
+    pub configured: Option<Decider>,
+    /// Who keeps pushes from planning it, so that only a comment does; `None`: a push plans it.
+    pub only_asked: Option<Decider>,
+    /// What holds for it.
+    pub rules: ProjectRules,
+    /// What would run it.
+    pub tool: Tool,
+}
+
+impl Planned {
+    /// One clause: what chose it, and whether a push plans it.
+    pub fn because(&self) -> String {
+        match &self.only_asked {
+            Some(by) => format!("{}; no push plans it, only a comment does ({by})", self.why),
+            None => self.why.to_string(),
+        }
+    }
+}
+
+impl Explanation {
+    /// One sentence without a full stop: `2 of 7 projects would be planned`.
+    pub fn summary(&self) -> String {
+        let (planned, all) = (self.planned.len(), self.planned.len() + self.skipped.len());
+        let noun = if all == 1 { "project" } else { "projects" };
+        let asked = match planned - self.by_themselves() {
+            0 => String::new(),
+            asked if asked == planned => ", only when a comment asks for it".to_owned(),
+            asked => format!(", {asked} of them only when a comment asks for it"),
+        };
+        if self.not_served.is_some() {
+            return "nothing would be planned: pull requests into this branch are not served".to_owned();
+        }
+        match planned {
+            0 if all == 0 => "there is no project here".to_owned(),
+            0 => format!("none of {all} {noun} would be planned"),
+            _ if planned == all => format!("{all} {noun} would be planned{asked}"),
+            _ => format!("{planned} of {all} {noun} would be planned{asked}"),
+        }
+    }
+
+    /// How many projects a push plans.
+    pub fn by_themselves(&self) -> usize {
+        self.planned.iter().filter(|planned| planned.only_asked.is_none()).count()
+    }
+
+    /// The changed files that concern no project.
+    pub fn idle_files(&self) -> impl Iterator<Item = (&FileVerdict, &FileWhyNot)> {
+        self.files.iter().filter_map(|file| Some((file, file.why_not.as_ref()?)))
+    }
+}
+
+/// Explains what a plan of the whole change would do.
+pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
+    let input = question.input;
+    let projects = discover(input)?;
+    let changed = links::seen(input.tree, changed_paths(input.changed))?;
+    let changed: Vec<&RepoPath> = changed.iter().collect();
+    let configured = configured::expand(input)?;
+    let autodiscover = autodiscovery(input);
+    let files = files::verdicts(input, &changed, &configured, &projects);
+    let skipped = skipped::find(input, &configured, &projects, &files, &autodiscover);
+    let planned = projects.into_iter().map(|project| planned(question, project)).collect();
+    Ok(Explanation { not_served: not_served(question), planned, skipped, files, autodiscover })
+}
+
+/// Explains what a plan of particular projects would do.
+pub fn explain_target(target: &Target, question: &Question<'_>) -> Result<Explanation, SelectError> {
+    let projects = select_for_plan(target, question.input)?;
+    let planned = projects.into_iter().map(|project| planned(question, project)).collect();
+    Ok(Explanation {
+        not_served: not_served(question),
+        planned,
+        skipped: Vec::new(),
+        files: Vec::new(),
+        autodiscover: autodiscovery(question.input),
+    })
+}
+
+fn not_served(question: &Question<'_>) -> Option<Decided<BranchFilter>> {
+    question.rules.branch().filter(|branch| !branch.value.fits(question.input.base)).cloned()
+}
+
+fn autodiscovery(input: &Input<'_>) -> Autodiscovery {
+    let flag = || {
+        let is_default = input.settings.mode == AutodiscoverMode::default();
+        let by = if is_default { Decider::Default } else { Decider::Flag("autodiscover-mode") };
+        Decided { value: input.settings.mode, by }
+    };
+    let mode = input.autodiscover.mode.clone().unwrap_or_else(flag);
+    Autodiscovery { mode, is_active: input.searches() }
+}
+
+fn planned(question: &Question<'_>, project: Project) -> Planned {
+    let config = question.input.config;
+    let Project { key, why, autoplan, .. } = project;
+    let rules = question.rules.project(config, &key);
+    let entry = config.and_then(|config| entry_line(config, &key));
+    let tool = Tool {
+        distribution: rules.distribution.clone().unwrap_or_else(|| question.tool.distribution.clone()),
+        version: rules.version.clone().or_else(|| question.tool.version.clone()),
+    };
+    let only_asked = match (question.autoplan, autoplan) {
+        (false, _) => Some(Decider::Flag("disable-autoplan")),
+        (true, false) => Some(entry.clone().unwrap_or(Decider::Default)),
+        (true, true) => None,
+    };
+    Planned { key, why, configured: entry, only_asked, rules, tool }
+}
+
+/// The line that an entry begins at.
+fn entry_line(config: &RepoConfig, key: &ProjectKey) -> Option<Decider> {
+    let line = config.entry_of(key)?.line;
+    Some(Decider::Repo { file: config.file_name.clone(), line })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,213 @@
+//! What holds for a project as lines to read: a label, values, and who decided each. Projects for which all of it is the
+//! same are shown together.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::Planned;
+use crate::config::repo::{quoted, shown};
+use crate::config::repos::{Decider, Demands, LockPolicy};
+use crate::model::{LockMode, RunKind};
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// What it is about.
+    pub label: &'static str,
+    /// What was decided, in order.
+    pub parts: Vec<Part>,
+}
+
+/// A value, and who decided it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The value.
+    pub text: String,
+    /// Who decided it: nobody, one, or several lines of one file.
+    by: Vec<Decider>,
+}
+
+impl Part {
+    fn new(text: impl Into<String>, by: &Decider) -> Self {
+        Self { text: text.into(), by: vec![by.clone()] }
+    }
+
+    fn plain(text: impl Into<String>) -> Self {
+        Self { text: text.into(), by: Vec::new() }
+    }
+
+    /// A phrase that says who decided it.
+    pub fn by(&self) -> Option<String> {
+        const SHOWN: usize = 3;
+        let mut lines: Vec<(&str, usize)> = self.by.iter().filter_map(line).collect();
+        lines.sort_unstable();
+        let Some((file, _)) = lines.first().filter(|_| lines.len() > 1) else {
+            return self.by.first().map(ToString::to_string);
+        };
+        let mut numbers: Vec<String> = lines.iter().take(SHOWN).map(|(_, line)| line.to_string()).collect();
+        if lines.len() > SHOWN {
+            numbers.push("…".to_owned());
+        }
+        Some(format!("lines {} of `{}`", numbers.join(", "), shown(file)))
+    }
+}
+
+fn line(by: &Decider) -> Option<(&str, usize)> {
+    match by {
+        Decider::Repo { file, line } => Some((file, *line)),
+        Decider::Default | Decider::Flag(_) | Decider::Server { .. } => None,
+    }
+}
+
+impl fmt::Display for Row {
+    /// The values; what the same one decided is said of them together.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, part) in self.parts.iter().enumerate() {
+            if index > 0 {
+                f.write_str(", ")?;
+            }
+            f.write_str(&part.text)?;
+            let is_said_later = self.parts.get(index + 1).is_some_and(|next| next.by == part.by);
+            if let Some(by) = part.by().filter(|_| !is_said_later) {
+                write!(f, " ({by})")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What holds for a project.
+pub fn rows(planned: &Planned) -> Vec<Row> {
+    let rules = &planned.rules;
+    let mut rows = vec![Row {
+        label: "workflow",
+        parts: vec![Part::new(format!("`{}`", shown(&rules.workflow.value.name)), &rules.workflow.by)],
+    }];
+    rows.extend(requirements(planned));
+    rows.push(Row { label: "tool", parts: tool(planned) });
+    rows.push(Row { label: "lock", parts: lock(&rules.lock) });
+    rows.extend(order(planned));
+    if !rules.silenced.value.is_empty() {
+        let kinds = quoted(rules.silenced.value.iter().map(|kind: &RunKind| kind.as_str()));
+        rows.push(Row { label: "silent about", parts: vec![Part::new(kinds, &rules.silenced.by)] });
+    }
+    rows
+}
+
+fn requirements(planned: &Planned) -> Vec<Row> {
+    let rules = &planned.rules;
+    let all = [
+        ("plan needs", &rules.plan_requirements),
+        ("apply needs", &rules.apply_requirements),
+        ("import needs", &rules.import_requirements),
+    ];
+    if all.iter().all(|(_, demands)| demands.is_empty()) {
+        return vec![Row {
+            label: "needs",
+            parts: vec![Part::plain("nothing, neither to plan nor to apply or import")],
+        }];
+    }
+    all.into_iter().map(|(label, demands)| Row { label, parts: demanded(demands) }).collect()
+}
+
+fn demanded(demands: &Demands) -> Vec<Part> {
+    if demands.is_empty() {
+        return vec![Part::plain("nothing")];
+    }
+    demands.iter().map(|demand| Part::new(format!("`{}`", demand.value), &demand.by)).collect()
+}
+
+fn tool(planned: &Planned) -> Vec<Part> {
+    let tool = &planned.tool;
+    let version = match &tool.version {
+        Some(version) => Part::new(format!("version {}", version.value), &version.by),
+        None => Part::plain("whichever version the server has"),
+    };
+    vec![Part::new(tool.distribution.value.as_str(), &tool.distribution.by), version]
+}
+
+fn lock(policy: &LockPolicy) -> Vec<Part> {
+    let mode = Part::new(format!("`{}`", policy.mode), &policy.decided_by.mode);
+    if policy.mode == LockMode::Disabled {
+        return vec![mode];
+    }
+    let scope = Part::new(format!("scope `{}`", policy.scope), &policy.decided_by.scope);
+    let ttl = policy.ttl.map_or_else(|| "no time limit".to_owned(), |ttl| format!("{} of idleness", hours(ttl)));
+    vec![mode, scope, Part::new(ttl, &policy.decided_by.ttl)]
+}
+
+fn hours(time: std::time::Duration) -> String {
+    match time.as_secs() {
+        seconds if seconds % 3600 == 0 => format!("{} h", seconds / 3600),
+        seconds if seconds % 60 == 0 => format!("{} min", seconds / 60),
+        seconds => format!("{seconds} s"),
+    }
+}
+
+fn order(planned: &Planned) -> Option<Row> {
+    let rules = &planned.rules;
+    let by = planned.configured.as_ref().unwrap_or(&Decider::Default);
+    let mut parts = Vec::new();
+    if rules.execution_order_group != 0 {
+        parts.push(Part::new(format!("in group {}", rules.execution_order_group), by));
+    }
+    if !rules.depends_on.is_empty() {
+        let names = quoted(rules.depends_on.iter().map(|name| shown(name.as_str())));
+        parts.push(Part::new(format!("after {names}"), by));
+    }
+    (!parts.is_empty()).then_some(Row { label: "order", parts })
+}
+
+/// Projects for which the same holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedGroup<'a> {
+    /// What holds.
+    pub rows: Vec<Row>,
+    /// The projects, in their order.
+    pub projects: Vec<&'a Planned>,
+}
+
+/// Projects for which the same holds, in the order of the first of each. Which lines of the repository's file say so
+/// may differ.
+pub fn groups(planned: &[Planned]) -> Vec<PlannedGroup<'_>> {
+    let mut index: HashMap<String, usize> = HashMap::new();
+    let mut groups: Vec<PlannedGroup<'_>> = Vec::new();
+    for one in planned {
+        let rows = rows(one);
+        let at = *index.entry(same(&rows)).or_insert(groups.len());
+        if at == groups.len() {
+            groups.push(PlannedGroup { rows, projects: vec![one] });
+        } else {
+            groups[at].add(one, rows);
+        }
+    }
+    groups
+}
+
+impl<'a> PlannedGroup<'a> {
+    fn add(&mut self, one: &'a Planned, rows: Vec<Row>) {
+        self.projects.push(one);
+        let new = rows.into_iter().flat_map(|row| row.parts);
+        for (part, new) in self.rows.iter_mut().flat_map(|row| &mut row.parts).zip(new) {
+            let unheard: Vec<Decider> = new.by.into_iter().filter(|by| !part.by.contains(by)).collect();
+            part.by.extend(unheard);
+        }
+    }
+}
+
+/// A text that is the same for rows that say the same, whichever line of the repository's file does.
+fn same(rows: &[Row]) -> String {
+    let without_line = |by: &Decider| match by {
+        Decider::Repo { file, .. } => file.clone(),
+        Decider::Default | Decider::Flag(_) | Decider::Server { .. } => by.to_string(),
+    };
+    let mut pieces = Vec::new();
+    for row in rows {
+        pieces.push(row.label.to_owned());
+        for part in &row.parts {
+            pieces.push(part.text.clone());
+            pieces.extend(part.by.iter().map(without_line));
+        }
+    }
+    pieces.join("\n")
+}

@@ -1,0 +1,216 @@
+//! What would not be planned, and why not: configured projects that the change does not concern, and directories with
+//! code that are no project, or in which nothing changed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt;
+
+use super::super::auto;
+use super::super::configured::{Configured, Expanded};
+use super::super::{Input, Project};
+use super::files::FileVerdict;
+use super::{Autodiscovery, FileWhyNot};
+use crate::config::repo::{AutodiscoverMode, Autoplan, Patterns, quoted, shown};
+use crate::config::repos::{Decided, Decider};
+use crate::model::{BranchName, ProjectKey, RepoPath};
+
+/// A project that would not be planned, or a directory that could be one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Directory, workspace and name.
+    pub key: ProjectKey,
+    /// The line of the repository's file that it is from; `None`: nobody configured it.
+    pub configured: Option<Decider>,
+    /// Why it would not be planned.
+    pub why_not: WhyNot,
+}
+
+/// Why a project would not be planned. `Display` gives a clause.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WhyNot {
+    /// The directory is not in the checkout.
+    DirMissing,
+    /// Its `branch` does not fit the branch that the pull goes into.
+    OtherBranch {
+        /// The expression, without slashes.
+        filter: String,
+        /// The branch.
+        base: BranchName,
+    },
+    /// It is taken out of the search for projects.
+    Ignored {
+        /// By which pattern of `ignore_paths`.
+        glob: String,
+        /// Who wrote it.
+        by: Decider,
+    },
+    /// `when_modified` is an empty list.
+    NoPatterns,
+    /// No changed file matches `when_modified`.
+    NoMatch(Patterns),
+    /// No file changed in the directory of a project that nobody configured.
+    Unchanged,
+    /// Files changed in it, but none that counts.
+    NothingCounts(FileWhyNot),
+    /// It is below `modules`, which belongs to the directory that is named, if that has code.
+    PartOf(Option<RepoPath>),
+    /// Nobody configured it, and only what is configured is planned.
+    NotConfigured(Decided<AutodiscoverMode>),
+}
+
+impl WhyNot {
+    /// Stable word for programs.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::DirMissing => "dir_missing",
+            Self::OtherBranch { .. } => "other_branch",
+            Self::Ignored { .. } => "ignored",
+            Self::NoPatterns => "no_patterns",
+            Self::NoMatch(_) => "no_match",
+            Self::Unchanged => "unchanged",
+            Self::NothingCounts(_) => "nothing_counts",
+            Self::PartOf(_) => "module",
+            Self::NotConfigured(_) => "not_configured",
+        }
+    }
+}
+
+impl WhyNot {
+    /// The patterns that no changed file matches.
+    pub(super) fn patterns(&self) -> Vec<&str> {
+        match self {
+            Self::NoMatch(patterns) => patterns.texts().collect(),
+            Self::DirMissing
+            | Self::OtherBranch { .. }
+            | Self::Ignored { .. }
+            | Self::NoPatterns
+            | Self::Unchanged
+            | Self::NothingCounts(_)
+            | Self::PartOf(_)
+            | Self::NotConfigured(_) => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DirMissing => f.write_str("its directory does not exist"),
+            Self::OtherBranch { filter, base } => {
+                write!(f, "its `branch` (`/{}/`) does not match `{}`", shown(filter), shown(base.as_str()))
+            }
+            Self::Ignored { glob, by } => write!(f, "it matches `{}` of `ignore_paths` ({by})", shown(glob)),
+            Self::NoPatterns => f.write_str("its `when_modified` is empty, so that nothing concerns it"),
+            Self::NoMatch(patterns) if *patterns == Autoplan::default().when_modified => {
+                f.write_str("no Terraform file in its directory changed, which is what counts without `when_modified`")
+            }
+            Self::NoMatch(patterns) => {
+                write!(f, "no changed file matches its `when_modified`: {}", quoted(patterns.texts().map(shown)))
+            }
+            Self::Unchanged => f.write_str("nothing changed in it"),
+            Self::NothingCounts(reason) => write!(f, "what changed in it does not count: {reason}"),
+            Self::PartOf(Some(owner)) => {
+                write!(f, "it is below `modules`, which belongs to `{}`", shown(owner.as_str()))
+            }
+            Self::PartOf(None) => f.write_str("it is below `modules`, and no directory with code is above that"),
+            Self::NotConfigured(mode) => match mode.value {
+                AutodiscoverMode::Auto | AutodiscoverMode::Enabled => {
+                    f.write_str("the configuration lists projects, and this directory is not among them")
+                }
+                AutodiscoverMode::Disabled => {
+                    write!(f, "it is not configured, and `autodiscover` is `disabled` ({})", mode.by)
+                }
+            },
+        }
+    }
+}
+
+/// What would not be planned, sorted by directory, workspace and name.
+pub(super) fn find(
+    input: &Input<'_>,
+    configured: &Expanded<'_>,
+    projects: &[Project],
+    files: &[FileVerdict],
+    autodiscover: &Autodiscovery,
+) -> Vec<Skipped> {
+    let planned: HashSet<&ProjectKey> = projects.iter().map(|project| &project.key).collect();
+    let idle = configured.projects.iter().filter(|one| !planned.contains(&one.key));
+    let mut skipped: Vec<Skipped> = idle.map(|one| of_configured(input, one, unmatched(input, one))).collect();
+    skipped.extend(configured.elsewhere.iter().map(|one| of_configured(input, one, elsewhere(input, one))));
+    let found: HashSet<&RepoPath> = projects.iter().map(|project| &project.key.dir).collect();
+    let is_free = |dir: &&RepoPath| !configured.dirs.contains(*dir) && !found.contains(dir) && input.tree.has_code(dir);
+    let idle = idle_dirs(files);
+    skipped.extend(input.tree.dirs().filter(is_free).map(|dir| of_dir(input, dir, &idle, autodiscover)));
+    skipped.sort_by(|a, b| a.key.cmp(&b.key));
+    skipped
+}
+
+/// Why the first file of a directory that changed and concerns nothing does not.
+fn idle_dirs(files: &[FileVerdict]) -> HashMap<RepoPath, &FileWhyNot> {
+    let mut idle = HashMap::new();
+    for (file, reason) in files.iter().filter_map(|file| Some((file, file.why_not.as_ref()?))) {
+        idle.entry(file.path.parent()).or_insert(reason);
+    }
+    idle
+}
+
+fn of_configured(input: &Input<'_>, one: &Configured<'_>, why_not: WhyNot) -> Skipped {
+    let file = input.config.map(|config| config.file_name.clone()).unwrap_or_default();
+    let configured = Some(Decider::Repo { file, line: one.line() });
+    Skipped { key: one.key.clone(), configured, why_not }
+}
+
+fn unmatched(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
+    if !input.tree.dir_exists(&one.key.dir) {
+        WhyNot::DirMissing
+    } else if one.patterns().is_empty() {
+        WhyNot::NoPatterns
+    } else {
+        WhyNot::NoMatch(one.patterns().clone())
+    }
+}
+
+fn elsewhere(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
+    let filter = one.config.branch.as_ref().map(|branch| branch.as_str().to_owned()).unwrap_or_default();
+    WhyNot::OtherBranch { filter, base: input.base.clone() }
+}
+
+fn of_dir(
+    input: &Input<'_>,
+    dir: &RepoPath,
+    idle: &HashMap<RepoPath, &FileWhyNot>,
+    autodiscover: &Autodiscovery,
+) -> Skipped {
+    let why_not = if !autodiscover.is_active {
+        WhyNot::NotConfigured(autodiscover.mode.clone())
+    } else if let Some(owner) = auto::above_modules(dir) {
+        WhyNot::PartOf(input.tree.has_code(&owner).then_some(owner))
+    } else if let Some((glob, by)) = input.ignored(dir) {
+        WhyNot::Ignored { glob: glob.to_string(), by: by.clone() }
+    } else if let Some(reason) = idle.get(dir) {
+        WhyNot::NothingCounts((*reason).clone())
+    } else {
+        WhyNot::Unchanged
+    };
+    Skipped { key: ProjectKey::of_dir(dir.clone()), configured: None, why_not }
+}
+
+/// Projects that are left out for the same reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedGroup<'a> {
+    /// The reason, as a clause.
+    pub reason: String,
+    /// The projects, in their order.
+    pub projects: Vec<&'a Skipped>,
+}
+
+/// The reasons, those of most projects first.
+pub fn skipped_groups(skipped: &[Skipped]) -> Vec<SkippedGroup<'_>> {
+    let mut groups: BTreeMap<String, Vec<&Skipped>> = BTreeMap::new();
+    for one in skipped {
+        groups.entry(one.why_not.to_string()).or_default().push(one);
+    }
+    let mut groups: Vec<SkippedGroup<'_>> =
+        groups.into_iter().map(|(reason, projects)| SkippedGroup { reason, projects }).collect();
+    groups.sort_by_key(|group| std::cmp::Reverse(group.projects.len()));
+    groups
+}

@@ -1,0 +1,514 @@
+//! A checkout, a change, and what is said about it.
+
+use std::fmt::Write as _;
+
+use super::super::{ModuleGraph, Patterns, Settings, Tree};
+use super::*;
+use crate::config::repos::ServerRepos;
+use crate::model::{ChangeKind, ChangedFile, RepoPath};
+
+/// A checkout with its configuration, and what the operator says.
+struct World {
+    tree: Tree,
+    config: Option<RepoConfig>,
+    settings: Settings,
+    server: ServerRepos,
+    base: &'static str,
+}
+
+/// A file `uses.tf` uses the module `../mod`.
+fn read(file: &RepoPath) -> Option<String> {
+    (file.file_name() == "uses.tf").then(|| "module \"m\" {\n  source = \"../mod\"\n}\n".to_owned())
+}
+
+fn path(text: &str) -> RepoPath {
+    text.parse().unwrap()
+}
+
+fn changed(files: &[&str]) -> Vec<ChangedFile> {
+    files.iter().map(|file| ChangedFile { path: path(file), previous: None, kind: ChangeKind::Modified }).collect()
+}
+
+impl World {
+    fn new(files: &[&str]) -> Self {
+        let tree = Tree::new(files.iter().map(|file| path(file)));
+        Self { tree, config: None, settings: Settings::default(), server: ServerRepos::default(), base: "main" }
+    }
+
+    fn config(self, text: &str) -> Self {
+        let permissions = self.rules().permissions().clone();
+        let config =
+            RepoConfig::parse("lockkeeper.yaml", text, &permissions).unwrap_or_else(|errors| panic!("{errors}"));
+        Self { config: Some(config), ..self }
+    }
+
+    fn projects(self, entries: &[&str]) -> Self {
+        let lines: Vec<_> = entries.iter().map(|entry| format!("  - {{{entry}}}")).collect();
+        self.config(&format!("version: 3\nprojects:\n{}", lines.join("\n")))
+    }
+
+    fn server(self, text: &str) -> Self {
+        let server = ServerRepos::parse("/etc/repos.yaml", text).unwrap_or_else(|errors| panic!("{errors}"));
+        Self { server, ..self }
+    }
+
+    fn mode(self, mode: AutodiscoverMode) -> Self {
+        Self { settings: Settings { mode, ..self.settings }, ..self }
+    }
+
+    fn base(self, base: &'static str) -> Self {
+        Self { base, ..self }
+    }
+
+    /// With `--autoplan-modules`.
+    fn modules(self) -> Self {
+        let modules = Some(Patterns::new(["**/*.tf"]).unwrap());
+        Self { settings: Settings { modules, ..self.settings }, ..self }
+    }
+
+    fn rules(&self) -> RepoRules {
+        self.server.rules(&"github.com/acme/infra".parse().unwrap())
+    }
+
+    fn ask<T>(&self, files: &[&str], then: impl FnOnce(&Question<'_>) -> T) -> T {
+        let Self { tree, config, settings, .. } = self;
+        let (changed, rules) = (changed(files), self.rules());
+        let base = self.base.parse().unwrap();
+        let config = config.as_ref().map(|config| config.for_base(&base).unwrap());
+        let graph = settings.modules.as_ref().map(|from| ModuleGraph::build(tree, from, &read).unwrap());
+        let input = Input {
+            tree,
+            changed: &changed,
+            config: config.as_ref(),
+            base: &base,
+            autodiscover: &rules.autodiscover(config.as_ref()),
+            modules: graph.as_ref(),
+            settings,
+            read: &read,
+        };
+        let tool = Tool::of_server(Distribution::Terraform, None);
+        then(&Question { input: &input, rules: &rules, tool, autoplan: true })
+    }
+
+    fn explained(&self, files: &[&str]) -> Explanation {
+        let explanation = self.ask(files, |question| explain(question).unwrap());
+        let planned: Vec<_> = explanation.planned.iter().map(|planned| planned.key.clone()).collect();
+        let discovered: Vec<_> = self
+            .ask(files, |question| discover(question.input).unwrap())
+            .into_iter()
+            .map(|project| project.key)
+            .collect();
+        assert_eq!(planned, discovered, "an explanation says what a plan does");
+        explanation
+    }
+
+    /// All of it as text, a line each.
+    fn told(&self, files: &[&str]) -> String {
+        let explanation = self.explained(files);
+        let mut text = String::new();
+        for group in groups(&explanation.planned) {
+            for planned in &group.projects {
+                let asked = planned.only_asked.as_ref().map(|by| format!(" [only asked: {by}]")).unwrap_or_default();
+                writeln!(text, "plan {}: {}{asked}", planned.key.status_id(), planned.why).unwrap();
+            }
+            for row in &group.rows {
+                writeln!(text, "     {}: {row}", row.label).unwrap();
+            }
+        }
+        for group in skipped_groups(&explanation.skipped) {
+            let ids: Vec<_> = group.projects.iter().map(|one| one.key.status_id()).collect();
+            writeln!(text, "not  {}: {}", ids.join(" "), group.reason).unwrap();
+        }
+        for (file, reason) in explanation.idle_files() {
+            writeln!(text, "file {}: {reason}", file.path).unwrap();
+        }
+        text
+    }
+}
+
+#[test]
+fn discovered_directories_and_all_that_is_none_are_explained() {
+    let world = World::new(&[
+        "main.tf",
+        "app/main.tf",
+        "app/modules/x/main.tf",
+        "docs/x.md",
+        "idle/main.tf",
+        "noted/main.tf",
+        "shared/modules/y/main.tf",
+    ]);
+    let files = [
+        "app/modules/x/main.tf",
+        "app/vars.tfvars",
+        "docs/x.tfvars",
+        "gone/main.tf",
+        "lockkeeper.yaml",
+        "main.tf",
+        "noted/README.md",
+        "shared/modules/y/main.tf",
+        "app/terraform.tfstate",
+    ];
+    insta::assert_snapshot!(world.told(&files), @"
+    plan ./default: `main.tf` changed
+    plan app/default: `app/modules/x/main.tf` changed, and `modules` belongs to the directory above it
+         workflow: `default` (the default)
+         needs: nothing, neither to plan nor to apply or import
+         tool: terraform (the default), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
+    not  shared/modules/y/default: it is below `modules`, and no directory with code is above that
+    not  app/modules/x/default: it is below `modules`, which belongs to `app`
+    not  idle/default: nothing changed in it
+    not  noted/default: what changed in it does not count: it is not in `--autoplan-file-list`
+    file app/terraform.tfstate: it holds state or settings of a tool, no code
+    file docs/x.tfvars: there is no Terraform code in `docs`
+    file gone/main.tf: there is no Terraform code in `gone`
+    file lockkeeper.yaml: it is the configuration, which concerns no project by itself
+    file noted/README.md: it is not in `--autoplan-file-list`
+    file shared/modules/y/main.tf: it is in `modules` of a directory without code
+    ");
+}
+
+#[test]
+fn configured_projects_are_explained_with_the_lines_that_decide() {
+    let world = World::new(&["net/main.tf", "db/main.tf", "app/main.tf", "off/main.tf", "none/main.tf", "free/main.tf"])
+        .server("repos:\n- id: /.*/\n  allowed_overrides: [repo_locks]\n- id: /.*infra/\n  repo_locks: {mode: on_apply, ttl: 72h}\n")
+        .projects(&[
+            "dir: net, name: net, terraform_version: 1.9.8",
+            "dir: db, name: db, terraform_version: 1.9.8",
+            "dir: app, repo_locks: {mode: disabled}, autoplan: {when_modified: ['*.tf', '../net/*.md']}",
+            "dir: off, autoplan: {enabled: false}",
+            "dir: none, autoplan: {when_modified: []}",
+            "dir: gone",
+        ]);
+    insta::assert_snapshot!(world.told(&["net/main.tf", "net/README.md", "db/x.tf", "off/x.tf", "none/x.tf"]), @"
+    plan app/default: `net/README.md` changed and matches `../net/*.md` of `when_modified`
+         workflow: `default` (the default)
+         needs: nothing, neither to plan nor to apply or import
+         tool: terraform (the default), whichever version the server has
+         lock: `disabled` (line 5 of `lockkeeper.yaml`)
+    plan db: `db/x.tf` changed and matches `**/*.tf*` of `when_modified`
+    plan net: `net/main.tf` changed and matches `**/*.tf*` of `when_modified`
+         workflow: `default` (the default)
+         needs: nothing, neither to plan nor to apply or import
+         tool: terraform (the default), version 1.9.8 (lines 3, 4 of `lockkeeper.yaml`)
+         lock: `on_apply` (line 4 of the server's `repos.yaml`, for `/.*infra/`), scope `workspace` (the default), 72 h of idleness (line 4 of the server's `repos.yaml`, for `/.*infra/`)
+    plan off/default: `off/x.tf` changed and matches `**/*.tf*` of `when_modified` [only asked: line 6 of `lockkeeper.yaml`]
+         workflow: `default` (the default)
+         needs: nothing, neither to plan nor to apply or import
+         tool: terraform (the default), whichever version the server has
+         lock: `on_apply` (line 4 of the server's `repos.yaml`, for `/.*infra/`), scope `workspace` (the default), 72 h of idleness (line 4 of the server's `repos.yaml`, for `/.*infra/`)
+    not  none/default: its `when_modified` is empty, so that nothing concerns it
+    not  gone/default: its directory does not exist
+    not  free/default: the configuration lists projects, and this directory is not among them
+    file none/x.tf: it matches `when_modified` of no project
+    ");
+    insta::assert_snapshot!(world.told(&["free/main.tf"]), @"
+    not  db net off/default: no Terraform file in its directory changed, which is what counts without `when_modified`
+    not  none/default: its `when_modified` is empty, so that nothing concerns it
+    not  gone/default: its directory does not exist
+    not  app/default: no changed file matches its `when_modified`: `*.tf`, `../net/*.md`
+    not  free/default: the configuration lists projects, and this directory is not among them
+    file free/main.tf: it matches `when_modified` of no project
+    ");
+}
+
+#[test]
+fn modes_of_discovery_give_their_reasons() {
+    let world = || World::new(&["a/main.tf", "b/main.tf"]);
+    insta::assert_snapshot!(world().mode(AutodiscoverMode::Disabled).told(&["a/main.tf"]), @"
+    not  a/default b/default: it is not configured, and `autodiscover` is `disabled` (`--autodiscover-mode` of the server)
+    file a/main.tf: it matches `when_modified` of no project
+    ");
+    let enabled = world().projects(&["dir: a, autoplan: {when_modified: [x]}"]).mode(AutodiscoverMode::Enabled);
+    insta::assert_snapshot!(enabled.told(&["a/main.tf", "b/main.tf"]), @"
+    plan b/default: `b/main.tf` changed
+         workflow: `default` (the default)
+         needs: nothing, neither to plan nor to apply or import
+         tool: terraform (the default), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
+    not  a/default: no changed file matches its `when_modified`: `x`
+    file a/main.tf: it matches `when_modified` of no project, and `a` is configured
+    ");
+}
+
+#[test]
+fn every_file_names_all_projects_it_concerns() {
+    let world = World::new(&["a/main.tf", "b/main.tf", "shared.tf"]).projects(&[
+        "dir: a, name: one, autoplan: {when_modified: [../shared.tf, '*.tf']}",
+        "dir: a, name: two, workspace: w, autoplan: {when_modified: ['../**']}",
+        "dir: b",
+    ]);
+    let explanation = world.explained(&["shared.tf", "a/main.tf", "b/main.tf", "x.md"]);
+    let told = |file: &FileVerdict| {
+        let ids: Vec<_> = file.concerns.iter().map(ProjectKey::status_id).collect();
+        format!("{}: {}", file.path, ids.join(" "))
+    };
+    let files: Vec<_> = explanation.files.iter().map(told).collect();
+    insta::assert_snapshot!(files.join("\n"), @"
+    a/main.tf: one two
+    b/main.tf: two b/default
+    shared.tf: one two
+    x.md: two
+    ");
+}
+
+#[test]
+fn what_is_asked_for_is_explained_alone() {
+    let world = World::new(&["a/main.tf", "b/main.tf"]).projects(&["dir: a, name: a"]);
+    let by_name = |name: &str| world.ask(&[], |question| explain_target(&Target::Project(name.to_owned()), question));
+    let explanation = by_name("a").unwrap();
+    assert_eq!((explanation.planned.len(), explanation.skipped.len(), explanation.files.len()), (1, 0, 0));
+    assert_eq!(explanation.planned[0].why, Why::ByName);
+    assert!(by_name("b").is_err());
+}
+
+#[test]
+fn lines_that_say_the_same_are_named_together() {
+    let entries: Vec<String> = (0..9).map(|n| format!("dir: d{n}, terraform_version: 1.9.{}", n / 5)).collect();
+    let files: Vec<String> = (0..9).map(|n| format!("d{n}/main.tf")).collect();
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    let world = World::new(&files).projects(&entries.iter().map(String::as_str).collect::<Vec<_>>());
+    let explanation = world.explained(&files);
+    let tools: Vec<_> = groups(&explanation.planned)
+        .iter()
+        .map(|group| {
+            let tool = group.rows.iter().find(|row| row.label == "tool").unwrap().to_string();
+            format!("{} projects: {tool}", group.projects.len())
+        })
+        .collect();
+    insta::assert_snapshot!(tools.join("\n"), @"
+    5 projects: terraform (the default), version 1.9.0 (lines 3, 4, 5, … of `lockkeeper.yaml`)
+    4 projects: terraform (the default), version 1.9.1 (lines 8, 9, 10, … of `lockkeeper.yaml`)
+    ");
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning() {
+    let world = World::new(&["a/main.tf", "b/c/main.tf", "b/d/main.tf", "b/d/x.md"])
+        .server("repos:\n- id: /acme/\n  repo_locks: {mode: on_apply}\n")
+        .projects(&[
+            "dir: a, autoplan: {when_modified: ['*.tf', '../modules/**', '!x']}",
+            "dir: 'b/*', autoplan: {when_modified: ['*.md', '*.py']}",
+            "dir: gone, autoplan: {when_modified: ['*.py']}",
+            "dir: 'none/*'",
+            "dir: b/c, workspace: w",
+        ]);
+    let warnings = world.ask(&[], |question| warnings(question).unwrap());
+    let told: Vec<_> = warnings
+        .iter()
+        .map(|warning| format!("{}:{}: {warning}", warning.file, warning.line.unwrap_or_default()))
+        .collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    lockkeeper.yaml:3: no file matches `../modules/**` of `when_modified`
+    lockkeeper.yaml:4: no file matches `*.py` of `when_modified`
+    lockkeeper.yaml:5: the directory `gone` does not exist
+    lockkeeper.yaml:6: `none/*` matches no directory with code that is not a project already
+    repos.yaml:2: `/acme/` fits a part of this repository's name only, so the entry does not hold for it
+    ");
+}
+
+#[test]
+fn programs_get_the_same_with_stable_keys() {
+    let world = World::new(&["a/main.tf", "b/main.tf"])
+        .server("repos:\n- id: github.com/acme/infra\n  repo_locks: {mode: on_plan, ttl: 90m}\n")
+        .projects(&["dir: a, name: a, terraform_version: 1.9.8", "dir: b"]);
+    let explanation = world.explained(&["a/main.tf", "x.md"]);
+    insta::assert_snapshot!(serde_json::to_string_pretty(&ExplanationJson::of(&explanation)).unwrap(), @r#"
+    {
+      "not_served": null,
+      "autodiscover": {
+        "mode": {
+          "value": "auto",
+          "by": {
+            "who": "default"
+          }
+        },
+        "active": false
+      },
+      "projects": [
+        {
+          "name": "a",
+          "dir": "a",
+          "workspace": "default",
+          "autoplan": true,
+          "autoplan_by": null,
+          "configured": {
+            "who": "repo",
+            "file": "lockkeeper.yaml",
+            "line": 3
+          },
+          "why": {
+            "rule": "when_modified",
+            "file": "a/main.tf",
+            "text": "`a/main.tf` changed and matches `**/*.tf*` of `when_modified`"
+          },
+          "workflow": {
+            "value": "default",
+            "by": {
+              "who": "default"
+            }
+          },
+          "requirements": {
+            "plan": [],
+            "apply": [],
+            "import": []
+          },
+          "tool": {
+            "distribution": {
+              "value": "terraform",
+              "by": {
+                "who": "default"
+              }
+            },
+            "version": {
+              "value": "1.9.8",
+              "by": {
+                "who": "repo",
+                "file": "lockkeeper.yaml",
+                "line": 3
+              }
+            }
+          },
+          "lock": {
+            "mode": {
+              "value": "on_plan",
+              "by": {
+                "who": "server",
+                "file": "repos.yaml",
+                "line": 2,
+                "id": "github.com/acme/infra"
+              }
+            },
+            "scope": {
+              "value": "workspace",
+              "by": {
+                "who": "default"
+              }
+            },
+            "ttl": {
+              "value": 5400,
+              "by": {
+                "who": "server",
+                "file": "repos.yaml",
+                "line": 2,
+                "id": "github.com/acme/infra"
+              }
+            }
+          },
+          "execution_order_group": 0,
+          "depends_on": [],
+          "silenced": {
+            "value": [],
+            "by": {
+              "who": "default"
+            }
+          }
+        }
+      ],
+      "skipped": [
+        {
+          "name": null,
+          "dir": "b",
+          "workspace": "default",
+          "configured": {
+            "who": "repo",
+            "file": "lockkeeper.yaml",
+            "line": 4
+          },
+          "reason": "no_match",
+          "text": "no Terraform file in its directory changed, which is what counts without `when_modified`",
+          "patterns": [
+            "**/*.tf*",
+            "**/*.tofu",
+            "**/*.tofu.json",
+            "**/terragrunt.hcl",
+            "**/.terraform.lock.hcl"
+          ]
+        }
+      ],
+      "files": [
+        {
+          "path": "a/main.tf",
+          "projects": [
+            {
+              "name": "a",
+              "dir": "a",
+              "workspace": "default"
+            }
+          ],
+          "reason": null,
+          "text": null
+        },
+        {
+          "path": "x.md",
+          "projects": [],
+          "reason": "not_listed",
+          "text": "it matches `when_modified` of no project"
+        }
+      ]
+    }
+    "#);
+}
+
+#[test]
+fn other_branches_ignored_directories_and_modules_are_told_apart() {
+    let world = World::new(&["a/main.tf", "b/main.tf", "old/x/main.tf"]).base("release/1").config(
+        "version: 3\nautodiscover: {mode: enabled, ignore_paths: ['old/**']}\nprojects:\n- {dir: a, branch: /^main$/}\n",
+    );
+    insta::assert_snapshot!(world.told(&["a/main.tf", "old/x/main.tf"]), @"
+    not  old/x/default: it matches `old/**` of `ignore_paths` (line 2 of `lockkeeper.yaml`)
+    not  a/default: its `branch` (`/^main$/`) does not match `release/1`
+    not  b/default: nothing changed in it
+    file a/main.tf: it matches `when_modified` of no project, and `a` is configured
+    file old/x/main.tf: its directory matches `old/**` of `ignore_paths` (line 2 of `lockkeeper.yaml`)
+    ");
+    let world = World::new(&["app/uses.tf", "mod/main.tf", "idle/main.tf"]).modules();
+    insta::assert_snapshot!(world.told(&["mod/main.tf"]), @"
+    plan app/default: `mod/main.tf` changed, in a module that it uses: `mod`
+    plan mod/default: `mod/main.tf` changed
+         workflow: `default` (the default)
+         needs: nothing, neither to plan nor to apply or import
+         tool: terraform (the default), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
+    not  idle/default: nothing changed in it
+    ");
+}
+
+#[test]
+fn what_the_operator_and_the_repository_say_is_told_with_its_place() {
+    let world = World::new(&["a/main.tf", "b/main.tf"])
+        .server(
+            "repos:\n- id: /.*/\n  apply_requirements: [approved]\n  allowed_overrides: [workflow, apply_requirements]\n\
+             workflows:\n  custom:\n    plan:\n      steps: [init, plan]\n",
+        )
+        .projects(&[
+            "dir: a, name: a, workflow: custom, apply_requirements: [mergeable], execution_order_group: 1, depends_on: [b]",
+            "dir: b, name: b, terraform_distribution: opentofu",
+        ]);
+    insta::assert_snapshot!(world.told(&["a/main.tf", "b/main.tf"]), @"
+    plan b: `b/main.tf` changed and matches `**/*.tf*` of `when_modified`
+         workflow: `default` (the default)
+         plan needs: nothing
+         apply needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`)
+         import needs: nothing
+         tool: opentofu (line 4 of `lockkeeper.yaml`), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
+    plan a: `a/main.tf` changed and matches `**/*.tf*` of `when_modified`
+         workflow: `custom` (line 3 of `lockkeeper.yaml`)
+         plan needs: nothing
+         apply needs: `approved` (line 2 of the server's `repos.yaml`, for `/.*/`), `mergeable` (line 3 of `lockkeeper.yaml`)
+         import needs: nothing
+         tool: terraform (the default), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
+         order: in group 1, after `b` (line 3 of `lockkeeper.yaml`)
+    ");
+}
+
+#[test]
+fn pulls_into_a_branch_that_is_not_served_are_explained() {
+    let world = World::new(&["a/main.tf"]).server("repos:\n- id: /.*/\n  branch: /^main$/\n").base("develop");
+    let explanation = world.explained(&["a/main.tf"]);
+    let told = explanation.not_served.as_ref().map(|branch| format!("{} {}", branch.value.as_str(), branch.by));
+    assert_eq!(told.as_deref(), Some("^main$ line 2 of the server's `repos.yaml`, for `/.*/`"));
+    assert!(explanation.summary().contains("not served"));
+}

@@ -1,0 +1,132 @@
+//! What a configuration says without effect: nothing is wrong with it, but hardly anybody means it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::super::configured::{self, Configured};
+use super::super::limits::{LimitExceeded, MAX_PATTERN_TESTS};
+use super::Question;
+use crate::config::repo::{Autoplan, ProjectDir, RepoConfig, shown};
+use crate::config::repos::Decider;
+use crate::model::RepoPath;
+
+/// Something that has no effect. `Display` is a line without the place.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Warning {
+    /// Name of the file.
+    pub file: String,
+    /// Line, from 1; `None` where it is about the whole file.
+    pub line: Option<usize>,
+    /// What was found.
+    pub what: String,
+    /// How to mend it.
+    pub help: String,
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+/// Everything that has no effect, in the order of the files: those of the repository first.
+pub fn warnings(question: &Question<'_>) -> Result<Vec<Warning>, LimitExceeded> {
+    let mut all = of_server(question);
+    if let Some(config) = question.input.config {
+        let expanded = configured::expand(question.input)?;
+        let configured: Vec<Configured<'_>> = expanded.projects.into_iter().chain(expanded.elsewhere).collect();
+        all.extend(dirs(question, config, &configured));
+        all.extend(patterns(question, config, &configured));
+        all.extend(workflows(question, config, &configured));
+    }
+    all.sort();
+    all.dedup();
+    Ok(all)
+}
+
+/// Entries that fit a part of the repository's id only.
+fn of_server(question: &Question<'_>) -> Vec<Warning> {
+    let warning = |by: &Decider| match by {
+        Decider::Server { file, line, id } => Some(Warning {
+            file: file.to_string(),
+            line: Some(*line),
+            what: format!(
+                "`{}` fits a part of this repository's name only, so the entry does not hold for it",
+                shown(id)
+            ),
+            help: "an expression has to fit the whole of `host/owner/name`: add `.*` where anything may stand"
+                .to_owned(),
+        }),
+        Decider::Default | Decider::Flag(_) | Decider::Repo { .. } => None,
+    };
+    question.rules.near_misses().iter().filter_map(warning).collect()
+}
+
+fn dirs(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'_>]) -> Vec<Warning> {
+    let tree = question.input.tree;
+    let used: BTreeSet<usize> =
+        configured.iter().filter(|one| tree.dir_exists(&one.key.dir)).map(Configured::line).collect();
+    let entries = config.projects.iter().chain(&config.elsewhere);
+    let idle = entries.filter(|entry| !used.contains(&entry.line));
+    let warning = |entry: &crate::config::repo::ProjectConfig| {
+        let dir = shown(&entry.dir.to_string());
+        let (what, help) = match entry.dir {
+            ProjectDir::Path(_) => {
+                (format!("the directory `{dir}` does not exist"), "correct `dir`, or remove the project")
+            }
+            ProjectDir::Glob(_) => (
+                format!("`{dir}` matches no directory with code that is not a project already"),
+                "correct the pattern, or remove the project",
+            ),
+        };
+        Warning { file: config.file_name.clone(), line: Some(entry.line), what, help: help.to_owned() }
+    };
+    idle.map(warning).collect()
+}
+
+/// Patterns that no file matches, by entry: one that is a pattern of directories is only idle if it is so in all of
+/// them. Given up without a word where it would take too long.
+fn patterns(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'_>]) -> Vec<Warning> {
+    let default = Autoplan::default().when_modified;
+    let mut files: Vec<&RepoPath> = question.input.tree.files().iter().collect();
+    files.sort_unstable();
+    let mut budget = MAX_PATTERN_TESTS / 10;
+    let mut idle: BTreeMap<(usize, String), bool> = BTreeMap::new();
+    for one in configured.iter().filter(|one| *one.patterns() != default) {
+        if !question.input.tree.dir_exists(&one.key.dir) {
+            continue;
+        }
+        for pattern in one.patterns().including() {
+            let is_idle = idle.entry((one.line(), pattern.texts().collect())).or_insert(true);
+            if *is_idle {
+                let near = configured::below(&files, &pattern.reach(&one.key.dir));
+                let Some(rest) = budget.checked_sub(near.len()) else { return Vec::new() };
+                budget = rest;
+                *is_idle = !near.iter().any(|file| pattern.matching(&one.key.dir, file).is_some());
+            }
+        }
+    }
+    let warning = |(line, pattern): (usize, String)| Warning {
+        file: config.file_name.clone(),
+        line: Some(line),
+        what: format!("no file matches `{}` of `when_modified`", shown(&pattern)),
+        help: "patterns are relative to the directory of the project; correct it, or remove it".to_owned(),
+    };
+    idle.into_iter().filter_map(|(key, is_idle)| is_idle.then(|| warning(key))).collect()
+}
+
+/// Workflows of the repository that no project has.
+fn workflows(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'_>]) -> Vec<Warning> {
+    let mut unused: BTreeSet<&str> = config.workflows.keys().map(String::as_str).collect();
+    for one in configured {
+        let rules = question.rules.project(Some(config), &one.key);
+        unused.remove(rules.workflow.value.name.as_str());
+    }
+    let warning = |name: &str| Warning {
+        file: config.file_name.clone(),
+        line: None,
+        what: format!("no project uses the workflow `{}`", shown(name)),
+        help: "let a project name it with `workflow`, or remove it".to_owned(),
+    };
+    unused.into_iter().map(warning).collect()
+}

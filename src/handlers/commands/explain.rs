@@ -1,0 +1,15 @@
+//! `explain`: what a plan would do and why. Nothing is run, locked or promised.
+
+use super::CommandCx;
+use super::projects::{self, Explained};
+use crate::command::ExplainCommand;
+use crate::handlers::reply::Reply;
+use crate::queue::JobError;
+use crate::render::Body;
+
+pub(super) async fn run(cx: &CommandCx<'_>, command: &ExplainCommand) -> Result<Reply, JobError> {
+    Ok(match projects::explain(cx, &command.target).await? {
+        Explained::Answer(explanation) => Reply::new(Body::Explained(explanation)),
+        Explained::Refused(reply) => reply,
+    })
+}

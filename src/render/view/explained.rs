@@ -1,0 +1,112 @@
+//! `explained.md.j2`: what a plan would do.
+
+use serde::Serialize;
+
+use super::{Footer, Label};
+use crate::discovery::explain::{
+    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, groups, skipped_groups,
+};
+use crate::render::report::Report;
+
+/// Entries of a list that are shown.
+const SHOWN: usize = 50;
+
+/// Groups of projects for which the same holds.
+const SHOWN_GROUPS: usize = 20;
+
+/// Directories that are named for one reason.
+const NAMED: usize = 10;
+
+/// The answer to `explain`.
+#[derive(Serialize)]
+pub(in crate::render) struct ExplainedView {
+    summary: String,
+    groups: Vec<GroupView>,
+    /// Projects of groups that are not shown.
+    unseen: usize,
+    skipped_count: String,
+    skipped: Vec<SkippedView>,
+    files_count: usize,
+    files: Vec<FileView>,
+    footer: Footer,
+}
+
+#[derive(Serialize)]
+struct GroupView {
+    projects: Vec<PlannedView>,
+    count: usize,
+    more: usize,
+    rows: Vec<RowView>,
+}
+
+#[derive(Serialize)]
+struct PlannedView {
+    it: Label,
+    why: String,
+}
+
+#[derive(Serialize)]
+struct RowView {
+    label: &'static str,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct SkippedView {
+    reason: String,
+    projects: Vec<String>,
+    more: usize,
+}
+
+#[derive(Serialize)]
+struct FileView {
+    path: String,
+    reason: String,
+}
+
+/// Everything there is to say about a change.
+pub(in crate::render) fn explained(report: &Report, explanation: &Explanation) -> ExplainedView {
+    let skipped = skipped_groups(&explanation.skipped);
+    let idle = explanation.idle_files();
+    let file = |(file, reason): (&FileVerdict, &FileWhyNot)| FileView {
+        path: file.path.to_string(),
+        reason: reason.to_string(),
+    };
+    let all = groups(&explanation.planned);
+    ExplainedView {
+        summary: explanation.summary(),
+        groups: all.iter().take(SHOWN_GROUPS).map(group).collect(),
+        unseen: all.iter().skip(SHOWN_GROUPS).map(|group| group.projects.len()).sum(),
+        skipped_count: plural(explanation.skipped.len(), "project"),
+        skipped: skipped.iter().take(SHOWN).map(left_out).collect(),
+        files_count: explanation.idle_files().count(),
+        files: idle.take(SHOWN).map(file).collect(),
+        footer: Footer::of(report),
+    }
+}
+
+fn plural(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn group(group: &PlannedGroup<'_>) -> GroupView {
+    let count = group.projects.len();
+    GroupView {
+        projects: group.projects.iter().take(SHOWN).map(|planned| project(planned)).collect(),
+        count,
+        more: count.saturating_sub(SHOWN),
+        rows: group.rows.iter().map(|row| RowView { label: row.label, text: row.to_string() }).collect(),
+    }
+}
+
+fn project(planned: &Planned) -> PlannedView {
+    PlannedView { it: Label::of(&planned.key), why: planned.because() }
+}
+
+fn left_out(group: &SkippedGroup<'_>) -> SkippedView {
+    SkippedView {
+        reason: group.reason.clone(),
+        projects: group.projects.iter().take(NAMED).map(|skipped| skipped.key.status_id()).collect(),
+        more: group.projects.len().saturating_sub(NAMED),
+    }
+}

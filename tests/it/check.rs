@@ -1,0 +1,218 @@
+//! `lockkeeper check` as people run it, in repositories of git and without.
+
+use std::time::Instant;
+
+use insta::assert_snapshot;
+
+use crate::support::program::{Said, WorkingTree, run};
+
+const CODE: &str = "resource \"terraform_data\" \"it\" {}\n";
+
+/// What it printed, without the commit.
+fn told(said: &Said) -> String {
+    let shas = regex::Regex::new("`[0-9a-f]{8}`").unwrap();
+    let folder = regex::Regex::new("/[^ `]*/infra/").unwrap();
+    let out = shas.replace_all(&said.out, "`COMMIT`");
+    format!("exit code {}\n{}{}", said.code, folder.replace_all(&out, "DIR/"), said.err)
+}
+
+#[test]
+fn every_mistake_of_all_files_is_shown_where_it_is() {
+    let tree = WorkingTree::new(&[
+        ("a/main.tf", CODE),
+        (
+            "lockkeeper.yaml",
+            "version: 3\nprojects:\n- nmae: a\n  dir: a\n  autoplan:\n    when_modified: ['[']\n  workspace: a/b\n",
+        ),
+    ]);
+    assert_snapshot!(told(&tree.check(&[])), @"
+    exit code 1
+    error: `nmae` is not a key of a project
+     --> lockkeeper.yaml:3:3
+      |
+    3 | - nmae: a
+      |   ^^^^
+      = help: did you mean `name`?
+
+    error: `[` is not a file pattern: `[` is not closed by `]`
+     --> lockkeeper.yaml:6:21
+      |
+    6 |     when_modified: ['[']
+      |                     ^^^
+      = help: write it as in a `.dockerignore` file, such as `../modules/**/*.tf`
+
+    error: `a/b` cannot be a workspace
+     --> lockkeeper.yaml:7:14
+      |
+    7 |   workspace: a/b
+      |              ^^^
+      = help: leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`
+
+    3 problems. Nothing is planned until this is mended.
+    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
+    `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
+    ");
+    tree.write(&[("repos.yaml", "repos:\n- id: /.*/\n  aply_requirements: [approved]\n")]);
+    assert_snapshot!(told(&tree.check(&["--repo-config", "repos.yaml"])), @"
+    exit code 1
+    error: `aply_requirements` is not a key of an entry of `repos`
+     --> DIR/repos.yaml:3:3
+      |
+    3 |   aply_requirements: [approved]
+      |   ^^^^^^^^^^^^^^^^^
+      = help: did you mean `apply_requirements`?
+
+    1 problem. Nothing is planned until this is mended.
+    `lockkeeper.yaml` was not judged: what it may say depends on the server's file.
+    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
+    `main`, configured by `lockkeeper.yaml`, on a server with `repos.yaml`.
+    ");
+    let json = tree.check(&["--json"]).json();
+    assert_eq!((&json["problems"][0]["line"], &json["explanation"]), (&3.into(), &serde_json::Value::Null));
+}
+
+#[test]
+fn files_that_would_be_overlooked_are_pointed_out() {
+    let tree = WorkingTree::new(&[("atlantis.yml", "version: 3\n"), ("main.tf", CODE)]);
+    let said = tree.check(&[]);
+    assert_eq!(said.code, 1);
+    assert!(said.out.contains("`atlantis.yml` would not be read: rename it to `atlantis.yaml`"), "{}", said.out);
+    let tree = WorkingTree::new(&[("atlantis.yaml", "version: 3\n"), ("lockkeeper.yaml", "version: 3\n")]);
+    assert!(tree.check(&[]).out.contains("only one may exist"));
+}
+
+#[test]
+fn a_change_is_explained_with_what_is_not_committed() {
+    let tree = WorkingTree::new(&[
+        ("app/main.tf", CODE),
+        ("net/main.tf", CODE),
+        ("old/main.tf", "# a file that is long enough to be found again when it moves\n# second line\n"),
+        ("idle/main.tf", CODE),
+        (
+            "lockkeeper.yaml",
+            "version: 3\nprojects:\n- {name: app, dir: app}\n- {name: net, dir: net, autoplan: {enabled: false}}\n- {dir: old}\n- {dir: new}\n- {dir: idle, autoplan: {when_modified: ['*.py']}}\n",
+        ),
+    ]);
+    tree.write(&[("app/main.tf", "# changed\n")]);
+    tree.git(&["rm", "-q", "--cached", "old/main.tf"]);
+    std::fs::create_dir(tree.path().join("new")).unwrap();
+    std::fs::rename(tree.path().join("old/main.tf"), tree.path().join("new/main.tf")).unwrap();
+    tree.commit();
+    tree.write(&[("net/more.tf", CODE), ("README.md", "Read me.\n")]);
+    assert_snapshot!(told(&tree.check(&[])), @"
+    exit code 0
+    3 of 5 projects would be planned, 1 of them only when a comment asks for it.
+    Compared with `main` (`COMMIT`): 4 changed files, 2 of them not committed yet.
+    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
+    `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
+
+    Would be planned (3)
+      app  `app/main.tf` changed and matches `**/*.tf*` of `when_modified`
+      net  `net/more.tf` changed and matches `**/*.tf*` of `when_modified`; no push
+           plans it, only a comment does (line 4 of `lockkeeper.yaml`)
+      new  `new/main.tf` changed and matches `**/*.tf*` of `when_modified`
+
+        workflow        `default` (the default)
+        needs           nothing, neither to plan nor to apply or import
+        tool            terraform (the default), whichever version the server has
+        lock            `on_plan`, scope `workspace`, no time limit (the default)
+
+    Would not be planned (2)
+         1  its directory does not exist
+            old
+         1  no changed file matches its `when_modified`: `*.py`
+            idle
+
+    Changed files that concern no project (2)
+      README.md    it matches `when_modified` of no project
+      old/main.tf  it matches `when_modified` of no project
+
+    Without effect (2)
+      lockkeeper.yaml:5     the directory `old` does not exist: correct `dir`, or
+                            remove the project
+      lockkeeper.yaml:7     no file matches `*.py` of `when_modified`: patterns are
+                            relative to the directory of the project; correct it, or
+                            remove it
+    ");
+}
+
+#[test]
+fn without_anything_to_compare_with_only_the_files_are_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("main.tf"), CODE).unwrap();
+    let check = |args: &[&str]| told(&run(env!("CARGO_BIN_EXE_lockkeeper"), dir.path(), args, &[]));
+    assert!(check(&["check"]).starts_with("exit code 0\nNothing is wrong with the files.\n"));
+    assert!(
+        check(&["check", "--all"])
+            .starts_with("exit code 0\n1 project would be planned.\nAs if all of its 1 file had changed.\n")
+    );
+    assert!(check(&["check", "--base", "main"]).starts_with("exit code 2\nerror: "));
+    assert!(check(&["check", "absent"]).contains("is no directory"));
+}
+
+#[test]
+fn the_settings_of_the_server_count_from_flags_and_variables() {
+    let tree = WorkingTree::new(&[("a/main.tf", CODE)]);
+    tree.write(&[
+        ("a/main.tf", "# changed\n"),
+        ("repos.yaml", "repos:\n- id: /acme\\/.*/\n  repo_locks: {mode: on_apply}\n"),
+    ]);
+    tree.git(&["remote", "add", "origin", "git@github.com:acme/infra.git"]);
+    let mode = |said: Said| said.json()["explanation"]["autodiscover"]["mode"].to_string();
+    let variable = tree.check_with(&["--json"], &[("ATLANTIS_AUTODISCOVER_MODE", "disabled")]);
+    assert_eq!(mode(variable), r#"{"by":{"flag":"autodiscover-mode","who":"flag"},"value":"disabled"}"#);
+    let flag =
+        tree.check_with(&["--json", "--autodiscover-mode", "enabled"], &[("ATLANTIS_AUTODISCOVER_MODE", "disabled")]);
+    assert!(mode(flag).contains("enabled"));
+    let said = tree.check(&["--repo-config", "repos.yaml"]);
+    assert!(said.out.contains("`/acme\\/.*/` fits a part of this repository's name only"), "{}", said.out);
+    assert!(said.out.contains("Checked as `github.com/acme/infra` into `main`"), "{}", said.out);
+    let wrong = tree.check(&["--default-tf-version", "new", "--repo-config", "absent.yaml"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.err.contains("--default-tf-version") && wrong.err.contains("absent.yaml"), "{}", wrong.err);
+}
+
+#[test]
+fn a_thousand_projects_are_told_in_a_screenful() {
+    let names: Vec<String> = (0..1000).map(|n| format!("team{:02}/app{n:03}", n / 50)).collect();
+    let files: Vec<(String, &str)> = names.iter().map(|name| (format!("{name}/main.tf"), CODE)).collect();
+    let projects: String = names.iter().map(|name| format!("- {{dir: {name}, terraform_version: 1.9.8}}\n")).collect();
+    let config = format!("version: 3\nprojects:\n{projects}");
+    let mut all: Vec<(&str, &str)> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    all.push(("lockkeeper.yaml", &config));
+    let tree = WorkingTree::new(&all);
+    tree.write(&[("team00/app007/main.tf", "# changed\n"), ("team07/app350/x.tfvars", ""), ("docs/x.md", "")]);
+    let began = Instant::now();
+    let said = tree.check(&[]);
+    println!("a thousand projects: {} ms", began.elapsed().as_millis());
+    assert_snapshot!(told(&said), @"
+    exit code 0
+    2 of 1000 projects would be planned.
+    Compared with `main` (`COMMIT`): 3 changed files, 3 of them not committed yet.
+    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
+    `main`, configured by `lockkeeper.yaml`, on a server without `--repo-config`.
+
+    Would be planned (2)
+      team00/app007  `team00/app007/main.tf` changed and matches `**/*.tf*` of
+                     `when_modified`
+      team07/app350  `team07/app350/x.tfvars` changed and matches `**/*.tf*` of
+                     `when_modified`
+
+        workflow        `default` (the default)
+        needs           nothing, neither to plan nor to apply or import
+        tool            terraform (the default), version 1.9.8 (lines 10, 353 of
+                        `lockkeeper.yaml`)
+        lock            `on_plan`, scope `workspace`, no time limit (the default)
+
+    Would not be planned (998)
+       998  no Terraform file in its directory changed, which is what counts without
+            `when_modified`
+            team00/app000, team00/app001, team00/app002, team00/app003,
+            team00/app004, … and 993 more
+
+    Changed files that concern no project (1)
+      docs/x.md  it matches `when_modified` of no project
+    ");
+    let everything = tree.check(&["--all"]).out;
+    assert!(everything.lines().count() > 998 && everything.contains("\n        team19/app999\n"), "{everything}");
+}

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
@@ -100,6 +100,8 @@ pub struct Services {
     pub nudge: Nudge,
     /// Commands of this process that can be told to stop.
     pub stops: Stops,
+    /// When this server started: what was told before may have been missed.
+    pub started_at: DateTime<Utc>,
     /// Cancelled when the server begins nothing more.
     pub closing: CancellationToken,
     /// Cancelled when the server will not wait for runs any longer.

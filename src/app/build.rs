@@ -85,6 +85,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         nudge: Nudge::default(),
         stops: Stops::default(),
         metrics,
+        started_at: parts.clock.now(),
         closing: CancellationToken::new(),
         interrupt: CancellationToken::new(),
         live: Live::new(settings(config)?, config.locking.file.clone(), parts.clock.now()),

@@ -28,7 +28,9 @@ pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
         Look::Taken(warnings) => {
             ctx.metrics.count(Metric::RepoConfigLoads, &["taken"]);
             info!(%path, "The file of --repo-config has changed, and holds for every command from now on");
-            warnings.iter().for_each(|warning| warn!("{warning}"));
+            for warning in warnings {
+                warn!("{warning}");
+            }
         }
         Look::Refused(error) => {
             ctx.metrics.count(Metric::RepoConfigLoads, &["refused"]);

@@ -265,7 +265,7 @@ mod tests {
         assert_snapshot!(said, @"error: these applies are stopped already: everywhere, by USER since TIME, until somebody ends it: the database moves");
         let (_, listed) = apply_lock(&dir, &["list"]);
         assert_eq!(listed.lines().count(), 3, "{listed}");
-        assert_snapshot!(listed.lines().last().unwrap(), @"network in github.com/acme/infra, by USER since TIME, until 2126-12-24 18:00 UTC: freeze [31m");
+        assert_snapshot!(listed.lines().last().unwrap(), @"network in github.com/acme/infra, by USER since TIME, until 2126-12-24 18:00 UTC: freeze�[31m");
         assert_eq!(apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat()).0, Exit::Success);
         let (exit, said) = apply_lock(&dir, &[&["clear", "--dir", "network"][..], &INFRA].concat());
         assert_eq!(exit, Exit::Failure);

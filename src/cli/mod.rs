@@ -167,7 +167,8 @@ mod tests {
         Receives webhooks and runs what they ask for.
 
         Every flag can be given as a variable instead: --gh-user is read from LOCKKEEPER_GH_USER, then from
-        ATLANTIS_GH_USER. A flag wins over a variable, and an empty value counts as not given.
+        ATLANTIS_GH_USER, then from the key gh-user of the YAML file that --config names. An empty value
+        counts as not given.
 
         Usage: lockkeeper server [FLAGS]
 
@@ -182,18 +183,17 @@ mod tests {
               --allow-draft-prs               Also plan draft pull requests by itself.
               --checkout-strategy <STRATEGY>  What is planned: the head of the pull request, or its merge
                                               into the base branch. [branch, merge] [default: branch]
+              --repo-config-source <SOURCE>   What atlantis.yaml is read from: pull_head, merge_result, base
+                                              (the base branch) or branch:NAME. With `base` or a branch a
+                                              pull request cannot change what holds for itself.
+                                              `repo_config_source` of --repo-config wins. [default: what
+                                              --checkout-strategy checks out]
               --repo-config <FILE>            What holds for which repository, usually called repos.yaml:
                                               how locks are taken, what a repository may decide itself, who
                                               may do what.
               --repo-config-json <JSON>       The same as --repo-config, written out as JSON.
 
         GitHub:
-              --gh-user <NAME>
-                  Account to act as, together with --gh-token or --gh-token-file.
-              --gh-token <TOKEN>
-                  Personal access token of that account.
-              --gh-token-file <FILE>
-                  File with the token; read again whenever it is used.
         ");
         for setting in crate::config::server::SETTINGS {
             assert!(out.contains(&format!("--{}", setting.flag)), "--{}", setting.flag);

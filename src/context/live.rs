@@ -82,13 +82,14 @@ impl Live {
     pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> Look {
         let state = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &mut state.file else { return Look::Same };
-        let digest = found.as_ref().ok().map(|text| Sha256Digest::of(text.as_bytes()));
+        let read = found.map(|text| (text, Sha256Digest::of(text.as_bytes())));
+        let digest = read.as_ref().ok().map(|(_, digest)| digest.clone());
         if digest.as_ref() == Some(&file.file.digest) {
             return file.refused.take().map_or(Look::Same, |_| Look::Back);
         }
-        match found.and_then(|text| parse(&file.file, text)) {
-            Ok(repos) => {
-                file.file.digest = digest.expect("what was read has a digest");
+        match read.and_then(|(text, digest)| Ok((parse(&file.file, text)?, digest))) {
+            Ok((repos, digest)) => {
+                file.file.digest = digest;
                 (file.since, file.refused) = (now, None);
                 let warnings = repos.warnings();
                 state.settings = Arc::new(state.settings.with_repos(repos));

@@ -22,6 +22,7 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("git", "vcs", "credentials of a forge are what git presents"),
     ("discovery", "config", "projects are found by the configuration of the repository"),
     ("render", "discovery", "an explanation is shown as it was made"),
+    ("render", "config", "samples of explanations are made from files as people write them"),
     ("handlers", "context", "a handler is given its context"),
     ("handlers", "jobs", "what a handler wants to be done is a job"),
     ("jobs", "context", "a job is given its context"),

@@ -31,7 +31,10 @@ impl World {
             publish(&dir.path().join("mirror"), name);
         }
         let mirror = dir.path().join("mirror");
-        let config = format!("provider_installation {{\n  filesystem_mirror {{\n    path = {mirror:?}\n  }}\n}}\n");
+        let config = format!(
+            "provider_installation {{\n  filesystem_mirror {{\n    path = \"{}\"\n  }}\n}}\n",
+            mirror.display()
+        );
         std::fs::write(dir.path().join("terraformrc"), config).unwrap();
         let cache = ProviderCache::new(dir.path().join("store"), dir.path().join("tmp"));
         Self { cache, terraform: find_terraform(), dir }

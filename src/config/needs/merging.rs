@@ -1,6 +1,6 @@
 //! `mergeable`: what the forge says, minus what Lockkeeper itself has yet to do (reference 8.3).
 
-use super::words::{Words, name, names};
+use super::words::{Words, name, names, then, unknown};
 use super::{Fact, Facts, Mergeability, Refusal};
 use crate::model::{CheckState, Obstacle};
 
@@ -19,7 +19,7 @@ pub(super) fn mergeable(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
             "the forge is still working out whether the pull request can be merged".to_owned(),
             vec!["Comment the command again in a minute.".to_owned()],
         )),
-        Fact::Unknown(why) => Some(words.unknown("whether the pull request can be merged", why)),
+        Fact::Unknown(why) => Some(unknown("whether the pull request can be merged", why)),
     }
 }
 
@@ -28,7 +28,7 @@ fn contains_base(facts: &Facts, words: &Words<'_>) -> Option<Refusal> {
     match &facts.base {
         Fact::Known(gap) if gap.in_head == 0 => None,
         Fact::Known(_) => Some(blocked(&[Obstacle::Behind], words)),
-        Fact::Unknown(why) => Some(words.unknown("whether the base branch has newer commits", why)),
+        Fact::Unknown(why) => Some(unknown("whether the base branch has newer commits", why)),
     }
 }
 
@@ -78,20 +78,19 @@ fn clause(obstacle: &Obstacle, words: &Words<'_>) -> String {
 fn hint(obstacle: &Obstacle, words: &Words<'_>) -> String {
     let base = name(words.base);
     match obstacle {
-        Obstacle::Draft => words.then("Mark the pull request as ready for review"),
+        Obstacle::Draft => then("Mark the pull request as ready for review"),
         Obstacle::Conflicts => format!("Resolve the conflicts with {base} and push; that is planned by itself."),
         Obstacle::Behind => {
             format!(
                 "Merge {base} into the branch of the pull request, or rebase it, and push; that is planned by itself."
             )
         }
-        Obstacle::Check { state: CheckState::Failed, .. } => words.then("Mend what the failed checks complain about"),
-        Obstacle::Check { .. } => words.then("Wait for the required checks"),
-        Obstacle::Approvals { .. } => words
-            .then("Somebody who may write to the repository, other than the author, has to approve the pull request"),
-        Obstacle::ChangesAsked(_) => {
-            words.then("Whoever asks for changes has to approve, or somebody dismisses the review")
+        Obstacle::Check { state: CheckState::Failed, .. } => then("Mend what the failed checks complain about"),
+        Obstacle::Check { .. } => then("Wait for the required checks"),
+        Obstacle::Approvals { .. } => {
+            then("Somebody who may write to the repository, other than the author, has to approve the pull request")
         }
+        Obstacle::ChangesAsked(_) => then("Whoever asks for changes has to approve, or somebody dismisses the review"),
         Obstacle::Hidden { .. } => format!(
             "The merge box of the pull request shows it. Where `{}/apply` is a required check of {base}, Lockkeeper \
              cannot go by that box, which waits for this very status, so it has to see every other rule itself: \

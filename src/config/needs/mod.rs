@@ -55,7 +55,7 @@ fn approved(fact: &Fact<Approval>, words: &Words<'_>) -> Option<Refusal> {
     let approval = match fact {
         Fact::Known(approval) if approval.is_given() => return None,
         Fact::Known(approval) => approval,
-        Fact::Unknown(why) => return Some(words.unknown("who has approved", why)),
+        Fact::Unknown(why) => return Some(words::unknown("who has approved", why)),
     };
     let mut said = vec!["nobody has approved the pull request".to_owned()];
     let more = [
@@ -72,14 +72,14 @@ fn approved(fact: &Fact<Approval>, words: &Words<'_>) -> Option<Refusal> {
     }
     let who =
         format!("Somebody other than {}, who opened the pull request, has to approve it", words::name(words.author));
-    Some((said.join("; "), vec![words.then(&who)]))
+    Some((said.join("; "), vec![words::then(&who)]))
 }
 
 fn undiverged(fact: &Fact<BaseGap>, words: &Words<'_>) -> Option<Refusal> {
     let gap = match fact {
         Fact::Known(gap) if gap.in_planned == 0 => return None,
         Fact::Known(gap) => gap,
-        Fact::Unknown(why) => return Some(words.unknown("whether the base branch has newer commits", why)),
+        Fact::Unknown(why) => return Some(words::unknown("whether the base branch has newer commits", why)),
     };
     let base = words::name(words.base);
     let has = if gap.in_planned == 1 { "1 commit".to_owned() } else { format!("{} commits", gap.in_planned) };

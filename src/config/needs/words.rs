@@ -24,18 +24,16 @@ pub struct Words<'a> {
     pub status_name: &'a str,
 }
 
-impl Words<'_> {
-    /// A fact that could not be found out.
-    pub(super) fn unknown(&self, what: &str, why: &str) -> (String, Vec<String>) {
-        let again = "Comment the command again in a moment. If it says the same then, whoever operates the server can \
+/// A fact that could not be found out.
+pub(super) fn unknown(what: &str, why: &str) -> (String, Vec<String>) {
+    let again = "Comment the command again in a moment. If it says the same then, whoever operates the server can \
                      look into it.";
-        (format!("{what} cannot be found out: {}", why.trim_end_matches('.')), vec![again.to_owned()])
-    }
+    (format!("{what} cannot be found out: {}", why.trim_end_matches('.')), vec![again.to_owned()])
+}
 
-    /// A way out, after which the command is given once more.
-    pub(super) fn then(&self, way: &str) -> String {
-        format!("{way}; then comment the command again.")
-    }
+/// A way out, after which the command is given once more.
+pub(super) fn then(way: &str) -> String {
+    format!("{way}; then comment the command again.")
 }
 
 /// Something from outside as code, so that it addresses nobody and breaks nothing.

@@ -1,8 +1,6 @@
 //! The tables of settings in the documentation, made from [`super::table`] and [`super::absent`]: the most important ones
 //! for the README, all of them for `docs/flags.md`.
 
-use std::fmt::Write;
-
 use super::absent::{ABSENT, Absent, Reason};
 use super::setting::{Fallback, Group, Kind, Setting};
 use super::table::SETTINGS;
@@ -31,8 +29,8 @@ const IMPORTANT: [&str; 18] = [
 
 /// The lines between `<!-- flags:begin -->` and `<!-- flags:end -->` in the README.
 pub fn important_flags() -> String {
-    let find = |flag| SETTINGS.iter().find(|setting| setting.flag == flag).expect("important flags are in the table");
-    let rows: Vec<String> = IMPORTANT.into_iter().map(find).map(short_row).collect();
+    let find = |flag| SETTINGS.iter().find(|setting| setting.flag == flag);
+    let rows: Vec<String> = IMPORTANT.into_iter().filter_map(find).map(short_row).collect();
     format!("| Flag | Default | Meaning |\n|--|--|--|\n{}\n", rows.join("\n"))
 }
 
@@ -46,8 +44,7 @@ pub fn flags_page() -> String {
     for group in Group::ALL {
         let rows: Vec<String> = SETTINGS.iter().filter(|setting| setting.group == *group).map(row).collect();
         let head = "| Flag | Variable | Kind | Default | Meaning |\n|--|--|--|--|--|";
-        writeln!(out, "\n## {}\n\n{head}\n{}", group.title(), rows.join("\n"))
-            .expect("writing to a string does not fail");
+        out.extend(["\n## ", group.title(), "\n\n", head, "\n", &rows.join("\n"), "\n"]);
     }
     out.push_str(ABSENT_HEAD);
     out.extend(ABSENT.iter().map(absent_row));

@@ -154,6 +154,7 @@ const OTHERWISE: &[(&str, &str)] = &[
     ("gh-app-id", "0 is none"),
     ("gh-app-installation-id", "0 is none"),
     ("tf-distribution", "the other name of default-tf-distribution"),
+    ("tf-download-url", "the same, said in words: nobody named a mirror"),
     ("web-password", "a password that everybody knows protects nothing (differences.md)"),
 ];
 
@@ -278,13 +279,10 @@ fn a_wrong_word_or_number_is_an_error_even_if_the_flag_does_nothing() {
     }
 }
 
-/// Their default asks for what is not there while they are absent.
-const DOWNLOADS: [&str; 3] = ["tf-download", "tf-download-url", "use-tf-plugin-cache"];
-
 #[test]
 fn the_default_of_atlantis_is_no_reason_to_refuse_a_flag() {
     for (flag, _, default) in FLAGS.iter().filter(|(flag, ..)| absent_of(flag).is_some()) {
-        for (way, raw) in ways(flag, default).into_iter().filter(|_| !DOWNLOADS.contains(flag)) {
+        for (way, raw) in ways(flag, default) {
             let told = told(&raw);
             assert!(!told.contains(flag), "{way}={default}: {told}");
         }

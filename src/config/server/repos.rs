@@ -71,6 +71,7 @@ fn read_allowlist(reader: &mut Reader<'_>) -> Read<RepoAllowlist> {
 
 /// When a plan is made by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
 pub struct PlanningConfig {
     /// Whether events plan at all.
     pub autoplan: bool,

@@ -21,11 +21,15 @@ fn add_stage(text: &mut String, stage: &Stage) {
         match step {
             Step::Builtin { step, extra_args } => {
                 add(text, &["builtin", step.as_str()]);
-                extra_args.iter().for_each(|argument| add(text, &["argument", argument]));
+                for argument in extra_args {
+                    add(text, &["argument", argument]);
+                }
             }
             Step::Run(step) => {
                 add_command(text, "run", &step.command, &step.shell);
-                step.output.iter().for_each(|filter| add_filter(text, filter));
+                for filter in &step.output {
+                    add_filter(text, filter);
+                }
             }
             Step::Env(step) => match &step.value {
                 EnvValue::Literal(value) => add(text, &["env", &step.name, value]),
@@ -44,7 +48,9 @@ fn add_stage(text: &mut String, stage: &Stage) {
 
 fn add_command(text: &mut String, what: &str, command: &str, shell: &Shell) {
     add(text, &[what, command, &shell.program]);
-    shell.args.iter().for_each(|argument| add(text, &["argument", argument]));
+    for argument in &shell.args {
+        add(text, &["argument", argument]);
+    }
 }
 
 fn add_filter(text: &mut String, filter: &OutputFilter) {
@@ -58,7 +64,10 @@ fn add_filter(text: &mut String, filter: &OutputFilter) {
 /// Lengths keep what follows each other apart, whatever it is.
 fn add(text: &mut String, words: &[&str]) {
     for word in words {
-        text.push_str(&format!("{}:{word};", word.len()));
+        text.push_str(&word.len().to_string());
+        text.push(':');
+        text.push_str(word);
+        text.push(';');
     }
     text.push('\n');
 }

@@ -53,7 +53,7 @@ impl Reading {
     pub async fn of_source(cx: &CommandCx<'_>, rules: &RepoRules, source: &Source) -> Result<Self, ConfigTrouble> {
         let origin = origin(cx, &wanted(cx.ctx, rules), source, true).await?;
         let reading = Self::new(rules, &source.base_branch, origin);
-        let said = reading.from_commit(cx).await?;
+        let said = reading.read_commit(cx).await?;
         Ok(Self { said, ..reading })
     }
 
@@ -65,13 +65,13 @@ impl Reading {
     /// What the repository says; `None`: nothing. The checkout is looked into if it is read from there.
     pub fn config(self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
         match &self.origin {
-            Origin::Checkout => self.from_checkout(checkout),
+            Origin::Checkout => self.read_checkout(checkout),
             Origin::Commit { .. } => Ok(self.said),
         }
     }
 
     /// What the commit says; nothing if it is to be read from the checkout.
-    async fn from_commit(&self, cx: &CommandCx<'_>) -> Result<Option<RepoConfig>, ConfigTrouble> {
+    async fn read_commit(&self, cx: &CommandCx<'_>) -> Result<Option<RepoConfig>, ConfigTrouble> {
         let Origin::Commit { commit, .. } = &self.origin else { return Ok(None) };
         let mut found = Vec::new();
         for path in self.paths() {
@@ -92,7 +92,7 @@ impl Reading {
         self.parse(&chosen, text).map(Some)
     }
 
-    fn from_checkout(&self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
+    fn read_checkout(&self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
         let is_there = |path: &RepoPath| {
             let meta = checkout.path.join(path.as_str()).symlink_metadata();
             meta.is_ok_and(|meta| !meta.is_dir())
@@ -111,7 +111,7 @@ impl Reading {
 
     fn choose<'a>(&self, found: impl Iterator<Item = &'a RepoPath>) -> Result<Option<RepoPath>, ConfigTrouble> {
         match &self.path {
-            Some(_) => Ok(found.cloned().next()),
+            Some(_) => Ok(found.into_iter().next().cloned()),
             None => repo::find(found).map_err(|error| self.wrong(error.to_string())),
         }
     }
@@ -143,7 +143,7 @@ pub(super) async fn of_plan(
     let source = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await?;
     let origin = origin(cx, &wanted(cx.ctx, rules), &source, false).await?;
     let reading = Reading::new(rules, &plan.base_branch, origin);
-    Ok(reading.from_commit(cx).await?)
+    Ok(reading.read_commit(cx).await?)
 }
 
 /// Why nothing may be applied as long as the configuration cannot be read; `None`: the operator's own rules are enough.

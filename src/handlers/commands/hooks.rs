@@ -128,7 +128,7 @@ impl Failed {
             "pre_workflow_hook",
             format!("the hook `{}` before the command failed: {why}.", called.replace('`', "'")),
             vec![
-                format!("[What it printed]({url}) says more; hooks belong to whoever runs Lockkeeper."),
+                format!("What it printed is on `{url}`; hooks belong to whoever runs Lockkeeper."),
                 "Comment the command again when that is mended.".to_owned(),
             ],
         )

@@ -383,12 +383,13 @@ async fn act_and_follow_up(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, Job
 
 async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
     match spec {
-        Spec::Autoplan => plan::autoplan(cx).await,
-        Spec::Turn(turn) => plan::in_turn(cx, turn).await,
-        Spec::Command(Command::Plan(command)) => plan::by_comment(cx, command).await,
-        Spec::Command(Command::Apply(command)) => apply::run(cx, command).await,
+        // Boxed: each is a large future, and only one of them is needed.
+        Spec::Autoplan => Box::pin(plan::autoplan(cx)).await,
+        Spec::Turn(turn) => Box::pin(plan::in_turn(cx, turn)).await,
+        Spec::Command(Command::Plan(command)) => Box::pin(plan::by_comment(cx, command)).await,
+        Spec::Command(Command::Apply(command)) => Box::pin(apply::run(cx, command)).await,
         Spec::Command(Command::Unlock) => unlock::run(cx).await,
-        Spec::Command(Command::Explain(command)) => explain::run(cx, command).await,
+        Spec::Command(Command::Explain(command)) => Box::pin(explain::run(cx, command)).await,
         Spec::Command(other) => Ok(help::not_available(other)),
         Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
     }

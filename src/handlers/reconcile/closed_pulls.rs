@@ -15,7 +15,9 @@ const LISTED_LATELY: TimeDelta = TimeDelta::hours(2);
 /// or the replica died over it. Those that `missed` finds in the lists of open pulls, which cost less, are left to it. One
 /// that cannot be looked at keeps nobody from the others.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    let pulls = ctx.store.pull_list_unseen(ctx.clock.now() - LISTED_LATELY).await?;
+    // A server that has just started asks about all: it may have been told of a close that it did not live to note.
+    let listed_since = ctx.started_at.max(ctx.clock.now() - LISTED_LATELY);
+    let pulls = ctx.store.pull_list_unseen(listed_since).await?;
     let (mut found, mut failures) = (Found { looked_at: pulls.len() as u64, repaired: 0 }, Vec::new());
     for at in pulls {
         match close_if_closed(ctx, &at).await {

@@ -48,7 +48,7 @@ impl Steps<'_> {
         extra.iter().map(|argument| expand(argument, value)).collect()
     }
 
-    fn from_comment(&self) -> impl Iterator<Item = OsString> {
+    fn of_comment(&self) -> impl Iterator<Item = OsString> {
         self.extra.iter().map(OsString::from)
     }
 
@@ -114,7 +114,7 @@ impl Steps<'_> {
         self.workspace().await?;
         let mut args: Vec<OsString> = ["plan", "-input=false", "-refresh", "-out"].map(OsString::from).into();
         args.push(self.files.plan.clone().into());
-        args.extend(extra.into_iter().chain(self.from_comment()));
+        args.extend(extra.into_iter().chain(self.of_comment()));
         let vars = PathBuf::from("env").join(format!("{}.tfvars", self.project.workspace));
         if self.dir.join(&vars).is_file() {
             args.push("-var-file".into());
@@ -136,7 +136,7 @@ impl Steps<'_> {
     async fn apply(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.plan_is_there(name.clone())?;
         let mut args: Vec<OsString> = ["apply", "-input=false"].map(OsString::from).into();
-        args.extend(extra.into_iter().chain(self.from_comment()));
+        args.extend(extra.into_iter().chain(self.of_comment()));
         args.push(self.files.plan.clone().into());
         self.tool(args, name, None).await
     }
@@ -145,12 +145,13 @@ impl Steps<'_> {
     async fn change_state(&self, words: &[&str], extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.workspace().await?;
         let words = words.iter().map(OsString::from);
-        let args = words.chain(extra).chain(self.from_comment()).collect();
+        let args = words.chain(extra).chain(self.of_comment()).collect();
         let output = self.tool(args, name.clone(), None).await?;
         remove(&self.files.plan).map_err(|error| failed(name, StepFailure::Disk(error)))?;
         Ok(output)
     }
 
+    #[expect(clippy::result_large_err, reason = "made once for a run, at its end")]
     fn plan_is_there(&self, name: StepName) -> Result<(), StepError> {
         if self.files.plan.is_file() { Ok(()) } else { Err(failed(name, StepFailure::NoPlan)) }
     }

@@ -97,7 +97,7 @@ impl Printed {
     }
 }
 
-impl<'a> Steps<'a> {
+impl Steps<'_> {
     /// Carries out steps until one fails.
     pub async fn run(&mut self, steps: &[Step]) -> Result<Printed, StepError> {
         let mut printed = Printed::default();

@@ -73,6 +73,7 @@ pub(super) enum Need<'a> {
 
 impl Wish {
     /// Whoever comes first decides.
+    #[expect(clippy::result_large_err, reason = "made once for a run, at its end")]
     pub(super) fn need(&self) -> Result<Need<'_>, ToolError> {
         if let Some(Decided { value, by }) = &self.project {
             return Ok(Need::Exactly(value, ChosenBy::Project(by.clone())));

@@ -99,8 +99,11 @@ pub struct Downloads {
     clock: Arc<dyn Clock>,
     web: Web,
     lists: Lists,
-    gates: Mutex<HashMap<(Distribution, Version), Arc<tokio::sync::Mutex<()>>>>,
+    gates: Mutex<HashMap<(Distribution, Version), Gate>>,
 }
+
+/// Who holds it downloads; the others wait for what becomes of that.
+type Gate = Arc<tokio::sync::Mutex<()>>;
 
 impl fmt::Debug for Downloads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

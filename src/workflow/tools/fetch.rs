@@ -95,11 +95,8 @@ fn check_size(url: &Url, size: u64, limit: u64) -> Result<(), DownloadError> {
 }
 
 fn broken(url: &Url, error: reqwest::Error) -> DownloadError {
-    let reason = if error.is_timeout() {
-        "the server did not answer in time".to_owned()
-    } else {
-        deepest(&error.without_url()).to_owned()
-    };
+    let reason =
+        if error.is_timeout() { "the server did not answer in time".to_owned() } else { deepest(&error.without_url()) };
     DownloadError::Http { url: shown(url), reason }
 }
 

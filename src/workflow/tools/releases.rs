@@ -46,6 +46,10 @@ pub(super) struct Files {
 impl Sources {
     /// `None` is where the makers publish. A mirror of Terraform has the layout of releases.hashicorp.com; one of OpenTofu
     /// has `api.json` as get.opentofu.org has it, and the files of each version in a folder such as `v1.9.0`.
+    ///
+    /// # Panics
+    ///
+    /// Never: the makers' addresses are constants.
     pub fn new(terraform: Option<&Url>, tofu: Option<&Url>) -> Self {
         let known = |text: &str| Url::parse(text).expect("the makers' addresses are URLs");
         Self {

@@ -1,4 +1,4 @@
-//! What proves that a program is the one its makers released: their OpenPGP keys, which are part of this program.
+//! What proves that a program is the one its makers released: their `OpenPGP` keys, which are part of this program.
 //!
 //! | file | whose | fingerprint |
 //! | --- | --- | --- |
@@ -31,6 +31,10 @@ pub struct InvalidKey(#[from] pgp::errors::Error);
 
 impl Keys {
     /// Those of the makers.
+    ///
+    /// # Panics
+    ///
+    /// Never: the keys are constants, and a test reads them.
     pub fn official() -> Self {
         Self::from_armored(HASHICORP, OPENTOFU).expect("the keys in the source are keys, which a test proves")
     }
@@ -66,7 +70,7 @@ impl Key {
                 && part.verify_bindings(&primary.primary_key).is_ok()
         };
         let signing = primary.public_subkeys.iter().filter(may_sign).cloned().collect();
-        Ok(Self { signing, primary })
+        Ok(Self { primary, signing })
     }
 
     fn verify(&self, bytes: &[u8], signature: &[u8]) -> Result<(), String> {

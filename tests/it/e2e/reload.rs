@@ -15,15 +15,16 @@ async fn a_hangup_has_the_file_of_repositories_read_again() {
     let file = dir.path().join("repos.yaml");
     std::fs::write(&file, OFF).unwrap();
     let settings = Settings::default().flag(&format!("--repo-config={}", file.display()));
-    let mut world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
+    let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let pull = world.open("feature", &[("main.tf", "# changed\n")]).await;
     world.answer(pull).await.is("autoplan success | . default no_changes");
     assert_eq!(world.locks().await, [""; 0]);
 
     std::fs::write(&file, BROKEN).unwrap();
     world.server.signal(Signal::SIGHUP);
-    let line = world.server.logged("is refused, what it said before goes on to hold").await;
-    assert!(line.contains("repos.yaml"), "{line}");
+    world.server.logged("is refused, what it said before goes on to hold").await;
+    world.server.logged("--> ").await;
+    assert!(world.server.log().contains(&file.display().to_string()), "{}", world.server.log());
     world.ask(pull, "lockkeeper plan").await.is("plan success | . default no_changes");
     assert_eq!(world.locks().await, [""; 0], "the old one holds");
 

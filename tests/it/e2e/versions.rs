@@ -23,7 +23,8 @@ async fn real_version() -> semver::Version {
 fn pretend(dir: &Path, version: &str) {
     let real = find_terraform();
     let script = format!(
-        "#!/bin/sh\n[ \"$1\" = version ] && echo '{{\"terraform_version\":\"{version}\"}}' && exit\nexec {real:?} \"$@\"\n"
+        "#!/bin/sh\n[ \"$1\" = version ] && echo '{{\"terraform_version\":\"{version}\"}}' && exit\nexec '{}' \"$@\"\n",
+        real.display()
     );
     let file = dir.join(format!("terraform{version}"));
     std::fs::write(&file, script).unwrap();

@@ -43,7 +43,7 @@ async fn a_pull_is_read_with_the_token() {
     let told = server.client().pull(&pull(), None).await.unwrap();
     insta::assert_snapshot!(
         serde_json::to_string(&told).unwrap(),
-        @r#"{"at":{"repo":"github.com/acme/infra","number":12},"title":"Add a subnet","author":"jane-doe","url":"https://github.com/acme/infra/pull/12","head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","head_branch":"subnet","head_repo":"github.com/acme/infra","base_branch":"main","base":"b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2","state":"open","draft":true}"#
+        @r#"{"at":{"repo":"github.com/acme/infra","number":12},"title":"Add a subnet","author":"jane-doe","url":"https://github.com/acme/infra/pull/12","head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","head_branch":"subnet","head_repo":"github.com/acme/infra","base_branch":"main","base":"b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2","state":"open","draft":true,"labels":[]}"#
     );
     let asked = &server.asked()[0];
     assert_eq!(asked.header("authorization"), "Bearer ghp_test");

@@ -1,5 +1,6 @@
 //! Whether GitHub would let a pull be merged, and how it is told apart from its waiting for ourselves.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use lockkeeper::clock::{Clock, ManualClock};
@@ -24,7 +25,7 @@ fn runs_line() -> String {
     format!("GET /repos/acme/infra/commits/{}/check-runs?filter=latest&per_page=100&page=1", "a1".repeat(20))
 }
 
-fn answer(mergeable: Value, state: &str) -> Value {
+fn answer(mergeable: &Value, state: &str) -> Value {
     let end = |branch: &str| json!({"ref": branch, "sha": "a1".repeat(20), "repo": {"full_name": "acme/infra", "private": true}});
     json!({
         "number": 12, "html_url": "https://github.com/acme/infra/pull/12", "title": "Add a subnet", "state": "open",
@@ -51,8 +52,9 @@ async fn githubs_own_word_decides() {
         (json!(true), "brand_new"),
     ] {
         let server = ScriptedGitHub::start().await;
-        server.on(PULL, Reply::json(&answer(mergeable.clone(), state)));
-        table += &format!("{mergeable} {state}: {:?}\n", ask(&server).await.unwrap());
+        server.on(PULL, Reply::json(&answer(&mergeable, state)));
+        let told = ask(&server).await.unwrap();
+        writeln!(table, "{mergeable} {state}: {told:?}").unwrap();
     }
     insta::assert_snapshot!(table, @r#"
     true clean: Yes
@@ -70,9 +72,9 @@ async fn githubs_own_word_decides() {
 async fn github_is_asked_again_while_it_finds_out() {
     let server = ScriptedGitHub::start().await;
     for _ in 0..3 {
-        server.on(PULL, Reply::json(&answer(Value::Null, "unknown")));
+        server.on(PULL, Reply::json(&answer(&Value::Null, "unknown")));
     }
-    server.on(PULL, Reply::json(&answer(json!(true), "clean")));
+    server.on(PULL, Reply::json(&answer(&json!(true), "clean")));
     let clock = Arc::new(ManualClock::new(start()));
     let client = server.client_of(token("ghp_test"), &clock);
     assert_eq!(client.mergeability(&pull(), None, &ASIDE).await.unwrap(), Mergeability::Yes);
@@ -82,11 +84,11 @@ async fn github_is_asked_again_while_it_finds_out() {
 #[tokio::test]
 async fn what_is_not_known_in_the_end_is_not_mergeable() {
     let server = ScriptedGitHub::start().await;
-    for reply in [answer(Value::Null, "unknown"), answer(Value::Null, "clean"), answer(json!(true), "unknown")] {
+    for reply in [answer(&Value::Null, "unknown"), answer(&Value::Null, "clean"), answer(&json!(true), "unknown")] {
         server.on(PULL, Reply::json(&reply));
     }
     for _ in 0..2 {
-        server.on(PULL, Reply::json(&answer(Value::Null, "unknown")));
+        server.on(PULL, Reply::json(&answer(&Value::Null, "unknown")));
     }
     assert_eq!(ask(&server).await.unwrap(), Mergeability::NotKnownYet);
 }
@@ -94,7 +96,7 @@ async fn what_is_not_known_in_the_end_is_not_mergeable() {
 /// A pull that GitHub calls blocked, in a branch with these rules and a head with these statuses and check runs.
 async fn blocked(rules: &Value, statuses: &Value, runs: &Value) -> ScriptedGitHub {
     let server = ScriptedGitHub::start().await;
-    server.on(PULL, Reply::json(&answer(json!(true), "blocked")));
+    server.on(PULL, Reply::json(&answer(&json!(true), "blocked")));
     server.on(RULES, Reply::json(rules));
     server.on(BRANCH, Reply::json(&json!({"name": "main", "protected": true, "protection": {"enabled": false}})));
     server.on(&statuses_line(), Reply::json(statuses));
@@ -156,7 +158,7 @@ async fn a_block_that_no_rule_explains_stays_one() {
 #[tokio::test]
 async fn rules_that_may_not_be_looked_at_stand_in_the_way() {
     let server = ScriptedGitHub::start().await;
-    server.on(PULL, Reply::json(&answer(json!(true), "blocked")));
+    server.on(PULL, Reply::json(&answer(&json!(true), "blocked")));
     server.on(RULES, Reply::json(&json!([])));
     server.on(BRANCH, Reply::json(&json!({"name": "main", "protected": true})));
     let denied = Reply::status(403, &json!({"message": "Resource not accessible by integration"}));
@@ -176,7 +178,7 @@ async fn rules_that_may_not_be_looked_at_stand_in_the_way() {
 #[tokio::test]
 async fn approvals_are_counted_by_the_rules_of_the_branch() {
     let server = ScriptedGitHub::start().await;
-    server.on(PULL, Reply::json(&answer(json!(true), "blocked")));
+    server.on(PULL, Reply::json(&answer(&json!(true), "blocked")));
     server.on(RULES, Reply::json(&json!([])));
     server.on(BRANCH, Reply::json(&json!({"name": "main", "protected": true, "protection": {"enabled": true}})));
     let protection = json!({"required_pull_request_reviews": {"required_approving_review_count": 2}});
@@ -216,7 +218,7 @@ async fn approvals_are_counted_by_the_rules_of_the_branch() {
 #[tokio::test]
 async fn a_fault_is_no_answer() {
     let server = ScriptedGitHub::start().await;
-    server.on(PULL, Reply::json(&answer(json!(true), "blocked")));
+    server.on(PULL, Reply::json(&answer(&json!(true), "blocked")));
     for _ in 0..3 {
         server.on(RULES, Reply::status(502, &json!({})));
     }

@@ -208,7 +208,7 @@ async fn a_wrong_request_is_answered_with_the_field_and_the_way_out() {
         (r#"{"reason": "x", "repo": "infra"}"#, 422, json!("repo"), "“infra” is not a repository"),
         (r#"{"reason": "x", "until": "2020-01-01T00:00Z"}"#, 422, json!("until"), "2020-01-01 00:00 UTC is over"),
         (r#"{"reason": "x", "until": "3d"}"#, 422, json!("until"), "Write them in UTC, as in 2026-12-24T18:00Z"),
-        (r#"{"reason": "x", "path": "net"}"#, 400, json!(null), "unknown field “path”"),
+        (r#"{"reason": "x", "path": "net"}"#, 422, json!("path"), "unknown field `path`"),
         ("reason=x", 400, json!(null), "The body cannot be read as JSON"),
     ];
     for (body, status, field, text) in cases {

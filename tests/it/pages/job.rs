@@ -155,6 +155,6 @@ async fn the_page_of_a_hook_names_it_and_no_project() {
     world.end_run(hook, ProjectOutcome::UpToDate, None).await;
     let page = world.browser().await.get(&format!("/jobs/{hook}")).await;
     let text = page.text();
-    assert!(text.contains("Pre-workflow hook: <Generate>") && text.contains("succeeded"), "{text}");
+    assert!(text.contains("Pre-workflow hook: &lt;Generate&gt;") && text.contains("succeeded"), "{text}");
     assert!(text.contains("generated") && !text.contains("Workspace"), "{text}");
 }

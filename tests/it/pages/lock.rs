@@ -137,9 +137,11 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     by comment
     planned by a comment
     3 days ago
-    At most the newest 50 events;
+    At most the newest 50 events. On the server,
     lockkeeper audit list
-    on the server has all, and proves that none was changed.
+    has all, and
+    lockkeeper audit verify
+    proves that none was changed.
     ");
     assert!(!page.body.contains("Yes, release"));
     for (fields, status, title) in [

@@ -143,7 +143,7 @@ async fn the_page_says_which_file_holds_and_what_is_refused() {
     world.wait(120);
     let text = world.browser().await.get("/operations").await.text();
     assert!(text.contains("Everything is in order"), "{text}");
-    assert!(text.contains("This server goes by /etc/lockkeeper/repos.yaml as it was"), "{text}");
+    assert!(text.contains("This server goes by\n/etc/lockkeeper/repos.yaml\nas it was\n2 min ago"), "{text}");
     let error = "error: `<b>` is not a key of the file\n--> /etc/lockkeeper/repos.yaml:1:1".to_owned();
     let refused = Refused { at: world.clock_now(), error, digest: None };
     world.repo_config = world.repo_config.map(|state| FileState { refused: Some(refused), ..state });

@@ -119,8 +119,8 @@ fn years() -> Vec<String> {
         rows(
             100_000,
             "plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, tool_version, \
-             counts, state, created_at)",
-            "ID, REPO, n / 2, 'd' || (1000000 + n), 'default', '', ID, COMMIT, 'main', COMMIT, 'terraform', '1.9.8', COUNTS, 'planned', TIME",
+             workflow, counts, state, created_at)",
+            "ID, REPO, n / 2, 'd' || (1000000 + n), 'default', '', ID, COMMIT, 'main', COMMIT, 'terraform', '1.9.8', 'w', COUNTS, 'planned', TIME",
         ),
         rows(
             100_000,

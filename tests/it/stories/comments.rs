@@ -29,6 +29,7 @@ async fn help_is_given(backend: Backend) {
       apply                  Make the planned changes.
       cancel                 Stop what is waiting or running for this pull request.
       unlock                 Give back every lock of this pull request and discard its plans.
+      explain                Say which projects would be planned, by which rule, and why the others would not.
       help                   Show this overview, or the usage of one command.
 
     Examples:
@@ -40,6 +41,8 @@ async fn help_is_given(backend: Backend) {
           every plan of this pull request
       lockkeeper apply -d . -w staging
           one directory and workspace
+      lockkeeper explain
+          why each project of this pull request is planned, or not
       lockkeeper help
           this overview
 
@@ -77,7 +80,7 @@ async fn the_name_of_the_bot_alone_is_answered_with_help(backend: Backend) {
 async fn a_wrong_command_is_answered_with_the_place_and_the_way_out(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     assert_snapshot!(bot.ask(pull, "lockkeeper paln -d network").await, @"
-    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `help`.
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `help`.
 
     ```text
     lockkeeper paln -d network
@@ -214,7 +217,7 @@ async fn the_bot_listens_to_the_names_it_was_given(backend: Backend) {
     bot.say(pull, "atlantis help").await;
     assert_eq!(bot.heard(pull), [""; 0], "other servers may listen to these names");
     assert_snapshot!(bot.ask(pull, "sluice unlcok").await, @"
-    **Nothing was run**: `unlcok` is not a command. Did you mean `unlock`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `help`.
+    **Nothing was run**: `unlcok` is not a command. Did you mean `unlock`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `help`.
 
     ```text
     sluice unlcok
@@ -253,7 +256,7 @@ async fn the_bot_never_answers_itself(backend: Backend) {
 async fn commands_that_are_known_but_not_available_say_so(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     assert_snapshot!(bot.ask(pull, "lockkeeper version").await, @"
-    **Nothing was run**: `version` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `cancel`, `unlock`, `help`.
+    **Nothing was run**: `version` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `help`.
 
     ```text
     lockkeeper version

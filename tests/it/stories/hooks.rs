@@ -37,7 +37,11 @@ async fn a_hook_writes_the_configuration_that_is_planned_and_applied(backend: Ba
     let pull = bot.open_pull("wider", &[WIDER, ("app/main.tf", "# wider\n")]).await;
     let said = bot.comment(pull);
     assert!(said.starts_with("Ran Plan for project: `generated` dir: `network`"), "{said}");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: generated: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    lockkeeper/pre_workflow_hook: Generate: Success, Succeeded.
+    ");
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("Apply complete!"));
     assert_eq!(bot.calls(), ["init network", "plan network", "apply network"]);
@@ -49,7 +53,11 @@ async fn a_hook_that_fails_is_shown_and_the_plan_goes_on(backend: Backend) {
     let mut bot = start(backend, &hooks, &json!([])).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     assert!(bot.comment(pull).contains(": planned\n"));
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    lockkeeper/pre_workflow_hook: Pre workflow hook #0: Failure, Failed: `echo oh no; exit 7` ended with exit code 7.
+    ");
     bot.end(&[LOCK]).await;
 }
 
@@ -60,8 +68,20 @@ async fn where_the_operator_wants_it_a_hook_that_fails_refuses_the_command(backe
     let pull = bot.open_pull("wider", &[WIDER]).await;
     assert!(bot.comment(pull).contains(": planned\n"));
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    **Apply refused**: the hook `Ask` before the command failed: `test "$COMMAND_NAME" != apply` ended with exit code 1.
+
+    * What it printed is on `https://locks.example.com/jobs/ID`; hooks belong to whoever runs Lockkeeper.
+    * Comment the command again when that is mended.
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    "#);
+    assert_snapshot!(bot.statuses(pull), @r#"
+    lockkeeper/apply: Pending, 0/1 projects applied.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    lockkeeper/pre_workflow_hook: Ask: Failure, Failed: `test "$COMMAND_NAME" != apply` ended with exit code 1.
+    "#);
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&[LOCK]).await;
 }
@@ -89,7 +109,12 @@ async fn a_hook_says_in_its_status_what_it_wants_to_be_read(backend: Backend) {
     let mut bot = start(backend, &hooks, &json!([])).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.answer(pull);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    lockkeeper/pre_workflow_hook: Look: Success, 3 things are fine
+    lockkeeper/pre_workflow_hook: Say nothing: Success, Succeeded.
+    ");
     bot.end(&[LOCK]).await;
 }
 
@@ -121,7 +146,12 @@ async fn what_a_pull_request_chooses_is_no_source_for_hooks_either(backend: Back
     bot.answer(pull);
     bot.say(pull, "lockkeeper plan -d network -- -var 'a=$(touch pwned)'").await;
     bot.answer(pull);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @r#"
+    lockkeeper/apply: Pending, 0/1 projects applied.
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
+    lockkeeper/pre_workflow_hook: Show: Success, <x$(touch${IFS}pwned)';`id`"><\-\v\a\r,\a\=\$\(\t\o\u\c\h\ \p\w\n\e\d\)><>
+    "#);
     bot.end(&[LOCK]).await;
 }
 

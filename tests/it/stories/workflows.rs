@@ -64,12 +64,96 @@ async fn steps_of_every_kind_plan_and_apply(backend: Backend) {
     ]);
     let apply = json!([{"run": "echo applying, greeting: ${GREETING:-none}"}, "apply", {"run": "echo done"}]);
     let (mut bot, pull) = planned_by(backend, &plan, &apply).await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(page(&bot).await, @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    **Plan: 2 to add, 1 to change, 0 to destroy.**
+
+    <details><summary>Output (13 lines)</summary>
+
+    ```diff
+    Variables were set: `ONE`, `TWO`.
+    hello world 1 2,2 for alice in network of infra
+
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 2 to add, 1 to change, 0 to destroy.
+    token: <redacted> rest
+    bash
+    ```
+
+    </details>
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    "#);
+    assert_snapshot!(page(&bot).await, @r#"
+    $ echo hello; echo from the page >&2
+    from the page
+    $ echo 'ONE=1,TWO="2,2"'
+    $ terraform init -input=false -upgrade=false -backend-config=key=default-world
+    Initializing the backend...
+    $ echo $GREETING $PLACE $ONE $TWO for $USER_NAME in $REPO_REL_DIR of $BASE_REPO_NAME
+    hello world 1 2,2 for alice in network of infra
+    $ terraform plan -input=false -refresh -out plan.tfplan -lock-timeout=1
+
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+      + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 2 to add, 1 to change, 0 to destroy.
+    $ terraform show -json plan.tfplan
+    $ cat $SHOWFILE
+    {"shown": "a plan of network"}
+    $ echo token: hunter2 rest
+    token: hunter2 rest
+    $ echo ${BASH_VERSION:+bash}
+    bash
+    "#);
     let scratch = regex::Regex::new("run-[A-Za-z0-9]+").unwrap();
-    assert_snapshot!(scratch.replace_all(&bot.plain(&bot.arguments()), "run"), @"");
+    assert_snapshot!(scratch.replace_all(&bot.plain(&bot.arguments()), "run"), @"
+    init -input=false -upgrade=false -backend-config=key=default-world
+    plan -input=false -refresh -out /srv/data/tmp/run/plan.tfplan -lock-timeout=1
+    show -json /srv/data/tmp/run/plan.tfplan
+    ");
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: applied
+
+    **1 added, 0 changed, 0 destroyed.**
+
+    ```diff
+    applying, greeting: none
+    terraform_data.it: Creating...
+    terraform_data.it: Creation complete after 0s
+
+    Apply complete! Resources: 1 added, 0 changed, 0 destroyed.
+    done
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    ");
     bot.end(&[LOCK]).await;
 }
 
@@ -80,7 +164,25 @@ async fn a_step_that_fails_is_named_and_the_steps_before_it_are_shown(backend: B
         {"run": "echo never"},
     ]);
     let (mut bot, pull) = planned_by(backend, &plan, &json!(["apply"])).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: failed
+
+    **Plan failed**: `run: echo second; exit 3` (step 2 of the workflow `custom`) ended with exit code 3.
+
+    ```text
+    first
+    second
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    ");
     bot.end(&[]).await;
 }
 
@@ -96,9 +198,39 @@ async fn what_is_no_list_of_variables_fails_the_step(backend: Backend) {
 async fn commands_alone_plan_and_apply_without_a_plan_file(backend: Backend) {
     let plan = json!([{"run": "echo would deploy"}]);
     let (mut bot, pull) = planned_by(backend, &plan, &json!([{"run": "echo deployed"}])).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    ```diff
+    would deploy
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: applied
+
+    ```diff
+    deployed
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper apply").await;
     let again = bot.comment(pull);
     assert!(again.contains("This plan was applied before."), "{again}");
@@ -139,7 +271,7 @@ async fn a_plan_without_a_file_cannot_be_applied_by_terraform(backend: Backend) 
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.comment(pull);
     assert!(
-        said.contains("The plan has no file, because no step has written `$PLANFILE`. Nothing was applied."),
+        said.contains("the plan has no file, because no step has written `$PLANFILE`. Nothing was applied."),
         "{said}"
     );
     bot.end(&[LOCK]).await;
@@ -161,7 +293,7 @@ async fn what_a_pull_request_chooses_is_never_source_code(backend: Backend) {
     let flags = [("repo-config-json", config.as_str()), ("disable-autoplan", "true")];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let pull = bot.open_pull("x$(touch${IFS}pwned)';touch${IFS}pwned;`id`\"", &[WIDER]).await;
-    bot.say(pull, "lockkeeper plan -- -var 'a=$(touch pwned) \"; `id` é,b'").await;
+    bot.say(pull, "lockkeeper plan -- -var 'a=$(touch pwned) \"; ${id} é,b'").await;
     assert_snapshot!(bot.comment(pull), @"");
     bot.end(&[LOCK]).await;
 }
@@ -173,7 +305,20 @@ async fn a_plan_is_not_applied_by_another_workflow(backend: Backend) {
     bot.configure("repo-config-json", &with_workflow(&plan, &json!([{"run": "echo deployed elsewhere"}])));
     bot.crash_and_restart().await;
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: the plan was made by other steps than those of the workflow `custom` now. Nothing was applied.
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper plan").await;
     bot.answer(pull);
     bot.say(pull, "lockkeeper apply").await;

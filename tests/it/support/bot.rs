@@ -333,7 +333,10 @@ async fn build(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u32) 
 }
 
 async fn services(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u32) -> (Arc<Ctx>, String) {
-    let raw = RawSettings { flags: flags.clone(), ..RawSettings::default() };
+    let repos = flags.get("repo-config").and_then(|files| files.last());
+    let read = |path: &String| std::fs::read_to_string(path).map_err(|error| error.to_string());
+    let files = repos.map(|path| ("repo-config".to_owned(), read(path))).into_iter().collect();
+    let raw = RawSettings { flags: flags.clone(), files, ..RawSettings::default() };
     let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
     let parts = Parts {
         clock: db.clock.clone() as Arc<dyn Clock>,

@@ -71,8 +71,8 @@ pub(in crate::handlers::commands) async fn explain(
     let find = move |input: &Input<'_>| {
         let question = Question { input, rules: &rules, tool, autoplan };
         match &target {
-            Some(target) => explain::explain_target(target, &question).map_err(Trouble::of_target),
-            None => explain::explain(&question).map_err(Trouble::of_limit),
+            Some(target) => explain::explain_target(target, &question).map_err(|error| Trouble::of_target(&error)),
+            None => explain::explain(&question).map_err(|error| Trouble::of_limit(&error)),
         }
     };
     Ok(match look(cx, None, find).await? {
@@ -135,13 +135,13 @@ async fn look<T: Send + 'static>(
     let settings = cx.ctx.settings.discovery.clone();
     let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph));
     match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
-        Ok(Found { found, config, graph }) => {
+        Ok(Found { what, config, graph }) => {
             if let Some((tree, graph)) = graph {
                 cx.ctx.settings.modules.keep(tree, &graph);
             }
             let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
             let policies = work.policies.with_config(config);
-            Ok(Looked::Found(found, Box::new(Work { abreast, policies, ..work })))
+            Ok(Looked::Found(what, Box::new(Work { abreast, policies, ..work })))
         }
         Err(trouble) => Ok(Looked::Refused(trouble.into_reply())),
     }
@@ -212,7 +212,7 @@ struct Ground {
 
 /// What a search came to.
 struct Found<T> {
-    found: T,
+    what: T,
     config: Option<RepoConfig>,
     /// A graph that was not known before, and the tree it is of.
     graph: Option<(String, Arc<ModuleGraph>)>,
@@ -252,7 +252,7 @@ impl Ground {
             read: &read,
         };
         let found = find(&input)?;
-        Ok(Found { found, config, graph: tree_id.zip(modules) })
+        Ok(Found { what: found, config, graph: tree_id.zip(modules) })
     }
 }
 
@@ -264,11 +264,11 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    pub(super) fn of_limit(error: discovery::LimitExceeded) -> Self {
+    pub(super) fn of_limit(error: &discovery::LimitExceeded) -> Self {
         Self::Limit(error.to_string())
     }
 
-    pub(super) fn of_target(error: discovery::SelectError) -> Self {
+    pub(super) fn of_target(error: &discovery::SelectError) -> Self {
         Self::Target(error.to_string())
     }
 

@@ -66,11 +66,13 @@ impl Search {
     pub fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
         let found = match (&self.target, &self.only) {
             (_, Some(only)) => {
-                let concerned = discovery::discover(input).map_err(Trouble::of_limit)?;
+                let concerned = discovery::discover(input).map_err(|error| Trouble::of_limit(&error))?;
                 only.iter().filter_map(|key| find(key, &concerned, input)).collect()
             }
-            (Some(wanted), None) => discovery::select_for_plan(wanted, input).map_err(Trouble::of_target)?,
-            (None, None) => discovery::discover(input).map_err(Trouble::of_limit)?,
+            (Some(wanted), None) => {
+                discovery::select_for_plan(wanted, input).map_err(|error| Trouble::of_target(&error))?
+            }
+            (None, None) => discovery::discover(input).map_err(|error| Trouble::of_limit(&error))?,
         };
         Ok(found.into_iter().filter(|project| !self.auto || project.autoplan).collect())
     }

@@ -269,7 +269,9 @@ mod tests {
     fn rulesets(list: Value) -> BranchRules {
         let mut rules = BranchRules::default();
         let list: Vec<RuleAnswer> = serde_json::from_value(list).unwrap();
-        list.into_iter().for_each(|rule| rules.add(rule));
+        for rule in list {
+            rules.add(rule);
+        }
         rules
     }
 

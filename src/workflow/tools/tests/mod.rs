@@ -257,7 +257,7 @@ async fn the_list_of_releases_is_asked_for_once_an_hour_and_an_old_one_does_when
     }
     assert_eq!(world.mirror.asked("index.json"), 2);
     world.mirror.put("terraform/index.json", Answer::Bytes(b"oops".to_vec()));
-    world.clock.advance(Duration::from_secs(3600));
+    world.clock.advance(Duration::from_hours(1));
     assert_eq!(released().await.unwrap().len(), 1);
 }
 

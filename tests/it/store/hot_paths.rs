@@ -78,6 +78,7 @@ fn rows(many: u32, into: &str, values: &str) -> String {
         .replace("ID", "'00000000-0000-7000-9000-' || (100000000000 + n)")
         .replace("HASH", &format!("'{}' || (100000000000 + n)", "a".repeat(52)))
         .replace("COMMIT", &format!("'{}'", "c".repeat(40)))
+        .replace("DIGEST", &format!("'{}'", "d".repeat(64)))
         .replace("COUNTS", r#"'{"add":1,"change":0,"destroy":0,"import":0,"forget":0}'"#)
         .replace("REPO", &format!("'github.com/acme/r' || (100 + (n - 1) / {})", many / 100))
         .replace("TIME", "'2026-03-01T09:00:00Z'");
@@ -120,7 +121,7 @@ fn years() -> Vec<String> {
             100_000,
             "plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, tool_version, \
              workflow, counts, state, created_at)",
-            "ID, REPO, n / 2, 'd' || (1000000 + n), 'default', '', ID, COMMIT, 'main', COMMIT, 'terraform', '1.9.8', 'w', COUNTS, 'planned', TIME",
+            "ID, REPO, n / 2, 'd' || (1000000 + n), 'default', '', ID, COMMIT, 'main', COMMIT, 'terraform', '1.9.8', DIGEST, COUNTS, 'planned', TIME",
         ),
         rows(
             100_000,

@@ -294,7 +294,30 @@ async fn what_a_pull_request_chooses_is_never_source_code(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let pull = bot.open_pull("x$(touch${IFS}pwned)';touch${IFS}pwned;`id`\"", &[WIDER]).await;
     bot.say(pull, "lockkeeper plan -- -var 'a=$(touch pwned) \"; ${id} é,b'").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    ```diff
+    <x$(touch${IFS}pwned)';touch${IFS}pwned;`id`">
+    <\-\v\a\r,\a\=\$\(\t\o\u\c\h\ \p\w\n\e\d\)\ \"\;\ \$\{\i\d\}\ \�\�\,\b>
+    <alice>
+    main.tf
+    ```
+
+    * To **apply** this plan, comment:
+      ```shell
+      lockkeeper apply -d network
+      ```
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network -- -var 'a=$(touch pwned) "; ${id} é,b'
+      ```
+    * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `72b1e463` · 0 s</sub>
+    "#);
     bot.end(&[LOCK]).await;
 }
 

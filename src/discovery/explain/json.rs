@@ -150,6 +150,7 @@ impl<'a> PlannedJson<'a> {
             tool: ToolJson {
                 distribution: value(&planned.tool.distribution),
                 version: planned.tool.version.as_ref().map(value),
+                code: planned.tool.code.iter().map(ToString::to_string).collect(),
             },
             lock: LockJson::of(&rules.lock),
             execution_order_group: rules.execution_order_group,
@@ -188,6 +189,8 @@ fn demands(demands: &Demands) -> Vec<ValueJson<String>> {
 struct ToolJson {
     distribution: ValueJson<String>,
     version: Option<ValueJson<String>>,
+    /// What the code demands, where nobody names a version.
+    code: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]

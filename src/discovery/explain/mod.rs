@@ -20,7 +20,10 @@ pub use skipped::{Skipped, SkippedGroup, WhyNot, skipped_groups};
 pub use warnings::{Warning, warnings};
 
 use super::limits::LimitExceeded;
-use super::{Input, Project, SelectError, Target, Why, changed_paths, configured, discover, links, select_for_plan};
+use super::{
+    Input, Project, RequiredVersions, SelectError, Target, Why, changed_paths, configured, discover, links,
+    required_versions, select_for_plan,
+};
 use crate::config::BranchFilter;
 use crate::config::repo::{AutodiscoverMode, RepoConfig};
 use crate::config::repos::{Decided, Decider, ProjectRules, RepoRules};
@@ -43,8 +46,10 @@ pub struct Question<'a> {
 pub struct Tool {
     /// Which of the two.
     pub distribution: Decided<Distribution>,
-    /// Which version; `None`: whatever the server finds for the code.
+    /// Which version; `None`: the newest that meets what the code demands.
     pub version: Option<Decided<Version>>,
+    /// What the code demands, where the files do not name a version.
+    pub code: RequiredVersions,
 }
 
 impl Tool {
@@ -55,7 +60,7 @@ impl Tool {
             Distribution::OpenTofu => Decider::Flag("default-tf-distribution"),
         };
         let version = version.map(|value| Decided { value, by: Decider::Flag("default-tf-version") });
-        Self { distribution: Decided { value: distribution, by }, version }
+        Self { distribution: Decided { value: distribution, by }, version, code: RequiredVersions::default() }
     }
 }
 
@@ -183,15 +188,24 @@ fn autodiscovery(input: &Input<'_>) -> Autodiscovery {
     Autodiscovery { mode, is_active: input.searches() }
 }
 
+/// The files come first, then the code, then the flag (reference 12.1), as when it is run.
+fn tool(question: &Question<'_>, rules: &ProjectRules, dir: &RepoPath) -> Tool {
+    let input = question.input;
+    let distribution = rules.distribution.clone().unwrap_or_else(|| question.tool.distribution.clone());
+    let code = match &rules.version {
+        Some(_) => RequiredVersions::default(),
+        None => required_versions(input.tree.files_in(dir), distribution.value, input.read),
+    };
+    let of_flag = question.tool.version.clone().filter(|_| code.is_empty());
+    Tool { distribution, version: rules.version.clone().or(of_flag), code }
+}
+
 fn planned(question: &Question<'_>, project: Project) -> Planned {
     let config = question.input.config;
     let Project { key, why, autoplan, .. } = project;
     let rules = question.rules.project(config, &key);
     let entry = config.and_then(|config| entry_line(config, &key));
-    let tool = Tool {
-        distribution: rules.distribution.clone().unwrap_or_else(|| question.tool.distribution.clone()),
-        version: rules.version.clone().or_else(|| question.tool.version.clone()),
-    };
+    let tool = tool(question, &rules, &key.dir);
     let only_asked = match (question.autoplan, autoplan) {
         (false, _) => Some(Decider::Flag("disable-autoplan")),
         (true, false) => Some(entry.clone().unwrap_or(Decider::Default)),

@@ -121,7 +121,9 @@ fn tool(planned: &Planned) -> Vec<Part> {
     let tool = &planned.tool;
     let version = match &tool.version {
         Some(version) => Part::new(format!("version {}", version.value), &version.by),
-        None => Part::plain("whichever version the server has"),
+        None if tool.code.is_empty() => Part::plain("whichever version the server has"),
+        None if tool.code.unreadable().is_some() => Part::plain(format!("no version: {}", tool.code)),
+        None => Part::plain(format!("the newest version that fits: {}", tool.code)),
     };
     vec![Part::new(tool.distribution.value.as_str(), &tool.distribution.by), version]
 }

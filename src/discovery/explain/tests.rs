@@ -16,9 +16,15 @@ struct World {
     base: &'static str,
 }
 
-/// A file `uses.tf` uses the module `../mod`.
+/// A file `uses.tf` uses the module `../mod`; `versions.tf` demands a version, and `odd.tf` something that is none.
 fn read(file: &RepoPath) -> Option<String> {
-    (file.file_name() == "uses.tf").then(|| "module \"m\" {\n  source = \"../mod\"\n}\n".to_owned())
+    let text = match file.file_name() {
+        "uses.tf" => "module \"m\" {\n  source = \"../mod\"\n}\n",
+        "versions.tf" => "terraform {\n  required_version = \"~> 1.9.0\"\n}\n",
+        "odd.tf" => "terraform {\n  required_version = \"about 1.9\"\n}\n",
+        _ => return None,
+    };
+    Some(text.to_owned())
 }
 
 fn path(text: &str) -> RepoPath {
@@ -367,7 +373,8 @@ fn programs_get_the_same_with_stable_keys() {
                 "file": "lockkeeper.yaml",
                 "line": 3
               }
-            }
+            },
+            "code": []
           },
           "lock": {
             "mode": {
@@ -511,4 +518,26 @@ fn pulls_into_a_branch_that_is_not_served_are_explained() {
     let told = explanation.not_served.as_ref().map(|branch| format!("{} {}", branch.value.as_str(), branch.by));
     assert_eq!(told.as_deref(), Some("^main$ line 2 of the server's `repos.yaml`, for `/.*/`"));
     assert!(explanation.summary().contains("not served"));
+}
+
+#[test]
+fn the_version_is_that_of_the_files_then_of_the_code_then_of_the_flag() {
+    let world = World::new(&["a/versions.tf", "b/versions.tf", "c/main.tf", "d/odd.tf"]).projects(&[
+        "dir: a",
+        "dir: b, terraform_version: 1.8.0",
+        "dir: c",
+        "dir: d",
+    ]);
+    let tool = Tool::of_server(Distribution::Terraform, Some(Version::new(1, 10, 5)));
+    let told = world.ask(&["a/versions.tf", "b/versions.tf", "c/main.tf", "d/odd.tf"], |question| {
+        let explanation = explain(&Question { tool: tool.clone(), ..*question }).unwrap();
+        let row = |planned: &Planned| rows(planned).into_iter().find(|row| row.label == "tool").unwrap().to_string();
+        explanation.planned.iter().map(row).collect::<Vec<_>>().join("\n")
+    });
+    insta::assert_snapshot!(told, @"
+    terraform (the default), the newest version that fits: line 2 of `a/versions.tf` says `~> 1.9.0`
+    terraform (the default), version 1.8.0 (line 4 of `lockkeeper.yaml`)
+    terraform (the default), version 1.10.5 (`--default-tf-version` of the server)
+    terraform (the default), no version: line 2 of `d/odd.tf`: `about 1.9` is not a version constraint: write a comma between conditions, not only a space, in `about 1.9`
+    ");
 }

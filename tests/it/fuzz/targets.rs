@@ -5,17 +5,20 @@ use std::collections::BTreeMap;
 
 use lockkeeper::config::repo::{Patterns, Permissions, RepoConfig};
 use lockkeeper::config::repos::ServerRepos;
-use lockkeeper::discovery::{self, Autodiscover, Input, ModuleGraph, Settings, Tree, terragrunt};
+use lockkeeper::discovery::{
+    self, Autodiscover, Input, ModuleGraph, Settings, Tree, VersionConstraint, terragrunt,
+};
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
 
 /// A reader of text.
 pub type Target = fn(&str);
 
 /// Every target by the name of its corpus.
-pub const ALL: [(&str, Target); 5] = [
+pub const ALL: [(&str, Target); 6] = [
     ("repo_config", repo_config),
     ("server_config", server_config),
     ("patterns", patterns),
+    ("version_constraint", version_constraint),
     ("hcl", hcl),
     ("terragrunt", terragrunt),
 ];
@@ -44,6 +47,16 @@ pub fn patterns(text: &str) {
                 assert!(patterns.reach(&dir).contains(&path), "{list:?} matches {path} beyond its reach");
             }
         }
+    }
+}
+
+/// The first line is a constraint, the others are versions that are held against it. What is shown means the same.
+pub fn version_constraint(text: &str) {
+    let (constraint, versions) = text.split_once('\n').unwrap_or((text, ""));
+    let Ok(constraint) = constraint.parse::<VersionConstraint>() else { return };
+    let again: VersionConstraint = constraint.to_string().parse().expect("what is shown can be read");
+    for version in versions.lines().filter_map(|line| line.parse().ok()) {
+        assert_eq!(constraint.matches(&version), again.matches(&version), "{constraint} and {version}");
     }
 }
 

@@ -1,14 +1,20 @@
 //! `docs/configuration.md`: its tables are generated, its examples are read, its results are computed.
 
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use super::{repo_schema, repo_tables, server_schema, server_tables};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{RepoRules, ServerRepos};
+use crate::config::server::SettingsFile;
 use crate::model::ProjectKey;
 
 fn page() -> String {
-    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap()
+    std::fs::read_to_string(root().join("docs/configuration.md")).unwrap()
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
 #[test]
@@ -71,4 +77,43 @@ fn every_example_of_the_page_is_read_and_every_result_is_what_follows() {
         count += 1;
     }
     assert!(count > 5, "the examples were not found");
+}
+
+/// The README and all pages.
+fn pages() -> Vec<PathBuf> {
+    let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<PathBuf> = docs.filter(|path| path.extension().is_some_and(|ending| ending == "md")).collect();
+    pages.push(root().join("README.md"));
+    pages.sort();
+    pages
+}
+
+#[test]
+fn every_yaml_in_the_documentation_is_what_its_fence_says() {
+    let mut count = 0;
+    for path in pages() {
+        let page = std::fs::read_to_string(&path).unwrap();
+        let mut repos = ServerRepos::default();
+        for (kind, text) in blocks(&page).into_iter().filter(|(kind, _)| kind.starts_with("yaml")) {
+            let read = match kind {
+                "yaml server" => {
+                    ServerRepos::parse("repos.yaml", text).map(|read| repos = read).map_err(|errors| errors.to_string())
+                }
+                "yaml repo" => RepoConfig::parse("lockkeeper.yaml", text, rules(&repos).permissions())
+                    .map(drop)
+                    .map_err(|errors| errors.to_string()),
+                "yaml settings" => {
+                    let (_, problems) = SettingsFile::parse("server.yaml", text);
+                    if problems.is_empty() { Ok(()) } else { Err(format!("{problems:?}")) }
+                }
+                "yaml prometheus" => {
+                    serde_saphyr::from_str::<serde_json::Value>(text).map(drop).map_err(|error| error.to_string())
+                }
+                other => Err(format!("`{other}`: say whose file it is")),
+            };
+            assert_eq!(read, Ok(()), "{}:\n{text}", path.display());
+            count += 1;
+        }
+    }
+    assert!(count > 12, "only {count} examples were found");
 }

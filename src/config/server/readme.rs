@@ -61,7 +61,7 @@ Every setting can be given as a flag of `lockkeeper server`, as a variable, or i
 where its key is the name of the flag. A flag wins over a variable, a variable over the file. `ATLANTIS_X` is read where
 `LOCKKEEPER_X` is not set. An empty value counts as not given.
 
-```yaml
+```yaml settings
 # lockkeeper server --config /etc/lockkeeper/server.yaml
 repo-allowlist: [github.com/acme/*]
 gh-user: acme-bot

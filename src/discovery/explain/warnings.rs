@@ -1,16 +1,18 @@
-//! What a configuration says without effect: nothing is wrong with it, but hardly anybody means it.
+//! What a configuration says without effect: nothing is wrong with it, but hardly anybody means it. And what could not
+//! be found out about it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::super::configured::{self, Configured};
 use super::super::limits::{LimitExceeded, MAX_PATTERN_TESTS};
+use super::super::terragrunt::{self, Unresolved};
 use super::Question;
 use crate::config::repo::{Autoplan, ProjectDir, RepoConfig, shown};
 use crate::config::repos::Decider;
 use crate::model::RepoPath;
 
-/// Something that has no effect. `Display` is a line without the place.
+/// Something that has no effect, or that nobody can tell. `Display` is a line without the place.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Warning {
     /// Name of the file.
@@ -29,9 +31,10 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Everything that has no effect, in the order of the files: those of the repository first.
+/// Everything that has no effect or cannot be told, in the order of the files: those of the repository first.
 pub fn warnings(question: &Question<'_>) -> Result<Vec<Warning>, LimitExceeded> {
     let mut all = of_server(question);
+    all.extend(of_terragrunt(question));
     if let Some(config) = question.input.config {
         let expanded = configured::expand(question.input)?;
         let configured: Vec<Configured<'_>> = expanded.projects.into_iter().chain(expanded.elsewhere).collect();
@@ -60,6 +63,23 @@ fn of_server(question: &Question<'_>) -> Vec<Warning> {
         Decider::Default | Decider::Flag(_) | Decider::Repo { .. } => None,
     };
     question.rules.near_misses().iter().filter_map(warning).collect()
+}
+
+/// What of Terragrunt's files only running it could tell, so that a change may be missed.
+fn of_terragrunt(question: &Question<'_>) -> Vec<Warning> {
+    let input = question.input;
+    if !terragrunt::is_used(input.tree) {
+        return Vec::new();
+    }
+    let warning = |Unresolved { file, line, what }: Unresolved| Warning {
+        file: file.to_string(),
+        line: Some(line),
+        what,
+        help: "a change that only this leads to is not noticed: write it as a plain path, or name the files with \
+               `mark_as_read`"
+            .to_owned(),
+    };
+    terragrunt::units(input.tree, input.read).unresolved.into_iter().map(warning).collect()
 }
 
 fn dirs(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'_>]) -> Vec<Warning> {

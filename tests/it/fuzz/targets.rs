@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 
 use lockkeeper::config::repo::{Patterns, Permissions, RepoConfig};
 use lockkeeper::config::repos::ServerRepos;
-use lockkeeper::discovery::{
-    self, Autodiscover, Input, ModuleGraph, Settings, Tree, VersionConstraint, terragrunt,
-};
+use lockkeeper::discovery::{self, Autodiscover, Input, ModuleGraph, Settings, Tree, VersionConstraint, terragrunt};
 use lockkeeper::model::{BranchName, ChangeKind, ChangedFile, Distribution, RepoPath};
 
 /// A reader of text.

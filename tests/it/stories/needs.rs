@@ -20,6 +20,7 @@ story!(
     everything_that_is_missing_is_said_at_once,
     a_plan_that_needs_approval_takes_no_lock,
     the_repository_may_demand_more_where_it_is_allowed,
+    plans_of_an_older_commit_say_nothing_about_those_of_this_one,
     an_apply_is_refused_while_the_forge_says_nothing,
     results_can_be_left_out_of_comments_but_not_failures,
     pull_requests_into_other_branches_are_left_alone,
@@ -337,6 +338,25 @@ async fn the_repository_may_demand_more_where_it_is_allowed(backend: Backend) {
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper apply -d network").await;
     assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
+}
+
+/// `app` was planned before the repository demanded anything; `network` is planned after that.
+async fn plans_of_an_older_commit_say_nothing_about_those_of_this_one(backend: Backend) {
+    let demanding = "version: 3\nprojects:\n- {dir: app}\n- {dir: network, apply_requirements: [approved]}\n";
+    let rules = r#"{"repos": [{"id": "/.*/", "allowed_overrides": ["apply_requirements"]}]}"#;
+    let flags = [("repo-config-json", rules), ("disable-autoplan", "true")];
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    bot.say(pull, "lockkeeper plan -d app").await;
+    bot.update("wider", &[("atlantis.yaml", demanding)]).await;
+    bot.say(pull, "lockkeeper plan -d network").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    let comment = bot.comment(pull);
+    assert!(comment.contains("`approved` is required (line 4 of `atlantis.yaml`)"), "{comment}");
+    assert!(comment.contains("and the pull request is at"), "{comment}");
+    assert_eq!(applies(&bot), 0);
     bot.end(&["acme/infra/app/default by #1", NET_LOCK]).await;
 }
 

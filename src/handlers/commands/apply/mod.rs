@@ -1,9 +1,9 @@
 //! `apply`: exactly the plans on record (P5), each at most once (P3).
 //!
 //! Before Terraform starts, in this order: the live pull on the forge is compared with the record; the plan file is
-//! compared with its digest; the tool must be the one that planned; what the project demands must hold; then the gate checks the apply locks, the pull, the
-//! project lock and the plan in one transaction and puts on record that the apply has begun. Whatever cannot be
-//! found out refuses (P6).
+//! compared with its digest; the tool must be the one that planned; what the project demands must hold; then the gate
+//! checks the apply locks, the pull, the project lock and the plan in one transaction and puts on record that the apply
+//! has begun. Whatever cannot be found out refuses (P6).
 
 mod dependencies;
 mod gate;
@@ -65,7 +65,9 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = stopped::refusal(cx, &plans).await? {
         return Ok(refusal);
     }
-    let policies = match plans.first() {
+    // Plans of other commits are refused; what their configuration says must not count for the others.
+    let of_this_commit = plans.iter().find(|plan| gate::compare(cx.pull, plan).is_ok());
+    let policies = match of_this_commit.or(plans.first()) {
         Some(plan) => Policies::of_plan(cx, plan).await,
         None => Policies::new(cx.ctx.settings.rules(&cx.pull.at.repo), None),
     };

@@ -279,6 +279,124 @@ CREATE TABLE leases (
     until TIMESTAMPTZ NOT NULL
 );
 
+-- The mirror of a repository on one replica: where its synchronisation is, and whether what it has was verified. `replica`
+-- names the data directory, which outlives the process.
+CREATE TABLE repository_syncs (
+    replica TEXT NOT NULL,
+    repo TEXT NOT NULL,
+    installation BIGINT,
+    state TEXT NOT NULL,
+    pending_at TIMESTAMPTZ NOT NULL,
+    started_at TIMESTAMPTZ,
+    lease_key TEXT,
+    lease_holder TEXT,
+    synced_at TIMESTAMPTZ,
+    succeeded_at TIMESTAMPTZ,
+    updated_at TIMESTAMPTZ,
+    asked_at TIMESTAMPTZ,
+    asked_by TEXT,
+    asked_reason TEXT,
+    retry_count BIGINT NOT NULL,
+    retry_at TIMESTAMPTZ,
+    failure_kind TEXT,
+    failure TEXT,
+    verification TEXT NOT NULL,
+    checksum TEXT,
+    refs BIGINT,
+    verified_at TIMESTAMPTZ,
+    verification_retry_count BIGINT NOT NULL,
+    verification_failure TEXT,
+    connectivity_at TIMESTAMPTZ,
+    maintained_at TIMESTAMPTZ,
+    used_at TIMESTAMPTZ,
+    bytes BIGINT,
+    created_at TIMESTAMPTZ NOT NULL,
+    PRIMARY KEY (replica, repo)
+);
+CREATE INDEX repository_syncs_due ON repository_syncs (replica, state, retry_at, repo);
+CREATE INDEX repository_syncs_by_repo ON repository_syncs (repo);
+
+-- What happened to repositories, so that every replica brings its mirrors in step. Nothing here is ever changed; what all
+-- replicas have walked past is removed.
+CREATE TABLE repository_events (
+    seq BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    repo TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    installation BIGINT,
+    at TIMESTAMPTZ NOT NULL
+);
+CREATE INDEX repository_events_by_repo ON repository_events (repo, seq);
+
+-- How far each replica has walked the events of repositories.
+CREATE TABLE repository_event_cursors (
+    replica TEXT NOT NULL PRIMARY KEY,
+    seq BIGINT NOT NULL,
+    moved_at TIMESTAMPTZ NOT NULL
+);
+
+-- Teams or tenants of the server.
+CREATE TABLE owners (
+    id TEXT NOT NULL PRIMARY KEY,
+    name TEXT NOT NULL UNIQUE,
+    created_by TEXT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL
+);
+
+-- Who drives a repository. The unique key decides, across all owners.
+CREATE TABLE repository_claims (
+    id TEXT NOT NULL PRIMARY KEY,
+    url TEXT NOT NULL UNIQUE,
+    owner TEXT NOT NULL REFERENCES owners (id),
+    created_at TIMESTAMPTZ NOT NULL
+);
+CREATE INDEX repository_claims_by_owner ON repository_claims (owner, url);
+
+-- Registered projects.
+CREATE TABLE applications (
+    id TEXT NOT NULL PRIMARY KEY,
+    owner TEXT NOT NULL REFERENCES owners (id),
+    url TEXT NOT NULL,
+    branch TEXT NOT NULL,
+    dir TEXT NOT NULL,
+    workspace TEXT NOT NULL,
+    name TEXT,
+    created_by TEXT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    updated_at TIMESTAMPTZ NOT NULL,
+    UNIQUE (url, branch, dir, workspace)
+);
+CREATE INDEX applications_by_owner ON applications (owner, url);
+
+-- How a repository is reached. `secret` is encrypted with the key named `key_id`; `public` is what may be shown.
+CREATE TABLE credentials (
+    id TEXT NOT NULL PRIMARY KEY,
+    owner TEXT NOT NULL REFERENCES owners (id),
+    url TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    public TEXT NOT NULL,
+    key_id TEXT NOT NULL,
+    secret BYTEA NOT NULL,
+    created_by TEXT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    updated_at TIMESTAMPTZ NOT NULL,
+    used_at TIMESTAMPTZ
+);
+CREATE INDEX credentials_by_owner ON credentials (owner, url);
+CREATE INDEX credentials_by_url ON credentials (url);
+CREATE INDEX credentials_by_key ON credentials (key_id);
+
+-- What refers to a claim. A claim that something refers to cannot be deleted.
+CREATE TABLE claim_applications (
+    application TEXT NOT NULL PRIMARY KEY REFERENCES applications (id) ON DELETE CASCADE,
+    claim TEXT NOT NULL REFERENCES repository_claims (id)
+);
+CREATE INDEX claim_applications_by_claim ON claim_applications (claim);
+CREATE TABLE claim_credentials (
+    credential TEXT NOT NULL PRIMARY KEY REFERENCES credentials (id) ON DELETE CASCADE,
+    claim TEXT NOT NULL REFERENCES repository_claims (id)
+);
+CREATE INDEX claim_credentials_by_claim ON claim_credentials (claim);
+
 -- Servers on this database. One whose lease has ended without a word is gone.
 CREATE TABLE replicas (
     name TEXT NOT NULL PRIMARY KEY,

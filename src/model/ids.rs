@@ -79,3 +79,19 @@ id_type!(
     /// One plan record.
     PlanId
 );
+id_type!(
+    /// One owner: a team or tenant of the server.
+    OwnerId
+);
+id_type!(
+    /// One claim on a repository, from the moment it is acquired until nothing refers to it.
+    ClaimId
+);
+id_type!(
+    /// One registered project.
+    ApplicationId
+);
+id_type!(
+    /// One credential of a repository.
+    CredentialId
+);

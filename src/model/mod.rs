@@ -25,7 +25,9 @@ pub use actor::{Actor, Origin};
 pub use apply_lock::{ApplyLock, ApplyScope};
 pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute};
 pub use event::{CommentEvent, Event, PullAction, PullEvent};
-pub use ids::{ApplyLockId, CommandId, DeliveryId, JobId, LockId, PlanId, RunId};
+pub use ids::{
+    ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId, OwnerId, PlanId, RunId,
+};
 pub use lock::{Lock, LockKey, LockStanding, Waiter};
 pub use lock_event::{Cause, LockEvent, LockEventKind, NewLockEvent};
 pub use lock_mode::{LockMode, LockScope};

@@ -20,7 +20,7 @@ use self::site::{ATTACK, ATTACK_PATH, ATTACK_WORKSPACE, Site, hostile, long_name
 use crate::e2e::gates::ApplyGate;
 use crate::e2e::world::{World, resource};
 use crate::pages;
-use crate::pages::operations::troubled_world;
+use crate::pages::operations::{misconfigured_world, troubled_world};
 use crate::support::server::Settings;
 
 /// What a look at some pages finds.
@@ -34,6 +34,10 @@ struct Looked {
 /// Sizes and schemes: everything, or each of them once.
 const ALL_LOOKS: [[&str; 2]; 4] = [["phone", "light"], ["phone", "dark"], ["desk", "light"], ["desk", "dark"]];
 const TWO_LOOKS: [[&str; 2]; 2] = [["phone", "light"], ["desk", "dark"]];
+
+/// What a file of --repo-config is refused with: lines that fit on no phone.
+const REFUSED: &str = "error: `allowed_overides` is not a key of an entry of `repos`\n --> /etc/lockkeeper/repos.yaml:3:5\n  \
+    |\n3 |     allowed_overides: [workflow]\n  |     ^^^^^^^^^^^^^^^^\n  = help: did you mean `allowed_overrides`?\n";
 
 /// A page: its name, its address, and texts that must be there to be read.
 type View<'a> = (&'a str, String, &'a [&'a str]);
@@ -56,6 +60,8 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     let frozen = Site::serve(stopped.open_app().await).await;
     let night = troubled_world("a server of Kim's", "GitHub answered 502 Bad Gateway").await;
     let troubled = Site::serve(night.open_app().await).await;
+    let mistaken = misconfigured_world(REFUSED).await;
+    let misconfigured = Site::serve(mistaken.open_app().await).await;
     let looked = look(
         &[
             ("empty", new.at("/"), &["No locks are held.", "Nothing was asked for yet."]),
@@ -83,6 +89,7 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             ("no-apply-locks", new.at("/apply-locks"), &["None is set.", "Stop these applies"]),
             ("operations-empty", new.at("/operations"), &["Everything is in order", "Nothing is waiting"]),
             ("operations", troubled.at("/operations"), &["Somebody should look at this", "closed_pulls", "whole"]),
+            ("operations-refused", misconfigured.at("/operations"), &["refused", "is not a key of an entry"]),
             ("missing", site.at("/nowhere"), &["404", "Nothing is here"]),
         ],
         &ALL_LOOKS,

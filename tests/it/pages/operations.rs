@@ -131,22 +131,36 @@ async fn programs_are_told_the_same() {
     insta::assert_json_snapshot!("operations for programs", json);
 }
 
-#[tokio::test]
-async fn the_page_says_which_file_holds_and_what_is_refused() {
-    let mut world = World::new().await;
+fn file_that_holds(world: &World) -> FileState {
     let file = ReposFile {
         path: "/etc/lockkeeper/repos.yaml".into(),
         digest: Sha256Digest::of(b"repos: []\n"),
         without_locking: false,
     };
-    world.repo_config = Some(FileState { file, since: world.clock_now(), refused: None });
+    FileState { file, since: world.clock_now(), refused: None }
+}
+
+fn refused(world: &World, state: FileState, error: &str) -> FileState {
+    FileState { refused: Some(Refused { at: world.clock_now(), error: error.to_owned(), digest: None }), ..state }
+}
+
+/// A server whose file of --repo-config was changed to something that is no configuration.
+pub async fn misconfigured_world(error: &str) -> World {
+    let mut world = World::new().await;
+    world.repo_config = Some(refused(&world, file_that_holds(&world), error));
+    world
+}
+
+#[tokio::test]
+async fn the_page_says_which_file_holds_and_what_is_refused() {
+    let mut world = World::new().await;
+    world.repo_config = Some(file_that_holds(&world));
     world.wait(120);
     let text = world.browser().await.get("/operations").await.text();
     assert!(text.contains("Everything is in order"), "{text}");
     assert!(text.contains("This server goes by\n/etc/lockkeeper/repos.yaml\nas it was\n2 min ago"), "{text}");
-    let error = "error: `<b>` is not a key of the file\n--> /etc/lockkeeper/repos.yaml:1:1".to_owned();
-    let refused = Refused { at: world.clock_now(), error, digest: None };
-    world.repo_config = world.repo_config.map(|state| FileState { refused: Some(refused), ..state });
+    let error = "error: `<b>` is not a key of the file\n--> /etc/lockkeeper/repos.yaml:1:1";
+    world.repo_config = world.repo_config.take().map(|state| refused(&world, state, error));
     let browser = world.browser().await;
     let text = browser.get("/operations").await.text();
     assert!(text.contains("The file of --repo-config is refused; what it said before holds."), "{text}");

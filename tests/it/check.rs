@@ -171,6 +171,28 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
 }
 
 #[test]
+fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
+    let tree = WorkingTree::new(&[
+        ("terragrunt.hcl", ""),
+        ("net/terragrunt.hcl", "include \"root\" {\n  path = find_in_parent_folders()\n}\n"),
+        ("net/main.tf", CODE),
+        ("off/terragrunt.hcl", "skip = true\n"),
+        ("off/main.tf", CODE),
+    ]);
+    tree.write(&[
+        ("net/main.tf", "# changed\n"),
+        ("off/main.tf", "# changed\n"),
+        ("repos.yaml", "repos:\n- id: /.*/\n  pre_workflow_hooks:\n  - run: ./generate\n  - {run: ./a, commands: apply}\n"),
+    ]);
+    assert_snapshot!(told(&tree.check(&["--repo-config", "repos.yaml"])), @"");
+    let json = tree.check(&["--json", "--repo-config", "repos.yaml"]).json();
+    assert_eq!((&json["pre_workflow_hooks"], &json["explanation"]["hooks_not_run"]), (&1.into(), &1.into()));
+    assert_snapshot!(serde_json::to_string_pretty(&json["explanation"]["skipped"]).unwrap(), @"");
+    let without = tree.check(&[]);
+    assert!(!without.out.contains("Hooks"), "{}", without.out);
+}
+
+#[test]
 fn a_thousand_projects_are_told_in_a_screenful() {
     let names: Vec<String> = (0..1000).map(|n| format!("team{:02}/app{n:03}", n / 50)).collect();
     let files: Vec<(String, &str)> = names.iter().map(|name| (format!("{name}/main.tf"), CODE)).collect();

@@ -81,10 +81,14 @@ impl Options {
             let at = words.iter().position(|word| *word == flag)?;
             words.get(at + 1)?.parse::<u64>().ok()
         };
-        let time = Duration::from_secs(value("--seconds").unwrap_or(60).min(60));
-        let share = time / u32::try_from(ALL.len()).expect("a few");
-        Self { seed: value("--seed").unwrap_or(Self::SHORT.seed), texts: u64::MAX, time: Some(share) }
+        let seconds = value("--seconds").unwrap_or(60).min(60);
+        Self { seed: value("--seed").unwrap_or(Self::SHORT.seed), texts: u64::MAX, time: Some(share(seconds)) }
     }
+}
+
+/// What each target has of this time.
+fn share(seconds: u64) -> Duration {
+    Duration::from_secs(seconds) / u32::try_from(ALL.len()).expect("a few")
 }
 
 #[test]
@@ -176,6 +180,13 @@ fn a_text_follows_from_its_seed_and_number() {
 #[test]
 fn chaos_tells_how_long_and_from_which_seed() {
     let options = Options::parse("--seconds 10 --seed 9 --database both");
-    assert_eq!((options.seed, options.time), (9, Some(Duration::from_secs(2))));
-    assert_eq!(Options::parse("").time, Some(Duration::from_secs(12)));
+    assert_eq!((options.seed, options.time), (9, Some(share(10))));
+    assert_eq!(Options::parse("").time, Some(share(60)));
+    assert_eq!(Options::parse("--seconds 3600").time, Some(share(60)), "at most a minute in all");
+}
+
+#[test]
+fn all_targets_together_take_no_longer_than_asked() {
+    let all: Duration = ALL.iter().map(|_| share(10)).sum();
+    assert!(all <= Duration::from_secs(10) && all > Duration::from_secs(9), "{all:?}");
 }

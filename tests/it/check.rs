@@ -182,7 +182,10 @@ fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
     tree.write(&[
         ("net/main.tf", "# changed\n"),
         ("off/main.tf", "# changed\n"),
-        ("repos.yaml", "repos:\n- id: /.*/\n  pre_workflow_hooks:\n  - run: ./generate\n  - {run: ./a, commands: apply}\n"),
+        (
+            "repos.yaml",
+            "repos:\n- id: /.*/\n  pre_workflow_hooks:\n  - run: ./generate\n  - {run: ./a, commands: apply}\n",
+        ),
     ]);
     assert_snapshot!(told(&tree.check(&["--repo-config", "repos.yaml"])), @"");
     let json = tree.check(&["--json", "--repo-config", "repos.yaml"]).json();

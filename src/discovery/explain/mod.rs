@@ -22,11 +22,11 @@ pub use skipped::{Skipped, SkippedGroup, WhyNot, skipped_groups};
 pub use warnings::{Warning, warnings};
 
 use super::limits::LimitExceeded;
+use super::terragrunt::PassedOver;
 use super::{
     Input, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths, configured, discover, links,
     required_versions, select_for_plan, terragrunt,
 };
-use super::terragrunt::PassedOver;
 use crate::config::BranchFilter;
 use crate::config::repo::{AutodiscoverMode, RepoConfig};
 use crate::config::repos::{Decided, Decider, ProjectRules, RepoRules};

@@ -189,12 +189,7 @@ fn elsewhere(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
     WhyNot::OtherBranch { filter, base: input.base.clone() }
 }
 
-fn of_dir(
-    input: &Input<'_>,
-    dir: &RepoPath,
-    idle: &HashMap<RepoPath, &FileWhyNot>,
-    search: &Search<'_>,
-) -> Skipped {
+fn of_dir(input: &Input<'_>, dir: &RepoPath, idle: &HashMap<RepoPath, &FileWhyNot>, search: &Search<'_>) -> Skipped {
     let why_not = if !search.autodiscover.is_active {
         WhyNot::NotConfigured(search.autodiscover.mode.clone())
     } else if let Some(why) = search.passed_over.get(dir) {

@@ -124,6 +124,9 @@ async fn hooks_that_were_not_run_are_told(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper explain").await;
     let answer = bot.answer(pull);
-    assert!(answer.contains("\n\nHooks were not run: before a plan the server runs 1 hook, which may make"), "{answer}");
+    assert!(
+        answer.contains("\n\nHooks were not run: before a plan the server runs 1 hook, which may make"),
+        "{answer}"
+    );
     bot.end(&[]).await;
 }

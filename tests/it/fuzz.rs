@@ -190,3 +190,28 @@ fn all_targets_together_take_no_longer_than_asked() {
     let all: Duration = ALL.iter().map(|_| share(10)).sum();
     assert!(all <= Duration::from_secs(10) && all > Duration::from_secs(9), "{all:?}");
 }
+
+/// cargo-fuzz needs another compiler, so nobody would notice a target that it cannot find.
+#[test]
+fn cargo_fuzz_has_every_target_and_no_other() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("fuzz"));
+    let here = here.into_iter().find(|dir| dir.join("Cargo.toml").is_file()).expect("the folder of cargo-fuzz");
+    let manifest = fs::read_to_string(here.join("Cargo.toml")).unwrap();
+    let names = |dir: &str| {
+        let stem = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path().file_stem().unwrap().to_owned();
+        let mut names: Vec<_> = fs::read_dir(here.join(dir)).unwrap().map(stem).collect();
+        names.sort();
+        names
+    };
+    let mut all: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+    all.sort_unstable();
+    assert_eq!((names("fuzz_targets"), names("corpus")), (all.iter().map(Into::into).collect(), names("fuzz_targets")));
+    assert_eq!(manifest.matches("[[bin]]").count(), ALL.len());
+    for name in all {
+        let bin = format!("[[bin]]\nname = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\n");
+        assert!(manifest.contains(&bin), "{name} is not in the manifest");
+        let target = fs::read_to_string(here.join(format!("fuzz_targets/{name}.rs"))).unwrap();
+        let calls = format!("fuzz_target!(|text: &str| targets::{name}(text));");
+        assert!(target.contains(&calls) && target.contains("tests/it/fuzz/targets.rs"), "{target}");
+    }
+}

@@ -60,10 +60,9 @@ impl World {
         self.cache.enter(place, None).await.unwrap().expect("nobody set another cache")
     }
 
-    /// The packages of the store, and when each was used last.
+    /// The packages of the store.
     async fn packages(&self) -> Vec<PackagePath> {
         let mut found = self.cache.disk_use().await.unwrap();
-        assert!(found.iter().all(|one| one.bytes > 0 && one.used_at <= self.clock.now()), "{found:?}");
         found.sort_by(|a, b| a.package.cmp(&b.package));
         found.into_iter().map(|one| one.package).collect()
     }
@@ -265,8 +264,12 @@ async fn packages_go_when_no_project_links_to_them_any_more() {
     world.good_init(&a, false).await;
     world.clock.advance(Duration::from_hours(1));
     world.good_init(&b, false).await;
-    let used: Vec<_> = world.cache.disk_use().await.unwrap().into_iter().map(|one| one.used_at).collect();
-    assert_eq!(used, [world.clock.now(); 2], "the second project has used them");
+    let used = world.cache.disk_use().await.unwrap();
+    assert_eq!(used.len(), 2);
+    assert!(
+        used.iter().all(|one| one.bytes > 0 && one.used_at == world.clock.now()),
+        "the second has used them: {used:?}"
+    );
     assert_eq!(world.make_room().await, [""; 0]);
 
     std::fs::remove_dir_all(&a).unwrap();
@@ -318,12 +321,12 @@ async fn inits_go_on_while_room_is_made() {
         }
     });
     let room = async {
-        for _ in 0..50 {
+        loop {
             world.make_room().await;
             tokio::task::yield_now().await;
         }
     };
-    tokio::join!(join_all(inits), room);
+    tokio::select! { _ = join_all(inits) => {}, () = room => {} }
     for number in (1..MANY / 2).step_by(2) {
         let dir = world.dir.path().join(format!("checkouts/p{number}"));
         assert_eq!(std::fs::read_to_string(program(&dir, "one")).unwrap(), content("one"));

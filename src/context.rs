@@ -174,7 +174,7 @@ pub struct Settings {
     pub default_version: Option<semver::Version>,
     /// Where variables files outside of a project may lie.
     pub var_file_dirs: Vec<PathBuf>,
-    /// Most that mirrors and checkouts may take on this disk; `None`: any amount.
+    /// Most that mirrors, checkouts and packages of providers may take on this disk; `None`: any amount.
     pub disk_quota: Option<ByteSize>,
     /// How long a run may take.
     pub run_timeout: Duration,

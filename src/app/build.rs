@@ -169,11 +169,9 @@ fn terraform(
     pulse: Pulse,
 ) -> anyhow::Result<Terraform> {
     let data_dir = &config.storage.data_dir;
-    let bin_dir = config.terraform.bin_dir.clone().unwrap_or_else(|| data_dir.join("bin"));
-    let cache = || ProviderCache::new(data_dir.join("plugin-cache"), data_dir.join("tmp"));
+    let cache = || ProviderCache::new(data_dir, Arc::clone(&parts.clock));
     Ok(Terraform {
-        tools: tools(config, parts, &bin_dir, environment.clone())?,
-        bin_dir,
+        tools: tools(config, parts, environment.clone())?,
         providers: config.terraform.provider_cache.then(cache),
         environment,
         supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace, pulse },
@@ -181,14 +179,17 @@ fn terraform(
     })
 }
 
-fn tools(config: &ServerConfig, parts: &Parts, bin_dir: &Path, environment: ChildEnvironment) -> anyhow::Result<Tools> {
-    let Some(mirrors) = &config.terraform.downloads else { return Ok(Tools::new(bin_dir, environment)) };
+/// What was downloaded once is found as long as it is there, wherever the operator keeps other programs.
+fn tools(config: &ServerConfig, parts: &Parts, environment: ChildEnvironment) -> anyhow::Result<Tools> {
+    let downloaded = config.storage.data_dir.join("bin");
+    let dirs = [config.terraform.bin_dir.as_deref().unwrap_or(&downloaded), &downloaded];
+    let Some(mirrors) = &config.terraform.downloads else { return Ok(Tools::new(&dirs, environment)) };
     let url = |mirror: &Option<MirrorUrl>| mirror.as_ref().map(|mirror| mirror.0.clone());
     let sources = Sources::new(url(&mirrors.terraform).as_ref(), url(&mirrors.opentofu).as_ref());
-    let settings = DownloadSettings::new(config.storage.data_dir.join("bin"), sources);
+    let settings = DownloadSettings::new(downloaded.clone(), sources);
     let downloads = Downloads::new(settings, Keys::official(), Arc::clone(&parts.clock));
     let downloads = downloads.context("cannot download programs (--tf-download=false does without)")?;
-    Ok(Tools::with_downloads(bin_dir, environment, downloads))
+    Ok(Tools::with_downloads(&dirs, environment, downloads))
 }
 
 fn strategy(config: &ServerConfig) -> Strategy {

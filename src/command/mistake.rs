@@ -173,24 +173,14 @@ impl Scene<'_> {
 
     fn sentence(&self, problem: &Problem) -> String {
         match problem {
-            Problem::OtherName { typed } => {
-                format!(
-                    "comments for this bot start with {}, not with {}. Did you mean that?",
-                    code(self.executable),
-                    code(typed)
-                )
-            }
+            Problem::OtherName { typed } => self.other_name(typed),
             Problem::TooLong { limit } => format!("a comment with a command may have at most {limit} bytes."),
             Problem::TooManyWords { limit } => format!("a command may have at most {limit} words."),
             Problem::Hidden { character } => hidden(*character),
             Problem::Formatted(formatting) => formatted(*formatting),
             Problem::Split(error) => not_closed(error),
             Problem::UnknownCommand { typed, nearest } => self.unknown_command(typed, *nearest),
-            Problem::NotAllowed { name } => format!(
-                "{} is switched off on this server; its operator can allow it with `--allow-commands`. {}",
-                code(name.as_str()),
-                self.choices()
-            ),
+            Problem::NotAllowed { name } => self.not_allowed(*name),
             Problem::NotHere { name } => {
                 format!("{} is not available in this version of Lockkeeper. {}", code(name.as_str()), self.choices())
             }
@@ -199,11 +189,8 @@ impl Scene<'_> {
                 format!("{} is a switch. Its value can be `true` or `false`, but not {}.", spelled(flag), code(value))
             }
             Problem::MissingValue { flag } => {
-                format!(
-                    "{} needs a value: {}.",
-                    spelled(flag),
-                    code(&format!("--{} {}", flag.long, flag.value.unwrap_or_default()))
-                )
+                let usage = format!("--{} {}", flag.long, flag.value.unwrap_or_default());
+                format!("{} needs a value: {}.", spelled(flag), code(&usage))
             }
             Problem::BadValue { flag, value, rule } => format!("{} cannot be {}: {rule}.", spelled(flag), code(value)),
             Problem::Unexpected { words } => self.unexpected(words),
@@ -218,17 +205,19 @@ impl Scene<'_> {
             Problem::NoExtraArguments => {
                 format!("{} hands nothing to Terraform, so nothing may stand after `--`.", self.command())
             }
-            Problem::Blocked { argument, rule } => format!(
-                "{} may not be handed to Terraform. The operator of this server forbids {} (`--blocked-extra-args`).",
-                code(argument),
-                code(rule)
-            ),
-            Problem::ChoosesFile { argument } => format!(
-                "{} may not be handed to Terraform. Which files it writes is up to Lockkeeper, so that the plan you see \
-                 is the one that is kept.",
-                code(argument)
-            ),
+            Problem::Blocked { argument, rule } => blocked(argument, rule),
+            Problem::ChoosesFile { argument } => chooses_file(argument),
         }
+    }
+
+    fn other_name(&self, typed: &str) -> String {
+        let (name, typed) = (code(self.executable), code(typed));
+        format!("comments for this bot start with {name}, not with {typed}. Did you mean that?")
+    }
+
+    fn not_allowed(&self, name: CommandName) -> String {
+        let (name, choices) = (code(name.as_str()), self.choices());
+        format!("{name} is switched off on this server; its operator can allow it with `--allow-commands`. {choices}")
     }
 
     fn command(&self) -> String {
@@ -289,6 +278,21 @@ fn typography(words: &[String]) -> &'static str {
     } else {
         ""
     }
+}
+
+fn blocked(argument: &str, rule: &str) -> String {
+    let (argument, rule) = (code(argument), code(rule));
+    format!(
+        "{argument} may not be handed to Terraform. The operator of this server forbids {rule} (`--blocked-extra-args`)."
+    )
+}
+
+fn chooses_file(argument: &str) -> String {
+    format!(
+        "{} may not be handed to Terraform. Which files it writes is up to Lockkeeper, so that the plan you see is the one \
+         that is kept.",
+        code(argument)
+    )
 }
 
 fn hidden(character: char) -> String {

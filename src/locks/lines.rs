@@ -26,6 +26,14 @@ pub(super) enum Step {
     Refuse(LockKey, Vec<PullNumber>),
 }
 
+/// What one pull's lining up has come to so far.
+#[derive(Default)]
+struct Turn {
+    steps: Vec<Step>,
+    /// Places that it has taken, which no circle was made of before.
+    new: Vec<LockKey>,
+}
+
 /// Whether two locks exclude each other.
 pub(super) fn conflict(a: &LockKey, b: &LockKey) -> bool {
     let projects = a.project.is_none() || b.project.is_none() || a.project == b.project;
@@ -83,14 +91,12 @@ impl Lines {
         wanted: Vec<LockKey>,
         may_give: &dyn Fn(&LockKey) -> bool,
     ) -> Vec<Step> {
-        let mut steps = Vec::new();
-        let mut new: Vec<LockKey> = Vec::new();
+        let mut turn = Turn::default();
         for key in wanted {
             if !self.waiting.contains(&(key.clone(), pull)) {
-                self.waiting.push((key.clone(), pull));
-                new.push(key.clone());
+                self.join(&key, pull, &mut turn);
             }
-            steps.push(Step::LineUp(key));
+            turn.steps.push(Step::LineUp(key));
         }
         loop {
             let beyond: BTreeSet<PullNumber> =
@@ -98,40 +104,52 @@ impl Lines {
             let locks = self.locks_wanted_by(pull, &beyond);
             let places = self.places_before(pull, &beyond);
             if locks.is_empty() && places.is_empty() {
-                return steps;
+                return turn.steps;
             }
             if let Some(fast) = locks.iter().find(|key| !may_give(key)) {
-                let behind = self.waiters_for(fast, pull);
-                let circle = |lines: &Self, key: &LockKey| {
-                    let place = lines.waiting.iter().position(|(k, p)| k == key && *p == pull)?;
-                    let beyond = lines.beyond(place);
-                    let closes = behind.iter().any(|waiter| beyond.contains(waiter));
-                    let member = |other: &PullNumber| *other != pull && lines.reach([*other]).contains(&pull);
-                    closes.then(|| beyond.into_iter().filter(member).collect::<Vec<_>>())
-                };
-                let refused: Vec<_> = new.iter().filter_map(|key| Some((key.clone(), circle(self, key)?))).collect();
-                assert!(!refused.is_empty(), "every circle goes through a place that is new");
-                for (key, circle) in refused {
-                    self.leave(&key, pull);
-                    new.retain(|k| *k != key);
-                    steps.retain(|step| !matches!(step, Step::LineUp(k) if *k == key));
-                    steps.push(Step::Refuse(key, circle));
-                }
+                self.refuse(fast, pull, &mut turn);
                 continue;
             }
             for key in locks {
                 self.give(&key, pull);
-                self.waiting.push((key.clone(), pull));
-                new.push(key.clone());
-                steps.push(Step::GiveWay(key));
+                self.join(&key, pull, &mut turn);
+                turn.steps.push(Step::GiveWay(key));
             }
             for key in places {
                 self.leave(&key, pull);
-                self.waiting.push((key.clone(), pull));
-                new.push(key.clone());
-                steps.push(Step::FallBack(key));
+                self.join(&key, pull, &mut turn);
+                turn.steps.push(Step::FallBack(key));
             }
         }
+    }
+
+    /// Last in the line for a lock.
+    fn join(&mut self, key: &LockKey, pull: PullNumber, turn: &mut Turn) {
+        self.waiting.push((key.clone(), pull));
+        turn.new.push(key.clone());
+    }
+
+    /// Takes back the new places by which the pull would wait for those who wait for a lock that it cannot give away.
+    fn refuse(&mut self, fast: &LockKey, pull: PullNumber, turn: &mut Turn) {
+        let behind = self.waiters_for(fast, pull);
+        let circle = |key: &LockKey| Some((key.clone(), self.circle(key, pull, &behind)?));
+        let refused: Vec<_> = turn.new.iter().filter_map(circle).collect();
+        assert!(!refused.is_empty(), "every circle goes through a place that is new");
+        for (key, circle) in refused {
+            self.leave(&key, pull);
+            turn.new.retain(|k| *k != key);
+            turn.steps.retain(|step| !matches!(step, Step::LineUp(k) if *k == key));
+            turn.steps.push(Step::Refuse(key, circle));
+        }
+    }
+
+    /// Who would wait in a circle with the pull because of its place for a lock; `None`: nobody of those behind it.
+    fn circle(&self, key: &LockKey, pull: PullNumber, behind: &[PullNumber]) -> Option<Vec<PullNumber>> {
+        let place = self.waiting.iter().position(|(k, p)| k == key && *p == pull)?;
+        let beyond = self.beyond(place);
+        let closes = behind.iter().any(|waiter| beyond.contains(waiter));
+        let member = |other: &PullNumber| *other != pull && self.reach([*other]).contains(&pull);
+        closes.then(|| beyond.into_iter().filter(member).collect())
     }
 
     fn waiters_for(&self, key: &LockKey, holder: PullNumber) -> Vec<PullNumber> {

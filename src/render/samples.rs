@@ -229,7 +229,9 @@ fn explained() -> Explanation {
 
 fn explain_samples() -> Vec<(&'static str, Report)> {
     let nothing = Explanation { planned: Vec::new(), ..explained() };
+    let hooks = Explanation { hooks: 2, ..explained() };
     vec![
+        ("explained_without_hooks", report(CommandKind::Explain, Body::Explained(Box::new(hooks)))),
         ("explained", report(CommandKind::Explain, Body::Explained(Box::new(explained())))),
         ("explained_nothing", report(CommandKind::Explain, Body::Explained(Box::new(nothing)))),
     ]

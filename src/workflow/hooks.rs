@@ -50,7 +50,7 @@ impl Terraform {
             .args(&hook.shell.args)
             .arg(&hook.command)
             .dir(place.root)
-            .envs(base(&self.environment, &self.bin_dir))
+            .envs(base(&self.environment, self.tools.dirs()))
             .envs(variables(place, &status));
         let exec = Exec {
             supervisor: &self.supervisor,

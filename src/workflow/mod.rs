@@ -20,7 +20,7 @@ pub use environment::ChildEnvironment;
 pub use facts::Facts;
 pub use hooks::HookPlace;
 pub use output::{OutputHub, RunOutput};
-pub use provider_cache::{InitPlace, ProviderCache, Session};
+pub use provider_cache::{InitPlace, Linked, PackagePath, PackageUse, ProviderCache, Session};
 pub use steps::{MultienvError, StepError, StepFailure, StepName};
 pub use terraform::{Place, PlanMade, RunError, Terraform};
 pub use tools::{

@@ -21,8 +21,6 @@ use crate::process::Supervisor;
 pub struct Terraform {
     /// Programs.
     pub tools: Tools,
-    /// Where programs are that were put there for runs; commands of a workflow find them too.
-    pub bin_dir: PathBuf,
     /// Packages of providers; `None`: each project fetches its own.
     pub providers: Option<ProviderCache>,
     /// What children see of the server's environment.
@@ -162,7 +160,7 @@ impl Terraform {
             tool,
             environment: &self.environment,
             providers: self.providers.as_ref(),
-            bin_dir: &self.bin_dir,
+            bin_dirs: self.tools.dirs(),
             facts: place.facts,
             exec: Exec {
                 supervisor: &self.supervisor,

@@ -171,6 +171,46 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
 }
 
 #[test]
+fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
+    let tree = WorkingTree::new(&[
+        ("terragrunt.hcl", ""),
+        ("net/terragrunt.hcl", "include \"root\" {\n  path = find_in_parent_folders()\n}\n"),
+        ("net/main.tf", CODE),
+        ("off/terragrunt.hcl", "skip = true\n"),
+        ("off/main.tf", CODE),
+    ]);
+    tree.write(&[
+        ("net/main.tf", "# changed\n"),
+        ("off/main.tf", "# changed\n"),
+        (
+            "repos.yaml",
+            "repos:\n- id: /.*/\n  pre_workflow_hooks:\n  - run: ./generate\n  - {run: ./a, commands: apply}\n",
+        ),
+    ]);
+    let said = tree.check(&["--repo-config", "repos.yaml"]);
+    let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "Hooks were not run: before a plan the server runs 1 hook, which may make or change files, so that a plan may \
+         find something else than what is said here without it.",
+        "1 it is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out off",
+        "1 it is no unit of Terragrunt: its `terragrunt.hcl` is included by others, and it has no code itself .",
+        "off/main.tf `off` is no unit of Terragrunt: `skip` or `exclude`",
+    ] {
+        assert!(words.contains(part), "{part}\n{}", said.out);
+    }
+    let json = tree.check(&["--json", "--repo-config", "repos.yaml"]).json();
+    assert_eq!((&json["pre_workflow_hooks"], &json["explanation"]["hooks_not_run"]), (&1.into(), &1.into()));
+    let skipped = json["explanation"]["skipped"].as_array().unwrap();
+    let why = |one: &serde_json::Value| format!("{} {}", one["dir"], one["reason"]);
+    assert_eq!(
+        skipped.iter().map(why).collect::<Vec<_>>(),
+        [r#"".""#, r#""off""#].map(|dir| format!("{dir} \"passed_over\""))
+    );
+    let without = tree.check(&[]);
+    assert!(!without.out.contains("Hooks"), "{}", without.out);
+}
+
+#[test]
 fn a_thousand_projects_are_told_in_a_screenful() {
     let names: Vec<String> = (0..1000).map(|n| format!("team{:02}/app{n:03}", n / 50)).collect();
     let files: Vec<(String, &str)> = names.iter().map(|name| (format!("{name}/main.tf"), CODE)).collect();

@@ -81,10 +81,14 @@ impl Options {
             let at = words.iter().position(|word| *word == flag)?;
             words.get(at + 1)?.parse::<u64>().ok()
         };
-        let time = Duration::from_secs(value("--seconds").unwrap_or(60).min(60));
-        let share = time / u32::try_from(ALL.len()).expect("a few");
-        Self { seed: value("--seed").unwrap_or(Self::SHORT.seed), texts: u64::MAX, time: Some(share) }
+        let seconds = value("--seconds").unwrap_or(60).min(60);
+        Self { seed: value("--seed").unwrap_or(Self::SHORT.seed), texts: u64::MAX, time: Some(share(seconds)) }
     }
+}
+
+/// What each target has of this time.
+fn share(seconds: u64) -> Duration {
+    Duration::from_secs(seconds) / u32::try_from(ALL.len()).expect("a few")
 }
 
 #[test]
@@ -176,6 +180,38 @@ fn a_text_follows_from_its_seed_and_number() {
 #[test]
 fn chaos_tells_how_long_and_from_which_seed() {
     let options = Options::parse("--seconds 10 --seed 9 --database both");
-    assert_eq!((options.seed, options.time), (9, Some(Duration::from_secs(2))));
-    assert_eq!(Options::parse("").time, Some(Duration::from_secs(12)));
+    assert_eq!((options.seed, options.time), (9, Some(share(10))));
+    assert_eq!(Options::parse("").time, Some(share(60)));
+    assert_eq!(Options::parse("--seconds 3600").time, Some(share(60)), "at most a minute in all");
+}
+
+#[test]
+fn all_targets_together_take_no_longer_than_asked() {
+    let all: Duration = ALL.iter().map(|_| share(10)).sum();
+    assert!(all <= Duration::from_secs(10) && all > Duration::from_secs(9), "{all:?}");
+}
+
+/// cargo-fuzz needs another compiler, so nobody would notice a target that it cannot find.
+#[test]
+fn cargo_fuzz_has_every_target_and_no_other() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().map(|dir| dir.join("fuzz"));
+    let here = here.into_iter().find(|dir| dir.join("Cargo.toml").is_file()).expect("the folder of cargo-fuzz");
+    let manifest = fs::read_to_string(here.join("Cargo.toml")).unwrap();
+    let names = |dir: &str| {
+        let stem = |entry: std::io::Result<fs::DirEntry>| entry.unwrap().path().file_stem().unwrap().to_owned();
+        let mut names: Vec<_> = fs::read_dir(here.join(dir)).unwrap().map(stem).collect();
+        names.sort();
+        names
+    };
+    let mut all: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+    all.sort_unstable();
+    assert_eq!((names("fuzz_targets"), names("corpus")), (all.iter().map(Into::into).collect(), names("fuzz_targets")));
+    assert_eq!(manifest.matches("[[bin]]").count(), ALL.len());
+    for name in all {
+        let bin = format!("[[bin]]\nname = \"{name}\"\npath = \"fuzz_targets/{name}.rs\"\n");
+        assert!(manifest.contains(&bin), "{name} is not in the manifest");
+        let target = fs::read_to_string(here.join(format!("fuzz_targets/{name}.rs"))).unwrap();
+        let calls = format!("fuzz_target!(|text: &str| targets::{name}(text));");
+        assert!(target.contains(&calls) && target.contains("tests/it/fuzz/targets.rs"), "{target}");
+    }
 }

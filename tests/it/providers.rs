@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use lockkeeper::clock::{Clock, ManualClock};
 use lockkeeper::process::{Cmd, Output};
-use lockkeeper::workflow::{InitPlace, Platform, ProviderCache};
+use lockkeeper::workflow::{InitPlace, PackagePath, Platform, ProviderCache, Session};
 use tempfile::TempDir;
 use zip::write::SimpleFileOptions;
 
+use crate::support::db::start_of_time;
 use crate::support::server::find_terraform;
 
 /// As many as start at once when a pull touches all projects of a repository.
@@ -21,6 +24,7 @@ const MANY: usize = 32;
 struct World {
     dir: TempDir,
     cache: ProviderCache,
+    clock: Arc<ManualClock>,
     terraform: PathBuf,
 }
 
@@ -36,13 +40,14 @@ impl World {
             mirror.display()
         );
         std::fs::write(dir.path().join("terraformrc"), config).unwrap();
-        let cache = ProviderCache::new(dir.path().join("store"), dir.path().join("tmp"));
-        Self { cache, terraform: find_terraform(), dir }
+        let clock = Arc::new(ManualClock::new(start_of_time()));
+        let cache = ProviderCache::new(&dir.path().canonicalize().unwrap(), clock.clone());
+        Self { cache, clock, terraform: find_terraform(), dir }
     }
 
     /// A directory with code that needs both providers.
     fn project(&self, name: &str) -> PathBuf {
-        let dir = self.dir.path().join("projects").join(name);
+        let dir = self.dir.path().join("checkouts").join(name);
         std::fs::create_dir_all(&dir).unwrap();
         let provider = |name: &str| format!("    {name} = {{ source = \"example.com/acme/{name}\" }}\n");
         let code = format!("terraform {{\n  required_providers {{\n{}{}  }}\n}}\n", provider("one"), provider("two"));
@@ -50,10 +55,33 @@ impl World {
         dir
     }
 
+    async fn enter(&self, dir: &Path, lock_file_tracked: bool) -> Session {
+        let place = InitPlace { dir: dir.to_owned(), data_dir: dir.join(".terraform"), lock_file_tracked };
+        self.cache.enter(place, None).await.unwrap().expect("nobody set another cache")
+    }
+
+    /// The packages of the store.
+    async fn packages(&self) -> Vec<PackagePath> {
+        let mut found = self.cache.disk_use().await.unwrap();
+        found.sort_by(|a, b| a.package.cmp(&b.package));
+        found.into_iter().map(|one| one.package).collect()
+    }
+
+    /// Removes what nobody needs.
+    async fn make_room(&self) -> Vec<String> {
+        let linked = self.cache.look_around().await.unwrap();
+        let mut removed = Vec::new();
+        for package in self.packages().await {
+            if self.cache.evict(&package, &linked).await.unwrap() {
+                removed.push(package.to_string());
+            }
+        }
+        removed
+    }
+
     /// An `init` as a run does it.
     async fn init(&self, dir: &Path, lock_file_tracked: bool) -> Output {
-        let place = InitPlace { dir: dir.to_owned(), data_dir: dir.join(".terraform"), lock_file_tracked };
-        let session = self.cache.enter(place, None).await.unwrap().expect("nobody set another cache");
+        let session = self.enter(dir, lock_file_tracked).await;
         let upgrade = (!lock_file_tracked).then_some("-upgrade");
         let cmd = Cmd::new(&self.terraform)
             .args(["init", "-input=false", "-no-color"])
@@ -81,21 +109,24 @@ impl World {
         output.stdout.text().to_string()
     }
 
-    /// Every file and directory of the store: what it is and when it changed.
+    /// Every file and directory of the store: what it is and when it changed. When a package was used is noted beside it,
+    /// which changes nothing of the package.
     fn store(&self) -> BTreeMap<PathBuf, (u64, u32, i64, i64)> {
-        let (mut found, mut todo) = (BTreeMap::new(), vec![self.dir.path().join("store")]);
+        let (mut found, mut todo) = (BTreeMap::new(), vec![self.dir.path().join("plugin-cache")]);
         while let Some(path) = todo.pop() {
             let meta = path.symlink_metadata().unwrap();
             if meta.is_dir() {
                 todo.extend(std::fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
             }
-            found.insert(path, (meta.ino(), meta.mode(), meta.ctime(), meta.ctime_nsec()));
+            if path.extension().is_none_or(|ending| ending != "used") {
+                found.insert(path, (meta.ino(), meta.mode(), meta.ctime(), meta.ctime_nsec()));
+            }
         }
         found
     }
 
     fn leads_to_the_store(&self, dir: &Path, name: &str) -> bool {
-        let store = self.dir.path().canonicalize().unwrap().join("store");
+        let store = self.dir.path().canonicalize().unwrap().join("plugin-cache");
         program(dir, name).canonicalize().unwrap().starts_with(store)
     }
 
@@ -200,7 +231,7 @@ async fn packages_that_a_pull_request_brings_are_its_own() {
     publish(&own, "one");
     world.good_init(&dir, false).await;
     assert!(!world.leads_to_the_store(&dir, "one") && !world.leads_to_the_store(&dir, "two"));
-    assert!(!world.dir.path().join("store").exists());
+    assert!(!world.dir.path().join("plugin-cache").exists());
     assert_eq!(world.sessions(), 0);
 }
 
@@ -224,4 +255,81 @@ async fn a_cache_that_the_operator_set_stays_as_it_is() {
     let place = InitPlace { data_dir: dir.join(".terraform"), dir, lock_file_tracked: false };
     assert!(world.cache.enter(place.clone(), Some("/srv/cache".as_ref())).await.unwrap().is_none());
     assert!(world.cache.enter(place, Some("".as_ref())).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn packages_go_when_no_project_links_to_them_any_more() {
+    let world = World::new();
+    let (a, b) = (world.project("a"), world.project("b"));
+    world.good_init(&a, false).await;
+    world.clock.advance(Duration::from_hours(1));
+    world.good_init(&b, false).await;
+    let used = world.cache.disk_use().await.unwrap();
+    assert_eq!(used.len(), 2);
+    assert!(
+        used.iter().all(|one| one.bytes > 0 && one.used_at == world.clock.now()),
+        "the second has used them: {used:?}"
+    );
+    assert_eq!(world.make_room().await, [""; 0]);
+
+    std::fs::remove_dir_all(&a).unwrap();
+    std::fs::remove_file(program(&b, "two").parent().unwrap()).unwrap();
+    assert_eq!(world.make_room().await, ["example.com/acme/two 1.0.0"]);
+    assert_eq!(std::fs::read_to_string(program(&b, "one")).unwrap(), content("one"), "it is in use");
+    std::fs::remove_dir_all(&b).unwrap();
+    assert_eq!(world.make_room().await, ["example.com/acme/one 1.0.0"]);
+    assert_eq!(std::fs::read_dir(world.dir.path().join("plugin-cache")).unwrap().count(), 0);
+    assert_eq!(world.sessions(), 0);
+
+    world.good_init(&world.project("c"), false).await;
+    assert_eq!(world.packages().await.len(), 2, "they come back when they are needed");
+}
+
+#[tokio::test]
+async fn no_package_goes_while_an_init_is_about_to_use_it() {
+    let world = World::new();
+    let dir = world.project("a");
+    world.good_init(&dir, false).await;
+    std::fs::remove_dir_all(&dir).unwrap();
+    let before = world.cache.look_around().await.unwrap();
+    let package = world.packages().await[0].clone();
+
+    let session = world.enter(&world.project("b"), false).await;
+    assert!(!world.cache.evict(&package, &before).await.unwrap(), "a session has a link to it");
+    assert_eq!(world.make_room().await, [""; 0]);
+    drop(session);
+
+    // One that came to its end after the look at who links to what.
+    let before = world.cache.look_around().await.unwrap();
+    let dir = world.project("c");
+    world.good_init(&dir, false).await;
+    assert!(!world.cache.evict(&package, &before).await.unwrap());
+    assert!(world.leads_to_the_store(&dir, "one") && world.leads_to_the_store(&dir, "two"));
+}
+
+#[tokio::test]
+async fn inits_go_on_while_room_is_made() {
+    let world = World::new();
+    let inits = (0..MANY / 2).map(|number| {
+        let world = &world;
+        async move {
+            let dir = world.project(&format!("p{number}"));
+            world.good_init(&dir, false).await;
+            if number % 2 == 0 {
+                std::fs::remove_dir_all(&dir).unwrap();
+            }
+        }
+    });
+    let room = async {
+        loop {
+            world.make_room().await;
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! { _ = join_all(inits) => {}, () = room => {} }
+    for number in (1..MANY / 2).step_by(2) {
+        let dir = world.dir.path().join(format!("checkouts/p{number}"));
+        assert_eq!(std::fs::read_to_string(program(&dir, "one")).unwrap(), content("one"));
+        assert_eq!(std::fs::read_to_string(program(&dir, "two")).unwrap(), content("two"));
+    }
 }

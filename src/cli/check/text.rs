@@ -7,7 +7,7 @@ use super::verdict::{FileProblem, Verdict};
 use crate::cli::Terminal;
 use crate::cli::ink::{Ink, Look};
 use crate::cli::text::Text;
-use crate::discovery::explain::{Explanation, PlannedGroup, SkippedGroup, groups, skipped_groups};
+use crate::discovery::explain::{Explanation, PlannedGroup, SkippedGroup, groups, hooks_not_run, skipped_groups};
 use crate::model::ProjectKey;
 
 /// Entries of a list that are shown, unless all are.
@@ -122,13 +122,7 @@ impl Page<'_, '_> {
                 "The server reads the repository's file from {elsewhere}; here it is that of the working tree."
             ))?;
         }
-        match verdict.hooks {
-            0 => Ok(()),
-            hooks => self.prose(&format!(
-                "The server runs {} first, which may make other files. Nothing was run here.",
-                plural(hooks, "hook")
-            )),
-        }
+        hooks_not_run(verdict.hooks).map_or(Ok(()), |sentence| self.prose(&sentence))
     }
 
     fn planned(&mut self, group: &PlannedGroup<'_>) -> io::Result<()> {

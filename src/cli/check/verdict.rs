@@ -4,7 +4,7 @@ use crate::app::discovery_settings;
 use crate::config::repo::{self, ConfigErrors, RepoConfig};
 use crate::config::repos::{ConfigSource, RepoRules, ServerRepos};
 use crate::config::server::SearchConfig;
-use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, warnings};
+use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, hooks_before_plan, warnings};
 use crate::discovery::{Input, ModuleGraph, Settings, Tree};
 use crate::model::{BranchName, RepoId, RepoPath};
 
@@ -47,7 +47,7 @@ pub(super) struct Verdict {
     pub knows_permissions: bool,
     /// Where the server reads the repository's file instead, and who said so.
     pub elsewhere: Option<String>,
-    /// Commands that the server runs before it looks for projects.
+    /// Commands that the server runs before it looks for the projects of a plan.
     pub hooks: usize,
     /// What is wrong.
     pub problems: Vec<FileProblem>,
@@ -80,7 +80,7 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
     let rules = server.as_ref().map(|server| server.rules(&asked.repo));
     verdict.knows_permissions = rules.is_some();
     verdict.elsewhere = rules.as_ref().and_then(read_elsewhere);
-    verdict.hooks = rules.as_ref().map_or(0, |rules| rules.pre_hooks(&verdict.branch).count());
+    verdict.hooks = rules.as_ref().map_or(0, |rules| hooks_before_plan(rules, &verdict.branch));
     let tree = Tree::new(verdict.local.files.iter().cloned()).with_links(verdict.local.links());
     let repo_config = verdict.config(&tree, rules.as_ref());
     if let (true, Some(rules)) = (verdict.problems.is_empty(), &rules) {

@@ -44,7 +44,7 @@ pub(super) async fn find(
     }
     link(&program, &bin_dir.join(distribution.program()))?;
     let children: ChildEnvironment = environment.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    let tool = Tools::new(&bin_dir, children).find(distribution, None).await;
+    let tool = Tools::new(&[&bin_dir], children).find(distribution, None).await;
     let tool = tool.with_context(|| format!("{} is of no use as {}", program.display(), distribution.title()))?;
     Ok(Found { tool: Tool { program, ..tool }, bin_dir })
 }

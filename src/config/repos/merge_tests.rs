@@ -249,22 +249,26 @@ fn the_workflow_is_the_projects_the_entrys_or_the_default() {
     assert!(of_a(&rules, None).workflow.value.plan.steps.is_empty(), "`default` can be replaced");
 }
 
+/// What is said about each of these texts under its line of the server.
+fn refusals(texts: &[(&str, &str)]) -> String {
+    let told = texts.iter().map(|(line, text)| refusal(&server_with(&[line], WORKFLOWS), text));
+    told.collect::<Vec<_>>().join("\n\n")
+}
+
+const MAY_CHOOSE: &str = "id: /.*/, allowed_overrides: [workflow]";
+const ONLY_ONE: &str = "id: /.*/, allowed_overrides: [workflow], allowed_workflows: [one]";
+const ONE_OR_OWN: &str =
+    "id: /.*/, allowed_overrides: [workflow], allowed_workflows: [one], allow_custom_workflows: true";
+
 #[test]
-fn workflows_that_may_not_be_chosen_are_refused_by_name() {
-    const MAY: &str = "id: /.*/, allowed_overrides: [workflow]";
-    const ONE: &str = "id: /.*/, allowed_overrides: [workflow], allowed_workflows: [one]";
-    const OWN: &str = "id: /.*/, allowed_overrides: [workflow], allowed_workflows: [one], allow_custom_workflows: true";
-    // All projects are looked at, also those after one with a workflow of the repository.
+fn workflows_that_may_not_be_chosen_or_do_not_exist_are_refused_by_name() {
     let texts = [
         ("id: /.*/", "projects: [{dir: a, workflow: one}]"),
-        (MAY, "projects: [{dir: a, workflow: tow}]"),
-        (MAY, "projects: [{dir: a, workflow: something}]"),
-        (MAY, "workflows: {own: {}}\nprojects: [{dir: a, workflow: own}]"),
-        (ONE, "projects: [{dir: a, workflow: two}, {dir: b, workflow: one}, {dir: c, workflow: default}]"),
-        (OWN, "workflows: {own: {}}\nprojects: [{dir: a, workflow: own}, {dir: b, workflow: two}]"),
+        (MAY_CHOOSE, "projects: [{dir: a, workflow: tow}]"),
+        (MAY_CHOOSE, "projects: [{dir: a, workflow: something}]"),
+        (MAY_CHOOSE, "workflows: {own: {}}\nprojects: [{dir: a, workflow: own}]"),
     ];
-    let told = texts.map(|(line, text)| refusal(&server_with(&[line], WORKFLOWS), text));
-    insta::assert_snapshot!(told.join("\n\n"), @"
+    insta::assert_snapshot!(refusals(&texts), @"
     error: `workflow` may not be set here: the server does not allow it for this repository
      --> atlantis.yaml:2:21
       |
@@ -292,7 +296,17 @@ fn workflows_that_may_not_be_chosen_are_refused_by_name() {
     2 | workflows: {own: {}}
       | ^^^^^^^^^
       = help: remove it, or ask whoever runs Lockkeeper to set `allow_custom_workflows: true` for this repository in the server's configuration (`--repo-config`)
+    ");
+}
 
+#[test]
+fn workflows_that_are_not_among_those_allowed_are_refused_by_name() {
+    // All projects are looked at, also those after one with a workflow of the repository.
+    let texts = [
+        (ONLY_ONE, "projects: [{dir: a, workflow: two}, {dir: b, workflow: one}, {dir: c, workflow: default}]"),
+        (ONE_OR_OWN, "workflows: {own: {}}\nprojects: [{dir: a, workflow: own}, {dir: b, workflow: two}]"),
+    ];
+    insta::assert_snapshot!(refusals(&texts), @"
     error: the server does not allow the workflow `two` for this repository
      --> atlantis.yaml:2:31
       |
@@ -314,9 +328,9 @@ fn workflows_that_may_not_be_chosen_are_refused_by_name() {
       |                                                        ^^^
       = help: choose one of `one`, or ask whoever runs Lockkeeper to add it to `allowed_workflows` of this repository in the server's configuration (`--repo-config`)
     ");
-    let rules = server_with(&[OWN], WORKFLOWS);
+    let rules = server_with(&[ONE_OR_OWN], WORKFLOWS);
     repo(&rules, "workflows: {own: {}, two: {}}\nprojects: [{dir: a, workflow: own}, {dir: b, workflow: two}]");
-    let rules = server_with(&[ONE, "id: /.*/, allowed_workflows: []"], WORKFLOWS);
+    let rules = server_with(&[ONLY_ONE, "id: /.*/, allowed_workflows: []"], WORKFLOWS);
     repo(&rules, "projects: [{dir: a, workflow: two}]");
 }
 

@@ -38,7 +38,7 @@ pub struct StorageConfig {
     pub database: Database,
     /// Plan files.
     pub plan_files: PlanFiles,
-    /// Most that mirrors and checkouts may take; `None`: any amount.
+    /// Most that mirrors, checkouts and packages of providers may take; `None`: any amount.
     pub disk_quota: Option<ByteSize>,
 }
 

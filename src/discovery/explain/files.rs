@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use super::super::configured::{Configured, Expanded};
+use super::super::terragrunt::PassedOver;
 use super::super::{Input, Project, auto};
 use crate::config::repo::{FILE_NAMES, shown};
 use crate::config::repos::Decider;
@@ -35,6 +36,8 @@ pub enum FileWhyNot {
     NoCode,
     /// Its directory holds no Terraform code.
     DirWithoutCode(RepoPath),
+    /// Its directory has a configuration of Terragrunt, but is no unit.
+    PassedOver(RepoPath, PassedOver),
     /// It is in a directory `modules` that belongs to no project.
     SharedModule,
     /// Its directory is taken out of the search for projects.
@@ -56,6 +59,7 @@ impl FileWhyNot {
             Self::NotCounted => "not_in_file_list",
             Self::NoCode => "no_code",
             Self::DirWithoutCode(_) => "dir_without_code",
+            Self::PassedOver(..) => "passed_over",
             Self::SharedModule => "shared_module",
             Self::Ignored { .. } => "ignored",
         }
@@ -73,6 +77,7 @@ impl fmt::Display for FileWhyNot {
             Self::NotCounted => f.write_str("it is not in `--autoplan-file-list`"),
             Self::NoCode => f.write_str("it holds state or settings of a tool, no code"),
             Self::DirWithoutCode(dir) => write!(f, "there is no Terraform code in `{}`", shown(dir.as_str())),
+            Self::PassedOver(dir, why) => write!(f, "`{}` is no unit of Terragrunt: {why}", shown(dir.as_str())),
             Self::SharedModule => f.write_str("it is in `modules` of a directory without code"),
             Self::Ignored { glob, by } => {
                 write!(f, "its directory matches `{}` of `ignore_paths` ({by})", shown(glob))
@@ -87,6 +92,7 @@ pub(super) fn verdicts(
     changed: &[&RepoPath],
     configured: &Expanded<'_>,
     projects: &[Project],
+    passed_over: &BTreeMap<RepoPath, PassedOver>,
 ) -> Vec<FileVerdict> {
     let found = by_dir(projects);
     let mut concerned = concerned(changed, &configured.projects, projects);
@@ -96,7 +102,10 @@ pub(super) fn verdicts(
         let reason = match discovered(input, file, configured) {
             Ok(dir) => {
                 keys.extend(found.get(&dir).into_iter().flatten().filter(|key| key.name.is_none()).copied().cloned());
-                FileWhyNot::DirWithoutCode(dir)
+                match passed_over.get(&dir) {
+                    Some(why) => FileWhyNot::PassedOver(dir, *why),
+                    None => FileWhyNot::DirWithoutCode(dir),
+                }
             }
             Err(reason) => reason,
         };

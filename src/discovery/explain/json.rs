@@ -13,6 +13,8 @@ pub struct ExplanationJson<'a> {
     /// The rule by which pulls into this branch are not served.
     not_served: Option<ValueJson<String>>,
     autodiscover: AutodiscoverJson,
+    /// Hooks that a plan would run first, and that were not run for this.
+    hooks_not_run: usize,
     projects: Vec<PlannedJson<'a>>,
     skipped: Vec<SkippedJson<'a>>,
     files: Vec<FileJson<'a>>,
@@ -28,6 +30,7 @@ impl<'a> ExplanationJson<'a> {
         Self {
             not_served: explanation.not_served.as_ref().map(filter),
             autodiscover: AutodiscoverJson::of(&explanation.autodiscover),
+            hooks_not_run: explanation.hooks,
             projects: explanation.planned.iter().map(PlannedJson::of).collect(),
             skipped: explanation.skipped.iter().map(SkippedJson::of).collect(),
             files: explanation.files.iter().map(FileJson::of).collect(),

@@ -11,6 +11,8 @@ mod rows;
 mod skipped;
 mod warnings;
 
+use std::collections::BTreeMap;
+
 use semver::Version;
 
 pub use files::{FileVerdict, FileWhyNot};
@@ -20,14 +22,15 @@ pub use skipped::{Skipped, SkippedGroup, WhyNot, skipped_groups};
 pub use warnings::{Warning, warnings};
 
 use super::limits::LimitExceeded;
+use super::terragrunt::PassedOver;
 use super::{
-    Input, Project, RequiredVersions, SelectError, Target, Why, changed_paths, configured, discover, links,
-    required_versions, select_for_plan,
+    Input, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths, configured, discover, links,
+    required_versions, select_for_plan, terragrunt,
 };
 use crate::config::BranchFilter;
 use crate::config::repo::{AutodiscoverMode, RepoConfig};
 use crate::config::repos::{Decided, Decider, ProjectRules, RepoRules};
-use crate::model::{Distribution, ProjectKey, RepoPath};
+use crate::model::{BranchName, CommandKind, Distribution, ProjectKey, RepoPath};
 
 /// What an explanation goes by.
 pub struct Question<'a> {
@@ -77,6 +80,8 @@ pub struct Explanation {
     pub files: Vec<FileVerdict>,
     /// Whether projects are looked for that nobody configured.
     pub autodiscover: Autodiscovery,
+    /// Hooks that were not run, although a plan would run them first, after which it may find something else.
+    pub hooks: usize,
 }
 
 /// Whether projects are looked for that nobody configured.
@@ -155,10 +160,38 @@ pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
     let changed: Vec<&RepoPath> = changed.iter().collect();
     let configured = configured::expand(input)?;
     let autodiscover = autodiscovery(input);
-    let files = files::verdicts(input, &changed, &configured, &projects);
-    let skipped = skipped::find(input, &configured, &projects, &files, &autodiscover);
+    let passed_over = passed_over(input);
+    let files = files::verdicts(input, &changed, &configured, &projects, &passed_over);
+    let search = skipped::Search { autodiscover: &autodiscover, passed_over: &passed_over, files: &files };
+    let skipped = skipped::find(input, &configured, &projects, &search);
     let planned = projects.into_iter().map(|project| planned(question, project)).collect();
-    Ok(Explanation { not_served: not_served(question), planned, skipped, files, autodiscover })
+    let hooks = hooks_before_plan(question.rules, input.base);
+    Ok(Explanation { not_served: not_served(question), planned, skipped, files, autodiscover, hooks })
+}
+
+/// How many hooks the operator runs before a plan of a pull into this branch. They may make or change any file, so what
+/// is said without them can be wrong.
+pub fn hooks_before_plan(rules: &RepoRules, base: &BranchName) -> usize {
+    rules.pre_hooks(base).filter(|hook| hook.is_for(CommandKind::Plan)).count()
+}
+
+/// That hooks were not run, as a sentence; `None` without any.
+pub fn hooks_not_run(hooks: usize) -> Option<String> {
+    let (number, them) = match hooks {
+        0 => return None,
+        1 => ("1 hook".to_owned(), "it"),
+        more => (format!("{more} hooks"), "them"),
+    };
+    Some(format!(
+        "Hooks were not run: before a plan the server runs {number}, which may make or change files, so that a plan may \
+         find something else than what is said here without {them}."
+    ))
+}
+
+/// Directories that Terragrunt would run, but passes over; none where nothing is looked for.
+fn passed_over(input: &Input<'_>) -> BTreeMap<RepoPath, PassedOver> {
+    let counts = |file: &RepoPath| auto::counts(input, file);
+    if input.searches() { terragrunt::passed_over(input.tree, input.read, &counts) } else { BTreeMap::new() }
 }
 
 /// Explains what a plan of particular projects would do.
@@ -171,6 +204,7 @@ pub fn explain_target(target: &Target, question: &Question<'_>) -> Result<Explan
         skipped: Vec::new(),
         files: Vec::new(),
         autodiscover: autodiscovery(question.input),
+        hooks: hooks_before_plan(question.rules, question.input.base),
     })
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 
 use super::super::auto;
 use super::super::configured::{Configured, Expanded};
+use super::super::terragrunt::PassedOver;
 use super::super::{Input, Project};
 use super::files::FileVerdict;
 use super::{Autodiscovery, FileWhyNot};
@@ -55,6 +56,8 @@ pub enum WhyNot {
     PartOf(Option<RepoPath>),
     /// Nobody configured it, and only what is configured is planned.
     NotConfigured(Decided<AutodiscoverMode>),
+    /// It has a configuration of Terragrunt, but is no unit.
+    PassedOver(PassedOver),
 }
 
 impl WhyNot {
@@ -70,6 +73,7 @@ impl WhyNot {
             Self::NothingCounts(_) => "nothing_counts",
             Self::PartOf(_) => "module",
             Self::NotConfigured(_) => "not_configured",
+            Self::PassedOver(_) => "passed_over",
         }
     }
 }
@@ -86,7 +90,8 @@ impl WhyNot {
             | Self::Unchanged
             | Self::NothingCounts(_)
             | Self::PartOf(_)
-            | Self::NotConfigured(_) => Vec::new(),
+            | Self::NotConfigured(_)
+            | Self::PassedOver(_) => Vec::new(),
         }
     }
 }
@@ -111,6 +116,7 @@ impl fmt::Display for WhyNot {
             Self::PartOf(Some(owner)) => {
                 write!(f, "it is below `modules`, which belongs to `{}`", shown(owner.as_str()))
             }
+            Self::PassedOver(why) => write!(f, "it is no unit of Terragrunt: {why}"),
             Self::PartOf(None) => f.write_str("it is below `modules`, and no directory with code is above that"),
             Self::NotConfigured(mode) => match mode.value {
                 AutodiscoverMode::Auto | AutodiscoverMode::Enabled => {
@@ -124,13 +130,22 @@ impl fmt::Display for WhyNot {
     }
 }
 
+/// What is known of directories that no project names.
+pub(super) struct Search<'a> {
+    /// Whether they are looked for at all.
+    pub autodiscover: &'a Autodiscovery,
+    /// Those that Terragrunt does not run.
+    pub passed_over: &'a BTreeMap<RepoPath, PassedOver>,
+    /// What each changed file means.
+    pub files: &'a [FileVerdict],
+}
+
 /// What would not be planned, sorted by directory, workspace and name.
 pub(super) fn find(
     input: &Input<'_>,
     configured: &Expanded<'_>,
     projects: &[Project],
-    files: &[FileVerdict],
-    autodiscover: &Autodiscovery,
+    search: &Search<'_>,
 ) -> Vec<Skipped> {
     let planned: HashSet<&ProjectKey> = projects.iter().map(|project| &project.key).collect();
     let idle = configured.projects.iter().filter(|one| !planned.contains(&one.key));
@@ -138,8 +153,8 @@ pub(super) fn find(
     skipped.extend(configured.elsewhere.iter().map(|one| of_configured(input, one, elsewhere(input, one))));
     let found: HashSet<&RepoPath> = projects.iter().map(|project| &project.key.dir).collect();
     let is_free = |dir: &&RepoPath| !configured.dirs.contains(*dir) && !found.contains(dir) && input.tree.has_code(dir);
-    let idle = idle_dirs(files);
-    skipped.extend(input.tree.dirs().filter(is_free).map(|dir| of_dir(input, dir, &idle, autodiscover)));
+    let idle = idle_dirs(search.files);
+    skipped.extend(input.tree.dirs().filter(is_free).map(|dir| of_dir(input, dir, &idle, search)));
     skipped.sort_by(|a, b| a.key.cmp(&b.key));
     skipped
 }
@@ -174,14 +189,11 @@ fn elsewhere(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
     WhyNot::OtherBranch { filter, base: input.base.clone() }
 }
 
-fn of_dir(
-    input: &Input<'_>,
-    dir: &RepoPath,
-    idle: &HashMap<RepoPath, &FileWhyNot>,
-    autodiscover: &Autodiscovery,
-) -> Skipped {
-    let why_not = if !autodiscover.is_active {
-        WhyNot::NotConfigured(autodiscover.mode.clone())
+fn of_dir(input: &Input<'_>, dir: &RepoPath, idle: &HashMap<RepoPath, &FileWhyNot>, search: &Search<'_>) -> Skipped {
+    let why_not = if !search.autodiscover.is_active {
+        WhyNot::NotConfigured(search.autodiscover.mode.clone())
+    } else if let Some(why) = search.passed_over.get(dir) {
+        WhyNot::PassedOver(*why)
     } else if let Some(owner) = auto::above_modules(dir) {
         WhyNot::PartOf(input.tree.has_code(&owner).then_some(owner))
     } else if let Some((glob, by)) = input.ignored(dir) {

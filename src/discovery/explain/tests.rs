@@ -16,9 +16,13 @@ struct World {
     base: &'static str,
 }
 
-/// A file `uses.tf` uses the module `../mod`; `versions.tf` demands a version, and `odd.tf` something that is none.
+/// A file `uses.tf` uses the module `../mod`; `versions.tf` demands a version, and `odd.tf` something that is none. Units
+/// of Terragrunt include the `root.hcl` beside their directory, and the one in `off` is excluded.
 fn read(file: &RepoPath) -> Option<String> {
     let text = match file.file_name() {
+        "terragrunt.hcl" if file.as_str().starts_with("off/") => "skip = true\n",
+        "terragrunt.hcl" if file.as_str() == "terragrunt.hcl" => "locals {\n  region = \"eu\"\n}\n",
+        "terragrunt.hcl" => "include \"root\" {\n  path = find_in_parent_folders()\n}\n",
         "uses.tf" => "module \"m\" {\n  source = \"../mod\"\n}\n",
         "versions.tf" => "terraform {\n  required_version = \"~> 1.9.0\"\n}\n",
         "odd.tf" => "terraform {\n  required_version = \"about 1.9\"\n}\n",
@@ -172,6 +176,44 @@ fn discovered_directories_and_all_that_is_none_are_explained() {
     file noted/README.md: it is not in `--autoplan-file-list`
     file shared/modules/y/main.tf: it is in `modules` of a directory without code
     ");
+}
+
+#[test]
+fn what_terragrunt_passes_over_is_told_with_the_reason() {
+    let world = World::new(&[
+        "terragrunt.hcl",
+        "net/terragrunt.hcl",
+        "net/main.tf",
+        "off/terragrunt.hcl",
+        "off/main.tf",
+        "bare/terragrunt.hcl",
+    ]);
+    insta::assert_snapshot!(world.told(&["net/main.tf", "off/main.tf"]), @"
+    plan net/default: `net/main.tf` changed
+         workflow: `default` (the default)
+         needs: nothing, neither to plan nor to apply or import
+         tool: terraform (the default), whichever version the server has
+         lock: `on_plan`, scope `workspace`, no time limit (the default)
+    not  off/default: it is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out
+    not  bare/default: it is no unit of Terragrunt: it has no code, and its `terragrunt.hcl` names no `source`
+    not  ./default: it is no unit of Terragrunt: its `terragrunt.hcl` is included by others, and it has no code itself
+    file off/main.tf: `off` is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out
+    ");
+    let disabled = world.mode(AutodiscoverMode::Disabled);
+    assert!(!disabled.told(&["off/main.tf"]).contains("Terragrunt"), "nothing is looked for");
+}
+
+#[test]
+fn hooks_before_a_plan_are_told_to_have_not_been_run() {
+    const HOOKS: &str = "repos:\n- id: /.*/\n  branch: /main/\n  pre_workflow_hooks:\n  - run: one\n  - run: two\n    \
+                         commands: plan\n  - run: other\n    commands: apply\n  post_workflow_hooks:\n  - run: after\n";
+    let world = World::new(&["a/main.tf"]);
+    assert_eq!(hooks_not_run(world.explained(&["a/main.tf"]).hooks), None);
+    let world = world.server(HOOKS);
+    let hooks = world.explained(&["a/main.tf"]).hooks;
+    insta::assert_snapshot!(hooks_not_run(hooks).unwrap(), @"Hooks were not run: before a plan the server runs 2 hooks, which may make or change files, so that a plan may find something else than what is said here without them.");
+    insta::assert_snapshot!(hooks_not_run(1).unwrap(), @"Hooks were not run: before a plan the server runs 1 hook, which may make or change files, so that a plan may find something else than what is said here without it.");
+    assert_eq!(world.base("release").explained(&["a/main.tf"]).hooks, 0, "the entry is for another branch");
 }
 
 #[test]
@@ -331,6 +373,7 @@ fn programs_get_the_same_with_stable_keys() {
         },
         "active": false
       },
+      "hooks_not_run": 0,
       "projects": [
         {
           "name": "a",

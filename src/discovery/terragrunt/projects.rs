@@ -1,14 +1,34 @@
 //! What a search for projects that nobody configured takes from Terragrunt.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use super::reading::CONFIG;
-use super::{Chain, Watch, concerned, is_used, runs, units};
+use super::{Chain, PassedOver, Watch, concerned, is_used, runs, units};
 use crate::discovery::Tree;
 use crate::model::RepoPath;
 
 fn is_own_language(file: &RepoPath) -> bool {
     file.file_name().rsplit_once('.').is_some_and(|(_, ending)| ending == "hcl")
+}
+
+/// Whether the operator leaves a directory to Terragrunt, by what its `terragrunt.hcl` counts.
+fn wanted(dir: &RepoPath, counts: &dyn Fn(&RepoPath) -> bool) -> bool {
+    dir.join(CONFIG).is_ok_and(|file| counts(&file))
+}
+
+/// Directories that Terragrunt would run if they were not passed over, and why they are: what [`Search`] takes from the
+/// other rules without making it a project.
+pub(in crate::discovery) fn passed_over(
+    tree: &Tree,
+    read: &dyn Fn(&RepoPath) -> Option<String>,
+    counts: &dyn Fn(&RepoPath) -> bool,
+) -> BTreeMap<RepoPath, PassedOver> {
+    if !is_used(tree) {
+        return BTreeMap::new();
+    }
+    let mut found = units(tree, read).passed_over;
+    found.retain(|dir, _| wanted(dir, counts));
+    found
 }
 
 /// The projects that are units and stacks.
@@ -32,16 +52,15 @@ impl Search {
         if changed.is_empty() || !is_used(tree) {
             return Self::default();
         }
-        let wanted = |dir: &RepoPath| dir.join(CONFIG).is_ok_and(|file| counts(&file));
         let mut found = units(tree, read);
-        found.units.retain(|unit| wanted(&unit.dir));
+        found.units.retain(|unit| wanted(&unit.dir, counts));
         let code = |file: &RepoPath| counts(file) || is_own_language(file);
         let group = |dir: &RepoPath| found.unit(dir).map_or(0, |unit| i32::try_from(unit.order).unwrap_or(i32::MAX));
         let concerned = concerned(&found, tree, changed, &code);
         let concerned = concerned.into_iter().map(|(dir, chain)| (dir.clone(), chain, group(&dir))).collect();
         let sources = found.units.iter().flat_map(|unit| &unit.watches).filter(|(_, watch)| **watch != Watch::Own);
         let mut owned: HashSet<RepoPath> = sources.map(|(dir, _)| dir.clone()).collect();
-        owned.extend(tree.dirs().filter(|dir| runs(tree, dir) && wanted(dir)).cloned());
+        owned.extend(tree.dirs().filter(|dir| runs(tree, dir) && wanted(dir, counts)).cloned());
         Self { concerned, owned }
     }
 }

@@ -157,7 +157,8 @@ pub static RECONCILERS: &[Reconciler] = &[
     // All files of all checkouts are counted, so not too often.
     Reconciler::new(
         "disk",
-        "Removes checkouts of closed pull requests, and what takes more room than --disk-quota.",
+        "Removes checkouts of closed pull requests, providers that nobody uses, and what takes more room than \
+         --disk-quota.",
         Duration::from_mins(15),
         |ctx| Box::pin(disk::tick(ctx)),
     )

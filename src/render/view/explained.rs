@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Footer, Label};
 use crate::discovery::explain::{
-    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, groups, skipped_groups,
+    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, groups, hooks_not_run, skipped_groups,
 };
 use crate::render::report::Report;
 
@@ -21,6 +21,8 @@ const NAMED: usize = 10;
 #[derive(Serialize)]
 pub(in crate::render) struct ExplainedView {
     summary: String,
+    /// That hooks were not run.
+    hooks: Option<String>,
     groups: Vec<GroupView>,
     /// Projects of groups that are not shown.
     unseen: usize,
@@ -75,6 +77,7 @@ pub(in crate::render) fn explained(report: &Report, explanation: &Explanation) -
     let all = groups(&explanation.planned);
     ExplainedView {
         summary: explanation.summary(),
+        hooks: hooks_not_run(explanation.hooks),
         groups: all.iter().take(SHOWN_GROUPS).map(group).collect(),
         unseen: all.iter().skip(SHOWN_GROUPS).map(|group| group.projects.len()).sum(),
         skipped_count: plural(explanation.skipped.len(), "project"),

@@ -11,6 +11,7 @@
 //! - *Promotion.* After a good `init` each package that is new moves into the store by one rename. Whoever comes second
 //!   finds the place taken and throws its own away. Then the links in `.terraform/providers`, which lead to the
 //!   session's directory, are led to the store.
+//! - *Room.* A package that no project links to any more goes when there is no room for it, or after a while (`room.rs`).
 //!
 //! Terraform writes *through* a link whose package it does not accept, so a link may only be there when it is going to be
 //! accepted: with a lock file of the repository, when that holds the checksum of the package; without one, always, as
@@ -23,15 +24,24 @@
 mod hash;
 mod links;
 mod lock_file;
+mod room;
 mod session;
 mod store;
+mod uses;
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use crate::clock::Clock;
 use store::Store;
+use uses::Held;
+
+pub use room::{Linked, PackageUse};
+pub use store::PackagePath;
 
 /// Names the cache directory to Terraform and OpenTofu.
 const CACHE_DIR: &str = "TF_PLUGIN_CACHE_DIR";
@@ -41,11 +51,20 @@ const MAY_BREAK: &str = "TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE";
 const DEPTH: usize = 5;
 
 /// The cache of provider packages on this disk (`--use-tf-plugin-cache`).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ProviderCache {
     store: Store,
     /// Where the directories of sessions are; on the same disk as the store.
     scratch: PathBuf,
+    /// Where the projects are that use packages.
+    checkouts: PathBuf,
+    clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for ProviderCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderCache").field("store", &self.store).finish_non_exhaustive()
+    }
 }
 
 /// Where an `init` runs.
@@ -60,18 +79,21 @@ pub struct InitPlace {
 }
 
 /// The cache directory of one `init`. It is gone when this is dropped; call [`Session::finish`] after a good `init`.
-#[derive(Debug)]
 #[must_use = "without `finish` nothing is kept, and the providers of the project are gone with the session"]
 pub struct Session {
     store: Store,
     overlay: TempDir,
+    held: Held,
+    clock: Arc<dyn Clock>,
     place: InitPlace,
 }
 
 impl ProviderCache {
-    /// Keeps packages in `store`, and makes sessions in `scratch`, which must be on the same disk.
-    pub fn new(store: PathBuf, scratch: PathBuf) -> Self {
-        Self { store: Store::new(store), scratch }
+    /// Keeps packages in `plugin-cache` of a data directory, and makes sessions in `tmp`; both are on one disk. Those
+    /// who use packages are in `checkouts`.
+    pub fn new(data_dir: &Path, clock: Arc<dyn Clock>) -> Self {
+        let [store, scratch, checkouts] = ["plugin-cache", "tmp", "checkouts"].map(|name| data_dir.join(name));
+        Self { store: Store::new(store), scratch, checkouts, clock }
     }
 
     /// Begins an `init`. `None` where somebody has `set` a cache directory: that stays as it is.
@@ -86,7 +108,9 @@ impl ProviderCache {
     fn begin(&self, place: InitPlace) -> std::io::Result<Session> {
         std::fs::create_dir_all(&self.scratch)?;
         let overlay = tempfile::Builder::new().prefix("providers-").tempdir_in(self.scratch.canonicalize()?)?;
-        let session = Session { store: self.store.clone(), overlay, place };
+        let held = Held { uses: self.store.uses.clone(), packages: Vec::new() };
+        let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
+        let mut session = Session { store, overlay, held, clock, place };
         session.lay_out()?;
         Ok(session)
     }
@@ -103,8 +127,8 @@ impl Session {
     }
 
     /// Ends a good `init`: keeps what it fetched, and leads its links to where that is kept.
-    pub async fn finish(self) -> std::io::Result<()> {
-        on_disk(move || self.keep()).await
+    pub async fn finish(mut self) -> std::io::Result<()> {
+        on_disk(move || self.keep(self.clock.now())).await
     }
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Result;
 use std::path::PathBuf;
 
+use chrono::{DateTime, Utc};
 use tracing::warn;
 
 use super::lock_file::LockFile;
@@ -15,34 +16,42 @@ const OWN_MIRROR: &str = "terraform.d/plugins";
 
 impl Session {
     /// Links to the packages of the store that will be taken as they are.
-    pub(super) fn lay_out(&self) -> Result<()> {
+    pub(super) fn lay_out(&mut self) -> Result<()> {
         let lock = self.place.lock_file_tracked.then(|| LockFile::read(&self.place.dir));
+        let mut uses = self.store.uses.lock();
         for (package, checksum) in self.store.list()? {
             if is_accepted(lock.as_ref(), &package, &checksum) {
                 let link = package.below(self.overlay.path());
                 fs::create_dir_all(link.parent().unwrap_or(&link))?;
                 std::os::unix::fs::symlink(self.store.path_of(&package), link)?;
+                uses.hold(&package);
+                self.held.packages.push(package);
             }
         }
         Ok(())
     }
 
     /// Keeps each package that the project uses, and leads its link to it.
-    pub(super) fn keep(&self) -> Result<()> {
+    pub(super) fn keep(&mut self, now: DateTime<Utc>) -> Result<()> {
         let providers = self.place.data_dir.join("providers");
         for package in links::into(&providers, self.overlay.path())? {
             let (link, own) = (package.below(&providers), package.below(self.overlay.path()));
-            if let Some(target) = self.target(&package, own)? {
-                links::lead(&link, &target)?;
-            } else {
+            let Some(target) = self.target(&package, own)? else {
                 links::replace(&link, &package.below(self.overlay.path()))?;
+                continue;
+            };
+            let mut uses = self.store.uses.lock();
+            links::lead(&link, &target)?;
+            if let Some(kept) = self.store.package_at(&target) {
+                uses.lead_to(&kept);
+                self.store.note_use(&kept, now)?;
             }
         }
         Ok(())
     }
 
     /// Where the link of a package has to lead; `None`: the package is for this project alone.
-    fn target(&self, package: &PackagePath, own: PathBuf) -> Result<Option<PathBuf>> {
+    fn target(&mut self, package: &PackagePath, own: PathBuf) -> Result<Option<PathBuf>> {
         if own.is_symlink() {
             // From the store, or from a mirror of the operator or of the pull.
             return fs::read_link(own).map(Some);
@@ -50,6 +59,7 @@ impl Session {
         if self.brings_its_own() {
             return Ok(None);
         }
+        self.held.add(package);
         let is_kept = self.store.take(package, &own);
         if let Err(error) = &is_kept {
             warn!(package = %own.display(), %error, "A provider package cannot be kept for other projects");

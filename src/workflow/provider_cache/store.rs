@@ -1,28 +1,51 @@
 //! The packages that are kept. A package is there when its checksum stands beside it, and is never changed after that.
 
-use std::fs;
+use std::fmt;
+use std::fs::{self, File};
 use std::io::{ErrorKind, Result};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
+use chrono::{DateTime, Utc};
+
+use super::uses::Shared;
 use super::{DEPTH, hash};
 
 /// Packages on this disk.
 #[derive(Debug, Clone)]
-pub(super) struct Store(PathBuf);
+pub(super) struct Store {
+    dir: PathBuf,
+    pub uses: Shared,
+}
 
 /// Where a package is, from the top of the store: `registry.terraform.io/hashicorp/null/3.2.1/linux_amd64`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct PackagePath(PathBuf);
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PackagePath(PathBuf);
+
+impl fmt::Display for PackagePath {
+    /// `registry.terraform.io/hashicorp/null 3.2.1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.provider() {
+            Some((provider, version)) => write!(f, "{provider} {version}"),
+            None => write!(f, "{}", self.0.display()),
+        }
+    }
+}
 
 impl PackagePath {
+    #[cfg(test)]
+    pub(super) fn of(path: &str) -> Self {
+        Self(path.into())
+    }
+
     /// Below a directory laid out as a cache.
-    pub fn below(&self, top: &Path) -> PathBuf {
+    pub(super) fn below(&self, top: &Path) -> PathBuf {
         top.join(&self.0)
     }
 
     /// `registry.terraform.io/hashicorp/null` and `3.2.1`, as lock files have them.
-    pub fn provider(&self) -> Option<(String, String)> {
+    pub(super) fn provider(&self) -> Option<(String, String)> {
         let parts: Vec<&str> = self.0.iter().filter_map(|part| part.to_str()).collect();
         let [host, namespace, kind, version, _] = parts.as_slice() else { return None };
         Some((format!("{host}/{namespace}/{kind}"), (*version).to_owned()))
@@ -63,30 +86,61 @@ fn entries(dir: &Path, or_links: bool) -> Result<Vec<std::ffi::OsString>> {
 
 impl Store {
     pub fn new(dir: PathBuf) -> Self {
-        Self(dir)
+        Self { dir, uses: Shared::default() }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The package that a link leads to, or into.
+    pub fn package_at(&self, target: &Path) -> Option<PackagePath> {
+        let path: PathBuf = target.strip_prefix(&self.dir).ok()?.components().take(DEPTH).collect();
+        (path.components().count() == DEPTH).then_some(PackagePath(path))
     }
 
     /// The packages that are kept, with their checksums.
     pub fn list(&self) -> Result<Vec<(PackagePath, String)>> {
         let checked = |package: PackagePath| Some((package.clone(), self.checksum(&package)?));
-        Ok(packages(&self.0)?.into_iter().filter_map(checked).collect())
+        Ok(packages(&self.dir)?.into_iter().filter_map(checked).collect())
     }
 
     pub fn path_of(&self, package: &PackagePath) -> PathBuf {
-        package.below(&self.0)
+        package.below(&self.dir)
     }
 
     fn checksum(&self, package: &PackagePath) -> Option<String> {
         fs::read_to_string(self.checksum_file(package)).ok()
     }
 
-    fn checksum_file(&self, package: &PackagePath) -> PathBuf {
+    pub fn checksum_file(&self, package: &PackagePath) -> PathBuf {
+        self.beside(package, ".h1")
+    }
+
+    /// Its time of change is when the package was used last, by our own clock.
+    pub fn used_file(&self, package: &PackagePath) -> PathBuf {
+        self.beside(package, ".used")
+    }
+
+    fn beside(&self, package: &PackagePath, ending: &str) -> PathBuf {
         let mut file = self.path_of(package).into_os_string();
-        file.push(".h1");
+        file.push(ending);
         file.into()
     }
 
-    /// Moves an unpacked package into the store, unless it is there. Afterwards what is in the store is the same as what
+    /// Notes that a project uses a package now. `uses` is locked for as long as the link to it is made.
+    pub fn note_use(&self, package: &PackagePath, now: DateTime<Utc>) -> Result<()> {
+        File::create(self.used_file(package))?.set_modified(SystemTime::from(now))
+    }
+
+    /// What is not noted was used when it was made.
+    pub fn used_at(&self, package: &PackagePath) -> DateTime<Utc> {
+        let time = |path: PathBuf| path.symlink_metadata().and_then(|meta| meta.modified()).ok();
+        let used = time(self.used_file(package)).or_else(|| time(self.path_of(package)));
+        used.unwrap_or(SystemTime::UNIX_EPOCH).into()
+    }
+
+    /// Moves an unpacked package, which the caller holds, into the store, unless it is there. Afterwards what is in the store is the same as what
     /// was at `from`; `false`: it is not, and `from` is where it was.
     pub fn take(&self, package: &PackagePath, from: &Path) -> Result<bool> {
         let checksum = hash::h1(from)?;
@@ -95,7 +149,8 @@ impl Store {
             fs::set_permissions(&file, fs::Permissions::from_mode(mode & 0o555))?;
         }
         let goal = self.path_of(package);
-        fs::create_dir_all(goal.parent().unwrap_or(&self.0))?;
+        let _uses = self.uses.lock();
+        fs::create_dir_all(goal.parent().unwrap_or(&self.dir))?;
         match fs::rename(from, &goal) {
             Ok(()) => self.vouch(package, &checksum).map(|()| true),
             Err(error) if matches!(error.kind(), ErrorKind::DirectoryNotEmpty | ErrorKind::AlreadyExists) => {
@@ -119,7 +174,7 @@ impl Store {
 
     fn vouch(&self, package: &PackagePath, checksum: &str) -> Result<()> {
         let file = self.checksum_file(package);
-        let new = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(&self.0))?;
+        let new = tempfile::NamedTempFile::new_in(file.parent().unwrap_or(&self.dir))?;
         fs::write(new.path(), checksum)?;
         new.persist(file).map(drop).map_err(|error| error.error)
     }
@@ -170,6 +225,22 @@ mod tests {
         let same = package(&overlay, "one");
         assert!(store.take(&same, &same.below(&overlay)).unwrap());
         assert_eq!(store.list().unwrap().first().unwrap().0, it);
+    }
+
+    #[test]
+    fn a_link_to_a_package_or_into_it_names_it() {
+        let store = Store::new("/data/plugin-cache".into());
+        let it = PackagePath::of("a/b/c/1.0.0/linux_amd64");
+        for (target, expected) in [
+            ("/data/plugin-cache/a/b/c/1.0.0/linux_amd64", Some(&it)),
+            ("/data/plugin-cache/a/b/c/1.0.0/linux_amd64/program", Some(&it)),
+            ("/data/plugin-cache/a/b/c/1.0.0", None),
+            ("/data/tmp/a/b/c/1.0.0/linux_amd64", None),
+            ("../plugin-cache/a/b/c/1.0.0/linux_amd64", None),
+        ] {
+            assert_eq!(store.package_at(Path::new(target)).as_ref(), expected, "{target}");
+        }
+        assert_eq!(it.to_string(), "a/b/c 1.0.0");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The built-in steps: argument vectors for Terraform and OpenTofu, never a shell (reference 6.6).
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
@@ -63,17 +63,30 @@ impl Steps<'_> {
             &["-input=false", "-upgrade"]
         };
         let args: Vec<OsString> = [OsString::from("init")].into_iter().chain(merged(own, extra)).collect();
-        let Some(session) = self.provider_session().await.map_err(disk)? else {
+        if args.iter().any(|arg| names_packages(arg)) {
             return self.tool(args, name, None).await.map(|_| String::new());
-        };
-        let (shown, cmd) = (self.shown(&args), self.command(args).envs(session.variables()));
-        self.exec.run(cmd, name.clone(), &shown, None).await?;
-        session.finish().await.map_err(disk).map(|()| String::new())
+        }
+        let shown = self.shown(&args);
+        self.init_with_cache(self.command(args), name, &shown).await.map(|_| String::new())
     }
 
-    /// A cache of providers for one `init`; none where the operator wants none or set one for all.
+    /// Runs what does one `init` in the directory of the project and nothing else.
+    pub(super) async fn init_with_cache(&self, cmd: Cmd, name: StepName, shown: &str) -> Result<String, StepError> {
+        let disk = |error| failed(name.clone(), StepFailure::Disk(error));
+        let Some(session) = self.provider_session().await.map_err(disk)? else {
+            return self.exec.run(cmd, name, shown, None).await;
+        };
+        let output = self.exec.run(cmd.envs(session.variables()), name.clone(), shown, None).await?;
+        session.finish().await.map_err(disk).map(|()| output)
+    }
+
+    /// A cache of providers for one `init`; none where the operator wants none, set one for all, or says where packages
+    /// come from: those may be of the pull request.
     async fn provider_session(&self) -> std::io::Result<Option<Session>> {
         let Some(cache) = self.providers else { return Ok(None) };
+        if ["TF_CLI_ARGS", "TF_CLI_ARGS_init"].into_iter().filter_map(|name| self.variable(name)).any(names_packages) {
+            return Ok(None);
+        }
         let place = InitPlace {
             dir: self.dir.to_owned(),
             data_dir: self.data_dir(),
@@ -175,6 +188,11 @@ impl Steps<'_> {
         let words: Vec<String> = args.iter().map(word).collect();
         format!("{} {}", self.tool.distribution.program(), words.join(" "))
     }
+}
+
+/// Whether arguments of `init` say where packages are taken from.
+fn names_packages(args: &OsStr) -> bool {
+    args.to_string_lossy().contains("-plugin-dir")
 }
 
 pub(super) fn failed(step: StepName, why: StepFailure) -> StepError {

@@ -12,6 +12,7 @@ use super::builtin::failed;
 use super::error::{StepError, StepFailure, StepName};
 use super::filters::filtered;
 use super::multienv::parse;
+use super::plain_init::is_plain_init;
 use crate::config::workflow::{EnvStep, EnvValue, MultienvStep, RunStep, Shell};
 use crate::process::Cmd;
 
@@ -20,7 +21,12 @@ const VALUE_BYTES: u64 = 64 * 1024;
 
 impl Steps<'_> {
     pub(super) async fn run_command(&self, step: &RunStep, name: StepName) -> Result<String, StepError> {
-        let ran = self.exec.run(self.shell(&step.shell, &step.command), name, &step.command, None).await;
+        let (cmd, shown) = (self.shell(&step.shell, &step.command), &step.command);
+        let ran = if is_plain_init(&step.shell, shown) {
+            self.init_with_cache(cmd, name, shown).await
+        } else {
+            self.exec.run(cmd, name, shown, None).await
+        };
         match ran {
             Ok(output) => Ok(filtered(output, &step.output, false)),
             Err(error) => Err(StepError { output: filtered(error.output, &step.output, true), ..error }),

@@ -13,6 +13,7 @@ mod expand;
 mod filters;
 mod flags;
 mod multienv;
+mod plain_init;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -36,7 +37,7 @@ pub(super) struct Steps<'a> {
     pub environment: &'a ChildEnvironment,
     pub providers: Option<&'a ProviderCache>,
     /// Where programs are that were fetched or put there for runs.
-    pub bin_dir: &'a Path,
+    pub bin_dirs: &'a [PathBuf],
     pub facts: &'a Facts,
     pub exec: Exec<'a>,
     /// Directory of the project in the checkout.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::Steps;
 use crate::workflow::ChildEnvironment;
@@ -11,16 +11,16 @@ use crate::workflow::ChildEnvironment;
 /// The variables of a command of the operator that do not depend on what it is for: the environment of the server as
 /// far as it goes, with the programs for runs first on the search path: `terraform` in a command is then the program that
 /// the built-in steps run.
-pub(in crate::workflow) fn base(environment: &ChildEnvironment, bin_dir: &Path) -> BTreeMap<OsString, OsString> {
+pub(in crate::workflow) fn base(environment: &ChildEnvironment, bin_dirs: &[PathBuf]) -> BTreeMap<OsString, OsString> {
     let mut all: BTreeMap<OsString, OsString> =
         environment.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-    all.insert("PATH".into(), with_dir(&environment.path(), bin_dir));
+    all.insert("PATH".into(), with_dirs(&environment.path(), bin_dirs));
     all
 }
 
 /// Relative folders are left out: they would be found in the checkout.
-fn with_dir(path: &OsStr, dir: &Path) -> OsString {
-    let dirs = [dir.to_owned()].into_iter().chain(std::env::split_paths(path)).filter(|dir| dir.is_absolute());
+fn with_dirs(path: &OsStr, first: &[PathBuf]) -> OsString {
+    let dirs = first.iter().cloned().chain(std::env::split_paths(path)).filter(|dir| dir.is_absolute());
     std::env::join_paths(dirs).unwrap_or_else(|_| path.to_owned())
 }
 
@@ -38,7 +38,7 @@ impl Steps<'_> {
 
     /// The environment of a command.
     pub(super) fn of_command(&self) -> BTreeMap<OsString, OsString> {
-        let mut all = base(self.environment, self.bin_dir);
+        let mut all = base(self.environment, self.bin_dirs);
         all.extend(self.of_both());
         let project = self.project.name.as_ref().map_or("", |name| name.as_str());
         let own: [(&str, OsString); 6] = [
@@ -79,17 +79,20 @@ mod tests {
 
     #[test]
     fn commands_find_the_programs_for_runs_first_and_none_in_the_checkout() {
-        for (path, expected) in
-            [("/usr/bin:/bin", "/srv/bin:/usr/bin:/bin"), ("", "/srv/bin"), (".:bin::/usr/bin", "/srv/bin:/usr/bin")]
-        {
-            assert_eq!(with_dir(OsStr::new(path), Path::new("/srv/bin")), expected, "{path}");
+        for (path, expected) in [
+            ("/usr/bin:/bin", "/srv/bin:/data/bin:/usr/bin:/bin"),
+            ("", "/srv/bin:/data/bin"),
+            (".:bin::/usr/bin", "/srv/bin:/data/bin:/usr/bin"),
+        ] {
+            let first = ["/srv/bin", "/data/bin"].map(PathBuf::from);
+            assert_eq!(with_dirs(OsStr::new(path), &first), expected, "{path}");
         }
     }
 
     #[test]
     fn a_command_sees_of_the_server_only_what_is_let_through() {
         let environment = ChildEnvironment::from_iter([("HOME".into(), "/home/us".into())]);
-        let all = base(&environment, Path::new("/srv/bin"));
+        let all = base(&environment, &["/srv/bin".into()]);
         let names: Vec<&str> = all.keys().filter_map(|name| name.to_str()).collect();
         assert_eq!(names, ["HOME", "PATH"]);
     }

@@ -35,7 +35,10 @@ pub struct Tool {
 /// Finds programs in some folders and on the search path, and remembers what they said they are.
 #[derive(Debug)]
 pub(super) struct Programs {
+    /// Those that are ours come first.
     dirs: Vec<PathBuf>,
+    /// How many of them are ours.
+    own: usize,
     environment: ChildEnvironment,
     known: Mutex<HashMap<PathBuf, (Stamp, Version)>>,
 }
@@ -63,12 +66,19 @@ impl Programs {
         let path = environment.path();
         let along_path = std::env::split_paths(&path).filter(|dir| dir.is_absolute());
         let mut dirs: Vec<PathBuf> = Vec::new();
-        for dir in first.iter().map(|dir| dir.to_path_buf()).chain(along_path) {
+        let mut own = 0;
+        for (at, dir) in first.iter().map(|dir| dir.to_path_buf()).chain(along_path).enumerate() {
             if !dirs.contains(&dir) {
                 dirs.push(dir);
+                own += usize::from(at < first.len());
             }
         }
-        Self { dirs, environment, known: Mutex::default() }
+        Self { dirs, own, environment, known: Mutex::default() }
+    }
+
+    /// The folders that are looked in before the search path.
+    pub fn own_dirs(&self) -> &[PathBuf] {
+        &self.dirs[..self.own]
     }
 
     /// The program of a distribution: `terraform1.9.8` when that version is asked for and there is one, else `terraform`.

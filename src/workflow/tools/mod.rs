@@ -18,7 +18,7 @@ mod releases;
 mod tests;
 mod verify;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use semver::Version;
 use tracing::warn;
@@ -44,15 +44,20 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Looks in `bin_dir` first, then along the `PATH` that children get. Nothing is downloaded.
-    pub fn new(bin_dir: &Path, environment: ChildEnvironment) -> Self {
-        Self { programs: Programs::new(&[bin_dir], environment), downloads: None }
+    /// Looks in `dirs` first, then along the `PATH` that children get. Nothing is downloaded.
+    pub fn new(dirs: &[&Path], environment: ChildEnvironment) -> Self {
+        Self { programs: Programs::new(dirs, environment), downloads: None }
     }
 
-    /// The same; what is not there is downloaded, and found again where downloads are kept.
-    pub fn with_downloads(bin_dir: &Path, environment: ChildEnvironment, downloads: Downloads) -> Self {
-        let programs = Programs::new(&[bin_dir, downloads.dir()], environment);
-        Self { programs, downloads: Some(downloads) }
+    /// The same; what is not there is downloaded, into one of `dirs`, so that it is found again.
+    pub fn with_downloads(dirs: &[&Path], environment: ChildEnvironment, downloads: Downloads) -> Self {
+        Self { downloads: Some(downloads), ..Self::new(dirs, environment) }
+    }
+
+    /// The folders in which programs are that were put there or downloaded for runs, in the order in which they are
+    /// looked in. Commands of a workflow find them there by name, such as `terraform1.5.7`.
+    pub fn dirs(&self) -> &[PathBuf] {
+        self.programs.own_dirs()
     }
 
     /// The program of a distribution: of that version, downloaded if need be; else the one without a version in its name.

@@ -50,6 +50,26 @@ async fn variables_of_a_workflow_reach_terraform_and_its_commands_see_the_plan()
     world.finish(&["#1 . default"]).await;
 }
 
+/// Nothing but a list is in the repository; a hook makes the code of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hook_writes_a_project_which_counts_as_changed_where_the_operator_says_so() {
+    let generate = "while read -r team; do mkdir -p $team cache/$team; \
+                    sed s/TEAM/$team/ project.txt | tee $team/main.tf >cache/$team/main.tf; done <teams.txt";
+    let config = json!({"repos": [{"id": "/.*/", "pre_workflow_hooks": [{"run": generate}]}]});
+    let files = |files: &super::world::Files| {
+        let template = files.backend("TEAM") + "resource \"terraform_data\" \"it\" {}\n";
+        vec![("project.txt", template), ("teams.txt", String::new()), (".gitignore", "cache/\n".to_owned())]
+    };
+    let settings = configured(&config).flag("--include-git-untracked-files");
+    let world = World::start_with(settings, files).await;
+    let pull = world.open("feature", &[("teams.txt", "blue\ngreen\n")]).await;
+    world.answer(pull).await.is("autoplan success | blue default planned | green default planned");
+    world.ask(pull, "lockkeeper plan").await.is("plan success | blue default planned | green default planned");
+    world.ask(pull, "lockkeeper apply -d blue").await.is("apply success | blue default applied").says("1 added");
+    assert!(world.files().state("blue", None).contains("terraform_data"));
+    world.finish(&["#1 blue default", "#1 green default"]).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hook_writes_the_configuration_of_the_repository() {
     let generate = "for dir in */; do test \"$dir\" = old/ || printf -- '- dir: %s\\n  name: of-%s\\n' ${dir%/} ${dir%/}; \

@@ -13,6 +13,7 @@ story!(
     what_cannot_be_explained_is_refused_as_a_plan_is,
     a_comment_says_the_same_as_the_command_line,
     the_operator_can_leave_it_out,
+    hooks_that_were_not_run_are_told,
 );
 
 const CONFIG: (&str, &str) = (
@@ -113,5 +114,19 @@ async fn the_operator_can_leave_it_out(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper explain").await;
     assert!(bot.answer(pull).starts_with("**Nothing was run**: "));
+    bot.end(&[]).await;
+}
+
+async fn hooks_that_were_not_run_are_told(backend: Backend) {
+    const HOOKS: &str = "{\"repos\": [{\"id\": \"/.*/\", \"pre_workflow_hooks\": [{\"run\": \"exit 1\"}]}]}";
+    let mut bot = Bot::with(backend, &[NETWORK], &[("repo-config-json", HOOKS)]).await;
+    let pull = bot.open_pull("docs", &[("docs/x.md", "Read me.\n")]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper explain").await;
+    let answer = bot.answer(pull);
+    assert!(
+        answer.contains("\n\nHooks were not run: before a plan the server runs 1 hook, which may make"),
+        "{answer}"
+    );
     bot.end(&[]).await;
 }

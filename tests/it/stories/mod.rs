@@ -23,6 +23,7 @@ mod pending;
 mod permission;
 mod plan;
 mod projects;
+mod providers;
 mod queue;
 mod reconcilers;
 mod refusals;

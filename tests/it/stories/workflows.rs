@@ -24,6 +24,7 @@ story!(
     an_apply_prepares_a_checkout_that_is_new,
     a_targeted_apply_is_refused,
     a_repository_defines_its_own_workflow_where_that_is_allowed,
+    programs_that_were_downloaded_are_found_by_name_beside_those_of_the_operator,
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -406,5 +407,24 @@ async fn a_repository_defines_its_own_workflow_where_that_is_allowed(backend: Ba
     assert!(bot.comment(pull).contains("of the pull request\n"));
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("Apply complete!"));
+    bot.end(&[LOCK]).await;
+}
+
+async fn programs_that_were_downloaded_are_found_by_name_beside_those_of_the_operator(backend: Backend) {
+    let hooks = json!([{"run": "terraform1.5.7"}]);
+    let plan = json!([{"run": "terraform1.5.7; terraform version"}, "init", "plan"]);
+    let config = json!({
+        "repos": [{"id": "/.*/", "workflow": "custom", "pre_workflow_hooks": hooks}],
+        "workflows": {"custom": {"plan": {"steps": plan}}},
+    });
+    let flags = [("repo-config-json", &*config.to_string()), ("fail-on-pre-workflow-hook-error", "true")];
+    let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
+    let program = bot.db.dir.path().join("data/bin/terraform1.5.7");
+    std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+    std::fs::write(&program, "#!/bin/sh\necho an old program\n").unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    let said = bot.answer(pull);
+    assert!(said.contains("an old program\n{\"terraform_version\":\"1.11.4\""), "{said}");
     bot.end(&[LOCK]).await;
 }

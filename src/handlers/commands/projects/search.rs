@@ -41,14 +41,15 @@ pub(in crate::handlers::commands) async fn select(
     given: Given<'_>,
 ) -> Result<Selection, JobError> {
     let search = wanted.to_search();
-    Ok(match look(cx, Some(given), move |input| search.run(input)).await? {
-        Looked::Found(projects, work) => {
+    match look(cx, Some(given), move |input| search.run(input)).await {
+        Ok((projects, work)) => {
             let work = Work { projects, ..*work };
             work.tell_policies();
-            Selection::Work(Box::new(work))
+            Ok(Selection::Work(Box::new(work)))
         }
-        Looked::Refused(reply) => Selection::Refused(reply),
-    })
+        Err(Stop::Refused(reply)) => Ok(Selection::Refused(reply)),
+        Err(Stop::Broken(error)) => Err(error),
+    }
 }
 
 /// What there is to say about a plan before it is made.
@@ -75,35 +76,68 @@ pub(in crate::handlers::commands) async fn explain(
             None => explain::explain(&question).map_err(|error| Trouble::of_limit(&error)),
         }
     };
-    Ok(match look(cx, None, find).await? {
-        Looked::Found(explanation, _) => Explained::Answer(Box::new(explanation)),
-        Looked::Refused(reply) => Explained::Refused(reply),
-    })
+    match look(cx, None, find).await {
+        Ok((explanation, _)) => Ok(Explained::Answer(Box::new(explanation))),
+        Err(Stop::Refused(reply)) => Ok(Explained::Refused(reply)),
+        Err(Stop::Broken(error)) => Err(error),
+    }
 }
 
-/// What a look at the checkout came to.
-enum Looked<T> {
-    /// What was looked for, and how to work on it.
-    Found(T, Box<Work>),
-    /// Nothing, and the answer says why.
+/// Why a look at the checkout comes to nothing.
+enum Stop {
+    /// The answer says it.
     Refused(Reply),
+    /// Something broke that the people at the pull can do nothing about.
+    Broken(JobError),
 }
 
-/// Looks for something in a checkout of the pull, after the hooks if there is something to give them.
+impl From<JobError> for Stop {
+    fn from(error: JobError) -> Self {
+        Self::Broken(error)
+    }
+}
+
+impl Stop {
+    fn of(refusal: Result<Reply, JobError>) -> Self {
+        refusal.map_or_else(Self::Broken, Self::Refused)
+    }
+}
+
+/// Looks for something in a checkout of the pull, after the hooks if there is something to give them. With what is found
+/// comes how to work on it.
 async fn look<T: Send + 'static>(
     cx: &CommandCx<'_>,
     given: Option<Given<'_>>,
     find: impl FnOnce(&Input<'_>) -> Result<T, Trouble> + Send + 'static,
-) -> Result<Looked<T>, JobError> {
-    let source = match cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await {
-        Ok(source) => source,
-        Err(error) => return checkout_refusal(error).map(Looked::Refused),
-    };
+) -> Result<(T, Box<Work>), Stop> {
+    let (work, reading) = begin(cx).await?;
+    let checkout = work.checkout(cx, &WorkspaceName::default()).await;
+    let checkout = checkout.map_err(|error| Stop::of(checkout_refusal(error)))?;
+    if let Some(given) = given
+        && let Some(failed) = hooks::before(cx, work.policies.of_operator(), &checkout, given).await?
+    {
+        return Err(Stop::Refused(failed));
+    }
+    let (ground, graph) = ground(cx, &work, checkout, reading).await?;
+    let settings = cx.ctx.settings.discovery.clone();
+    let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph)).await;
+    let found = found.context("the search for projects broke off").map_err(JobError::Fail)?;
+    let Found { what, config, graph } = found.map_err(|trouble| Stop::Refused(trouble.into_reply()))?;
+    if let Some((tree, graph)) = graph {
+        cx.ctx.settings.modules.keep(tree, &graph);
+    }
+    let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
+    let policies = work.policies.with_config(config);
+    Ok((what, Box::new(Work { abreast, policies, ..work })))
+}
+
+/// Fetches what is needed, without projects yet.
+async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
+    let source = cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await;
+    let source = source.map_err(|error| Stop::of(checkout_refusal(error)))?;
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
-    let reading = match Reading::of_source(cx, &rules, &source).await {
-        Ok(reading) => reading,
-        Err(trouble) => return config_refusal(trouble).map(Looked::Refused),
-    };
+    let reading = Reading::of_source(cx, &rules, &source).await;
+    let reading = reading.map_err(|trouble| Stop::of(config_refusal(trouble)))?;
     let work = Work {
         projects: Vec::new(),
         abreast: Semaphore::new(ABREAST),
@@ -112,39 +146,26 @@ async fn look<T: Send + 'static>(
         findings: Findings::default(),
         checkouts: Mutex::default(),
     };
-    let checkout = match work.checkout(cx, &WorkspaceName::default()).await {
-        Ok(checkout) => checkout,
-        Err(error) => return checkout_refusal(error).map(Looked::Refused),
-    };
-    let operator = work.policies.of_operator();
-    if let Some(given) = given
-        && let Some(failed) = hooks::before(cx, operator, &checkout, given).await?
-    {
-        return Ok(Looked::Refused(failed));
-    }
+    Ok((work, reading))
+}
+
+/// Lists what there is and what changed, once the hooks have run.
+async fn ground(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    checkout: Arc<Checkout>,
+    reading: Reading,
+) -> Result<(Ground, Graph), Stop> {
     let files = cx.ctx.checkouts.files(work.source(), &checkout).await.map_err(JobError::retry)?;
-    let made = Made::of(cx, &work, &checkout).await?;
+    let made = Made::of(cx, work, &checkout).await?;
     if files.truncated || made.all.truncated || made.changed.truncated {
-        return Ok(Looked::Refused(too_many_files()));
+        return Err(Stop::Refused(too_many_files()));
     }
-    let graph = Graph::of(cx, &work, &checkout, &made.all).await?;
+    let graph = Graph::of(cx, work, &checkout, &made.all).await?;
     let mut changed = cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)?;
     changed.extend(made.changed.paths.iter().map(added));
-    let (base, rules) = (cx.pull.base_branch.clone(), operator.clone());
-    let ground = Ground { checkout, reading, files, made: made.all, changed, base, rules };
-    let settings = cx.ctx.settings.discovery.clone();
-    let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph));
-    match found.await.context("the search for projects broke off").map_err(JobError::Fail)? {
-        Ok(Found { what, config, graph }) => {
-            if let Some((tree, graph)) = graph {
-                cx.ctx.settings.modules.keep(tree, &graph);
-            }
-            let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
-            let policies = work.policies.with_config(config);
-            Ok(Looked::Found(what, Box::new(Work { abreast, policies, ..work })))
-        }
-        Err(trouble) => Ok(Looked::Refused(trouble.into_reply())),
-    }
+    let (base, rules) = (cx.pull.base_branch.clone(), work.policies.of_operator().clone());
+    Ok((Ground { checkout, reading, files, made: made.all, changed, base, rules }, graph))
 }
 
 /// Files of the checkout that no commit has.

@@ -72,7 +72,10 @@ impl World {
         let own = dir.path().join("own");
         std::fs::create_dir_all(&own).unwrap();
         let downloads = Arc::into_inner(downloads).unwrap();
-        (Tools::with_downloads(&own, ChildEnvironment::default(), downloads), mirror, dir, clock)
+        let kept = downloads.dir().to_owned();
+        let tools = Tools::with_downloads(&[&own, &kept], ChildEnvironment::default(), downloads);
+        assert_eq!(tools.dirs(), [own, kept], "commands find programs there too");
+        (tools, mirror, dir, clock)
     }
 }
 
@@ -286,7 +289,7 @@ async fn without_leave_to_download_only_what_is_here_counts() {
     let dir = tempfile::tempdir().unwrap();
     install(dir.path(), "terraform1.9.8", "1.9.8");
     install(dir.path(), "terraform", "1.5.7");
-    let tools = Tools::new(dir.path(), ChildEnvironment::default());
+    let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
     let mut choices = Vec::new();
     for constraint in ["~> 1.9.0", "< 2", "~> 1.5.0", "= 1.4.0", ">= 2", "lots"] {
         let chosen = tools.choose(&wish(constraint)).await;
@@ -307,7 +310,7 @@ async fn distributions_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
     install(dir.path(), "terraform1.9.8", "1.9.8");
     install(dir.path(), "tofu1.9.8", "1.9.8");
-    let tools = Tools::new(dir.path(), ChildEnvironment::default());
+    let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
     let wanted = version("1.9.8");
     for distribution in [Distribution::Terraform, Distribution::OpenTofu] {
         let tool = tools.find(distribution, Some(&wanted)).await.unwrap();

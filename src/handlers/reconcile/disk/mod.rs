@@ -1,31 +1,43 @@
 //! What may stay on this disk.
 //!
 //! Checkouts of pulls that are not open go: their removal is a job, but the server may have died over it, or another
-//! server did the job on its own disk. Then, if there is a quota, mirrors and checkouts go until it is met, those that were
-//! not used for longest first. Never removed are what a command uses right now, and checkouts of open pulls that hold a
-//! local Terraform state, which nobody could make anew; a mirror stays as long as there are checkouts of it.
+//! server did the job on its own disk. Packages of providers that no `init` has used for long go, if no checkout links to
+//! them. Then, if there is a quota, mirrors, checkouts and packages go until it is met, those that were not used for
+//! longest first. Never removed are what a command uses right now, and checkouts of open pulls that hold a local Terraform
+//! state, which nobody could make anew; a mirror stays as long as there are checkouts of it, a package as long as one links
+//! to it.
 
+mod parts;
+
+use chrono::TimeDelta;
 use tracing::{info, warn};
 
 use super::Found;
 use crate::config::size::{ByteSize, shown};
 use crate::context::Ctx;
-use crate::git::{DiskPart, DiskUse};
+use crate::git::DiskPart;
 use crate::model::{PullRef, PullState};
+
+use parts::{Part, PartUse, Remover};
 
 /// So many of the largest parts are named when the quota cannot be met.
 const NAMED: usize = 5;
 
+/// Packages of providers that were not used for so long go even if there is room.
+const IDLE: TimeDelta = TimeDelta::days(30);
+
 /// Removes what is left over, and what is over the quota.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let mut found = Found::default();
+    let mut remover = Remover::new(ctx);
     for pull in ctx.checkouts.disk_pulls().await? {
         found.looked_at += 1;
-        if is_over(ctx, &pull).await? && evict(ctx, &DiskPart::Checkouts(pull.clone())).await {
+        if is_over(ctx, &pull).await? && remover.remove(&Part::Git(DiskPart::Checkouts(pull.clone()))).await {
             found.repaired += 1;
             info!(%pull, "Removed the checkouts of a pull request that is not open");
         }
     }
+    found += idle_packages(ctx, &mut remover).await?;
     if let Some(quota) = ctx.settings.disk_quota {
         found += keep_to(ctx, quota).await?;
     }
@@ -36,6 +48,21 @@ async fn is_over(ctx: &Ctx, pull: &PullRef) -> anyhow::Result<bool> {
     Ok(ctx.store.pull_state(pull).await?.is_some_and(|state| state != PullState::Open))
 }
 
+/// A new version of a provider comes every week, and the old one is hardly ever asked for again.
+async fn idle_packages(ctx: &Ctx, remover: &mut Remover<'_>) -> anyhow::Result<Found> {
+    let Some(cache) = &ctx.terraform.providers else { return Ok(Found::default()) };
+    let mut found = Found::default();
+    for package in cache.disk_use().await? {
+        found.looked_at += 1;
+        let part = Part::Provider(package.package);
+        if package.used_at + IDLE <= ctx.clock.now() && remover.remove(&part).await {
+            found.repaired += 1;
+            info!(%part, used_at = %package.used_at, "Removed what no project has used for long");
+        }
+    }
+    Ok(found)
+}
+
 /// Why a part stays although there is no room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stays {
@@ -44,26 +71,27 @@ enum Stays {
 }
 
 impl Stays {
-    fn words(self, part: &DiskPart) -> &'static str {
+    fn words(self, part: &Part) -> &'static str {
         match (self, part) {
             (Self::HasState, _) => "holds a local Terraform state",
-            (Self::InUse, DiskPart::Checkouts(_)) => "in use",
-            (Self::InUse, DiskPart::Mirror(_)) => "in use, or its checkouts stay",
+            (Self::InUse, Part::Git(DiskPart::Checkouts(_))) => "in use",
+            (Self::InUse, Part::Git(DiskPart::Mirror(_))) => "in use, or its checkouts stay",
+            (Self::InUse, Part::Provider(_)) => "in use, or checkouts link to it",
         }
     }
 }
 
 async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
-    let mut parts = ctx.checkouts.disk_use().await?;
+    let mut parts = parts::all(ctx).await?;
     let mut found = Found { looked_at: u64::try_from(parts.len()).unwrap_or(u64::MAX), repaired: 0 };
     let before: u64 = parts.iter().map(|part| part.bytes).sum();
-    let (mut total, mut stay) = (before, Vec::new());
+    let (mut total, mut stay, mut remover) = (before, Vec::new(), Remover::new(ctx));
     in_order(&mut parts);
     for part in parts {
         if total <= quota.bytes() {
             break;
         }
-        match remove(ctx, &part).await {
+        match remove(&mut remover, &part).await {
             Ok(()) => {
                 (total, found.repaired) = (total.saturating_sub(part.bytes), found.repaired + 1);
                 info!(part = %part.part, size = shown(part.bytes), used_at = %part.used_at, "Removed to make room");
@@ -74,35 +102,25 @@ async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
     if total > quota.bytes() {
         warn!(quota = %quota, "{}", not_met(total, quota, stay));
     } else if found.repaired > 0 {
-        info!(before = shown(before), now = shown(total), quota = %quota, "Mirrors and checkouts are within --disk-quota");
+        info!(before = shown(before), now = shown(total), quota = %quota, "This disk is within --disk-quota");
     }
     Ok(found)
 }
 
-/// Those that were not used for longest first, and a mirror after its checkouts.
-fn in_order(parts: &mut [DiskUse]) {
+/// Those that were not used for longest first; a mirror after its checkouts, and packages after those that link to them.
+fn in_order(parts: &mut [PartUse]) {
     parts.sort_by(|a, b| (a.used_at, &a.part).cmp(&(b.used_at, &b.part)));
 }
 
-async fn remove(ctx: &Ctx, part: &DiskUse) -> Result<(), Stays> {
-    if part.has_state && matches!(part.part, DiskPart::Checkouts(_)) {
-        return Err(Stays::HasState);
-    }
-    if evict(ctx, &part.part).await { Ok(()) } else { Err(Stays::InUse) }
-}
-
-/// `false`: it stays; what went wrong is in the log.
-async fn evict(ctx: &Ctx, part: &DiskPart) -> bool {
-    match ctx.checkouts.evict(part).await {
-        Ok(removed) => removed,
-        Err(error) => {
-            warn!(%part, %error, "Cannot be removed from this disk");
-            false
-        }
+async fn remove(remover: &mut Remover<'_>, part: &PartUse) -> Result<(), Stays> {
+    match part.has_state {
+        true => Err(Stays::HasState),
+        false if remover.remove(&part.part).await => Ok(()),
+        false => Err(Stays::InUse),
     }
 }
 
-fn not_met(total: u64, quota: ByteSize, mut stay: Vec<(DiskUse, Stays)>) -> String {
+fn not_met(total: u64, quota: ByteSize, mut stay: Vec<(PartUse, Stays)>) -> String {
     stay.sort_by(|(a, _), (b, _)| b.bytes.cmp(&a.bytes).then_with(|| a.part.cmp(&b.part)));
     let named = stay
         .iter()
@@ -113,7 +131,7 @@ fn not_met(total: u64, quota: ByteSize, mut stay: Vec<(DiskUse, Stays)>) -> Stri
         named = format!("{named}; and {} more", stay.len() - NAMED);
     }
     format!(
-        "Mirrors and checkouts take {}, more than --disk-quota {quota}, and nothing more can be removed: {named}. Give \
+        "Mirrors, checkouts and providers take {}, more than --disk-quota {quota}, and nothing more can be removed: {named}. Give \
          them more room, or close pull requests; with a remote backend no checkout holds a state",
         shown(total)
     )
@@ -125,13 +143,14 @@ mod tests {
 
     use super::*;
 
-    fn part(pull: Option<i64>, kib: u64, used: i64) -> DiskUse {
+    fn part(pull: Option<i64>, kib: u64, used: i64) -> PartUse {
         let repo: crate::model::RepoId = "github.com/acme/infra".parse().unwrap();
         let part = match pull {
             Some(number) => DiskPart::Checkouts(PullRef { repo, number: crate::model::PullNumber(number) }),
             None => DiskPart::Mirror(repo),
         };
-        DiskUse { part, bytes: kib << 10, used_at: DateTime::from_timestamp(used, 0).unwrap(), has_state: false }
+        let part = Part::Git(part);
+        PartUse { part, bytes: kib << 10, used_at: DateTime::from_timestamp(used, 0).unwrap(), has_state: false }
     }
 
     #[test]
@@ -145,6 +164,6 @@ mod tests {
     fn a_quota_that_is_not_met_is_explained_by_the_largest() {
         let mut stay: Vec<_> = (1..=5).map(|n| (part(Some(n), 1, 0), Stays::InUse)).collect();
         stay.extend([(part(None, 1536, 0), Stays::InUse), (part(Some(9), 700, 0), Stays::HasState)]);
-        insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"Mirrors and checkouts take 5 MiB, more than --disk-quota 1 MiB, and nothing more can be removed: the mirror of github.com/acme/infra (1.5 MiB, in use, or its checkouts stay); the checkouts of github.com/acme/infra#9 (700 KiB, holds a local Terraform state); the checkouts of github.com/acme/infra#1 (1 KiB, in use); the checkouts of github.com/acme/infra#2 (1 KiB, in use); the checkouts of github.com/acme/infra#3 (1 KiB, in use); and 2 more. Give them more room, or close pull requests; with a remote backend no checkout holds a state");
+        insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"Mirrors, checkouts and providers take 5 MiB, more than --disk-quota 1 MiB, and nothing more can be removed: the mirror of github.com/acme/infra (1.5 MiB, in use, or its checkouts stay); the checkouts of github.com/acme/infra#9 (700 KiB, holds a local Terraform state); the checkouts of github.com/acme/infra#1 (1 KiB, in use); the checkouts of github.com/acme/infra#2 (1 KiB, in use); the checkouts of github.com/acme/infra#3 (1 KiB, in use); and 2 more. Give them more room, or close pull requests; with a remote backend no checkout holds a state");
     }
 }

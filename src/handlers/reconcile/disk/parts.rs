@@ -1,0 +1,95 @@
+//! Everything on this disk that may go to make room, whoever keeps it.
+
+use std::fmt;
+
+use chrono::{DateTime, Utc};
+use tracing::warn;
+
+use crate::context::Ctx;
+use crate::git::{DiskPart, DiskUse};
+use crate::workflow::{Linked, PackagePath, PackageUse, ProviderCache};
+
+/// Something that is made anew when it is needed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// A mirror, or the checkouts of a pull.
+    Git(DiskPart),
+    /// A package of a provider, which checkouts may link to.
+    Provider(PackagePath),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Git(part) => write!(f, "{part}"),
+            Self::Provider(package) => write!(f, "the provider {package}"),
+        }
+    }
+}
+
+/// What one of them takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PartUse {
+    pub part: Part,
+    pub bytes: u64,
+    pub used_at: DateTime<Utc>,
+    /// Whether there is something in it that could not be made anew.
+    pub has_state: bool,
+}
+
+impl From<DiskUse> for PartUse {
+    fn from(DiskUse { part, bytes, used_at, has_state }: DiskUse) -> Self {
+        let has_state = has_state && matches!(part, DiskPart::Checkouts(_));
+        Self { part: Part::Git(part), bytes, used_at, has_state }
+    }
+}
+
+impl From<PackageUse> for PartUse {
+    fn from(PackageUse { package, bytes, used_at }: PackageUse) -> Self {
+        Self { part: Part::Provider(package), bytes, used_at, has_state: false }
+    }
+}
+
+/// All of them.
+pub(super) async fn all(ctx: &Ctx) -> anyhow::Result<Vec<PartUse>> {
+    let mut parts: Vec<PartUse> = ctx.checkouts.disk_use().await?.into_iter().map(PartUse::from).collect();
+    if let Some(cache) = &ctx.terraform.providers {
+        parts.extend(cache.disk_use().await?.into_iter().map(PartUse::from));
+    }
+    Ok(parts)
+}
+
+/// Removes parts; looks at who uses providers once, and only if one is to go.
+pub(super) struct Remover<'a> {
+    ctx: &'a Ctx,
+    linked: Option<Linked>,
+}
+
+impl<'a> Remover<'a> {
+    pub fn new(ctx: &'a Ctx) -> Self {
+        Self { ctx, linked: None }
+    }
+
+    /// `false`: it stays; what went wrong is in the log.
+    pub async fn remove(&mut self, part: &Part) -> bool {
+        let removed = match part {
+            Part::Git(part) => self.ctx.checkouts.evict(part).await.map_err(anyhow::Error::from),
+            Part::Provider(package) => match &self.ctx.terraform.providers {
+                Some(cache) => self.evict(cache, package).await.map_err(anyhow::Error::from),
+                None => Ok(false),
+            },
+        };
+        removed.unwrap_or_else(|error| {
+            warn!(%part, %error, "Cannot be removed from this disk");
+            false
+        })
+    }
+
+    async fn evict(&mut self, cache: &ProviderCache, package: &PackagePath) -> std::io::Result<bool> {
+        let linked = match self.linked.take() {
+            Some(linked) => linked,
+            None => cache.look_around().await?,
+        };
+        cache.evict(package, self.linked.insert(linked)).await
+    }
+}

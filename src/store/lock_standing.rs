@@ -9,7 +9,7 @@ use crate::model::{CommandId, CommandKind, Lock, LockStanding, ProjectKey, PullR
 /// because they wait for another project.
 const AT_WORK: &str = "SELECT c.id, c.kind FROM commands c WHERE c.repo = $1 AND c.pull = $2 AND c.state <> 'finished' \
      AND (EXISTS (SELECT 1 FROM runs r WHERE r.command = c.id AND r.dir = $3 AND r.workspace = $4 \
-     AND ($5 = '' OR r.name = $5) AND r.hook IS NULL AND r.state <> 'finished') \
+     AND ($5 = '' OR r.name = $5) AND r.hook IS NULL AND r.kind <> 'version' AND r.state <> 'finished') \
      OR (c.state = 'running' AND c.kind IN ('plan', 'autoplan') AND c.created_at <= $6 \
      AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.command = c.id AND r.dir = $3 AND r.workspace = $4 \
      AND r.hook IS NULL AND ($5 = '' OR r.name = $5)))) ORDER BY c.id";

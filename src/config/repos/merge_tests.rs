@@ -181,8 +181,8 @@ fn appendix_d_8_hooks_add_up_each_for_the_branches_of_its_entry() {
 fn hooks_are_run_for_the_commands_that_they_name() {
     use CommandKind::{Apply, Autoplan, Import, Plan, StateRm, Unlock, Version};
     let rows: &[(&str, &[CommandKind])] = &[
-        ("", &[Plan, Autoplan, Apply, Unlock]),
-        (", commands: ", &[Plan, Autoplan, Apply, Unlock]),
+        ("", &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version]),
+        (", commands: ", &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version]),
         (", commands: plan", &[Plan, Autoplan]),
         (", commands: autoplan", &[Autoplan]),
         (", commands: 'apply, unlock'", &[Apply, Unlock]),

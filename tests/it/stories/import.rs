@@ -240,7 +240,7 @@ async fn closing_the_pull_leaves_the_lock_until_the_import_has_ended(backend: Ba
     bot.settle_short().await;
     assert_eq!(bot.locks().await, [LOCK], "it is under way");
     std::fs::write(bot.tools.join("go"), "").unwrap();
-    command.await.unwrap();
+    let _ = command.await.unwrap();
     assert_eq!(bot.locks().await, [""; 0]);
     bot.settle().await;
     let told = bot.heard(pull).join("\n");
@@ -260,7 +260,7 @@ async fn a_running_import_is_cancelled_by_force_only(backend: Backend) {
     assert!(spared.contains("it is under way and was left alone"), "{spared}");
     bot.github.comment(REPO, pull, "bob", "lockkeeper cancel --force").await.unwrap();
     bot.settle_short().await;
-    command.await.unwrap();
+    let _ = command.await.unwrap();
     bot.settle().await;
     let told = bot.heard(pull).join("\n");
     assert!(told.contains("**Import cancelled**: `bob` cancelled it, so `terraform import` was stopped."), "{told}");

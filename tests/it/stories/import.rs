@@ -51,8 +51,27 @@ async fn an_import_is_told_and_the_plan_made_before_is_discarded(backend: Backen
     let (mut bot, pull) = planned(backend, &[], WIDER.1).await;
     let statuses = bot.statuses(pull);
     bot.say(pull, &format!("{IMPORT} -- -lock-timeout=5s")).await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.machine_line(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Import for dir: `network` workspace: `default`: imported
+
+    The plan that was made before is discarded: it knows nothing of this.
+
+    ```diff
+    terraform_data.it: Importing from ID "an id"...
+
+    Import successful!
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    "#);
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"import","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"imported","plan":null}]} -->"#);
     assert_eq!(bot.statuses(pull), statuses, "no status tells of it");
     let arguments = std::fs::read_to_string(bot.tools.join("arguments")).unwrap();
     assert_eq!(arguments.lines().last(), Some("import -lock-timeout=5s terraform_data.it an id"));
@@ -70,7 +89,22 @@ async fn an_import_is_refused_where_another_pull_has_the_lock(backend: Backend) 
     let second = bot.open_pull("other", &[("app/main.tf", "# fake: no changes\n")]).await;
     bot.comment(second);
     bot.say(second, IMPORT).await;
-    assert_snapshot!(bot.comment(second), @"");
+    assert_snapshot!(bot.comment(second), @"
+    Ran Import for dir: `network` workspace: `default`: locked
+
+    **Import refused**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
+
+    The lock becomes free when that pull request is merged or closed, or when somebody comments `lockkeeper unlock` there or [releases it](https://locks.example.com/locks/ID).
+
+    * To **try** this project again, comment:
+      ```shell
+      lockkeeper import -d network terraform_data.it 'an id'
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `41b2dfcd` · 0 s</sub>
+    ");
     bot.say(second, "lockkeeper state rm -d network 'a[\"b\"]' c.d").await;
     let comment = bot.comment(second);
     assert!(comment.contains("**State `rm` refused**: pull request [#1]"), "{comment}");
@@ -83,7 +117,24 @@ async fn what_stops_applies_stops_imports_and_removals(backend: Backend) {
     let (mut bot, pull) = planned(backend, &[], WIDER.1).await;
     stop_applies(bot.store(), "olga", "the database moves").await;
     bot.say(pull, IMPORT).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Import for dir: `network` workspace: `default`: refused
+
+    **Import refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: the database moves
+
+    * What stops applies stops import too: it changes the state as they do.
+    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
+    * The plans stay as they are until then; comment again afterwards.
+
+    * To **try** this project again, comment:
+      ```shell
+      lockkeeper import -d network terraform_data.it 'an id'
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper state rm terraform_data.it").await;
     let comment = bot.comment(pull);
     assert!(comment.contains("What stops applies stops `state rm` too"), "{comment}");
@@ -95,7 +146,23 @@ async fn an_import_waits_for_what_is_demanded_of_it(backend: Backend) {
     let config = json!({"repos": [{"id": "/.*/", "import_requirements": ["approved"]}]}).to_string();
     let (mut bot, pull) = planned(backend, &[("repo-config-json", &config)], WIDER.1).await;
     bot.say(pull, IMPORT).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Import for dir: `network` workspace: `default`: refused
+
+    **Import refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and nobody has approved the pull request.
+    Nothing was changed, and no lock was taken.
+
+    * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+
+    * To **try** this project again, comment:
+      ```shell
+      lockkeeper import -d network terraform_data.it 'an id'
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     // Nothing is demanded of a removal.
     bot.say(pull, "lockkeeper state rm -d network terraform_data.old").await;
     assert!(bot.comment(pull).contains(": removed from the state\n"));
@@ -110,7 +177,13 @@ async fn an_import_has_to_mean_one_project(backend: Backend) {
     let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: no changes\n")]).await;
     bot.comment(pull);
     bot.say(pull, "lockkeeper import terraform_data.it x").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    **Import refused**: a resource is imported into one project, and 2 could be meant. Nothing was changed.
+
+    * Comment the command again with the flags of the one that is meant: `-d app`, `-d network`.
+
+    <sub>Commit `dbb95be4` · 0 s</sub>
+    ");
     assert!(bot.machine_line(pull).contains(r#""reason":"several_projects""#));
     bot.say(pull, IMPORT).await;
     assert!(bot.comment(pull).contains(": imported\n"));
@@ -122,7 +195,28 @@ async fn an_import_that_fails_changes_nothing_and_gives_its_own_lock_back(backen
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[ALL, ("disable-autoplan", "true")]).await;
     let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: fail import\n")]).await;
     bot.say(pull, IMPORT).await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Import for dir: `network` workspace: `default`: failed
+
+    **Import failed**: `terraform import` ended with exit code 1.
+
+    ```text
+    Error: The import went wrong
+
+      on main.tf line 1:
+
+    This is what the story asked for.
+    ```
+
+    * To **try** this project again, comment:
+      ```shell
+      lockkeeper import -d network terraform_data.it 'an id'
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `6a6fdbba` · 0 s</sub>
+    ");
     bot.end(&[]).await;
 }
 
@@ -139,8 +233,84 @@ async fn resources_leave_the_states_of_several_projects(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[ALL, ("disable-autoplan", "true")]).await;
     let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: fail state rm\n")]).await;
     bot.say(pull, "lockkeeper state rm terraform_data.old --verbose -- -dry-run").await;
-    assert_snapshot!(bot.comment(pull), @"");
-    assert_snapshot!(bot.machine_line(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran State `rm` for 2 projects: 1 failed, 1 removed from the state
+
+    | | Project | Outcome |
+    |:-:|:--|:--|
+    | ❌ | `app` | [failed](https://locks.example.com/jobs/ID) |
+    | ✅ | `network` | [removed from the state](https://locks.example.com/jobs/ID) |
+
+    ---
+
+    ### ❌ dir: `app` workspace: `default`
+
+    **State `rm` failed**: `terraform state rm` ended with exit code 1.
+
+    ```text
+    Error: The state rm went wrong
+
+      on main.tf line 1:
+
+    This is what the story asked for.
+    ```
+
+    <details><summary>Log (11 lines)</summary>
+
+    ```text
+    $ terraform init -input=false -upgrade
+    Initializing the backend...
+    $ terraform state rm -dry-run terraform_data.old
+    ╷
+    │ Error: The state rm went wrong
+    │ 
+    │   on main.tf line 1:
+    │ 
+    │ This is what the story asked for.
+    ╵
+    `terraform state rm` ended with exit code 1
+    ```
+
+    </details>
+
+    * To **try** this project again, comment:
+      ```shell
+      lockkeeper state rm -d app terraform_data.old -- -dry-run
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    ---
+
+    ### ✅ dir: `network` workspace: `default`
+
+    ```diff
+    Removed terraform_data.old
+    Successfully removed 1 resource instance(s).
+    ```
+
+    <details><summary>Log (5 lines)</summary>
+
+    ```text
+    $ terraform init -input=false -upgrade
+    Initializing the backend...
+    $ terraform state rm -dry-run terraform_data.old
+    Removed terraform_data.old
+    Successfully removed 1 resource instance(s).
+    ```
+
+    </details>
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output of this project](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `812b2760` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"state_rm","id":"ID","pull":1,"head":"812b2760efa2a1a33667df33a3af9b0bbd262484","outcome":"partial","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"failed","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"state_removed","plan":null}]} -->"#);
     bot.end(&[LOCK]).await;
 }
 
@@ -149,16 +319,36 @@ async fn the_operators_steps_and_hooks_are_for_imports_too(backend: Backend) {
         {"env": {"name": "WHO", "command": "echo $USER_NAME"}},
         "init",
         {"import": {"extra_args": ["-lock=false"]}},
-        {"run": "echo $WHO: $COMMENT_ARGS in $REPO_REL_DIR, workspace $WORKSPACE, for #$PULL_NUM"},
+        {"run": "printf '%s\\n' \"$WHO: $COMMENT_ARGS in $REPO_REL_DIR, workspace $WORKSPACE, for #$PULL_NUM\""},
     ]);
-    let hook = json!({"run": "echo $COMMAND_NAME $COMMENT_ARGS >$OUTPUT_STATUS_FILE", "commands": "import, state"});
+    let hook = json!({"run": "printf '%s %s' $COMMAND_NAME \"$COMMENT_ARGS\" >$OUTPUT_STATUS_FILE", "commands": "import, state"});
     let config = json!({
         "repos": [{"id": "/.*/", "workflow": "w", "pre_workflow_hooks": [hook]}],
         "workflows": {"w": {"import": {"steps": steps}}},
     });
     let (mut bot, pull) = planned(backend, &[("repo-config-json", &config.to_string())], WIDER.1).await;
     bot.say(pull, "lockkeeper import terraform_data.it x").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @r#"
+    Ran Import for dir: `network` workspace: `default`: imported
+
+    The plan that was made before is discarded: it knows nothing of this.
+
+    ```diff
+    terraform_data.it: Importing from ID "x"...
+
+    Import successful!
+    alice: \t\e\r\r\a\f\o\r\m\_\d\a\t\a\.\i\t,\x in network, workspace default, for #1
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    "#);
     bot.say(pull, "lockkeeper state rm a.b").await;
     bot.comment(pull);
     let runs = bot.store().run_list_recent(50).await.unwrap();
@@ -178,7 +368,26 @@ async fn what_a_command_of_the_operator_did_before_it_failed_discards_the_plan(b
     });
     let (mut bot, pull) = planned(backend, &[("repo-config-json", &config.to_string())], WIDER.1).await;
     bot.say(pull, "lockkeeper state rm a.b").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran State `rm` for dir: `network` workspace: `default`: failed
+
+    **State `rm` failed**: `run: echo removed it; exit 3` (step 1 of the workflow `w`) ended with exit code 3.
+
+    * What it did to the state is not known, so the plan that was made before is discarded.
+
+    ```text
+    removed it
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `85684520` · 0 s</sub>
+    ");
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("there is no plan to apply"));
     bot.end(&[LOCK]).await;
@@ -195,7 +404,34 @@ async fn an_import_that_was_cut_off_is_told_and_not_done_again(backend: Backend)
     command.await.unwrap_err();
     bot.crash_and_restart().await;
     bot.settle().await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Import for dir: `network` workspace: `default`: failed
+
+    > [!CAUTION]
+    > **The server stopped in the middle of this import.** What was under way may have been changed in part. Lockkeeper
+    > never repeats an import by itself: look at what is below, then plan again to see what is left to do.
+
+    **Import failed**: the import was interrupted: Lockkeeper stopped while it was under way. It is not run again by itself.
+
+    * If it was imported, it is in the state, as far as Terraform could still write it.
+    * Plan again to see whether it was; a plan that was made before is discarded. If Terraform could not give back its own lock of the state, the plan says so, with the command that clears it.
+
+    ```text
+    $ terraform init -input=false -upgrade
+    Initializing the backend...
+    $ terraform import terraform_data.it an id
+    hanging
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d network
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `dc36c1f0` · 1 min 30 s</sub>
+    ");
     assert_eq!(calls(&bot, "import network"), 1);
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("there is no plan to apply"));
@@ -272,7 +508,19 @@ async fn a_pull_without_projects_is_told_how_to_name_one(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK], &[ALL]).await;
     let pull = bot.open_pull("docs", &[("README.md", "words\n")]).await;
     bot.say(pull, "lockkeeper import a.b 'c d' -- -lock=false").await;
-    assert_snapshot!(bot.comment(pull), @"");
+    assert_snapshot!(bot.comment(pull), @"
+    Ran Import for 0 projects
+
+    Nothing that this pull request changes belongs to a project, so there is nothing to do.
+
+    A project can be worked on all the same; comment for example:
+
+    ```shell
+    lockkeeper import -d path/of/the/project a.b 'c d' -- '-lock=false'
+    ```
+
+    <sub>Commit `1aaf68bf` · 0 s</sub>
+    ");
     bot.end(&[]).await;
     let mut bot = Bot::with(backend, &[NETWORK], &[ALL, ("silence-no-projects", "true")]).await;
     let pull = bot.open_pull("docs", &[("README.md", "words\n")]).await;

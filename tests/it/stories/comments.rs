@@ -30,6 +30,7 @@ async fn help_is_given(backend: Backend) {
       cancel                 Stop what is waiting or running for this pull request.
       unlock                 Give back every lock of this pull request and discard its plans.
       explain                Say which projects would be planned, by which rule, and why the others would not.
+      version                Tell which version of Terraform or OpenTofu a project uses.
       help                   Show this overview, or the usage of one command.
 
     Examples:

@@ -274,6 +274,9 @@ fn grammar(config: &ServerConfig) -> Grammar {
         CommandKind::Unlock => CommandName::Unlock,
         CommandKind::Cancel => CommandName::Cancel,
         CommandKind::Explain => CommandName::Explain,
+        CommandKind::Version => CommandName::Version,
+        CommandKind::Import => CommandName::Import,
+        CommandKind::StateRm => CommandName::State,
         CommandKind::Help => CommandName::Help,
     };
     let allowed: Vec<CommandName> = comments.allowed.iter().map(names).collect();

@@ -4,9 +4,10 @@
 /// Flags that move Terraform to another directory or to other plugins (reference 1.1, step 12).
 const DEFAULT_BLOCKED: [&str; 2] = ["chdir", "plugin-dir"];
 
-/// Flags that name a file for Terraform to write, or a state of its own. With them, who may comment could overwrite
-/// any file of the server (P8), or have another plan made than the one that is kept. No setting allows them.
-const FILES: [&str; 5] = ["backup", "generate-config-out", "out", "state", "state-out"];
+/// Flags that name a file for Terraform to write, a state of its own, or code of another directory (`-config` of an
+/// import). With them, who may comment could overwrite any file of the server (P8), run what is no part of the pull, or
+/// have another plan made than the one that is kept. No setting allows them.
+const FILES: [&str; 6] = ["backup", "config", "generate-config-out", "out", "state", "state-out"];
 
 /// Terraform flags that an operator forbids, by name without dashes.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -40,7 +40,17 @@ pub enum CommandName {
 
 impl CommandName {
     /// The commands that this version carries out.
-    pub const HERE: [Self; 6] = [Self::Plan, Self::Apply, Self::Cancel, Self::Unlock, Self::Explain, Self::Help];
+    pub const HERE: [Self; 9] = [
+        Self::Plan,
+        Self::Apply,
+        Self::Cancel,
+        Self::Unlock,
+        Self::Explain,
+        Self::Version,
+        Self::Import,
+        Self::State,
+        Self::Help,
+    ];
 
     /// Every command, in the order of the help text.
     pub const ALL: [Self; 10] = [

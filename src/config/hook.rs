@@ -51,7 +51,7 @@ pub(in crate::config) static HOOK: Keys = Keys::new(
 );
 
 /// Commands of Atlantis that this version does not have; a hook is never run for them.
-const ELSEWHERE: [&str; 5] = ["import", "state", "version", "approve_policies", "policy_check"];
+const ELSEWHERE: [&str; 2] = ["approve_policies", "policy_check"];
 
 /// Takes a list of hooks out of an entry of the server's file. A hook for commands that do not exist here is left out.
 pub(in crate::config) fn read_hooks(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Vec<Hook> {
@@ -86,6 +86,9 @@ fn read_commands(reader: &mut Reader, fields: &Fields<'_>) -> Option<Vec<Command
 }
 
 fn read_command_kind(reader: &mut Reader, word: &Located) -> Option<CommandKind> {
+    if let Some(classic) = CommandKind::ALL.iter().find(|kind| kind.classic_name() == word.text) {
+        return Some(*classic);
+    }
     let here: Vec<&str> = CommandKind::ALL.iter().map(|kind| kind.as_str()).collect();
     if !here.contains(&word.text.as_str()) && ELSEWHERE.contains(&word.text.as_str()) {
         let sentence = format!("this version has no command `{}`, so the hook is not run for it", shown(&word.text));

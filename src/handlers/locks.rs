@@ -84,8 +84,8 @@ pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
         WhyNot::ApplyRunning => (
             None,
             format!(
-                "An apply of {holder} is running under this lock: taking the lock away now would let another pull request \
-                 change the same infrastructure at the same time."
+                "A change of {holder} is under way under this lock (an apply, an import or a state rm): taking the lock away \
+                 now would let another pull request change the same infrastructure at the same time."
             ),
             format!("Wait for its end, or comment `{executable} cancel --force` at {holder} to interrupt it."),
         ),
@@ -96,8 +96,8 @@ pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
         ),
         WhyNot::ApplyWaiting => (
             Some("force"),
-            format!("An apply of {holder} is about to begin under this lock."),
-            format!("Wait for its end, or {by_force}: it finds its plan gone then."),
+            format!("An apply, an import or a state rm of {holder} is about to begin under this lock."),
+            format!("Wait for its end, or {by_force}: it finds its plan or its lock gone then."),
         ),
         WhyNot::Applied => (
             Some("force"),

@@ -103,16 +103,24 @@ impl Reply {
 }
 
 fn report(ctx: &Ctx, row: &CommandRow, head: Option<CommitSha>, body: Body) -> Report {
-    let extra_args = match Spec::from_json(&row.spec) {
-        Ok(Spec::Command(Command::Plan(plan))) => plan.extra_args,
-        Ok(Spec::Turn(mut turn)) if turn.asks.len() == 1 => turn.asks.remove(0).extra_args,
-        _ => Vec::new(),
-    };
+    let (operands, extra_args) = words(Spec::from_json(&row.spec).ok());
     Report {
         head,
         duration: (ctx.clock.now() - row.created_at).to_std().ok(),
+        operands,
         extra_args,
         ..notice(ctx, row.kind, row.id, &row.pull, body)
+    }
+}
+
+/// The operands and further arguments of a command that hints to try again repeat.
+fn words(spec: Option<Spec>) -> (Vec<String>, Vec<String>) {
+    match spec {
+        Some(Spec::Command(Command::Plan(plan))) => (Vec::new(), plan.extra_args),
+        Some(Spec::Command(Command::Import(import))) => (vec![import.address, import.id], import.extra_args),
+        Some(Spec::Command(Command::StateRm(state_rm))) => (state_rm.addresses, state_rm.extra_args),
+        Some(Spec::Turn(mut turn)) if turn.asks.len() == 1 => (Vec::new(), turn.asks.remove(0).extra_args),
+        _ => (Vec::new(), Vec::new()),
     }
 }
 
@@ -132,6 +140,7 @@ pub(super) fn notice(
         executable: ctx.settings.executable.clone(),
         duration: None,
         url: None,
+        operands: Vec::new(),
         extra_args: Vec::new(),
         style: ctx.settings.style.clone(),
         notes: Vec::new(),

@@ -117,13 +117,9 @@ pub(super) fn superseded(ctx: &Ctx, kind: RunKind, why: &str) -> CommitStatus {
     combined(ctx, kind, status::superseded(kind, why))
 }
 
-/// What a command runs, if anything.
-pub(super) fn run_kind(kind: CommandKind) -> Option<RunKind> {
-    match kind {
-        CommandKind::Plan | CommandKind::Autoplan => Some(RunKind::Plan),
-        CommandKind::Apply => Some(RunKind::Apply),
-        CommandKind::Unlock | CommandKind::Cancel | CommandKind::Explain | CommandKind::Help => None,
-    }
+/// What the statuses of a command are of, if it has any.
+pub(super) fn status_kind(kind: CommandKind) -> Option<RunKind> {
+    kind.runs().filter(|kind| kind.has_status())
 }
 
 /// The status of one project.

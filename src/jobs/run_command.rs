@@ -1,7 +1,7 @@
 //! Works on one command in the lane of its pull.
 //!
-//! A second run is harmless: a finished command is left alone, a plan is made anew, and an apply that had begun is
-//! reported as interrupted instead of being run again (P3).
+//! A second run is harmless: a finished command is left alone, a plan is made anew, and an apply, an import or a `state rm`
+//! that had begun is reported as interrupted instead of being run again (P3).
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -42,11 +42,15 @@ impl Job<Ctx> for RunCommand {
         Self::lane_of(&self.pull)
     }
 
-    /// What somebody waits for goes first: an apply, short answers, a plan by comment, a plan after a push.
+    /// What somebody waits for goes first: what changes something, short answers, a plan by comment, a plan after a push.
     fn priority(&self) -> i64 {
         let urgency = match self.kind {
-            CommandKind::Apply => 4,
-            CommandKind::Unlock | CommandKind::Cancel | CommandKind::Explain | CommandKind::Help => 3,
+            CommandKind::Apply | CommandKind::Import | CommandKind::StateRm => 4,
+            CommandKind::Unlock
+            | CommandKind::Cancel
+            | CommandKind::Explain
+            | CommandKind::Version
+            | CommandKind::Help => 3,
             CommandKind::Plan => 2,
             CommandKind::Autoplan => 1,
         };

@@ -71,11 +71,11 @@ pub struct Given {
 pub enum WhyNot {
     /// Force needs a reason.
     ReasonWanted,
-    /// An apply changes things under it.
+    /// An apply, an import or a `state rm` changes things under it.
     ApplyRunning,
     /// It is being planned under it.
     PlanRunning,
-    /// An apply is about to begin.
+    /// An apply, an import or a `state rm` is about to begin.
     ApplyWaiting,
     /// Something was applied under it and is not merged.
     Applied,
@@ -88,13 +88,13 @@ pub enum WhyNot {
 impl WhyNot {
     /// What keeps a lock with its pull, unless it is taken by force.
     pub fn of(standing: &LockStanding) -> Option<Self> {
-        let is_apply = |(_, kind): &(CommandId, CommandKind)| *kind == CommandKind::Apply;
+        let changes = |(_, kind): &(CommandId, CommandKind)| kind.changes();
         if standing.applying {
             return Some(Self::ApplyRunning);
         }
         match standing.at_work.as_slice() {
             [] => standing.applied.then_some(Self::Applied),
-            commands if commands.iter().any(is_apply) => Some(Self::ApplyWaiting),
+            commands if commands.iter().any(changes) => Some(Self::ApplyWaiting),
             _ => Some(Self::PlanRunning),
         }
     }

@@ -87,7 +87,7 @@ pub struct Lock {
 /// What goes on under a lock, for those who would take it from its pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockStanding {
-    /// An apply is changing things under it.
+    /// An apply, an import or a `state rm` is changing things under it.
     pub applying: bool,
     /// Commands that work under it or are about to: plans, and applies that have not begun to change anything.
     pub at_work: Vec<(CommandId, CommandKind)>,

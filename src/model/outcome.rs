@@ -17,6 +17,12 @@ text_enum! {
         Cancel = "cancel",
         /// `explain`.
         Explain = "explain",
+        /// `version`.
+        Version = "version",
+        /// `import`.
+        Import = "import",
+        /// `state rm`.
+        StateRm = "state_rm",
         /// `help`, and the answer to a command that could not be read.
         Help = "help",
     }
@@ -29,6 +35,63 @@ text_enum! {
         Plan = "plan",
         /// Stage `apply`.
         Apply = "apply",
+        /// Asks the program for its version.
+        Version = "version",
+        /// Stage `import`.
+        Import = "import",
+        /// Stage `state_rm`.
+        StateRm = "state_rm",
+    }
+}
+
+impl CommandKind {
+    /// What it runs on projects, if anything.
+    pub const fn runs(self) -> Option<RunKind> {
+        match self {
+            Self::Plan | Self::Autoplan => Some(RunKind::Plan),
+            Self::Apply => Some(RunKind::Apply),
+            Self::Version => Some(RunKind::Version),
+            Self::Import => Some(RunKind::Import),
+            Self::StateRm => Some(RunKind::StateRm),
+            Self::Unlock | Self::Cancel | Self::Explain | Self::Help => None,
+        }
+    }
+
+    /// Whether it changes infrastructure or a state: it is never begun again by itself (P3), nothing but a person
+    /// interrupts it, and an apply lock stops it.
+    pub const fn changes(self) -> bool {
+        match self {
+            Self::Apply | Self::Import | Self::StateRm => true,
+            Self::Plan | Self::Autoplan | Self::Unlock | Self::Cancel | Self::Explain | Self::Version | Self::Help => {
+                false
+            }
+        }
+    }
+
+    /// The name in the words of Atlantis: of hooks (`commands`, `COMMAND_NAME`) and of `--allow-commands`.
+    pub const fn classic_name(self) -> &'static str {
+        match self {
+            Self::StateRm => "state",
+            Self::Plan
+            | Self::Autoplan
+            | Self::Apply
+            | Self::Unlock
+            | Self::Cancel
+            | Self::Explain
+            | Self::Version
+            | Self::Import
+            | Self::Help => self.as_str(),
+        }
+    }
+}
+
+impl RunKind {
+    /// Whether statuses of the commit tell of it (reference 9.1: of plans and applies only).
+    pub const fn has_status(self) -> bool {
+        match self {
+            Self::Plan | Self::Apply => true,
+            Self::Version | Self::Import | Self::StateRm => false,
+        }
     }
 }
 
@@ -61,6 +124,8 @@ text_enum! {
         Imported = "imported",
         /// A resource was taken out of the state.
         StateRemoved = "state_removed",
+        /// What was asked about was told; nothing is different now.
+        Told = "told",
         /// The plan was thrown away.
         Discarded = "discarded",
         /// Another pull holds the lock.
@@ -90,6 +155,7 @@ impl ProjectOutcome {
             | Self::UpToDate
             | Self::Imported
             | Self::StateRemoved
+            | Self::Told
             | Self::Discarded
             | Self::PolicyPassed => true,
             Self::Locked | Self::Refused | Self::Failed | Self::Cancelled | Self::Skipped | Self::PolicyFailed => false,

@@ -3,7 +3,7 @@
 //! Invariants, by name:
 //! - *never above*: not more places than there are in all, nor more for one repository than it may have;
 //! - *no place lies idle*: whenever somebody waits who may have a place, none is free;
-//! - *applies first*: somebody wants them now, and looks on;
+//! - *plans last*: whatever else is run somebody wants now, an apply most of all, and looks on;
 //! - *in turns*: among equals, pulls take turns, so that one with 500 projects does not keep waiting one with a single
 //!   project. Every applicant gets the number of a round when it comes: one later than that of its pull's last
 //!   applicant, and later than the round that is being served. The lowest round is served first. Whoever comes later
@@ -93,7 +93,7 @@ struct Ticket(u64);
 /// Order of service: the smallest goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Turn {
-    /// `false` for an apply.
+    /// `true` for a plan.
     can_wait: bool,
     round: u64,
     ticket: Ticket,
@@ -105,7 +105,7 @@ struct Row {
     places: usize,
     per_repo: usize,
     next: u64,
-    /// The round that is being served, of applies and of what can wait.
+    /// The round that is being served, of what is wanted now and of what can wait.
     served: [u64; 2],
     waiting: BTreeMap<Turn, PullRef>,
     turns: HashMap<Ticket, Turn>,
@@ -129,7 +129,7 @@ impl Row {
 
     /// Somebody wants a place.
     fn enter(&mut self, kind: RunKind, pull: &PullRef) -> Ticket {
-        let can_wait = kind != RunKind::Apply;
+        let can_wait = kind == RunKind::Plan;
         let before = self.waiting.iter().filter(|(turn, other)| turn.can_wait == can_wait && *other == pull);
         let last = before.map(|(turn, _)| turn.round).max();
         let served = self.served[usize::from(can_wait)];

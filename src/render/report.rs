@@ -30,7 +30,9 @@ pub struct Report {
     pub duration: Option<Duration>,
     /// Page with everything about the command.
     pub url: Option<String>,
-    /// Arguments after `--` of the command, repeated in the hint to plan again.
+    /// Addresses and ids that the command was given, repeated in the hint to try again.
+    pub operands: Vec<String>,
+    /// Arguments after `--` of the command, repeated in the hint to try again.
     pub extra_args: Vec<String>,
     /// How the operator wants comments to look.
     pub style: Style,
@@ -74,10 +76,10 @@ impl Default for Style {
 /// What a command has to say.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// Plan or apply ran on these projects; there is at least one.
+    /// Something ran on these projects; there is at least one.
     Projects(Vec<ProjectReport>),
-    /// The server died during an apply, which is never repeated (P3). A project whose apply was cut off is `Failed`
-    /// with the last output that was kept, one that was not begun is `Skipped`.
+    /// The server died during an apply, an import or a `state rm`, which are never repeated (P3). A project whose run was
+    /// cut off is `Failed` with the last output that was kept, one that was not begun is `Skipped`.
     Interrupted(Vec<ProjectReport>),
     /// Nothing in the pull concerns a project.
     NoProjects(Option<UserText>),

@@ -55,6 +55,7 @@ pub(super) fn report(command: CommandKind, body: Body) -> Report {
         executable: "lockkeeper".to_owned(),
         duration: Some(Duration::from_secs(12)),
         url: Some("https://locks.example/commands/1".to_owned()),
+        operands: Vec::new(),
         extra_args: Vec::new(),
         style: Style::default(),
         notes: Vec::new(),
@@ -152,6 +153,41 @@ fn apply_samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
+fn state_samples() -> Vec<(&'static str, Report)> {
+    use CommandKind::{Import, StateRm, Version};
+    use ProjectOutcome::{Failed, Imported, StateRemoved, Told};
+    let words = |operands: &[&str], report| Report {
+        operands: operands.iter().map(|&word| word.to_owned()).collect(),
+        ..report
+    };
+    let import = |one| words(&["aws_vpc.main[\"a\"]", "vpc-0a1b"], report(Import, Body::Projects(vec![one])));
+    let net = |outcome, output| project(key("infra/net", "default", Some("net")), outcome, output);
+    let text = UserText::new("The plan that was made before is discarded: it knows nothing of this.", []);
+    let imported = net(Imported, "aws_vpc.main[\"a\"]: Importing from ID \"vpc-0a1b\"...\n\nImport successful!\n");
+    let imported = ProjectReport { message: Some(text), next: Next::Plan, ..imported };
+    let wrong = "╷\n│ Error: resource address \"aws_vpc.main[\\\"a\\\"]\" does not exist in the configuration.\n╵\n";
+    let removed = |dir| ProjectReport {
+        next: Next::Plan,
+        ..project(
+            key(dir, "default", None),
+            StateRemoved,
+            "Removed aws_vpc.old\nSuccessfully removed 1 resource instance(s).\n",
+        )
+    };
+    let many = Body::Projects(vec![removed("app"), removed("db"), held()]);
+    let cut = UserText::new("the import was interrupted: Lockkeeper stopped while it was under way.", []);
+    let cut = ProjectReport { message: Some(cut), ..net(Failed, "") };
+    vec![
+        ("import_one", import(imported)),
+        ("import_failed", import(net(Failed, wrong))),
+        ("import_held", import(held())),
+        ("import_interrupted", report(Import, Body::Interrupted(vec![cut]))),
+        ("import_no_projects", words(&["a.b", "1"], report(Import, Body::NoProjects(None)))),
+        ("state_rm_many", words(&["aws_vpc.old"], report(StateRm, many))),
+        ("version_one", report(Version, Body::Projects(vec![net(Told, "Terraform v1.11.4\non linux_amd64\n")]))),
+    ]
+}
+
 fn other_samples() -> Vec<(&'static str, Report)> {
     use CommandKind::{Apply, Autoplan, Help, Plan, Unlock};
     let repo = "github.com/acme/infra".parse().expect("a repository");
@@ -179,7 +215,7 @@ fn other_samples() -> Vec<(&'static str, Report)> {
         ("draft", report(Autoplan, Body::Refused(Refusal::draft()))),
         ("fork", report(Plan, Body::Refused(Refusal::fork(Some(&repo))))),
         ("fork_gone", report(Plan, Body::Refused(Refusal::fork(None)))),
-        ("not_available", report(Help, Body::Refused(Refusal::not_available("import", &["plan", "apply"])))),
+        ("not_available", report(Help, Body::Refused(Refusal::not_available("approve_policies", &["plan", "apply"])))),
         (
             "apply_locked",
             report(Apply, Body::Refused(Refusal::apply_locked(&[lock], "https://locks.example/apply-locks"))),
@@ -271,7 +307,8 @@ fn hostile() -> Report {
 }
 
 pub(super) fn samples() -> Vec<(&'static str, Report)> {
-    [plan_samples(), apply_samples(), explain_samples(), other_samples(), vec![("hostile", hostile())]].concat()
+    [plan_samples(), apply_samples(), state_samples(), explain_samples(), other_samples(), vec![("hostile", hostile())]]
+        .concat()
 }
 
 #[test]

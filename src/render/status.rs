@@ -108,6 +108,7 @@ pub fn project(kind: RunKind, outcome: ProjectOutcome, counts: Option<PlanCounts
         ProjectOutcome::UpToDate => "Up to date.".to_owned(),
         ProjectOutcome::Imported => "Resource imported: plan again.".to_owned(),
         ProjectOutcome::StateRemoved => "Resource taken out of the state: plan again.".to_owned(),
+        ProjectOutcome::Told => "Told.".to_owned(),
         ProjectOutcome::Discarded => return (CommitState::Failure, "The plan was discarded: plan again.".to_owned()),
         ProjectOutcome::Locked => failed("another pull request holds the lock"),
         ProjectOutcome::Refused => failed("refused, the comment says why"),
@@ -133,6 +134,9 @@ fn title(kind: RunKind) -> &'static str {
     match kind {
         RunKind::Plan => "Plan",
         RunKind::Apply => "Apply",
+        RunKind::Version => "Version",
+        RunKind::Import => "Import",
+        RunKind::StateRm => "State rm",
     }
 }
 
@@ -157,6 +161,8 @@ impl Tally {
                 (outcome, _) if outcome.is_success() => {}
                 (_, RunKind::Plan) => tally.plan_failed += 1,
                 (_, RunKind::Apply) => tally.apply_failed += 1,
+                // No status tells of them.
+                (_, RunKind::Version | RunKind::Import | RunKind::StateRm) => {}
             }
         }
         tally

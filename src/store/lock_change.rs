@@ -32,8 +32,8 @@ pub(crate) struct LockChange<'a> {
     aside: String,
 }
 
-/// A lock under which an apply is running is not taken away from it. The pull must be held, or an apply could begin
-/// between the look and the deletion.
+/// A lock under which an apply, an import or a `state rm` is running is not taken away from it. The pull must be held, or
+/// one could begin between the look and the deletion.
 macro_rules! free_sql {
     ($which:literal) => {
         concat!(
@@ -42,6 +42,10 @@ macro_rules! free_sql {
             " AND NOT EXISTS (SELECT 1 FROM plans p WHERE p.repo = locks.repo AND p.pull = locks.pull ",
             "AND p.dir = locks.dir AND p.workspace = locks.workspace ",
             "AND (locks.scope = '' OR locks.scope = p.name) AND p.state = 'applying') ",
+            "AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.repo = locks.repo AND r.pull = locks.pull ",
+            "AND r.dir = locks.dir AND r.workspace = locks.workspace AND r.hook IS NULL ",
+            "AND (locks.scope = '' OR locks.scope = r.name) ",
+            "AND r.kind IN ('import', 'state_rm') AND r.state = 'running') ",
             "RETURNING id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at"
         )
     };
@@ -104,14 +108,14 @@ impl<'a> LockChange<'a> {
         self.events.push(NewLockEvent { kind, key: Some(key.clone()), scope: None, pull: Some(pull.clone()), cause });
     }
 
-    /// Gives back every lock of the pull, but for those under which an apply is running.
+    /// Gives back every lock of the pull, but for those under which something is being changed.
     pub(crate) async fn free_all(&mut self, pull: &PullRef, kind: LockEventKind) -> Result<Vec<Lock>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(FREE_OF_PULL)
             .bind(&pull.repo).bind(pull.number).fetch_all(db))?;
         self.freed(rows, kind).await
     }
 
-    /// Gives back the lock of one project of the pull, unless an apply is running under it.
+    /// Gives back the lock of one project of the pull, unless something is being changed under it.
     pub(crate) async fn free_project(&mut self, pull: &PullRef, project: &ProjectKey) -> Result<Vec<Lock>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(FREE_OF_PROJECT)
             .bind(&pull.repo).bind(pull.number).bind(&project.dir).bind(&project.workspace)
@@ -119,7 +123,7 @@ impl<'a> LockChange<'a> {
         self.freed(rows, LockEventKind::Released).await
     }
 
-    /// Gives back one lock, unless an apply is running under it.
+    /// Gives back one lock, unless something is being changed under it.
     pub(crate) async fn free_one(&mut self, id: LockId, kind: LockEventKind) -> Result<Option<Lock>> {
         let rows = on_tx!(&mut self.tx, db => sqlx::query_as::<_, LockRow>(FREE_ONE).bind(id).fetch_all(db))?;
         self.freed(rows, kind).await.map(|mut locks| locks.pop())

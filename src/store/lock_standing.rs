@@ -9,14 +9,17 @@ use crate::model::{CommandId, CommandKind, Lock, LockStanding, ProjectKey, PullR
 /// because they wait for another project.
 const AT_WORK: &str = "SELECT c.id, c.kind FROM commands c WHERE c.repo = $1 AND c.pull = $2 AND c.state <> 'finished' \
      AND (EXISTS (SELECT 1 FROM runs r WHERE r.command = c.id AND r.dir = $3 AND r.workspace = $4 \
-     AND ($5 = '' OR r.name = $5) AND r.hook IS NULL AND r.state <> 'finished') \
+     AND ($5 = '' OR r.name = $5) AND r.hook IS NULL AND r.kind <> 'version' AND r.state <> 'finished') \
      OR (c.state = 'running' AND c.kind IN ('plan', 'autoplan') AND c.created_at <= $6 \
      AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.command = c.id AND r.dir = $3 AND r.workspace = $4 \
      AND r.hook IS NULL AND ($5 = '' OR r.name = $5)))) ORDER BY c.id";
-const APPLYING: &str = "SELECT COUNT(*) FROM plans WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
-     AND ($5 = '' OR name = $5) AND state = 'applying'";
-const APPLIED: &str = "SELECT DISTINCT dir, workspace, name FROM runs WHERE repo = $1 AND pull = $2 AND kind = 'apply' \
-     AND hook IS NULL AND started_at IS NOT NULL";
+/// Applies, imports and `state rm`s that are under way.
+const APPLYING: &str = "SELECT (SELECT COUNT(*) FROM plans WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
+     AND ($5 = '' OR name = $5) AND state = 'applying') \
+     + (SELECT COUNT(*) FROM runs WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \
+     AND ($5 = '' OR name = $5) AND hook IS NULL AND kind IN ('import', 'state_rm') AND state = 'running')";
+const APPLIED: &str = "SELECT DISTINCT dir, workspace, name FROM runs WHERE repo = $1 AND pull = $2 \
+     AND kind IN ('apply', 'import', 'state_rm') AND hook IS NULL AND started_at IS NOT NULL";
 
 macro_rules! at_work {
     ($lock:expr) => {

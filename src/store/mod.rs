@@ -39,6 +39,7 @@ mod replicas;
 mod retention;
 mod runs;
 mod settings;
+mod state_changes;
 mod stops;
 mod time;
 mod waiters;
@@ -73,6 +74,7 @@ pub use plans::RecordPlan;
 pub use reconcilers::{ReconcilerRow, ReconcilerRun};
 pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
+pub use state_changes::{StateChanged, StateGate};
 pub use stops::{CancelWhat, Cancelled, Stop, StopKind};
 pub use watched::{ForgePage, WatchedRepo};
 

@@ -173,7 +173,7 @@ async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>)
 }
 
 /// Discards the plan of one project; one that is being applied stays.
-async fn discard_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Result<()> {
+pub(super) async fn discard_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Result<()> {
     execute!(
         tx,
         "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 \

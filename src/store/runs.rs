@@ -27,7 +27,7 @@ text_enum! {
 pub struct NewRun {
     /// The command it belongs to.
     pub command: CommandId,
-    /// Plan or apply.
+    /// What is run.
     pub kind: RunKind,
     /// The pull.
     pub pull: PullRef,
@@ -42,7 +42,7 @@ pub struct RunRow {
     pub id: RunId,
     /// The command it belongs to.
     pub command: CommandId,
-    /// Plan or apply.
+    /// What is run.
     pub kind: RunKind,
     /// The pull.
     pub pull: PullRef,
@@ -81,7 +81,7 @@ const OF_COMMAND: &str = "SELECT id, command, kind, repo, pull, dir, workspace, 
      message, created_at, started_at, finished_at FROM runs WHERE command = $1 AND hook IS NULL ORDER BY id";
 const OF_HEAD: &str = "SELECT r.id, r.command, r.kind, r.repo, r.pull, r.dir, r.workspace, r.name, r.hook, r.private, \
      r.state, r.outcome, r.message, r.created_at, r.started_at, r.finished_at FROM runs r \
-     JOIN commands c ON c.id = r.command WHERE r.repo = $1 AND r.pull = $2 AND c.head = $3 AND r.state = 'finished' AND r.hook IS NULL ORDER BY r.id";
+     JOIN commands c ON c.id = r.command WHERE r.repo = $1 AND r.pull = $2 AND c.head = $3 AND r.kind IN ('plan', 'apply') AND r.state = 'finished' AND r.hook IS NULL ORDER BY r.id";
 const RECENT: &str = "SELECT id, command, kind, repo, pull, dir, workspace, name, hook, private, state, outcome, \
      message, created_at, started_at, finished_at FROM runs WHERE hook IS NULL ORDER BY created_at DESC, id DESC LIMIT $1";
 
@@ -150,17 +150,9 @@ impl Store {
     /// The run ended; `false` when it had ended before.
     pub async fn run_finish(&self, id: RunId, outcome: ProjectOutcome, message: Option<&str>) -> Result<bool> {
         let mut tx = self.begin().await?;
-        let rows = execute!(
-            &mut tx,
-            "UPDATE runs SET state = 'finished', outcome = $1, message = $2, finished_at = $3 \
-             WHERE id = $4 AND state <> 'finished'",
-            outcome,
-            message.map(free_text),
-            self.now(),
-            id,
-        )?;
+        let has_ended = run_finish_in_tx(&mut tx, id, outcome, message, self.now()).await?;
         announce_in_tx(&mut tx, News::Run(id)).await?;
-        tx.commit().await.map(|()| rows == 1)
+        tx.commit().await.map(|()| has_ended)
     }
 
     /// One run.
@@ -175,7 +167,7 @@ impl Store {
             .map(|rows| rows.into_iter().map(RunRow::from).collect())
     }
 
-    /// The runs of a pull at one head commit that ended, oldest first: what the statuses of the pull add up.
+    /// The plans and applies of a pull at one head commit that ended, oldest first: what the statuses of the pull add up.
     pub async fn run_list_of_head(&self, pull: &PullRef, head: &CommitSha) -> Result<Vec<RunRow>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(OF_HEAD)
             .bind(&pull.repo).bind(pull.number).bind(head).fetch_all(db))
@@ -229,6 +221,26 @@ impl Store {
 pub(super) async fn run_start_in_tx(tx: &mut Tx, id: RunId, now: DateTime<Utc>) -> Result<bool> {
     execute!(tx, "UPDATE runs SET state = 'running', started_at = $1 WHERE id = $2 AND state <> 'finished'", now, id)
         .map(|rows| rows == 1)
+}
+
+/// `false` when the run had ended before, or is not known.
+pub(super) async fn run_finish_in_tx(
+    tx: &mut Tx,
+    id: RunId,
+    outcome: ProjectOutcome,
+    message: Option<&str>,
+    now: DateTime<Utc>,
+) -> Result<bool> {
+    execute!(
+        tx,
+        "UPDATE runs SET state = 'finished', outcome = $1, message = $2, finished_at = $3 \
+         WHERE id = $4 AND state <> 'finished'",
+        outcome,
+        message.map(free_text),
+        now,
+        id,
+    )
+    .map(|rows| rows == 1)
 }
 
 /// Keeps a run from being ended by anybody else before the transaction is over; `false` if it, or its command, has

@@ -155,7 +155,7 @@ pub struct Cancelled {
     pub awaited: BTreeSet<CommandId>,
     /// They are under way, or hold locks that have to be passed on, and are asked to stop.
     pub interrupted: Vec<CommandRow>,
-    /// Applies under way that nobody asked to interrupt.
+    /// What is under way, changes something, and nobody asked to interrupt.
     pub spared: Vec<CommandRow>,
 }
 
@@ -188,10 +188,16 @@ impl Cancelled {
                 self.awaited.extend(duties.answer.then_some(row.id));
                 self.dropped.push(row);
             }
-            (CommandState::Running, CommandKind::Apply) if !force => self.spared.push(row),
-            (CommandState::Running, CommandKind::Apply | CommandKind::Plan | CommandKind::Autoplan) => {
-                self.interrupted.push(row);
-            }
+            (CommandState::Running, kind) if kind.changes() && !force => self.spared.push(row),
+            (
+                CommandState::Running,
+                CommandKind::Apply
+                | CommandKind::Import
+                | CommandKind::StateRm
+                | CommandKind::Plan
+                | CommandKind::Autoplan
+                | CommandKind::Version,
+            ) => self.interrupted.push(row),
             // The others are over before anybody could stop them.
             (
                 CommandState::Running,
@@ -205,7 +211,8 @@ impl Cancelled {
 macro_rules! unfinished_sql {
     ($lock:literal) => {
         select_sql!(
-            "WHERE c.state <> 'finished' AND c.kind IN ('plan', 'autoplan', 'apply', 'unlock') \
+            "WHERE c.state <> 'finished' AND \
+             c.kind IN ('plan', 'autoplan', 'apply', 'import', 'state_rm', 'version', 'unlock') \
              AND ((c.repo = $1 AND c.pull = $2) OR c.id = $3) ORDER BY c.created_at, c.id",
             $lock
         )
@@ -213,8 +220,8 @@ macro_rules! unfinished_sql {
 }
 
 impl Store {
-    /// Ends commands that wait, and asks those under way to stop; an apply only with `force`. What `ends` makes of it,
-    /// the ends of what was dropped and of the command that asked, is written in the same transaction.
+    /// Ends commands that wait, and asks those under way to stop; what changes something only with `force`. What `ends`
+    /// makes of it, the ends of what was dropped and of the command that asked, is written in the same transaction.
     pub async fn command_cancel(
         &self,
         what: CancelWhat<'_>,

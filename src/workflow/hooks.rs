@@ -68,7 +68,7 @@ fn variables(place: &HookPlace<'_>, status: &Path) -> Vec<(&'static str, OsStrin
     let mut all = place.facts.variables();
     all.extend([
         ("DIR", place.root.into()),
-        ("COMMAND_NAME", place.command.as_str().into()),
+        ("COMMAND_NAME", place.command.classic_name().into()),
         ("PROJECT_NAME", place.project.unwrap_or_default().into()),
         ("OUTPUT_STATUS_FILE", status.into()),
     ]);

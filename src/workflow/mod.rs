@@ -22,7 +22,7 @@ pub use hooks::HookPlace;
 pub use output::{OutputHub, RunOutput};
 pub use provider_cache::{InitPlace, Linked, PackagePath, PackageUse, ProviderCache, Session};
 pub use steps::{MultienvError, StepError, StepFailure, StepName};
-pub use terraform::{Place, PlanMade, RunError, Terraform};
+pub use terraform::{Place, PlanMade, RunError, StateWork, Terraform};
 pub use tools::{
     ChosenBy, DownloadError, DownloadSettings, Downloads, InvalidKey, Keys, Platform, Sources, Tool, ToolError, Tools,
     VersionChoice, Wish,

@@ -13,7 +13,7 @@ use super::{
     ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, Facts, ProviderCache, RunOutput, StepError, StepFailure,
     StepName, Tool, ToolError, Tools, Wish,
 };
-use crate::config::workflow::{Builtin, Step, Workflow};
+use crate::config::workflow::{Builtin, Stage, Step, Workflow};
 use crate::model::{ProjectKey, Sha256Digest};
 use crate::process::Supervisor;
 
@@ -68,6 +68,21 @@ pub struct PlanMade {
     pub tool: Tool,
     /// What the workflow that made it does.
     pub workflow: Sha256Digest,
+}
+
+/// What came of the steps of a stage that changes a state.
+pub struct StateWork {
+    /// What they printed, as far as a comment may show it.
+    pub ended: Result<String, RunError>,
+    /// Whether the state may be another one than before. Where a command of the operator began, nobody knows.
+    pub touched: bool,
+}
+
+impl StateWork {
+    /// Nothing was begun.
+    pub fn not_begun(error: impl Into<RunError>) -> Self {
+        Self { ended: Err(error.into()), touched: false }
+    }
 }
 
 /// Why a run did not do what it should.
@@ -143,6 +158,28 @@ impl Terraform {
         Ok(self.steps(place, tool, &scratch, deadline).run(&place.workflow.apply.steps).await?.output)
     }
 
+    /// The steps of `import` or `state_rm`.
+    pub async fn change_state(&self, place: &Place<'_>, wish: &Wish, stage: &Stage) -> StateWork {
+        let tool = match self.tool(place, wish).await {
+            Ok(tool) => tool,
+            Err(error) => return StateWork::not_begun(error),
+        };
+        let scratch = match self.scratch() {
+            Ok(scratch) => scratch,
+            Err(error) => return StateWork::not_begun(error),
+        };
+        let mut steps = self.steps(place, &tool, &scratch, Deadline::after(place.timeout));
+        let ended = steps.run(&stage.steps).await;
+        StateWork { ended: ended.map(|printed| printed.output).map_err(RunError::from), touched: steps.touched }
+    }
+
+    /// What the program that would run says of itself.
+    pub async fn version(&self, place: &Place<'_>, wish: &Wish) -> Result<String, RunError> {
+        let tool = self.tool(place, wish).await?;
+        let scratch = self.scratch()?;
+        Ok(self.steps(place, &tool, &scratch, Deadline::after(place.timeout)).version().await?)
+    }
+
     fn is_initialised(&self, dir: &Path) -> bool {
         let data = self.environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
         dir.join(data).is_dir()
@@ -176,6 +213,7 @@ impl Terraform {
             files: Files::within(scratch.path()),
             workflow: (*place.workflow != *Workflow::builtin()).then_some(place.workflow.name.as_str()),
             set: BTreeMap::new(),
+            touched: false,
         }
     }
 }

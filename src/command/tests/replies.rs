@@ -210,7 +210,7 @@ fn reply_to_a_misspelled_command() {
 #[test]
 fn reply_to_a_command_that_is_switched_off() {
     assert_snapshot!(mistake_in(&Grammar::new(Names::default()), "lockkeeper import a b"), @"
-    **Nothing was run**: `import` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `unlock`, `help`.
+    **Nothing was run**: `import` is switched off on this server; its operator can allow it with `--allow-commands`. Commands here: `plan`, `apply`, `unlock`, `help`.
 
     ```text
     lockkeeper import a b

@@ -64,8 +64,9 @@ fn rows_about_unknown_and_forbidden_commands() {
     let default = Grammar::new(Names::default());
     for (comment, expected) in [
         ("lockkeeper paln", "mistake: unknown_command"),
-        ("lockkeeper import a b", "mistake: not_available"),
-        ("lockkeeper import --help", "mistake: not_available"),
+        ("lockkeeper import a b", "mistake: command_not_allowed"),
+        ("lockkeeper import --help", "mistake: command_not_allowed"),
+        ("lockkeeper approve_policies", "mistake: not_available"),
         ("lockkeeper policy_check", "mistake: unknown_command"),
         ("lockkeeper help import", "help"),
     ] {

@@ -179,28 +179,31 @@ fn appendix_d_8_hooks_add_up_each_for_the_branches_of_its_entry() {
 
 #[test]
 fn hooks_are_run_for_the_commands_that_they_name() {
-    use CommandKind::{Apply, Autoplan, Plan, Unlock};
+    use CommandKind::{Apply, Autoplan, Import, Plan, StateRm, Unlock, Version};
     let rows: &[(&str, &[CommandKind])] = &[
-        ("", &[Plan, Autoplan, Apply, Unlock]),
-        (", commands: ", &[Plan, Autoplan, Apply, Unlock]),
+        ("", &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version]),
+        (", commands: ", &[Plan, Autoplan, Apply, Unlock, Import, StateRm, Version]),
         (", commands: plan", &[Plan, Autoplan]),
         (", commands: autoplan", &[Autoplan]),
         (", commands: 'apply, unlock'", &[Apply, Unlock]),
         (", commands: [plan, apply]", &[Plan, Autoplan, Apply]),
-        (", commands: 'plan,import'", &[Plan, Autoplan]),
+        (", commands: 'plan,policy_check'", &[Plan, Autoplan]),
+        (", commands: 'import, state'", &[Import, StateRm]),
+        (", commands: [state_rm, version]", &[StateRm, Version]),
     ];
     for (commands, expected) in rows {
         let rules = server(&[&format!("id: /.*/, pre_workflow_hooks: [{{run: x{commands}}}]")]);
         let base = main_branch();
         let hook = rules.pre_hooks(&base).next().unwrap();
-        let found: Vec<_> = [Plan, Autoplan, Apply, Unlock].into_iter().filter(|kind| hook.is_for(*kind)).collect();
+        let all = [Plan, Autoplan, Apply, Unlock, Import, StateRm, Version];
+        let found: Vec<_> = all.into_iter().filter(|kind| hook.is_for(*kind)).collect();
         assert_eq!(found, *expected, "{commands}");
     }
-    let text = "repos: [{id: /.*/, pre_workflow_hooks: [{run: x, commands: import}]}]";
+    let text = "repos: [{id: /.*/, pre_workflow_hooks: [{run: x, commands: policy_check}]}]";
     let repos = ServerRepos::parse("repos.yaml", text).unwrap();
     let rules = repos.rules(&"github.com/o/r".parse().unwrap());
     assert_eq!(rules.pre_hooks(&main_branch()).count(), 0, "it would be run for nothing, not for everything");
-    insta::assert_snapshot!(repos.warnings().join("\n"), @"repos.yaml line 1: this version has no command `import`, so the hook is not run for it");
+    insta::assert_snapshot!(repos.warnings().join("\n"), @"repos.yaml line 1: this version has no command `policy_check`, so the hook is not run for it");
 }
 
 const WORKFLOWS: &str = "workflows:\n  one: {plan: {steps: [plan]}}\n  two: {plan: {steps: [init]}}\n";

@@ -8,11 +8,19 @@ use super::reader::{Read, Reader};
 use crate::model::CommandKind;
 
 /// Commands of this version that can be switched on and off.
-const COMMANDS: [CommandKind; 5] =
-    [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel, CommandKind::Explain];
+const COMMANDS: [CommandKind; 8] = [
+    CommandKind::Plan,
+    CommandKind::Apply,
+    CommandKind::Unlock,
+    CommandKind::Cancel,
+    CommandKind::Explain,
+    CommandKind::Version,
+    CommandKind::Import,
+    CommandKind::StateRm,
+];
 
 /// Commands of Atlantis that are to come (reference 1.7).
-const COMMANDS_TO_COME: [&str; 4] = ["version", "approve_policies", "import", "state"];
+const COMMANDS_TO_COME: [&str; 1] = ["approve_policies"];
 
 /// Commands and answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +31,7 @@ pub struct CommentConfig {
     pub status_name: String,
     /// What the names of statuses of others begin with that do not keep a pull from being mergeable.
     pub ignored_status_names: Vec<String>,
-    /// Which of plan, apply, unlock, cancel and explain comments may ask for.
+    /// Which commands comments may give.
     pub allowed: BTreeSet<CommandKind>,
     /// Arguments after `--` that are refused.
     pub blocked_extra_args: Vec<String>,
@@ -178,7 +186,7 @@ fn read_allowed(reader: &mut Reader<'_>) -> Read<BTreeSet<CommandKind>> {
     let mut allowed = BTreeSet::new();
     let mut result = Ok(());
     for name in reader.list("allow-commands") {
-        match (name.as_str(), COMMANDS.iter().find(|kind| kind.as_str() == name)) {
+        match (name.as_str(), COMMANDS.iter().find(|kind| is_called(**kind, &name))) {
             ("all", _) => allowed.extend(COMMANDS),
             (_, Some(kind)) => drop(allowed.insert(*kind)),
             (to_come, None) if COMMANDS_TO_COME.contains(&to_come) => reader.warn(Warning::with(
@@ -191,7 +199,12 @@ fn read_allowed(reader: &mut Reader<'_>) -> Read<BTreeSet<CommandKind>> {
     result.map(|()| allowed)
 }
 
+/// `state` as Atlantis calls it, or `state_rm` as everything else here does.
+fn is_called(kind: CommandKind, name: &str) -> bool {
+    kind.classic_name() == name || kind.as_str() == name
+}
+
 fn unknown_command(name: &str) -> Problem {
-    let names = COMMANDS.map(CommandKind::as_str).join(", ");
+    let names = COMMANDS.map(CommandKind::classic_name).join(", ");
     Problem::with("allow-commands", format!("there is no command `{name}`"), format!("choose from {names}, or `all`"))
 }

@@ -188,7 +188,7 @@ pub static SETTINGS: &[Setting] = &[
         "What the names of statuses of other servers begin with: they do not keep a pull request from being mergeable.",
     ),
     Setting::new(Comments, "allow-commands", "LIST", List, "Commands that comments may give; `all` means every one.")
-        .or("plan,apply,unlock,cancel,explain"),
+        .or("version,plan,apply,unlock,cancel,explain"),
     Setting::new(Comments, "blocked-extra-args", "LIST", List, "Arguments after `--` in a comment that are refused.")
         .or("-chdir,--chdir,-plugin-dir,--plugin-dir"),
     Setting::new(

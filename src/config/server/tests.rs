@@ -164,7 +164,7 @@ fn all_mistakes_are_reported_at_once() {
          Fix: use words of letters, digits, `-`, `_` and `.`
 
      14. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): there is no command `destroy`
-         Fix: choose from plan, apply, unlock, cancel, explain, or `all`
+         Fix: choose from plan, apply, unlock, cancel, explain, version, import, state, or `all`
 
      15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern
          Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
@@ -465,7 +465,7 @@ fn the_settings_of_an_atlantis_server_are_understood() {
     assert_eq!(config.terraform.distribution, crate::model::Distribution::OpenTofu);
     assert_eq!(
         config.comments.allowed.into_iter().collect::<Vec<_>>(),
-        [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel]
+        [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel, CommandKind::Version]
     );
     assert_snapshot!(warnings, @"
     --write-git-creds (LOCKKEEPER_WRITE_GIT_CREDS): not needed: Lockkeeper hands its credentials to git itself; private modules that Terraform fetches need credentials of their own
@@ -474,7 +474,6 @@ fn the_settings_of_an_atlantis_server_are_understood() {
     LOCKKEEPER_EXECUTABLE_NAMES: there is no such setting, it is ignored; did you mean LOCKKEEPER_EXECUTABLE_NAME?
     --gh-token (LOCKKEEPER_GH_TOKEN): on the command line every process of this machine can read it; use the variable or a file
     --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): on the command line every process of this machine can read it; use the variable or a file
-    --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `version` is not available in this version yet; comments that give it are told so
     --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): `approve_policies` is not available in this version yet; comments that give it are told so
     ");
 }

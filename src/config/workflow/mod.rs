@@ -173,8 +173,7 @@ impl Workflow {
 
     /// Whether parts of what plan and apply print are to be on pages only and in no comment.
     pub fn keeps_output_private(&self) -> bool {
-        let is_private = |filter: &OutputFilter| matches!(filter, OutputFilter::Hide | OutputFilter::Redact(_));
-        self.steps().any(|step| matches!(step, Step::Run(step) if step.output.iter().any(is_private)))
+        self.plan.keeps_output_private() || self.apply.keeps_output_private()
     }
 
     /// Whether the built-in `apply` is among the steps that apply, so that there has to be a plan file.
@@ -208,6 +207,12 @@ impl Stage {
     pub fn of(steps: &[Builtin]) -> Self {
         let step = |step: &Builtin| Step::Builtin { step: *step, extra_args: Vec::new() };
         Self { steps: steps.iter().map(step).collect() }
+    }
+
+    /// Whether parts of what it prints are to be on pages only and in no comment.
+    pub fn keeps_output_private(&self) -> bool {
+        let is_private = |filter: &OutputFilter| matches!(filter, OutputFilter::Hide | OutputFilter::Redact(_));
+        self.steps.iter().any(|step| matches!(step, Step::Run(step) if step.output.iter().any(is_private)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `cancel`: what waits will not run, what runs is interrupted; an apply only with `--force`.
+//! `cancel`: what waits will not run, what runs is interrupted; an apply, an import or a `state rm` only with `--force`.
 //!
 //! It asks nothing of the forge but who may, and has a lane of its own, so that it never waits for what it is to stop. What it ends,
 //! what that has to say and its own answer are one transaction.
@@ -97,6 +97,9 @@ fn dropped(ctx: &Ctx, cancelled: &Cancelled, who: &Actor) -> Vec<FinishedCommand
             | CommandKind::Unlock
             | CommandKind::Cancel
             | CommandKind::Explain
+            | CommandKind::Version
+            | CommandKind::Import
+            | CommandKind::StateRm
             | CommandKind::Help => told(format!("{} before its turn came. Nothing was run.", why(who))),
         };
         reply.into_end(ctx, row)

@@ -2,12 +2,12 @@
 
 use anyhow::anyhow;
 
-use super::apply;
+use super::interrupted;
 use crate::context::Ctx;
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::tally;
-use crate::model::{Actor, Cause, CommandId, CommandKind, CommitStatus, Origin, ProjectOutcome, RunKind};
+use crate::model::{Actor, Cause, CommandId, CommitStatus, Origin, ProjectOutcome, RunKind};
 use crate::queue::{Attempt, CutOff, JobError};
 use crate::render::{Body, UserText, status};
 use crate::store::{CommandRow, CommandState, RunRow};
@@ -17,8 +17,8 @@ use crate::workflow::CheckoutError;
 /// After this many attempts (half a minute) somebody should hear of it.
 const ATTEMPTS: i64 = 6;
 
-/// A forge that is away is waited for as long as the queue allows, because nobody could be told either. An apply is
-/// not: who asked for it does not expect it an hour later.
+/// A forge that is away is waited for as long as the queue allows, because nobody could be told either. What changes
+/// something is not: who asked for it does not expect it an hour later.
 pub(super) fn patience(row: &CommandRow, attempt: &Attempt, error: JobError) -> JobError {
     match error {
         JobError::Retry { error, .. } if attempt.lease.tries() >= ATTEMPTS && !is_worth_waiting(row, &error) => {
@@ -30,7 +30,7 @@ pub(super) fn patience(row: &CommandRow, attempt: &Attempt, error: JobError) -> 
 
 fn is_worth_waiting(row: &CommandRow, error: &anyhow::Error) -> bool {
     let away = matches!(forge_error(error), Some(ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. }));
-    away && row.kind != CommandKind::Apply
+    away && !row.kind.changes()
 }
 
 fn forge_error(error: &anyhow::Error) -> Option<&ForgeError> {
@@ -53,15 +53,7 @@ pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Resu
     if row.state == CommandState::Finished {
         return Ok(());
     }
-    let interrupted = match row.kind {
-        CommandKind::Apply => apply::interrupted(ctx, &row).await.map_err(|error| anyhow!(error.message()))?,
-        CommandKind::Plan
-        | CommandKind::Autoplan
-        | CommandKind::Unlock
-        | CommandKind::Cancel
-        | CommandKind::Explain
-        | CommandKind::Help => None,
-    };
+    let interrupted = interrupted::reply(ctx, &row).await.map_err(|error| anyhow!(error.message()))?;
     let reply = match interrupted {
         Some(reply) => reply,
         None => Reply { statuses: wind_up(ctx, &row).await?, ..Reply::new(Body::Broken(broken(&row, error))) },
@@ -76,7 +68,7 @@ pub async fn give_up(ctx: &Ctx, id: CommandId, error: &JobError) -> anyhow::Resu
 /// Ends the runs of the command and returns the statuses that say so.
 pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitStatus>, sqlx::Error> {
     let mut statuses: Vec<CommitStatus> =
-        standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
+        standing::status_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
     ctx.store.hooks_cut_off(row.id).await?;
     for run in ctx.store.run_list(row.id).await? {
         if ctx.store.run_finish(run.id, ProjectOutcome::Failed, Some("The command could not be carried out.")).await? {
@@ -84,7 +76,9 @@ pub(super) async fn wind_up(ctx: &Ctx, row: &CommandRow) -> Result<Vec<CommitSta
         }
         ctx.hub.announce(run.id);
         discard(ctx, &run).await?;
-        statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, status::failed(run.kind)));
+        if run.kind.has_status() {
+            statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, status::failed(run.kind)));
+        }
     }
     Ok(statuses)
 }
@@ -96,7 +90,7 @@ async fn discard(ctx: &Ctx, run: &RunRow) -> Result<(), sqlx::Error> {
             let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), "the plan could not be carried out");
             ctx.store.plan_drop(&run.pull, &run.project, &cause).await
         }
-        RunKind::Apply => Ok(()),
+        RunKind::Apply | RunKind::Version | RunKind::Import | RunKind::StateRm => Ok(()),
     }
 }
 

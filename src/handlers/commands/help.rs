@@ -19,6 +19,6 @@ pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Option<Reply> 
 
 /// The grammar knows more commands than this version carries out.
 pub(super) fn not_available(command: &Command) -> Reply {
-    let available = ["plan", "apply", "cancel", "unlock", "explain", "help"];
+    let available = ["plan", "apply", "cancel", "unlock", "explain", "version", "import", "state rm", "help"];
     Reply::new(Body::Refused(Refusal::not_available(command.name().as_str(), &available)))
 }

@@ -3,13 +3,14 @@
 //!
 //! Those before a plan or an apply may write the configuration of the repository, so they run before projects are looked
 //! for. Those after it run before the pull is answered: whoever reads the answer finds everything done. A command that is
-//! begun again after a crash runs its hooks again; an apply that had begun is not, and neither are the hooks after it.
+//! begun again after a crash runs its hooks again; an apply or another change that had begun is not, and neither are the
+//! hooks after it.
 
 use std::sync::Arc;
 
 use tracing::warn;
 
-use super::{CommandCx, standing};
+use super::CommandCx;
 use crate::command::Target;
 use crate::config::Hook;
 use crate::config::repos::RepoRules;
@@ -158,7 +159,7 @@ async fn run_one(
     called: &str,
     when: When,
 ) -> Result<Option<Failed>, JobError> {
-    let Some(kind) = standing::run_kind(cx.row.kind) else { return Ok(None) };
+    let Some(kind) = cx.row.kind.runs() else { return Ok(None) };
     let project = ProjectKey::of_dir(RepoPath::root());
     let new = NewRun { command: cx.row.id, kind, pull: cx.pull.at.clone(), project };
     let id = cx.ctx.store.hook_create(&new, &format!("{}-workflow hook: {called}", when.title())).await?;

@@ -9,14 +9,18 @@ mod give_up;
 mod guards;
 mod help;
 mod hooks;
+mod in_the_way;
+mod interrupted;
 mod needs;
 mod permission;
 mod plan;
 mod policies;
 mod projects;
+mod state_commands;
 mod superseded;
 mod turn;
 mod unlock;
+mod version;
 
 use std::convert::Infallible;
 use std::sync::OnceLock;
@@ -93,8 +97,8 @@ impl CommandCx<'_> {
         let (ctx, row) = (self.ctx, self.row);
         let Some(old) = row.head.as_ref().filter(|old| **old != self.pull.head) else { return Ok(Vec::new()) };
         let mut statuses: Vec<CommitStatus> =
-            standing::run_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
-        for run in ctx.store.run_list(row.id).await? {
+            standing::status_kind(row.kind).map(|kind| standing::broken(ctx, kind)).into_iter().collect();
+        for run in ctx.store.run_list(row.id).await?.into_iter().filter(|run| run.kind.has_status()) {
             let end = status::project(run.kind, run.outcome.unwrap_or(ProjectOutcome::Cancelled), None);
             statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, end));
         }
@@ -263,9 +267,7 @@ async fn rounds(ctx: &Ctx, mut row: CommandRow, attempt: &Attempt) -> Result<Rep
 }
 
 async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, JobError> {
-    if row.kind == CommandKind::Apply
-        && let Some(reply) = apply::interrupted(ctx, row).await?
-    {
+    if let Some(reply) = interrupted::reply(ctx, row).await? {
         return Ok(Round::Over(reply));
     }
     let spec = Spec::from_json(&row.spec).context("the command on record cannot be read").map_err(JobError::Fail)?;
@@ -390,6 +392,9 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
         Spec::Command(Command::Apply(command)) => Box::pin(apply::run(cx, command)).await,
         Spec::Command(Command::Unlock) => unlock::run(cx).await,
         Spec::Command(Command::Explain(command)) => Box::pin(explain::run(cx, command)).await,
+        Spec::Command(Command::Version(command)) => Box::pin(version::run(cx, command)).await,
+        Spec::Command(Command::Import(command)) => Box::pin(state_commands::import(cx, command)).await,
+        Spec::Command(Command::StateRm(command)) => Box::pin(state_commands::state_rm(cx, command)).await,
         Spec::Command(other) => Ok(help::not_available(other)),
         Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
     }

@@ -1,8 +1,8 @@
-//! What must hold of a pull before one of its projects is planned or applied (reference 8.1).
+//! What must hold of a pull before one of its projects is planned, applied or imported into (reference 8.1).
 //!
 //! Only what some project demands is looked up, once per command; but what was found out goes stale while projects run
 //! one after the other, and an apply goes by how things are right before it. Passing faults of the forge make a plan
-//! wait; an apply is refused, because it is never begun twice (P3, P6).
+//! wait; an apply or an import is refused, because it is never begun twice (P3, P6).
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::Mutex;
@@ -50,8 +50,8 @@ impl Findings {
     async fn base(&self, cx: &CommandCx<'_>, kind: RunKind, planned: &Source) -> Result<BaseGap, CheckoutError> {
         let checkouts = &cx.ctx.checkouts;
         let newest = match kind {
-            // It was fetched for this very plan.
-            RunKind::Plan => planned.clone(),
+            // It was fetched for this very command.
+            RunKind::Plan | RunKind::Import | RunKind::StateRm | RunKind::Version => planned.clone(),
             RunKind::Apply => {
                 let ask = checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation);
                 self.newest.get(&*cx.ctx.clock, ask).await?
@@ -64,7 +64,8 @@ impl Findings {
 /// Statuses of these kinds cannot be a success before the command is done.
 fn yet_to_come(kind: RunKind) -> &'static [RunKind] {
     match kind {
-        RunKind::Plan => &[RunKind::Plan, RunKind::Apply],
+        // An import is what a plan may be waiting for.
+        RunKind::Plan | RunKind::Import | RunKind::StateRm | RunKind::Version => &[RunKind::Plan, RunKind::Apply],
         RunKind::Apply => &[RunKind::Apply],
     }
 }
@@ -117,6 +118,14 @@ pub(super) async fn refusal_of_apply(
     let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned };
     let facts = asking.facts(demands).await.unwrap_or_default();
     asking.judge(demands, &facts)
+}
+
+/// Why nothing may be imported into a project, if so. Whatever cannot be found out does not hold.
+pub(super) async fn refusal_of_import(cx: &CommandCx<'_>, work: &Work, project: &ProjectKey) -> Option<UserText> {
+    let demands = work.demands(RunKind::Import, project);
+    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Import, planned: work.source() };
+    let facts = asking.facts(&demands).await.unwrap_or_default();
+    asking.judge(&demands, &facts)
 }
 
 /// What is asked, and for what.
@@ -175,6 +184,7 @@ fn text(kind: RunKind, unmet: Vec<Unmet>) -> UserText {
     let left = match kind {
         RunKind::Plan => "Nothing was planned, and no lock was taken.",
         RunKind::Apply => "Nothing was applied, and the plan is kept.",
+        RunKind::Import | RunKind::StateRm | RunKind::Version => "Nothing was changed, and no lock was taken.",
     };
     let mut message: Vec<String> = Vec::new();
     let mut hints: Vec<String> = Vec::new();

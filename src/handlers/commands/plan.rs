@@ -11,6 +11,7 @@ use tracing::{Instrument, info_span};
 
 use super::course::Course;
 use super::hooks::Given;
+use super::in_the_way::{in_line, not_in_line};
 use super::projects::{self, Selection, Wanted, Work};
 use super::{CommandCx, needs, permission, turn};
 use crate::command::{PlanCommand, Target};
@@ -24,14 +25,14 @@ use crate::handlers::standing;
 use crate::handlers::standing::Standings;
 use crate::handlers::tally;
 use crate::jobs::describe_error;
-use crate::locks::{self, Ask, NotInLine, TakeAll, Took, Wish};
+use crate::locks::{self, Ask, TakeAll, Took, Wish};
 use crate::model::{
     Cause, CommandKind, CommandOutcome, Lock, LockKey, Origin, PlanId, PlanRecord, PlanState, ProjectKey,
     ProjectOutcome, RunId, RunKind,
 };
 use crate::queue::JobError;
 use crate::render::plan_output::PlanSummary;
-use crate::render::{Body, Holder, Next, ProjectReport, UserText, plan_output, status};
+use crate::render::{Body, Next, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan};
 use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, StepError, StepFailure};
 
@@ -163,18 +164,10 @@ async fn take_locks(
 }
 
 fn cause(cx: &CommandCx<'_>) -> Cause {
-    cx.cause(match (cx.row.kind, cx.row.actor.origin) {
-        (_, Origin::Queue) => "planned when its turn came",
-        (CommandKind::Autoplan, _) => "planned when the pull request changed",
-        (
-            CommandKind::Plan
-            | CommandKind::Apply
-            | CommandKind::Unlock
-            | CommandKind::Cancel
-            | CommandKind::Explain
-            | CommandKind::Help,
-            _,
-        ) => "planned by comment",
+    cx.cause(match (cx.row.actor.origin, cx.row.kind == CommandKind::Autoplan) {
+        (Origin::Queue, _) => "planned when its turn came",
+        (_, true) => "planned when the pull request changed",
+        (_, false) => "planned by comment",
     })
 }
 
@@ -437,51 +430,6 @@ async fn not_kept(cx: &CommandCx<'_>, report: ProjectReport) -> Result<ProjectRe
     let why = stop.map_or_else(|| "the lock was given back".to_owned(), |stop| stop.why);
     let message = format!("{why} while the plan was made, so it was not kept.");
     Ok(ProjectReport { next, ..stopped(report, &message) })
-}
-
-/// Somebody stands in the way.
-pub(in crate::handlers::commands) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
-    let holder = Holder {
-        pull: lock.pull.number,
-        pull_url: lock.pull_url.clone(),
-        who: lock.holder.clone(),
-        since: lock.taken_at,
-        why: lock.reason.clone(),
-        place: None,
-    };
-    let lock_url = Some(cx.ctx.settings.lock_url(lock.id));
-    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder), lock_url, ..report }
-}
-
-/// Nobody need come back to ask again.
-fn in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, place: usize) -> ProjectReport {
-    let report = held(cx, report, holder);
-    let held_by = report.held_by.map(|holder| Holder { place: Some(place), ..holder });
-    let line = if place == 1 { "next in line".to_owned() } else { format!("number {place} in line") };
-    let status = Some(format!("Waits for the lock, {line}: #{} holds it.", holder.pull.number));
-    ProjectReport { held_by, status, next: Next::Nothing, ..report }
-}
-
-fn not_in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, why: &NotInLine) -> ProjectReport {
-    let message = match why {
-        NotInLine::Off => return held(cx, report, holder),
-        NotInLine::Circle(pulls) => {
-            let pulls: Vec<String> = pulls.iter().map(|pull| format!("#{pull}")).collect();
-            UserText::new(
-                format!(
-                    "This pull request is not in line for the lock: it holds locks under which something was applied, \
-                     {} wait for them, and they would wait for each other for ever.",
-                    pulls.join(", ")
-                ),
-                ["Merge or close one of these pull requests, then plan again in the others.".to_owned()],
-            )
-        }
-        NotInLine::Full(waiting) => UserText::new(
-            format!("This pull request is not in line for the lock: {waiting} places are taken in this repository."),
-            ["Comment the command again later.".to_owned()],
-        ),
-    };
-    ProjectReport { message: Some(message), ..held(cx, report, holder) }
 }
 
 /// Whatever stops a plan early would stop the next one too, so none is offered.

@@ -24,16 +24,17 @@ use super::needs::Findings;
 use super::policies::Policies;
 use crate::command::var_files_outside;
 use crate::config::repos::{Demands, LockPolicy};
-use crate::config::workflow::Workflow;
+use crate::config::workflow::{Stage as Steps, Workflow};
 use crate::context::Ctx;
 use crate::discovery::{Order, Project, Stage, stages};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
-use crate::model::{Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
+use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
 use crate::queue::Place as PoolPlace;
 use crate::render::ProjectReport;
 use crate::workflow::{
-    CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StepError, StepFailure, Tool, ToolError, Wish,
+    CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StateWork, StepError, StepFailure, Tool,
+    ToolError, Wish,
 };
 use files::required;
 
@@ -127,12 +128,14 @@ impl Work {
         self.policies.of(project)
     }
 
-    /// What must hold before a project is planned or applied.
+    /// What must hold before something is run on a project. Of a `state rm` nothing can be demanded (reference 1.7).
     pub fn demands(&self, kind: RunKind, project: &ProjectKey) -> Demands {
         let rules = self.policies.project(project);
         match kind {
             RunKind::Plan => rules.plan_requirements,
             RunKind::Apply => rules.apply_requirements,
+            RunKind::Import => rules.import_requirements,
+            RunKind::StateRm | RunKind::Version => Demands::default(),
         }
     }
 
@@ -182,7 +185,11 @@ impl Work {
     }
 
     /// The checkout for a workspace, made once per command.
-    async fn checkout(&self, cx: &CommandCx<'_>, workspace: &WorkspaceName) -> Result<Arc<Checkout>, CheckoutError> {
+    pub async fn checkout(
+        &self,
+        cx: &CommandCx<'_>,
+        workspace: &WorkspaceName,
+    ) -> Result<Arc<Checkout>, CheckoutError> {
         self.checkout_of(cx, self.source(), workspace).await
     }
 
@@ -220,11 +227,60 @@ impl Work {
         Ok((made, checkout))
     }
 
+    /// Carries out a stage that changes the state of a project.
+    pub async fn change_state(
+        &self,
+        cx: &CommandCx<'_>,
+        project: &ProjectKey,
+        stage: impl FnOnce(&Workflow) -> &Steps,
+        arguments: &[String],
+        output: &RunOutput,
+    ) -> StateWork {
+        let workflow = self.policies.workflow(project);
+        match self.site(cx, project, arguments).await {
+            Ok((site, wish)) => {
+                let place = site.place(cx, project, &workflow, arguments, output);
+                cx.ctx.terraform.change_state(&place, &wish, stage(&workflow)).await
+            }
+            Err(error) => StateWork::not_begun(error),
+        }
+    }
+
+    /// What the program of a project says of itself.
+    pub async fn version(
+        &self,
+        cx: &CommandCx<'_>,
+        project: &ProjectKey,
+        output: &RunOutput,
+    ) -> Result<String, RunError> {
+        let workflow = self.policies.workflow(project);
+        let (site, wish) = self.site(cx, project, &[]).await?;
+        cx.ctx.terraform.version(&site.place(cx, project, &workflow, &[], output), &wish).await
+    }
+
+    /// Where a project is, and with what it is to be run, for commands that ask the forge nothing more.
+    async fn site(
+        &self,
+        cx: &CommandCx<'_>,
+        project: &ProjectKey,
+        arguments: &[String],
+    ) -> Result<(Site, Wish), RunError> {
+        let checkout = self.checkout(cx, &project.workspace).await?;
+        let facts = Facts::of(cx.pull, &cx.row.actor.login, arguments);
+        let site = Site::of(cx, &checkout, project, facts).await?;
+        Ok((site, self.wish(cx, &checkout, project).await))
+    }
+
+    /// The program of a project.
+    pub fn distribution(&self, cx: &CommandCx<'_>, project: &ProjectKey) -> Distribution {
+        self.policies.project(project).distribution.map_or(cx.ctx.settings.distribution, |decided| decided.value)
+    }
+
     /// What is said about the program of a project: by the operator, its configuration, and its code as it is on the disk,
     /// where hooks may have written some of it.
     async fn wish(&self, cx: &CommandCx<'_>, checkout: &Arc<Checkout>, project: &ProjectKey) -> Wish {
         let rules = self.policies.project(project);
-        let distribution = rules.distribution.map_or(cx.ctx.settings.distribution, |decided| decided.value);
+        let distribution = self.distribution(cx, project);
         let (checkout, dir) = (Arc::clone(checkout), project.dir.clone());
         let code = tokio::task::spawn_blocking(move || required(&checkout, &dir, distribution)).await;
         Wish {

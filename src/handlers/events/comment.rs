@@ -83,6 +83,9 @@ fn work(command: CommandId, kind: CommandKind, pull: &PullRef) -> NewJob {
         | CommandKind::Apply
         | CommandKind::Unlock
         | CommandKind::Explain
+        | CommandKind::Version
+        | CommandKind::Import
+        | CommandKind::StateRm
         | CommandKind::Help => RunCommand { command, pull, kind }.to_new(),
     }
 }
@@ -94,15 +97,12 @@ fn kind_of(spec: &Spec) -> CommandKind {
         Spec::Command(Command::Unlock) => CommandKind::Unlock,
         Spec::Command(Command::Cancel(_)) => CommandKind::Cancel,
         Spec::Command(Command::Explain(_)) => CommandKind::Explain,
+        Spec::Command(Command::Version(_)) => CommandKind::Version,
+        Spec::Command(Command::Import(_)) => CommandKind::Import,
+        Spec::Command(Command::StateRm(_)) => CommandKind::StateRm,
         Spec::Autoplan | Spec::Turn(_) => CommandKind::Autoplan,
-        Spec::Command(
-            Command::Help(_)
-            | Command::ApprovePolicies(_)
-            | Command::Version(_)
-            | Command::Import(_)
-            | Command::StateRm(_),
-        )
-        | Spec::Mistake(_)
-        | Spec::NotServed => CommandKind::Help,
+        Spec::Command(Command::Help(_) | Command::ApprovePolicies(_)) | Spec::Mistake(_) | Spec::NotServed => {
+            CommandKind::Help
+        }
     }
 }

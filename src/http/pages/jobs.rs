@@ -37,6 +37,8 @@ const SHOWN_LINES: u64 = 10_000;
 struct View {
     id: String,
     kind: &'static str,
+    /// Only who may interrupt an apply may cancel it.
+    changes: bool,
     /// What a hook is called.
     hook: Option<String>,
     live: bool,
@@ -112,7 +114,11 @@ impl View {
             kind: match run.kind {
                 RunKind::Plan => "Plan",
                 RunKind::Apply => "Apply",
+                RunKind::Version => "Version",
+                RunKind::Import => "Import",
+                RunKind::StateRm => "State rm",
             },
+            changes: command.kind.changes(),
             live: run.state != RunState::Finished,
             cancellable: goes_on && run.state != RunState::Finished && stop.is_none(),
             stopping: stop.filter(|_| goes_on).map(|stop| shown(&stop.why.replace('`', ""))),

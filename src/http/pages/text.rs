@@ -180,6 +180,7 @@ impl Badge {
             ProjectOutcome::UpToDate => Self::new("good", "up to date"),
             ProjectOutcome::Imported => Self::new("good", "imported"),
             ProjectOutcome::StateRemoved => Self::new("good", "state removed"),
+            ProjectOutcome::Told => Self::new("good", "told"),
             ProjectOutcome::Discarded => Self::new("idle", "discarded"),
             ProjectOutcome::Locked => Self::new("warn", "locked by another"),
             ProjectOutcome::Refused => Self::new("warn", "refused"),

@@ -88,7 +88,9 @@ pub(super) struct NoProjectsView<'a> {
     title: &'static str,
     message: Option<&'a str>,
     hints_list: &'a [String],
-    /// How to plan what did not change.
+    /// What is done with a project that is named: `planned`.
+    deed: &'static str,
+    /// How to do it where nothing changed.
     example: String,
     footer: Footer,
 }
@@ -172,6 +174,9 @@ pub(super) fn title(command: CommandKind) -> &'static str {
         CommandKind::Unlock => "Unlock",
         CommandKind::Cancel => "Cancel",
         CommandKind::Explain => "Explain",
+        CommandKind::Version => "Version",
+        CommandKind::Import => "Import",
+        CommandKind::StateRm => "State `rm`",
         CommandKind::Help => "Command",
     }
 }
@@ -202,9 +207,58 @@ pub(super) fn no_projects<'a>(report: &Report, text: Option<&'a UserText>) -> No
         title: title(report.command),
         message: text.map(|text| text.message.as_str()),
         hints_list: text.map_or(&[], |text| &text.hints),
-        example: format!("{} plan -d path/of/the/project", report.executable),
+        deed: deed(report.command),
+        example: example(report),
         footer: Footer::of(report),
     }
+}
+
+fn deed(command: CommandKind) -> &'static str {
+    match command {
+        CommandKind::Version => "asked about",
+        CommandKind::Import | CommandKind::StateRm => "worked on",
+        CommandKind::Plan
+        | CommandKind::Autoplan
+        | CommandKind::Apply
+        | CommandKind::Unlock
+        | CommandKind::Cancel
+        | CommandKind::Explain
+        | CommandKind::Help => "planned",
+    }
+}
+
+fn example(report: &Report) -> String {
+    let word = word(report.command).unwrap_or("plan");
+    with_words(format!("{} {word} -d path/of/the/project", report.executable), report)
+}
+
+/// What a command is called in comments, if it is one of those that can be tried again as they were given.
+fn word(command: CommandKind) -> Option<&'static str> {
+    match command {
+        CommandKind::Version => Some("version"),
+        CommandKind::Import => Some("import"),
+        CommandKind::StateRm => Some("state rm"),
+        CommandKind::Plan
+        | CommandKind::Autoplan
+        | CommandKind::Apply
+        | CommandKind::Unlock
+        | CommandKind::Cancel
+        | CommandKind::Explain
+        | CommandKind::Help => None,
+    }
+}
+
+/// The command line with the operands and the further arguments of the command, unless these cannot be written in one.
+fn with_words(mut line: String, report: &Report) -> String {
+    let joined =
+        |words: &[String]| shlex::try_join(words.iter().map(String::as_str)).ok().filter(|text| !text.is_empty());
+    for text in
+        [joined(&report.operands), joined(&report.extra_args).map(|text| format!("-- {text}"))].into_iter().flatten()
+    {
+        line.push(' ');
+        line.push_str(&text);
+    }
+    line
 }
 
 pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {

@@ -1,10 +1,10 @@
-//! `project.md.j2`: one project of a plan or apply.
+//! `project.md.j2`: one project of a plan, an apply or whatever else runs on projects.
 
 use serde::Serialize;
 
-use super::Label;
 use super::results::is_plan;
-use crate::model::{ProjectOutcome, RunKind};
+use super::{Label, with_words, word};
+use crate::model::{CommandKind, ProjectOutcome};
 use crate::render::plan_output::{self, DiffStyle};
 use crate::render::report::{Body, Holder, Next, ProjectReport, Report};
 
@@ -72,7 +72,7 @@ struct StateLockView {
 /// How to try once more.
 #[derive(Serialize)]
 struct Again {
-    verb: RunKind,
+    verb: &'static str,
     command: String,
 }
 
@@ -129,6 +129,7 @@ pub(super) fn phrase(outcome: ProjectOutcome) -> &'static str {
         ProjectOutcome::UpToDate => "nothing to apply",
         ProjectOutcome::Imported => "imported",
         ProjectOutcome::StateRemoved => "removed from the state",
+        ProjectOutcome::Told => "told",
         ProjectOutcome::Discarded => "discarded",
         ProjectOutcome::Locked => "locked",
         ProjectOutcome::Refused => "refused",
@@ -145,6 +146,7 @@ pub(super) fn icon(outcome: ProjectOutcome) -> &'static str {
     match outcome {
         ProjectOutcome::Planned => "📝",
         ProjectOutcome::NoChanges | ProjectOutcome::UpToDate => "➖",
+        ProjectOutcome::Told => "ℹ️",
         ProjectOutcome::Applied
         | ProjectOutcome::Imported
         | ProjectOutcome::StateRemoved
@@ -175,6 +177,7 @@ pub(super) fn rank(outcome: ProjectOutcome) -> u8 {
         ProjectOutcome::Discarded => 11,
         ProjectOutcome::UpToDate => 12,
         ProjectOutcome::NoChanges => 13,
+        ProjectOutcome::Told => 14,
     }
 }
 
@@ -207,24 +210,49 @@ fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
     offered.then(|| format!("{} apply {}", report.executable, project.key.flags()))
 }
 
-/// Plan again after a plan and after an apply that broke; apply again after one that did not begin.
+/// Plan again after a plan, after whatever changed a state, and after an apply that broke; the same again after what did
+/// not begin.
 fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
+    let key = &project.key;
+    match again_by(report, project)? {
+        Retry::Plan if is_plan(report) => {
+            let line = format!("{} plan {}", report.executable, key.flags());
+            Some(Again { verb: "plan", command: with_words(line, report) })
+        }
+        Retry::Plan => Some(Again { verb: "plan", command: format!("{} plan {}", report.executable, key.flags()) }),
+        Retry::Apply => Some(Again { verb: "apply", command: format!("{} apply {}", report.executable, key.flags()) }),
+        Retry::Same(word) => {
+            let line = format!("{} {word} {}", report.executable, key.flags());
+            Some(Again { verb: "try", command: with_words(line, report) })
+        }
+    }
+}
+
+/// What is worth a try.
+enum Retry {
+    Plan,
+    Apply,
+    /// The same command, by its name.
+    Same(&'static str),
+}
+
+fn again_by(report: &Report, project: &ProjectReport) -> Option<Retry> {
     let interrupted = matches!(report.body, Body::Interrupted(_));
     let ok = project.outcome.is_success();
     let broke = matches!(project.outcome, ProjectOutcome::Failed | ProjectOutcome::Cancelled);
-    let verb = match (project.next, is_plan(report), ok) {
-        (Next::Nothing, _, _) | (Next::ByOutcome, false, true) => return None,
-        (Next::Plan, _, _) | (Next::ByOutcome, true, _) => RunKind::Plan,
-        (Next::ByOutcome, false, false) if broke || interrupted => RunKind::Plan,
-        (Next::ByOutcome, false, false) => RunKind::Apply,
+    let by_outcome = match (is_plan(report), word(report.command), ok) {
+        (true, _, _) => Some(Retry::Plan),
+        (false, _, true) => None,
+        (false, _, false) if interrupted => Some(Retry::Plan),
+        (false, Some(word), false) => Some(Retry::Same(word)),
+        (false, None, false) if broke => Some(Retry::Plan),
+        (false, None, false) => Some(Retry::Apply),
     };
-    let mut command = format!("{} {verb} {}", report.executable, project.key.flags());
-    let words: Vec<&str> = report.extra_args.iter().map(String::as_str).collect();
-    if let (RunKind::Plan, true, Ok(args)) = (verb, is_plan(report) && !words.is_empty(), shlex::try_join(words)) {
-        command.push_str(" -- ");
-        command.push_str(&args);
+    match project.next {
+        Next::Nothing => None,
+        Next::Plan => Some(Retry::Plan),
+        Next::ByOutcome => by_outcome,
     }
-    Some(Again { verb, command })
 }
 
 fn output(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
@@ -233,7 +261,8 @@ fn output(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
     } else {
         plan_output::without_progress(&project.output)
     };
-    block(report, "diff", "Output", &text, cap)
+    let language = if report.command == CommandKind::Version { "text" } else { "diff" };
+    block(report, language, "Output", &text, cap)
 }
 
 /// Everything the run printed, always folded.

@@ -1,9 +1,9 @@
-//! `results.md.j2`: a plan or apply of projects.
+//! `results.md.j2`: a plan, an apply or whatever else runs on projects.
 
 use serde::Serialize;
 
 use super::project::{Cap, ProjectView, phrase, rank};
-use super::{Footer, Label, title};
+use super::{Footer, Label, title, word};
 use crate::model::{CommandKind, PlanCounts, ProjectOutcome};
 use crate::render::report::{Body, ProjectReport, Report};
 
@@ -15,7 +15,8 @@ pub(in crate::render) struct ResultsView {
     total: usize,
     /// `1 failed, 2 planned`
     tally: String,
-    interrupted: bool,
+    /// What the server stopped in the middle of, if it did: `apply`.
+    interrupted: Option<&'static str>,
     notes: Vec<String>,
     table: Table,
     projects: Vec<ProjectView>,
@@ -61,7 +62,7 @@ pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport], ca
         total: sorted.len(),
         tally: tally(&sorted),
         notes: report.notes.clone(),
-        interrupted: matches!(report.body, Body::Interrupted(_)),
+        interrupted: matches!(report.body, Body::Interrupted(_)).then(|| word(report.command).unwrap_or("apply")),
         table: table(&sorted),
         hidden: sorted.len() - shown.len(),
         nothing_to_apply: shown.is_empty(),

@@ -154,14 +154,28 @@ impl Steps<'_> {
         self.tool(args, name, None).await
     }
 
-    /// `import` and `state rm`: a plan that was made before is worth nothing after them.
-    async fn change_state(&self, words: &[&str], extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
+    /// `import` and `state rm`: a plan that was made before is worth nothing after them. A tool that says itself that it
+    /// failed has left the state as it was; one that was stopped may have changed it.
+    async fn change_state(
+        &mut self,
+        words: &[&str],
+        extra: Vec<OsString>,
+        name: StepName,
+    ) -> Result<String, StepError> {
         self.workspace().await?;
         let words = words.iter().map(OsString::from);
         let args = words.chain(extra).chain(self.of_comment()).collect();
-        let output = self.tool(args, name.clone(), None).await?;
+        let ended = self.tool(args, name.clone(), None).await;
+        self.touched |= !matches!(ended, Err(StepError { why: StepFailure::Code(Some(_)), .. }));
+        let output = ended?;
         remove(&self.files.plan).map_err(|error| failed(name, StepFailure::Disk(error)))?;
         Ok(output)
+    }
+
+    /// What the program says of itself and of the providers of the project.
+    pub(in crate::workflow) async fn version(&self) -> Result<String, StepError> {
+        let name = StepName::new(&format!("{} version", self.tool.distribution.program()), None);
+        self.tool(vec!["version".into()], name, None).await
     }
 
     #[expect(clippy::result_large_err, reason = "made once for a run, at its end")]

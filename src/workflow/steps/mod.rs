@@ -52,6 +52,8 @@ pub(super) struct Steps<'a> {
     pub workflow: Option<&'a str>,
     /// What `env` and `multienv` have set.
     pub set: BTreeMap<OsString, OsString>,
+    /// Whether the state may be another one than before: something ran that changes it, or of which nobody knows.
+    pub touched: bool,
 }
 
 /// The files of a run, in a directory that only this user can read and that is gone when the run is over.
@@ -123,7 +125,10 @@ impl Steps<'_> {
     async fn step(&mut self, step: &Step, name: StepName) -> Result<String, StepError> {
         match step {
             Step::Builtin { step, extra_args } => self.builtin(*step, extra_args, name).await,
-            Step::Run(step) => self.run_command(step, name).await,
+            Step::Run(step) => {
+                self.touched = true;
+                self.run_command(step, name).await
+            }
             Step::Env(step) => self.env(step, name).await,
             Step::Multienv(step) => self.multienv(step, name).await,
         }

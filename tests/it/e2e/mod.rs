@@ -18,6 +18,7 @@ mod reload;
 mod secrets;
 mod shutdown;
 mod stale;
+mod state;
 mod versions;
 mod workflows;
 pub mod world;

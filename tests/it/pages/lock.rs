@@ -42,7 +42,7 @@ async fn a_lock_under_which_an_apply_runs_is_not_given_away() {
 
     let (browser, path) = (world.browser().await, format!("/locks/{}", lock.id));
     let page = browser.get(&path).await;
-    let why = "An apply of pull request #12 is running under this lock: taking the lock away now would let another";
+    let why = "A change of pull request #12 is under way under this lock (an apply, an import or a state rm): taking";
     assert!(page.text().contains(why), "{}", page.text());
     assert!(!page.body.contains("<form method=\"post\""));
 

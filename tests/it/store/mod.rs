@@ -29,6 +29,7 @@ mod runs;
 mod samples;
 mod schema;
 mod settings;
+mod state_changes;
 mod time;
 mod waiters;
 mod watched;

@@ -110,6 +110,9 @@ pub async fn run(store: &Store, kind: RunKind, pull: &PullRef, project: &Project
     let command_kind = match kind {
         RunKind::Plan => CommandKind::Plan,
         RunKind::Apply => CommandKind::Apply,
+        RunKind::Version => CommandKind::Version,
+        RunKind::Import => CommandKind::Import,
+        RunKind::StateRm => CommandKind::StateRm,
     };
     let command = command(store, command_kind, pull).await;
     store.run_create(&NewRun { command, kind, pull: pull.clone(), project: project.clone() }).await.unwrap()

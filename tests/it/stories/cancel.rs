@@ -119,7 +119,7 @@ async fn cancel_names_a_running_apply_and_leaves_it_alone(backend: Backend) {
 
     * `apply` of `alice`: it is under way and was left alone.
 
-    An apply that is cut off can leave things half changed. To **interrupt** it all the same, comment:
+    What changes something and is cut off can leave it half changed. To **interrupt** it all the same, comment:
 
     ```shell
     lockkeeper cancel --force

@@ -13,6 +13,7 @@ mod freeze;
 mod giving;
 mod hooks;
 mod idle;
+mod import;
 mod locks;
 mod missed;
 mod moves;
@@ -32,6 +33,7 @@ mod search;
 mod supersede;
 mod switches;
 mod unlock;
+mod version;
 mod workflows;
 
 /// Three projects as they are on the main branch.

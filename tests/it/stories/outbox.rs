@@ -96,7 +96,7 @@ async fn statuses_get_through_bad_moments_as_well(backend: Backend) {
 async fn comments_of_a_pull_keep_their_order_while_the_first_is_tried_again(backend: Backend) {
     let (mut bot, pull) = Bot::talking(backend, &[]).await;
     bot.github.fault(COMMENTS, 3, Fault::BadGateway);
-    for text in ["lockkeeper help", "lockkeeper unlock", "lockkeeper paln", "lockkeeper version"] {
+    for text in ["lockkeeper help", "lockkeeper unlock", "lockkeeper paln", "lockkeeper approve_policies"] {
         bot.github.comment(REPO, pull, "alice", text).await.unwrap();
     }
     bot.settle().await;
@@ -104,8 +104,8 @@ async fn comments_of_a_pull_keep_their_order_while_the_first_is_tried_again(back
     assert_snapshot!(first_lines.join("\n"), @"
     **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
     Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to give back.
-    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `help`.
-    **Nothing was run**: `version` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `help`.
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
+    **Nothing was run**: `approve_policies` is not available in this version of Lockkeeper. Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
     ");
     bot.end(&[]).await;
 }
@@ -163,7 +163,7 @@ async fn what_was_said_while_github_was_away_arrives_in_order(backend: Backend) 
     assert_snapshot!(first_lines.join("\n"), @"
     **Lockkeeper** runs Terraform and OpenTofu for this pull request and keeps the locks. Write a command as a comment of its own, on one line.
     Ran Unlock: this pull request holds no lock and has no plan, so there was nothing to give back.
-    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `help`.
+    **Nothing was run**: `paln` is not a command. Did you mean `plan`? Commands here: `plan`, `apply`, `cancel`, `unlock`, `explain`, `version`, `help`.
     ");
     assert_snapshot!(first_line(&bot.answer(plan)), @"Ran Plan for dir: `network` workspace: `default`: planned");
     assert_snapshot!(bot.statuses(plan), @"

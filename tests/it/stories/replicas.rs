@@ -48,7 +48,7 @@ async fn the_commands_of_thirty_pulls_are_each_done_once_and_in_order() {
         pulls.push(bot.open_pull(&format!("talk-{n}"), &[("README.md", &format!("Networks of {n}.\n"))]).await);
     }
     for pull in &pulls {
-        for text in ["lockkeeper help", "lockkeeper unlock", "lockkeeper version"] {
+        for text in ["lockkeeper help", "lockkeeper unlock", "lockkeeper approve_policies"] {
             bot.github.comment(REPO, *pull, "alice", text).await.unwrap();
         }
     }

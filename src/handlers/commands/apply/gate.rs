@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use crate::config::workflow::Workflow;
-use crate::handlers::commands::plan::held;
+use crate::handlers::commands::in_the_way::held;
 use crate::handlers::commands::projects::{Ready, Work};
 use crate::handlers::commands::{CommandCx, needs};
 use crate::jobs::describe_error;

@@ -7,15 +7,12 @@
 
 mod dependencies;
 mod gate;
-mod interrupted;
 mod stopped;
 
 use std::iter;
 
 use futures::future::join_all;
 use tracing::{Instrument, info_span};
-
-pub(super) use interrupted::interrupted;
 
 use gate::Shut;
 
@@ -183,7 +180,8 @@ fn no_merging(method: MergeMethod) -> Reply {
     )
 }
 
-async fn answer(ctx: &Ctx, pull: &PullRef, head: &CommitSha, body: Body) -> Result<Reply, JobError> {
+/// The answer with the statuses of applies that go with it.
+pub(super) async fn answer(ctx: &Ctx, pull: &PullRef, head: &CommitSha, body: Body) -> Result<Reply, JobError> {
     let standing = Standings::of(ctx, pull, head).await?;
     Ok(Reply::new(body).with_statuses(head, vec![standing.apply_status(ctx)]))
 }
@@ -307,8 +305,8 @@ impl Applying<'_> {
     }
 }
 
-/// An apply is never stopped by the end of its pull, so this may be the only place that tells of the lock.
-async fn closed_meanwhile(cx: &CommandCx<'_>) -> Result<Option<UserText>, JobError> {
+/// What changes something is never stopped by the end of its pull, so this may be the only place that tells of the lock.
+pub(super) async fn closed_meanwhile(cx: &CommandCx<'_>) -> Result<Option<UserText>, JobError> {
     let state = cx.ctx.store.pull_state(&cx.pull.at).await?.filter(|state| *state != PullState::Open);
     let text = |state| UserText::new(format!("The pull request was {state} while this ran; its lock is free now."), []);
     Ok(state.map(text))

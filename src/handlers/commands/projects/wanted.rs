@@ -1,4 +1,4 @@
-//! What is to be planned, and how it is looked for.
+//! What something is to be run on, and how it is looked for.
 
 use super::search::Trouble;
 use crate::command;
@@ -6,7 +6,7 @@ use crate::discovery::{self, Input, Project};
 use crate::locks::Ask;
 use crate::model::{ProjectKey, ProjectName, RepoPath};
 
-/// What is to be planned.
+/// What something is to be run on.
 pub(in crate::handlers::commands) enum Wanted<'a> {
     /// Whatever the pull concerns, as far as its configuration wants it planned by itself.
     Concerned,
@@ -14,6 +14,11 @@ pub(in crate::handlers::commands) enum Wanted<'a> {
     Asked(&'a command::Target),
     /// What was asked for while a lock was held by somebody else.
     Waited(&'a [Ask]),
+    /// What a comment names for something else than a plan: `--restrict-file-list` says nothing about that (reference
+    /// 3.8).
+    Named(&'a command::Target),
+    /// Exactly these, as far as they exist.
+    These(Vec<ProjectKey>),
 }
 
 impl Wanted<'_> {
@@ -22,7 +27,7 @@ impl Wanted<'_> {
         match self {
             Self::Concerned => true,
             Self::Asked(target) => !target.is_targeted(),
-            Self::Waited(_) => false,
+            Self::Waited(_) | Self::Named(_) | Self::These(_) => false,
         }
     }
 
@@ -34,7 +39,7 @@ impl Wanted<'_> {
     /// What the pull waited for until now.
     pub fn waited_for(&self) -> Vec<ProjectKey> {
         match self {
-            Self::Concerned | Self::Asked(_) => Vec::new(),
+            Self::Concerned | Self::Asked(_) | Self::Named(_) | Self::These(_) => Vec::new(),
             Self::Waited(asks) => asks.iter().map(|ask| ask.project.clone()).collect(),
         }
     }
@@ -48,8 +53,10 @@ impl Wanted<'_> {
     pub(super) fn to_search(&self) -> Search {
         match self {
             Self::Concerned => Search { auto: true, ..Search::default() },
-            Self::Asked(target) => Search { target: to_discovery(target), ..Search::default() },
+            Self::Asked(target) => Search { target: to_discovery(target), for_plan: true, ..Search::default() },
+            Self::Named(target) => Search { target: to_discovery(target), ..Search::default() },
             Self::Waited(_) => Search { only: Some(self.waited_for()), ..Search::default() },
+            Self::These(projects) => Search { only: Some(projects.clone()), ..Search::default() },
         }
     }
 }
@@ -58,6 +65,7 @@ impl Wanted<'_> {
 #[derive(Default)]
 pub(super) struct Search {
     target: Option<discovery::Target>,
+    for_plan: bool,
     auto: bool,
     only: Option<Vec<ProjectKey>>,
 }
@@ -70,7 +78,8 @@ impl Search {
                 only.iter().filter_map(|key| find(key, &concerned, input)).collect()
             }
             (Some(wanted), None) => {
-                discovery::select_for_plan(wanted, input).map_err(|error| Trouble::of_target(&error))?
+                let select = if self.for_plan { discovery::select_for_plan } else { discovery::select };
+                select(wanted, input).map_err(|error| Trouble::of_target(&error))?
             }
             (None, None) => discovery::discover(input).map_err(|error| Trouble::of_limit(&error))?,
         };

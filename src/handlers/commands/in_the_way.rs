@@ -1,0 +1,52 @@
+//! What is told of a project whose lock another pull holds.
+
+use super::CommandCx;
+use crate::locks::NotInLine;
+use crate::model::{Lock, ProjectOutcome};
+use crate::render::{Holder, Next, ProjectReport, UserText};
+
+/// Somebody stands in the way.
+pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
+    let holder = Holder {
+        pull: lock.pull.number,
+        pull_url: lock.pull_url.clone(),
+        who: lock.holder.clone(),
+        since: lock.taken_at,
+        why: lock.reason.clone(),
+        place: None,
+    };
+    let lock_url = Some(cx.ctx.settings.lock_url(lock.id));
+    ProjectReport { outcome: ProjectOutcome::Locked, held_by: Some(holder), lock_url, ..report }
+}
+
+/// Another pull holds the lock, and this one waits for it: nobody need come back to ask again.
+pub(super) fn in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, place: usize) -> ProjectReport {
+    let report = held(cx, report, holder);
+    let held_by = report.held_by.map(|holder| Holder { place: Some(place), ..holder });
+    let line = if place == 1 { "next in line".to_owned() } else { format!("number {place} in line") };
+    let status = Some(format!("Waits for the lock, {line}: #{} holds it.", holder.pull.number));
+    ProjectReport { held_by, status, next: Next::Nothing, ..report }
+}
+
+/// Another pull holds the lock, and this one does not wait for it.
+pub(super) fn not_in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, why: &NotInLine) -> ProjectReport {
+    let message = match why {
+        NotInLine::Off => return held(cx, report, holder),
+        NotInLine::Circle(pulls) => {
+            let pulls: Vec<String> = pulls.iter().map(|pull| format!("#{pull}")).collect();
+            UserText::new(
+                format!(
+                    "This pull request is not in line for the lock: it holds locks under which something was applied, \
+                     {} wait for them, and they would wait for each other for ever.",
+                    pulls.join(", ")
+                ),
+                ["Merge or close one of these pull requests, then plan again in the others.".to_owned()],
+            )
+        }
+        NotInLine::Full(waiting) => UserText::new(
+            format!("This pull request is not in line for the lock: {waiting} places are taken in this repository."),
+            ["Comment the command again later.".to_owned()],
+        ),
+    };
+    ProjectReport { message: Some(message), ..held(cx, report, holder) }
+}

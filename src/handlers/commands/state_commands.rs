@@ -1,0 +1,193 @@
+//! `import` and `state rm`: a change of the state of a project, without a plan (reference 1.7, 6.6).
+//!
+//! What could keep it from being done, in this order: who may; what the project demands of an import; a place in the
+//! pool; the checkout; then the gate, which looks for apply locks, at the pull and at the project lock in one transaction
+//! that also puts on record that it has begun. From there on it is treated like an apply: it is never begun again by
+//! itself (P3), only `cancel --force` interrupts it, and its lock stays until it has ended. A plan that was made before
+//! is discarded as soon as the state may be another one.
+
+mod change;
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use tracing::{Instrument, info_span};
+
+use change::Changing;
+
+use super::CommandCx;
+use super::course::Course;
+use super::hooks::Given;
+use super::projects::{self, Selection, Wanted, Work};
+use crate::command::{ImportCommand, StateRmCommand, Target};
+use crate::config::access::Action;
+use crate::config::workflow::{Stage, Workflow};
+use crate::discovery::Project;
+use crate::handlers::reply::Reply;
+use crate::model::{CommandOutcome, ProjectKey, ProjectOutcome, RunId, RunKind};
+use crate::queue::JobError;
+use crate::render::{Body, ProjectReport, UserText};
+use crate::store::NewRun;
+
+/// Of the projects that a command could mean, so many are named.
+const MOST_NAMED: usize = 10;
+
+/// Which of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Import,
+    StateRm,
+}
+
+impl Change {
+    const fn run_kind(self) -> RunKind {
+        match self {
+            Self::Import => RunKind::Import,
+            Self::StateRm => RunKind::StateRm,
+        }
+    }
+
+    const fn action(self) -> Action {
+        match self {
+            Self::Import => Action::Import,
+            Self::StateRm => Action::StateRm,
+        }
+    }
+
+    const fn outcome(self) -> ProjectOutcome {
+        match self {
+            Self::Import => ProjectOutcome::Imported,
+            Self::StateRm => ProjectOutcome::StateRemoved,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Import => "import",
+            Self::StateRm => "`state rm`",
+        }
+    }
+
+    /// Why the lock is held, for the record.
+    const fn reason(self) -> &'static str {
+        match self {
+            Self::Import => "imported by comment",
+            Self::StateRm => "removed from the state by comment",
+        }
+    }
+
+    fn stage(self, workflow: &Workflow) -> &Stage {
+        match self {
+            Self::Import => &workflow.import,
+            Self::StateRm => &workflow.state_rm,
+        }
+    }
+}
+
+/// What is asked for.
+struct Order<'a> {
+    change: Change,
+    target: &'a Target,
+    /// What steps are given: the arguments after `--`, then the operands (reference 1.1, step 11).
+    arguments: Vec<String>,
+    extra_args: &'a [String],
+    verbose: bool,
+}
+
+/// One project is taken into the state of.
+pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Result<Reply, JobError> {
+    let ImportCommand { target, verbose, extra_args, .. } = command;
+    let arguments = command.comment_args();
+    run(cx, &Order { change: Change::Import, target, arguments, extra_args, verbose: *verbose }).await
+}
+
+/// Resources leave the states of projects.
+pub(super) async fn state_rm(cx: &CommandCx<'_>, command: &StateRmCommand) -> Result<Reply, JobError> {
+    let StateRmCommand { target, verbose, extra_args, .. } = command;
+    let arguments = command.comment_args();
+    run(cx, &Order { change: Change::StateRm, target, arguments, extra_args, verbose: *verbose }).await
+}
+
+async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
+    if let Some(refusal) = projects::var_file_refusal(cx.ctx, order.extra_args) {
+        return Ok(refusal);
+    }
+    // No status tells of it (reference 9.1).
+    cx.start(vec![]).await?;
+    let given = Given::of(order.target, &order.arguments);
+    let work = match projects::select(cx, &Wanted::Named(order.target), given).await? {
+        Selection::Work(work) => work,
+        Selection::Refused(reply) => return Ok(reply),
+    };
+    match work.projects.as_slice() {
+        [] => return Ok(no_projects(cx)),
+        [_, _, ..] if order.change == Change::Import => return Ok(several(&work.projects)),
+        [_, ..] => {}
+    }
+    let runs = runs_to_come(cx, order.change, &work).await?;
+    let mut course = Course::new(work.aborts());
+    for stage in work.stages() {
+        let halted = course.halted(stage.group);
+        let groups = stage.members.iter().map(|group| change_group(cx, &work, order, group, &runs, halted.as_ref()));
+        let reports = join_all(groups).await;
+        cx.left_to_others()?;
+        course.add(stage.group, reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
+    }
+    Ok(Reply::new(Body::Projects(course.into_reports())))
+}
+
+fn no_projects(cx: &CommandCx<'_>) -> Reply {
+    if cx.ctx.settings.silence_no_projects {
+        Reply::silent(CommandOutcome::Success)
+    } else {
+        Reply::new(Body::NoProjects(None))
+    }
+}
+
+/// A resource is in one state only.
+fn several(found: &[Project]) -> Reply {
+    let flags = |project: &Project| format!("`{}`", project.key.flags().replace('`', "'"));
+    let mut named: Vec<String> = found.iter().take(MOST_NAMED).map(flags).collect();
+    if found.len() > MOST_NAMED {
+        named.push(format!("and {} more", found.len() - MOST_NAMED));
+    }
+    Reply::refused(
+        "several_projects",
+        format!("a resource is imported into one project, and {} could be meant. Nothing was changed.", found.len()),
+        vec![format!("Comment the command again with the flags of the one that is meant: {}.", named.join(", "))],
+    )
+}
+
+/// A run for every project before the first begins, so that a command which is cut off can tell of each.
+async fn runs_to_come(
+    cx: &CommandCx<'_>,
+    change: Change,
+    work: &Work,
+) -> Result<BTreeMap<ProjectKey, RunId>, JobError> {
+    let mut runs = BTreeMap::new();
+    for Project { key, .. } in &work.projects {
+        let (pull, project) = (cx.pull.at.clone(), key.clone());
+        let new = NewRun { command: cx.row.id, kind: change.run_kind(), pull, project };
+        runs.insert(key.clone(), cx.ctx.store.run_create(&new).await?);
+    }
+    Ok(runs)
+}
+
+/// Projects that share a directory and a workspace share files on disk, and the state: one after the other.
+async fn change_group(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    order: &Order<'_>,
+    group: &[&Project],
+    runs: &BTreeMap<ProjectKey, RunId>,
+    halted: Option<&UserText>,
+) -> Result<Vec<ProjectReport>, JobError> {
+    let _turn = work.turn().await;
+    let mut reports = Vec::new();
+    for Project { key, .. } in group {
+        let changing = Changing { cx, work, order, key, run: runs[key], halted };
+        let span = info_span!("change_state", project = %key, change = ?order.change);
+        reports.push(changing.report().instrument(span).await?);
+    }
+    Ok(reports)
+}

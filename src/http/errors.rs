@@ -151,6 +151,13 @@ impl Failure {
         Self::new(StatusCode::NOT_FOUND, "This apply lock is not set", message)
     }
 
+    /// A lease that nobody holds, or another than was meant.
+    pub(super) fn no_such_lease() -> Self {
+        let message = "Nobody holds this lease, or another holder than the one that was named. Most likely it was given back; \
+                       GET /api/leases and the page of operations show those that are held. Nothing was changed.";
+        Self::new(StatusCode::NOT_FOUND, "This lease is not held", message)
+    }
+
     /// The same applies are stopped already.
     pub(super) fn stopped_before(why: &str) -> Self {
         Self::new(StatusCode::CONFLICT, "Stopped before", why)

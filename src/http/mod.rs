@@ -20,6 +20,7 @@ mod extract;
 mod giving;
 mod headers;
 mod health;
+mod leases;
 mod metrics;
 mod operations;
 mod pages;

@@ -176,7 +176,7 @@ pub static SETTINGS: &[Setting] = &[
         "LIST",
         List,
         "What may be done on the pages and by scripts with their password: `discard` (release a lock of which nothing is in \
-         use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock` …, `all` or `none`.",
+         use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock`, `lease`, `sync` …, `all` or `none`.",
     )
     .or("all"),
     Setting::new(

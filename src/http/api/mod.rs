@@ -6,6 +6,7 @@
 //! ([`lock`]) has names of our own making, in lower case.
 
 mod apply_locks;
+mod leases;
 mod legacy;
 mod lock;
 mod locks;
@@ -25,6 +26,9 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/api/apply-locks/{id}", delete(apply_locks::end))
         // The classic name of a lock has slashes, and some proxies decode them.
         .route("/api/locks/{*asked}", get(lock::show).post(lock::change))
+        .route("/api/leases", get(leases::list))
+        // The name of a repository in the key has slashes.
+        .route("/api/leases/{*key}", delete(leases::end))
         .route("/api/operations", get(operations::answer))
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))

@@ -11,6 +11,7 @@ mod apply_switch;
 mod commands;
 mod home;
 mod jobs;
+mod leases;
 mod locks;
 mod operations;
 mod stream;
@@ -46,5 +47,6 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/jobs/{id}/output.txt", get(jobs::plain))
         .route("/jobs/{id}/events", get(stream::events))
         .route("/operations", get(operations::show))
+        .route("/operations/leases/release", post(leases::end))
         .route("/static/{hash}/{name}", get(templates::file))
 }

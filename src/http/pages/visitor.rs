@@ -39,6 +39,7 @@ struct May {
     discard: bool,
     unlock_any: bool,
     apply_lock: bool,
+    lease: bool,
     cancel: bool,
     cancel_force: bool,
 }
@@ -61,6 +62,7 @@ impl Visitor {
             discard: may(Action::Discard),
             unlock_any: may(Action::UnlockAny),
             apply_lock: may(Action::ApplyLock),
+            lease: may(Action::Lease),
             cancel: may(Action::Cancel),
             cancel_force: may(Action::CancelForce),
         }

@@ -10,6 +10,7 @@ mod health;
 pub mod home;
 mod hostile;
 mod job;
+mod leases;
 mod lock;
 pub mod operations;
 mod permission;

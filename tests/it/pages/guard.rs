@@ -25,6 +25,8 @@ async fn addresses(world: &World) -> Vec<(&'static str, String)> {
         ("GET", "/apply-locks".to_owned()),
         ("POST", "/apply-locks".to_owned()),
         ("POST", format!("/apply-locks/{}/end", lock.id)),
+        ("POST", "/operations/leases/release".to_owned()),
+        ("DELETE", "/api/leases/reconciler:disk".to_owned()),
         ("POST", "/apply-lock/stop".to_owned()),
         ("POST", "/apply-lock/allow".to_owned()),
         ("POST", "/apply/lock".to_owned()),

@@ -16,9 +16,10 @@ impl Jitter {
         Self(digest.get(..2).and_then(|hex| u8::from_str_radix(hex, 16).ok()).unwrap_or_default())
     }
 
-    /// Three quarters of a time, and up to another quarter.
+    /// Three quarters of a time, and up to another quarter, in whole milliseconds.
     pub fn spread(self, time: TimeDelta) -> TimeDelta {
-        time * 3 / 4 + time / 4 / 256 * i32::from(self.0)
+        let spread = time * 3 / 4 + time / 4 / 256 * i32::from(self.0);
+        TimeDelta::milliseconds(spread.num_milliseconds())
     }
 }
 

@@ -22,6 +22,7 @@ use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
 use crate::config::server::{Labels, RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
+use crate::leases::Leases;
 use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
 use crate::queue::{Attempt, Nudge, Pool};
 use crate::render;
@@ -86,6 +87,8 @@ pub struct Services {
     pub forge: Arc<dyn Forge>,
     /// Who was in which team a moment ago.
     pub memberships: Memberships,
+    /// Exclusive work of this server.
+    pub leases: Leases,
     /// Mirrors and checkouts on this disk.
     pub checkouts: Checkouts,
     /// How Terraform and OpenTofu are found and started.

@@ -16,6 +16,7 @@ pub mod git;
 pub mod handlers;
 pub mod http;
 pub mod jobs;
+pub mod leases;
 pub mod locks;
 pub mod model;
 pub mod process;

@@ -272,11 +272,16 @@ CREATE INDEX jobs_in_order ON jobs (priority DESC, seq) WHERE state IN ('queued'
 CREATE INDEX jobs_finished ON jobs (finished_at) WHERE state IN ('done', 'failed');
 CREATE INDEX jobs_failed ON jobs (finished_at) WHERE state = 'failed';
 
--- Claims with an end time on anything exclusive, such as a mirror.
+-- Claims with an end time on anything exclusive, such as a mirror. One that was given back by hand (`revoked_at`) is not
+-- renewed any more.
 CREATE TABLE leases (
     key TEXT NOT NULL PRIMARY KEY,
     holder TEXT NOT NULL,
-    until TIMESTAMPTZ NOT NULL
+    purpose TEXT NOT NULL,
+    taken_at TIMESTAMPTZ NOT NULL,
+    renewed_at TIMESTAMPTZ NOT NULL,
+    until TIMESTAMPTZ NOT NULL,
+    revoked_at TIMESTAMPTZ
 );
 
 -- The mirror of a repository on one replica: where its synchronisation is, and whether what it has was verified. `replica`

@@ -19,6 +19,7 @@ use crate::config::server::{
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
+use crate::leases::Leases;
 use crate::model::CommandKind;
 use crate::process::{Pulse, Supervisor};
 use crate::queue::{LEASE, Nudge, Pool};
@@ -29,8 +30,8 @@ use crate::telemetry::Metrics;
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
-    Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, OutputHub, ProviderCache, Sources,
-    Terraform, Tools,
+    Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, MirrorLeases, OutputHub, ProviderCache,
+    Sources, Terraform, Tools,
 };
 
 /// What does not come from the configuration.
@@ -65,15 +66,16 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
     let forge = forge(config, &parts, metrics.clone())?;
     let environment = child_environment(config, &parts);
     let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
+    let (clock, ids) = (Arc::clone(&parts.clock), Arc::clone(&parts.ids));
+    let leases = Leases::new(store.clone(), clock, ids, parts.name.clone(), metrics.clone());
     let services = Services {
         checkouts: Checkouts::new(
             git,
             strategy(config),
-            store.clone(),
             Arc::clone(&parts.clock),
-            Arc::clone(&parts.ids),
-            parts.name.clone(),
+            MirrorLeases::new(leases.clone(), parts.name.clone(), config.sync.lease_timeout),
         ),
+        leases,
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment, pulse(&store))?,
         memberships: Memberships::default(),

@@ -63,7 +63,7 @@ pub use import::{
 };
 pub use jobs::{Finish, JobLease, JobState, JobView, NewJob};
 pub use json::JsonText;
-pub use leases::Lease;
+pub use leases::{FreeLease, Hold, Lease, LeaseRow, NewLease, TIME_TO_LET_GO, TakeLease};
 pub use lock_change::TAKE_TURN;
 pub use lock_events::{LockEventSeal, LockEventWalk};
 pub use locks::{LockWish, TakeLock};

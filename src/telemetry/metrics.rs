@@ -83,6 +83,10 @@ metrics! {
     RunDuration = Histogram "run_duration_seconds" ["kind"] "How long runs took from their first step to their end.";
     LockTakes = Counter "lock_takes_total" ["outcome"]
         "Locks that plans asked for: `held` by their pull request, `in_line`, `refused`, or the pull request was `closed`.";
+    LeaseRefusals = Counter "lease_refusals_total" ["kind"]
+        "Exclusive leases that this server could not obtain because somebody has them, by what they are for (`repository_sync`, `reconciler`).";
+    LeasesLost = Counter "leases_lost_total" ["kind"]
+        "Exclusive leases that this server lost while it worked under them.";
     Locks = Gauge "locks" [] "Locks that are held.";
     LockWaiters = Gauge "lock_waiters" [] "Places in lines for locks.";
     ApplyLocks = Gauge "apply_locks" [] "Switches that stop applies right now.";

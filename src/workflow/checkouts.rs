@@ -7,12 +7,12 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use tracing::warn;
 
+use super::mirror_leases::MirrorLeases;
 use super::state_lock;
 use super::uses::{InUse, Uses};
-use crate::clock::{Clock, Ids};
+use crate::clock::Clock;
 use crate::config::needs::BaseGap;
 use crate::git::{
     Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Ignored,
@@ -20,7 +20,6 @@ use crate::git::{
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::render::StateLock;
-use crate::store::{Lease, Store};
 use crate::vcs::{Forge, ForgeError, Installation};
 
 /// A fetch that takes longer is broken off; the first fetch of a very large repository over a slow line fits.
@@ -76,6 +75,12 @@ pub enum CheckoutError {
         /// Who holds it.
         holder: String,
     },
+    /// Somebody took the lease of the mirror away while it was worked on.
+    #[error("the exclusive lease of the mirror of {repo} was lost while it was fetched")]
+    LeaseLost {
+        /// The repository.
+        repo: RepoId,
+    },
     /// The base branch is not there any more.
     #[error("the branch `{base}` is gone from the repository")]
     BaseGone {
@@ -100,11 +105,8 @@ pub enum CheckoutError {
 pub struct Checkouts {
     git: Git,
     strategy: CheckoutStrategy,
-    store: Store,
     clock: Arc<dyn Clock>,
-    ids: Arc<dyn Ids>,
-    /// Name of this replica.
-    replica: String,
+    leases: MirrorLeases,
     /// Within this process a fetch waits for the one before it; the lease keeps others away.
     fetching: Mutex<HashMap<RepoId, Arc<tokio::sync::Mutex<()>>>>,
     uses: Uses,
@@ -112,15 +114,8 @@ pub struct Checkouts {
 
 impl Checkouts {
     /// Mirrors and checkouts that `git` keeps, fetched under leases of this replica.
-    pub fn new(
-        git: Git,
-        strategy: CheckoutStrategy,
-        store: Store,
-        clock: Arc<dyn Clock>,
-        ids: Arc<dyn Ids>,
-        replica: String,
-    ) -> Self {
-        Self { git, strategy, store, clock, ids, replica, fetching: Mutex::default(), uses: Uses::default() }
+    pub fn new(git: Git, strategy: CheckoutStrategy, clock: Arc<dyn Clock>, leases: MirrorLeases) -> Self {
+        Self { git, strategy, clock, leases, fetching: Mutex::default(), uses: Uses::default() }
     }
 
     /// Brings the mirror up to the head and the base branch of a pull.
@@ -205,11 +200,10 @@ impl Checkouts {
         };
         let gate = self.gate(&at.repo);
         let _turn = gate.lock().await;
-        let lease = self.lease(&at.repo).await?;
-        let fetched = self.git.mirror(&at.repo).fetch(&request).await;
-        if let Err(error) = self.store.lease_release(&lease).await {
-            warn!(%error, key = lease.key, "A lease could not be given back; it ends by itself");
-        }
+        let held = self.leases.obtain(&at.repo, &format!("fetch for {at}")).await?;
+        let Some(fetched) = held.run(self.git.mirror(&at.repo).fetch(&request)).await.done() else {
+            return Err(CheckoutError::LeaseLost { repo: at.repo.clone() });
+        };
         let fetched = fetched?;
         match fetched.wanted {
             Head::Present | Head::NotAsked => Ok(fetched),
@@ -220,20 +214,6 @@ impl Checkouts {
     fn gate(&self, repo: &RepoId) -> Arc<tokio::sync::Mutex<()>> {
         let mut fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(fetching.entry(repo.clone()).or_default())
-    }
-
-    async fn lease(&self, repo: &RepoId) -> Result<Lease, CheckoutError> {
-        let key = format!("repository_sync:{}:{repo}", self.replica);
-        // Begins with the replica, so that it ends with it.
-        let holder = format!("{}/{}", self.replica, self.ids.next());
-        // Two exchanges with the forge at most, each with its own deadline.
-        let until = self.clock.now() + TimeDelta::from_std(FETCH_DEADLINE * 2).unwrap_or(TimeDelta::MAX);
-        if let Some(lease) = self.store.lease_take(&key, &holder, until).await? {
-            return Ok(lease);
-        }
-        let holder = self.store.lease_get(&key).await?.map_or_else(|| "nobody any more".to_owned(), |l| l.holder);
-        warn!(key, holder, "cannot obtain an exclusive lease");
-        Err(CheckoutError::Busy { key, holder })
     }
 
     /// The checkout of a workspace, at exactly the source.

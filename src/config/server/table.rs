@@ -137,6 +137,15 @@ pub static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         Storage,
+        "sync-lease-timeout",
+        "TIME",
+        Duration,
+        "How long the exclusive lease of a mirror lasts unless its server renews it, which it does while it works; 1m at \
+         least.",
+    )
+    .or("3h"),
+    Setting::new(
+        Storage,
         "keep-deliveries",
         "TIME",
         Duration,

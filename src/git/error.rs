@@ -82,6 +82,20 @@ impl GitError {
         Self::Other { doing: doing.into(), message: message.to_string() }
     }
 
+    /// The words without what was tried.
+    pub(super) fn into_message(self) -> String {
+        match self {
+            Self::TooLarge { .. } => self.to_string(),
+            Self::NotFound { message, .. }
+            | Self::AuthFailed { message, .. }
+            | Self::Unreachable { message, .. }
+            | Self::Corrupt { message, .. }
+            | Self::TimedOut { message, .. }
+            | Self::Busy { message, .. }
+            | Self::Other { message, .. } => message,
+        }
+    }
+
     pub(super) fn from_process(doing: impl Into<String>, error: ProcessError) -> Self {
         let doing = doing.into();
         if matches!(error, ProcessError::TimedOut { .. }) {

@@ -7,7 +7,7 @@ use crate::process::{HoldError, Output, ProcessError};
 
 /// Why git did not do what was asked. `doing` completes "cannot …"; `message` is git's own words, at most three lines,
 /// without credentials and control characters.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum GitError {
     /// The repository, ref or commit does not exist, or the credentials may not see it.
     #[error("cannot {doing}: {message}")]

@@ -25,7 +25,7 @@ mod text;
 pub use actor::{Actor, Origin};
 pub use apply_lock::{ApplyLock, ApplyScope};
 pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute};
-pub use event::{CommentEvent, Event, PullAction, PullEvent};
+pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryNews};
 pub use ids::{
     ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId, OwnerId, PlanId, RunId,
 };

@@ -74,7 +74,7 @@ pub use pending_statuses::PendingStatus;
 pub use plans::RecordPlan;
 pub use reconcilers::{ReconcilerRow, ReconcilerRun};
 pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};
-pub use repository_events::{EventWalk, NewRepositoryEvent, RepositoryEvent};
+pub use repository_events::{EventWalk, RepositoryEvent};
 pub use repository_syncs::{MirrorChange, MirrorQuery, MirrorRow, MirrorsDue};
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
 pub use stops::{CancelWhat, Cancelled, Stop, StopKind};

@@ -14,26 +14,15 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::repository_syncs::{installation_in_tx, know_in_tx};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
-use crate::model::{HomeId, MirrorEvent, RepoId, RepositoryEventKind};
+use crate::model::{HomeId, MirrorEvent, RepoId, RepositoryEventKind, RepositoryNews};
 
-/// Something that happened to a repository.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewRepositoryEvent {
-    /// To which.
-    pub repo: RepoId,
-    /// What.
-    pub kind: RepositoryEventKind,
-    /// Installation of the forge's app through which we heard of it.
-    pub installation: Option<u64>,
-}
-
-/// The same as kept.
+/// Something that happened to a repository, as kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepositoryEvent {
     /// Its number; later events have larger ones.
     pub seq: i64,
     /// What it was.
-    pub event: NewRepositoryEvent,
+    pub event: RepositoryNews,
     /// When it was taken up, by the clock of the judge.
     pub at: DateTime<Utc>,
 }
@@ -59,18 +48,24 @@ const PRUNE: &str = "DELETE FROM repository_events WHERE seq IN (SELECT seq FROM
 
 impl Store {
     /// Something happened to a repository that no delivery told of.
-    pub async fn repository_event_append(&self, event: &NewRepositoryEvent) -> Result<()> {
+    pub async fn repository_event_append(&self, news: &RepositoryNews) -> Result<()> {
         let mut tx = self.begin().await?;
-        self.repository_event_in_tx(&mut tx, event).await?;
+        self.repository_events_in_tx(&mut tx, std::slice::from_ref(news)).await?;
         tx.commit().await
     }
 
-    /// Something happened to a repository. Nothing else may be waited for in the transaction from here on.
-    pub(super) async fn repository_event_in_tx(&self, tx: &mut Tx, event: &NewRepositoryEvent) -> Result<()> {
+    /// Something happened to repositories. Nothing else may be waited for in the transaction from here on.
+    pub(super) async fn repository_events_in_tx(&self, tx: &mut Tx, news: &[RepositoryNews]) -> Result<()> {
+        if news.is_empty() {
+            return Ok(());
+        }
         append_hold_in_tx(tx).await?;
         let at = self.skew_in_tx(tx).await?.of(self.now());
-        let installation = event.installation.map(u64::cast_signed);
-        execute!(tx, APPEND, &event.repo, event.kind, installation, at).map(drop)
+        for news in news {
+            let installation = news.installation.map(u64::cast_signed);
+            execute!(&mut *tx, APPEND, &news.repo, news.kind, installation, at)?;
+        }
+        Ok(())
     }
 
     /// Events after a number, so many at most.
@@ -225,7 +220,7 @@ struct Row {
 impl From<Row> for RepositoryEvent {
     fn from(row: Row) -> Self {
         let installation = row.installation.map(i64::cast_unsigned);
-        let event = NewRepositoryEvent { repo: row.repo, kind: row.kind, installation };
+        let event = RepositoryNews { repo: row.repo, kind: row.kind, installation };
         Self { seq: row.seq, event, at: row.at }
     }
 }

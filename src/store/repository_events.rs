@@ -89,7 +89,7 @@ impl Store {
         let begun = execute!(
             &mut tx,
             "INSERT INTO repository_event_cursors (replica, seq, moved_at) \
-             SELECT $1, COALESCE((SELECT MAX(seq) FROM repository_events), 0), $2 ON CONFLICT (replica) DO NOTHING",
+             VALUES ($1, COALESCE((SELECT MAX(seq) FROM repository_events), 0), $2) ON CONFLICT (replica) DO NOTHING",
             home,
             now,
         )?;
@@ -102,12 +102,13 @@ impl Store {
             let updated = MirrorEvent::Updated { at: self.now() };
             let _changed = self.mirror_change_in_tx(&mut tx, home, repo, &updated).await?;
         }
+        // SQLite takes ON for a part of FROM unless there is a WHERE.
         let new = execute!(
             &mut tx,
             "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
              verification, verification_retry_count, created_at) \
              SELECT $1, w.repo, w.installation, 0, 'pending', $2, 0, 'unknown', 0, $2 FROM watched_repos w \
-             WHERE w.failures >= 0 ON CONFLICT (replica, repo) DO NOTHING",
+             WHERE TRUE ON CONFLICT (replica, repo) DO NOTHING",
             home,
             self.now(),
         )?;

@@ -24,6 +24,7 @@ pub mod queue;
 pub mod render;
 pub mod secret;
 pub mod store;
+pub mod sync;
 pub mod telemetry;
 pub mod vcs;
 pub mod workflow;

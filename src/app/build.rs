@@ -26,6 +26,7 @@ use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
+use crate::sync::{self, Syncer};
 use crate::telemetry::Metrics;
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
@@ -68,13 +69,29 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
     let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
     let (clock, ids) = (Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     let leases = Leases::new(store.clone(), clock, ids, parts.name.clone(), metrics.clone());
+    own_dir(&storage.data_dir).context("cannot make the data directory (--data-dir)")?;
+    let home = sync::home(&storage.data_dir, &parts.name).context("the data directory (--data-dir) has no name")?;
+    let closing = CancellationToken::new();
+    let syncer = Syncer::new(sync::Parts {
+        home: home.clone(),
+        store: store.clone(),
+        git: git.clone(),
+        forge: Arc::clone(&forge),
+        clock: Arc::clone(&parts.clock),
+        leases: leases.clone(),
+        lease_time: config.sync.lease_timeout,
+        metrics: metrics.clone(),
+        closing: closing.clone(),
+    });
     let services = Services {
         checkouts: Checkouts::new(
             git,
             strategy(config),
             Arc::clone(&parts.clock),
-            MirrorLeases::new(leases.clone(), parts.name.clone(), config.sync.lease_timeout),
+            MirrorLeases::new(leases.clone(), home.to_string(), config.sync.lease_timeout),
+            syncer.clone(),
         ),
+        syncer,
         leases,
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment, pulse(&store))?,
@@ -88,7 +105,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         stops: Stops::default(),
         metrics,
         started_at: parts.clock.now(),
-        closing: CancellationToken::new(),
+        closing,
         interrupt: CancellationToken::new(),
         live: Live::new(settings(config)?, config.locking.file.clone(), parts.clock.now()),
         clock: parts.clock,
@@ -240,6 +257,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         default_version: config.terraform.version.clone(),
         var_file_dirs: comments.var_file_dirs.clone(),
         disk_quota: config.storage.disk_quota,
+        sync_parallel: config.sync.parallel,
         run_timeout: config.terraform.run_timeout,
         retention: config.retention,
         limits: render::Limits {

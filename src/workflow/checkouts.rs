@@ -3,12 +3,13 @@
 //! A mirror is fetched under a lease in the database, so that nothing else of this replica works on it; a checkout is
 //! prepared only when no run that was started earlier still uses it, even one that outlived its server.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::warn;
 
+use super::flights::{Flights, Ticket};
 use super::mirror_leases::MirrorLeases;
 use super::state_lock;
 use super::uses::{InUse, Uses};
@@ -20,6 +21,7 @@ use crate::git::{
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::render::StateLock;
+use crate::sync::Syncer;
 use crate::vcs::{Forge, ForgeError, Installation};
 
 /// A fetch that takes longer is broken off; the first fetch of a very large repository over a slow line fits.
@@ -107,15 +109,22 @@ pub struct Checkouts {
     strategy: CheckoutStrategy,
     clock: Arc<dyn Clock>,
     leases: MirrorLeases,
-    /// Within this process a fetch waits for the one before it; the lease keeps others away.
-    fetching: Mutex<HashMap<RepoId, Arc<tokio::sync::Mutex<()>>>>,
+    /// Within this process everybody waits at the gates of this one; the lease keeps others away.
+    syncer: Syncer,
+    flights: Flights,
     uses: Uses,
 }
 
 impl Checkouts {
     /// Mirrors and checkouts that `git` keeps, fetched under leases of this replica.
-    pub fn new(git: Git, strategy: CheckoutStrategy, clock: Arc<dyn Clock>, leases: MirrorLeases) -> Self {
-        Self { git, strategy, clock, leases, fetching: Mutex::default(), uses: Uses::default() }
+    pub fn new(
+        git: Git,
+        strategy: CheckoutStrategy,
+        clock: Arc<dyn Clock>,
+        leases: MirrorLeases,
+        syncer: Syncer,
+    ) -> Self {
+        Self { git, strategy, clock, leases, syncer, flights: Flights::default(), uses: Uses::default() }
     }
 
     /// Brings the mirror up to the head and the base branch of a pull.
@@ -188,32 +197,48 @@ impl Checkouts {
         refs: &[RefName],
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
-        let credentials = forge.git_credentials(&at.repo, via).await?;
         let pull_ref = RefName::new(&forge.pull_head_ref(at)).ok();
         let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
-        let request = FetchRequest {
-            url: &forge.clone_url(&at.repo),
-            credentials: Some(&credentials),
-            refs: &refs,
-            wanted: Some(commit),
-            deadline: FETCH_DEADLINE,
-        };
-        let gate = self.gate(&at.repo);
-        let _turn = gate.lock().await;
-        let held = self.leases.obtain(&at.repo, &format!("fetch for {at}")).await?;
-        let Some(fetched) = held.run(self.git.mirror(&at.repo).fetch(&request)).await.done() else {
-            return Err(CheckoutError::LeaseLost { repo: at.repo.clone() });
-        };
-        let fetched = fetched?;
+        let ticket = self.flights.enter(&at.repo, &refs);
+        let _gate = self.syncer.gate(&at.repo).await;
+        if let Some(brought) = ticket.brought() {
+            let fetched = brought?;
+            if self.git.mirror(&at.repo).has_commit(commit).await? {
+                return Ok(Fetched { wanted: Head::Present, ..fetched });
+            }
+        }
+        let fetched = self.fetch_for_all(forge, at, commit, &ticket, via).await?;
+        self.syncer.used(&at.repo, via).await;
         match fetched.wanted {
             Head::Present | Head::NotAsked => Ok(fetched),
             Head::Gone => Err(CheckoutError::HeadGone { head: commit.clone() }),
         }
     }
 
-    fn gate(&self, repo: &RepoId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(fetching.entry(repo.clone()).or_default())
+    /// What everybody wants who waits at this moment.
+    async fn fetch_for_all(
+        &self,
+        forge: &dyn Forge,
+        at: &PullRef,
+        commit: &CommitSha,
+        ticket: &Ticket,
+        via: Installation,
+    ) -> Result<Fetched, CheckoutError> {
+        let credentials = forge.git_credentials(&at.repo, via).await?;
+        let held = self.leases.obtain(&at.repo, &format!("fetch for {at}")).await?;
+        let boarded = ticket.board();
+        let request = FetchRequest {
+            url: &forge.clone_url(&at.repo),
+            credentials: Some(&credentials),
+            refs: &boarded.refs,
+            wanted: Some(commit),
+            deadline: FETCH_DEADLINE,
+        };
+        let Some(fetched) = held.run(self.git.mirror(&at.repo).fetch(&request)).await.done() else {
+            return Err(CheckoutError::LeaseLost { repo: at.repo.clone() });
+        };
+        ticket.landed(&boarded, &fetched);
+        Ok(fetched?)
     }
 
     /// The checkout of a workspace, at exactly the source.

@@ -5,6 +5,7 @@ mod artifacts;
 mod checkouts;
 mod environment;
 mod facts;
+mod flights;
 mod hooks;
 mod mirror_leases;
 mod output;

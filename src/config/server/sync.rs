@@ -8,18 +8,24 @@ use crate::config::duration::parse_duration;
 /// A holder that is alive renews in time, and one that is slow for a moment must not lose what it works on.
 const SHORTEST: Duration = Duration::from_mins(1);
 
+const HAS_DEFAULT: &str = "both settings have a default";
+
 /// How mirrors are kept in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncConfig {
     /// How long the lease of a mirror lasts unless its holder renews it.
     pub lease_timeout: Duration,
+    /// Mirrors that are brought in step at the same time at most.
+    pub parallel: usize,
 }
 
 impl SyncConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let fix = "write a time from `1m`, as in `3h`";
         let time = reader.parsed("sync-lease-timeout", parse_time, fix)?;
-        Ok(Self { lease_timeout: time.expect("settings that are times have a default") })
+        let parallel = reader.number::<usize>("sync-parallel")?;
+        let (lease_timeout, parallel) = (time.expect(HAS_DEFAULT), parallel.expect(HAS_DEFAULT));
+        Ok(Self { lease_timeout, parallel })
     }
 }
 

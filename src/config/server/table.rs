@@ -146,6 +146,14 @@ pub static SETTINGS: &[Setting] = &[
     .or("3h"),
     Setting::new(
         Storage,
+        "sync-parallel",
+        "NUMBER",
+        Number(0, 64),
+        "Mirrors that this server brings in step at the same time at most; 0: none, and commands fetch what they need.",
+    )
+    .or("2"),
+    Setting::new(
+        Storage,
         "keep-deliveries",
         "TIME",
         Duration,

@@ -11,7 +11,7 @@ use super::Found;
 use crate::config::size::{ByteSize, shown};
 use crate::context::Ctx;
 use crate::git::{DiskPart, DiskUse};
-use crate::model::{PullRef, PullState};
+use crate::model::{PullRef, PullState, RepoId};
 
 /// So many of the largest parts are named when the quota cannot be met.
 const NAMED: usize = 5;
@@ -94,11 +94,23 @@ async fn remove(ctx: &Ctx, part: &DiskUse) -> Result<(), Stays> {
 /// `false`: it stays; what went wrong is in the log.
 async fn evict(ctx: &Ctx, part: &DiskPart) -> bool {
     match ctx.checkouts.evict(part).await {
-        Ok(removed) => removed,
+        Ok(removed) => {
+            if let (true, DiskPart::Mirror(repo)) = (removed, part) {
+                forget_facts(ctx, repo).await;
+            }
+            removed
+        }
         Err(error) => {
             warn!(%part, %error, "Cannot be removed from this disk");
             false
         }
+    }
+}
+
+/// What was known of a mirror is not true of what comes after it.
+async fn forget_facts(ctx: &Ctx, repo: &RepoId) {
+    if let Err(error) = ctx.syncer.evicted(repo).await {
+        warn!(%repo, %error, "That a mirror was removed to make room could not be noted; it will be made again");
     }
 }
 

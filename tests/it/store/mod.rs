@@ -24,6 +24,8 @@ mod plans;
 mod pulls;
 mod reconcilers;
 mod replicas;
+mod repository_events;
+mod repository_syncs;
 mod retention;
 mod runs;
 mod samples;

@@ -1,12 +1,11 @@
 //! `lockkeeper leases (list | release)`: exclusive work.
 
 use anyhow::Context as _;
-use chrono::{DateTime, SecondsFormat, Utc};
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use serde_json::json;
 
 use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::config::server::StorageConfig;
+use crate::handlers::as_json;
 use crate::model::{Actor, Cause, Origin, Reason, minute};
 use crate::store::{FreeLease, Lease, LeaseRow, ReplicaState, Store};
 
@@ -69,7 +68,7 @@ async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outc
     }
     for row in &leases {
         if as_json {
-            terminal.line(json_line(row))?;
+            terminal.line(as_json::lease(row))?;
         } else {
             terminal.line(line(row))?;
         }
@@ -92,8 +91,9 @@ async fn release(store: &Store, matches: &ArgMatches, reason: &Reason, terminal:
         }
     };
     if matches.get_flag("json") {
-        terminal
-            .line(json!({ "state": state, "key": lease.key, "holder": lease.holder, "until": time(lease.until) }))?;
+        let mut told = as_json::lease(&LeaseRow { lease, replica: None });
+        told["state"] = state.into();
+        terminal.line(told)?;
     } else {
         terminal.line(harmless(&released(state == "free", &lease)))?;
     }
@@ -133,30 +133,13 @@ fn harmless(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-fn time(at: DateTime<Utc>) -> String {
-    at.to_rfc3339_opts(SecondsFormat::Secs, true)
-}
-
-fn json_line(LeaseRow { lease, replica }: &LeaseRow) -> serde_json::Value {
-    json!({
-        "key": lease.key,
-        "holder": lease.holder,
-        "purpose": lease.purpose,
-        "replica": replica.as_ref().map(|(name, _)| name),
-        "replica_state": replica.as_ref().map(|(_, state)| state.as_str()),
-        "since": time(lease.taken_at),
-        "renewed_at": time(lease.renewed_at),
-        "until": time(lease.until),
-        "revoked_at": lease.revoked_at.map(time),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use insta::assert_snapshot;
     use regex::Regex;
+    use serde_json::json;
 
     use super::super::tests::call;
     use super::*;

@@ -3,7 +3,6 @@
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use serde_json::json;
 
 use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::clock::{Clock, SystemClock};
@@ -25,9 +24,13 @@ pub(super) fn command() -> Command {
     let list = Command::new("list")
         .about("Show the mirrors on every disk, those in trouble first")
         .arg(Arg::new("search").value_name("TEXT").help("Only repositories whose name has this in it"))
-        .arg(Arg::new("state").long("state").value_name("STATE").value_parser(states().collect::<Vec<_>>()).help(
-            "Only those that stand so",
-        ))
+        .arg(
+            Arg::new("state")
+                .long("state")
+                .value_name("STATE")
+                .value_parser(states().collect::<Vec<_>>())
+                .help("Only those that stand so"),
+        )
         .arg(
             Arg::new("limit")
                 .long("limit")
@@ -37,7 +40,8 @@ pub(super) fn command() -> Command {
                 .help("How many"),
         )
         .arg(json());
-    let show = Command::new("show").about("Show all that is known of the mirrors of a repository").arg(repo()).arg(json());
+    let show =
+        Command::new("show").about("Show all that is known of the mirrors of a repository").arg(repo()).arg(json());
     let sync = Command::new("sync")
         .about("Ask for the mirrors of a repository to be synchronised now")
         .long_about(
@@ -207,6 +211,7 @@ mod tests {
 
     use insta::assert_snapshot;
     use regex::Regex;
+    use serde_json::json;
 
     use super::super::tests::call;
     use super::*;

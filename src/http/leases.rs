@@ -1,49 +1,12 @@
 //! Exclusive work: who does what, and taking it away by hand, for the pages and the API alike.
 
-use chrono::{DateTime, SecondsFormat, Utc};
-use serde::Serialize;
 use tracing::warn;
 
 use super::{Failure, Web};
 use crate::config::access::{Action, Asker};
 use crate::handlers::authz::Resource;
 use crate::model::{Cause, Reason};
-use crate::store::{FreeLease, LeaseRow, ReplicaState};
-
-/// A lease for programs.
-#[derive(Serialize)]
-pub(super) struct LeaseJson {
-    key: String,
-    holder: String,
-    purpose: String,
-    /// The server that holds it, if it is known.
-    replica: Option<String>,
-    /// `alive`, `stopping`, `ended`, `gone`.
-    replica_state: Option<&'static str>,
-    since: String,
-    renewed_at: String,
-    until: String,
-    /// When somebody took it away by hand.
-    revoked_at: Option<String>,
-}
-
-impl From<&LeaseRow> for LeaseJson {
-    fn from(row: &LeaseRow) -> Self {
-        let time = |at: DateTime<Utc>| at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-        let lease = &row.lease;
-        Self {
-            key: lease.key.clone(),
-            holder: lease.holder.clone(),
-            purpose: lease.purpose.clone(),
-            replica: row.replica.as_ref().map(|(name, _)| name.clone()),
-            replica_state: row.replica.as_ref().map(|(_, state)| ReplicaState::as_str(*state)),
-            since: time(lease.taken_at),
-            renewed_at: time(lease.renewed_at),
-            until: time(lease.until),
-            revoked_at: lease.revoked_at.map(time),
-        }
-    }
-}
+use crate::store::FreeLease;
 
 /// Which lease is taken away, and why.
 pub(super) struct Release<'a> {

@@ -24,6 +24,7 @@ mod leases;
 mod metrics;
 mod operations;
 mod pages;
+mod repos;
 mod trace;
 mod web;
 

@@ -75,7 +75,7 @@ pub use plans::RecordPlan;
 pub use reconcilers::{ReconcilerRow, ReconcilerRun};
 pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};
 pub use repository_events::{EventWalk, RepositoryEvent};
-pub use repository_syncs::{MirrorChange, MirrorQuery, MirrorRow, MirrorsDue};
+pub use repository_syncs::{FoundMirrors, MirrorChange, MirrorQuery, MirrorRow, MirrorsDue};
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
 pub use stops::{CancelWhat, Cancelled, Stop, StopKind};
 pub use watched::{ForgePage, WatchedRepo};

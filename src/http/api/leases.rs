@@ -5,24 +5,20 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
+use crate::handlers::as_json;
 use crate::http::csrf::Script;
 use crate::http::extract::{Asked, Segment};
-use crate::http::leases::{LeaseJson, Release, release};
+use crate::http::leases::{Release, release};
 use crate::http::{Failure, Web};
 use crate::store::{FreeLease, LeaseRow};
 
-/// All of them, by key.
-#[derive(Serialize)]
-pub(super) struct Leases {
-    leases: Vec<LeaseJson>,
-}
-
-/// `GET /api/leases`
-pub(super) async fn list(State(web): State<Arc<Web>>) -> Result<Json<Leases>, Failure> {
-    let leases = web.store.lease_list().await?;
-    Ok(Json(Leases { leases: leases.iter().map(LeaseJson::from).collect() }))
+/// `GET /api/leases`: all of them, by key.
+pub(super) async fn list(State(web): State<Arc<Web>>) -> Result<Json<Value>, Failure> {
+    let leases: Vec<Value> = web.store.lease_list().await?.iter().map(as_json::lease).collect();
+    Ok(Json(json!({ "leases": leases })))
 }
 
 /// `?reason=…&holder=…`
@@ -33,28 +29,20 @@ pub(super) struct Wish {
     holder: Option<String>,
 }
 
-/// What came of it.
-#[derive(Serialize)]
-pub(super) struct Released {
-    /// `free`, or `stopping` while the holder ends what it does.
-    state: &'static str,
-    #[serde(flatten)]
-    lease: LeaseJson,
-}
-
-/// `DELETE /api/leases/{key}?reason=…`: 200 when it is free, 202 when its holder was told to stop.
+/// `DELETE /api/leases/{key}?reason=…`: 200 when it is `free`, 202 when its holder was told to stop (`stopping`).
 pub(super) async fn end(
     State(web): State<Arc<Web>>,
     Script(who): Script,
     Segment(key): Segment,
     Asked(wish): Asked<Wish>,
-) -> Result<(StatusCode, Json<Released>), Failure> {
+) -> Result<(StatusCode, Json<Value>), Failure> {
     let wish = Release { key: &key, holder: wish.holder.as_deref(), reason: &wish.reason };
     let (status, state, lease) = match release(&web, wish, &who.by_script()).await? {
         FreeLease::Freed(lease) => (StatusCode::OK, "free", lease),
         FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => (StatusCode::ACCEPTED, "stopping", lease),
         FreeLease::NotHeld => return Err(Failure::no_such_lease()),
     };
-    let lease = LeaseJson::from(&LeaseRow { lease, replica: None });
-    Ok((status, Json(Released { state, lease })))
+    let mut told = as_json::lease(&LeaseRow { lease, replica: None });
+    told["state"] = state.into();
+    Ok((status, Json(told)))
 }

@@ -10,6 +10,7 @@ mod leases;
 mod legacy;
 mod lock;
 mod locks;
+mod repos;
 
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/api/leases", get(leases::list))
         // The name of a repository in the key has slashes.
         .route("/api/leases/{*key}", delete(leases::end))
+        .route("/api/repos", get(repos::list))
+        .route("/api/repos/{*asked}", get(repos::show).post(repos::sync))
         .route("/api/operations", get(operations::answer))
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))

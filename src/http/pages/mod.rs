@@ -14,6 +14,7 @@ mod jobs;
 mod leases;
 mod locks;
 mod operations;
+mod repos;
 mod stream;
 mod templates;
 mod text;
@@ -48,5 +49,7 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/jobs/{id}/events", get(stream::events))
         .route("/operations", get(operations::show))
         .route("/operations/leases/release", post(leases::end))
+        .route("/repos", get(repos::list))
+        .route("/repos/{*repo}", get(repos::show).post(repos::sync))
         .route("/static/{hash}/{name}", get(templates::file))
 }

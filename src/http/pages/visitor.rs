@@ -40,6 +40,7 @@ struct May {
     unlock_any: bool,
     apply_lock: bool,
     lease: bool,
+    sync: bool,
     cancel: bool,
     cancel_force: bool,
 }
@@ -63,6 +64,7 @@ impl Visitor {
             unlock_any: may(Action::UnlockAny),
             apply_lock: may(Action::ApplyLock),
             lease: may(Action::Lease),
+            sync: may(Action::Sync),
             cancel: may(Action::Cancel),
             cancel_force: may(Action::CancelForce),
         }

@@ -6,11 +6,13 @@
 
 mod due;
 mod row;
+mod search;
 
 use chrono::{DateTime, Utc};
 
 pub use due::MirrorsDue;
 pub use row::MirrorRow;
+pub use search::FoundMirrors;
 
 use self::row::{Row, columns};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};

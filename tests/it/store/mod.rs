@@ -16,6 +16,7 @@ mod leases;
 mod lock_events;
 mod lock_names;
 mod locks;
+mod mirror_search;
 mod open;
 mod operations;
 mod pending_statuses;

@@ -30,7 +30,7 @@ story!(
     a_mirror_that_was_removed_comes_back_when_it_is_used,
 );
 
-const GIT: &str = "GET /acme/infra/info/refs";
+const GIT: &str = "GET /acme/infra.git/info/refs";
 
 fn infra() -> RepoId {
     format!("github.test/{REPO}").parse().unwrap()
@@ -75,7 +75,7 @@ impl Bot {
     }
 
     fn fetches(&self) -> usize {
-        let is_one = |request: &&Exchange| request.path.ends_with("/info/refs") && request.status == 200;
+        let is_one = |request: &&Exchange| request.path.ends_with("/infra.git/info/refs") && request.status == 200;
         self.github.requests().iter().filter(is_one).count()
     }
 }
@@ -181,7 +181,7 @@ async fn a_failing_repository_keeps_no_other_waiting(backend: Backend) {
     for name in ["acme/a", "acme/b", "acme/c"] {
         bot.github.create_repo(name, &[("README.md", name)]).await.unwrap();
     }
-    bot.github.fault("GET /acme/a/info/refs", 1_000, Fault::ServiceUnavailable);
+    bot.github.fault("GET /acme/a.git/info/refs", 1_000, Fault::ServiceUnavailable);
     for name in ["acme/a", "acme/b", "acme/c"] {
         bot.github.push(name, "main", &[Change::write("x", "1\n")]).await.unwrap();
     }

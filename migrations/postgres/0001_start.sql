@@ -324,15 +324,15 @@ CREATE TABLE repository_syncs (
 );
 CREATE INDEX repository_syncs_by_repo ON repository_syncs (repo);
 -- What is to be done, each sort by its age.
-CREATE INDEX repository_syncs_asked ON repository_syncs (replica, pending_at)
+CREATE INDEX repository_syncs_asked ON repository_syncs (replica, pending_at, repo)
     WHERE state = 'pending' AND evicted_at IS NULL AND asked_at IS NOT NULL;
-CREATE INDEX repository_syncs_new ON repository_syncs (replica, pending_at)
+CREATE INDEX repository_syncs_new ON repository_syncs (replica, pending_at, repo)
     WHERE state = 'pending' AND evicted_at IS NULL AND asked_at IS NULL AND succeeded_at IS NULL;
-CREATE INDEX repository_syncs_updated ON repository_syncs (replica, pending_at)
+CREATE INDEX repository_syncs_updated ON repository_syncs (replica, pending_at, repo)
     WHERE state = 'pending' AND evicted_at IS NULL AND asked_at IS NULL AND succeeded_at IS NOT NULL;
-CREATE INDEX repository_syncs_retry ON repository_syncs (replica, retry_at) WHERE state = 'failed';
-CREATE INDEX repository_syncs_refresh ON repository_syncs (replica, refresh_at) WHERE state = 'synced';
-CREATE INDEX repository_syncs_started ON repository_syncs (replica, started_at) WHERE state = 'started';
+CREATE INDEX repository_syncs_retry ON repository_syncs (replica, retry_at, repo) WHERE state = 'failed';
+CREATE INDEX repository_syncs_refresh ON repository_syncs (replica, refresh_at, repo) WHERE state = 'synced';
+CREATE INDEX repository_syncs_started ON repository_syncs (replica, started_at, repo) WHERE state = 'started';
 
 -- What happened to repositories, so that every replica brings its mirrors in step. Nothing here is ever changed; what all
 -- replicas have walked past is removed.

@@ -56,6 +56,8 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     let frozen = Site::serve(stopped.open_app().await).await;
     let night = troubled_world("a server of Kim's", "GitHub answered 502 Bad Gateway").await;
     let troubled = Site::serve(night.open_app().await).await;
+    let (exclusive, mirrored) = (pages::leases::world().await, pages::repos::world().await);
+    let (leased, kept) = (Site::serve(exclusive.open_app().await).await, Site::serve(mirrored.open_app().await).await);
     let looked = look(
         &[
             ("empty", new.at("/"), &["No locks are held.", "Nothing was asked for yet."]),
@@ -83,6 +85,14 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             ("no-apply-locks", new.at("/apply-locks"), &["None is set.", "Stop these applies"]),
             ("operations-empty", new.at("/operations"), &["Everything is in order", "Nothing is waiting"]),
             ("operations", troubled.at("/operations"), &["Somebody should look at this", "closed_pulls", "whole"]),
+            ("leases", leased.at("/operations"), &["Exclusive work", "its server is gone", "Take away…"]),
+            ("repos-empty", new.at("/repos"), &["No mirror is known yet."]),
+            ("repos", kept.at("/repos"), &["The forge refused the credentials.", "differs", "waiting", "syncing"]),
+            (
+                "repo",
+                kept.at(&format!("/repos/{}", pages::repos::INFRA)),
+                &["The last sync failed", "Checksum of the references", "Ask for a sync"],
+            ),
             ("missing", site.at("/nowhere"), &["404", "Nothing is here"]),
         ],
         &ALL_LOOKS,

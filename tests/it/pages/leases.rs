@@ -12,7 +12,7 @@ use super::fixture::{Browser, World};
 const KEY: &str = "repository_sync:disk-1:github.com/acme/infra";
 
 /// A lease of a server that is alive, one of a server that is gone.
-pub async fn leases(world: &World) {
+async fn leases(world: &World) {
     let held = [
         (KEY, "keeper-1", TimeDelta::days(1), "sync <b>github.com/acme/infra</b>"),
         ("reconciler:missed_events", "keeper-0", TimeDelta::seconds(-1), "Lists the open pull requests of the forge."),
@@ -28,7 +28,7 @@ pub async fn leases(world: &World) {
     world.wait(600);
 }
 
-async fn world() -> World {
+pub async fn world() -> World {
     let world = World::new().await;
     leases(&world).await;
     world

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::fixture::{Browser, World, form};
 
-const INFRA: &str = "github.com/acme/a-rather-long-repository-name-for-infrastructure";
+pub const INFRA: &str = "github.com/acme/a-rather-long-repository-name-for-infrastructure";
 const DISKS: [&str; 2] = ["0198c5f2-7a3e-7d2a-9c1e-3f6b8a7d4e21", "0198c5f2-9b11-7aa0-8f00-5b1c2d3e4f50"];
 
 async fn change(world: &World, disk: &str, repo: &str, event: &MirrorEvent) {

@@ -59,7 +59,7 @@ impl Resource<'_> {
             Self::Unseen { pull, via, .. } => Some((&pull.repo, *via)),
             Self::Lock(lock) => Some((&lock.key.repo, None)),
             Self::Applies(scope) => scope.repo().map(|repo| (repo, None)),
-            Self::Repository(repo) => Some((repo, None)),
+            Self::Repository(repo) => Some((*repo, None)),
             Self::Server => None,
         }
     }

@@ -135,7 +135,7 @@ impl Leases {
     pub async fn tick(&self) {
         self.look();
         let now = self.0.moment();
-        let (due, over) = (self.0.registry.due(now), self.0.registry.over());
+        let (due, over) = (self.0.registry.due(now), self.0.registry.over(now));
         let renewals = join_all(due.iter().map(|(hold, time)| self.0.renew(hold, *time)));
         let releases = join_all(over.iter().map(|hold| self.0.give_back(hold)));
         tokio::join!(renewals, releases);

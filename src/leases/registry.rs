@@ -13,6 +13,8 @@ use crate::store::Hold;
 /// A lease is renewed this often at least, however long it lasts, so that a holder soon hears when its lease was given
 /// back by hand.
 const RENEW_WITHIN: Duration = Duration::from_secs(10);
+/// What the database did not take is told again after so long, or after a tenth of the time of a short lease.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// A moment on two clocks: the one that the database judges by, which people and daemons may turn back, and the one of
 /// the machine, which stands still in a suspended machine and in tests.
@@ -76,6 +78,8 @@ struct Entry {
     holder: String,
     time: Duration,
     renewed: Moment,
+    /// When the database was last told something about it.
+    told: Option<Moment>,
     stage: Stage,
     lost: CancellationToken,
 }
@@ -106,7 +110,7 @@ impl Registry {
             }
             hash_map::Entry::Vacant(free) => {
                 let (holder, lost) = (hold.holder.clone(), lost.clone());
-                free.insert(Entry { holder, time, renewed: asked, stage: Stage::Open, lost });
+                free.insert(Entry { holder, time, renewed: asked, told: None, stage: Stage::Open, lost });
                 Ok(())
             }
         }
@@ -124,7 +128,7 @@ impl Registry {
 
     /// The work has ended.
     pub fn end(&self, hold: &Hold) {
-        self.with(hold, |entry| entry.stage = Stage::Over);
+        self.with(hold, |entry| (entry.stage, entry.told) = (Stage::Over, None));
     }
 
     /// The database knows that it is free; `false`: it had been told so before.
@@ -157,22 +161,39 @@ impl Registry {
 
     /// What is to be renewed, and for how long each.
     pub fn due(&self, now: Moment) -> Vec<(Hold, Duration)> {
-        let entries = self.lock();
-        let is_due =
-            |entry: &Entry| entry.stage == Stage::Open && judge(now.since(entry.renewed), entry.time) != Age::Young;
-        entries.iter().filter(|(_, entry)| is_due(entry)).map(|(key, entry)| (entry.hold(key), entry.time)).collect()
+        let is_due = |entry: &Entry| judge(now.since(entry.renewed), entry.time) != Age::Young;
+        self.to_tell(now, |entry| entry.stage == Stage::Open && is_due(entry))
     }
 
     /// Leases whose work has ended and of which the database may not have heard.
-    pub fn over(&self) -> Vec<Hold> {
-        let entries = self.lock();
-        entries.iter().filter(|(_, entry)| entry.stage == Stage::Over).map(|(key, entry)| entry.hold(key)).collect()
+    pub fn over(&self, now: Moment) -> Vec<Hold> {
+        let over = self.to_tell(now, |entry| entry.stage == Stage::Over);
+        over.into_iter().map(|(hold, _)| hold).collect()
+    }
+
+    /// Those of them that the database was not told of a moment ago; from now on it was.
+    fn to_tell(&self, now: Moment, which: impl Fn(&Entry) -> bool) -> Vec<(Hold, Duration)> {
+        let mut entries = self.lock();
+        let tell = |(key, entry): (&String, &mut Entry)| {
+            (which(entry) && entry.tell(now)).then(|| (entry.hold(key), entry.time))
+        };
+        entries.iter_mut().filter_map(tell).collect()
     }
 }
 
 impl Entry {
     fn hold(&self, key: &str) -> Hold {
         Hold { key: key.to_owned(), holder: self.holder.clone() }
+    }
+
+    /// `false`: that was done a moment ago.
+    fn tell(&mut self, now: Moment) -> bool {
+        let wait = AGAIN_AFTER.min(self.time / 10);
+        let is_time = self.told.is_none_or(|told| now.since(told) >= wait);
+        if is_time {
+            self.told = Some(now);
+        }
+        is_time
     }
 
     fn cancel(&mut self) -> bool {
@@ -288,6 +309,25 @@ mod tests {
     }
 
     #[test]
+    fn what_the_database_does_not_take_is_told_again_after_a_moment() {
+        let registry = Registry::default();
+        let (long, short) = (hold("long", "a/1"), hold("short", "a/2"));
+        entered(&registry, &long, HOUR);
+        entered(&registry, &short, Duration::from_secs(10));
+        let due = |seconds| -> Vec<String> {
+            let mut keys: Vec<String> = registry.due(at(seconds)).into_iter().map(|(hold, _)| hold.key).collect();
+            keys.sort();
+            keys
+        };
+        assert_eq!((due(4), due(4), due(5)), (vec!["short".to_owned()], vec![], vec!["short".to_owned()]));
+        registry.renewed(&short, at(5));
+        assert_eq!((due(10), due(11)), (vec!["long".to_owned(), "short".to_owned()], vec!["short".to_owned()]));
+        assert_eq!(due(12), ["long", "short"]);
+        registry.end(&long);
+        assert_eq!((registry.over(at(12)).len(), registry.over(at(13)).len(), registry.over(at(14)).len()), (1, 0, 1));
+    }
+
+    #[test]
     fn a_word_about_another_claim_of_the_same_key_changes_nothing() {
         let registry = Registry::default();
         let (ours, stale) = (hold("k", "a/2"), hold("k", "a/1"));
@@ -295,9 +335,9 @@ mod tests {
         registry.end(&stale);
         registry.renewed(&stale, at(3000));
         assert!(!registry.cancel(&stale) && !registry.forget(&stale) && !lost.is_cancelled());
-        assert_eq!((registry.over(), registry.due(at(100)).len()), (vec![], 1));
+        assert_eq!((registry.over(at(100)), registry.due(at(100)).len()), (vec![], 1));
         registry.end(&ours);
-        assert_eq!((registry.over(), registry.due(at(100))), (vec![ours.clone()], vec![]));
+        assert_eq!((registry.over(at(100)), registry.due(at(100))), (vec![ours.clone()], vec![]));
         assert!(!registry.cancel(&ours), "it has ended");
     }
 }

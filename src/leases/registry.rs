@@ -128,7 +128,11 @@ impl Registry {
 
     /// The work has ended.
     pub fn end(&self, hold: &Hold) {
-        self.with(hold, |entry| (entry.stage, entry.told) = (Stage::Over, None));
+        self.with(hold, |entry| {
+            if entry.stage != Stage::Over {
+                (entry.stage, entry.told) = (Stage::Over, None);
+            }
+        });
     }
 
     /// The database knows that it is free; `false`: it had been told so before.

@@ -162,7 +162,7 @@ async fn programs_see_mirrors_and_ask_for_a_sync() {
     assert_eq!((&asked["by"], &asked["reason"]), (&json!("ops"), &json!("access was given")));
     for (path, body, status) in [
         (path.as_str(), "", StatusCode::UNPROCESSABLE_ENTITY),
-        (path.as_str(), r#"{"why":"x"}"#, StatusCode::BAD_REQUEST),
+        (path.as_str(), r#"{"why":"x"}"#, StatusCode::UNPROCESSABLE_ENTITY),
         ("/api/repos/github.com/acme/x/sync", r#"{"reason":"x"}"#, StatusCode::NOT_FOUND),
         ("/api/repos/github.com/acme/labs", r#"{"reason":"x"}"#, StatusCode::NOT_FOUND),
     ] {

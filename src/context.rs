@@ -22,11 +22,13 @@ use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
 use crate::config::server::{Labels, RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
+use crate::leases::Leases;
 use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
 use crate::queue::{Attempt, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::Store;
+use crate::sync::Syncer;
 use crate::telemetry::Metrics;
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
@@ -86,8 +88,12 @@ pub struct Services {
     pub forge: Arc<dyn Forge>,
     /// Who was in which team a moment ago.
     pub memberships: Memberships,
+    /// Exclusive work of this server.
+    pub leases: Leases,
     /// Mirrors and checkouts on this disk.
     pub checkouts: Checkouts,
+    /// Keeps the mirrors in step.
+    pub syncer: Syncer,
     /// How Terraform and OpenTofu are found and started.
     pub terraform: Terraform,
     /// Plan files.
@@ -176,6 +182,8 @@ pub struct Settings {
     pub var_file_dirs: Vec<PathBuf>,
     /// Most that mirrors, checkouts and packages of providers may take on this disk; `None`: any amount.
     pub disk_quota: Option<ByteSize>,
+    /// Mirrors that are brought in step at the same time at most.
+    pub sync_parallel: usize,
     /// How long a run may take.
     pub run_timeout: Duration,
     /// How long what is over is kept.

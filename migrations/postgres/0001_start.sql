@@ -272,11 +272,16 @@ CREATE INDEX jobs_in_order ON jobs (priority DESC, seq) WHERE state IN ('queued'
 CREATE INDEX jobs_finished ON jobs (finished_at) WHERE state IN ('done', 'failed');
 CREATE INDEX jobs_failed ON jobs (finished_at) WHERE state = 'failed';
 
--- Claims with an end time on anything exclusive, such as a mirror.
+-- Claims with an end time on anything exclusive, such as a mirror. One that was given back by hand (`revoked_at`) is not
+-- renewed any more.
 CREATE TABLE leases (
     key TEXT NOT NULL PRIMARY KEY,
     holder TEXT NOT NULL,
-    until TIMESTAMPTZ NOT NULL
+    purpose TEXT NOT NULL,
+    taken_at TIMESTAMPTZ NOT NULL,
+    renewed_at TIMESTAMPTZ NOT NULL,
+    until TIMESTAMPTZ NOT NULL,
+    revoked_at TIMESTAMPTZ
 );
 
 -- The mirror of a repository on one replica: where its synchronisation is, and whether what it has was verified. `replica`
@@ -285,9 +290,11 @@ CREATE TABLE repository_syncs (
     replica TEXT NOT NULL,
     repo TEXT NOT NULL,
     installation BIGINT,
+    revision BIGINT NOT NULL,
     state TEXT NOT NULL,
     pending_at TIMESTAMPTZ NOT NULL,
     started_at TIMESTAMPTZ,
+    again_at TIMESTAMPTZ,
     lease_key TEXT,
     lease_holder TEXT,
     synced_at TIMESTAMPTZ,
@@ -300,6 +307,7 @@ CREATE TABLE repository_syncs (
     retry_at TIMESTAMPTZ,
     failure_kind TEXT,
     failure TEXT,
+    refresh_at TIMESTAMPTZ,
     verification TEXT NOT NULL,
     checksum TEXT,
     refs BIGINT,
@@ -309,12 +317,22 @@ CREATE TABLE repository_syncs (
     connectivity_at TIMESTAMPTZ,
     maintained_at TIMESTAMPTZ,
     used_at TIMESTAMPTZ,
+    evicted_at TIMESTAMPTZ,
     bytes BIGINT,
     created_at TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (replica, repo)
 );
-CREATE INDEX repository_syncs_due ON repository_syncs (replica, state, retry_at, repo);
 CREATE INDEX repository_syncs_by_repo ON repository_syncs (repo);
+-- What is to be done, each sort by its age.
+CREATE INDEX repository_syncs_asked ON repository_syncs (replica, pending_at, repo)
+    WHERE state = 'pending' AND evicted_at IS NULL AND asked_at IS NOT NULL;
+CREATE INDEX repository_syncs_new ON repository_syncs (replica, pending_at, repo)
+    WHERE state = 'pending' AND evicted_at IS NULL AND asked_at IS NULL AND succeeded_at IS NULL;
+CREATE INDEX repository_syncs_updated ON repository_syncs (replica, pending_at, repo)
+    WHERE state = 'pending' AND evicted_at IS NULL AND asked_at IS NULL AND succeeded_at IS NOT NULL;
+CREATE INDEX repository_syncs_retry ON repository_syncs (replica, retry_at, repo) WHERE state = 'failed';
+CREATE INDEX repository_syncs_refresh ON repository_syncs (replica, refresh_at, repo) WHERE state = 'synced';
+CREATE INDEX repository_syncs_started ON repository_syncs (replica, started_at, repo) WHERE state = 'started';
 
 -- What happened to repositories, so that every replica brings its mirrors in step. Nothing here is ever changed; what all
 -- replicas have walked past is removed.

@@ -19,18 +19,20 @@ use crate::config::server::{
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
+use crate::leases::Leases;
 use crate::model::CommandKind;
 use crate::process::{Pulse, Supervisor};
 use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
+use crate::sync::{self, Syncer};
 use crate::telemetry::Metrics;
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
-    Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, OutputHub, ProviderCache, Sources,
-    Terraform, Tools,
+    Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, MirrorLeases, OutputHub, ProviderCache,
+    Sources, Terraform, Tools,
 };
 
 /// What does not come from the configuration.
@@ -65,15 +67,32 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
     let forge = forge(config, &parts, metrics.clone())?;
     let environment = child_environment(config, &parts);
     let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
+    let (clock, ids) = (Arc::clone(&parts.clock), Arc::clone(&parts.ids));
+    let leases = Leases::new(store.clone(), clock, ids, parts.name.clone(), metrics.clone());
+    own_dir(&storage.data_dir).context("cannot make the data directory (--data-dir)")?;
+    let home = sync::home(&storage.data_dir, &parts.name).context("the data directory (--data-dir) has no name")?;
+    let closing = CancellationToken::new();
+    let syncer = Syncer::new(sync::Parts {
+        home: home.clone(),
+        store: store.clone(),
+        git: git.clone(),
+        forge: Arc::clone(&forge),
+        clock: Arc::clone(&parts.clock),
+        leases: leases.clone(),
+        lease_time: config.sync.lease_timeout,
+        metrics: metrics.clone(),
+        closing: closing.clone(),
+    });
     let services = Services {
         checkouts: Checkouts::new(
             git,
             strategy(config),
-            store.clone(),
             Arc::clone(&parts.clock),
-            Arc::clone(&parts.ids),
-            parts.name.clone(),
+            MirrorLeases::new(leases.clone(), home.to_string(), config.sync.lease_timeout),
+            syncer.clone(),
         ),
+        syncer,
+        leases,
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment, pulse(&store))?,
         memberships: Memberships::default(),
@@ -86,7 +105,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         stops: Stops::default(),
         metrics,
         started_at: parts.clock.now(),
-        closing: CancellationToken::new(),
+        closing,
         interrupt: CancellationToken::new(),
         live: Live::new(settings(config)?, config.locking.file.clone(), parts.clock.now()),
         clock: parts.clock,
@@ -239,6 +258,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         default_version: config.terraform.version.clone(),
         var_file_dirs: comments.var_file_dirs.clone(),
         disk_quota: config.storage.disk_quota,
+        sync_parallel: config.sync.parallel,
         run_timeout: config.terraform.run_timeout,
         retention: config.retention,
         limits: render::Limits {

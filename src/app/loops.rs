@@ -13,6 +13,7 @@ use super::replica::commands_of_a_repo;
 use super::{Replica, reload};
 use crate::handlers::reconcile::{RECONCILERS, Reconciler, Turn, Until};
 use crate::jobs::Jobs;
+use crate::leases;
 use crate::queue::{Nudges, RENEW_EVERY, Worker};
 use crate::store::JobLease;
 
@@ -54,6 +55,14 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
         r.tick_leases().await.ok();
     });
     spawn_every(&mut workers, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
+    spawn_every(&mut workers, leases::LOOK_EVERY, ended, replica, |r| async move {
+        r.ctx.leases.tick().await;
+        Ok(())
+    });
+    spawn_every(&mut workers, leases::LOOK_EVERY, ended, replica, |r| async move {
+        r.ctx.leases.look();
+        Ok(())
+    });
     spawn_every(&mut workers, TIDY_EVERY, ended, replica, |r| async move {
         r.ctx.metrics.tidy();
         Ok(())

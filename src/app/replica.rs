@@ -94,7 +94,7 @@ impl Replica {
 
     /// Stops all work whenever the leases could not be renewed in time. Never returns.
     pub async fn watch_leases(&self) {
-        self.keeper.watch().await;
+        tokio::join!(self.keeper.watch(), self.ctx.leases.watch(&self.ctx.terraform.supervisor.pulse));
     }
 
     /// Ends in good order: what it still holds is free at once.

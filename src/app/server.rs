@@ -149,6 +149,8 @@ impl Server {
         self.ended.cancel();
         let workers = async { while self.workers.join_next().await.is_some() {} };
         tokio::time::timeout(POST_LAST_WORDS, workers).await.ok();
+        // Those that are at a mirror write that they were interrupted, so that nobody has to find that out.
+        tokio::time::timeout(POST_LAST_WORDS, self.replica.ctx.syncer.idle()).await.ok();
         if let Err(error) = self.replica.end().await {
             warn!(%error, "The other replicas could not be told of the end; they miss this one when its lease ends");
         }

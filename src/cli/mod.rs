@@ -11,8 +11,10 @@ mod environment;
 mod healthcheck;
 mod import;
 mod ink;
+mod leases;
 mod locks;
 mod replay;
+mod repos;
 mod server;
 mod server_args;
 mod settings_file;
@@ -62,6 +64,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "demo", command: demo::command, run: demo::run },
     apply_lock::SUBCOMMAND,
     locks::SUBCOMMAND,
+    repos::SUBCOMMAND,
+    leases::SUBCOMMAND,
     audit::SUBCOMMAND,
     check::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
@@ -138,6 +142,8 @@ mod tests {
           demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
           apply-lock   Stop applies, everywhere or somewhere, and allow them again
           locks        Look at locks, release them, hand them over
+          repos        Look at the mirrors of repositories, and ask for a sync
+          leases       Look at exclusive work, and take a lease away
           audit        Look through the log of what happened to locks
           check        Check the configuration here, and say what would be planned and why
           replay       Send recorded webhooks to a server once more

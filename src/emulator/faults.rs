@@ -9,6 +9,10 @@ use chrono::{DateTime, Utc};
 pub enum Fault {
     /// Answers 502 and does nothing.
     BadGateway,
+    /// Answers 401 and does nothing, as if the token were revoked.
+    Unauthorized,
+    /// Answers 503 and does nothing.
+    ServiceUnavailable,
     /// Answers 404 and does nothing, as GitHub does for a moment after something was created.
     NotFound,
     /// The secondary rate limit: `status` is 403 or 429, with `Retry-After` in seconds.

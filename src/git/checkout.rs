@@ -100,21 +100,21 @@ impl Mirror {
     /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are
     /// exactly those of the commit. Untracked files stay while the commit stays; when it changes only those of `KEPT` do. Waits
     /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`] the
-    /// mirror has been thrown away: fetch and prepare once more.
+    /// mirror has been thrown away, unless something was just being brought into it: fetch and prepare once more.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
         let doing = format!("check out {} for pull {} of {}", wanted.head.short(), wanted.pull, self.repo);
         let pull_dir = place::pull(&self.settings.data_dir, &self.repo, wanted.pull);
         let place = CheckoutPlace::new(&pull_dir, wanted.workspace);
         // The hold comes before the mutex everywhere: waiting for an old run must not stop other pulls.
         let _hold = self.hold(&doing, &place.hold).await?;
-        let _writer = self.writer.lock().await;
+        let _writer = self.locks.writer.lock().await;
         let commit = match self.commit_for(&doing, wanted).await? {
             Merge::Done(commit) => commit,
             Merge::Conflict(files) => return Ok(Prepared::Conflict { files }),
         };
         let fresh = match self.place_commit(&doing, &place, &commit).await {
             // Objects are missing that the refs promise: no fetch would bring them back as long as the refs are there.
-            Err(damage @ GitError::Corrupt { .. }) => return self.discard().and(Err(damage)),
+            Err(damage @ GitError::Corrupt { .. }) => return self.discard_unless_written().and(Err(damage)),
             result => result?,
         };
         Ok(Prepared::Ready(Checkout {
@@ -141,7 +141,7 @@ impl Mirror {
             return Ok(());
         }
         let _hold = self.hold(&doing, &place.hold).await?;
-        let _writer = self.writer.lock().await;
+        let _writer = self.locks.writer.lock().await;
         remove_all(&place.dir).map_err(GitError::from_io(&doing))?;
         remove_all(&place.mark).map_err(GitError::from_io(&doing))?;
         self.prune(&doing).await
@@ -155,7 +155,7 @@ impl Mirror {
         for file in std::fs::read_dir(dir.join(place::HOLDS)).into_iter().flatten().flatten() {
             holds.push(self.hold(&doing, &file.path()).await?);
         }
-        let _writer = self.writer.lock().await;
+        let _writer = self.locks.writer.lock().await;
         remove_all(&dir).map_err(GitError::from_io(&doing))?;
         self.prune(&doing).await
     }

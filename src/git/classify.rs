@@ -85,7 +85,10 @@ pub(super) fn stale_lock(stderr: &str) -> Option<&str> {
 
 /// `error: object file objects/12/34… is empty`, `fatal: loose object 1234… (stored in …) is corrupt`,
 /// `fatal: bad object 1234…`, `error: packfile … does not match index`, `fatal: not a git repository: '/…'`,
-/// `fatal: unable to read tree 1234…`, `error: inflate: data stream error`, `fatal: bad config line 1 in file …`.
+/// `fatal: unable to read tree 1234…`, `error: inflate: data stream error`, `fatal: bad config line 1 in file …`,
+/// `fatal: unexpected line in …/packed-refs: …`, `fatal: cannot lock ref '…': unable to resolve reference '…': reference
+/// broken`, `fatal: missing object 1234… for refs/heads/…`, `missing blob 1234…`, `broken link from    tree 1234…`,
+/// `error: refs/heads/x: invalid sha1 pointer …`.
 fn is_corrupt(stderr: &str) -> bool {
     has_any(
         stderr,
@@ -102,6 +105,12 @@ fn is_corrupt(stderr: &str) -> bool {
             "error: inflate: ",
             "fatal: bad config line ",
             "did not send all necessary objects",
+            "fatal: unexpected line in ",
+            ": reference broken",
+            "warning: ignoring broken ref ",
+            "fatal: missing object ",
+            "fatal: missing blob object ",
+            ": invalid sha1 pointer ",
         ],
     )
 }

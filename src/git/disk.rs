@@ -100,7 +100,7 @@ impl Mirror {
                 Err(error @ HoldError::Io { .. }) => return Err(GitError::from_hold(&doing, error)),
             }
         }
-        let _writer = self.writer.lock().await;
+        let _writer = self.locks.writer.lock().await;
         removed(&doing, dir).await?;
         self.prune(&doing).await?;
         Ok(true)
@@ -109,7 +109,9 @@ impl Mirror {
     /// Removes the mirror, unless it is being written or there are checkouts of it: then nothing is done and `false`
     /// returned. The caller sees to it that nobody begins to use it.
     pub async fn evict(&self) -> Result<bool, GitError> {
-        let Ok(_writer) = self.writer.try_lock() else { return Ok(false) };
+        let (Ok(_transfer), Ok(_writer)) = (self.locks.transfer.try_lock(), self.locks.writer.try_lock()) else {
+            return Ok(false);
+        };
         let checkouts = place::pulls(&self.settings.data_dir, &self.repo);
         if fs::read_dir(checkouts).is_ok_and(|mut entries| entries.next().is_some()) {
             return Ok(false);

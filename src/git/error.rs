@@ -7,7 +7,7 @@ use crate::process::{HoldError, Output, ProcessError};
 
 /// Why git did not do what was asked. `doing` completes "cannot …"; `message` is git's own words, at most three lines,
 /// without credentials and control characters.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum GitError {
     /// The repository, ref or commit does not exist, or the credentials may not see it.
     #[error("cannot {doing}: {message}")]
@@ -80,6 +80,20 @@ pub enum GitError {
 impl GitError {
     pub(super) fn other(doing: impl Into<String>, message: impl Display) -> Self {
         Self::Other { doing: doing.into(), message: message.to_string() }
+    }
+
+    /// The words without what was tried.
+    pub(super) fn into_message(self) -> String {
+        match self {
+            Self::TooLarge { .. } => self.to_string(),
+            Self::NotFound { message, .. }
+            | Self::AuthFailed { message, .. }
+            | Self::Unreachable { message, .. }
+            | Self::Corrupt { message, .. }
+            | Self::TimedOut { message, .. }
+            | Self::Busy { message, .. }
+            | Self::Other { message, .. } => message,
+        }
     }
 
     pub(super) fn from_process(doing: impl Into<String>, error: ProcessError) -> Self {

@@ -2,10 +2,8 @@
 
 use std::time::Duration;
 
-use url::Url;
-
-use super::environment::git_to;
-use super::{GitError, Mirror, RefName, classify};
+use super::remote::Checked;
+use super::{GitError, Mirror, RefName, Remote, classify};
 use crate::model::CommitSha;
 use crate::process::{Cmd, Output};
 use crate::vcs::GitCredentials;
@@ -46,6 +44,12 @@ pub struct Fetched {
     pub wanted: Head,
 }
 
+impl<'a> FetchRequest<'a> {
+    fn remote(&self) -> Remote<'a> {
+        Remote { url: self.url, credentials: self.credentials, deadline: self.deadline }
+    }
+}
+
 impl Fetched {
     /// The commit a ref has now.
     pub fn commit_of(&self, name: &RefName) -> Option<&CommitSha> {
@@ -58,53 +62,37 @@ impl Mirror {
     /// here too. A wanted commit that came with no ref is asked for by its id. A damaged mirror is thrown away and
     /// fetched once more.
     pub async fn fetch(&self, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
-        let url = self.check_url(request)?;
-        let _writer = self.writer.lock().await;
-        match self.fetch_once(&url, request).await {
+        let remote = self.check(&self.doing(), &request.remote())?;
+        let _transfer = self.locks.transfer.lock().await;
+        match self.fetch_once(&remote, request).await {
             Err(GitError::Corrupt { message, .. }) => {
                 tracing::warn!(repo = %self.repo, %message, "Fetching a damaged mirror anew");
+                let writer = self.locks.writer.lock().await;
                 self.discard()?;
-                self.fetch_once(&url, request).await
+                drop(writer);
+                self.fetch_once(&remote, request).await
             }
             result => result,
         }
     }
 
-    fn doing(&self) -> String {
+    pub(super) fn doing(&self) -> String {
         format!("fetch {}", self.repo)
     }
 
-    /// Credentials in the URL would end up in argument lists and messages, so they are refused.
-    fn check_url(&self, request: &FetchRequest<'_>) -> Result<Url, GitError> {
-        let problem = |text: &str| GitError::other(self.doing(), text);
-        let url = Url::parse(request.url).map_err(|error| problem(&format!("the URL is not valid: {error}")))?;
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(problem("the URL contains credentials; they must be configured apart from it"));
-        }
-        let known = matches!(url.scheme(), "https" | "http") || (url.scheme() == "file" && self.settings.allow_file);
-        if !known {
-            return Err(problem(&format!("`{}:` URLs are not supported, only `https:` and `http:`", url.scheme())));
-        }
-        let bad = |c: GitCredentials| c.username.chars().chain(c.password.expose().chars()).any(char::is_control);
-        if request.credentials.cloned().is_some_and(bad) {
-            return Err(problem("user name or token contains a line break or another control character"));
-        }
-        Ok(url)
-    }
-
-    async fn fetch_once(&self, url: &Url, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
+    async fn fetch_once(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
         self.init().await?;
         let mut refs = Vec::new();
-        let missing = self.fetch_refs(url, request).await?;
+        let missing = self.fetch_refs(remote, request).await?;
         for name in request.refs {
             let commit = if missing.contains(name) { self.forget(name).await? } else { self.commit_of(name).await? };
             refs.push((name.clone(), commit));
         }
-        Ok(Fetched { refs, wanted: self.fetch_wanted(url, request).await? })
+        Ok(Fetched { refs, wanted: self.fetch_wanted(remote, request).await? })
     }
 
     /// Fetches what the server has of the refs and returns those it does not have. Git names one missing ref at a time.
-    async fn fetch_refs(&self, url: &Url, request: &FetchRequest<'_>) -> Result<Vec<RefName>, GitError> {
+    async fn fetch_refs(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<Vec<RefName>, GitError> {
         let mut missing = Vec::new();
         let mut cleared = false;
         loop {
@@ -113,7 +101,7 @@ impl Mirror {
                 return Ok(missing);
             }
             let specs: Vec<String> = left.iter().map(|name| format!("+{name}:{name}")).collect();
-            let output = self.fetch_specs(url, request, &specs).await?;
+            let output = self.fetch_specs(remote, &specs).await?;
             if output.is_success() {
                 return Ok(missing);
             }
@@ -124,33 +112,33 @@ impl Mirror {
                 self.clear_refs().await?;
                 cleared = true;
             } else {
-                return Err(self.failure(request, &output));
+                return Err(remote.failure(&self.doing(), &output));
             }
         }
     }
 
-    async fn fetch_wanted(&self, url: &Url, request: &FetchRequest<'_>) -> Result<Head, GitError> {
+    async fn fetch_wanted(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<Head, GitError> {
         let Some(wanted) = request.wanted else {
             return Ok(Head::NotAsked);
         };
         if self.has_commit(wanted).await? {
             return Ok(Head::Present);
         }
-        let output = self.fetch_specs(url, request, &[wanted.to_string()]).await?;
+        let output = self.fetch_specs(remote, &[wanted.to_string()]).await?;
         if output.is_success() && self.has_commit(wanted).await? {
             return Ok(Head::Present);
         }
         let gone = output.is_success() || classify::is_refused_commit(&output.stderr.text());
-        if gone { Ok(Head::Gone) } else { Err(self.failure(request, &output)) }
+        if gone { Ok(Head::Gone) } else { Err(remote.failure(&self.doing(), &output)) }
     }
 
-    async fn fetch_specs(&self, url: &Url, request: &FetchRequest<'_>, specs: &[String]) -> Result<Output, GitError> {
-        let cmd = self.fetch_cmd(url, request).operands([request.url]).operands(specs);
+    async fn fetch_specs(&self, remote: &Checked<'_>, specs: &[String]) -> Result<Output, GitError> {
+        let cmd = self.fetch_cmd(remote).operands([remote.url()]).operands(specs);
         self.call(&self.doing(), &cmd).await
     }
 
-    fn fetch_cmd(&self, url: &Url, request: &FetchRequest<'_>) -> Cmd {
-        git_to(&self.settings, self.dir(), url, request.credentials).deadline(request.deadline).args([
+    pub(super) fn fetch_cmd(&self, remote: &Checked<'_>) -> Cmd {
+        self.git_to(remote).args([
             "fetch",
             "--quiet",
             "--no-tags",
@@ -158,10 +146,6 @@ impl Mirror {
             "--no-recurse-submodules",
             "--no-auto-maintenance",
         ])
-    }
-
-    fn failure(&self, request: &FetchRequest<'_>, output: &Output) -> GitError {
-        GitError::from_output(self.doing(), output, request.credentials.map(|c| c.password.expose()))
     }
 
     /// Removes a ref that the server does not have.

@@ -18,7 +18,7 @@ pub(super) enum Merge {
 impl Mirror {
     /// The merge commit of two commits that were fetched, or the files in conflict.
     pub async fn merged(&self, base: &CommitSha, head: &CommitSha) -> Result<Result<CommitSha, Vec<String>>, GitError> {
-        let _writer = self.writer.lock().await;
+        let _writer = self.locks.writer.lock().await;
         Ok(match self.merge(base, head).await? {
             Merge::Done(commit) => Ok(commit),
             Merge::Conflict(files) => Err(files),

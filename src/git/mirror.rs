@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::environment::{git, git_in};
-use super::{GitError, GitSettings, Writer, classify, place};
+use super::{GitError, GitSettings, Locks, classify, place};
 use crate::model::RepoId;
 use crate::process::{Cmd, Output};
 
@@ -14,14 +14,14 @@ use crate::process::{Cmd, Output};
 pub struct Mirror {
     pub(super) settings: Arc<GitSettings>,
     pub(super) repo: RepoId,
-    pub(super) writer: Writer,
+    pub(super) locks: Arc<Locks>,
     dir: PathBuf,
 }
 
 impl Mirror {
-    pub(super) fn new(settings: Arc<GitSettings>, repo: &RepoId, writer: Writer) -> Self {
+    pub(super) fn new(settings: Arc<GitSettings>, repo: &RepoId, locks: Arc<Locks>) -> Self {
         let dir = place::mirror(&settings.data_dir, repo);
-        Self { settings, repo: repo.clone(), writer, dir }
+        Self { settings, repo: repo.clone(), locks, dir }
     }
 
     /// Which repository this is.
@@ -34,11 +34,9 @@ impl Mirror {
         &self.dir
     }
 
-    /// Packs objects and drops what nothing needs, for a reconciler to call now and then. Checkouts keep what they
-    /// need.
-    pub async fn maintain(&self) -> Result<(), GitError> {
-        let _writer = self.writer.lock().await;
-        self.run("clean up the mirror", self.git().args(["gc", "--quiet"])).await.map(drop)
+    /// The same repository in another directory.
+    pub(super) fn at(&self, dir: PathBuf) -> Self {
+        Self { dir, ..self.clone() }
     }
 
     pub(super) fn git(&self) -> Cmd {
@@ -60,7 +58,7 @@ impl Mirror {
             let stale = classify::stale_lock(&stderr).map(Path::new).filter(|path| self.contains(path));
             let Some(stale) = stale.filter(|_| !output.is_success()) else { break };
             tracing::warn!(repo = %self.repo, file = ?stale, "Removing a lock file that a killed git left behind");
-            std::fs::remove_file(stale).map_err(GitError::from_io(doing))?;
+            self.remove_lock(stale).map_err(GitError::from_io(doing))?;
             output = cmd.output().await.map_err(|error| GitError::from_process(doing, error))?;
         }
         Ok(output)
@@ -79,7 +77,12 @@ impl Mirror {
         self.run(&doing, cmd).await.map(drop)
     }
 
-    /// Throws the mirror away. Checkouts of it are noticed to be broken and made anew when they are next prepared.
+    /// Throws the mirror away, unless something is being brought into it: then whoever does that finds the damage.
+    pub(super) fn discard_unless_written(&self) -> Result<(), GitError> {
+        self.locks.transfer.try_lock().map_or(Ok(()), |_transfer| self.discard())
+    }
+
+    /// Throws the mirror away. Needs both mutexes. Checkouts of it are noticed to be broken and made anew when they are next prepared.
     pub(super) fn discard(&self) -> Result<(), GitError> {
         remove_all(&self.dir).map_err(GitError::from_io(format!("remove the damaged mirror of {}", self.repo)))
     }

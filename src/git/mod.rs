@@ -9,8 +9,10 @@
 //! else.
 //!
 //! Invariants:
-//! - *One writer.* Whatever changes a mirror or its worktrees runs under an async mutex per mirror. Between replicas
-//!   that share a disk the caller's lease on the repository does the same.
+//! - *One writer.* A mirror has two async mutexes: `transfer` for what brings objects and moves refs (it may wait for
+//!   the network), `writer` for its worktrees and for replacing the mirror itself. So a checkout of a commit that is here
+//!   never waits for the network. Whoever throws objects or the mirror away holds both; order: hold, transfer, writer.
+//!   Between replicas that share a disk the caller's lease on the repository does the same.
 //! - *No run underneath.* A checkout is changed or removed only while its [`crate::process::Hold`] is held
 //!   exclusively, so a Terraform that outlived a server is waited for.
 //! - *Whole or marked.* A checkout that is being changed carries a mark. A mark found later means that somebody was
@@ -18,6 +20,7 @@
 //! - *Cache.* A mirror that is damaged is thrown away and fetched again; lock files left behind by a killed git are
 //!   removed, as only one writer exists and it is us.
 
+mod advertise;
 mod checkout;
 mod classify;
 mod disk;
@@ -28,7 +31,11 @@ mod merge;
 mod mirror;
 mod objects;
 mod place;
+mod rebuild;
 mod refs;
+mod remote;
+mod sync;
+mod upkeep;
 mod work_tree;
 
 use std::collections::HashMap;
@@ -46,7 +53,9 @@ pub use error::GitError;
 pub use fetch::{FetchRequest, Fetched, Head};
 pub use mirror::Mirror;
 pub use objects::{Ignored, TreeFiles};
-pub use refs::{InvalidRefName, RefName};
+pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
+pub use remote::Remote;
+pub use sync::Synced;
 pub use work_tree::{Base, WorkTree, WorkTreeChanges};
 
 /// What git needs to know of its surroundings.
@@ -95,25 +104,29 @@ impl fmt::Debug for GitSettings {
 #[derive(Clone, Debug)]
 pub struct Git {
     settings: Arc<GitSettings>,
-    writers: Arc<Mutex<HashMap<RepoId, Writer>>>,
+    locks: Arc<Mutex<HashMap<RepoId, Arc<Locks>>>>,
 }
 
-/// The mutex of one mirror.
-type Writer = Arc<tokio::sync::Mutex<()>>;
+/// The mutexes of one mirror, see the invariant *one writer*.
+#[derive(Debug, Default)]
+struct Locks {
+    transfer: tokio::sync::Mutex<()>,
+    writer: tokio::sync::Mutex<()>,
+}
 
 impl Git {
     /// Touches nothing yet.
     pub fn new(mut settings: GitSettings) -> Self {
         // Git runs in directories of its own. An empty path, the only one without an absolute form, fails later.
         settings.data_dir = std::path::absolute(&settings.data_dir).unwrap_or(settings.data_dir);
-        Self { settings: Arc::new(settings), writers: Arc::default() }
+        Self { settings: Arc::new(settings), locks: Arc::default() }
     }
 
     /// The mirror of a repository, which need not exist on disk yet.
     pub fn mirror(&self, repo: &RepoId) -> Mirror {
-        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        let writer = Arc::clone(writers.entry(repo.clone()).or_default());
-        Mirror::new(Arc::clone(&self.settings), repo, writer)
+        let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        let locks = Arc::clone(locks.entry(repo.clone()).or_default());
+        Mirror::new(Arc::clone(&self.settings), repo, locks)
     }
 
     /// The version of the program, `2.39.5`; an error when it is older than 2.38, which cannot merge without a

@@ -13,6 +13,16 @@ pub(super) fn mirror(data_dir: &Path, repo: &RepoId) -> PathBuf {
     repo_dir(&data_dir.join("mirrors"), repo).with_added_extension("git")
 }
 
+/// Where a mirror that is to replace another is made, beside it. No encoded name has this ending.
+pub(super) fn beside(mirror: &Path) -> PathBuf {
+    mirror.with_added_extension("new~")
+}
+
+/// Where a mirror that is being replaced waits for the new one to be in its place.
+pub(super) fn replaced(mirror: &Path) -> PathBuf {
+    mirror.with_added_extension("old~")
+}
+
 /// `checkouts/<host>/<owner>/<name>/<pull>`.
 pub(super) fn pull(data_dir: &Path, repo: &RepoId, number: PullNumber) -> PathBuf {
     repo_dir(&data_dir.join("checkouts"), repo).join(number.to_string())

@@ -1,5 +1,6 @@
 //! What is done about events and commands. Handlers decide and return a [`reply::Reply`]; one place posts it.
 
+pub mod as_json;
 pub mod authz;
 pub mod commands;
 pub mod dashboard;

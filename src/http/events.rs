@@ -27,6 +27,9 @@ use crate::vcs::github::webhook::{self, DeliveryHeader};
 /// GitHub REST: webhook payloads are capped at 25 MB.
 pub const MAX_BODY_BYTES: usize = 25 * 1024 * 1024;
 
+/// The note of a delivery about repositories that are not served.
+const NOT_SERVED: &str = "the repository is not on the allow-list (--repo-allowlist)";
+
 type Answer = (StatusCode, String);
 
 /// Takes a delivery.
@@ -71,8 +74,11 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
         content_type: text_header(headers, &header::CONTENT_TYPE),
         body: body.to_vec(),
     };
+    let news: Vec<_> = event.news().into_iter().filter(|news| ctx.settings.allowlist.allows(&news.repo)).collect();
     let allowed = event.repo().is_none_or(|repo| ctx.settings.allowlist.allows(repo));
     let accepted = match event {
+        Event::Repositories { .. } if news.is_empty() => ctx.store.delivery_ignore(&new, NOT_SERVED).await,
+        Event::Repositories { .. } => ctx.store.delivery_note(&new, &news).await,
         Event::Ignored { reason } => {
             let accepted = ctx.store.delivery_ignore(&new, &reason).await;
             if let Ok(Accepted::New(_)) = accepted {
@@ -82,7 +88,7 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
         }
         event @ (Event::Pull(_) | Event::Comment(_)) => {
             let job = |delivery: DeliveryId| ReadDelivery { delivery, event }.to_new();
-            ctx.store.delivery_accept(&new, job).await
+            ctx.store.delivery_accept_with(&new, &news, job).await
         }
     };
     match accepted {

@@ -20,9 +20,11 @@ mod extract;
 mod giving;
 mod headers;
 mod health;
+mod leases;
 mod metrics;
 mod operations;
 mod pages;
+mod repos;
 mod trace;
 mod web;
 

@@ -33,7 +33,7 @@ impl Job<Ctx> for ReadDelivery {
         match &self.event {
             Event::Pull(event) => format!("events:{}", event.pull),
             Event::Comment(event) => format!("events:{}", event.pull),
-            Event::Ignored { .. } => format!("events:{}", self.delivery),
+            Event::Repositories { .. } | Event::Ignored { .. } => format!("events:{}", self.delivery),
         }
     }
 

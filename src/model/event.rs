@@ -1,5 +1,6 @@
 //! What a delivery means, in our words; no forge's field names.
 
+use super::mirror::RepositoryEventKind;
 use super::pull::{BranchName, CommitSha, PullHead, PullRef};
 use super::repo::RepoId;
 
@@ -11,11 +12,27 @@ pub enum Event {
     Pull(PullEvent),
     /// Somebody commented on a pull.
     Comment(CommentEvent),
+    /// Something happened to repositories as a whole: mirrors of them are to be brought in step.
+    Repositories {
+        /// To which, and what; at least one.
+        news: Vec<RepositoryNews>,
+    },
     /// Nothing to do; the reason is kept with the delivery.
     Ignored {
         /// One sentence for the page of deliveries.
         reason: String,
     },
+}
+
+/// Something happened to a repository.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct RepositoryNews {
+    /// To which.
+    pub repo: RepoId,
+    /// What.
+    pub kind: RepositoryEventKind,
+    /// GitHub App installation through which we heard of it.
+    pub installation: Option<u64>,
 }
 
 /// A change of a pull.
@@ -98,7 +115,20 @@ impl Event {
         match self {
             Self::Pull(event) => Some(&event.pull.repo),
             Self::Comment(event) => Some(&event.pull.repo),
+            Self::Repositories { news } => news.first().map(|news| &news.repo),
             Self::Ignored { .. } => None,
+        }
+    }
+
+    /// The repositories that were changed, if any were.
+    pub fn news(&self) -> Vec<RepositoryNews> {
+        match self {
+            Self::Pull(event) => {
+                let (repo, kind) = (event.pull.repo.clone(), RepositoryEventKind::Pull);
+                vec![RepositoryNews { repo, kind, installation: event.installation }]
+            }
+            Self::Repositories { news } => news.clone(),
+            Self::Comment(_) | Self::Ignored { .. } => Vec::new(),
         }
     }
 }

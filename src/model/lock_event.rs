@@ -36,6 +36,8 @@ text_enum! {
         ApplyLocked = "apply_locked",
         /// Applies were allowed again.
         ApplyUnlocked = "apply_unlocked",
+        /// Somebody gave a lease back by hand. It is no lock: the reason names it.
+        LeaseReleased = "lease_released",
     }
 }
 
@@ -51,7 +53,8 @@ impl LockEventKind {
             | Self::Released
             | Self::Stolen
             | Self::Expired
-            | Self::Denied => false,
+            | Self::Denied
+            | Self::LeaseReleased => false,
         }
     }
 }

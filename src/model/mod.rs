@@ -9,6 +9,7 @@ mod lock;
 mod lock_event;
 mod lock_mode;
 mod lock_name;
+mod mirror;
 mod outcome;
 mod path;
 mod plan;
@@ -24,7 +25,7 @@ mod text;
 pub use actor::{Actor, Origin};
 pub use apply_lock::{ApplyLock, ApplyScope};
 pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute};
-pub use event::{CommentEvent, Event, PullAction, PullEvent};
+pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryNews};
 pub use ids::{
     ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId, OwnerId, PlanId, RunId,
 };
@@ -32,6 +33,10 @@ pub use lock::{Lock, LockKey, LockStanding, Waiter};
 pub use lock_event::{Cause, LockEvent, LockEventKind, NewLockEvent};
 pub use lock_mode::{LockMode, LockScope};
 pub use lock_name::{Fit, InvalidLockName, LockName};
+pub use mirror::{
+    Asked, AttemptLease, FailureKind, HomeId, InvalidHomeId, Jitter, MirrorEvent, MirrorState, NotAllowed,
+    RepositoryEventKind, SyncFacts, SyncFailure, SyncState, Verification,
+};
 pub use outcome::{CommandKind, CommandOutcome, ProjectOutcome, RunKind};
 pub use path::{InvalidPath, RepoPath};
 pub use plan::{Distribution, PlanCounts, PlanRecord, PlanState, Sha256Digest};

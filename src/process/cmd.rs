@@ -19,6 +19,7 @@ pub struct Cmd {
     operands: Vec<OsString>,
     dir: Option<PathBuf>,
     env: BTreeMap<OsString, OsString>,
+    pub(super) input: Option<Vec<u8>>,
     pub(super) deadline: Duration,
     pub(super) cap: usize,
 }
@@ -38,6 +39,7 @@ impl Cmd {
             operands: Vec::new(),
             dir: None,
             env: BTreeMap::new(),
+            input: None,
             deadline: Self::DEADLINE,
             cap: Self::CAP,
         }
@@ -81,6 +83,13 @@ impl Cmd {
         V: Into<OsString>,
     {
         self.env.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Sets what a short call ([`Self::output`]) reads from standard input: lists that are too long for arguments, and
+    /// what nobody else may see. Without it standard input is empty; that of a supervised run always is.
+    pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.input = Some(bytes.into());
         self
     }
 

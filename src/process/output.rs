@@ -1,8 +1,11 @@
 //! Short calls whose output is captured.
 
 use std::borrow::Cow;
+use std::io;
+use std::process::Stdio;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::ChildStdin;
 use tokio::time::timeout;
 
 use super::group::Group;
@@ -49,6 +52,9 @@ impl Cmd {
         let program = self.resolve()?;
         let mut command = self.prepare(&program);
         command.args(self.argv());
+        if self.input.is_some() {
+            command.stdin(Stdio::piped());
+        }
         let mut group = Group::start(command)
             .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
         if let Ok(output) = timeout(self.deadline, self.collect(&mut group)).await {
@@ -58,17 +64,27 @@ impl Cmd {
         Err(ProcessError::TimedOut { program: self.program().to_owned(), after: self.deadline })
     }
 
-    async fn collect(&self, group: &mut Group) -> std::io::Result<Output> {
+    async fn collect(&self, group: &mut Group) -> io::Result<Output> {
+        let input = feed(group.child.stdin.take(), self.input.as_deref().unwrap_or_default());
         let stdout = group.child.stdout.take().expect("standard output is piped");
         let stderr = group.child.stderr.take().expect("standard error is piped");
-        let (status, stdout, stderr) =
-            tokio::try_join!(group.wait(), capture(stdout, self.cap), capture(stderr, self.cap))?;
+        let (status, stdout, stderr, ()) =
+            tokio::try_join!(group.wait(), capture(stdout, self.cap), capture(stderr, self.cap), input)?;
         Ok(Output { code: status.code(), stdout, stderr })
     }
 }
 
+/// Writes everything and closes the pipe. A program that ends without having read all of it says why itself.
+async fn feed(pipe: Option<ChildStdin>, bytes: &[u8]) -> io::Result<()> {
+    let Some(mut pipe) = pipe else { return Ok(()) };
+    match pipe.write_all(bytes).await {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Reads to the end; what exceeds the cap is thrown away, so that the program is not blocked by a full pipe.
-async fn capture(mut pipe: impl AsyncRead + Unpin, cap: usize) -> std::io::Result<Captured> {
+async fn capture(mut pipe: impl AsyncRead + Unpin, cap: usize) -> io::Result<Captured> {
     let mut bytes = Vec::new();
     (&mut pipe).take(cap as u64).read_to_end(&mut bytes).await?;
     let rest = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;
@@ -104,6 +120,14 @@ mod tests {
         let output = Cmd::new("/usr/bin/env").env("ONLY", "this").output().await.unwrap();
         assert_eq!(output.stdout.text(), "ONLY=this\n");
         assert_eq!(sh("cat").output().await.unwrap().stdout.text(), "");
+    }
+
+    #[tokio::test]
+    async fn input_is_read_to_its_end_or_left_unread() {
+        let list = "line\n".repeat(100_000);
+        let output = sh("wc -l").input(list.as_str()).output().await.unwrap();
+        assert_eq!(output.stdout.text().trim(), "100000");
+        assert_eq!(sh("exec <&-; echo done").input(list).output().await.unwrap().stdout.text(), "done\n");
     }
 
     #[tokio::test]

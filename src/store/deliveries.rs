@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{NewJob, Result, Store, Tx, execute, free_text, kept_time, on_pool};
-use crate::model::{DeliveryId, HostName, text_enum};
+use crate::model::{DeliveryId, HostName, RepositoryNews, text_enum};
 
 text_enum! {
     /// What became of a delivery.
@@ -66,6 +66,16 @@ pub enum Accepted {
 impl Store {
     /// Keeps a delivery and its job in one transaction; `job` is told the delivery's id.
     pub async fn delivery_accept(&self, new: &NewDelivery, job: impl FnOnce(DeliveryId) -> NewJob) -> Result<Accepted> {
+        self.delivery_accept_with(new, &[], job).await
+    }
+
+    /// The same with what it tells of repositories.
+    pub async fn delivery_accept_with(
+        &self,
+        new: &NewDelivery,
+        news: &[RepositoryNews],
+        job: impl FnOnce(DeliveryId) -> NewJob,
+    ) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
         let mut tx = self.begin().await?;
         let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Received, None, self.now()).await?;
@@ -73,6 +83,19 @@ impl Store {
             return Ok(Accepted::Duplicate);
         }
         self.job_push_in_tx(&mut tx, &job(id)).await?;
+        self.repository_events_in_tx(&mut tx, news).await?;
+        tx.commit().await.map(|()| Accepted::New(id))
+    }
+
+    /// Keeps a delivery that only tells of repositories, and what it tells, in one transaction: nothing else is to be done.
+    pub async fn delivery_note(&self, new: &NewDelivery, news: &[RepositoryNews]) -> Result<Accepted> {
+        let id = DeliveryId::next(&*self.ids);
+        let mut tx = self.begin().await?;
+        let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Handled, None, self.now()).await?;
+        if rows == 0 {
+            return Ok(Accepted::Duplicate);
+        }
+        self.repository_events_in_tx(&mut tx, news).await?;
         tx.commit().await.map(|()| Accepted::New(id))
     }
 

@@ -4,8 +4,9 @@
 use chrono::{DateTime, Utc};
 
 use super::jobs::job_renew_in_tx;
+use super::leases::leases_end_in_tx;
 use super::news::{News, announce_in_tx};
-use super::{Result, Store, Tx, execute, on_pool};
+use super::{Result, Store, execute, on_pool};
 use crate::model::{JobId, text_enum};
 
 text_enum! {
@@ -57,6 +58,16 @@ impl ReplicaState {
         }
     }
 
+    /// Of one that said this of itself, and whose word holds until then.
+    pub(super) fn at(said: Presence, until: DateTime<Utc>, now: DateTime<Utc>) -> Self {
+        match said {
+            Presence::Ended => Self::Ended,
+            Presence::Serving | Presence::Stopping if until < now => Self::Gone,
+            Presence::Serving => Self::Alive,
+            Presence::Stopping => Self::Stopping,
+        }
+    }
+
     /// Whether it still does something.
     pub const fn is_there(self) -> bool {
         matches!(self, Self::Alive | Self::Stopping)
@@ -75,10 +86,6 @@ pub struct ReplicaRow {
     /// When it was heard of last.
     pub beat_at: DateTime<Utc>,
 }
-
-/// Leases whose holder begins with the name of a replica and a slash are that replica's.
-const END_LEASES: &str = "DELETE FROM leases WHERE EXISTS (SELECT 1 FROM replicas r \
-     WHERE (r.state = 'ended' OR r.lease_until < $1) AND substr(leases.holder, 1, length(r.name) + 1) = r.name || '/')";
 
 impl Store {
     /// A replica is there, and holds what it works on until then: its own lease and those of these jobs are one
@@ -135,7 +142,7 @@ impl Store {
         tx.commit().await
     }
 
-    /// Ends the leases of replicas that have ended or are gone.
+    /// Removes leases that have ended, and those of replicas that have ended or are gone.
     pub async fn replica_end_leases(&self) -> Result<u64> {
         let mut tx = self.begin().await?;
         let now = self.skew_in_tx(&mut tx).await?.of(self.now());
@@ -161,10 +168,6 @@ impl Store {
     }
 }
 
-async fn leases_end_in_tx(tx: &mut Tx, now: DateTime<Utc>) -> Result<u64> {
-    execute!(tx, END_LEASES, now)
-}
-
 #[derive(sqlx::FromRow)]
 struct Row {
     name: String,
@@ -179,12 +182,7 @@ struct Row {
 
 impl Row {
     fn at(self, now: DateTime<Utc>) -> ReplicaRow {
-        let state = match self.state {
-            Presence::Ended => ReplicaState::Ended,
-            Presence::Serving | Presence::Stopping if self.lease_until < now => ReplicaState::Gone,
-            Presence::Serving => ReplicaState::Alive,
-            Presence::Stopping => ReplicaState::Stopping,
-        };
+        let state = ReplicaState::at(self.state, self.lease_until, now);
         let id = ReplicaId { name: self.name, host: self.host, address: self.address, version: self.version };
         ReplicaRow { id, state, started_at: self.started_at, beat_at: self.beat_at }
     }

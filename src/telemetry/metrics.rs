@@ -83,6 +83,10 @@ metrics! {
     RunDuration = Histogram "run_duration_seconds" ["kind"] "How long runs took from their first step to their end.";
     LockTakes = Counter "lock_takes_total" ["outcome"]
         "Locks that plans asked for: `held` by their pull request, `in_line`, `refused`, or the pull request was `closed`.";
+    LeaseRefusals = Counter "lease_refusals_total" ["kind"]
+        "Exclusive leases that this server could not obtain because somebody has them, by what they are for (`repository_sync`, `reconciler`).";
+    LeasesLost = Counter "leases_lost_total" ["kind"]
+        "Exclusive leases that this server lost while it worked under them.";
     Locks = Gauge "locks" [] "Locks that are held.";
     LockWaiters = Gauge "lock_waiters" [] "Places in lines for locks.";
     ApplyLocks = Gauge "apply_locks" [] "Switches that stop applies right now.";
@@ -100,6 +104,13 @@ metrics! {
     ReconcilerFailures = Gauge "reconciler_failures" ["reconciler"] "Looks in a row that failed.";
     ReconcilerLastSuccess = Gauge "reconciler_last_success_timestamp_seconds" ["reconciler"]
         "When a look last came to its end, on any server, in Unix time.";
+    RepositorySyncs = Counter "repository_syncs_total" ["outcome"]
+        "Attempts of this server to bring a mirror in step, by outcome: `synced`, `failed`, `busy` (somebody else has the lease), `lost` (the lease was).";
+    RepositorySyncFailures = Counter "repository_sync_failures_total" ["kind"]
+        "Attempts that failed, by what the failure is about: `authentication`, `not_found`, `unreachable`, `timed_out`, `corrupt`, `verification`, `interrupted`, `other`.";
+    RepositorySyncDuration = Histogram "repository_sync_duration_seconds" [] "How long attempts took, from the lease to the last check.";
+    RepositoryMirrors = Gauge "repository_mirrors" ["state"]
+        "Mirrors of this server's data directory by where they stand: `pending`, `started`, `synced`, `failed`.";
     AuditEvents = Gauge "audit_events" [] "Events in the audit log of locks.";
     AuditVerified = Gauge "audit_verified_seq" [] "Number of the event up to which the audit log is verified.";
     AuditBroken = Gauge "audit_broken" [] "1 if the audit log was found to be changed; somebody should look at once.";

@@ -3,16 +3,17 @@
 //! A mirror is fetched under a lease in the database, so that nothing else of this replica works on it; a checkout is
 //! prepared only when no run that was started earlier still uses it, even one that outlived its server.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::TimeDelta;
 use tracing::warn;
 
+use super::flights::{Flights, Ticket};
+use super::mirror_leases::MirrorLeases;
 use super::state_lock;
 use super::uses::{InUse, Uses};
-use crate::clock::{Clock, Ids};
+use crate::clock::Clock;
 use crate::config::needs::BaseGap;
 use crate::git::{
     Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Ignored,
@@ -20,7 +21,7 @@ use crate::git::{
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::render::StateLock;
-use crate::store::{Lease, Store};
+use crate::sync::Syncer;
 use crate::vcs::{Forge, ForgeError, Installation};
 
 /// A fetch that takes longer is broken off; the first fetch of a very large repository over a slow line fits.
@@ -76,6 +77,12 @@ pub enum CheckoutError {
         /// Who holds it.
         holder: String,
     },
+    /// Somebody took the lease of the mirror away while it was worked on.
+    #[error("the exclusive lease of the mirror of {repo} was lost while it was fetched")]
+    LeaseLost {
+        /// The repository.
+        repo: RepoId,
+    },
     /// The base branch is not there any more.
     #[error("the branch `{base}` is gone from the repository")]
     BaseGone {
@@ -100,13 +107,11 @@ pub enum CheckoutError {
 pub struct Checkouts {
     git: Git,
     strategy: CheckoutStrategy,
-    store: Store,
     clock: Arc<dyn Clock>,
-    ids: Arc<dyn Ids>,
-    /// Name of this replica.
-    replica: String,
-    /// Within this process a fetch waits for the one before it; the lease keeps others away.
-    fetching: Mutex<HashMap<RepoId, Arc<tokio::sync::Mutex<()>>>>,
+    leases: MirrorLeases,
+    /// Within this process everybody waits at the gates of this one; the lease keeps others away.
+    syncer: Syncer,
+    flights: Flights,
     uses: Uses,
 }
 
@@ -115,12 +120,11 @@ impl Checkouts {
     pub fn new(
         git: Git,
         strategy: CheckoutStrategy,
-        store: Store,
         clock: Arc<dyn Clock>,
-        ids: Arc<dyn Ids>,
-        replica: String,
+        leases: MirrorLeases,
+        syncer: Syncer,
     ) -> Self {
-        Self { git, strategy, store, clock, ids, replica, fetching: Mutex::default(), uses: Uses::default() }
+        Self { git, strategy, clock, leases, syncer, flights: Flights::default(), uses: Uses::default() }
     }
 
     /// Brings the mirror up to the head and the base branch of a pull.
@@ -193,47 +197,48 @@ impl Checkouts {
         refs: &[RefName],
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
-        let credentials = forge.git_credentials(&at.repo, via).await?;
         let pull_ref = RefName::new(&forge.pull_head_ref(at)).ok();
         let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
-        let request = FetchRequest {
-            url: &forge.clone_url(&at.repo),
-            credentials: Some(&credentials),
-            refs: &refs,
-            wanted: Some(commit),
-            deadline: FETCH_DEADLINE,
-        };
-        let gate = self.gate(&at.repo);
-        let _turn = gate.lock().await;
-        let lease = self.lease(&at.repo).await?;
-        let fetched = self.git.mirror(&at.repo).fetch(&request).await;
-        if let Err(error) = self.store.lease_release(&lease).await {
-            warn!(%error, key = lease.key, "A lease could not be given back; it ends by itself");
+        let ticket = self.flights.enter(&at.repo, &refs);
+        let _gate = self.syncer.gate(&at.repo).await;
+        if let Some(brought) = ticket.brought() {
+            let fetched = brought?;
+            if self.git.mirror(&at.repo).has_commit(commit).await? {
+                return Ok(Fetched { wanted: Head::Present, ..fetched });
+            }
         }
-        let fetched = fetched?;
+        let fetched = self.fetch_for_all(forge, at, commit, &ticket, via).await?;
+        self.syncer.used(&at.repo, via).await;
         match fetched.wanted {
             Head::Present | Head::NotAsked => Ok(fetched),
             Head::Gone => Err(CheckoutError::HeadGone { head: commit.clone() }),
         }
     }
 
-    fn gate(&self, repo: &RepoId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut fetching = self.fetching.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(fetching.entry(repo.clone()).or_default())
-    }
-
-    async fn lease(&self, repo: &RepoId) -> Result<Lease, CheckoutError> {
-        let key = format!("repository_sync:{}:{repo}", self.replica);
-        // Begins with the replica, so that it ends with it.
-        let holder = format!("{}/{}", self.replica, self.ids.next());
-        // Two exchanges with the forge at most, each with its own deadline.
-        let until = self.clock.now() + TimeDelta::from_std(FETCH_DEADLINE * 2).unwrap_or(TimeDelta::MAX);
-        if let Some(lease) = self.store.lease_take(&key, &holder, until).await? {
-            return Ok(lease);
-        }
-        let holder = self.store.lease_get(&key).await?.map_or_else(|| "nobody any more".to_owned(), |l| l.holder);
-        warn!(key, holder, "cannot obtain an exclusive lease");
-        Err(CheckoutError::Busy { key, holder })
+    /// What everybody wants who waits at this moment.
+    async fn fetch_for_all(
+        &self,
+        forge: &dyn Forge,
+        at: &PullRef,
+        commit: &CommitSha,
+        ticket: &Ticket,
+        via: Installation,
+    ) -> Result<Fetched, CheckoutError> {
+        let credentials = forge.git_credentials(&at.repo, via).await?;
+        let held = self.leases.obtain(&at.repo, &format!("fetch for {at}")).await?;
+        let boarded = ticket.board();
+        let request = FetchRequest {
+            url: &forge.clone_url(&at.repo),
+            credentials: Some(&credentials),
+            refs: &boarded.refs,
+            wanted: Some(commit),
+            deadline: FETCH_DEADLINE,
+        };
+        let Some(fetched) = held.run(self.git.mirror(&at.repo).fetch(&request)).await.done() else {
+            return Err(CheckoutError::LeaseLost { repo: at.repo.clone() });
+        };
+        ticket.landed(&boarded, &fetched);
+        Ok(fetched?)
     }
 
     /// The checkout of a workspace, at exactly the source.

@@ -62,6 +62,8 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     let troubled = Site::serve(night.open_app().await).await;
     let mistaken = misconfigured_world(REFUSED).await;
     let misconfigured = Site::serve(mistaken.open_app().await).await;
+    let (exclusive, mirrored) = (pages::leases::world().await, pages::repos::world().await);
+    let (leased, kept) = (Site::serve(exclusive.open_app().await).await, Site::serve(mirrored.open_app().await).await);
     let looked = look(
         &[
             ("empty", new.at("/"), &["No locks are held.", "Nothing was asked for yet."]),
@@ -90,6 +92,14 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             ("operations-empty", new.at("/operations"), &["Everything is in order", "Nothing is waiting"]),
             ("operations", troubled.at("/operations"), &["Somebody should look at this", "closed_pulls", "whole"]),
             ("operations-refused", misconfigured.at("/operations"), &["refused", "is not a key of an entry"]),
+            ("leases", leased.at("/operations"), &["Exclusive work", "its server is gone", "Take away…"]),
+            ("repos-empty", new.at("/repos"), &["No mirror is known yet."]),
+            ("repos", kept.at("/repos"), &["The forge refused the credentials.", "differs", "waiting", "syncing"]),
+            (
+                "repo",
+                kept.at(&format!("/repos/{}", pages::repos::INFRA)),
+                &["The last sync failed", "Checksum of the references", "Ask for a sync"],
+            ),
             ("missing", site.at("/nowhere"), &["404", "Nothing is here"]),
         ],
         &ALL_LOOKS,

@@ -13,6 +13,7 @@ mod fuzz;
 mod git;
 mod github;
 mod import;
+mod leases;
 mod pages;
 mod process;
 mod providers;

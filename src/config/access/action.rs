@@ -17,6 +17,10 @@ text_enum! {
         Discard = "discard",
         /// Stop applies, everywhere or somewhere, or allow them again.
         ApplyLock = "apply_lock",
+        /// Take the lease of exclusive work away from the server that holds it.
+        Lease = "lease",
+        /// Ask for a mirror to be brought in step now.
+        Sync = "sync",
         /// Stop what waits or is being planned on the own pull.
         Cancel = "cancel",
         /// Interrupt an apply.
@@ -56,6 +60,8 @@ impl Action {
             Self::UnlockAny => "take locks from pull requests by force or hand them over",
             Self::Discard => "release locks and discard their plans",
             Self::ApplyLock => "stop applies or allow them again",
+            Self::Lease => "take leases away from servers",
+            Self::Sync => "ask for repositories to be synchronised",
             Self::Cancel => "cancel",
             Self::CancelForce => "interrupt an apply",
             Self::Import => "import",
@@ -75,6 +81,8 @@ impl Action {
             | Self::UnlockAny
             | Self::Discard
             | Self::ApplyLock
+            | Self::Lease
+            | Self::Sync
             | Self::Cancel
             | Self::CancelForce
             | Self::Import

@@ -29,6 +29,7 @@ mod search;
 mod setting;
 mod storage;
 mod strangers;
+mod sync;
 mod table;
 mod terraform;
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub use search::SearchConfig;
 pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
 pub use storage::{Database, PlanFiles, StorageConfig};
 pub use strangers::unknown_flag;
+pub use sync::SyncConfig;
 pub use table::SETTINGS;
 pub use terraform::{MirrorUrl, Mirrors, TerraformConfig};
 pub use web::{TlsFiles, WebAuth, WebConfig};
@@ -77,6 +79,8 @@ pub struct ServerConfig {
     pub storage: StorageConfig,
     /// How long what is over is kept.
     pub retention: Retention,
+    /// How mirrors are kept in step.
+    pub sync: SyncConfig,
     /// Who may do what.
     pub permissions: PermissionConfig,
     /// Commands and answers.
@@ -113,6 +117,7 @@ impl ServerConfig {
         let web = WebConfig::read(reader);
         let storage = StorageConfig::read(reader);
         let retention = Retention::read(reader);
+        let sync = SyncConfig::read(reader);
         let permissions = PermissionConfig::read(reader);
         let comments = CommentConfig::read(reader);
         let planning = PlanningConfig::read(reader);
@@ -126,6 +131,7 @@ impl ServerConfig {
             web: web?,
             storage: storage?,
             retention: retention?,
+            sync: sync?,
             permissions: permissions?,
             comments: comments?,
             planning: planning?,

@@ -137,6 +137,23 @@ pub static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         Storage,
+        "sync-lease-timeout",
+        "TIME",
+        Duration,
+        "How long the exclusive lease of a mirror lasts unless its server renews it, which it does while it works; 1m at \
+         least.",
+    )
+    .or("3h"),
+    Setting::new(
+        Storage,
+        "sync-parallel",
+        "NUMBER",
+        Number(0, 64),
+        "Mirrors that this server brings in step at the same time at most; 0: none, and commands fetch what they need.",
+    )
+    .or("2"),
+    Setting::new(
+        Storage,
         "keep-deliveries",
         "TIME",
         Duration,
@@ -167,7 +184,7 @@ pub static SETTINGS: &[Setting] = &[
         "LIST",
         List,
         "What may be done on the pages and by scripts with their password: `discard` (release a lock of which nothing is in \
-         use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock` …, `all` or `none`.",
+         use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock`, `lease`, `sync` …, `all` or `none`.",
     )
     .or("all"),
     Setting::new(

@@ -93,6 +93,8 @@ fn decorate(headers: &mut HeaderMap, number: u64) {
 /// The answer of a fault that strikes before the request is carried out.
 fn answer_of(fault: &Fault) -> Response {
     match fault {
+        Fault::Unauthorized => ApiError::BadCredentials.into_response(),
+        Fault::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Fault::NotFound => ApiError::NotFound.into_response(),
         Fault::SecondaryLimit { status, retry_after } => {
             let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::FORBIDDEN);

@@ -36,6 +36,8 @@ pub enum Resource<'a> {
     Lock(&'a Lock),
     /// The applies of a repository, or of a directory in it.
     Applies(&'a ApplyScope),
+    /// The mirrors of a repository.
+    Repository(&'a RepoId),
     /// Everything that this server does.
     Server,
 }
@@ -57,6 +59,7 @@ impl Resource<'_> {
             Self::Unseen { pull, via, .. } => Some((&pull.repo, *via)),
             Self::Lock(lock) => Some((&lock.key.repo, None)),
             Self::Applies(scope) => scope.repo().map(|repo| (repo, None)),
+            Self::Repository(repo) => Some((*repo, None)),
             Self::Server => None,
         }
     }
@@ -64,7 +67,7 @@ impl Resource<'_> {
     /// The lock it is about, for records.
     pub(super) fn lock_key(&self) -> Option<LockKey> {
         match self {
-            Self::Pull(_) | Self::Unseen { .. } | Self::Applies(_) | Self::Server => None,
+            Self::Pull(_) | Self::Unseen { .. } | Self::Applies(_) | Self::Repository(_) | Self::Server => None,
             Self::Project(asked, project) => Some(LockKey::of(&asked.pull.at.repo, project)),
             Self::Lock(lock) => Some(lock.key.clone()),
         }
@@ -74,7 +77,12 @@ impl Resource<'_> {
     pub(super) fn apply_scope(&self) -> Option<ApplyScope> {
         match self {
             Self::Applies(scope) => Some((*scope).clone()),
-            Self::Pull(_) | Self::Unseen { .. } | Self::Project(..) | Self::Lock(_) | Self::Server => None,
+            Self::Pull(_)
+            | Self::Unseen { .. }
+            | Self::Project(..)
+            | Self::Lock(_)
+            | Self::Repository(_)
+            | Self::Server => None,
         }
     }
 
@@ -84,7 +92,7 @@ impl Resource<'_> {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull.at.clone()),
             Self::Unseen { pull, .. } => Some((*pull).clone()),
             Self::Lock(lock) => Some(lock.pull.clone()),
-            Self::Applies(_) | Self::Server => None,
+            Self::Applies(_) | Self::Repository(_) | Self::Server => None,
         }
     }
 
@@ -92,7 +100,7 @@ impl Resource<'_> {
     pub(super) fn seen(&self) -> Option<&Pull> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull),
-            Self::Unseen { .. } | Self::Lock(_) | Self::Applies(_) | Self::Server => None,
+            Self::Unseen { .. } | Self::Lock(_) | Self::Applies(_) | Self::Repository(_) | Self::Server => None,
         }
     }
 
@@ -101,7 +109,7 @@ impl Resource<'_> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.args),
             Self::Unseen { args, .. } => Some(args),
-            Self::Lock(_) | Self::Applies(_) | Self::Server => None,
+            Self::Lock(_) | Self::Applies(_) | Self::Repository(_) | Self::Server => None,
         }
     }
 
@@ -110,7 +118,7 @@ impl Resource<'_> {
         match self {
             Self::Project(_, project) => Some(project),
             Self::Lock(lock) => Some(&lock.project),
-            Self::Pull(_) | Self::Unseen { .. } | Self::Applies(_) | Self::Server => None,
+            Self::Pull(_) | Self::Unseen { .. } | Self::Applies(_) | Self::Repository(_) | Self::Server => None,
         }
     }
 }
@@ -124,6 +132,7 @@ impl fmt::Display for Resource<'_> {
             Self::Project(asked, project) => write!(f, "{} {project}", asked.pull.at),
             Self::Lock(lock) => write!(f, "{}/{} of {}", lock.key.repo.host(), lock.key, lock.pull),
             Self::Applies(scope) => write!(f, "applies in {scope}"),
+            Self::Repository(repo) => write!(f, "the mirrors of {repo}"),
             Self::Server => f.write_str("the server"),
         }
     }

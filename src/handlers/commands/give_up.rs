@@ -39,6 +39,7 @@ fn forge_error(error: &anyhow::Error) -> Option<&ForgeError> {
         CheckoutError::Conflict { .. }
         | CheckoutError::HeadGone { .. }
         | CheckoutError::Busy { .. }
+        | CheckoutError::LeaseLost { .. }
         | CheckoutError::BaseGone { .. }
         | CheckoutError::Dir(_)
         | CheckoutError::Git(_)

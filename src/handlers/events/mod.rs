@@ -43,6 +43,8 @@ impl DeliveryEnd {
 pub async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &Event) -> Result<DeliveryEnd, JobError> {
     match event {
         Event::Ignored { reason } => Ok(DeliveryEnd::ignored(reason.clone())),
+        // The door has put it where every server finds it.
+        Event::Repositories { .. } => Ok(DeliveryEnd::handled()),
         Event::Comment(event) => comment::handle(ctx, delivery, event).await,
         Event::Pull(event) if !ctx.settings.allowlist.allows(&event.pull.repo) => Ok(DeliveryEnd::not_served()),
         Event::Pull(event) => match event.action {

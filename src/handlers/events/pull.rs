@@ -11,7 +11,10 @@ use crate::context::Ctx;
 use crate::handlers::Spec;
 use crate::handlers::commands::other_branch;
 use crate::jobs::{RunCommand, forge_job_error};
-use crate::model::{Actor, CommandKind, DeliveryId, Pull, PullAction, PullEvent, PullHead, PullState};
+use crate::model::{
+    Actor, CommandKind, DeliveryId, Pull, PullAction, PullEvent, PullHead, PullState, RepositoryEventKind,
+    RepositoryNews,
+};
 use crate::queue::{Job, JobError};
 use crate::store::{CreateCommand, HeadNews, KnownHead, NewCommand};
 use crate::vcs::Installation;
@@ -64,6 +67,9 @@ pub(in crate::handlers) async fn found(
         ctx.store.head_note(&pull.at, news).await?;
         return Ok(false);
     };
+    // Whatever nobody told of this pull, nobody told the mirrors either.
+    let (repo, kind) = (pull.at.repo.clone(), RepositoryEventKind::Found);
+    ctx.store.repository_event_append(&RepositoryNews { repo, kind, installation: via }).await?;
     let event = PullEvent {
         pull: pull.at.clone(),
         action,

@@ -13,6 +13,7 @@ mod idle_locks;
 mod listing;
 mod missed;
 mod orphans;
+mod repositories;
 mod retention;
 mod rounds;
 mod statuses;
@@ -154,6 +155,15 @@ pub static RECONCILERS: &[Reconciler] = &[
         Duration::from_secs(30),
         |ctx| Box::pin(apply_locks::tick(ctx)),
     ),
+    Reconciler::new(
+        "repositories",
+        "Brings mirrors in step: what was pushed, what was never fetched, what failed and may be tried again, and what a \
+         server left behind.",
+        Duration::from_secs(5),
+        |ctx| Box::pin(repositories::tick(ctx)),
+    )
+    .on_every_replica()
+    .renewing_first(),
     // All files of all checkouts are counted, so not too often.
     Reconciler::new(
         "disk",
@@ -165,8 +175,8 @@ pub static RECONCILERS: &[Reconciler] = &[
     .on_every_replica(),
     Reconciler::new(
         "retention",
-        "Removes what is older than --keep-deliveries and --keep-runs, jobs that ended a week ago, and servers that \
-         ended a day ago.",
+        "Removes what is older than --keep-deliveries and --keep-runs, jobs that ended a week ago, servers that ended \
+         a day ago, and events of repositories that every server has walked.",
         Duration::from_hours(1),
         |ctx| Box::pin(retention::tick(ctx)),
     ),

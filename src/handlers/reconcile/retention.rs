@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use tracing::info;
 
 use super::Found;
 use crate::context::Ctx;
@@ -21,6 +22,11 @@ const COMMANDS: usize = 2_000;
 const KEEP_JOBS: TimeDelta = TimeDelta::days(7);
 /// Somebody who looks for what happened last night still finds who was there.
 const KEEP_REPLICAS: TimeDelta = TimeDelta::days(1);
+/// Whoever begins to walk them has long begun by then.
+const KEEP_REPOSITORY_EVENTS: TimeDelta = TimeDelta::days(1);
+/// A data directory whose server was not there for so long is not waited for. If it comes back, everything on it is looked
+/// at anew.
+const KEEP_HOMES: TimeDelta = TimeDelta::days(7);
 const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
 
 /// What is removed when it was over by that time.
@@ -28,6 +34,8 @@ const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
 enum Old {
     Deliveries(DateTime<Utc>),
     Jobs(DateTime<Utc>),
+    /// That every data directory has walked past.
+    RepositoryEvents(DateTime<Utc>),
     /// Of plans that nobody can apply any more, at once.
     PlanFiles,
     /// With their files.
@@ -44,12 +52,23 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     gone += in_batches(ctx, Old::Jobs(now - KEEP_JOBS)).await?;
     gone += ctx.store.replica_prune(now - KEEP_REPLICAS).await?;
     gone += ctx.store.reconciler_prune().await?;
+    gone += homes(ctx, now - KEEP_HOMES).await?;
+    gone += in_batches(ctx, Old::RepositoryEvents(now - KEEP_REPOSITORY_EVENTS)).await?;
     gone += in_batches(ctx, Old::PlanFiles).await?;
     gone += in_batches(ctx, Old::DiscardedPlans(now - KEEP_DISCARDED_PLANS)).await?;
     if let Some(before) = keep.runs.and_then(|keep| older_than(now, keep)) {
         gone += commands(ctx, before).await?;
     }
     Ok(Found::repaired(gone))
+}
+
+/// Nobody waits for data directories that were not heard of since then.
+async fn homes(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
+    let dropped = ctx.store.repository_event_drop_cursors(before).await?;
+    for home in &dropped {
+        info!(%home, "Forgot the mirrors of a data directory that was not heard of for long");
+    }
+    Ok(dropped.len() as u64)
 }
 
 fn older_than(now: DateTime<Utc>, keep: Duration) -> Option<DateTime<Utc>> {
@@ -73,6 +92,7 @@ async fn batch(ctx: &Ctx, old: Old) -> anyhow::Result<u64> {
     Ok(match old {
         Old::Deliveries(before) => ctx.store.delivery_prune(before, BATCH).await?,
         Old::Jobs(before) => ctx.store.job_prune(before, BATCH).await?,
+        Old::RepositoryEvents(before) => ctx.store.repository_event_prune(before, BATCH).await?,
         Old::PlanFiles => ctx.store.plan_file_prune(BATCH).await?,
         Old::DiscardedPlans(before) => {
             let gone = ctx.store.plan_prune(before, BATCH).await?;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::FutureExt;
-use tracing::{Instrument, debug, error, info, info_span, warn};
+use tracing::{Instrument, debug, error, info, info_span};
 
 use super::{Found, RECONCILERS, Reconciler, Scope};
 use crate::context::Ctx;
-use crate::store::{Lease, ReconcilerRun};
+use crate::leases::{LeaseKey, LeaseOutcome};
+use crate::store::ReconcilerRun;
 use crate::telemetry::Metric;
 
 /// A look that takes longer is given up: what it waits for will not come.
@@ -60,40 +61,24 @@ impl Rounds {
 
     /// Looks if it is the turn of this server. What one per group does is under a lease as long as the period, which is
     /// not given back: its end is when the next turn is. It begins with the name of the server, so a dead one keeps
-    /// nobody waiting, and after a failure it is given back, because another server may do better.
+    /// nobody waiting, and after a failure it is given back, because another server may do better. A look whose lease is
+    /// lost is cut off, and another server repairs the same.
     pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
         if which.scope == Scope::EveryReplica {
             return self.tick(which).await.map(Turn::Ours);
         }
-        let (store, clock) = (&self.ctx.store, &self.ctx.clock);
-        let holder = format!("{}/{}", self.replica, self.ctx.ids.next());
-        let until = clock.now() + which.period;
-        let lease = match store.lease_take(&lease_key(which), &holder, until).await {
-            Ok(Some(lease)) => lease,
+        let key = LeaseKey::reconciler(which.name);
+        let held = match self.ctx.leases.turn(&key, which.repairs, which.period).await {
+            Ok(Some(held)) => held,
             Ok(None) => return Ok(Turn::Anothers),
             Err(error) => {
                 let failed = Err(anyhow!(error).context("whose turn it is could not be found out"));
-                return self.told(which, failed, clock.now()).map(Turn::Ours);
+                return self.told(which, failed, self.ctx.clock.now()).map(Turn::Ours);
             }
         };
-        let ticked = tokio::select! {
-            ticked = self.tick(which) => ticked,
-            never = self.keep(which, &lease) => match never {},
-        };
-        if ticked.is_err() {
-            store.lease_release(&lease).await?;
-        }
-        ticked.map(Turn::Ours)
-    }
-
-    /// Renews the lease of a look that takes long. Losing it does no harm: another server repairs the same.
-    async fn keep(&self, which: &Reconciler, lease: &Lease) -> std::convert::Infallible {
-        loop {
-            tokio::time::sleep(which.period / 2).await;
-            let until = self.ctx.clock.now() + which.period;
-            if let Err(error) = self.ctx.store.lease_renew(lease, until).await {
-                warn!(reconciler = which.name, %error, "The turn of a repair could not be kept");
-            }
+        match held.run_turn(self.tick(which)).await {
+            LeaseOutcome::Done(ticked) => ticked.map(Turn::Ours),
+            LeaseOutcome::Lost => Ok(Turn::Anothers),
         }
     }
 
@@ -182,8 +167,4 @@ fn tell(name: &str, ticked: &anyhow::Result<Found>) {
             error!(reconciler = name, error, "A repair did not come to its end and is tried again");
         }
     }
-}
-
-fn lease_key(which: &Reconciler) -> String {
-    format!("reconciler:{}", which.name)
 }

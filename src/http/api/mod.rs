@@ -6,9 +6,11 @@
 //! ([`lock`]) has names of our own making, in lower case.
 
 mod apply_locks;
+mod leases;
 mod legacy;
 mod lock;
 mod locks;
+mod repos;
 
 use std::sync::Arc;
 
@@ -25,6 +27,11 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/api/apply-locks/{id}", delete(apply_locks::end))
         // The classic name of a lock has slashes, and some proxies decode them.
         .route("/api/locks/{*asked}", get(lock::show).post(lock::change))
+        .route("/api/leases", get(leases::list))
+        // The name of a repository in the key has slashes.
+        .route("/api/leases/{*key}", delete(leases::end))
+        .route("/api/repos", get(repos::list))
+        .route("/api/repos/{*asked}", get(repos::show).post(repos::sync))
         .route("/api/operations", get(operations::answer))
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))

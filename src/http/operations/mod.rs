@@ -16,12 +16,14 @@ pub(super) use reconcilers::Repair;
 use self::audit::Log;
 use super::{Failure, Web};
 use crate::context::FileState;
-use crate::store::{DeliveryState, FailedJob, Held, LaneRow, QueueLine, ReplicaRow};
+use crate::store::{DeliveryState, FailedJob, Held, LaneRow, LeaseRow, QueueLine, ReplicaRow};
 
 /// Deliveries and failures that count as of late.
 const LATELY: TimeDelta = TimeDelta::days(1);
 /// Lanes, failed jobs and servers that are shown.
 const SHOWN: usize = 20;
+/// Leases that are shown: as many as servers usually have at once.
+const LEASES: usize = 50;
 /// Newest events of the audit log that are shown.
 const EVENTS: i64 = 20;
 
@@ -32,6 +34,10 @@ pub(super) struct Operations {
     pub replicas: Vec<ReplicaRow>,
     /// How many servers are remembered beyond those.
     pub more_replicas: usize,
+    /// By key.
+    pub leases: Vec<LeaseRow>,
+    /// How many there are beyond those.
+    pub more_leases: usize,
     pub queue: Vec<QueueLine>,
     /// Those that wait longest.
     pub lanes: Vec<LaneRow>,
@@ -55,12 +61,17 @@ impl Operations {
         let more_replicas = replicas.len().saturating_sub(SHOWN);
         let repairs = reconcilers::read(store, &replicas, now).await?;
         replicas.truncate(SHOWN);
+        let mut leases = store.lease_list().await?;
+        let more_leases = leases.len().saturating_sub(LEASES);
+        leases.truncate(LEASES);
         let shown = i64::try_from(SHOWN).unwrap_or(i64::MAX);
         let (failed, failed_count) = store.job_list_failed_since(now - LATELY, shown).await?;
         Ok(Self {
             now,
             replicas,
             more_replicas,
+            leases,
+            more_leases,
             queue: store.queue_lines().await?,
             lanes: store.lane_list(shown).await?,
             failed,

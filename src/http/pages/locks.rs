@@ -244,5 +244,6 @@ const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::Denied => "not allowed",
         LockEventKind::ApplyLocked => "applies stopped",
         LockEventKind::ApplyUnlocked => "applies allowed",
+        LockEventKind::LeaseReleased => "lease given back by hand",
     }
 }

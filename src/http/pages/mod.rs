@@ -11,8 +11,10 @@ mod apply_switch;
 mod commands;
 mod home;
 mod jobs;
+mod leases;
 mod locks;
 mod operations;
+mod repos;
 mod stream;
 mod templates;
 mod text;
@@ -46,5 +48,8 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/jobs/{id}/output.txt", get(jobs::plain))
         .route("/jobs/{id}/events", get(stream::events))
         .route("/operations", get(operations::show))
+        .route("/operations/leases/release", post(leases::end))
+        .route("/repos", get(repos::list))
+        .route("/repos/{*repo}", get(repos::show).post(repos::sync))
         .route("/static/{hash}/{name}", get(templates::file))
 }

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::Response;
 use chrono::{DateTime, TimeDelta, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::leases::{LeaseLine, notice};
 use super::text::{Badge, PullName, Stamp, duration, shown};
 use super::visitor::Visitor;
 use crate::context::{FileState, Refused};
 use crate::handlers::reconcile::Scope;
+use crate::http::extract::Asked;
 use crate::http::operations::{Operations, Repair, audit};
 use crate::http::{Failure, Web};
-use crate::model::LockEvent;
+use crate::model::{LockEvent, Reason};
 use crate::store::{
     DeliveryState, FailedJob, JobStage, JobState, LaneRow, LockEventSeal, QueueLine, ReplicaRow, ReplicaState,
 };
@@ -24,12 +26,23 @@ const STUCK_AFTER: TimeDelta = TimeDelta::minutes(15);
 /// Newest seals on the page; there is one for each time somebody pruned.
 const SEALS: usize = 5;
 
+/// `?notice=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(in crate::http) struct Wish {
+    notice: String,
+}
+
 #[derive(Serialize)]
 struct View {
+    notice: Option<&'static str>,
     /// Sentences about what is wrong.
     troubles: Vec<String>,
     replicas: Vec<ReplicaLine>,
     more_replicas: usize,
+    leases: Vec<LeaseLine>,
+    more_leases: usize,
+    most_chars: usize,
     repairs: Vec<RepairLine>,
     queue: Vec<KindLine>,
     lanes: Vec<LaneLine>,
@@ -166,17 +179,26 @@ struct EventLine {
 }
 
 /// Shows the page.
-pub(in crate::http) async fn show(State(web): State<Arc<Web>>, visitor: Visitor) -> Result<Response, Failure> {
-    visitor.page("operations.html", &View::new(&Operations::read(&web).await?))
+pub(in crate::http) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Asked(wish): Asked<Wish>,
+) -> Result<Response, Failure> {
+    let view = View { notice: notice(&wish.notice), ..View::new(&Operations::read(&web).await?) };
+    visitor.page("operations.html", &view)
 }
 
 impl View {
     fn new(all: &Operations) -> Self {
         let now = all.now;
         Self {
+            notice: None,
             troubles: troubles(all),
             replicas: all.replicas.iter().map(|row| ReplicaLine::new(row, now)).collect(),
             more_replicas: all.more_replicas,
+            leases: all.leases.iter().map(|row| LeaseLine::new(row, now)).collect(),
+            more_leases: all.more_leases,
+            most_chars: Reason::MAX_CHARS,
             repairs: all.repairs.iter().map(|repair| RepairLine::new(repair, now)).collect(),
             queue: kinds(&all.queue, now),
             lanes: all.lanes.iter().map(|row| LaneLine::new(row, now)).collect(),

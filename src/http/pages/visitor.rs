@@ -39,6 +39,8 @@ struct May {
     discard: bool,
     unlock_any: bool,
     apply_lock: bool,
+    lease: bool,
+    sync: bool,
     cancel: bool,
     cancel_force: bool,
 }
@@ -61,6 +63,8 @@ impl Visitor {
             discard: may(Action::Discard),
             unlock_any: may(Action::UnlockAny),
             apply_lock: may(Action::ApplyLock),
+            lease: may(Action::Lease),
+            sync: may(Action::Sync),
             cancel: may(Action::Cancel),
             cancel_force: may(Action::CancelForce),
         }

@@ -194,7 +194,7 @@ fn every_example_of_octokit_is_understood() {
         for (index, body) in event["examples"].as_array().unwrap().iter().enumerate() {
             match parse(&headers, body.to_string().as_bytes(), &host()) {
                 Ok(Event::Ignored { .. }) => ignored += 1,
-                Ok(Event::Pull(_) | Event::Comment(_)) => used += 1,
+                Ok(Event::Pull(_) | Event::Comment(_) | Event::Repositories { .. }) => used += 1,
                 Err(error) => panic!("example {index} of {name}: {error}"),
             }
         }

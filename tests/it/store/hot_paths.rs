@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 use chrono::TimeDelta;
 use lockkeeper::locks::{self, Ask, Wish};
 use lockkeeper::model::{
-    CommandKind, CommandOutcome, DeliveryId, LockKey, PlanRecord, PlanState, ProjectOutcome, PullHead, PullNumber,
-    PullRef, PullState, RunKind,
+    Asked, CommandKind, CommandOutcome, DeliveryId, Jitter, LockKey, MirrorEvent, PlanRecord, PlanState,
+    ProjectOutcome, PullHead, PullNumber, PullRef, PullState, RepositoryEventKind, RepositoryNews, RunKind,
 };
 use lockkeeper::store::{
-    ApplyGate, DatabaseUrl, DeliveryState, FinishedCommand, HeadNews, LockWish, NewDelivery, OutputPiece, PendingStatus,
+    ApplyGate, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews, LockWish, NewDelivery, OutputPiece,
+    PendingStatus,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
@@ -22,8 +23,20 @@ use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 10] =
-    ["commands", "deliveries", "jobs", "lock_events", "lock_waiters", "locks", "plans", "pulls", "run_output", "runs"];
+const GROWING: [&str; 12] = [
+    "commands",
+    "deliveries",
+    "jobs",
+    "lock_events",
+    "lock_waiters",
+    "locks",
+    "plans",
+    "pulls",
+    "repository_events",
+    "repository_syncs",
+    "run_output",
+    "runs",
+];
 
 /// What SQLite may read as a whole: no table at all, or one with a row per server, switch, setting or promise.
 const SMALL: [&str; 10] = [
@@ -140,6 +153,16 @@ fn years() -> Vec<String> {
             "ID, 'github.com', 'd' || (1000000 + n), 'push', 'application/json', '', 'handled', TIME",
         ),
         rows(100_000, "run_output (run, seq, text)", "ID, 1, 'line'"),
+        rows(
+            100_000,
+            "repository_syncs (replica, repo, revision, state, pending_at, started_at, retry_at, refresh_at, \
+             retry_count, verification, verification_retry_count, created_at)",
+            "'home', 'github.com/acme/s' || (1000000 + n), 0, CASE n % 100 WHEN 1 THEN 'pending' WHEN 2 THEN 'failed' \
+             WHEN 3 THEN 'started' ELSE 'synced' END, TIME, TIME, TIME, TIME, 0, 'unknown', 0, TIME",
+        ),
+        rows(100_000, "repository_events (repo, kind, at)", "'github.com/acme/s' || (1000000 + n), 'push', TIME"),
+        "INSERT INTO repository_event_cursors (replica, seq, moved_at) VALUES ('home', 100000, '2026-03-01T09:00:00Z')"
+            .to_owned(),
     ]
 }
 
@@ -202,8 +225,29 @@ async fn work(db: &TestDb) {
     store.lock_release_all(&pull, by()).await.unwrap();
     store.pull_close(&pull, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
     lines(db, &rival, &pull).await;
+    mirrors(db).await;
     reconcilers(db, &rival).await;
     pages(db).await;
+}
+
+/// Keeping a mirror in step. How many there are in all is left out, and what a home that begins does once.
+async fn mirrors(db: &TestDb) {
+    let (store, home) = (db.store(), "home".parse().unwrap());
+    let news = RepositoryNews {
+        repo: "github.com/acme/s1000001".parse().unwrap(),
+        kind: RepositoryEventKind::Push,
+        installation: Some(7),
+    };
+    store.repository_event_append(&news).await.unwrap();
+    assert_eq!(store.repository_event_walk(&home, 50).await.unwrap(), EventWalk::Walked(1));
+    store.mirror_list_due(&home, 50).await.unwrap();
+    store.mirror_list_stale(&home, 50).await.unwrap();
+    let orphans = store.mirror_list_orphaned(&home, 50).await.unwrap();
+    let orphaned = MirrorEvent::Orphaned { at: db.now(), jitter: Jitter(0) };
+    let _changed = store.mirror_change(&home, &orphans[0], &orphaned).await.unwrap();
+    let asked = Asked { at: db.now(), by: "ada".to_owned(), reason: None };
+    store.mirror_ask(&news.repo, &asked).await.unwrap();
+    store.mirror_forget(&home, &news.repo).await.unwrap();
 }
 
 /// Lining up for a lock, its time limit, and what is handed on.
@@ -305,7 +349,7 @@ async fn sqlite_connection(db: &TestDb) -> SqliteConnection {
 
 /// The statement and how PostgreSQL means to carry it out, if that reads a whole growing table.
 async fn whole_on_postgres(connection: &mut PgConnection, statement: &str) -> Option<String> {
-    let parameters = (1..=20).rev().find(|n| statement.contains(&format!("${n}"))).unwrap_or(0);
+    let parameters = (1..=40).rev().find(|n| statement.contains(&format!("${n}"))).unwrap_or(0);
     let nulls = vec!["NULL"; parameters].join(", ");
     let given = if parameters == 0 { String::new() } else { format!("({nulls})") };
     for sql in ["DEALLOCATE ALL", &format!("PREPARE it AS {statement}")] {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::model::JobId;
-use lockkeeper::store::{Presence, ReplicaId, ReplicaState, Store};
+use lockkeeper::store::{Hold, NewLease, Presence, ReplicaId, ReplicaState, Store, TakeLease};
 
 use super::samples::job;
 use crate::support::db::{TestDb, store_test};
@@ -75,11 +75,18 @@ async fn a_beat_renews_the_jobs_of_the_replica(db: &TestDb) {
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 0);
 }
 
+fn lease(key: &str, holder: &str) -> Hold {
+    Hold { key: key.to_owned(), holder: holder.to_owned() }
+}
+
 async fn the_work_of_a_replica_that_is_gone_is_free_at_once(db: &TestDb) {
     beat(db, "a", Presence::Serving).await;
     claimed(db, LEASE * 10).await;
-    let held = db.store().lease_take("mirror", "a/1", db.now() + LEASE * 80).await.unwrap().expect("it is free");
-    let other = db.store().lease_take("other", "ab/1", db.now() + LEASE * 80).await.unwrap().expect("it is free");
+    let (held, other) = (lease("mirror", "a/1"), lease("other", "ab/1"));
+    for hold in [&held, &other] {
+        let new = NewLease { hold, purpose: "sync it", until: db.now() + LEASE * 80 };
+        assert!(matches!(db.store().lease_take(new).await.unwrap(), TakeLease::Taken(_)));
+    }
     db.clock.advance(Duration::from_secs(45));
     assert_eq!(db.store().job_requeue_orphans(db.now()).await.unwrap(), 0);
     assert_eq!(db.store().replica_end_leases().await.unwrap(), 0);
@@ -88,7 +95,7 @@ async fn the_work_of_a_replica_that_is_gone_is_free_at_once(db: &TestDb) {
     assert_eq!(db.store().replica_end_leases().await.unwrap(), 1);
     assert_eq!(db.store().lease_get(&held.key).await.unwrap(), None);
     assert_eq!(
-        db.store().lease_get(&other.key).await.unwrap(),
+        db.store().lease_get(&other.key).await.unwrap().map(|lease| lease.hold()),
         Some(other),
         "the name of its holder only begins alike"
     );
@@ -97,7 +104,7 @@ async fn the_work_of_a_replica_that_is_gone_is_free_at_once(db: &TestDb) {
 async fn a_replica_that_ends_leaves_its_work_at_once(db: &TestDb) {
     beat(db, "a", Presence::Stopping).await;
     let id = claimed(db, LEASE).await;
-    db.store().lease_take("mirror", "a/1", db.now() + LEASE).await.unwrap().expect("it is free");
+    super::leases::taken(db.store(), "a/1", db.now() + LEASE).await;
     assert_eq!(db.store().replica_end("a").await.unwrap(), 1);
     assert_eq!(state(db.store()).await, ReplicaState::Ended);
     assert_eq!(db.store().lease_get("mirror").await.unwrap(), None);

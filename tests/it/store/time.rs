@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
 use lockkeeper::model::{ApplyScope, CommandKind};
-use lockkeeper::store::{NewJob, SetApplyLock, Store};
+use lockkeeper::store::{Hold, NewJob, NewLease, SetApplyLock, Store, TakeLease};
 
 use super::samples::{command, job, open_pull};
 use crate::support::db::{Backend, TestDb, by, start_of_time};
@@ -93,13 +93,17 @@ async fn a_wait_is_as_long_for_a_replica_whose_clock_differs() {
 async fn a_lease_is_held_and_ends_whoever_looks() {
     let (_db, replicas) = two().await;
     for (n, (holder, other)) in [(&replicas[0], &replicas[1]), (&replicas[1], &replicas[0])].into_iter().enumerate() {
-        let key = format!("mirror {n}");
-        let lease = holder.store.lease_take(&key, "a", holder.after(LEASE)).await.unwrap().expect("it is free");
-        assert_eq!(other.store.lease_take(&key, "b", other.after(LEASE)).await.unwrap(), None);
-        assert_eq!(other.store.lease_get(&key).await.unwrap(), Some(lease.clone()));
-        assert!(holder.store.lease_renew(&lease, holder.after(TimeDelta::zero())).await.unwrap());
-        assert_eq!(other.store.lease_get(&key).await.unwrap(), None);
-        assert!(other.store.lease_take(&key, "b", other.after(LEASE)).await.unwrap().is_some());
+        let [ours, theirs] = ["a", "b"].map(|holder| Hold { key: format!("mirror {n}"), holder: holder.to_owned() });
+        let new = |hold, until| NewLease { hold, purpose: "sync it", until };
+        let taken = holder.store.lease_take(new(&ours, holder.after(LEASE))).await.unwrap();
+        let TakeLease::Taken(lease) = taken else { panic!("it is free") };
+        let refused = other.store.lease_take(new(&theirs, other.after(LEASE))).await.unwrap();
+        assert_eq!(refused, TakeLease::HeldBy(lease.clone()));
+        assert_eq!(other.store.lease_get(&ours.key).await.unwrap(), Some(lease));
+        assert!(holder.store.lease_renew(&ours, holder.after(TimeDelta::zero())).await.unwrap());
+        assert_eq!(other.store.lease_get(&ours.key).await.unwrap(), None);
+        let taken = other.store.lease_take(new(&theirs, other.after(LEASE))).await.unwrap();
+        assert!(matches!(taken, TakeLease::Taken(_)));
     }
 }
 

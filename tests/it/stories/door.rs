@@ -145,7 +145,7 @@ async fn refused_with_log(bot: &Bot, parcel: Parcel) -> String {
 async fn a_body_over_the_limit_is_refused(backend: Backend) {
     let (bot, _) = Bot::talking(backend, &[]).await;
     let before = bot.deliveries().await;
-    let push = |size: usize| Parcel::raw("d-1", "push", "application/json", vec![b' '; size]).into_request();
+    let push = |size: usize| Parcel::raw("d-1", "star", "application/json", vec![b' '; size]).into_request();
     let door = || http::door(Arc::clone(&bot.replica.ctx));
     let over = door().oneshot(push(25 * 1024 * 1024 + 1)).await.unwrap();
     assert_eq!(over.status(), 413);

@@ -29,6 +29,7 @@ mod queue;
 mod reconcilers;
 mod refusals;
 mod replicas;
+mod repositories;
 mod search;
 mod supersede;
 mod switches;

@@ -93,6 +93,9 @@ async fn once_in_a_period() {
     let second = Duration::from_secs(1);
     bot.db.clock.advance(period.saturating_sub(second));
     for server in servers {
+        server.tick_leases().await.unwrap();
+    }
+    for server in servers {
         assert_eq!(closed_pulls(server).await, Turn::Anothers, "{} must wait", server.name());
     }
     bot.db.clock.advance(Duration::from_secs(1));

@@ -336,6 +336,7 @@ pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> R
         other @ (CheckoutError::Forge(_)
         | CheckoutError::Git(_)
         | CheckoutError::Busy { .. }
+        | CheckoutError::LeaseLost { .. }
         | CheckoutError::Store(_)) => Err(JobError::retry(other)),
     }
 }

@@ -3,6 +3,7 @@
 
 mod header;
 mod payload;
+mod repositories;
 mod shape;
 mod signature;
 

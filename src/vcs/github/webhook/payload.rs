@@ -7,6 +7,7 @@ use axum::http::header::CONTENT_TYPE;
 use serde::de::DeserializeOwned;
 
 use super::header::{BadHeader, delivery};
+use super::repositories;
 use super::shape::{Acted, CommentPayload, Installation, PullPayload, User};
 use crate::model::{
     BranchName, CommentEvent, CommitSha, Event, HostName, PullAction, PullEvent, PullNumber, PullRef, RepoId,
@@ -47,6 +48,8 @@ pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event,
     match delivery(headers)?.event.as_str() {
         "pull_request" => pull_request(&json(headers, body)?, host),
         "issue_comment" => issue_comment(&json(headers, body)?, host),
+        "push" | "repository" => repositories::changed(&read(&json(headers, body)?)?, host),
+        "installation_repositories" => repositories::granted(read(&json(headers, body)?)?, host),
         "ping" => Ok(ignored("GitHub only asks whether the webhook is reachable (ping)")),
         other => Ok(ignored(format!("events of type `{other}` are not used"))),
     }
@@ -116,14 +119,19 @@ fn comment(payload: CommentPayload, host: &HostName) -> Result<Event, PayloadErr
 }
 
 fn pull_ref(host: &HostName, full_name: &str, (path, number): (&str, i64)) -> Result<PullRef, PayloadError> {
-    let repo = RepoId::new(host.clone(), full_name).map_err(|error| at("repository.full_name", &error.to_string()))?;
-    if repo.owner().contains('/') {
-        return Err(at("repository.full_name", "expected `owner/name`"));
-    }
+    let repo = repo_id(host, full_name)?;
     if number < 1 {
         return Err(at(path, &format!("{number} is not the number of a pull request")));
     }
     Ok(PullRef { repo, number: PullNumber(number) })
+}
+
+pub(super) fn repo_id(host: &HostName, full_name: &str) -> Result<RepoId, PayloadError> {
+    let repo = RepoId::new(host.clone(), full_name).map_err(|error| at("repository.full_name", &error.to_string()))?;
+    if repo.owner().contains('/') {
+        return Err(at("repository.full_name", "expected `owner/name`"));
+    }
+    Ok(repo)
 }
 
 fn login(user: Option<&User>, path: &str) -> Result<String, PayloadError> {
@@ -171,7 +179,7 @@ fn cut(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(200).collect()
 }
 
-fn ignored(reason: impl Into<String>) -> Event {
+pub(super) fn ignored(reason: impl Into<String>) -> Event {
     Event::Ignored { reason: reason.into() }
 }
 
@@ -299,7 +307,7 @@ mod tests {
 
     #[test]
     fn unused_events_and_actions_need_no_particular_shape() {
-        for (event, body) in [("push", json!([])), ("pull_request", json!({"action": "labeled"})), ("ping", json!(1))] {
+        for (event, body) in [("star", json!([])), ("pull_request", json!({"action": "labeled"})), ("ping", json!(1))] {
             assert!(matches!(parse_json(event, &body), Ok(Event::Ignored { .. })), "{event}");
         }
         let Ok(Event::Ignored { reason }) = opened(|body| body["action"] = json!("x\n".repeat(900))) else { panic!() };

@@ -91,6 +91,47 @@ pub(super) struct Repository {
     pub full_name: String,
 }
 
+/// `push` and `repository`.
+#[derive(Deserialize)]
+pub(super) struct RepositoryPayload {
+    #[serde(default)]
+    pub action: Option<String>,
+    pub repository: Repository,
+    #[serde(default)]
+    pub changes: Option<RepositoryChanges>,
+    #[serde(default)]
+    pub installation: Option<Installation>,
+}
+
+/// What a repository was called before.
+#[derive(Deserialize)]
+pub(super) struct RepositoryChanges {
+    #[serde(default)]
+    pub repository: Option<Renaming>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Renaming {
+    #[serde(default)]
+    pub name: Option<Before>,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Before {
+    pub from: String,
+}
+
+/// `installation_repositories`.
+#[derive(Deserialize)]
+pub(super) struct GrantPayload {
+    #[serde(default)]
+    pub repositories_added: Vec<Repository>,
+    #[serde(default)]
+    pub repositories_removed: Vec<Repository>,
+    #[serde(default)]
+    pub installation: Option<Installation>,
+}
+
 /// A person, bot or organisation; GitHub sends `null` once the account is deleted.
 #[derive(Deserialize)]
 pub(super) struct User {

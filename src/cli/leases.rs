@@ -1,0 +1,226 @@
+//! `lockkeeper leases (list | release)`: exclusive work.
+
+use anyhow::Context as _;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
+use crate::config::server::StorageConfig;
+use crate::handlers::as_json;
+use crate::model::{Actor, Cause, Origin, Reason, minute};
+use crate::store::{FreeLease, Lease, LeaseRow, ReplicaState, Store};
+
+pub(super) fn command() -> Command {
+    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue);
+    let list = Command::new("list")
+        .about("Show what is being done by one server at a time")
+        .arg(json().help("As JSON, a lease per line"));
+    let release = Command::new("release")
+        .about("Take a lease away from its holder")
+        .long_about(
+            "Gives a lease back by hand, which the audit log keeps. If the server that holds it is gone, the lease is free \
+             at once. A server that is alive is told to stop what it does, so that nobody begins the same beside it: the \
+             lease is free when it has, within a minute at the latest.\n\nExit code 1: nobody holds this lease.",
+        )
+        .arg(Arg::new("key").value_name("KEY").required(true).help("As `list` shows it"))
+        .arg(
+            Arg::new("reason")
+                .long("reason")
+                .value_name("TEXT")
+                .required(true)
+                .help("Why, for those who look at the audit log"),
+        )
+        .arg(
+            Arg::new("holder").long("holder").value_name("HOLDER").help("Only if this is the holder, as `list` shows it"),
+        )
+        .arg(json().help("As JSON"));
+    Command::new("leases")
+        .about("Look at exclusive work, and take a lease away")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .subcommands([list, release].map(|command| command.args(database::flags())))
+}
+
+pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "leases", command, run };
+
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    let storage = match StorageConfig::from_raw(&database::settings(matches)?) {
+        Ok(storage) => storage,
+        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
+    };
+    if name == "list" {
+        let as_json = matches.get_flag("json");
+        return block_on(async { list(&database::open(&storage).await?, as_json, terminal).await })?;
+    }
+    let reason = matches.get_one::<String>("reason").expect("clap demands it");
+    let reason = match Reason::read(reason) {
+        Ok(Some(reason)) => reason,
+        Ok(None) => return Ok(terminal.usage("error: --reason: Say in a few words why\n")),
+        Err(error) => return Ok(terminal.usage(&format!("error: --reason: {error}\n"))),
+    };
+    block_on(async { release(&database::open(&storage).await?, matches, &reason, terminal).await })?
+}
+
+async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+    let leases = store.lease_list().await.context("the leases could not be read")?;
+    if leases.is_empty() && !as_json {
+        terminal.line("No lease is held.")?;
+    }
+    for row in &leases {
+        if as_json {
+            terminal.line(as_json::lease(row))?;
+        } else {
+            terminal.line(line(row))?;
+        }
+    }
+    Ok(Exit::Success)
+}
+
+async fn release(store: &Store, matches: &ArgMatches, reason: &Reason, terminal: &mut Terminal<'_>) -> Outcome {
+    let key = matches.get_one::<String>("key").expect("clap demands it");
+    let holder = matches.get_one::<String>("holder");
+    let actor = Actor { login: environment::user(), origin: Origin::Cli };
+    let freed = store.lease_free(key, holder.map(String::as_str), &Cause::new(actor, reason.as_str())).await;
+    let (state, lease) = match freed.context("the lease could not be given back")? {
+        FreeLease::Freed(lease) => ("free", lease),
+        FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => ("stopping", lease),
+        FreeLease::NotHeld => {
+            terminal.note(format_args!("error: {}", harmless(&not_held(key, holder))));
+            terminal.note("`lockkeeper leases list` shows those that are held.");
+            return Ok(Exit::Failure);
+        }
+    };
+    if matches.get_flag("json") {
+        let mut told = as_json::lease(&LeaseRow { lease, replica: None });
+        told["state"] = state.into();
+        terminal.line(told)?;
+    } else {
+        terminal.line(harmless(&released(state == "free", &lease)))?;
+    }
+    Ok(Exit::Success)
+}
+
+fn not_held(key: &str, holder: Option<&String>) -> String {
+    match holder {
+        Some(holder) => format!("{holder} does not hold the lease {key}"),
+        None => format!("nobody holds the lease {key}"),
+    }
+}
+
+fn released(is_free: bool, Lease { key, holder, until, .. }: &Lease) -> String {
+    if is_free {
+        format!("Given back: {key}. Its holder {holder} was gone.")
+    } else {
+        format!("{holder} is told to stop. {key} is free when it has, at {} at the latest.", minute(*until))
+    }
+}
+
+fn line(LeaseRow { lease, replica }: &LeaseRow) -> String {
+    let server = match replica {
+        Some((_, ReplicaState::Alive)) => "",
+        Some((_, ReplicaState::Stopping)) => " (its server is stopping)",
+        Some((_, ReplicaState::Ended | ReplicaState::Gone)) => " (its server is gone)",
+        None => " (its server is not known)",
+    };
+    let told = if lease.revoked_at.is_some() { ", told to stop" } else { "" };
+    let Lease { key, holder, purpose, taken_at, until, .. } = lease;
+    let (since, until) = (minute(*taken_at), minute(*until));
+    harmless(&format!("{key}, held by {holder}{server} since {since}, until {until}{told}: {purpose}"))
+}
+
+/// Names and reasons come from others; a terminal must not obey them.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use insta::assert_snapshot;
+    use regex::Regex;
+    use serde_json::json;
+
+    use super::super::tests::call;
+    use super::*;
+    use crate::clock::{Clock, RandomIds, SystemClock};
+    use crate::store::{DatabaseUrl, Hold, NewLease, Presence, ReplicaId, TakeLease};
+
+    const KEY: &str = "repository_sync:home:github.com/acme/infra";
+
+    async fn open(dir: &tempfile::TempDir) -> Store {
+        let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
+        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await.unwrap()
+    }
+
+    /// A lease of a server that is alive, and one of a server that is gone.
+    fn data() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        block_on(async {
+            let (store, now) = (open(&dir).await, SystemClock.now());
+            let leases = [(KEY, "alive", 60, "sync it\u{1b}[31m"), ("reconciler:disk", "gone", -60, "looks")];
+            for (key, name, seconds, purpose) in leases {
+                let (host, address, version) = ("h".to_owned(), "a".to_owned(), "1".to_owned());
+                let id = ReplicaId { name: name.to_owned(), host, address, version };
+                let heard_until = now + chrono::TimeDelta::seconds(seconds);
+                store.replica_beat(&id, Presence::Serving, &[], heard_until).await.unwrap();
+                let hold = Hold { key: key.to_owned(), holder: format!("{name}/1") };
+                let new = NewLease { hold: &hold, purpose, until: now + chrono::TimeDelta::hours(3) };
+                assert!(matches!(store.lease_take(new).await.unwrap(), TakeLease::Taken(_)));
+            }
+        })
+        .unwrap();
+        dir
+    }
+
+    /// Exit code and what was said, with times replaced.
+    fn leases(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
+        let data = dir.path().display().to_string();
+        let (exit, out, err) = call(&[&["leases"], args, &["--data-dir", &data]].concat());
+        let minute = Regex::new(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC").unwrap();
+        (exit, minute.replace_all(&format!("{out}{err}"), "TIME").into_owned())
+    }
+
+    #[test]
+    fn leases_are_listed_and_taken_away() {
+        let dir = data();
+        let (exit, listed) = leases(&dir, &["list"]);
+        assert_eq!(exit, Exit::Success);
+        assert_snapshot!(listed, @"
+        reconciler:disk, held by gone/1 (its server is gone) since TIME, until TIME: looks
+        repository_sync:home:github.com/acme/infra, held by alive/1 since TIME, until TIME: sync it�[31m
+        ");
+        let (exit, said) = leases(&dir, &["release", "reconciler:disk", "--reason", "stuck"]);
+        assert_eq!(exit, Exit::Success);
+        assert_snapshot!(said, @"Given back: reconciler:disk. Its holder gone/1 was gone.");
+        assert_eq!(leases(&dir, &["release", KEY, "--reason", "x", "--holder", "gone/1"]).0, Exit::Failure);
+        for _ in 0..2 {
+            let (exit, said) = leases(&dir, &["release", KEY, "--reason", "stuck", "--holder", "alive/1"]);
+            assert_eq!(exit, Exit::Success);
+            assert_snapshot!(said, @"alive/1 is told to stop. repository_sync:home:github.com/acme/infra is free when it has, at TIME at the latest.");
+        }
+        let (_, listed) = leases(&dir, &["list", "--json"]);
+        let lease: serde_json::Value = serde_json::from_str(&listed).unwrap();
+        assert_eq!((&lease["key"], &lease["replica_state"]), (&json!(KEY), &json!("alive")));
+        assert!(lease["revoked_at"].is_string(), "{lease}");
+        let (_, said) = leases(&dir, &["release", KEY, "--reason", "x", "--json"]);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&said).unwrap()["state"], json!("stopping"));
+        let events = block_on(async { open(&dir).await.lock_event_list(9).await.unwrap() }).unwrap();
+        let whys: Vec<&str> = events.iter().map(|event| event.event.cause.reason.as_str()).collect();
+        assert!(whys.len() == 2 && whys[1].starts_with("stuck; lease reconciler:disk, held by gone/1"), "{whys:?}");
+    }
+
+    #[test]
+    fn a_lease_that_nobody_holds_and_a_reason_that_says_nothing_are_refused() {
+        let dir = data();
+        let (exit, said) = leases(&dir, &["release", "other", "--reason", "x"]);
+        assert_eq!(exit, Exit::Failure);
+        assert_snapshot!(said, @"
+        error: nobody holds the lease other
+        `lockkeeper leases list` shows those that are held.
+        ");
+        assert_eq!(leases(&dir, &["release", KEY]).0, Exit::Usage);
+        let (exit, said) = leases(&dir, &["release", KEY, "--reason", " "]);
+        assert_eq!((exit, said.as_str()), (Exit::Usage, "error: --reason: Say in a few words why\n"));
+    }
+}

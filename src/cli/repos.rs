@@ -1,0 +1,303 @@
+//! `lockkeeper repos (list | show | sync)`: the mirrors of repositories.
+
+use anyhow::Context as _;
+use chrono::{DateTime, Utc};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+
+use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
+use crate::clock::{Clock, SystemClock};
+use crate::config::server::StorageConfig;
+use crate::handlers::as_json;
+use crate::model::{Asked, Reason, RepoId, SyncState, minute};
+use crate::store::{MirrorQuery, MirrorRow, Store};
+
+/// Disks that one repository is listed on.
+const DISKS: i64 = 1000;
+
+pub(super) fn command() -> Command {
+    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON, a mirror per line");
+    let repo = || {
+        let repo = Arg::new("repo").value_name("REPO").required(true).value_parser(value_parser!(RepoId));
+        repo.help("With its host, as in github.com/acme/infra")
+    };
+    let states = || SyncState::ALL.iter().map(|state| state.as_str());
+    let list = Command::new("list")
+        .about("Show the mirrors on every disk, those in trouble first")
+        .arg(Arg::new("search").value_name("TEXT").help("Only repositories whose name has this in it"))
+        .arg(
+            Arg::new("state")
+                .long("state")
+                .value_name("STATE")
+                .value_parser(states().collect::<Vec<_>>())
+                .help("Only those that stand so"),
+        )
+        .arg(
+            Arg::new("limit")
+                .long("limit")
+                .value_name("NUMBER")
+                .default_value("1000")
+                .value_parser(value_parser!(i64).range(1..=100_000))
+                .help("How many"),
+        )
+        .arg(json());
+    let show =
+        Command::new("show").about("Show all that is known of the mirrors of a repository").arg(repo()).arg(json());
+    let sync = Command::new("sync")
+        .about("Ask for the mirrors of a repository to be synchronised now")
+        .long_about(
+            "Every server brings its mirror of the repository in step as soon as it has time, also one that waits after a \
+             failure. Who asked and why is shown until that has succeeded.\n\nExit code 1: no server has a mirror of it.",
+        )
+        .arg(repo())
+        .arg(
+            Arg::new("reason").long("reason").value_name("TEXT").required(true).help("Why, for those who look at it"),
+        );
+    Command::new("repos")
+        .about("Look at the mirrors of repositories, and ask for a sync")
+        .subcommand_required(true)
+        .disable_help_subcommand(true)
+        .subcommands([list, show, sync].map(|command| command.args(database::flags())))
+}
+
+pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "repos", command, run };
+
+fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
+    let storage = match StorageConfig::from_raw(&database::settings(matches)?) {
+        Ok(storage) => storage,
+        Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
+    };
+    let reason = match Reason::read(text(matches, "reason")) {
+        Ok(None) if name == "sync" => return Ok(terminal.usage("error: --reason: Say in a few words why\n")),
+        Ok(reason) => reason,
+        Err(error) => return Ok(terminal.usage(&format!("error: --reason: {error}\n"))),
+    };
+    block_on(async {
+        let store = database::open(&storage).await?;
+        match name {
+            "list" => list(&store, matches, terminal).await,
+            "show" => show(&store, matches, terminal).await,
+            _ => sync(&store, repo(matches), reason, terminal).await,
+        }
+    })?
+}
+
+fn text<'a>(matches: &'a ArgMatches, name: &str) -> &'a str {
+    matches.try_get_one::<String>(name).ok().flatten().map_or("", String::as_str)
+}
+
+fn repo(matches: &ArgMatches) -> &RepoId {
+    matches.get_one("repo").expect("clap demands it")
+}
+
+async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let state: Option<SyncState> = text(matches, "state").parse().ok();
+    let limit = *matches.get_one("limit").expect("it has a default");
+    let found = store.mirror_search(state, text(matches, "search"), limit).await;
+    let found = found.context("the mirrors could not be read")?;
+    for row in &found.rows {
+        if matches.get_flag("json") {
+            terminal.line(as_json::mirror(row))?;
+        } else {
+            terminal.line(harmless(&line(row)))?;
+        }
+    }
+    let shown = i64::try_from(found.rows.len()).unwrap_or(i64::MAX);
+    if found.count == 0 && !matches.get_flag("json") {
+        terminal.line("No mirror is known that fits.")?;
+    } else if found.count > shown {
+        terminal.note(format_args!("{shown} of {} are shown: see --limit.", found.count));
+    }
+    Ok(Exit::Success)
+}
+
+async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    let repo = repo(matches);
+    let query = MirrorQuery { repo: Some(repo.clone()), ..MirrorQuery::default() };
+    let rows = store.mirror_list(&query, DISKS).await.context("the mirrors could not be read")?;
+    for row in &rows {
+        if matches.get_flag("json") {
+            terminal.line(as_json::mirror(row))?;
+            continue;
+        }
+        for line in details(row) {
+            terminal.line(harmless(&line))?;
+        }
+    }
+    if rows.is_empty() { Ok(unknown(repo, terminal)) } else { Ok(Exit::Success) }
+}
+
+async fn sync(store: &Store, repo: &RepoId, reason: Option<Reason>, terminal: &mut Terminal<'_>) -> Outcome {
+    let reason = reason.map(|reason| reason.as_str().to_owned());
+    let asked = Asked { at: SystemClock.now(), by: environment::user(), reason };
+    match store.mirror_ask(repo, &asked).await.context("the sync could not be asked for")? {
+        0 => Ok(unknown(repo, terminal)),
+        mirrors => {
+            let what = if mirrors == 1 { "1 mirror is".to_owned() } else { format!("{mirrors} mirrors are") };
+            terminal.line(format_args!("{what} to be synchronised: {repo}"))?;
+            Ok(Exit::Success)
+        }
+    }
+}
+
+fn unknown(repo: &RepoId, terminal: &mut Terminal<'_>) -> Exit {
+    terminal.note(format_args!("error: no server has a mirror of {repo}"));
+    terminal.note(
+        "One is made as soon as something happens to a repository that is served (--repo-allowlist); `lockkeeper repos list` \
+         shows those that are there.",
+    );
+    Exit::Failure
+}
+
+fn or_never(at: Option<DateTime<Utc>>) -> String {
+    at.map_or_else(|| "never".to_owned(), minute)
+}
+
+fn line(row: &MirrorRow) -> String {
+    let state = &row.state;
+    let standing = if state.evicted_at.is_some() { "removed to make room" } else { state.state.as_str() };
+    let retry = state.retry_at.map(|at| format!(", next try {} after {} failed", minute(at), state.retry_count));
+    let failure = state.failure.as_ref().map(|failure| format!(": {}", failure.message));
+    format!(
+        "{} on disk {}: {standing}, last success {}, references {}{}{}",
+        row.repo,
+        row.home,
+        or_never(state.succeeded_at),
+        state.verification,
+        retry.unwrap_or_default(),
+        failure.unwrap_or_default(),
+    )
+}
+
+fn details(row: &MirrorRow) -> Vec<String> {
+    let state = &row.state;
+    let mut lines = vec![line(row)];
+    if let Some(failure) = &state.failure {
+        lines.push(format!("  what helps: {}", failure.kind.fix()));
+    }
+    if let Some(asked) = &state.asked {
+        let why = asked.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+        lines.push(format!("  asked for by {} on {}{why}", asked.by, minute(asked.at)));
+    }
+    lines.push(format!(
+        "  last attempt {}, last change heard of {}, last used {}",
+        or_never(state.synced_at),
+        or_never(state.updated_at),
+        or_never(state.used_at)
+    ));
+    if let (Some(at), Some(refs), Some(checksum)) = (state.verified_at, state.refs, &state.checksum) {
+        lines.push(format!("  {refs} references, compared {}, checksum {checksum}", minute(at)));
+    }
+    if let Some(differs) = &state.verification_failure {
+        lines.push(format!("  differed {} times in a row: {differs}", state.verification_retry_count));
+    }
+    let (objects, tidied) = (or_never(state.connectivity_at), or_never(state.maintained_at));
+    let size = state.bytes.map(|bytes| format!(", {} MiB", bytes >> 20)).unwrap_or_default();
+    lines.push(format!("  objects checked {objects}, tidied up {tidied}{size}"));
+    if let Some(lease) = &state.lease {
+        lines.push(format!("  under way: lease {}, held by {}", lease.key, lease.holder));
+    }
+    lines
+}
+
+/// Names and messages come from others; a terminal must not obey them.
+fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use insta::assert_snapshot;
+    use regex::Regex;
+    use serde_json::json;
+
+    use super::super::tests::call;
+    use super::*;
+    use crate::clock::RandomIds;
+    use crate::model::{AttemptLease, FailureKind, Jitter, MirrorEvent, SyncFailure};
+    use crate::store::{DatabaseUrl, MirrorChange};
+
+    async fn open(dir: &tempfile::TempDir) -> Store {
+        let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
+        Store::open(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await.unwrap()
+    }
+
+    /// One mirror that could not be fetched, and one that was never tried.
+    fn data() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        block_on(async {
+            let (store, home, at) = (open(&dir).await, "disk-1".parse().unwrap(), SystemClock.now());
+            let [infra, labs]: [RepoId; 2] =
+                ["github.com/acme/infra", "github.com/acme/labs"].map(|repo| repo.parse().unwrap());
+            for repo in [&infra, &labs] {
+                assert!(store.mirror_know(&home, repo, None).await.unwrap());
+            }
+            let holder = "one/1".to_owned();
+            let lease = AttemptLease { key: "repository_sync:disk-1:x".to_owned(), holder: holder.clone() };
+            let failure = SyncFailure { kind: FailureKind::NotFound, message: "it is not\u{1b}[31m there".to_owned() };
+            let failed = MirrorEvent::Failed { at, holder, failure, jitter: Jitter::of("x") };
+            for event in [MirrorEvent::Started { at, lease }, failed] {
+                let change = store.mirror_change(&home, &infra, &event).await.unwrap();
+                assert!(matches!(change, MirrorChange::Changed(_)), "{change:?}");
+            }
+        })
+        .unwrap();
+        dir
+    }
+
+    /// Exit code and what was said, with the user and times replaced.
+    fn repos(dir: &tempfile::TempDir, args: &[&str]) -> (Exit, String) {
+        let data = dir.path().display().to_string();
+        let (exit, out, err) = call(&[&["repos"], args, &["--data-dir", &data]].concat());
+        let minute = Regex::new(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC").unwrap();
+        let text = format!("{out}{err}").replace(&format!("by {} on", environment::user()), "by USER on");
+        (exit, minute.replace_all(&text, "TIME").into_owned())
+    }
+
+    #[test]
+    fn mirrors_are_listed_shown_and_asked_to_be_synchronised() {
+        let dir = data();
+        let (exit, listed) = repos(&dir, &["list"]);
+        assert_eq!(exit, Exit::Success);
+        assert_snapshot!(listed, @"
+        github.com/acme/infra on disk disk-1: failed, last success never, references unknown, next try TIME after 1 failed: it is not�[31m there
+        github.com/acme/labs on disk disk-1: pending, last success never, references unknown
+        ");
+        assert_eq!(repos(&dir, &["list", "LABS"]).1.lines().count(), 1);
+        assert_eq!(repos(&dir, &["list", "--state", "synced"]).1, "No mirror is known that fits.\n");
+        assert!(repos(&dir, &["list", "--limit", "1"]).1.ends_with("1 of 2 are shown: see --limit.\n"));
+        assert_eq!(
+            repos(&dir, &["sync", "github.com/acme/infra", "--reason", "access was given"]),
+            (Exit::Success, "1 mirror is to be synchronised: github.com/acme/infra\n".to_owned())
+        );
+        let (exit, shown) = repos(&dir, &["show", "github.com/acme/infra"]);
+        assert_eq!(exit, Exit::Success);
+        assert_snapshot!(shown, @"
+        github.com/acme/infra on disk disk-1: pending, last success never, references unknown: it is not�[31m there
+          what helps: The repository does not exist under this name, or the credentials may not see it. Give the account or the GitHub App access to it; if it was renamed or deleted, take it off --repo-allowlist.
+          asked for by USER on TIME: access was given
+          last attempt TIME, last change heard of never, last used never
+          objects checked never, tidied up never
+        ");
+        let (_, json) = repos(&dir, &["show", "github.com/acme/infra", "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!((&json["state"], &json["asked"]["reason"]), (&json!("pending"), &json!("access was given")));
+        assert_eq!(json["failure"]["kind"], json!("not_found"));
+    }
+
+    #[test]
+    fn what_nobody_has_and_what_is_no_repository_is_said_so() {
+        let dir = data();
+        for args in [&["show", "github.com/acme/x"][..], &["sync", "github.com/acme/x", "--reason", "y"]] {
+            let (exit, said) = repos(&dir, args);
+            assert_eq!(exit, Exit::Failure);
+            assert!(said.starts_with("error: no server has a mirror of github.com/acme/x\nOne is made"), "{said}");
+        }
+        assert_eq!(repos(&dir, &["show", "infra"]).0, Exit::Usage);
+        assert_eq!(repos(&dir, &["sync", "github.com/acme/infra"]).0, Exit::Usage);
+        let (exit, said) = repos(&dir, &["sync", "github.com/acme/infra", "--reason", " "]);
+        assert_eq!((exit, said.as_str()), (Exit::Usage, "error: --reason: Say in a few words why\n"));
+    }
+}

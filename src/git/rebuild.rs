@@ -1,0 +1,114 @@
+//! Replacing a mirror by a fresh clone.
+//!
+//! The need: a mirror whose objects are damaged or missing cannot be mended by fetching, because git tells the server
+//! that it has them. The clone is made in a directory beside, looked at as a whole, and takes the place of the old one in
+//! one step; until then the old one serves whatever it still can. Checkouts belong to the mirror they were made from: they
+//! are noticed not to be whole, and made anew, when they are next prepared.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::mirror::remove_all;
+use super::remote::Checked;
+use super::{GitError, Mirror, RefSelection, Remote, Synced, place};
+
+impl Mirror {
+    /// Makes the mirror anew beside the old one and puts it in its place when everything in it is there.
+    pub async fn rebuild(&self, remote: &Remote<'_>, wanted: &RefSelection) -> Result<Synced, GitError> {
+        let remote = self.check(&self.rebuilding(), remote)?;
+        let _transfer = self.locks.transfer.lock().await;
+        self.clear_leftovers()?;
+        self.replace(&remote, wanted).await
+    }
+
+    fn rebuilding(&self) -> String {
+        format!("make the mirror of {} anew", self.repo)
+    }
+
+    /// Needs the mutex `transfer`.
+    pub(super) async fn replace(&self, remote: &Checked<'_>, wanted: &RefSelection) -> Result<Synced, GitError> {
+        let beside = place::beside(self.dir());
+        let fresh = self.at(beside.clone());
+        let made = async {
+            let synced = fresh.sync_once(remote, wanted).await?;
+            fresh.connected().await?;
+            Ok(synced)
+        };
+        let made = match made.await {
+            Ok(synced) => self.switch(&beside).await.map(|()| synced),
+            Err(error) => Err(error),
+        };
+        // After the switch that is the old mirror, otherwise the clone that is of no use.
+        remove_all(&beside).map_err(GitError::from_io(self.rebuilding()))?;
+        made
+    }
+
+    async fn switch(&self, beside: &Path) -> Result<(), GitError> {
+        let _writer = self.locks.writer.lock().await;
+        // The time of the last use goes along: being made anew is no use.
+        if let Ok(used) = fs::metadata(self.dir().join(place::USED)).and_then(|meta| meta.modified()) {
+            let file = fs::File::create(beside.join(place::USED)).and_then(|file| file.set_modified(used));
+            file.map_err(GitError::from_io(self.rebuilding()))?;
+        }
+        put_in_place(beside, self.dir()).map_err(GitError::from_io(self.rebuilding()))
+    }
+
+    /// Removes what a killed rebuild left beside the mirror. Needs the mutex `transfer`.
+    pub(super) fn clear_leftovers(&self) -> Result<(), GitError> {
+        let (beside, replaced) = (place::beside(self.dir()), place::replaced(self.dir()));
+        let cleared = if self.dir().exists() || !replaced.exists() {
+            remove_all(&replaced)
+        } else {
+            fs::rename(&replaced, self.dir())
+        };
+        cleared.and_then(|()| remove_all(&beside)).map_err(GitError::from_io(self.rebuilding()))
+    }
+}
+
+/// Puts the new directory where the old one is; where the file system can, both change places in one step. Otherwise the
+/// old one steps aside first, and `clear_leftovers` brings it back when we are killed in between.
+fn put_in_place(new: &Path, old: &Path) -> io::Result<()> {
+    if !old.exists() {
+        return fs::rename(new, old);
+    }
+    if exchange(new, old).is_ok() {
+        return Ok(());
+    }
+    let aside = place::replaced(old);
+    fs::rename(old, &aside)?;
+    fs::rename(new, old)?;
+    remove_all(&aside)
+}
+
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+fn exchange(one: &Path, other: &Path) -> io::Result<()> {
+    use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+    renameat2(AT_FDCWD, one, AT_FDCWD, other, RenameFlags::RENAME_EXCHANGE).map_err(io::Error::from)
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn exchange(_one: &Path, _other: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_new_one_takes_the_place_of_the_old_one() {
+        for exists in [true, false] {
+            let dir = tempfile::tempdir().unwrap();
+            let (new, old) = (dir.path().join("x.git.new~"), dir.path().join("x.git"));
+            fs::create_dir(&new).unwrap();
+            fs::write(new.join("new"), "").unwrap();
+            if exists {
+                fs::create_dir(&old).unwrap();
+            }
+            put_in_place(&new, &old).unwrap();
+            assert!(old.join("new").exists() && !new.join("new").exists());
+            assert!(!place::replaced(&old).exists());
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! Mirrors of repositories: what happened to them is taken up, and workers bring in step what is due (`sync`). A look does
+//! not wait for the workers.
+
+use super::Found;
+use crate::context::Ctx;
+use crate::sync::{Round, Wants};
+
+/// Takes up what is to be done, and lets the workers begin.
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+    let wants = Wants { allowlist: ctx.settings.allowlist.clone(), parallel: ctx.settings.sync_parallel };
+    let Round { looked_at, orphaned } = ctx.syncer.round(&wants).await?;
+    Ok(Found { looked_at, repaired: orphaned })
+}

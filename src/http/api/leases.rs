@@ -1,0 +1,48 @@
+//! `/api/leases`: exclusive work.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::handlers::as_json;
+use crate::http::csrf::Script;
+use crate::http::extract::{Asked, Segment};
+use crate::http::leases::{Release, release};
+use crate::http::{Failure, Web};
+use crate::store::{FreeLease, LeaseRow};
+
+/// `GET /api/leases`: all of them, by key.
+pub(super) async fn list(State(web): State<Arc<Web>>) -> Result<Json<Value>, Failure> {
+    let leases: Vec<Value> = web.store.lease_list().await?.iter().map(as_json::lease).collect();
+    Ok(Json(json!({ "leases": leases })))
+}
+
+/// `?reason=…&holder=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wish {
+    reason: String,
+    holder: Option<String>,
+}
+
+/// `DELETE /api/leases/{key}?reason=…`: 200 when it is `free`, 202 when its holder was told to stop (`stopping`).
+pub(super) async fn end(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(key): Segment,
+    Asked(wish): Asked<Wish>,
+) -> Result<(StatusCode, Json<Value>), Failure> {
+    let wish = Release { key: &key, holder: wish.holder.as_deref(), reason: &wish.reason };
+    let (status, state, lease) = match release(&web, wish, &who.by_script()).await? {
+        FreeLease::Freed(lease) => (StatusCode::OK, "free", lease),
+        FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => (StatusCode::ACCEPTED, "stopping", lease),
+        FreeLease::NotHeld => return Err(Failure::no_such_lease()),
+    };
+    let mut told = as_json::lease(&LeaseRow { lease, replica: None });
+    told["state"] = state.into();
+    Ok((status, Json(told)))
+}

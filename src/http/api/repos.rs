@@ -1,0 +1,60 @@
+//! `/api/repos`: mirrors of repositories.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::handlers::as_json;
+use crate::http::csrf::Script;
+use crate::http::extract::{Asked, JsonBody, Segment};
+use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
+use crate::http::{Failure, Web};
+
+/// Mirrors in one answer.
+const LISTED: i64 = 1000;
+
+/// `?q=…&state=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Search {
+    q: String,
+    state: String,
+}
+
+/// `GET /api/repos`: those in trouble first. `found` says how many there are beyond the first thousand.
+pub(super) async fn list(State(web): State<Arc<Web>>, Asked(search): Asked<Search>) -> Result<Json<Value>, Failure> {
+    let found = web.store.mirror_search(read_state(&search.state), search.q.trim(), LISTED).await?;
+    let mirrors: Vec<Value> = found.rows.iter().map(as_json::mirror).collect();
+    Ok(Json(json!({ "found": found.count, "mirrors": mirrors })))
+}
+
+/// `GET /api/repos/{host}/{path}`: the mirrors of one repository, by disk.
+pub(super) async fn show(State(web): State<Arc<Web>>, Segment(asked): Segment) -> Result<Json<Value>, Failure> {
+    let repo = read_repo(&asked)?;
+    let mirrors: Vec<Value> = mirrors_of(&web, &repo).await?.iter().map(as_json::mirror).collect();
+    Ok(Json(json!({ "repo": repo, "mirrors": mirrors })))
+}
+
+/// Why.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Wish {
+    reason: String,
+}
+
+/// `POST /api/repos/{host}/{path}/sync`: 202, each server syncs its own mirror soon.
+pub(super) async fn sync(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(asked): Segment,
+    JsonBody(wish): JsonBody<Wish>,
+) -> Result<(StatusCode, Json<Value>), Failure> {
+    let asked = asked.strip_suffix("/sync").ok_or_else(Failure::no_such_page)?;
+    let repo = read_repo(asked)?;
+    let mirrors = ask(&web, &repo, &wish.reason, &who.by_script()).await?;
+    Ok((StatusCode::ACCEPTED, Json(json!({ "repo": repo, "mirrors": mirrors }))))
+}

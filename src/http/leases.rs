@@ -1,0 +1,37 @@
+//! Exclusive work: who does what, and taking it away by hand, for the pages and the API alike.
+
+use tracing::warn;
+
+use super::{Failure, Web};
+use crate::config::access::{Action, Asker};
+use crate::handlers::authz::Resource;
+use crate::model::{Cause, Reason};
+use crate::store::FreeLease;
+
+/// Which lease is taken away, and why.
+pub(super) struct Release<'a> {
+    pub key: &'a str,
+    /// Only if this one holds it; `None`: whoever does.
+    pub holder: Option<&'a str>,
+    pub reason: &'a str,
+}
+
+/// Takes a lease away for somebody who may.
+pub(super) async fn release(web: &Web, wish: Release<'_>, who: &Asker) -> Result<FreeLease, Failure> {
+    let way_out = "Say in a few words why, for those who look at the audit log.";
+    let reason = Reason::read(wish.reason).map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
+    let reason = reason.ok_or_else(|| Failure::unusable_field("reason", "it is empty", way_out))?;
+    web.permit(who, Action::Lease, &Resource::Server).await?;
+    let cause = Cause::new(who.actor(), reason.as_str()).from_address(who.remote.clone());
+    let freed = web.store.lease_free(wish.key, wish.holder, &cause).await?;
+    if let FreeLease::Freed(lease) | FreeLease::Told(lease) = &freed {
+        warn!(
+            who = who.name(),
+            key = lease.key,
+            holder = lease.holder,
+            reason = reason.as_str(),
+            "A lease is given back by hand"
+        );
+    }
+    Ok(freed)
+}

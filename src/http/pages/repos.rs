@@ -1,0 +1,290 @@
+//! `/repos`: the mirrors of repositories on every disk, those in trouble first; `/repos/{host}/{path}`: those of one, with
+//! all that is known of them.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{Redirect, Response};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::text::{Badge, Stamp, Until, shown};
+use super::visitor::Visitor;
+use crate::http::csrf::Confirmed;
+use crate::http::extract::{Asked, Segment};
+use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
+use crate::http::{Failure, Web};
+use crate::model::{MirrorState, Reason, SyncState, Verification};
+use crate::store::MirrorRow;
+
+/// Mirrors on one page; a search finds the others.
+const SHOWN: i64 = 200;
+
+/// `?q=…&state=…&notice=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Wish {
+    q: String,
+    state: String,
+    notice: String,
+}
+
+#[derive(Serialize)]
+struct View {
+    q: String,
+    state: &'static str,
+    states: Vec<Choice>,
+    found: i64,
+    all: i64,
+    mirrors: Vec<Line>,
+}
+
+/// A state to choose.
+#[derive(Serialize)]
+struct Choice {
+    name: &'static str,
+    words: &'static str,
+    count: i64,
+    is_chosen: bool,
+}
+
+/// A mirror in the list.
+#[derive(Serialize)]
+struct Line {
+    repo: String,
+    disk: String,
+    badge: Badge,
+    succeeded: Option<Stamp>,
+    retry: Option<Until>,
+    retries: u32,
+    verification: Badge,
+    failure: Option<Failing>,
+    asked: Option<Wanting>,
+}
+
+/// Why an attempt failed, and what helps.
+#[derive(Serialize)]
+struct Failing {
+    message: String,
+    fix: &'static str,
+}
+
+/// Who asked for a sync.
+#[derive(Serialize)]
+struct Wanting {
+    at: Stamp,
+    by: String,
+    reason: Option<String>,
+}
+
+/// `GET /repos`
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Asked(wish): Asked<Wish>,
+) -> Result<Response, Failure> {
+    let (now, state, q) = (web.clock.now(), read_state(&wish.state), wish.q.trim());
+    let found = web.store.mirror_search(state, q, SHOWN).await?;
+    let counts = web.store.mirror_count_all().await?;
+    let view = View {
+        q: shown(q),
+        state: state.map_or("", |state| state.as_str()),
+        states: choices(&counts, state),
+        found: found.count,
+        all: counts.iter().map(|(_, count)| count).sum(),
+        mirrors: found.rows.iter().map(|row| Line::new(row, now)).collect(),
+    };
+    visitor.page("repos.html", &view)
+}
+
+fn choices(counts: &[(SyncState, i64)], chosen: Option<SyncState>) -> Vec<Choice> {
+    let count = |state| counts.iter().find(|(known, _)| *known == state).map_or(0, |(_, count)| *count);
+    let choice = |state: &SyncState| Choice {
+        name: state.as_str(),
+        words: words(*state),
+        count: count(*state),
+        is_chosen: chosen == Some(*state),
+    };
+    SyncState::ALL.iter().map(choice).collect()
+}
+
+const fn words(state: SyncState) -> &'static str {
+    match state {
+        SyncState::Pending => "waiting",
+        SyncState::Started => "syncing",
+        SyncState::Synced => "in step",
+        SyncState::Failed => "failed",
+    }
+}
+
+fn badge(state: &MirrorState) -> Badge {
+    let tone = match state.state {
+        _ if state.evicted_at.is_some() => return Badge::new("idle", "removed to make room"),
+        SyncState::Pending => "idle",
+        SyncState::Started => "busy",
+        SyncState::Synced => "good",
+        SyncState::Failed => "bad",
+    };
+    Badge::new(tone, words(state.state))
+}
+
+const fn verification(state: Verification) -> Badge {
+    match state {
+        Verification::Unknown => Badge::new("idle", "not compared yet"),
+        Verification::Verified => Badge::new("good", "verified"),
+        Verification::Mismatch => Badge::new("bad", "differs"),
+    }
+}
+
+impl Failing {
+    fn of(state: &MirrorState) -> Option<Self> {
+        let failure = state.failure.as_ref()?;
+        Some(Self { message: shown(&failure.message), fix: failure.kind.fix() })
+    }
+}
+
+impl Wanting {
+    fn of(state: &MirrorState, now: DateTime<Utc>) -> Option<Self> {
+        let asked = state.asked.as_ref()?;
+        let reason = asked.reason.as_deref().map(shown);
+        Some(Self { at: Stamp::new(asked.at, now), by: shown(&asked.by), reason })
+    }
+}
+
+impl Line {
+    fn new(row: &MirrorRow, now: DateTime<Utc>) -> Self {
+        let state = &row.state;
+        Self {
+            repo: row.repo.to_string(),
+            disk: row.home.to_string(),
+            badge: badge(state),
+            succeeded: state.succeeded_at.map(|at| Stamp::new(at, now)),
+            retry: state.retry_at.map(|at| Until::new(at, now)),
+            retries: state.retry_count,
+            verification: verification(state.verification),
+            failure: Failing::of(state),
+            asked: Wanting::of(state, now),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Detail {
+    repo: String,
+    notice: Option<&'static str>,
+    mirrors: Vec<MirrorView>,
+    most_chars: usize,
+}
+
+/// All that is known of a mirror.
+#[derive(Serialize)]
+struct MirrorView {
+    #[serde(flatten)]
+    line: Line,
+    started: Option<Stamp>,
+    is_under_way: bool,
+    holder: Option<String>,
+    tried: Option<Stamp>,
+    updated: Option<Stamp>,
+    refresh: Option<Until>,
+    verified: Option<Stamp>,
+    checksum: Option<String>,
+    refs: Option<u64>,
+    mismatches: u32,
+    mismatch: Option<String>,
+    connected: Option<Stamp>,
+    maintained: Option<Stamp>,
+    used: Option<Stamp>,
+    evicted: Option<Stamp>,
+    size: Option<String>,
+}
+
+impl MirrorView {
+    fn new(row: &MirrorRow, now: DateTime<Utc>) -> Self {
+        let (state, stamp) = (&row.state, |at: Option<DateTime<Utc>>| at.map(|at| Stamp::new(at, now)));
+        Self {
+            line: Line::new(row, now),
+            started: stamp(state.started_at),
+            is_under_way: state.state == SyncState::Started,
+            holder: state.lease.as_ref().map(|lease| shown(&lease.holder)),
+            tried: stamp(state.synced_at),
+            updated: stamp(state.updated_at),
+            refresh: state.refresh_at.filter(|at| *at > now).map(|at| Until::new(at, now)),
+            verified: stamp(state.verified_at),
+            checksum: state.checksum.as_ref().map(ToString::to_string),
+            refs: state.refs,
+            mismatches: state.verification_retry_count,
+            mismatch: state.verification_failure.as_deref().map(shown),
+            connected: stamp(state.connectivity_at),
+            maintained: stamp(state.maintained_at),
+            used: stamp(state.used_at),
+            evicted: stamp(state.evicted_at),
+            size: state.bytes.map(size),
+        }
+    }
+}
+
+/// `1.5 MiB`, `700 KiB`.
+#[expect(clippy::cast_precision_loss, reason = "one digit behind the point is shown")]
+fn size(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    let (mut rest, mut unit) = (bytes as f64 / 1024.0, 0);
+    while rest >= 1023.5 && unit + 1 < UNITS.len() {
+        (rest, unit) = (rest / 1024.0, unit + 1);
+    }
+    let digits = usize::from(unit > 0 && rest < 99.95);
+    format!("{rest:.digits$} {}", UNITS[unit])
+}
+
+/// `GET /repos/{host}/{path}`
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    Segment(asked): Segment,
+    Asked(wish): Asked<Wish>,
+) -> Result<Response, Failure> {
+    let (now, repo) = (web.clock.now(), read_repo(&asked)?);
+    let mirrors = mirrors_of(&web, &repo).await?.iter().map(|row| MirrorView::new(row, now)).collect();
+    let notice = (wish.notice == "asked").then_some("A sync is asked for. Each server begins its own in a moment.");
+    let view = Detail { repo: repo.to_string(), notice, mirrors, most_chars: Reason::MAX_CHARS };
+    visitor.page("repo.html", &view)
+}
+
+/// Why.
+#[derive(Deserialize)]
+pub(super) struct Typed {
+    #[serde(default)]
+    reason: String,
+}
+
+/// `POST /repos/{host}/{path}`
+pub(super) async fn sync(
+    State(web): State<Arc<Web>>,
+    Segment(asked): Segment,
+    form: Confirmed<Typed>,
+) -> Result<Redirect, Failure> {
+    let repo = read_repo(&asked)?;
+    ask(&web, &repo, &form.fields.reason, &form.who.at_page()).await?;
+    Ok(Redirect::to(&web.link(&format!("/repos/{repo}?notice=asked"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_shown_in_the_unit_that_fits() {
+        let cases = [
+            (0, "0 KiB"),
+            (700 << 10, "700 KiB"),
+            (1536 << 10, "1.5 MiB"),
+            ((1 << 20) - 1, "1.0 MiB"),
+            (5 << 30, "5.0 GiB"),
+            (300 << 30, "300 GiB"),
+            (u64::MAX, "16777216 TiB"),
+        ];
+        for (bytes, text) in cases {
+            assert_eq!(size(bytes), text);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Mirrors of repositories: how they stand on every disk, and asking for one to be synchronised, for the pages and the API
+//! alike.
+
+use tracing::info;
+
+use super::{Failure, Web};
+use crate::config::access::{Action, Asker};
+use crate::handlers::authz::Resource;
+use crate::model::{Asked, Reason, RepoId, SyncState};
+use crate::store::{MirrorQuery, MirrorRow};
+
+/// Disks that one repository is listed on.
+const DISKS: i64 = 1000;
+
+/// Reads the name of a repository in an address.
+pub(super) fn read_repo(text: &str) -> Result<RepoId, Failure> {
+    text.parse().map_err(|_| Failure::no_such_mirror(text))
+}
+
+/// Reads the name of a state in an address; `None`: any.
+pub(super) fn read_state(text: &str) -> Option<SyncState> {
+    text.parse().ok()
+}
+
+/// The mirrors of a repository, by disk.
+pub(super) async fn mirrors_of(web: &Web, repo: &RepoId) -> Result<Vec<MirrorRow>, Failure> {
+    let query = MirrorQuery { repo: Some(repo.clone()), ..MirrorQuery::default() };
+    let rows = web.store.mirror_list(&query, DISKS).await?;
+    if rows.is_empty() { Err(Failure::no_such_mirror(&repo.to_string())) } else { Ok(rows) }
+}
+
+/// Asks for the mirrors of a repository to be synchronised, for somebody who may. Tells how many there are.
+pub(super) async fn ask(web: &Web, repo: &RepoId, reason: &str, who: &Asker) -> Result<u64, Failure> {
+    let way_out = "Say in a few words why, for those who look at the repository.";
+    let reason = Reason::read(reason).map_err(|e| Failure::unusable_field("reason", &e.to_string(), way_out))?;
+    let reason = reason.ok_or_else(|| Failure::unusable_field("reason", "it is empty", way_out))?;
+    web.permit(who, Action::Sync, &Resource::Repository(repo)).await?;
+    let by = who.actor().login;
+    let asked = Asked { at: web.clock.now(), by, reason: Some(reason.as_str().to_owned()) };
+    match web.store.mirror_ask(repo, &asked).await? {
+        0 => Err(Failure::no_such_mirror(&repo.to_string())),
+        mirrors => {
+            info!(who = who.name(), %repo, mirrors, reason = reason.as_str(), "Somebody asked for a sync");
+            Ok(mirrors)
+        }
+    }
+}

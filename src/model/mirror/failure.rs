@@ -1,0 +1,119 @@
+//! Why a mirror could not be brought in step, and what helps.
+
+use chrono::TimeDelta;
+
+use crate::model::text::text_enum;
+
+text_enum! {
+    /// What the failure of an attempt is about.
+    pub enum FailureKind {
+        /// The forge refused the credentials.
+        Authentication = "authentication",
+        /// The forge does not know the repository, or does not show it to us.
+        NotFound = "not_found",
+        /// The forge did not answer, or broke off.
+        Unreachable = "unreachable",
+        /// It took too long.
+        TimedOut = "timed_out",
+        /// The copy on this disk is damaged.
+        Corrupt = "corrupt",
+        /// What was fetched is not what the forge advertises.
+        Verification = "verification",
+        /// The server ended, or lost its claim, before the attempt did.
+        Interrupted = "interrupted",
+        /// Anything else; the message says what.
+        Other = "other",
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncFailure {
+    /// What it is about.
+    pub kind: FailureKind,
+    /// What happened, without secrets.
+    pub message: String,
+}
+
+impl FailureKind {
+    /// Whether trying again soon is of no use: somebody has to do something first.
+    pub const fn needs_somebody(self) -> bool {
+        match self {
+            Self::Authentication | Self::NotFound => true,
+            Self::Unreachable
+            | Self::TimedOut
+            | Self::Corrupt
+            | Self::Verification
+            | Self::Interrupted
+            | Self::Other => false,
+        }
+    }
+
+    /// The wait after the first failure; it doubles with each that follows.
+    pub const fn first_wait(self) -> TimeDelta {
+        if self.needs_somebody() { TimeDelta::minutes(10) } else { TimeDelta::seconds(30) }
+    }
+
+    /// The longest wait.
+    pub const fn longest_wait(self) -> TimeDelta {
+        if self.needs_somebody() { TimeDelta::hours(24) } else { TimeDelta::hours(1) }
+    }
+
+    /// What helps, in a sentence or two for whoever runs the server.
+    pub const fn fix(self) -> &'static str {
+        match self {
+            Self::Authentication => {
+                "The forge refused the credentials. Check that the token (--gh-token, --gh-token-file) is valid and may \
+                 read the contents of the repository, or that the GitHub App is installed on it with that permission; \
+                 then ask for a sync, or push."
+            }
+            Self::NotFound => {
+                "The repository does not exist under this name, or the credentials may not see it. Give the account or \
+                 the GitHub App access to it; if it was renamed or deleted, take it off --repo-allowlist."
+            }
+            Self::Unreachable => {
+                "The forge did not answer or broke off. Check the network, the proxy and the forge's own status; it is \
+                 tried again by itself."
+            }
+            Self::TimedOut => {
+                "It took too long. If the repository is very large, the next attempt may come further; if it keeps \
+                 happening, check the line to the forge."
+            }
+            Self::Corrupt => {
+                "The copy on this disk is damaged; the next attempt makes it anew by itself. If it happens again, check \
+                 the disk of --data-dir."
+            }
+            Self::Verification => {
+                "What was fetched is not what the forge advertises. It is compared again by itself, and after the second \
+                 time made anew; if it keeps happening, look for a proxy that keeps old answers of the forge."
+            }
+            Self::Interrupted => {
+                "The server ended or lost its claim before the sync did. It is tried again by itself; if it keeps \
+                 happening, see why the server is killed, or raise --sync-lease-timeout."
+            }
+            Self::Other => {
+                "The message says what happened; more is in the log of that server. It is tried again by itself."
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_fix_in_whole_sentences() {
+        for kind in FailureKind::ALL {
+            let fix = kind.fix();
+            assert!(fix.ends_with('.') && fix.len() > 40 && !fix.contains("  "), "{kind}: {fix}");
+            assert!(kind.first_wait() < kind.longest_wait());
+        }
+    }
+
+    #[test]
+    fn only_what_somebody_has_to_mend_is_slowed_down() {
+        let slow: Vec<_> = FailureKind::ALL.iter().filter(|kind| kind.needs_somebody()).collect();
+        assert_eq!(slow, [&FailureKind::Authentication, &FailureKind::NotFound]);
+    }
+}

@@ -1,0 +1,55 @@
+//! Whose disk a mirror lies on. Names of servers change with every start; mirrors outlive them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::model::text::text_type;
+
+/// The id of a data directory, kept in its file `replica-id`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct HomeId(String);
+
+/// The text is not the id of a data directory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an id consists of 1 to 64 lower-case letters, digits and `-`")]
+pub struct InvalidHomeId;
+
+impl HomeId {
+    /// As text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for HomeId {
+    type Err = InvalidHomeId;
+
+    fn from_str(text: &str) -> Result<Self, InvalidHomeId> {
+        let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+        let is_id = (1..=64).contains(&text.len()) && text.bytes().all(plain);
+        if is_id { Ok(Self(text.to_owned())) } else { Err(InvalidHomeId) }
+    }
+}
+
+impl fmt::Display for HomeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+text_type!(HomeId);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_words_are_ids() {
+        for text in ["a", "0197-abc", &"z".repeat(64)] {
+            assert_eq!(text.parse::<HomeId>().unwrap().to_string(), text);
+        }
+        for text in ["", "A", "a b", "a/b", "../a", "a\n", &"z".repeat(65)] {
+            assert_eq!(text.parse::<HomeId>(), Err(InvalidHomeId), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What happened to repositories, in order, and how far each data directory has walked it.
+//!
+//! Whoever takes a delivery writes the event in the same transaction; every home has a cursor of its own and takes what
+//! came after it, so that a delivery that one replica took moves the mirrors of all.
+//!
+//! Numbers are given before transactions are committed, and a cursor that has passed a number never comes back to it. On
+//! PostgreSQL whoever appends therefore holds a lock until its transaction has ended: a number becomes visible only after
+//! all smaller ones. It is the last thing such a transaction does, so nobody waits for more than a commit. On SQLite there
+//! is only one writing transaction.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::repository_syncs::{installation_in_tx, know_in_tx};
+use super::{Result, Store, Tx, execute, on_pool, on_tx};
+use crate::model::{HomeId, MirrorEvent, RepoId, RepositoryEventKind, RepositoryNews};
+
+/// Something that happened to a repository, as kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepositoryEvent {
+    /// Its number; later events have larger ones.
+    pub seq: i64,
+    /// What it was.
+    pub event: RepositoryNews,
+    /// When it was taken up, by the clock of the judge.
+    pub at: DateTime<Utc>,
+}
+
+/// What came of walking on.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventWalk {
+    /// There is no cursor: nobody has walked here, or not for so long that it was dropped.
+    NoCursor,
+    /// So many events were walked past; what they tell of is to be brought in step.
+    Walked(usize),
+}
+
+/// A cursor that finds nothing says that it is there as often as this.
+const SIGN_OF_LIFE: TimeDelta = TimeDelta::minutes(10);
+
+const APPEND: &str = "INSERT INTO repository_events (repo, kind, installation, at) VALUES ($1, $2, $3, $4)";
+const AFTER: &str =
+    "SELECT seq, repo, kind, installation, at FROM repository_events WHERE seq > $1 ORDER BY seq LIMIT $2";
+const PRUNE: &str = "DELETE FROM repository_events WHERE seq IN (SELECT seq FROM repository_events WHERE at < $1 \
+     AND seq <= COALESCE((SELECT MIN(seq) FROM repository_event_cursors), 9223372036854775807) ORDER BY seq LIMIT $2)";
+
+impl Store {
+    /// Something happened to a repository that no delivery told of.
+    pub async fn repository_event_append(&self, news: &RepositoryNews) -> Result<()> {
+        let mut tx = self.begin().await?;
+        self.repository_events_in_tx(&mut tx, std::slice::from_ref(news)).await?;
+        tx.commit().await
+    }
+
+    /// Something happened to repositories. Nothing else may be waited for in the transaction from here on.
+    pub(super) async fn repository_events_in_tx(&self, tx: &mut Tx, news: &[RepositoryNews]) -> Result<()> {
+        if news.is_empty() {
+            return Ok(());
+        }
+        append_hold_in_tx(tx).await?;
+        let at = self.skew_in_tx(tx).await?.of(self.now());
+        for news in news {
+            let installation = news.installation.map(u64::cast_signed);
+            execute!(&mut *tx, APPEND, &news.repo, news.kind, installation, at)?;
+        }
+        Ok(())
+    }
+
+    /// Events after a number, so many at most.
+    pub async fn repository_event_list(&self, after: i64, limit: i64) -> Result<Vec<RepositoryEvent>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(AFTER).bind(after).bind(limit).fetch_all(db))?;
+        Ok(rows.into_iter().map(RepositoryEvent::from).collect())
+    }
+
+    /// How far a data directory has walked.
+    pub async fn repository_event_cursor(&self, home: &HomeId) -> Result<Option<i64>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT seq FROM repository_event_cursors WHERE replica = $1")
+            .bind(home).fetch_optional(db))
+    }
+
+    /// A data directory begins to walk, or comes back after it was dropped: what it does not know of the past is made
+    /// good by bringing every repository in step that events are known of. Tells how many those are.
+    pub async fn repository_event_begin(&self, home: &HomeId) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let now = self.skew_in_tx(&mut tx).await?.of(self.now());
+        // The place first: what happens while the rest is done is walked.
+        let begun = execute!(
+            &mut tx,
+            "INSERT INTO repository_event_cursors (replica, seq, moved_at) \
+             VALUES ($1, COALESCE((SELECT MAX(seq) FROM repository_events), 0), $2) ON CONFLICT (replica) DO NOTHING",
+            home,
+            now,
+        )?;
+        if begun == 0 {
+            return Ok(0);
+        }
+        let known = on_tx!(&mut tx, db => sqlx::query_scalar::<_, RepoId>(
+            "SELECT repo FROM repository_syncs WHERE replica = $1 ORDER BY repo").bind(home).fetch_all(db))?;
+        for repo in &known {
+            let updated = MirrorEvent::Updated { at: self.now() };
+            let _changed = self.mirror_change_in_tx(&mut tx, home, repo, &updated).await?;
+        }
+        // SQLite takes ON for a part of FROM unless there is a WHERE.
+        let new = execute!(
+            &mut tx,
+            "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
+             verification, verification_retry_count, created_at) \
+             SELECT $1, w.repo, w.installation, 0, 'pending', $2, 0, 'unknown', 0, $2 FROM watched_repos w \
+             WHERE TRUE ON CONFLICT (replica, repo) DO NOTHING",
+            home,
+            self.now(),
+        )?;
+        tx.commit().await.map(|()| known.len() as u64 + new)
+    }
+
+    /// Walks on past so many events at most. That their repositories are to be brought in step, and that they were walked
+    /// past, is one transaction.
+    pub async fn repository_event_walk(&self, home: &HomeId, limit: i64) -> Result<EventWalk> {
+        let Some(seq) = self.repository_event_cursor(home).await? else { return Ok(EventWalk::NoCursor) };
+        let events = self.repository_event_list(seq, limit).await?;
+        let Some(last) = events.last().map(|event| event.seq) else {
+            return self.alive(home).await.map(|()| EventWalk::Walked(0));
+        };
+        let mut tx = self.begin().await?;
+        let now = self.skew_in_tx(&mut tx).await?.of(self.now());
+        let moved = execute!(
+            &mut tx,
+            "UPDATE repository_event_cursors SET seq = $1, moved_at = $2 WHERE replica = $3 AND seq = $4",
+            last,
+            now,
+            home,
+            seq,
+        )?;
+        if moved == 0 {
+            return Ok(EventWalk::Walked(0));
+        }
+        for (repo, installation) in by_repo(&events) {
+            self.told_in_tx(&mut tx, home, repo, installation).await?;
+        }
+        tx.commit().await.map(|()| EventWalk::Walked(events.len()))
+    }
+
+    async fn told_in_tx(&self, tx: &mut Tx, home: &HomeId, repo: &RepoId, installation: Option<u64>) -> Result<()> {
+        know_in_tx(tx, home, repo, installation, self.now()).await?;
+        let _changed = self.mirror_change_in_tx(tx, home, repo, &MirrorEvent::Updated { at: self.now() }).await?;
+        match installation {
+            Some(installation) => installation_in_tx(tx, home, repo, installation).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn alive(&self, home: &HomeId) -> Result<()> {
+        let now = self.skew().await?.of(self.now());
+        let silent = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT seq FROM repository_event_cursors WHERE replica = $1 AND moved_at < $2")
+            .bind(home).bind(now - SIGN_OF_LIFE).fetch_optional(db))?;
+        if silent.is_some() {
+            let mut tx = self.begin().await?;
+            execute!(&mut tx, "UPDATE repository_event_cursors SET moved_at = $1 WHERE replica = $2", now, home)?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Drops the cursors of data directories that were not heard of since a time, with what is known of their mirrors:
+    /// who comes back begins anew. Names them.
+    pub async fn repository_event_drop_cursors(&self, before: DateTime<Utc>) -> Result<Vec<HomeId>> {
+        let mut tx = self.begin().await?;
+        let before = self.skew_in_tx(&mut tx).await?.of(before);
+        let mut homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, HomeId>(
+            "DELETE FROM repository_event_cursors WHERE moved_at < $1 RETURNING replica").bind(before).fetch_all(db))?;
+        homes.sort();
+        for home in &homes {
+            execute!(&mut tx, "DELETE FROM repository_syncs WHERE replica = $1", home)?;
+        }
+        tx.commit().await.map(|()| homes)
+    }
+
+    /// Removes events from before a time that every cursor has passed, so many at most. The time must leave
+    /// [`Self::repository_event_begin`] long enough to end.
+    pub async fn repository_event_prune(&self, before: DateTime<Utc>, limit: i64) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let before = self.skew_in_tx(&mut tx).await?.of(before);
+        let rows = execute!(&mut tx, PRUNE, before, limit)?;
+        tx.commit().await.map(|()| rows)
+    }
+}
+
+/// Repositories in order, each with the newest installation that was told.
+fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, Option<u64>> {
+    let mut repos = BTreeMap::new();
+    for RepositoryEvent { event, .. } in events {
+        let installation: &mut Option<u64> = repos.entry(&event.repo).or_default();
+        *installation = event.installation.or(*installation);
+    }
+    repos
+}
+
+/// Nobody else appends until the transaction ends.
+async fn append_hold_in_tx(tx: &mut Tx) -> Result<()> {
+    match tx {
+        Tx::Sqlite(_) => Ok(()),
+        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('repository_events', 0))")
+            .execute(&mut **tx)
+            .await
+            .map(drop),
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct Row {
+    seq: i64,
+    repo: RepoId,
+    kind: RepositoryEventKind,
+    installation: Option<i64>,
+    at: DateTime<Utc>,
+}
+
+impl From<Row> for RepositoryEvent {
+    fn from(row: Row) -> Self {
+        let installation = row.installation.map(i64::cast_unsigned);
+        let event = RepositoryNews { repo: row.repo, kind: row.kind, installation };
+        Self { seq: row.seq, event, at: row.at }
+    }
+}

@@ -1,0 +1,190 @@
+//! The registry of mirrors: a row per data directory and repository.
+//!
+//! What may follow from what is decided by [`crate::model::MirrorState::next`] alone. A change is read, decided and written back by one
+//! conditional UPDATE that compares the row's revision, and so its state, its lease and everything that may have come in
+//! between; whoever comes second reads and decides again.
+
+mod due;
+mod row;
+mod search;
+
+use chrono::{DateTime, Utc};
+
+pub use due::MirrorsDue;
+pub use row::MirrorRow;
+pub use search::FoundMirrors;
+
+use self::row::{Row, columns};
+use super::{Result, Store, Tx, execute, on_pool, on_tx};
+use crate::model::{Asked, HomeId, MirrorEvent, NotAllowed, RepoId, SyncState};
+
+/// What came of an event.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MirrorChange {
+    /// The mirror stands so now.
+    Changed(Box<MirrorRow>),
+    /// It may not happen to the mirror as it stands.
+    NotAllowed(NotAllowed),
+    /// There is no such mirror in the registry.
+    Unknown,
+}
+
+/// Which mirrors are listed; `None`: any.
+#[derive(Clone, Debug, Default)]
+pub struct MirrorQuery {
+    /// Those of a data directory.
+    pub home: Option<HomeId>,
+    /// Those of a repository.
+    pub repo: Option<RepoId>,
+    /// Those that stand so.
+    pub state: Option<SyncState>,
+}
+
+const KNOW: &str = "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
+     verification, verification_retry_count, created_at) VALUES ($1, $2, $3, 0, 'pending', $4, 0, 'unknown', 0, $4) \
+     ON CONFLICT (replica, repo) DO NOTHING";
+const GET: &str = concat!("SELECT ", columns!(), " FROM repository_syncs WHERE replica = $1 AND repo = $2");
+const LIST: &str = concat!(
+    "SELECT ",
+    columns!(),
+    " FROM repository_syncs WHERE ($1 IS NULL OR replica = $1) AND ($2 IS NULL OR repo = $2) \
+     AND ($3 IS NULL OR state = $3) ORDER BY replica, repo LIMIT $4"
+);
+const LIVE_LEASE: &str = "SELECT COUNT(*) FROM leases l JOIN repository_syncs s ON l.key = s.lease_key \
+     AND l.holder = s.lease_holder WHERE s.replica = $1 AND s.repo = $2 AND l.until > $3";
+
+impl Store {
+    /// Makes a mirror known that is to be brought in step; `false`: it is known.
+    pub async fn mirror_know(&self, home: &HomeId, repo: &RepoId, installation: Option<u64>) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let is_new = know_in_tx(&mut tx, home, repo, installation, self.now()).await?;
+        tx.commit().await.map(|()| is_new)
+    }
+
+    /// What is known of a mirror.
+    pub async fn mirror_get(&self, home: &HomeId, repo: &RepoId) -> Result<Option<MirrorRow>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, Row>(GET).bind(home).bind(repo).fetch_optional(db))?;
+        Ok(row.map(MirrorRow::from))
+    }
+
+    /// Mirrors by data directory and repository, so many at most.
+    pub async fn mirror_list(&self, filter: &MirrorQuery, limit: i64) -> Result<Vec<MirrorRow>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(LIST)
+            .bind(&filter.home).bind(&filter.repo).bind(filter.state).bind(limit).fetch_all(db))?;
+        Ok(rows.into_iter().map(MirrorRow::from).collect())
+    }
+
+    /// How many mirrors of a data directory stand how. What was removed to make room is not among them.
+    pub async fn mirror_count(&self, home: &HomeId) -> Result<Vec<(SyncState, i64)>> {
+        on_pool!(self, db => sqlx::query_as::<_, (SyncState, i64)>(
+            "SELECT state, COUNT(*) FROM repository_syncs WHERE replica = $1 AND evicted_at IS NULL \
+             GROUP BY state ORDER BY state").bind(home).fetch_all(db))
+    }
+
+    /// Something happens to a mirror.
+    pub async fn mirror_change(&self, home: &HomeId, repo: &RepoId, event: &MirrorEvent) -> Result<MirrorChange> {
+        let mut tx = self.begin().await?;
+        let change = self.mirror_change_in_tx(&mut tx, home, repo, event).await?;
+        tx.commit().await.map(|()| change)
+    }
+
+    /// Somebody wants the mirrors of a repository to be brought in step, wherever they lie; tells how many there are.
+    pub async fn mirror_ask(&self, repo: &RepoId, asked: &Asked) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, HomeId>(
+            "SELECT replica FROM repository_syncs WHERE repo = $1 ORDER BY replica").bind(repo).fetch_all(db))?;
+        let (mut many, event) = (0, MirrorEvent::Asked(asked.clone()));
+        for home in homes {
+            let change = self.mirror_change_in_tx(&mut tx, &home, repo, &event).await?;
+            many += u64::from(matches!(change, MirrorChange::Changed(_)));
+        }
+        tx.commit().await.map(|()| many)
+    }
+
+    /// Forgets a mirror that nobody wants any more; an attempt that is under way finds that out at its end.
+    pub async fn mirror_forget(&self, home: &HomeId, repo: &RepoId) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(&mut tx, "DELETE FROM repository_syncs WHERE replica = $1 AND repo = $2", home, repo)?;
+        tx.commit().await.map(|()| rows == 1)
+    }
+
+    /// The same in a transaction. Who changes several mirrors of a home does so in the order of their repositories.
+    pub(super) async fn mirror_change_in_tx(
+        &self,
+        tx: &mut Tx,
+        home: &HomeId,
+        repo: &RepoId,
+        event: &MirrorEvent,
+    ) -> Result<MirrorChange> {
+        loop {
+            let row = on_tx!(&mut *tx, db => sqlx::query_as::<_, Row>(GET).bind(home).bind(repo).fetch_optional(db))?;
+            let Some(mut row) = row.map(MirrorRow::from) else { return Ok(MirrorChange::Unknown) };
+            if matches!(event, MirrorEvent::Orphaned { .. }) && self.is_leased_in_tx(tx, home, repo).await? {
+                return Ok(MirrorChange::NotAllowed(NotAllowed::UnderWay));
+            }
+            row.state = match row.state.next(event) {
+                Ok(state) => state,
+                Err(why) => return Ok(MirrorChange::NotAllowed(why)),
+            };
+            row.installation = row.installation.filter(|_| !is_doubtful(event));
+            if self.write_in_tx(tx, &row, event).await? {
+                row.revision += 1;
+                return Ok(MirrorChange::Changed(Box::new(row)));
+            }
+        }
+    }
+
+    /// `false`: somebody was faster.
+    async fn write_in_tx(&self, tx: &mut Tx, row: &MirrorRow, event: &MirrorEvent) -> Result<bool> {
+        let unless_leased_at = match event {
+            MirrorEvent::Orphaned { .. } => Some(self.skew_in_tx(tx).await?.of(self.now())),
+            MirrorEvent::Updated { .. }
+            | MirrorEvent::Asked(_)
+            | MirrorEvent::Due { .. }
+            | MirrorEvent::Started { .. }
+            | MirrorEvent::Succeeded { .. }
+            | MirrorEvent::Failed { .. }
+            | MirrorEvent::Used { .. }
+            | MirrorEvent::Evicted { .. } => None,
+        };
+        row::write_in_tx(tx, row, unless_leased_at).await
+    }
+
+    async fn is_leased_in_tx(&self, tx: &mut Tx, home: &HomeId, repo: &RepoId) -> Result<bool> {
+        let now = self.skew_in_tx(tx).await?.of(self.now());
+        let live = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(LIVE_LEASE)
+            .bind(home).bind(repo).bind(now).fetch_one(db))?;
+        Ok(live > 0)
+    }
+}
+
+/// Makes a mirror known; `false`: it is.
+pub(super) async fn know_in_tx(
+    tx: &mut Tx,
+    home: &HomeId,
+    repo: &RepoId,
+    installation: Option<u64>,
+    now: DateTime<Utc>,
+) -> Result<bool> {
+    execute!(tx, KNOW, home, repo, installation.map(u64::cast_signed), now).map(|rows| rows == 1)
+}
+
+/// Through which installation of the forge's app a repository is reached; what an event tells is right, what an attempt
+/// was refused with is not.
+pub(super) async fn installation_in_tx(tx: &mut Tx, home: &HomeId, repo: &RepoId, installation: u64) -> Result<()> {
+    execute!(
+        tx,
+        "UPDATE repository_syncs SET installation = $1 WHERE replica = $2 AND repo = $3 \
+         AND (installation IS NULL OR installation <> $1)",
+        installation.cast_signed(),
+        home,
+        repo,
+    )
+    .map(drop)
+}
+
+/// Whether the installation that was tried may be the wrong one: which is right is found out anew.
+fn is_doubtful(event: &MirrorEvent) -> bool {
+    matches!(event, MirrorEvent::Failed { failure, .. } if failure.kind.needs_somebody())
+}

@@ -1,0 +1,104 @@
+//! The name of a data directory. Servers have another name with every start; what lies on the disk stays, and the database
+//! knows it by this name.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::model::HomeId;
+
+/// File of the data directory that holds its name.
+const FILE: &str = "replica-id";
+
+/// Why a data directory has no name.
+#[derive(Debug, thiserror::Error)]
+pub enum HomeError {
+    /// The file cannot be read or made.
+    #[error("cannot read or make {path}")]
+    Io {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Something else is in it.
+    #[error(
+        "{path} does not hold the name of a data directory: restore it, or delete it, and the mirrors of this directory are \
+         looked at anew under a new name"
+    )]
+    Invalid {
+        /// The file.
+        path: String,
+    },
+}
+
+/// The name of a data directory, which is made once: after the server that uses it first. Of several that begin at the
+/// same moment all get the same.
+pub fn home(data_dir: &Path, server: &str) -> Result<HomeId, HomeError> {
+    let path = data_dir.join(FILE);
+    let shown = path.display().to_string();
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => make(data_dir, &path, server),
+        read => read,
+    };
+    let text = text.map_err(|source| HomeError::Io { path: shown.clone(), source })?;
+    text.trim().parse().map_err(|_| HomeError::Invalid { path: shown })
+}
+
+/// Written beside and then given its name, which fails if somebody was faster: nobody ever reads half of it.
+fn make(data_dir: &Path, path: &Path, server: &str) -> io::Result<String> {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = server.chars().map(plain).rev().take(64).collect();
+    let name: String = name.chars().rev().collect();
+    let beside = data_dir.join(format!("{FILE}.{name}"));
+    fs::write(&beside, format!("{name}\n"))?;
+    let linked = fs::hard_link(&beside, path);
+    fs::remove_file(&beside)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => fs::read_to_string(path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_keeps_the_name_it_was_given_first() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(home(dir.path(), "Host.A/1").unwrap().as_str(), "host-a-1");
+        assert_eq!(home(dir.path(), "host-b-2").unwrap().as_str(), "host-a-1");
+        let files: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(files, [FILE]);
+    }
+
+    #[test]
+    fn of_many_that_begin_at_once_all_get_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let names: Vec<HomeId> = std::thread::scope(|scope| {
+            let path = dir.path();
+            let begin = |n: i32| scope.spawn(move || home(path, &format!("host-{n}")).unwrap());
+            let threads: Vec<_> = (0..8).map(begin).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert!(names.iter().all(|name| name == &names[0]), "{names:?}");
+    }
+
+    #[test]
+    fn a_long_name_keeps_its_end_which_is_the_random_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let name = home(dir.path(), &format!("{}-0a1b", "x".repeat(90))).unwrap();
+        assert!(name.as_str().len() == 64 && name.as_str().ends_with("x-0a1b"), "{name}");
+    }
+
+    #[test]
+    fn something_else_in_the_file_is_not_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE), "not a name!").unwrap();
+        let error = home(dir.path(), "host").unwrap_err().to_string();
+        assert!(error.contains("replica-id") && error.contains("delete it"), "{error}");
+        fs::write(dir.path().join(FILE), "").unwrap();
+        assert!(home(dir.path(), "host").is_err());
+    }
+}

@@ -1,0 +1,69 @@
+//! Whether a mirror holds what the forge advertises: one checksum over the names and ids of all references, on both sides.
+
+use crate::git::{GitError, Mirror, RefList, RefSelection, Remote};
+
+/// What the comparison came to.
+pub(super) enum Verdict {
+    /// Both have these.
+    Same(RefList),
+    /// They differ even at the second look; in what.
+    Differs(String),
+}
+
+/// Compares. Somebody may push between the fetch and the look, so a difference is brought in step and looked at once more
+/// before it counts.
+pub(super) async fn verify(mirror: &Mirror, remote: &Remote<'_>, wanted: &RefSelection) -> Result<Verdict, GitError> {
+    if let Verdict::Same(refs) = compare(mirror, remote, wanted).await? {
+        return Ok(Verdict::Same(refs));
+    }
+    mirror.sync(remote, wanted).await?;
+    compare(mirror, remote, wanted).await
+}
+
+async fn compare(mirror: &Mirror, remote: &Remote<'_>, wanted: &RefSelection) -> Result<Verdict, GitError> {
+    let there = mirror.advertised(remote, wanted).await?;
+    let here = mirror.refs().await?.selected(wanted);
+    if here.checksum() == there.checksum() {
+        return Ok(Verdict::Same(there));
+    }
+    Ok(Verdict::Differs(difference(&here, &there)))
+}
+
+/// Names at most one reference of each sort: the forge may have thousands.
+fn difference(here: &RefList, there: &RefList) -> String {
+    let missing: Vec<_> = there.iter().filter(|(name, _)| here.get(name).is_none()).collect();
+    let gone: Vec<_> = here.iter().filter(|(name, _)| there.get(name).is_none()).collect();
+    let moved: Vec<_> = there.iter().filter(|(name, id)| here.get(name).is_some_and(|ours| ours != *id)).collect();
+    let sorts = [("missing here", missing), ("gone there", gone), ("at another commit", moved)];
+    let named = sorts.iter().filter_map(|(what, refs)| {
+        let (name, _) = refs.first()?;
+        Some(format!("{} {what}, as {name}", refs.len()))
+    });
+    let (ours, theirs) = (here.checksum(), there.checksum());
+    let named = named.collect::<Vec<_>>().join("; ");
+    format!("the references fetched ({ours}) are not those that the forge advertises ({theirs}): {named}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::RefName;
+
+    fn refs(list: &[(&str, char)]) -> RefList {
+        let one = |(name, id): &(&str, char)| (RefName::new(name).unwrap(), id.to_string().repeat(40).parse().unwrap());
+        list.iter().map(one).collect()
+    }
+
+    #[test]
+    fn a_difference_is_counted_and_one_of_each_sort_named() {
+        let here = refs(&[("refs/heads/a", 'a'), ("refs/heads/b", 'b'), ("refs/heads/old", 'c')]);
+        let there =
+            refs(&[("refs/heads/a", 'd'), ("refs/heads/b", 'b'), ("refs/heads/new", 'e'), ("refs/heads/other", 'e')]);
+        let text = difference(&here, &there);
+        let (_, named) = text.split_once("): ").unwrap();
+        assert_eq!(
+            named,
+            "2 missing here, as refs/heads/new; 1 gone there, as refs/heads/old; 1 at another commit, as refs/heads/a"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! What deliveries say of repositories as a whole: pushes, renames, deletions, and what the app may see.
+
+use super::payload::{PayloadError, ignored, repo_id};
+use super::shape::{GrantPayload, Installation, Repository, RepositoryPayload};
+use crate::model::{Event, HostName, RepoId, RepositoryEventKind, RepositoryNews};
+
+/// `push` has no action. A repository that has another name is news of both names: what was known under the old one is
+/// looked at as well.
+pub(super) fn changed(payload: &RepositoryPayload, host: &HostName) -> Result<Event, PayloadError> {
+    let kind = kind_of(payload.action.as_deref());
+    let repo = repo_id(host, &payload.repository.full_name)?;
+    let old = old_name(payload).and_then(|old| RepoId::new(host.clone(), &format!("{}/{old}", repo.owner())).ok());
+    let installation = installation(payload.installation.as_ref());
+    let news = |repo| RepositoryNews { repo, kind, installation };
+    Ok(Event::Repositories { news: [Some(repo), old].into_iter().flatten().map(news).collect() })
+}
+
+fn kind_of(action: Option<&str>) -> RepositoryEventKind {
+    match action {
+        None => RepositoryEventKind::Push,
+        Some("deleted") => RepositoryEventKind::Deleted,
+        Some("renamed" | "transferred") => RepositoryEventKind::Renamed,
+        Some(_) => RepositoryEventKind::Changed,
+    }
+}
+
+fn old_name(payload: &RepositoryPayload) -> Option<&str> {
+    Some(&payload.changes.as_ref()?.repository.as_ref()?.name.as_ref()?.from)
+}
+
+/// The app may see more repositories, or fewer, which is the same as if those were gone.
+pub(super) fn granted(payload: GrantPayload, host: &HostName) -> Result<Event, PayloadError> {
+    let installation = installation(payload.installation.as_ref());
+    let read = |repos: Vec<Repository>, kind| {
+        repos
+            .into_iter()
+            .map(move |repo| Ok(RepositoryNews { repo: repo_id(host, &repo.full_name)?, kind, installation }))
+    };
+    let added = read(payload.repositories_added, RepositoryEventKind::Changed);
+    let removed = read(payload.repositories_removed, RepositoryEventKind::Deleted);
+    let news: Vec<RepositoryNews> = added.chain(removed).collect::<Result<_, PayloadError>>()?;
+    if news.is_empty() {
+        return Ok(ignored("the app was neither given nor denied a repository"));
+    }
+    Ok(Event::Repositories { news })
+}
+
+fn installation(given: Option<&Installation>) -> Option<u64> {
+    given.map(|Installation { id }| *id)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn told(event: Result<Event, PayloadError>) -> Vec<String> {
+        let word = |news: RepositoryNews| format!("{} {} {:?}", news.kind, news.repo, news.installation);
+        event.unwrap().news().into_iter().map(word).collect()
+    }
+
+    fn changed_by(body: Value) -> Vec<String> {
+        told(changed(&serde_json::from_value(body).unwrap(), &HostName::new("github.com").unwrap()))
+    }
+
+    #[test]
+    fn pushes_and_changes_of_repositories_are_news() {
+        let push =
+            json!({"ref": "refs/heads/main", "repository": {"full_name": "Acme/Infra"}, "installation": {"id": 7}});
+        assert_eq!(changed_by(push), ["push github.com/acme/infra Some(7)"]);
+        let named = |action: &str| json!({"action": action, "repository": {"full_name": "acme/infra"}});
+        assert_eq!(changed_by(named("deleted")), ["deleted github.com/acme/infra None"]);
+        assert_eq!(changed_by(named("privatized")), ["changed github.com/acme/infra None"]);
+        let mut renamed = named("renamed");
+        renamed["changes"] = json!({"repository": {"name": {"from": "Old"}}});
+        assert_eq!(changed_by(renamed), ["renamed github.com/acme/infra None", "renamed github.com/acme/old None"]);
+        let mut transferred = named("transferred");
+        transferred["changes"] = json!({"owner": {"from": {"user": {"login": "x"}}}});
+        assert_eq!(changed_by(transferred), ["renamed github.com/acme/infra None"]);
+    }
+
+    #[test]
+    fn what_the_app_may_see_is_news() {
+        let body = json!({
+            "action": "added", "repositories_added": [{"full_name": "acme/new"}],
+            "repositories_removed": [{"full_name": "acme/old"}], "installation": {"id": 7},
+        });
+        let host = HostName::new("github.com").unwrap();
+        let granted_by = |body: Value| granted(serde_json::from_value(body).unwrap(), &host);
+        assert_eq!(
+            told(granted_by(body)),
+            ["changed github.com/acme/new Some(7)", "deleted github.com/acme/old Some(7)"]
+        );
+        assert!(matches!(granted_by(json!({})), Ok(Event::Ignored { .. })));
+        assert!(granted_by(json!({"repositories_added": [{"full_name": "x"}]})).is_err());
+    }
+}

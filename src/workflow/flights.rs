@@ -1,0 +1,141 @@
+//! One fetch for everybody who waits. While a fetch of a repository runs others come and wait for their turn; whoever has
+//! it next fetches for all of them, and they find what it brought.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::git::{Fetched, GitError, Head, RefName};
+use crate::model::{CommitSha, RepoId};
+
+/// Who waits for which repository.
+#[derive(Default)]
+pub(super) struct Flights(Mutex<HashMap<RepoId, Arc<Mutex<Board>>>>);
+
+type Brought = Arc<Result<Vec<(RefName, Option<CommitSha>)>, GitError>>;
+
+#[derive(Default)]
+struct Board {
+    next: u64,
+    /// What each of those wants who wait.
+    waiting: BTreeMap<u64, Vec<RefName>>,
+    /// What a fetch brought for those whom it took along.
+    brought: BTreeMap<u64, Brought>,
+}
+
+impl Flights {
+    /// From now on these refs are fetched with the next fetch, whoever makes it.
+    pub(super) fn enter(&self, repo: &RepoId, refs: &[RefName]) -> Ticket {
+        let mut flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let board = Arc::clone(flights.entry(repo.clone()).or_default());
+        let mut open = locked(&board);
+        let number = open.next;
+        open.next += 1;
+        open.waiting.insert(number, refs.to_vec());
+        drop(open);
+        Ticket { board, number, refs: refs.to_vec() }
+    }
+}
+
+fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
+    board.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A place among those who wait, until it is dropped.
+pub(super) struct Ticket {
+    board: Arc<Mutex<Board>>,
+    number: u64,
+    refs: Vec<RefName>,
+}
+
+/// Those whom a fetch takes along, and what they want.
+pub(super) struct Boarded {
+    tickets: BTreeSet<u64>,
+    /// Each once.
+    pub(super) refs: Vec<RefName>,
+}
+
+impl Ticket {
+    /// What a fetch brought that began after this was entered; `None`: no such fetch was made.
+    pub(super) fn brought(&self) -> Option<Result<Fetched, GitError>> {
+        let brought = locked(&self.board).brought.remove(&self.number)?;
+        Some(match &*brought {
+            Ok(refs) => {
+                let ours = refs.iter().filter(|(name, _)| self.refs.contains(name)).cloned().collect();
+                Ok(Fetched { refs: ours, wanted: Head::NotAsked })
+            }
+            Err(error) => Err(error.clone()),
+        })
+    }
+
+    /// Everybody who waits now is taken along.
+    pub(super) fn board(&self) -> Boarded {
+        let board = locked(&self.board);
+        let refs: BTreeSet<&RefName> = board.waiting.values().flatten().collect();
+        Boarded { tickets: board.waiting.keys().copied().collect(), refs: refs.into_iter().cloned().collect() }
+    }
+
+    /// Tells those who were taken along, and still wait, what was brought.
+    pub(super) fn landed(&self, boarded: &Boarded, result: &Result<Fetched, GitError>) {
+        let brought: Brought = Arc::new(match result {
+            Ok(fetched) => Ok(fetched.refs.clone()),
+            Err(error) => Err(error.clone()),
+        });
+        let mut board = locked(&self.board);
+        let along = boarded.tickets.iter().filter(|ticket| **ticket != self.number);
+        let along: Vec<u64> = along.copied().filter(|ticket| board.waiting.contains_key(ticket)).collect();
+        board.brought.extend(along.into_iter().map(|ticket| (ticket, Arc::clone(&brought))));
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let mut board = locked(&self.board);
+        board.waiting.remove(&self.number);
+        board.brought.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refs(names: &[&str]) -> Vec<RefName> {
+        names.iter().map(|name| RefName::new(&format!("refs/heads/{name}")).unwrap()).collect()
+    }
+
+    fn brought(names: &[&str]) -> Result<Fetched, GitError> {
+        let commit: CommitSha = "a".repeat(40).parse().unwrap();
+        let refs = refs(names).into_iter().map(|name| (name, Some(commit.clone()))).collect();
+        Ok(Fetched { refs, wanted: Head::Present })
+    }
+
+    fn names(fetched: &Fetched) -> Vec<&str> {
+        fetched.refs.iter().map(|(name, _)| name.as_str()).collect()
+    }
+
+    #[test]
+    fn whoever_waits_is_taken_along_and_who_comes_later_is_not() {
+        let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
+        let [first, second] = [["main", "a"], ["main", "b"]].map(|wanted| flights.enter(&repo, &refs(&wanted)));
+        let boarded = first.board();
+        let late = flights.enter(&repo, &refs(&["main"]));
+        assert_eq!(boarded.refs, refs(&["a", "b", "main"]));
+        first.landed(&boarded, &brought(&["a", "b", "main"]));
+        assert_eq!(names(&second.brought().unwrap().unwrap()), ["refs/heads/b", "refs/heads/main"]);
+        assert!(second.brought().is_none() && late.brought().is_none() && first.brought().is_none());
+        let other = flights.enter(&"h/acme/other".parse().unwrap(), &refs(&["x"]));
+        assert_eq!(other.board().refs, refs(&["x"]));
+    }
+
+    #[test]
+    fn a_failure_is_shared_and_who_has_left_is_forgotten() {
+        let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
+        let [first, second, gone] = ["a", "b", "c"].map(|name| flights.enter(&repo, &refs(&[name])));
+        let boarded = first.board();
+        drop(gone);
+        first.landed(&boarded, &Err(GitError::Unreachable { doing: "fetch".to_owned(), message: "away".to_owned() }));
+        assert!(matches!(second.brought(), Some(Err(GitError::Unreachable { .. }))));
+        assert_eq!(first.board().refs, refs(&["a", "b"]));
+        assert!(locked(&first.board).brought.is_empty());
+    }
+}

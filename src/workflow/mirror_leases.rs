@@ -1,0 +1,35 @@
+//! The right to change a mirror: one at a time for each repository below a data directory.
+
+use std::time::Duration;
+
+use super::CheckoutError;
+use crate::leases::{HeldLease, LeaseKey, Leases, Obtained};
+use crate::model::RepoId;
+
+/// The leases of the mirrors below one data directory (`--sync-lease-timeout`).
+#[derive(Clone)]
+pub struct MirrorLeases {
+    leases: Leases,
+    home: String,
+    time: Duration,
+}
+
+impl MirrorLeases {
+    /// `home` names the data directory, `time` is how long a lease lasts unless it is renewed.
+    pub fn new(leases: Leases, home: String, time: Duration) -> Self {
+        Self { leases, home, time }
+    }
+
+    /// The right to change the mirror of a repository, for this purpose.
+    ///
+    /// # Errors
+    ///
+    /// Somebody else has it ([`CheckoutError::Busy`]), or the database did not answer.
+    pub async fn obtain(&self, repo: &RepoId, purpose: &str) -> Result<HeldLease, CheckoutError> {
+        let key = LeaseKey::repository_sync(&self.home, repo);
+        match self.leases.obtain(&key, purpose, self.time).await? {
+            Obtained::Held(held) => Ok(held),
+            Obtained::Busy { key, holder, until: _ } => Err(CheckoutError::Busy { key: key.to_string(), holder }),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! What happened to repositories, and how far each data directory has walked it.
+
+use chrono::TimeDelta;
+use futures::future::join_all;
+use lockkeeper::model::{HomeId, RepoId, RepositoryEventKind, RepositoryNews, SyncState};
+use lockkeeper::store::{Accepted, EventWalk, HeadNews, MirrorQuery, NewDelivery, Store};
+
+use super::samples::{job, pull};
+use crate::support::db::{TestDb, store_test};
+
+store_test!(
+    an_event_moves_the_mirrors_of_every_home_once,
+    an_event_comes_with_its_delivery_and_only_once,
+    a_cursor_never_passes_an_event_that_commits_late,
+    of_two_that_walk_for_one_home_each_event_is_walked_once,
+    a_home_that_begins_looks_at_every_repository_that_is_known,
+    events_that_all_have_walked_are_removed_and_no_others,
+    who_was_not_heard_of_for_long_is_dropped_and_begins_anew,
+    a_newer_installation_is_taken_from_events,
+);
+
+fn home(name: &str) -> HomeId {
+    name.parse().unwrap()
+}
+
+fn repo(name: &str) -> RepoId {
+    format!("github.com/acme/{name}").parse().unwrap()
+}
+
+fn push(name: &str) -> RepositoryNews {
+    RepositoryNews { repo: repo(name), kind: RepositoryEventKind::Push, installation: None }
+}
+
+fn delivery(id: &str) -> NewDelivery {
+    NewDelivery {
+        host: "github.com".parse().unwrap(),
+        forge_delivery: id.to_owned(),
+        event: "push".to_owned(),
+        content_type: "application/json".to_owned(),
+        body: b"{}".to_vec(),
+    }
+}
+
+/// Names of the mirrors of a home that are to be brought in step.
+async fn pending(store: &Store, name: &str) -> Vec<String> {
+    let query = MirrorQuery { home: Some(home(name)), state: Some(SyncState::Pending), repo: None };
+    let rows = store.mirror_list(&query, 1000).await.unwrap();
+    rows.iter().map(|row| row.repo.name().to_owned()).collect()
+}
+
+async fn walk(store: &Store, name: &str) -> EventWalk {
+    store.repository_event_walk(&home(name), 10).await.unwrap()
+}
+
+async fn an_event_moves_the_mirrors_of_every_home_once(db: &TestDb) {
+    let store = db.store();
+    assert_eq!(walk(store, "a").await, EventWalk::NoCursor);
+    for name in ["a", "b"] {
+        assert_eq!(store.repository_event_begin(&home(name)).await.unwrap(), 0);
+        assert_eq!(walk(store, name).await, EventWalk::Walked(0));
+    }
+    for name in ["infra", "labs", "infra"] {
+        store.repository_event_append(&push(name)).await.unwrap();
+    }
+    for name in ["a", "b"] {
+        assert_eq!(walk(store, name).await, EventWalk::Walked(3));
+        assert_eq!(walk(store, name).await, EventWalk::Walked(0));
+        assert_eq!(pending(store, name).await, ["infra", "labs"]);
+    }
+    let events = db.reopen().await.repository_event_list(0, 10).await.unwrap();
+    let told: Vec<_> = events.iter().map(|event| (event.event.clone(), event.at)).collect();
+    assert_eq!(told, ["infra", "labs", "infra"].map(|name| (push(name), db.now())));
+    assert!(events.is_sorted_by(|a, b| a.seq < b.seq));
+}
+
+async fn an_event_comes_with_its_delivery_and_only_once(db: &TestDb) {
+    let store = db.store();
+    for _ in 0..2 {
+        let _first_only = store.delivery_note(&delivery("d1"), &[push("infra"), push("old")]).await.unwrap();
+        let _first_only = store.delivery_accept_with(&delivery("d2"), &[push("labs")], |_| job("x")).await.unwrap();
+    }
+    assert_eq!(store.delivery_note(&delivery("d1"), &[push("infra")]).await.unwrap(), Accepted::Duplicate);
+    let events = store.repository_event_list(0, 10).await.unwrap();
+    let names: Vec<&str> = events.iter().map(|event| event.event.repo.name()).collect();
+    assert_eq!(names, ["infra", "old", "labs"]);
+    let states: Vec<_> = store.delivery_list(10).await.unwrap().iter().map(|row| row.state.as_str()).collect();
+    assert!(states.contains(&"handled") && states.contains(&"received"), "{states:?}");
+}
+
+/// Each of many writers tells of a repository of its own, while somebody walks. Without the order that appending keeps,
+/// the walker passes numbers that are not committed yet and never sees what belongs to them.
+async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
+    let stores = [db.reopen().await, db.reopen().await, db.reopen().await];
+    db.store().repository_event_begin(&home("a")).await.unwrap();
+    let names: Vec<String> = (0..96).map(|n| format!("r{n:03}")).collect();
+    let append = |(n, name): (usize, &String)| {
+        let (store, news, delivery) = (stores[n % 3].clone(), push(name), delivery(name));
+        tokio::spawn(async move {
+            let _new = store.delivery_accept_with(&delivery, &[news], |_| job("x")).await.unwrap();
+        })
+    };
+    let writers = join_all(names.iter().enumerate().map(append));
+    let walker = async {
+        let mut walked = 0;
+        while walked < names.len() {
+            match walk(db.store(), "a").await {
+                EventWalk::Walked(more) => walked += more,
+                EventWalk::NoCursor => panic!("the cursor is there"),
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let (written, walked) = tokio::join!(writers, tokio::time::timeout(std::time::Duration::from_mins(1), walker));
+    written.into_iter().for_each(|writer| writer.unwrap());
+    walked.expect("every event is walked");
+    assert_eq!(pending(db.store(), "a").await, names);
+}
+
+async fn of_two_that_walk_for_one_home_each_event_is_walked_once(db: &TestDb) {
+    let (store, other) = (db.store(), db.reopen().await);
+    store.repository_event_begin(&home("a")).await.unwrap();
+    for n in 0..40 {
+        store.repository_event_append(&push(&format!("r{n}"))).await.unwrap();
+    }
+    let walks = (0..16).map(|n| walk(if n % 2 == 0 { store } else { &other }, "a"));
+    let mut walked: usize = 0;
+    for came in join_all(walks).await {
+        walked += if let EventWalk::Walked(many) = came { many } else { 0 };
+    }
+    while let EventWalk::Walked(many @ 1..) = walk(store, "a").await {
+        walked += many;
+    }
+    assert_eq!((walked, pending(store, "a").await.len()), (40, 40));
+}
+
+async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb) {
+    let store = db.store();
+    let told = HeadNews::Told(None, Some(7));
+    store.head_note(&pull(1), told).await.unwrap();
+    store.repository_event_append(&push("past")).await.unwrap();
+    assert_eq!(store.repository_event_begin(&home("a")).await.unwrap(), 1);
+    assert_eq!(store.repository_event_begin(&home("a")).await.unwrap(), 0, "it has begun");
+    assert_eq!(walk(store, "a").await, EventWalk::Walked(0), "what was before is not walked");
+    assert_eq!(pending(store, "a").await, [pull(1).repo.name()]);
+    let row = store.mirror_get(&home("a"), &pull(1).repo).await.unwrap().unwrap();
+    assert_eq!(row.installation, Some(7));
+}
+
+async fn events_that_all_have_walked_are_removed_and_no_others(db: &TestDb) {
+    let store = db.store();
+    for name in ["a", "b"] {
+        store.repository_event_begin(&home(name)).await.unwrap();
+    }
+    for n in 0..5 {
+        store.repository_event_append(&push(&format!("r{n}"))).await.unwrap();
+    }
+    let prune = || async {
+        let before = db.now() - TimeDelta::days(1);
+        store.repository_event_prune(before, 2).await.unwrap()
+    };
+    assert_eq!(walk(store, "a").await, EventWalk::Walked(5));
+    db.clock.advance(std::time::Duration::from_hours(25));
+    assert_eq!(prune().await, 0, "the other has not walked yet");
+    assert_eq!(store.repository_event_walk(&home("b"), 3).await.unwrap(), EventWalk::Walked(3));
+    assert_eq!((prune().await, prune().await, prune().await), (2, 1, 0));
+    assert_eq!(walk(store, "b").await, EventWalk::Walked(2));
+    store.repository_event_append(&push("new")).await.unwrap();
+    assert_eq!((walk(store, "a").await, walk(store, "b").await), (EventWalk::Walked(1), EventWalk::Walked(1)));
+    assert_eq!((prune().await, prune().await), (2, 0), "what is new stays");
+    assert_eq!(pending(store, "b").await.len(), 6);
+}
+
+async fn who_was_not_heard_of_for_long_is_dropped_and_begins_anew(db: &TestDb) {
+    let store = db.store();
+    for name in ["alive", "away"] {
+        store.repository_event_begin(&home(name)).await.unwrap();
+        store.mirror_know(&home(name), &repo("infra"), None).await.unwrap();
+    }
+    db.clock.advance(std::time::Duration::from_hours(24 * 8));
+    assert_eq!(walk(store, "alive").await, EventWalk::Walked(0), "which is a sign of life");
+    let dropped = store.repository_event_drop_cursors(db.now() - TimeDelta::days(7)).await.unwrap();
+    assert_eq!(dropped, [home("away")]);
+    assert_eq!(walk(store, "away").await, EventWalk::NoCursor);
+    assert_eq!((pending(store, "away").await.len(), pending(store, "alive").await.len()), (0, 1));
+    store.head_note(&pull(1), HeadNews::Told(None, None)).await.unwrap();
+    assert_eq!(store.repository_event_begin(&home("away")).await.unwrap(), 1);
+    assert_eq!(pending(store, "away").await, [pull(1).repo.name()]);
+}
+
+async fn a_newer_installation_is_taken_from_events(db: &TestDb) {
+    let store = db.store();
+    store.repository_event_begin(&home("a")).await.unwrap();
+    let told = |installation| RepositoryNews { installation, ..push("infra") };
+    for (installation, known) in [(None, None), (Some(7), Some(7)), (None, Some(7)), (Some(u64::MAX), Some(u64::MAX))] {
+        store.repository_event_append(&told(installation)).await.unwrap();
+        assert_eq!(walk(store, "a").await, EventWalk::Walked(1));
+        let row = store.mirror_get(&home("a"), &repo("infra")).await.unwrap().unwrap();
+        assert_eq!(row.installation, known);
+    }
+}

@@ -1,0 +1,307 @@
+//! Mirrors in step with the forge: real git over HTTP, several data directories, and a forge on a bad day.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use lockkeeper::app::Replica;
+use lockkeeper::emulator::{Change, Exchange, Fault};
+use lockkeeper::git::{Git, GitSettings, RefName};
+use lockkeeper::model::{
+    Asked, AttemptLease, FailureKind, MirrorEvent, MirrorState, PullNumber, PullRef, RepoId, SyncState, Verification,
+};
+use lockkeeper::store::{Hold, MirrorChange, NewLease};
+use lockkeeper::sync::Attempt;
+
+use crate::stories::NETWORK;
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    a_push_brings_the_mirror_in_step,
+    a_killed_sync_is_given_up_and_made_again,
+    what_the_forge_answers_is_told_apart_and_shown_with_the_fix,
+    a_failing_repository_keeps_no_other_waiting,
+    an_update_during_a_sync_is_not_lost,
+    a_damaged_mirror_is_made_anew,
+    a_sync_under_somebody_elses_lease_ends_at_once,
+    commands_that_wait_share_one_fetch,
+    a_repository_that_is_not_served_any_more_is_forgotten,
+    a_mirror_that_was_removed_comes_back_when_it_is_used,
+);
+
+const GIT: &str = "GET /acme/infra.git/info/refs";
+
+fn infra() -> RepoId {
+    format!("github.test/{REPO}").parse().unwrap()
+}
+
+async fn round(replica: &Replica) -> u64 {
+    let found = replica.tick("repositories").await.unwrap();
+    replica.ctx.syncer.idle().await;
+    found.repaired
+}
+
+async fn mirror_of(replica: &Replica, repo: &RepoId) -> MirrorState {
+    let ctx = &replica.ctx;
+    ctx.store.mirror_get(ctx.syncer.home(), repo).await.unwrap().expect("the mirror is known").state
+}
+
+async fn infra_of(replica: &Replica) -> MirrorState {
+    mirror_of(replica, &infra()).await
+}
+
+/// `main: 1234567`, a line for each branch and pull in the mirror on the disk.
+async fn on_disk(bot: &Bot, data: &str) -> Vec<String> {
+    let git = Git::new(GitSettings::new(bot.db.dir.path().join(data), "/usr/local/bin:/usr/bin:/bin"));
+    let refs = git.mirror(&infra()).refs().await.unwrap();
+    refs.iter().map(|(name, id)| format!("{name} {id}")).collect()
+}
+
+impl Bot {
+    /// A repository of one branch whose mirror is in step.
+    async fn in_step(backend: Backend) -> Self {
+        let bot = Self::new(backend, &[NETWORK]).await;
+        round(&bot.replica).await;
+        bot.push("side", &[("README.md", "The first.\n")]).await;
+        round(&bot.replica).await;
+        assert_eq!(infra_of(&bot.replica).await.state, SyncState::Synced);
+        bot
+    }
+
+    async fn ask(&self) {
+        let asked = Asked { at: self.db.now(), by: "ada".to_owned(), reason: None };
+        assert_eq!(self.store().mirror_ask(&infra(), &asked).await.unwrap(), 1);
+    }
+
+    fn fetches(&self) -> usize {
+        let is_one = |request: &&Exchange| request.path.ends_with("/infra.git/info/refs") && request.status == 200;
+        self.github.requests().iter().filter(is_one).count()
+    }
+}
+
+async fn a_push_brings_the_mirror_in_step(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let mut replicas = vec![("data".to_owned(), Arc::clone(&bot.replica))];
+    if backend == Backend::Postgres {
+        replicas.push(("data-2".to_owned(), bot.replica_beside().await));
+    }
+    for (_, replica) in &replicas {
+        round(replica).await;
+    }
+    let commit = bot.push("side", &[("README.md", "The first.\n")]).await;
+    for (data, replica) in &replicas {
+        round(replica).await;
+        let refs = on_disk(&bot, data).await;
+        assert!(refs.contains(&format!("refs/heads/side {commit}")) && refs.len() == 2, "{refs:?}");
+        let state = infra_of(replica).await;
+        assert_eq!((state.state, state.verification, state.refs), (SyncState::Synced, Verification::Verified, Some(2)));
+    }
+    let sums: Vec<_> = join_all(replicas.iter().map(|(_, replica)| infra_of(replica))).await;
+    assert!(sums.iter().all(|state| state.checksum == sums[0].checksum));
+    let changes = [Change::write("README.md", "Another first.\n")];
+    let forced = bot.github.force_push(REPO, "side", &changes).await.unwrap();
+    for (data, replica) in &replicas {
+        round(replica).await;
+        assert!(on_disk(&bot, data).await.contains(&format!("refs/heads/side {forced}")));
+    }
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    bot.answer(pull);
+    for (data, replica) in &replicas {
+        round(replica).await;
+        let refs = on_disk(&bot, data).await;
+        assert!(refs.iter().any(|line| line.starts_with("refs/pull/1/head ")) && refs.len() == 4, "{refs:?}");
+    }
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// The server is gone in the middle of an attempt: the row says `started`, and the lease ends with the server.
+async fn a_killed_sync_is_given_up_and_made_again(backend: Backend) {
+    let mut bot = Bot::in_step(backend).await;
+    bot.ask().await;
+    let home = bot.replica.ctx.syncer.home().clone();
+    let lease = AttemptLease {
+        key: format!("repository_sync:{home}:{}", infra()),
+        holder: format!("{}/{}", bot.replica.name(), 77),
+    };
+    let hold = Hold { key: lease.key.clone(), holder: lease.holder.clone() };
+    bot.replica.tick_leases().await.unwrap();
+    let until = bot.db.now() + chrono::TimeDelta::hours(3);
+    let _taken = bot.store().lease_take(NewLease { hold: &hold, purpose: "sync", until }).await.unwrap();
+    let started = MirrorEvent::Started { at: bot.db.now(), lease };
+    let begun = bot.store().mirror_change(&home, &infra(), &started).await.unwrap();
+    assert!(matches!(begun, MirrorChange::Changed(_)), "{begun:?}");
+    assert_eq!(round(&bot.replica).await, 0, "its server is there");
+    assert_eq!(infra_of(&bot.replica).await.state, SyncState::Started);
+    bot.crash_and_restart().await;
+    assert_eq!(bot.replica.ctx.syncer.home(), &home, "the data directory keeps its name");
+    assert_eq!(round(&bot.replica).await, 1);
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, state.retry_count), (SyncState::Failed, 1));
+    assert_eq!(state.failure.unwrap().kind, FailureKind::Interrupted);
+    bot.db.clock.advance(Duration::from_secs(31));
+    round(&bot.replica).await;
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, state.retry_count, state.asked), (SyncState::Synced, 0, None));
+    bot.end(&[]).await;
+}
+
+async fn what_the_forge_answers_is_told_apart_and_shown_with_the_fix(backend: Backend) {
+    let bot = Bot::in_step(backend).await;
+    let cases = [
+        (Fault::Unauthorized, FailureKind::Authentication, "credentials"),
+        (Fault::NotFound, FailureKind::NotFound, "--repo-allowlist"),
+        (Fault::ServiceUnavailable, FailureKind::Unreachable, "by itself"),
+        (Fault::DropConnection, FailureKind::Unreachable, "by itself"),
+    ];
+    for (fault, kind, fix) in cases {
+        bot.ask().await;
+        bot.github.fault(GIT, 1_000, fault.clone());
+        round(&bot.replica).await;
+        bot.github.clear_faults();
+        let state = infra_of(&bot.replica).await;
+        let failure = state.failure.clone().unwrap_or_else(|| panic!("{fault:?}: {state:?}"));
+        assert_eq!((state.state, failure.kind), (SyncState::Failed, kind), "{fault:?}: {}", failure.message);
+        assert!(kind.fix().contains(fix), "{fault:?}");
+        assert!(!failure.message.contains("ghp_"), "{}", failure.message);
+        let wait = state.retry_at.unwrap() - bot.db.now();
+        assert_eq!(wait >= chrono::TimeDelta::minutes(7), kind.needs_somebody(), "{fault:?}: {wait}");
+    }
+    assert_eq!(infra_of(&bot.replica).await.retry_count, 4);
+    bot.ask().await;
+    round(&bot.replica).await;
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, state.retry_count, state.failure), (SyncState::Synced, 0, None));
+    bot.end(&[]).await;
+}
+
+async fn a_failing_repository_keeps_no_other_waiting(backend: Backend) {
+    let mut bot = Bot::in_step(backend).await;
+    bot.restart_with(&[("sync-parallel", &["1"])]).await;
+    for name in ["acme/a", "acme/b", "acme/c"] {
+        bot.github.create_repo(name, &[("README.md", name)]).await.unwrap();
+    }
+    bot.github.fault("GET /acme/a.git/info/refs", 1_000, Fault::ServiceUnavailable);
+    for name in ["acme/a", "acme/b", "acme/c"] {
+        bot.github.push(name, "main", &[Change::write("x", "1\n")]).await.unwrap();
+    }
+    for _ in 0..3 {
+        round(&bot.replica).await;
+        bot.db.clock.advance(Duration::from_mins(2));
+    }
+    let of = |name: &str| format!("github.test/acme/{name}").parse::<RepoId>().unwrap();
+    let failing = mirror_of(&bot.replica, &of("a")).await;
+    assert_eq!(failing.state, SyncState::Failed);
+    assert!(failing.retry_count >= 2, "it is tried again: {}", failing.retry_count);
+    for name in ["b", "c"] {
+        assert_eq!(mirror_of(&bot.replica, &of(name)).await.state, SyncState::Synced, "{name}");
+    }
+    bot.github.clear_faults();
+    bot.end(&[]).await;
+}
+
+async fn an_update_during_a_sync_is_not_lost(backend: Backend) {
+    let bot = Bot::in_step(backend).await;
+    let ctx = Arc::clone(&bot.replica.ctx);
+    bot.push("side", &[("README.md", "The second.\n")]).await;
+    let gate = ctx.syncer.gate(&infra()).await;
+    assert_eq!(ctx.syncer.attempt(&infra()).await, Attempt::Busy, "a command is at the mirror");
+    drop(gate);
+    bot.replica.tick("repositories").await.unwrap();
+    // Whether the attempt has begun or ended by now: what was pushed is in the mirror in the end.
+    let last = bot.push("side", &[("README.md", "The third.\n")]).await;
+    for _ in 0..2 {
+        round(&bot.replica).await;
+    }
+    assert_eq!(infra_of(&bot.replica).await.state, SyncState::Synced);
+    assert!(on_disk(&bot, "data").await.contains(&format!("refs/heads/side {last}")));
+    bot.end(&[]).await;
+}
+
+async fn a_damaged_mirror_is_made_anew(backend: Backend) {
+    let bot = Bot::in_step(backend).await;
+    let before = on_disk(&bot, "data").await;
+    let mirror = bot.db.dir.path().join("data/mirrors/github.test/acme/infra.git/objects");
+    std::fs::remove_dir_all(&mirror).unwrap();
+    std::fs::create_dir(&mirror).unwrap();
+    bot.ask().await;
+    for _ in 0..3 {
+        round(&bot.replica).await;
+        bot.db.clock.advance(Duration::from_mins(2));
+    }
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, &state.failure), (SyncState::Synced, &None));
+    assert_eq!(on_disk(&bot, "data").await, before);
+    bot.end(&[]).await;
+}
+
+async fn a_sync_under_somebody_elses_lease_ends_at_once(backend: Backend) {
+    let bot = Bot::in_step(backend).await;
+    let key = format!("repository_sync:{}:{}", bot.replica.ctx.syncer.home(), infra());
+    let hold = Hold { key, holder: "another/1".to_owned() };
+    let until = bot.db.now() + chrono::TimeDelta::minutes(1);
+    let _taken = bot.store().lease_take(NewLease { hold: &hold, purpose: "by hand", until }).await.unwrap();
+    bot.ask().await;
+    assert_eq!(bot.replica.ctx.syncer.attempt(&infra()).await, Attempt::Busy);
+    assert_eq!(infra_of(&bot.replica).await.state, SyncState::Pending, "it is tried again");
+    bot.store().lease_release(&hold).await.unwrap();
+    assert_eq!(bot.replica.ctx.syncer.attempt(&infra()).await, Attempt::Synced);
+    assert_eq!(bot.replica.ctx.syncer.attempt(&infra()).await, Attempt::NotDue);
+    bot.end(&[]).await;
+}
+
+async fn commands_that_wait_share_one_fetch(backend: Backend) {
+    let mut bot = Bot::in_step(backend).await;
+    let number = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    bot.answer(number);
+    bot.push("wider", &[("network/main.tf", "# wider still\n")]).await;
+    let ctx = Arc::clone(&bot.replica.ctx);
+    let at = PullRef { repo: infra(), number: PullNumber(1) };
+    let pull = ctx.forge.pull(&at, None).await.unwrap();
+    let gate = ctx.syncer.gate(&infra()).await;
+    let before = bot.fetches();
+    let mut fetches: Vec<_> = (0..16).map(|_| Box::pin(ctx.checkouts.fetch(&*ctx.forge, &pull, None))).collect();
+    for fetch in &mut fetches {
+        assert!(futures::poll!(fetch).is_pending(), "somebody else is at the mirror");
+    }
+    drop(gate);
+    let sources = join_all(fetches).await;
+    assert!(sources.iter().all(|source| source.as_ref().is_ok_and(|source| source.head == pull.head)));
+    assert_eq!(bot.fetches() - before, 1, "one for sixteen who waited");
+    let state = infra_of(&bot.replica).await;
+    assert_eq!(state.used_at, Some(bot.db.now()));
+    bot.settle().await;
+    let _planned_again = bot.heard(number);
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_repository_that_is_not_served_any_more_is_forgotten(backend: Backend) {
+    let mut bot = Bot::in_step(backend).await;
+    bot.ask().await;
+    bot.restart_with(&[("repo-allowlist", &["github.test/other/*"])]).await;
+    round(&bot.replica).await;
+    let ctx = &bot.replica.ctx;
+    assert_eq!(ctx.store.mirror_get(ctx.syncer.home(), &infra()).await.unwrap(), None);
+    bot.push("side", &[("README.md", "The second.\n")]).await;
+    assert_eq!(ctx.store.repository_event_list(0, 10).await.unwrap().len(), 1, "nobody follows it any more");
+    bot.end(&[]).await;
+}
+
+async fn a_mirror_that_was_removed_comes_back_when_it_is_used(backend: Backend) {
+    let mut bot = Bot::in_step(backend).await;
+    bot.restart_with(&[("disk-quota", &["1KiB"])]).await;
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 1);
+    bot.push("side", &[("README.md", "The second.\n")]).await;
+    round(&bot.replica).await;
+    assert!(on_disk(&bot, "data").await.is_empty(), "a push alone does not bring back what there was no room for");
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, state.checksum, state.evicted_at.is_some()), (SyncState::Pending, None, true));
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    bot.answer(pull);
+    round(&bot.replica).await;
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, state.evicted_at), (SyncState::Synced, None));
+    let side = RefName::new("refs/heads/side").unwrap();
+    assert!(on_disk(&bot, "data").await.iter().any(|line| line.starts_with(side.as_str())));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}

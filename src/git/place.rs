@@ -41,6 +41,10 @@ pub(super) fn repo_of(host: &str, owner: &str, name: &str) -> Option<RepoId> {
 
 /// File whose time is that of the last use, in a mirror and in the directory of a pull's checkouts.
 pub(super) const USED: &str = ".lockkeeper-used";
+/// File in a partial mirror that names its filter.
+pub(super) const FILTER: &str = ".lockkeeper-filter";
+/// File in a mirror that says what its packs took when they were last made into one.
+pub(super) const PACKED: &str = ".lockkeeper-packed";
 /// Directory of lock files in the directory of a pull's checkouts.
 pub(super) const HOLDS: &str = ".hold";
 

@@ -64,7 +64,8 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
     let metrics = Metrics::default();
     let forge = forge(config, &parts, metrics.clone())?;
     let environment = child_environment(config, &parts);
-    let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
+    let git = GitSettings::new(&storage.data_dir, environment.path());
+    let git = Git::new(GitSettings { filter: config.repos.mirror_filter, ..git });
     let services = Services {
         checkouts: Checkouts::new(
             git,

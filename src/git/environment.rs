@@ -4,7 +4,8 @@ use std::path::Path;
 
 use url::Url;
 
-use super::{GitSettings, MirrorFilter};
+use super::GitSettings;
+use crate::config::MirrorFilter;
 use crate::process::Cmd;
 use crate::vcs::GitCredentials;
 

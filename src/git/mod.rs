@@ -46,13 +46,13 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::config::MirrorFilter;
 use crate::model::RepoId;
 
 pub use checkout::{Checkout, CheckoutStrategy, DirError, Prepared, Wanted};
 pub use disk::{DiskPart, DiskUse};
 pub use error::GitError;
 pub use fetch::{FetchRequest, Fetched, Head};
-pub use filter::{InvalidFilter, MirrorFilter};
 pub use mirror::Mirror;
 pub use objects::{Ignored, TreeFiles};
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};

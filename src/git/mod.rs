@@ -35,6 +35,7 @@ mod place;
 mod rebuild;
 mod refs;
 mod remote;
+mod sparse;
 mod sync;
 mod upkeep;
 mod work_tree;
@@ -57,6 +58,7 @@ pub use mirror::Mirror;
 pub use objects::{Ignored, TreeFiles};
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
 pub use remote::Remote;
+pub use sparse::Extent;
 pub use sync::Synced;
 pub use work_tree::{Base, WorkTree, WorkTreeChanges};
 

@@ -13,6 +13,9 @@ pub(super) fn mirror(data_dir: &Path, repo: &RepoId) -> PathBuf {
     repo_dir(&data_dir.join("mirrors"), repo).with_added_extension("git")
 }
 
+/// What names of mirrors end in, and of what may lie beside one.
+pub(super) const MIRRORS: [&str; 3] = [".git", ".git.new~", ".git.old~"];
+
 /// Where a mirror that is to replace another is made, beside it. No encoded name has this ending.
 pub(super) fn beside(mirror: &Path) -> PathBuf {
     mirror.with_added_extension("new~")

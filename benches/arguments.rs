@@ -21,6 +21,8 @@ pub enum Part {
     Comment,
     /// Finding projects.
     Discovery,
+    /// Checking a large repository out.
+    Checkouts,
 }
 
 /// What to measure, and on which disk.
@@ -43,8 +45,8 @@ impl Arguments {
                 "--only" => arguments.only = parts(&words.next().context("--only: no value")?)?,
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
-                    "`{other}` is not known; use --only door,locks,line,queue,recovery,comment,discovery or --dir \
-                     DIRECTORY"
+                    "`{other}` is not known; use --only door,locks,line,queue,recovery,comment,discovery,checkouts \
+                     or --dir DIRECTORY"
                 ),
             }
         }
@@ -66,7 +68,10 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "recovery" => Ok(Part::Recovery),
         "comment" => Ok(Part::Comment),
         "discovery" => Ok(Part::Discovery),
-        other => bail!("--only: `{other}` is none of door, locks, line, queue, recovery, comment, discovery"),
+        "checkouts" => Ok(Part::Checkouts),
+        other => {
+            bail!("--only: `{other}` is none of door, locks, line, queue, recovery, comment, discovery, checkouts")
+        }
     };
     text.split(',').map(part).collect()
 }

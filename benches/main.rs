@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a program that prints a report")]
 
 mod arguments;
+mod checkouts;
 mod comment;
 mod deliveries;
 mod discovery;
@@ -82,6 +83,9 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     }
     if arguments.wants(Part::Discovery) {
         print(discovery::measure(work.path()).context("discovery")?);
+    }
+    if arguments.wants(Part::Checkouts) {
+        print(runtime.block_on(checkouts::measure(work.path())).context("checkouts")?);
     }
     print(machine::afterwards());
     Ok(failures)

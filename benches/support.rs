@@ -13,3 +13,7 @@ pub mod db {
 #[expect(dead_code, reason = "tests also need databases without tables")]
 #[path = "../tests/it/support/postgres.rs"]
 pub mod postgres;
+
+#[expect(dead_code, reason = "tests also need servers that fail")]
+#[path = "../tests/it/support/git_http.rs"]
+pub mod git_http;

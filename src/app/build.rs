@@ -66,7 +66,8 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
     let metrics = Metrics::default();
     let forge = forge(config, &parts, metrics.clone())?;
     let environment = child_environment(config, &parts);
-    let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
+    let git = GitSettings::new(&storage.data_dir, environment.path());
+    let git = Git::new(GitSettings { filter: config.repos.mirror_filter, ..git });
     let (clock, ids) = (Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     let leases = Leases::new(store.clone(), clock, ids, parts.name.clone(), metrics.clone());
     own_dir(&storage.data_dir).context("cannot make the data directory (--data-dir)")?;

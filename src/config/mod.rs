@@ -6,6 +6,7 @@ mod duration;
 mod hook;
 mod lists;
 mod lock_block;
+mod mirror_filter;
 pub mod needs;
 mod overrides;
 mod permissions;
@@ -20,6 +21,7 @@ mod yaml;
 pub use branch::BranchFilter;
 pub use duration::parse_duration;
 pub use hook::Hook;
+pub use mirror_filter::{InvalidFilter, MirrorFilter};
 pub use permissions::Permissions;
 
 #[cfg(test)]

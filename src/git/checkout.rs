@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::merge::Merge;
 use super::mirror::{make_dir, remove_all};
 use super::place::{self, CheckoutPlace};
-use super::{GitError, Mirror};
+use super::{Extent, GitError, Mirror};
 use crate::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use crate::process::{Cmd, Hold};
 
@@ -36,6 +36,8 @@ pub struct Wanted<'a> {
     pub base: &'a CommitSha,
     /// What to check out of the two.
     pub strategy: CheckoutStrategy,
+    /// What of it has to be there. A checkout that is there already keeps what it has besides.
+    pub extent: &'a Extent,
 }
 
 /// What came of preparing a checkout.
@@ -66,6 +68,8 @@ pub struct Checkout {
     pub base: CommitSha,
     /// Whether `commit` is a merge made here.
     pub merged: bool,
+    /// What of the commit is there.
+    pub extent: Extent,
     /// Whether it was made just now, with nothing left of earlier runs.
     pub fresh: bool,
 }
@@ -112,7 +116,7 @@ impl Mirror {
             Merge::Done(commit) => commit,
             Merge::Conflict(files) => return Ok(Prepared::Conflict { files }),
         };
-        let fresh = match self.place_commit(&doing, &place, &commit).await {
+        let (fresh, extent) = match self.place_commit(&doing, &place, &commit, wanted.extent).await {
             // Objects are missing that the refs promise: no fetch would bring them back as long as the refs are there.
             Err(damage @ GitError::Corrupt { .. }) => return self.discard_unless_written().and(Err(damage)),
             result => result?,
@@ -124,6 +128,7 @@ impl Mirror {
             head: wanted.head.clone(),
             base: wanted.base.clone(),
             merged: wanted.strategy == CheckoutStrategy::Merge,
+            extent,
             fresh,
         }))
     }
@@ -179,24 +184,47 @@ impl Mirror {
         Hold::exclusive(file, self.settings.hold_wait).await.map_err(|error| GitError::from_hold(doing, error))
     }
 
-    /// Brings the worktree to the commit; says whether it was made anew.
-    async fn place_commit(&self, doing: &str, place: &CheckoutPlace, commit: &CommitSha) -> Result<bool, GitError> {
+    /// Brings the worktree to the commit; says whether it was made anew, and what is in it.
+    async fn place_commit(
+        &self,
+        doing: &str,
+        place: &CheckoutPlace,
+        commit: &CommitSha,
+        wanted: &Extent,
+    ) -> Result<(bool, Extent), GitError> {
         let admin = if place.mark.exists() { None } else { self.admin_dir(&place.dir) };
         make_dir(place.mark.parent().unwrap_or(&place.mark)).map_err(GitError::from_io(doing))?;
         std::fs::write(&place.mark, "").map_err(GitError::from_io(doing))?;
         let moved = match &admin {
-            Some(admin) => self.move_to(doing, admin, &place.dir, commit).await,
+            Some(admin) => self.widen_and_move(doing, admin, &place.dir, commit, wanted).await,
             None => Err(GitError::other(doing, "there is no whole checkout yet")),
         };
-        let fresh = moved.is_err();
-        if let Err(error) = moved {
-            if admin.is_some() {
-                tracing::warn!(repo = %self.repo, dir = ?place.dir, %error, "Making a broken checkout anew");
+        let placed = match moved {
+            Ok(extent) => (false, extent),
+            Err(error) => {
+                if admin.is_some() {
+                    tracing::warn!(repo = %self.repo, dir = ?place.dir, %error, "Making a broken checkout anew");
+                }
+                self.add(doing, &place.dir, commit, wanted).await?;
+                (true, wanted.clone())
             }
-            self.add(doing, &place.dir, commit).await?;
-        }
+        };
         remove_all(&place.mark).map_err(GitError::from_io(doing))?;
-        Ok(fresh)
+        Ok(placed)
+    }
+
+    async fn widen_and_move(
+        &self,
+        doing: &str,
+        admin: &Path,
+        dir: &Path,
+        commit: &CommitSha,
+        wanted: &Extent,
+    ) -> Result<Extent, GitError> {
+        let noted = Extent::noted(admin).map_err(GitError::from_io(doing))?;
+        let extent = noted.with(wanted);
+        self.move_to(doing, (admin, dir), commit, &extent).await?;
+        Ok(extent)
     }
 
     /// The directory in the mirror that belongs to a worktree, or `None` when the worktree is not whole. The file
@@ -218,10 +246,17 @@ impl Mirror {
         Ok(self.git().env("GIT_DIR", admin).env("GIT_WORK_TREE", dir).dir(dir))
     }
 
-    async fn move_to(&self, doing: &str, admin: &Path, dir: &Path, commit: &CommitSha) -> Result<(), GitError> {
-        let git = || self.git().env("GIT_DIR", admin).env("GIT_WORK_TREE", dir).dir(dir);
+    async fn move_to(
+        &self,
+        doing: &str,
+        (admin, dir): (&Path, &Path),
+        commit: &CommitSha,
+        extent: &Extent,
+    ) -> Result<(), GitError> {
+        let git = || extent.applied_to(self.git().env("GIT_DIR", admin).env("GIT_WORK_TREE", dir).dir(dir));
         let old = self.run(doing, git().args(["rev-parse", "--verify", "HEAD"])).await?;
         let same = old.stdout.text().trim() == commit.as_str();
+        extent.note(admin).map_err(GitError::from_io(doing))?;
         // A new index: flags in the old one could make git overlook files that a run has changed.
         remove_all(&admin.join("index")).map_err(GitError::from_io(doing))?;
         self.run(doing, git().args(["read-tree", "HEAD"])).await?;
@@ -233,11 +268,17 @@ impl Mirror {
     }
 
     /// Makes the worktree from nothing. Forced twice: also over the remains of a `worktree add` that was killed.
-    async fn add(&self, doing: &str, dir: &Path, commit: &CommitSha) -> Result<(), GitError> {
+    async fn add(&self, doing: &str, dir: &Path, commit: &CommitSha, extent: &Extent) -> Result<(), GitError> {
         remove_all(dir).map_err(GitError::from_io(doing))?;
         self.prune(doing).await?;
         let cmd = self.git().args(["worktree", "add", "--quiet", "--force", "--force", "--detach"]);
-        self.run(doing, cmd.arg(dir).arg(commit.as_str())).await.map(drop)
+        let cmd = cmd.args((*extent != Extent::Whole).then_some("--no-checkout"));
+        self.run(doing, cmd.arg(dir).arg(commit.as_str())).await?;
+        if *extent == Extent::Whole {
+            return Ok(());
+        }
+        let admin = self.admin_dir(dir).ok_or_else(|| GitError::other(doing, "the checkout is not whole"))?;
+        self.move_to(doing, (&admin, dir), commit, extent).await
     }
 
     /// Forgets worktrees whose directory is gone.

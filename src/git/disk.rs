@@ -56,7 +56,7 @@ impl Git {
         apart(move || {
             let count = |(part, dir): (DiskPart, PathBuf)| {
                 let mut count = Count::default();
-                count.walk(&dir);
+                places(&part, &dir).iter().for_each(|dir| count.walk(dir));
                 let used_at = used_at(&part, &dir);
                 DiskUse { part, bytes: count.bytes, used_at, has_state: count.has_state }
             };
@@ -116,9 +116,21 @@ impl Mirror {
         if fs::read_dir(checkouts).is_ok_and(|mut entries| entries.next().is_some()) {
             return Ok(false);
         }
-        removed(&format!("remove the mirror of {}", self.repo), self.dir().to_owned()).await?;
+        let doing = format!("remove the mirror of {}", self.repo);
+        for dir in places(&DiskPart::Mirror(self.repo.clone()), self.dir()) {
+            removed(&doing, dir).await?;
+        }
         Ok(true)
     }
+}
+
+/// The directories of a part: a killed rebuild leaves others beside a mirror.
+fn places(part: &DiskPart, dir: &Path) -> Vec<PathBuf> {
+    let beside = match part {
+        DiskPart::Checkouts(_) => Vec::new(),
+        DiskPart::Mirror(_) => vec![place::beside(dir), place::replaced(dir)],
+    };
+    std::iter::once(dir.to_owned()).chain(beside).collect()
 }
 
 async fn removed(doing: &str, dir: PathBuf) -> Result<(), GitError> {
@@ -133,8 +145,12 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 
 /// Every part with its directory. What we would not have named so is left alone.
 fn parts(data_dir: &Path) -> Vec<(DiskPart, PathBuf)> {
-    let mirrors = repos(&data_dir.join("mirrors"), ".git");
-    let mirrors = mirrors.into_iter().map(|(repo, dir)| (DiskPart::Mirror(repo), dir));
+    let mirrors = |ending| repos(&data_dir.join("mirrors"), ending).into_iter().map(|(repo, _)| repo);
+    let mirrors: BTreeSet<RepoId> = place::MIRRORS.into_iter().flat_map(mirrors).collect();
+    let mirrors = mirrors.into_iter().map(|repo| {
+        let dir = place::mirror(data_dir, &repo);
+        (DiskPart::Mirror(repo), dir)
+    });
     let checkouts = repos(&data_dir.join("checkouts"), "");
     let checkouts = checkouts.into_iter().flat_map(|(repo, dir)| {
         entries(&dir).into_iter().filter_map(move |(name, dir)| {
@@ -272,6 +288,13 @@ mod tests {
         fs::create_dir_all(dir.path().join("checkouts/not ours/x/y/z")).unwrap();
         fs::write(dir.path().join("mirrors/file"), "").unwrap();
         let checkouts = DiskPart::Checkouts(PullRef { repo: repo.clone(), number: PullNumber(12) });
-        assert_eq!(parts(dir.path()), [(checkouts, pull), (DiskPart::Mirror(repo), mirror)]);
+        assert_eq!(parts(dir.path()), [(checkouts, pull.clone()), (DiskPart::Mirror(repo.clone()), mirror.clone())]);
+        // Of a rebuild that was killed there may be nothing else.
+        fs::remove_dir_all(dir.path().join("checkouts")).unwrap();
+        fs::rename(&mirror, place::replaced(&mirror)).unwrap();
+        fs::create_dir(place::beside(&mirror)).unwrap();
+        let part = DiskPart::Mirror(repo);
+        assert_eq!(parts(dir.path()), [(part.clone(), mirror.clone())]);
+        assert_eq!(places(&part, &mirror).iter().filter(|place| place.exists()).count(), 2);
     }
 }

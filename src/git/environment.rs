@@ -5,6 +5,7 @@ use std::path::Path;
 use url::Url;
 
 use super::GitSettings;
+use crate::config::MirrorFilter;
 use crate::process::Cmd;
 use crate::vcs::GitCredentials;
 
@@ -23,6 +24,8 @@ const VARIABLES: &[(&str, &str)] = &[
     ("GIT_EDITOR", "false"),
     ("GIT_LITERAL_PATHSPECS", "1"),
     ("GIT_NO_REPLACE_OBJECTS", "1"),
+    // What a partial mirror lacks is fetched on purpose, with credentials, or not at all.
+    ("GIT_NO_LAZY_FETCH", "1"),
     ("LC_ALL", "C"),
 ];
 
@@ -59,26 +62,50 @@ const CONFIG: &[(&str, &str)] = &[
 /// The helper git asks for credentials. `printf` is built into the shell, so the password is in no argument list.
 const HELPER: &str = r#"!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$LOCKKEEPER_GIT_USERNAME" "$LOCKKEEPER_GIT_PASSWORD"; }; f"#;
 
+/// Name under which a partial mirror knows its forge.
+pub(super) const FORGE: &str = "forge";
+
 /// A git command without a repository.
 pub(super) fn git(settings: &GitSettings) -> Cmd {
     with_config(base(settings), &[])
 }
 
-/// A git command on a mirror. The directory is named outright: git never searches for a repository.
-pub(super) fn git_in(settings: &GitSettings, git_dir: &Path) -> Cmd {
-    git(settings).env("GIT_DIR", git_dir)
+/// A git command on a mirror. The directory is named outright: git never searches for a repository. A partial mirror has
+/// to be called with its filter: then git knows that objects may be missing, and where it looks for them there is nothing.
+pub(super) fn git_in(settings: &GitSettings, git_dir: &Path, filter: Option<&MirrorFilter>) -> Cmd {
+    let partial = partial(filter, None);
+    with_config(base(settings), &pairs(&partial)).env("GIT_DIR", git_dir)
 }
 
-/// A git command that may present credentials to the host of `url`, and to no other host or port.
-pub(super) fn git_to(settings: &GitSettings, git_dir: &Path, url: &Url, credentials: Option<&GitCredentials>) -> Cmd {
+/// A git command on a mirror that may present credentials to the host of `url`, and to no other host or port.
+pub(super) fn git_to(
+    settings: &GitSettings,
+    git_dir: &Path,
+    filter: Option<&MirrorFilter>,
+    (url, credentials): (&Url, Option<&GitCredentials>),
+) -> Cmd {
+    let mut config = partial(filter, Some(url));
     let cmd = base(settings).env("GIT_DIR", git_dir);
     let Some(credentials) = credentials else {
-        return with_config(cmd, &[]);
+        return with_config(cmd, &pairs(&config));
     };
-    let scope = format!("credential.{}.helper", url.origin().ascii_serialization());
-    with_config(cmd, &[(&scope, HELPER)])
+    config.push((format!("credential.{}.helper", url.origin().ascii_serialization()), HELPER.to_owned()));
+    with_config(cmd, &pairs(&config))
         .env("LOCKKEEPER_GIT_USERNAME", &credentials.username)
         .env("LOCKKEEPER_GIT_PASSWORD", credentials.password.expose())
+}
+
+/// The configuration of a partial mirror; the URL only where git may fetch.
+fn partial(filter: Option<&MirrorFilter>, url: Option<&Url>) -> Vec<(String, String)> {
+    let Some(filter) = filter else { return Vec::new() };
+    let key = |name: &str| format!("remote.{FORGE}.{name}");
+    let mut config = vec![(key("promisor"), "true".to_owned()), (key("partialclonefilter"), filter.to_string())];
+    config.extend(url.map(|url| (key("url"), url.to_string())));
+    config
+}
+
+fn pairs(config: &[(String, String)]) -> Vec<(&str, &str)> {
+    config.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
 fn base(settings: &GitSettings) -> Cmd {

@@ -8,6 +8,10 @@ use crate::model::CommitSha;
 use crate::process::{Cmd, Output};
 use crate::vcs::GitCredentials;
 
+/// Brings objects and the refs that are named, and does nothing besides.
+pub(super) const FETCH: [&str; 6] =
+    ["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance"];
+
 /// What to fetch, and from where.
 #[derive(Clone, Debug)]
 pub struct FetchRequest<'a> {
@@ -59,7 +63,8 @@ impl Fetched {
 
 impl Mirror {
     /// Brings refs up to date, making the mirror when there is none. A ref that the server does not have is removed
-    /// here too. A wanted commit that came with no ref is asked for by its id. A damaged mirror is thrown away and
+    /// here too. A wanted commit that came with no ref is asked for by its id. What a partial
+    /// mirror lacks of these commits, and of what they are merged by, comes as well. A damaged mirror is thrown away and
     /// fetched once more.
     pub async fn fetch(&self, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
         let remote = self.check(&self.doing(), &request.remote())?;
@@ -88,7 +93,11 @@ impl Mirror {
             let commit = if missing.contains(name) { self.forget(name).await? } else { self.commit_of(name).await? };
             refs.push((name.clone(), commit));
         }
-        Ok(Fetched { refs, wanted: self.fetch_wanted(remote, request).await? })
+        let wanted = self.fetch_wanted(remote, request).await?;
+        let mut commits: Vec<&CommitSha> = refs.iter().filter_map(|(_, commit)| commit.as_ref()).collect();
+        commits.extend(request.wanted.filter(|_| wanted == Head::Present));
+        self.complete(remote, &commits).await?;
+        Ok(Fetched { refs, wanted })
     }
 
     /// Fetches what the server has of the refs and returns those it does not have. Git names one missing ref at a time.
@@ -133,19 +142,12 @@ impl Mirror {
     }
 
     async fn fetch_specs(&self, remote: &Checked<'_>, specs: &[String]) -> Result<Output, GitError> {
-        let cmd = self.fetch_cmd(remote).operands([remote.url()]).operands(specs);
+        let cmd = self.fetch_cmd(remote).operands([remote.name(self)]).operands(specs);
         self.call(&self.doing(), &cmd).await
     }
 
     pub(super) fn fetch_cmd(&self, remote: &Checked<'_>) -> Cmd {
-        self.git_to(remote).args([
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--no-write-fetch-head",
-            "--no-recurse-submodules",
-            "--no-auto-maintenance",
-        ])
+        self.git_to(remote).args(FETCH)
     }
 
     /// Removes a ref that the server does not have.

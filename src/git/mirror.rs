@@ -40,7 +40,7 @@ impl Mirror {
     }
 
     pub(super) fn git(&self) -> Cmd {
-        git_in(&self.settings, &self.dir)
+        git_in(&self.settings, &self.dir, self.filter().as_ref())
     }
 
     /// Runs a local command that is expected to succeed. When a killed git has left a lock file behind, that is removed
@@ -72,7 +72,7 @@ impl Mirror {
     /// Makes the mirror, or completes one whose making was interrupted: doing it again is harmless.
     pub(super) async fn init(&self) -> Result<(), GitError> {
         let doing = format!("make the mirror of {}", self.repo);
-        make_dir(&self.dir).map_err(GitError::from_io(&doing))?;
+        make_dir(&self.dir).and_then(|()| self.begin_partial()).map_err(GitError::from_io(&doing))?;
         let cmd = git(&self.settings).args(["init", "--bare", "--quiet", "--template="]).operands([&self.dir]);
         self.run(&doing, cmd).await.map(drop)
     }

@@ -27,6 +27,7 @@ mod disk;
 mod environment;
 mod error;
 mod fetch;
+mod filter;
 mod merge;
 mod mirror;
 mod objects;
@@ -34,6 +35,7 @@ mod place;
 mod rebuild;
 mod refs;
 mod remote;
+mod sparse;
 mod sync;
 mod upkeep;
 mod work_tree;
@@ -45,6 +47,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::config::MirrorFilter;
 use crate::model::RepoId;
 
 pub use checkout::{Checkout, CheckoutStrategy, DirError, Prepared, Wanted};
@@ -55,6 +58,7 @@ pub use mirror::Mirror;
 pub use objects::{Ignored, TreeFiles};
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
 pub use remote::Remote;
+pub use sparse::Extent;
 pub use sync::Synced;
 pub use work_tree::{Base, WorkTree, WorkTreeChanges};
 
@@ -68,6 +72,8 @@ pub struct GitSettings {
     /// Variables for every call: `PATH`, and where wanted proxies and certificates (`https_proxy`, `no_proxy`,
     /// `SSL_CERT_FILE`, `GIT_SSL_CAINFO`). What `environment` sets wins.
     pub env: Vec<(OsString, OsString)>,
+    /// What new mirrors leave at the forge until it is needed; `None`: nothing.
+    pub filter: Option<MirrorFilter>,
     /// Whether `file://` may be fetched from; only for tests and demonstrations.
     pub allow_file: bool,
     /// Longest time for one call that does not touch the network.
@@ -83,6 +89,7 @@ impl GitSettings {
             data_dir: data_dir.into(),
             program: "git".into(),
             env: vec![("PATH".into(), path.into())],
+            filter: None,
             allow_file: false,
             deadline: Duration::from_mins(5),
             hold_wait: Duration::from_mins(2),

@@ -33,6 +33,7 @@ pub enum Ignored {
 struct Entry<'a> {
     mode: &'a str,
     id: &'a str,
+    /// In bytes, where it was asked for.
     size: Option<u64>,
     name: &'a [u8],
 }
@@ -79,7 +80,7 @@ impl Mirror {
 
     /// All files of a commit.
     pub async fn files(&self, commit: &CommitSha) -> Result<TreeFiles, GitError> {
-        let cmd = self.git().cap(MAX_LIST).args(["ls-tree", "-r", "-l", "-z", "--full-tree", commit.as_str()]);
+        let cmd = self.git().cap(MAX_LIST).args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
         let output = self.run(&format!("list the files of {}", commit.short()), cmd).await?;
         let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
         for entry in entries(&output.stdout.bytes).filter(|entry| entry.is_file() || entry.is_link()) {
@@ -155,14 +156,14 @@ impl Mirror {
     }
 }
 
-/// `100644 blob 1234…   57\tpath\0…`; an entry without its end was cut off and is dropped.
+/// `100644 blob 1234…   57\tpath\0…`, where asked for with the size; an entry without its end was cut off and is dropped.
 fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let whole = &list[..list.iter().rposition(|byte| *byte == 0).unwrap_or(0)];
     whole.split(|byte| *byte == 0).filter_map(|line| {
         let tab = line.iter().position(|byte| *byte == b'\t')?;
         let mut words = std::str::from_utf8(&line[..tab]).ok()?.split_ascii_whitespace();
         let (mode, _kind, id) = (words.next()?, words.next()?, words.next()?);
-        Some(Entry { mode, id, size: words.next()?.parse().ok(), name: &line[tab + 1..] })
+        Some(Entry { mode, id, size: words.next().and_then(|size| size.parse().ok()), name: &line[tab + 1..] })
     })
 }
 

@@ -13,6 +13,9 @@ pub(super) fn mirror(data_dir: &Path, repo: &RepoId) -> PathBuf {
     repo_dir(&data_dir.join("mirrors"), repo).with_added_extension("git")
 }
 
+/// What names of mirrors end in, and of what may lie beside one.
+pub(super) const MIRRORS: [&str; 3] = [".git", ".git.new~", ".git.old~"];
+
 /// Where a mirror that is to replace another is made, beside it. No encoded name has this ending.
 pub(super) fn beside(mirror: &Path) -> PathBuf {
     mirror.with_added_extension("new~")
@@ -41,6 +44,10 @@ pub(super) fn repo_of(host: &str, owner: &str, name: &str) -> Option<RepoId> {
 
 /// File whose time is that of the last use, in a mirror and in the directory of a pull's checkouts.
 pub(super) const USED: &str = ".lockkeeper-used";
+/// File in a partial mirror that names its filter.
+pub(super) const FILTER: &str = ".lockkeeper-filter";
+/// File in a mirror that says what its packs took when they were last made into one.
+pub(super) const PACKED: &str = ".lockkeeper-packed";
 /// Directory of lock files in the directory of a pull's checkouts.
 pub(super) const HOLDS: &str = ".hold";
 

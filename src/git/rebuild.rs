@@ -54,7 +54,7 @@ impl Mirror {
         put_in_place(beside, self.dir()).map_err(GitError::from_io(self.rebuilding()))
     }
 
-    /// Removes what a killed rebuild left beside the mirror. Needs the mutex `transfer`.
+    /// Removes what killed processes left beside the mirror and in its packs. Needs the mutex `transfer`.
     pub(super) fn clear_leftovers(&self) -> Result<(), GitError> {
         let (beside, replaced) = (place::beside(self.dir()), place::replaced(self.dir()));
         let cleared = if self.dir().exists() || !replaced.exists() {
@@ -62,7 +62,8 @@ impl Mirror {
         } else {
             fs::rename(&replaced, self.dir())
         };
-        cleared.and_then(|()| remove_all(&beside)).map_err(GitError::from_io(self.rebuilding()))
+        let cleared = cleared.and_then(|()| remove_all(&beside)).and_then(|()| self.clear_unfinished_packs());
+        cleared.map_err(GitError::from_io(self.rebuilding()))
     }
 }
 

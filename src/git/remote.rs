@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::environment::git_to;
+use super::environment::{FORGE, git_to};
 use super::{GitError, Mirror};
 use crate::process::{Cmd, Output};
 use crate::vcs::GitCredentials;
@@ -52,6 +52,11 @@ impl Checked<'_> {
         self.remote.url
     }
 
+    /// What to call it in a fetch: a partial mirror knows it by name.
+    pub(super) fn name<'s>(&'s self, mirror: &Mirror) -> &'s str {
+        if mirror.filter().is_some() { FORGE } else { self.url() }
+    }
+
     /// What a failed call came to, without the password.
     pub(super) fn failure(&self, doing: &str, output: &Output) -> GitError {
         GitError::from_output(doing, output, self.remote.credentials.map(|c| c.password.expose()))
@@ -65,6 +70,7 @@ impl Mirror {
 
     /// A git command that may talk to the remote, and show it credentials.
     pub(super) fn git_to(&self, remote: &Checked<'_>) -> Cmd {
-        git_to(&self.settings, self.dir(), &remote.url, remote.remote.credentials).deadline(remote.remote.deadline)
+        let to = (&remote.url, remote.remote.credentials);
+        git_to(&self.settings, self.dir(), self.filter().as_ref(), to).deadline(remote.remote.deadline)
     }
 }

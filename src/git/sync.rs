@@ -9,7 +9,6 @@
 //! the rest.
 
 use std::collections::BTreeSet;
-use std::fs;
 
 use tracing::{info, warn};
 
@@ -89,12 +88,13 @@ impl Mirror {
         if ids.is_empty() {
             return Ok(Some(0));
         }
-        let before = self.pack_bytes();
+        let before = self.packs().bytes;
         let list: String = ids.into_iter().map(|id| format!("{id}\n")).collect();
-        let cmd = self.fetch_cmd(remote).arg("--stdin").operands([remote.url()]).input(list);
+        let cmd = self.fetch_cmd(remote).arg("--stdin").operands([remote.name(self)]).input(list);
         let output = self.call(&self.syncing(), &cmd).await?;
         if output.is_success() {
-            return Ok(Some(self.pack_bytes().saturating_sub(before)));
+            self.tell_ignored_filter(&output);
+            return Ok(Some(self.packs().bytes.saturating_sub(before)));
         }
         let gone = classify::is_refused_commit(&output.stderr.text());
         if gone { Ok(None) } else { Err(remote.failure(&self.syncing(), &output)) }
@@ -116,12 +116,5 @@ impl Mirror {
         }
         let cmd = self.git().args(["update-ref", "--no-deref", "--stdin"]).input(list);
         self.run(&self.syncing(), cmd).await.map(drop)
-    }
-
-    /// What the packs take.
-    fn pack_bytes(&self) -> u64 {
-        let entries = fs::read_dir(self.dir().join("objects/pack")).into_iter().flatten().flatten();
-        let packs = entries.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "pack"));
-        packs.filter_map(|pack| pack.metadata().ok()).map(|meta| meta.len()).sum()
     }
 }

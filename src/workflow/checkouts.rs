@@ -16,8 +16,8 @@ use super::uses::{InUse, Uses};
 use crate::clock::Clock;
 use crate::config::needs::BaseGap;
 use crate::git::{
-    Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, FetchRequest, Fetched, Git, GitError, Head, Ignored,
-    Prepared, RefName, TreeFiles, Wanted,
+    Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head,
+    Ignored, Prepared, RefName, TreeFiles, Wanted,
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::render::StateLock;
@@ -182,7 +182,7 @@ impl Checkouts {
         let mirror = self.git.mirror(&plan.pull.repo);
         for commit in [&plan.head, &plan.base] {
             // A mirror that is not there yet has no commits; asking it is an error.
-            if !mirror.has_commit(commit).await.unwrap_or(false) {
+            if !mirror.has_files(commit).await.unwrap_or(false) {
                 self.fetch_commit(forge, &plan.pull, commit, &[], via).await?;
             }
         }
@@ -249,6 +249,7 @@ impl Checkouts {
             head: &source.head,
             base: &source.base,
             strategy: self.strategy,
+            extent: &Extent::Whole,
         };
         let mirror = self.git.mirror(&source.pull.repo);
         match mirror.prepare(&wanted).await? {

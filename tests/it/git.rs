@@ -1,12 +1,16 @@
 //! Mirrors and checkouts with real git, over real HTTP.
 
+mod partial;
+mod sparse;
+mod sync;
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockkeeper::git::{
-    Checkout, CheckoutStrategy, DirError, FetchRequest, Fetched, Git, GitError, GitSettings, Head, Ignored, Mirror,
-    Prepared, RefName, Wanted,
+    Checkout, CheckoutStrategy, DirError, Extent, FetchRequest, Fetched, Git, GitError, GitSettings, Head, Ignored,
+    Mirror, Prepared, RefName, Wanted,
 };
 use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use lockkeeper::process::{Cmd, Hold};
@@ -118,7 +122,9 @@ impl World {
         strategy: CheckoutStrategy,
     ) -> Result<Prepared, GitError> {
         let workspace = WorkspaceName::default();
-        self.mirror().prepare(&Wanted { pull: PULL, workspace: &workspace, head, base, strategy }).await
+        self.mirror()
+            .prepare(&Wanted { pull: PULL, workspace: &workspace, head, base, strategy, extent: &Extent::Whole })
+            .await
     }
 
     /// Fetches and checks out the head of the pull.
@@ -618,7 +624,14 @@ async fn callers_at_the_same_time_do_not_disturb_each_other() {
         world.fetch(Some(&commits.1)).await.unwrap();
         let workspace = WorkspaceName::default();
         let (pull, strategy) = (PullNumber(number), CheckoutStrategy::Merge);
-        let wanted = Wanted { pull, workspace: &workspace, head: &commits.1, base: &commits.0, strategy };
+        let wanted = Wanted {
+            pull,
+            workspace: &workspace,
+            head: &commits.1,
+            base: &commits.0,
+            strategy,
+            extent: &Extent::Whole,
+        };
         ready(world.mirror().prepare(&wanted).await.unwrap()).commit
     };
     let all = futures::future::join_all((1..=6).map(one)).await;

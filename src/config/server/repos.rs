@@ -5,6 +5,7 @@ use globset::Glob;
 use super::allowlist::RepoAllowlist;
 use super::choice::choice;
 use super::reader::{Read, Reader};
+use crate::config::MirrorFilter;
 
 choice! {
     /// What is planned.
@@ -39,6 +40,8 @@ pub struct RepoConfig {
     pub allow_drafts: bool,
     /// What is planned.
     pub checkout: CheckoutStrategy,
+    /// What new mirrors leave at the forge until it is needed; `None`: nothing.
+    pub mirror_filter: Option<MirrorFilter>,
 }
 
 impl RepoConfig {
@@ -47,11 +50,17 @@ impl RepoConfig {
         let allow_forks = reader.switch("allow-fork-prs");
         let allow_drafts = reader.switch("allow-draft-prs");
         let checkout = reader.choice("checkout-strategy");
+        let mirror_filter = reader.parsed(
+            "mirror-filter",
+            str::parse,
+            "write `blob:none`, `blob:limit=1m`, or nothing for whole mirrors",
+        );
         Ok(Self {
             allowlist: allowlist?,
             allow_forks: allow_forks?,
             allow_drafts: allow_drafts?,
             checkout: checkout?.expect("the strategy has a default"),
+            mirror_filter: mirror_filter?,
         })
     }
 }

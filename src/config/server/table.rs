@@ -29,6 +29,14 @@ pub static SETTINGS: &[Setting] = &[
     .or("branch"),
     Setting::new(
         Repositories,
+        "mirror-filter",
+        "FILTER",
+        Text,
+        "What new mirrors leave at the forge until it is needed: `blob:none` the content of all files, `blob:limit=1m` that \
+         of files of 1 MiB or more. Not set: mirrors are whole.",
+    ),
+    Setting::new(
+        Repositories,
         "repo-config-source",
         "SOURCE",
         Text,

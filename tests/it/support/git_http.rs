@@ -10,14 +10,18 @@ use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
+use futures::{StreamExt as _, stream};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 /// What the server does and has seen.
 #[derive(Default)]
 pub struct Log {
     /// `Authorization` of every request, if any.
     pub authorization: Vec<Option<String>>,
+    /// When set, of the next packs only so many bytes are sent, and then nothing more.
+    pub stall_after: Option<usize>,
 }
 
 /// A running server; it ends with the test's runtime.
@@ -27,6 +31,8 @@ pub struct GitServer {
     pub url: String,
     /// What it has seen.
     pub log: Arc<Mutex<Log>>,
+    /// Told when a pack was not sent to its end, see [`Log::stall_after`].
+    pub stalled: Arc<Notify>,
 }
 
 #[derive(Clone)]
@@ -35,6 +41,7 @@ struct Site {
     expected: Option<String>,
     redirect: Option<String>,
     log: Arc<Mutex<Log>>,
+    stalled: Arc<Notify>,
 }
 
 impl GitServer {
@@ -50,13 +57,14 @@ impl GitServer {
     }
 
     async fn serve(root: &Path, expected: Option<String>, redirect: Option<String>) -> Self {
-        let log = Arc::<Mutex<Log>>::default();
-        let site = Site { root: root.to_owned(), expected, redirect, log: Arc::clone(&log) };
+        let (log, stalled) = (Arc::<Mutex<Log>>::default(), Arc::<Notify>::default());
+        let (kept, told) = (Arc::clone(&log), Arc::clone(&stalled));
+        let site = Site { root: root.to_owned(), expected, redirect, log: kept, stalled: told };
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let router = Router::new().fallback(answer).with_state(site);
         tokio::spawn(async move { axum::serve(listener, router).await });
-        Self { url, log }
+        Self { url, log, stalled }
     }
 }
 
@@ -71,6 +79,7 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
     if site.expected.is_some() && site.expected != authorization {
         return (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Basic realm=\"git\"")]).into_response();
     }
+    let stall_after = site.log.lock().unwrap().stall_after;
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let variables = [
         ("GIT_PROJECT_ROOT", site.root.display().to_string()),
@@ -85,7 +94,26 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
         ("PATH", "/usr/bin:/bin".to_owned()),
         ("HOME", "/dev/null".to_owned()),
     ];
-    from_cgi(&run(&variables, body).await)
+    let is_pack = body.windows(13).any(|window| window == b"command=fetch");
+    let response = from_cgi(&run(&variables, body).await);
+    match stall_after.filter(|_| is_pack) {
+        Some(bytes) => stall(response, bytes, site.stalled).await,
+        None => response,
+    }
+}
+
+/// The beginning of an answer that never ends.
+async fn stall(response: Response, bytes: usize, stalled: Arc<Notify>) -> Response {
+    let (mut parts, body) = response.into_parts();
+    parts.headers.remove(header::CONTENT_LENGTH);
+    let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
+    assert!(body.len() > bytes, "the pack has {} bytes only", body.len());
+    let begin = stream::once(async move { Ok::<_, std::io::Error>(body.slice(..bytes)) });
+    let end = stream::once(async move {
+        stalled.notify_one();
+        std::future::pending().await
+    });
+    Response::from_parts(parts, Body::from_stream(begin.chain(end)))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a CGI program reads standard input, which `Cmd` does not offer")]

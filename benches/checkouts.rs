@@ -1,0 +1,207 @@
+//! How long a pull of a large repository waits for its files: with no mirror yet, with one, and with a part of the files
+//! only, against the time of `git clone --depth 1` of the same repository in the same run.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use lockkeeper::git::{
+    Checkout, CheckoutStrategy, Extent, Git, GitSettings, Mirror, Prepared, RefSelection, Remote, Wanted,
+};
+use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
+use lockkeeper::process::Cmd;
+
+use crate::report::{Section, Table};
+use crate::stats::{Samples, ratio};
+use crate::support::git_http::GitServer;
+
+/// Directories with code.
+const DIRS: usize = 2_000;
+/// Files in each.
+const FILES: usize = 50;
+/// Directories that a plan reads: a project and its modules.
+const SPARSE: usize = 4;
+/// Times that each is measured.
+const ROUNDS: usize = 5;
+/// Longest time for one exchange.
+const DEADLINE: Duration = Duration::from_mins(10);
+
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Measures and reports.
+pub async fn measure(work: &Path) -> anyhow::Result<Section> {
+    let work = work.join("checkouts");
+    let served = work.join("srv/acme/infra.git");
+    std::fs::create_dir_all(&served).context("cannot make a directory for the repository")?;
+    let commits = repository(&served).await?;
+    let server = GitServer::start(&work.join("srv"), None).await;
+    let url = format!("{}/acme/infra.git", server.url);
+    let bench = Bench { work: &work, url: &url, commits };
+    let clone = bench.clones().await?;
+    let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "÷ git clone --depth 1"]);
+    let mut row = |what: &str, samples: &Samples| {
+        let compared = ratio(samples.quantile(50), clone.quantile(50));
+        table.row(what, samples.cells().into_iter().chain([compared]));
+    };
+    row("git clone --depth 1", &clone);
+    row("cold: no mirror yet", &bench.cold().await?);
+    let (mirror, _kept) = bench.mirror("warm").await?;
+    row("in step already: asking the forge", &bench.in_step(&mirror).await?);
+    row("warm: another pull", &bench.warm(&mirror, &Extent::Whole, 1_000).await?);
+    row("warm, sparse: another pull", &bench.warm(&mirror, &sparse()?, 2_000).await?);
+    row("the next push to a pull", &bench.pushed(&mirror, &Extent::Whole, 3_000).await?);
+    row("sparse: the next push to a pull", &bench.pushed(&mirror, &sparse()?, 4_000).await?);
+    let mut section = Section::new("Checkouts of a large repository").with_table(table);
+    section.note(format!(
+        "{} files in {DIRS} directories, served by `git http-backend` on this machine; sparse: {SPARSE} of the directories. \
+         A push changes one file.",
+        DIRS * FILES
+    ));
+    Ok(section)
+}
+
+fn sparse() -> anyhow::Result<Extent> {
+    let dirs = (0..SPARSE).map(|number| Ok(RepoPath::new(&dir(number))?)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(Extent::of_dirs(dirs))
+}
+
+fn dir(number: usize) -> String {
+    format!("team{}/app{number}", number % 100)
+}
+
+/// Makes the repository with two commits, the second with one file changed.
+async fn repository(dir: &Path) -> anyhow::Result<[CommitSha; 2]> {
+    let git = || Cmd::new("git").env("PATH", PATH).env("HOME", "/dev/null").dir(dir).deadline(DEADLINE);
+    run(git().args(["init", "--quiet", "--bare", "--initial-branch=main"])).await?;
+    run(git().args(["fast-import", "--quiet"]).input(history())).await?;
+    // As a forge has it: in one pack.
+    run(git().args(["repack", "-a", "-d", "-q"])).await?;
+    let commit = async |name: &str| Ok::<_, anyhow::Error>(run(git().args(["rev-parse", name])).await?.trim().parse()?);
+    Ok([commit("main~1").await?, commit("main").await?])
+}
+
+fn history() -> String {
+    const HEAD: &str = "commit refs/heads/main\ncommitter A <a@example.com> 1700000000 +0000\ndata 1\nx\n";
+    let mut text = HEAD.to_owned();
+    for number in 0..DIRS {
+        for file in 0..FILES {
+            let code = format!("resource \"terraform_data\" \"x{number}_{file}\" {{\n  input = {number}\n}}\n");
+            let name = format!("{}/file{file}.tf", self::dir(number));
+            write!(text, "M 644 inline {name}\ndata {}\n{code}\n", code.len()).expect("a text takes everything");
+        }
+    }
+    write!(text, "{HEAD}M 644 inline {}/file0.tf\ndata 7\nchanged\n", self::dir(0)).expect("a text takes everything");
+    text
+}
+
+async fn run(cmd: Cmd) -> anyhow::Result<String> {
+    let output = cmd.output().await.context("cannot run git")?;
+    ensure!(output.is_success(), "git failed: {}", output.stderr.text());
+    Ok(output.stdout.text().into_owned())
+}
+
+/// What is measured on.
+struct Bench<'a> {
+    work: &'a Path,
+    url: &'a str,
+    /// An older and a newer one.
+    commits: [CommitSha; 2],
+}
+
+impl Bench<'_> {
+    async fn clones(&self) -> anyhow::Result<Samples> {
+        let mut samples = Samples::default();
+        for round in 0..ROUNDS {
+            let into = self.work.join(format!("clone{round}"));
+            let cmd = Cmd::new("git").env("PATH", PATH).env("HOME", "/dev/null").deadline(DEADLINE);
+            let since = Instant::now();
+            run(cmd.args(["clone", "--quiet", "--depth=1", self.url]).arg(&into)).await?;
+            samples.push(since.elapsed());
+            std::fs::remove_dir_all(into).context("cannot remove a clone")?;
+        }
+        Ok(samples)
+    }
+
+    fn remote(&self) -> Remote<'_> {
+        Remote { url: self.url, credentials: None, deadline: DEADLINE }
+    }
+
+    /// A new mirror in step with the forge, and what keeps its directory.
+    async fn mirror(&self, name: &str) -> anyhow::Result<(Mirror, tempfile::TempDir)> {
+        let dir = tempfile::Builder::new().prefix(name).tempdir_in(self.work).context("cannot make a directory")?;
+        let git = Git::new(GitSettings::new(dir.path(), PATH));
+        let mirror = git.mirror(&"github.com/acme/infra".parse()?);
+        self.sync(&mirror).await?;
+        Ok((mirror, dir))
+    }
+
+    async fn sync(&self, mirror: &Mirror) -> anyhow::Result<()> {
+        let wanted = RefSelection { branches: true, ..RefSelection::default() };
+        let synced = mirror.sync(&self.remote(), &wanted).await?;
+        ensure!(synced.refs.len() == 1, "{} refs were mirrored", synced.refs.len());
+        Ok(())
+    }
+
+    async fn cold(&self) -> anyhow::Result<Samples> {
+        let mut samples = Samples::default();
+        for _ in 0..ROUNDS {
+            let since = Instant::now();
+            let (mirror, _kept) = self.mirror("cold").await?;
+            self.prepare(&mirror, 1, &self.commits[1], &Extent::Whole).await?;
+            samples.push(since.elapsed());
+        }
+        Ok(samples)
+    }
+
+    async fn in_step(&self, mirror: &Mirror) -> anyhow::Result<Samples> {
+        let mut samples = Samples::default();
+        for _ in 0..ROUNDS {
+            let since = Instant::now();
+            self.sync(mirror).await?;
+            samples.push(since.elapsed());
+        }
+        Ok(samples)
+    }
+
+    async fn warm(&self, mirror: &Mirror, extent: &Extent, first: usize) -> anyhow::Result<Samples> {
+        let mut samples = Samples::default();
+        for number in first..first + ROUNDS {
+            let since = Instant::now();
+            self.prepare(mirror, number, &self.commits[1], extent).await?;
+            samples.push(since.elapsed());
+        }
+        Ok(samples)
+    }
+
+    async fn pushed(&self, mirror: &Mirror, extent: &Extent, pull: usize) -> anyhow::Result<Samples> {
+        self.prepare(mirror, pull, &self.commits[0], extent).await?;
+        let mut samples = Samples::default();
+        for round in 1..=ROUNDS {
+            let since = Instant::now();
+            self.prepare(mirror, pull, &self.commits[round % 2], extent).await?;
+            samples.push(since.elapsed());
+        }
+        Ok(samples)
+    }
+
+    /// Figures about fewer files would be too good.
+    async fn prepare(&self, mirror: &Mirror, pull: usize, head: &CommitSha, extent: &Extent) -> anyhow::Result<()> {
+        let (workspace, strategy) = (WorkspaceName::default(), CheckoutStrategy::Branch);
+        let pull = PullNumber(i64::try_from(pull)?);
+        let wanted = Wanted { pull, workspace: &workspace, head, base: head, strategy, extent };
+        match mirror.prepare(&wanted).await? {
+            Prepared::Ready(checkout) => ensure_all(&checkout, extent),
+            Prepared::Conflict { files } => anyhow::bail!("conflict in {files:?}"),
+        }
+    }
+}
+
+fn ensure_all(checkout: &Checkout, extent: &Extent) -> anyhow::Result<()> {
+    let last = if *extent == Extent::Whole { DIRS - 1 } else { SPARSE - 1 };
+    for (number, wanted) in [(0, true), (last, true), (DIRS - 1, *extent == Extent::Whole)] {
+        let file = checkout.path.join(dir(number)).join(format!("file{}.tf", FILES - 1));
+        ensure!(file.exists() == wanted, "{} is {}", file.display(), if wanted { "missing" } else { "there" });
+    }
+    Ok(())
+}

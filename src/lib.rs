@@ -21,6 +21,7 @@ pub mod model;
 pub mod process;
 pub mod queue;
 pub mod render;
+pub mod seal;
 pub mod secret;
 pub mod store;
 pub mod telemetry;

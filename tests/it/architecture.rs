@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The rooms by level, the lowest first. A room may use any room of a lower level.
 const LEVELS: &[&[&str]] = &[
     &["model", "clock", "secret", "telemetry"],
-    &["command", "config", "discovery", "render"],
+    &["command", "config", "discovery", "render", "seal"],
     &["store", "vcs", "git", "process", "atlantis"],
     &["locks", "queue", "workflow"],
     &["handlers", "jobs", "context"],

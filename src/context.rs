@@ -118,6 +118,8 @@ pub struct Services {
 pub struct Settings {
     /// Which repositories are served.
     pub allowlist: RepoAllowlist,
+    /// Whether only repositories are served that somebody has claimed.
+    pub require_claims: bool,
     /// Which team of the forge may give which command.
     pub team_rules: TeamRules,
     /// What the pages and the API may be used for.

@@ -202,6 +202,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
     let comments = &config.comments;
     Ok(Settings {
         allowlist: config.repos.allowlist.clone(),
+        require_claims: config.repos.require_claims,
         team_rules: config.permissions.teams.clone(),
         web_rules: config.permissions.web.clone(),
         repos: Arc::clone(&config.locking.repos),

@@ -17,6 +17,11 @@ pub static SETTINGS: &[Setting] = &[
         List,
         "Repositories to serve, as host/owner/name; `*` stands for anything, `!` in front excludes. Required.",
     ),
+    Setting::switch(
+        Repositories,
+        "require-claims",
+        "Serve only repositories that an owner has claimed (docs/ownership.md); deliveries for others are refused.",
+    ),
     Setting::switch(Repositories, "allow-fork-prs", "Also serve pull requests from forks: anybody may then run code."),
     Setting::switch(Repositories, "allow-draft-prs", "Also plan draft pull requests by itself."),
     Setting::new(
@@ -127,6 +132,14 @@ pub static SETTINGS: &[Setting] = &[
         "Largest plan file in MiB that is kept in the database; larger ones need --share-plan-dir.",
     )
     .or("64"),
+    Setting::new(
+        Storage,
+        "encryption-key-file",
+        "FILE",
+        Path,
+        "Keys that credentials of repositories are encrypted with in the database, one a line; the first encrypts, all \
+         decrypt. `lockkeeper credentials keygen` prints a line. Not set: no credentials can be kept.",
+    ),
     Setting::new(
         Storage,
         "disk-quota",

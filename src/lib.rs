@@ -10,6 +10,7 @@ pub mod clock;
 pub mod command;
 pub mod config;
 pub mod context;
+pub mod credential;
 pub mod discovery;
 pub mod emulator;
 pub mod git;

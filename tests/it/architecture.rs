@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// The rooms by level, the lowest first. A room may use any room of a lower level.
 const LEVELS: &[&[&str]] = &[
     &["model", "clock", "secret", "telemetry"],
-    &["command", "config", "discovery", "render", "seal"],
+    &["command", "config", "discovery", "render", "credential", "seal"],
     &["store", "vcs", "git", "process", "atlantis"],
     &["locks", "queue", "workflow"],
     &["handlers", "jobs", "context"],
@@ -23,6 +23,7 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("discovery", "config", "projects are found by the configuration of the repository"),
     ("render", "discovery", "an explanation is shown as it was made"),
     ("render", "config", "samples of explanations are made from files as people write them"),
+    ("credential", "seal", "what a sealed credential belongs to is part of its seal"),
     ("handlers", "context", "a handler is given its context"),
     ("handlers", "jobs", "what a handler wants to be done is a job"),
     ("jobs", "context", "a job is given its context"),

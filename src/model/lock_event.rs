@@ -36,6 +36,14 @@ text_enum! {
         ApplyLocked = "apply_locked",
         /// Applies were allowed again.
         ApplyUnlocked = "apply_unlocked",
+        /// A repository became an owner's.
+        Claimed = "claimed",
+        /// A repository is nobody's any more.
+        Unclaimed = "unclaimed",
+        /// An owner, an application or a credential was added or changed.
+        Registered = "registered",
+        /// An owner, an application or a credential was removed.
+        Unregistered = "unregistered",
     }
 }
 
@@ -51,7 +59,11 @@ impl LockEventKind {
             | Self::Released
             | Self::Stolen
             | Self::Expired
-            | Self::Denied => false,
+            | Self::Denied
+            | Self::Claimed
+            | Self::Unclaimed
+            | Self::Registered
+            | Self::Unregistered => false,
         }
     }
 }

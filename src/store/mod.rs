@@ -13,6 +13,7 @@
 
 mod apply;
 mod apply_locks;
+mod claims;
 mod commands;
 mod deliveries;
 mod fence;
@@ -30,6 +31,7 @@ mod locks;
 mod news;
 mod open;
 mod operations;
+mod owners;
 mod pending_statuses;
 mod plan_files;
 mod plans;
@@ -51,6 +53,7 @@ use chrono::{DateTime, Utc};
 
 pub use apply::{ApplyGate, ApplyGrant};
 pub use apply_locks::SetApplyLock;
+pub use claims::{Acquired, Claim, ClaimUse, Collected};
 pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand};
 pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
 pub use fence::LeaseLost;
@@ -68,6 +71,7 @@ pub use locks::{LockWish, TakeLock};
 pub use news::{Heard, Listener, News};
 pub use open::{DatabaseUrl, InvalidDatabaseUrl};
 pub use operations::{FailedJob, Held, JobStage, LaneRow, QueueLine};
+pub use owners::{CreateOwner, DeleteOwner, Owner};
 pub use pending_statuses::PendingStatus;
 pub use plans::RecordPlan;
 pub use reconcilers::{ReconcilerRow, ReconcilerRun};

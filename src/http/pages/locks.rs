@@ -244,5 +244,9 @@ const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::Denied => "not allowed",
         LockEventKind::ApplyLocked => "applies stopped",
         LockEventKind::ApplyUnlocked => "applies allowed",
+        LockEventKind::Claimed => "repository claimed",
+        LockEventKind::Unclaimed => "claim ended",
+        LockEventKind::Registered => "registered",
+        LockEventKind::Unregistered => "removed",
     }
 }

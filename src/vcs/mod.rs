@@ -1,6 +1,7 @@
 //! What Lockkeeper needs of a forge. A folder per forge implements it; nothing above this room knows
 //! a forge's field names.
 
+mod access;
 pub mod github;
 mod listing;
 mod memberships;
@@ -13,6 +14,7 @@ use crate::model::{
 };
 use crate::secret::Secret;
 
+pub use access::{AccessError, Held, RepoAccess};
 pub use listing::{Budget, ListedPage, ListedPull, OpenPulls, PageAsk};
 pub use memberships::{KEPT, Memberships};
 

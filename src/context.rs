@@ -14,6 +14,7 @@ use tracing::warn;
 
 pub use live::{FileState, Live, Look, Refused};
 
+use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
 use crate::command::Grammar;
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
@@ -84,6 +85,8 @@ pub struct Services {
     pub ids: Arc<dyn Ids>,
     /// The forge.
     pub forge: Arc<dyn Forge>,
+    /// What owners gave for their repositories.
+    pub credentials: Credentials,
     /// Who was in which team a moment ago.
     pub memberships: Memberships,
     /// Mirrors and checkouts on this disk.

@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tokio_util::sync::CancellationToken;
 
+use super::keys::keyring;
+use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
@@ -62,7 +64,9 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
 pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Result<Arc<Ctx>> {
     let storage = &config.storage;
     let metrics = Metrics::default();
-    let forge = forge(config, &parts, metrics.clone())?;
+    let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
+    let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
+    let forge = forge(config, &parts, metrics.clone(), &credentials)?;
     let environment = child_environment(config, &parts);
     let git = Git::new(GitSettings::new(&storage.data_dir, environment.path()));
     let services = Services {
@@ -76,6 +80,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         ),
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment, pulse(&store))?,
+        credentials,
         memberships: Memberships::default(),
         pool: Pool::new(
             config.terraform.parallel.get(),
@@ -119,7 +124,12 @@ pub fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
     }
 }
 
-fn forge(config: &ServerConfig, parts: &Parts, metrics: Metrics) -> anyhow::Result<Arc<dyn Forge>> {
+fn forge(
+    config: &ServerConfig,
+    parts: &Parts,
+    metrics: Metrics,
+    credentials: &Credentials,
+) -> anyhow::Result<Arc<dyn Forge>> {
     let github = &config.github;
     let endpoints = GitHubEndpoints::new(github.host.as_str(), Some(github.api_url.clone()))
         .context("the address of GitHub cannot be used (--gh-hostname, --gh-api-url)")?;
@@ -136,7 +146,8 @@ fn forge(config: &ServerConfig, parts: &Parts, metrics: Metrics) -> anyhow::Resu
         }
     };
     let client = GitHub::new(endpoints, auth, Arc::clone(&parts.clock), Timeouts::default());
-    Ok(Arc::new(client.context("the credentials for GitHub cannot be used")?.counting(metrics)))
+    let client = client.context("the credentials for GitHub cannot be used")?.counting(metrics);
+    Ok(Arc::new(client.with_access(Arc::new(credentials.clone()))))
 }
 
 fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {

@@ -5,6 +5,7 @@
 mod apply_lock;
 mod audit;
 mod check;
+mod credentials;
 mod database;
 mod demo;
 mod environment;
@@ -62,6 +63,7 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "demo", command: demo::command, run: demo::run },
     apply_lock::SUBCOMMAND,
     locks::SUBCOMMAND,
+    credentials::SUBCOMMAND,
     audit::SUBCOMMAND,
     check::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
@@ -138,6 +140,7 @@ mod tests {
           demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
           apply-lock   Stop applies, everywhere or somewhere, and allow them again
           locks        Look at locks, release them, hand them over
+          credentials  Keep, change and remove what repositories are reached with
           audit        Look through the log of what happened to locks
           check        Check the configuration here, and say what would be planned and why
           replay       Send recorded webhooks to a server once more

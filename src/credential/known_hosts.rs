@@ -77,12 +77,10 @@ fn check_line(line: &str) -> Result<&str, &'static str> {
 
 /// How OpenSSH looks a host up.
 fn pattern(host: &HostName, port: u16) -> String {
-    let name = match host.as_str().rsplit_once(':') {
-        // A port of the web server is not that of SSH.
-        Some((name, port)) if !port.ends_with(']') => name,
-        _ => host.as_str(),
-    };
-    if port == super::SSH_PORT { name.trim_matches(['[', ']']).to_owned() } else { format!("[{name}]:{port}") }
+    // A port of the web server is not that of SSH.
+    let name = host.name();
+    let name = name.trim_matches(['[', ']']);
+    if port == super::SSH_PORT { name.to_owned() } else { format!("[{name}]:{port}") }
 }
 
 #[cfg(test)]

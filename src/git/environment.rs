@@ -6,7 +6,7 @@ use url::Url;
 
 use super::GitSettings;
 use crate::process::Cmd;
-use crate::vcs::GitCredentials;
+use crate::vcs::{GitCredentials, SshLogin};
 
 /// Variables that keep the machine's and the user's configuration out and git quiet and English (its messages are
 /// classified). `HOME` leads nowhere because curl would read `~/.netrc`.
@@ -75,10 +75,38 @@ pub(super) fn git_to(settings: &GitSettings, git_dir: &Path, url: &Url, credenti
     let Some(credentials) = credentials else {
         return with_config(cmd, &[]);
     };
+    if let Some(login) = &credentials.ssh {
+        return by_ssh(cmd, url, login);
+    }
     let scope = format!("credential.{}.helper", url.origin().ascii_serialization());
     with_config(cmd, &[(&scope, HELPER)])
         .env("LOCKKEEPER_GIT_USERNAME", &credentials.username)
         .env("LOCKKEEPER_GIT_PASSWORD", credentials.password.expose())
+}
+
+/// How git starts `ssh`. Git hands this to a shell: it is a constant, and what differs comes in variables between quotes.
+/// Nothing of the user or the machine counts: no configuration, no agent, no other key, no host that is not known.
+const SSH: &str = "ssh -F /dev/null -i \"$LOCKKEEPER_SSH_KEY\" -o IdentitiesOnly=yes -o IdentityAgent=none \
+     -o UserKnownHostsFile=\"$LOCKKEEPER_SSH_HOSTS\" -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes \
+     -o UpdateHostKeys=no -o BatchMode=yes -o PreferredAuthentications=publickey -o ClearAllForwardings=yes \
+     -o ForwardAgent=no -o PermitLocalCommand=no -o ProxyCommand=none -o ControlPath=none -o ConnectTimeout=20 \
+     -o ServerAliveInterval=20";
+
+/// A git command that goes to the host of `url` by SSH.
+fn by_ssh(cmd: Cmd, url: &Url, login: &SshLogin) -> Cmd {
+    let instead = format!("url.{}.insteadOf", login.base_url());
+    let origin = format!("{}/", url.origin().ascii_serialization());
+    with_config(cmd, &[(&instead, &origin), ("ssh.variant", "ssh")])
+        .env("GIT_ALLOW_PROTOCOL", "ssh")
+        .env("GIT_SSH_COMMAND", SSH)
+        .env("LOCKKEEPER_SSH_KEY", ssh_path(&login.key()))
+        // Where several files may be named, white space parts them.
+        .env("LOCKKEEPER_SSH_HOSTS", format!("\"{}\"", ssh_path(&login.known_hosts())))
+}
+
+/// A path as OpenSSH reads it in options: a percent sign begins a token there.
+fn ssh_path(path: &Path) -> String {
+    path.display().to_string().replace('%', "%%")
 }
 
 fn base(settings: &GitSettings) -> Cmd {

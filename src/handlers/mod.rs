@@ -1,6 +1,7 @@
 //! What is done about events and commands. Handlers decide and return a [`reply::Reply`]; one place posts it.
 
 pub mod authz;
+mod claimed;
 pub mod commands;
 pub mod dashboard;
 pub mod events;

@@ -7,9 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::claims::claim_refer_in_tx;
 use super::owners::owner_event;
-use super::{
-    Acquired, ClaimUse, JsonText, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx,
-};
+use super::{Acquired, ClaimUse, JsonText, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::credential::{CredentialKind, PublicParts};
 use crate::model::{Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, OwnerId, OwnerName, RepoUrl};
 use crate::seal::{KeyName, Sealed};
@@ -26,7 +24,10 @@ macro_rules! select_sql {
 
 macro_rules! sealed_sql {
     ($rest:literal) => {
-        concat!("SELECT c.id, c.owner, c.url, c.kind, c.key_id, c.secret, c.updated_at, c.used_at FROM credentials c ", $rest)
+        concat!(
+            "SELECT c.id, c.owner, c.url, c.kind, c.key_id, c.secret, c.updated_at, c.used_at FROM credentials c ",
+            $rest
+        )
     };
 }
 

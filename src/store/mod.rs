@@ -55,7 +55,7 @@ use chrono::{DateTime, Utc};
 pub use apply::{ApplyGate, ApplyGrant};
 pub use apply_locks::SetApplyLock;
 pub use claims::{Acquired, Claim, ClaimUse, Collected};
-pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand};
+pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand, UNCLAIMED_SPEC};
 pub use credentials::{CredentialRow, KeepCredential, NewCredential, SealedCredential};
 pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
 pub use fence::LeaseLost;

@@ -9,7 +9,7 @@ const LEVELS: &[&[&str]] = &[
     &["model", "clock", "secret", "telemetry"],
     &["command", "config", "discovery", "render", "credential", "seal"],
     &["store", "vcs", "git", "process", "atlantis"],
-    &["locks", "queue", "workflow"],
+    &["locks", "queue", "workflow", "claims"],
     &["handlers", "jobs", "context"],
     &["http", "cli", "emulator"],
     &["app"],

@@ -307,7 +307,7 @@ async fn note_head(ctx: &Ctx, pull: &Pull, known: Option<&KnownHead>, spec: &Spe
         (PullState::Open, Spec::Autoplan) => {
             ctx.store.head_note(&pull.at, HeadNews::Found { known, at: &at }).await.map(drop)
         }
-        (PullState::Open, Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed) => {
+        (PullState::Open, Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed) => {
             ctx.store.head_note_first(&pull.at, &at).await
         }
     }
@@ -391,7 +391,7 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
         Spec::Command(Command::Unlock) => unlock::run(cx).await,
         Spec::Command(Command::Explain(command)) => Box::pin(explain::run(cx, command)).await,
         Spec::Command(other) => Ok(help::not_available(other)),
-        Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
+        Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => unreachable!("answered above without asking the forge"),
     }
 }
 

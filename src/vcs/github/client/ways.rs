@@ -14,7 +14,7 @@ use super::call::{Answer, Call, Failure};
 use super::wire::Wire;
 use crate::credential::Access;
 use crate::model::{CredentialId, RepoId};
-use crate::vcs::{AccessError, GitCredentials, Held, Installation, RepoAccess};
+use crate::vcs::{AccessError, GitCredentials, Held, Installation, RepoAccess, SshLogin};
 
 /// Most credentials whose tokens are kept; for those beyond they are asked for again.
 const MOST: usize = 10_000;
@@ -49,10 +49,24 @@ impl Ways {
 
     /// User name and password for git.
     pub async fn git(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<GitCredentials, Failure> {
+        if let Some(login) = self.ssh(wire, repo).await? {
+            return Ok(GitCredentials::by_ssh(login));
+        }
         match self.of(wire, repo, "git").await? {
             Some(given) => given.credentials.git(wire, repo, None).await,
             None => self.own.git(wire, repo, via).await,
         }
+    }
+
+    async fn ssh(&self, wire: &Wire, repo: &RepoId) -> Result<Option<SshLogin>, Failure> {
+        let Some(access) = &self.access else { return Ok(None) };
+        let what = "git by SSH";
+        let found = access.for_ssh(repo).await.map_err(|error| failure(wire, repo, what, &error))?;
+        let login = found.map(|access| SshLogin::new(&access, repo.host().name()));
+        let cannot = |error: std::io::Error| {
+            Failure::passing(&wire.host, what, &format!("the key cannot be written down for git: {error}"))
+        };
+        login.transpose().map_err(cannot)
     }
 
     /// Whether the repository shares its limits with those of its owner alone.
@@ -107,8 +121,6 @@ fn failure(wire: &Wire, repo: &RepoId, what: &str, error: &AccessError) -> Failu
     tracing::warn!(%repo, error = error as &dyn std::error::Error, "The credential of a repository cannot be used");
     match error {
         AccessError::Store(_) => Failure::passing(&wire.host, what, &error.to_string()),
-        AccessError::Sealed { .. } | AccessError::Unknown(_) => {
-            Failure::denied(&wire.host, what, &error.to_string())
-        }
+        AccessError::Sealed { .. } | AccessError::Unknown(_) => Failure::denied(&wire.host, what, &error.to_string()),
     }
 }

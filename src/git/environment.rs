@@ -4,9 +4,9 @@ use std::path::Path;
 
 use url::Url;
 
-use super::GitSettings;
+use super::{GitSettings, ssh};
 use crate::process::Cmd;
-use crate::vcs::{GitCredentials, SshLogin};
+use crate::vcs::GitCredentials;
 
 /// Variables that keep the machine's and the user's configuration out and git quiet and English (its messages are
 /// classified). `HOME` leads nowhere because curl would read `~/.netrc`.
@@ -76,37 +76,14 @@ pub(super) fn git_to(settings: &GitSettings, git_dir: &Path, url: &Url, credenti
         return with_config(cmd, &[]);
     };
     if let Some(login) = &credentials.ssh {
-        return by_ssh(cmd, url, login);
+        let config = ssh::config(url, login);
+        let config = config.each_ref().map(|(key, value)| (key.as_str(), value.as_str()));
+        return ssh::with_key(with_config(cmd, &config), login);
     }
     let scope = format!("credential.{}.helper", url.origin().ascii_serialization());
     with_config(cmd, &[(&scope, HELPER)])
         .env("LOCKKEEPER_GIT_USERNAME", &credentials.username)
         .env("LOCKKEEPER_GIT_PASSWORD", credentials.password.expose())
-}
-
-/// How git starts `ssh`. Git hands this to a shell: it is a constant, and what differs comes in variables between quotes.
-/// Nothing of the user or the machine counts: no configuration, no agent, no other key, no host that is not known.
-const SSH: &str = "ssh -F /dev/null -i \"$LOCKKEEPER_SSH_KEY\" -o IdentitiesOnly=yes -o IdentityAgent=none \
-     -o UserKnownHostsFile=\"$LOCKKEEPER_SSH_HOSTS\" -o GlobalKnownHostsFile=/dev/null -o StrictHostKeyChecking=yes \
-     -o UpdateHostKeys=no -o BatchMode=yes -o PreferredAuthentications=publickey -o ClearAllForwardings=yes \
-     -o ForwardAgent=no -o PermitLocalCommand=no -o ProxyCommand=none -o ControlPath=none -o ConnectTimeout=20 \
-     -o ServerAliveInterval=20";
-
-/// A git command that goes to the host of `url` by SSH.
-fn by_ssh(cmd: Cmd, url: &Url, login: &SshLogin) -> Cmd {
-    let instead = format!("url.{}.insteadOf", login.base_url());
-    let origin = format!("{}/", url.origin().ascii_serialization());
-    with_config(cmd, &[(&instead, &origin), ("ssh.variant", "ssh")])
-        .env("GIT_ALLOW_PROTOCOL", "ssh")
-        .env("GIT_SSH_COMMAND", SSH)
-        .env("LOCKKEEPER_SSH_KEY", ssh_path(&login.key()))
-        // Where several files may be named, white space parts them.
-        .env("LOCKKEEPER_SSH_HOSTS", format!("\"{}\"", ssh_path(&login.known_hosts())))
-}
-
-/// A path as OpenSSH reads it in options: a percent sign begins a token there.
-fn ssh_path(path: &Path) -> String {
-    path.display().to_string().replace('%', "%%")
 }
 
 fn base(settings: &GitSettings) -> Cmd {

@@ -29,6 +29,7 @@ mod mirror;
 mod objects;
 mod place;
 mod refs;
+mod ssh;
 mod work_tree;
 
 use std::collections::HashMap;

@@ -1,5 +1,7 @@
 //! Mirrors and checkouts with real git, over real HTTP.
 
+mod ssh;
+
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -21,7 +21,9 @@ impl Refusal {
                 "nobody has claimed `{repo}` on this server, and it only works for repositories that have an owner (`--require-claims`)."
             ),
             [
-                format!("A team that has an account there can claim it: {page} shows the teams and what they own."),
+                format!(
+                    "A team can claim it with an application or a credential for it: {page} shows which team owns what."
+                ),
                 format!(
                     "Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url {url}`, \
                      or `lockkeeper apps add`."

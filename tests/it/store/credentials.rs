@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use lockkeeper::claims::{ChangeCredential, CredentialError, Credentials};
 use lockkeeper::credential::Access;
-use lockkeeper::model::{CredentialId, LockEventKind, OwnerName, RepoId, RepoUrl};
+use lockkeeper::model::LockEventKind::{Claimed, Registered, Unclaimed, Unregistered};
+use lockkeeper::model::{CredentialId, OwnerName, RepoId, RepoUrl};
 use lockkeeper::seal::{Keyring, OpenError, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Claim;
@@ -88,7 +89,6 @@ async fn a_credential_claims_its_repository_and_lets_go_of_it_at_the_end(db: &Te
     assert_eq!(db.store().credential_list(None, None, 10).await.unwrap(), []);
     let kinds: Vec<_> =
         db.store().lock_event_list(10).await.unwrap().iter().rev().map(|event| event.event.kind).collect();
-    use LockEventKind::{Claimed, Registered, Unclaimed, Unregistered};
     assert_eq!(kinds, [Registered, Claimed, Registered, Registered, Unregistered, Unregistered, Unclaimed]);
 }
 

@@ -5,6 +5,7 @@
 
 pub mod app;
 pub mod atlantis;
+pub mod claims;
 pub mod cli;
 pub mod clock;
 pub mod command;

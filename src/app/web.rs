@@ -34,6 +34,8 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         version: env!("CARGO_PKG_VERSION").to_owned(),
         metrics: ctx.metrics.clone(),
         keep_runs: ctx.settings.retention.runs,
+        periods: ctx.settings.periods,
+        forges: ctx.settings.forges.clone(),
         repo_config: {
             let ctx = Arc::clone(ctx);
             Arc::new(move || ctx.live.file())

@@ -12,6 +12,7 @@ mod healthcheck;
 mod import;
 mod ink;
 mod locks;
+mod owners;
 mod replay;
 mod server;
 mod server_args;
@@ -63,6 +64,9 @@ const SUBCOMMANDS: &[Subcommand] = &[
     apply_lock::SUBCOMMAND,
     locks::SUBCOMMAND,
     audit::SUBCOMMAND,
+    owners::OWNERS,
+    owners::CLAIMS,
+    owners::APPS,
     check::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "import", command: import::command, run: import::run },
@@ -139,6 +143,9 @@ mod tests {
           apply-lock   Stop applies, everywhere or somewhere, and allow them again
           locks        Look at locks, release them, hand them over
           audit        Look through the log of what happened to locks
+          owners       Add, show and remove owners: the teams or tenants of a server
+          claims       Show who drives which repository
+          apps         Register, change, show and remove projects of owners
           check        Check the configuration here, and say what would be planned and why
           replay       Send recorded webhooks to a server once more
           import       Take over what another tool holds

@@ -16,11 +16,11 @@ use super::errors::Failure;
 use super::pages::Templates;
 use crate::clock::{Clock, Ids};
 use crate::config::access::{Action, Asker, Identity};
-use crate::config::server::TrustedProxies;
+use crate::config::server::{Periods, TrustedProxies};
 use crate::context::FileState;
 use crate::handlers::authz::{AuthzError, Decision, Resource};
 use crate::locks::{Gave, Giving};
-use crate::model::CommandId;
+use crate::model::{CommandId, ForgeHosts};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::workflow::OutputHub;
@@ -98,6 +98,10 @@ pub struct Setup {
     pub metrics: Metrics,
     /// How long runs are kept; `None`: for ever.
     pub keep_runs: Option<Duration>,
+    /// How often repairs look.
+    pub periods: Periods,
+    /// Hosts that are forges.
+    pub forges: ForgeHosts,
     /// How it stands about the file of `--repo-config`; `None`: there is none.
     pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
 }
@@ -121,6 +125,8 @@ pub struct Web {
     /// When the database was last read for them.
     pub(super) metrics_read_at: Mutex<Option<DateTime<Utc>>>,
     pub(super) keep_runs: Option<Duration>,
+    pub(super) periods: Periods,
+    pub(super) forges: ForgeHosts,
     pub(super) repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     pub(super) csrf: CsrfKey,
     pub(super) viewers: Arc<Semaphore>,
@@ -149,6 +155,8 @@ impl Web {
             metrics: setup.metrics,
             metrics_read_at: Mutex::default(),
             keep_runs: setup.keep_runs,
+            periods: setup.periods,
+            forges: setup.forges,
             repo_config: setup.repo_config,
             csrf,
             viewers: Arc::new(Semaphore::new(VIEWERS)),

@@ -12,12 +12,13 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
 use lockkeeper::config::access::{Action, Asker, Identity, WebRules};
-use lockkeeper::config::server::TrustedProxies;
+use lockkeeper::config::server::{Periods, TrustedProxies};
 use lockkeeper::context::FileState;
 use lockkeeper::handlers::authz::{AuthzError, Decision, Resource, by_web_rules};
 use lockkeeper::handlers::locks::give;
 use lockkeeper::http::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth, router};
 use lockkeeper::locks::{Ask, Gave, Giving, Wish, take_all};
+use lockkeeper::model::ForgeHosts;
 use lockkeeper::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockKey, PlanCounts, PlanId,
     PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RunId, RunKind, Sha256Digest,
@@ -185,6 +186,8 @@ impl World {
             version: "1.2.3".to_owned(),
             metrics: self.metrics.clone(),
             keep_runs: Some(Duration::from_hours(90 * 24)),
+            periods: Periods::DEFAULT,
+            forges: ForgeHosts::public(),
             repo_config: {
                 let file = self.repo_config.clone();
                 Arc::new(move || file.clone())

@@ -20,10 +20,10 @@ use crate::command::Grammar;
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::{Labels, RepoAllowlist, Retention};
+use crate::config::server::{Labels, Periods, RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
-use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
+use crate::model::{CommandId, Distribution, ForgeHosts, ProjectKey, RepoId};
 use crate::queue::{Attempt, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
@@ -185,6 +185,10 @@ pub struct Settings {
     pub run_timeout: Duration,
     /// How long what is over is kept.
     pub retention: Retention,
+    /// How often repairs look.
+    pub periods: Periods,
+    /// Hosts that are forges.
+    pub forges: ForgeHosts,
     /// Limits on what is posted.
     pub limits: render::Limits,
     /// What the file of a repository is read from, unless its entry says otherwise; `None`: what is checked out.

@@ -21,7 +21,7 @@ use crate::config::server::{
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
-use crate::model::CommandKind;
+use crate::model::{CommandKind, ForgeHosts};
 use crate::process::{Pulse, Supervisor};
 use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
@@ -252,6 +252,8 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         disk_quota: config.storage.disk_quota,
         run_timeout: config.terraform.run_timeout,
         retention: config.retention,
+        periods: config.periods,
+        forges: ForgeHosts::with([config.github.host.clone()]),
         limits: render::Limits {
             comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),
             ..render::Limits::default()

@@ -55,13 +55,13 @@ pub enum CredentialError {
     )]
     NoKeys,
     /// There is no such owner.
-    #[error("there is no owner `{0}`: `lockkeeper owners list` shows those there are")]
+    #[error("{}", super::no_owner(.0))]
     NoOwner(OwnerName),
     /// Something about the values.
     #[error(transparent)]
     Invalid(#[from] InvalidAccess),
     /// The repository is somebody else's.
-    #[error("{url} is owned by {owner}: one repository has one owner, who has to remove what refers to it first")]
+    #[error("{}", super::owned_by(url, owner))]
     OwnedBy {
         /// The repository.
         url: RepoUrl,

@@ -17,8 +17,8 @@ use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment
 use crate::app::keyring;
 use crate::claims::{ChangeCredential, CredentialError, Credentials};
 use crate::clock::{Clock as _, RandomIds, SystemClock};
-use crate::config::server::{RawSettings, SETTINGS, StorageConfig};
-use crate::model::{Actor, Cause, CredentialId, ForgeHosts, HostName, Origin, OwnerName, RepoUrl};
+use crate::config::server::{RawSettings, StorageConfig, forge_hosts};
+use crate::model::{Actor, Cause, CredentialId, Origin, OwnerName, RepoUrl};
 use crate::seal::{KEY_BYTES, KeyName, key_line};
 use crate::store::Store;
 
@@ -33,11 +33,12 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         return keygen(matches, terminal);
     }
     let raw = settings(matches)?;
-    let storage = match StorageConfig::from_raw(&raw) {
-        Ok(storage) => storage,
+    let read = StorageConfig::from_raw(&raw).and_then(|storage| Ok((storage, forge_hosts(&raw)?)));
+    let (storage, forges) = match read {
+        Ok(read) => read,
         Err(errors) => return Ok(terminal.usage(&format!("error: {errors}\n"))),
     };
-    let given = match Given::read(name, matches, &forge_hosts(&raw)) {
+    let given = match Given::read(name, matches, &forges) {
         Ok(given) => given,
         Err(problem) => return Ok(terminal.usage(&format!("error: {problem}\n"))),
     };
@@ -64,19 +65,14 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     })?
 }
 
-/// What the environment, the flags and the file of settings say, with where the keys are.
+/// What the environment, the flags and the file of settings say, with where the keys are and which host is the forge.
 fn settings(matches: &ArgMatches) -> anyhow::Result<RawSettings> {
     let mut raw = database::settings(matches)?;
-    let file = matches.try_get_one::<String>(flags::KEY_FILE).ok().flatten();
-    raw.flags.extend(file.map(|file| (flags::KEY_FILE.to_owned(), vec![file.clone()])));
+    for flag in [flags::KEY_FILE, flags::HOST] {
+        let given = matches.get_one::<String>(flag).cloned();
+        raw.flags.extend(given.map(|value| (flag.to_owned(), vec![value])));
+    }
     Ok(raw)
-}
-
-/// The forge of the server, whose addresses have one spelling.
-fn forge_hosts(raw: &RawSettings) -> ForgeHosts {
-    let setting = SETTINGS.iter().find(|setting| setting.flag == "gh-hostname");
-    let host = setting.and_then(|setting| raw.given(setting)).and_then(|given| HostName::new(given.text.trim()).ok());
-    ForgeHosts::with(host)
 }
 
 fn cause() -> Cause {

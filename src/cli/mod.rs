@@ -13,6 +13,7 @@ mod healthcheck;
 mod import;
 mod ink;
 mod locks;
+mod owners;
 mod replay;
 mod server;
 mod server_args;
@@ -65,6 +66,9 @@ const SUBCOMMANDS: &[Subcommand] = &[
     locks::SUBCOMMAND,
     credentials::SUBCOMMAND,
     audit::SUBCOMMAND,
+    owners::OWNERS,
+    owners::CLAIMS,
+    owners::APPS,
     check::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "import", command: import::command, run: import::run },
@@ -142,6 +146,9 @@ mod tests {
           locks        Look at locks, release them, hand them over
           credentials  Keep, change and remove what repositories are reached with
           audit        Look through the log of what happened to locks
+          owners       Add, show and remove owners: the teams or tenants of a server
+          claims       Show who drives which repository
+          apps         Register, change, show and remove projects of owners
           check        Check the configuration here, and say what would be planned and why
           replay       Send recorded webhooks to a server once more
           import       Take over what another tool holds

@@ -1,6 +1,7 @@
 //! The words of `docs/architecture.md` as types. Only constructors normalise; nothing here does I/O.
 
 mod actor;
+mod application;
 mod apply_lock;
 mod apply_lock_wish;
 mod event;
@@ -24,6 +25,7 @@ mod status;
 mod text;
 
 pub use actor::{Actor, Origin};
+pub use application::{ApplicationChange, ApplicationField, ApplicationFields, ApplicationProblem, ApplicationSpec};
 pub use apply_lock::{ApplyLock, ApplyScope};
 pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute};
 pub use event::{CommentEvent, Event, PullAction, PullEvent};

@@ -118,6 +118,15 @@ pub(crate) async fn owner_share_in_tx(tx: &mut Tx, id: OwnerId) -> Result<Option
     on_tx!(tx, db => sqlx::query_as::<_, Owner>(sql).bind(id).fetch_optional(db))
 }
 
+/// The same by name.
+pub(crate) async fn owner_share_named_in_tx(tx: &mut Tx, name: &OwnerName) -> Result<Option<Owner>> {
+    let sql = match tx {
+        Tx::Sqlite(_) => owner_sql!("WHERE name = $1"),
+        Tx::Postgres(_) => owner_sql!("WHERE name = $1 FOR KEY SHARE"),
+    };
+    on_tx!(tx, db => sqlx::query_as::<_, Owner>(sql).bind(name).fetch_optional(db))
+}
+
 async fn owner_hold_in_tx(tx: &mut Tx, name: &OwnerName) -> Result<Option<Owner>> {
     let sql = match tx {
         Tx::Sqlite(_) => owner_sql!("WHERE name = $1"),

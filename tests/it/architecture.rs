@@ -9,7 +9,7 @@ const LEVELS: &[&[&str]] = &[
     &["model", "clock", "secret", "telemetry"],
     &["command", "config", "discovery", "render", "credential", "seal"],
     &["store", "vcs", "git", "process", "atlantis"],
-    &["locks", "queue", "workflow", "claims"],
+    &["claims", "locks", "queue", "workflow"],
     &["handlers", "jobs", "context"],
     &["http", "cli", "emulator"],
     &["app"],

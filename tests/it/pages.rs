@@ -12,5 +12,6 @@ mod hostile;
 mod job;
 mod lock;
 pub mod operations;
+pub mod owners;
 mod permission;
 mod stream;

@@ -12,6 +12,8 @@ use crate::seal::KeyName;
 
 /// Where the keys are, as for the server.
 pub(super) const KEY_FILE: &str = "encryption-key-file";
+/// Which host is the forge, as for the server.
+pub(super) const HOST: &str = "gh-hostname";
 
 pub(super) fn command() -> Command {
     let add = Command::new("add")
@@ -43,6 +45,11 @@ pub(super) fn command() -> Command {
     let on_database = [add, change, list, remove, rotate].map(|command| {
         command
             .arg(text(KEY_FILE, "FILE", "Keys to encrypt with, as for `lockkeeper server`"))
+            .arg(text(
+                HOST,
+                "HOST",
+                "Host of the forge, as for `lockkeeper server`: there the case of names means nothing",
+            ))
             .arg(Arg::new("json").long("json").action(ArgAction::SetTrue).help("As JSON"))
             .args(database::flags())
     });

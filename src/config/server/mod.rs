@@ -15,6 +15,7 @@ mod github;
 mod kinds;
 mod locking;
 mod logging;
+mod periods;
 mod permissions;
 mod problems;
 mod proxies;
@@ -42,9 +43,10 @@ pub use allowlist::{InvalidAllowlist, RepoAllowlist};
 pub use comments::{CommentConfig, LookConfig, SilenceConfig};
 pub use environment::PassEnvironment;
 pub use file::SettingsFile;
-pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig};
+pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig, forge_hosts};
 pub use locking::{LockingConfig, RepoFile, ReposFile};
 pub use logging::LoggingConfig;
+pub use periods::Periods;
 pub use permissions::PermissionConfig;
 pub use problems::{ConfigErrors, Problem, Warning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
@@ -77,6 +79,8 @@ pub struct ServerConfig {
     pub storage: StorageConfig,
     /// How long what is over is kept.
     pub retention: Retention,
+    /// How often repairs look.
+    pub periods: Periods,
     /// Who may do what.
     pub permissions: PermissionConfig,
     /// Commands and answers.
@@ -113,6 +117,7 @@ impl ServerConfig {
         let web = WebConfig::read(reader);
         let storage = StorageConfig::read(reader);
         let retention = Retention::read(reader);
+        let periods = Periods::read(reader);
         let permissions = PermissionConfig::read(reader);
         let comments = CommentConfig::read(reader);
         let planning = PlanningConfig::read(reader);
@@ -126,6 +131,7 @@ impl ServerConfig {
             web: web?,
             storage: storage?,
             retention: retention?,
+            periods: periods?,
             permissions: permissions?,
             comments: comments?,
             planning: planning?,

@@ -166,6 +166,14 @@ pub static SETTINGS: &[Setting] = &[
     )
     .or("90d"),
     Setting::new(
+        Storage,
+        "claims-gc-interval",
+        "TIME",
+        Duration,
+        "How often claims on repositories are removed that nothing refers to (docs/ownership.md).",
+    )
+    .or("10m"),
+    Setting::new(
         Permissions,
         "gh-team-allowlist",
         "LIST",
@@ -180,7 +188,7 @@ pub static SETTINGS: &[Setting] = &[
         "LIST",
         List,
         "What may be done on the pages and by scripts with their password: `discard` (release a lock of which nothing is in \
-         use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock` …, `all` or `none`.",
+         use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock`, `owners` (change owners, applications and credentials) …, `all` or `none`.",
     )
     .or("all"),
     Setting::new(

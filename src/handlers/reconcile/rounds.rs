@@ -67,7 +67,7 @@ impl Rounds {
         }
         let (store, clock) = (&self.ctx.store, &self.ctx.clock);
         let holder = format!("{}/{}", self.replica, self.ctx.ids.next());
-        let until = clock.now() + which.period;
+        let until = clock.now() + self.every(which);
         let lease = match store.lease_take(&lease_key(which), &holder, until).await {
             Ok(Some(lease)) => lease,
             Ok(None) => return Ok(Turn::Anothers),
@@ -88,13 +88,19 @@ impl Rounds {
 
     /// Renews the lease of a look that takes long. Losing it does no harm: another server repairs the same.
     async fn keep(&self, which: &Reconciler, lease: &Lease) -> std::convert::Infallible {
+        let period = self.every(which);
         loop {
-            tokio::time::sleep(which.period / 2).await;
-            let until = self.ctx.clock.now() + which.period;
+            tokio::time::sleep(period / 2).await;
+            let until = self.ctx.clock.now() + period;
             if let Err(error) = self.ctx.store.lease_renew(lease, until).await {
                 warn!(reconciler = which.name, %error, "The turn of a repair could not be kept");
             }
         }
+    }
+
+    /// How long from one look to the next.
+    pub fn every(&self, which: &Reconciler) -> Duration {
+        which.every(&self.ctx.settings.periods)
     }
 
     /// Looks now, whoever's turn it is.

@@ -53,7 +53,7 @@ impl Operations {
         let mut replicas = store.replica_list().await?;
         replicas.sort_by_key(|replica| !replica.state.is_there());
         let more_replicas = replicas.len().saturating_sub(SHOWN);
-        let repairs = reconcilers::read(store, &replicas, now).await?;
+        let repairs = reconcilers::read(store, &web.periods, &replicas, now).await?;
         replicas.truncate(SHOWN);
         let shown = i64::try_from(SHOWN).unwrap_or(i64::MAX);
         let (failed, failed_count) = store.job_list_failed_since(now - LATELY, shown).await?;

@@ -13,6 +13,7 @@ mod home;
 mod jobs;
 mod locks;
 mod operations;
+mod owners;
 mod stream;
 mod templates;
 mod text;
@@ -46,5 +47,8 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/jobs/{id}/output.txt", get(jobs::plain))
         .route("/jobs/{id}/events", get(stream::events))
         .route("/operations", get(operations::show))
+        .route("/owners", get(owners::list))
+        .route("/owners/{name}", get(owners::show))
+        .route("/claims", get(owners::claims))
         .route("/static/{hash}/{name}", get(templates::file))
 }

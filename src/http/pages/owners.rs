@@ -202,7 +202,10 @@ pub(super) async fn claims(
     let claims = web.store.claim_list(owner.as_ref().map(|owner| owner.id), after.as_ref(), MOST).await?;
     let now = web.clock.now();
     let page = Claims {
-        next: claims.last().filter(|_| is_full(claims.len(), MOST)).map(|last| next_page(asked.unwrap_or_default(), last)),
+        next: claims
+            .last()
+            .filter(|_| is_full(claims.len(), MOST))
+            .map(|last| next_page(asked.unwrap_or_default(), last)),
         claims: claims.iter().map(|claim| ClaimLine::new(claim, now)).collect(),
         owners: web.store.owner_overview(MOST_OWNERS).await?.iter().map(|owner| owner.name.to_string()).collect(),
         owner: owner.map(|owner| owner.name.to_string()).unwrap_or_default(),

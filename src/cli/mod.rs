@@ -64,11 +64,11 @@ const SUBCOMMANDS: &[Subcommand] = &[
     Subcommand { name: "demo", command: demo::command, run: demo::run },
     apply_lock::SUBCOMMAND,
     locks::SUBCOMMAND,
-    credentials::SUBCOMMAND,
     audit::SUBCOMMAND,
     owners::OWNERS,
     owners::CLAIMS,
     owners::APPS,
+    credentials::SUBCOMMAND,
     check::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "import", command: import::command, run: import::run },
@@ -144,11 +144,11 @@ mod tests {
           demo         Play a story with real Terraform and an emulated GitHub, on this machine alone
           apply-lock   Stop applies, everywhere or somewhere, and allow them again
           locks        Look at locks, release them, hand them over
-          credentials  Keep, change and remove what repositories are reached with
           audit        Look through the log of what happened to locks
           owners       Add, show and remove owners: the teams or tenants of a server
           claims       Show who drives which repository
           apps         Register, change, show and remove projects of owners
+          credentials  Keep, change and remove what repositories are reached with
           check        Check the configuration here, and say what would be planned and why
           replay       Send recorded webhooks to a server once more
           import       Take over what another tool holds

@@ -129,7 +129,7 @@ impl Wish {
     }
 
     fn of_kind(self, kind: CredentialKind) -> Result<Access, Failure> {
-        let key = |key: Option<String>| Ok(Secret::new(&needed("private_key", key)?));
+        let key = |key: Option<String>| needed("private_key", key).map(|key| Secret::new(&key));
         Ok(match kind {
             CredentialKind::Token => {
                 Access::Token { user: self.user, token: Secret::new(&needed("token", self.token)?) }

@@ -14,16 +14,17 @@ use tracing::warn;
 
 pub use live::{FileState, Live, Look, Refused};
 
+use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
 use crate::command::Grammar;
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::{Labels, RepoAllowlist, Retention};
+use crate::config::server::{Labels, Periods, RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
 use crate::leases::Leases;
-use crate::model::{CommandId, Distribution, ProjectKey, RepoId};
+use crate::model::{CommandId, Distribution, ForgeHosts, ProjectKey, RepoId};
 use crate::queue::{Attempt, Nudge, Pool};
 use crate::render;
 use crate::secret::Secret;
@@ -86,6 +87,8 @@ pub struct Services {
     pub ids: Arc<dyn Ids>,
     /// The forge.
     pub forge: Arc<dyn Forge>,
+    /// What owners gave for their repositories.
+    pub credentials: Credentials,
     /// Who was in which team a moment ago.
     pub memberships: Memberships,
     /// Exclusive work of this server.
@@ -124,6 +127,8 @@ pub struct Services {
 pub struct Settings {
     /// Which repositories are served.
     pub allowlist: RepoAllowlist,
+    /// Whether only repositories are served that somebody has claimed.
+    pub require_claims: bool,
     /// Which team of the forge may give which command.
     pub team_rules: TeamRules,
     /// What the pages and the API may be used for.
@@ -188,6 +193,10 @@ pub struct Settings {
     pub run_timeout: Duration,
     /// How long what is over is kept.
     pub retention: Retention,
+    /// How often repairs look.
+    pub periods: Periods,
+    /// Hosts that are forges.
+    pub forges: ForgeHosts,
     /// Limits on what is posted.
     pub limits: render::Limits,
     /// What the file of a repository is read from, unless its entry says otherwise; `None`: what is checked out.

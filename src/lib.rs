@@ -5,11 +5,13 @@
 
 pub mod app;
 pub mod atlantis;
+pub mod claims;
 pub mod cli;
 pub mod clock;
 pub mod command;
 pub mod config;
 pub mod context;
+pub mod credential;
 pub mod discovery;
 pub mod emulator;
 pub mod git;
@@ -22,6 +24,7 @@ pub mod model;
 pub mod process;
 pub mod queue;
 pub mod render;
+pub mod seal;
 pub mod secret;
 pub mod store;
 pub mod sync;

@@ -96,6 +96,7 @@ CREATE TABLE commands (
 );
 CREATE INDEX commands_by_time ON commands (created_at, id);
 CREATE INDEX commands_unfinished ON commands (repo, pull) WHERE state <> 'finished';
+CREATE INDEX commands_unclaimed ON commands (repo, pull) WHERE spec = '{"ask":"unclaimed"}';
 CREATE INDEX commands_superseded ON commands (superseded_by) WHERE superseded_by IS NOT NULL;
 
 -- A command on one project, or a hook around it: `hook` is how that is called. `private`: parts of the output belong on

@@ -9,6 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tokio_util::sync::CancellationToken;
 
+use super::keys::keyring;
+use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
@@ -20,7 +22,7 @@ use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::leases::Leases;
-use crate::model::CommandKind;
+use crate::model::{CommandKind, ForgeHosts};
 use crate::process::{Pulse, Supervisor};
 use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
@@ -64,7 +66,9 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
 pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Result<Arc<Ctx>> {
     let storage = &config.storage;
     let metrics = Metrics::default();
-    let forge = forge(config, &parts, metrics.clone())?;
+    let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
+    let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
+    let forge = forge(config, &parts, metrics.clone(), &credentials)?;
     let environment = child_environment(config, &parts);
     let git = GitSettings::new(&storage.data_dir, environment.path());
     let git = Git::new(GitSettings { filter: config.repos.mirror_filter, ..git });
@@ -96,6 +100,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         leases,
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment, pulse(&store))?,
+        credentials,
         memberships: Memberships::default(),
         pool: Pool::new(
             config.terraform.parallel.get(),
@@ -139,7 +144,12 @@ pub fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
     }
 }
 
-fn forge(config: &ServerConfig, parts: &Parts, metrics: Metrics) -> anyhow::Result<Arc<dyn Forge>> {
+fn forge(
+    config: &ServerConfig,
+    parts: &Parts,
+    metrics: Metrics,
+    credentials: &Credentials,
+) -> anyhow::Result<Arc<dyn Forge>> {
     let github = &config.github;
     let endpoints = GitHubEndpoints::new(github.host.as_str(), Some(github.api_url.clone()))
         .context("the address of GitHub cannot be used (--gh-hostname, --gh-api-url)")?;
@@ -156,7 +166,8 @@ fn forge(config: &ServerConfig, parts: &Parts, metrics: Metrics) -> anyhow::Resu
         }
     };
     let client = GitHub::new(endpoints, auth, Arc::clone(&parts.clock), Timeouts::default());
-    Ok(Arc::new(client.context("the credentials for GitHub cannot be used")?.counting(metrics)))
+    let client = client.context("the credentials for GitHub cannot be used")?.counting(metrics);
+    Ok(Arc::new(client.with_access(Arc::new(credentials.clone()))))
 }
 
 fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
@@ -223,6 +234,7 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
     let comments = &config.comments;
     Ok(Settings {
         allowlist: config.repos.allowlist.clone(),
+        require_claims: config.repos.require_claims,
         team_rules: config.permissions.teams.clone(),
         web_rules: config.permissions.web.clone(),
         repos: Arc::clone(&config.locking.repos),
@@ -262,6 +274,8 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         sync_parallel: config.sync.parallel,
         run_timeout: config.terraform.run_timeout,
         retention: config.retention,
+        periods: config.periods,
+        forges: ForgeHosts::with([config.github.host.clone()]),
         limits: render::Limits {
             comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),
             ..render::Limits::default()

@@ -84,10 +84,11 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
 
 /// Turns a reconciler on its timer. What goes wrong is logged where it is measured.
 async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &CancellationToken) {
+    let period = replica.every(reconciler);
     while !until.is_cancelled() {
         let pause = match replica.turn(reconciler).await {
-            Ok(Turn::Ours(_)) | Err(_) => reconciler.period,
-            Ok(Turn::Anothers) => reconciler.period / TRIES_IN_A_PERIOD,
+            Ok(Turn::Ours(_)) | Err(_) => period,
+            Ok(Turn::Anothers) => period / TRIES_IN_A_PERIOD,
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}

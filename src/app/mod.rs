@@ -1,6 +1,7 @@
 //! Builds everything from the configuration, turns the loops, and ends in good order.
 
 mod build;
+mod keys;
 mod loops;
 mod news;
 mod reload;
@@ -12,6 +13,7 @@ mod web;
 
 pub(crate) use build::own_dir;
 pub use build::{Parts, build, build_on, database_url, discovery_settings};
+pub use keys::keyring;
 pub use replica::Replica;
 pub use serve::{Signals, serve};
 pub use server::{Server, Surroundings};

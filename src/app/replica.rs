@@ -1,6 +1,7 @@
 //! One running server, as a value: the services, and workers with a `tick()` that loops or tests turn.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use tracing::error;
@@ -105,6 +106,11 @@ impl Replica {
     /// Passes on what other replicas tell until the connection is lost; `false` when there is nobody to hear from.
     pub async fn listen(&self) -> anyhow::Result<bool> {
         news::listen(&self.ctx).await
+    }
+
+    /// How long from one look of a reconciler to the next.
+    pub fn every(&self, which: &Reconciler) -> Duration {
+        self.rounds.every(which)
     }
 
     /// Turns the reconciler of that name now, whoever's turn it is: for those who turn the crank by hand.

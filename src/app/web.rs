@@ -29,11 +29,14 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         executable: ctx.settings.executable.clone(),
         giving: Arc::new(GiveLock(Arc::clone(ctx))),
         cancel: Arc::new(CancelCommand(Arc::clone(ctx))),
+        credentials: ctx.credentials.clone(),
         authority: Arc::new(Permissions(Arc::clone(ctx))),
         shutting_down: closing,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         metrics: ctx.metrics.clone(),
         keep_runs: ctx.settings.retention.runs,
+        periods: ctx.settings.periods,
+        forges: ctx.settings.forges.clone(),
         repo_config: {
             let ctx = Arc::clone(ctx);
             Arc::new(move || ctx.live.file())

@@ -5,6 +5,7 @@
 mod apply_lock;
 mod audit;
 mod check;
+mod credentials;
 mod database;
 mod demo;
 mod environment;
@@ -13,6 +14,7 @@ mod import;
 mod ink;
 mod leases;
 mod locks;
+mod owners;
 mod replay;
 mod repos;
 mod server;
@@ -67,6 +69,10 @@ const SUBCOMMANDS: &[Subcommand] = &[
     repos::SUBCOMMAND,
     leases::SUBCOMMAND,
     audit::SUBCOMMAND,
+    owners::OWNERS,
+    owners::CLAIMS,
+    owners::APPS,
+    credentials::SUBCOMMAND,
     check::SUBCOMMAND,
     Subcommand { name: "replay", command: replay::command, run: replay::run },
     Subcommand { name: "import", command: import::command, run: import::run },
@@ -145,6 +151,10 @@ mod tests {
           repos        Look at the mirrors of repositories, and ask for a sync
           leases       Look at exclusive work, and take a lease away
           audit        Look through the log of what happened to locks
+          owners       Add, show and remove owners: the teams or tenants of a server
+          claims       Show who drives which repository
+          apps         Register, change, show and remove projects of owners
+          credentials  Keep, change and remove what repositories are reached with
           check        Check the configuration here, and say what would be planned and why
           replay       Send recorded webhooks to a server once more
           import       Take over what another tool holds

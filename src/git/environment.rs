@@ -4,7 +4,7 @@ use std::path::Path;
 
 use url::Url;
 
-use super::GitSettings;
+use super::{GitSettings, ssh};
 use crate::config::MirrorFilter;
 use crate::process::Cmd;
 use crate::vcs::GitCredentials;
@@ -89,6 +89,10 @@ pub(super) fn git_to(
     let Some(credentials) = credentials else {
         return with_config(cmd, &pairs(&config));
     };
+    if let Some(login) = &credentials.ssh {
+        config.extend(ssh::config(url, login));
+        return ssh::with_key(with_config(cmd, &pairs(&config)), login);
+    }
     config.push((format!("credential.{}.helper", url.origin().ascii_serialization()), HELPER.to_owned()));
     with_config(cmd, &pairs(&config))
         .env("LOCKKEEPER_GIT_USERNAME", &credentials.username)

@@ -36,6 +36,7 @@ mod rebuild;
 mod refs;
 mod remote;
 mod sparse;
+mod ssh;
 mod sync;
 mod upkeep;
 mod work_tree;

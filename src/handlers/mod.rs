@@ -2,6 +2,7 @@
 
 pub mod as_json;
 pub mod authz;
+mod claimed;
 pub mod commands;
 pub mod dashboard;
 pub mod events;

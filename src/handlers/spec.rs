@@ -20,6 +20,8 @@ pub enum Spec {
     Mistake(String),
     /// A command in a repository that is not served.
     NotServed,
+    /// Something in a repository that nobody has claimed.
+    Unclaimed,
 }
 
 /// What the pull was handed.

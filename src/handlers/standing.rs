@@ -93,7 +93,7 @@ fn is_search(spec: &Spec) -> bool {
     match spec {
         Spec::Autoplan => true,
         Spec::Command(Command::Plan(plan)) => !plan.target.is_targeted(),
-        Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed => false,
+        Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => false,
     }
 }
 

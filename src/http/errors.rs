@@ -17,10 +17,11 @@ use tracing::error;
 use super::Web;
 use super::pages::shown;
 use super::trace::Reference;
+use crate::claims;
 use crate::handlers::authz::{AuthzError, Denial};
 use crate::handlers::locks::Explanation;
 use crate::locks::WhyNot;
-use crate::model::ApplyLockProblem;
+use crate::model::{ApplicationProblem, ApplyLockProblem, OwnerName, RepoUrl};
 
 /// An answer that is not what was asked for. [`render`] makes a page or JSON of it.
 #[derive(Clone, Debug)]
@@ -39,6 +40,9 @@ struct Details {
     field: Option<String>,
     reason: &'static str,
     way_out: String,
+    /// Whose it is, where that is in the way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<String>,
 }
 
 impl Failure {
@@ -48,7 +52,7 @@ impl Failure {
 
     /// With what a program can go by; people read the way out behind the message.
     fn with_details(self, field: Option<String>, reason: &'static str, way_out: &str) -> Self {
-        let details = Details { field, reason, way_out: way_out.to_owned() };
+        let details = Details { field, reason, way_out: way_out.to_owned(), owner: None };
         Self { details: Some(details), ..self }
     }
 
@@ -184,10 +188,53 @@ impl Failure {
 
     /// Something is wrong with what was asked for.
     pub(super) fn wrong_fields(problems: &[ApplyLockProblem]) -> Self {
-        let lines = problems.iter().map(|problem| format!("`{}`: {}", problem.field, problem.text));
+        Self::wrong(problems.iter().map(|problem| (problem.field.as_str(), problem.text.as_str())))
+    }
+
+    /// Something is wrong with an application.
+    pub(super) fn wrong_application(problems: &[ApplicationProblem]) -> Self {
+        Self::wrong(problems.iter().map(|problem| (problem.field.as_str(), problem.text.as_str())))
+    }
+
+    /// Something is in the way of what was asked for: sentences.
+    pub(super) fn in_the_way(title: &'static str, why: &str) -> Self {
+        Self::new(StatusCode::CONFLICT, title, in_quotes(&shown(&format!("{why} Nothing was changed."))))
+    }
+
+    /// A repository that another owner has claimed.
+    pub(super) fn owned_by(url: &RepoUrl, owner: &OwnerName) -> Self {
+        let mut failure = Self::in_the_way("Owned by another", &claims::owned_by(url, owner));
+        let way_out = "Ask that owner, or have what they registered for the repository removed.";
+        failure = failure.with_details(Some("url".to_owned()), "owned_by_another", way_out);
+        if let Some(details) = &mut failure.details {
+            details.owner = Some(owner.to_string());
+        }
+        failure
+    }
+
+    /// An owner that nobody added.
+    pub(super) fn no_such_owner(asked: &str) -> Self {
+        let message = format!("There is no owner “{}”. GET /api/owners lists those there are.", shown(asked));
+        Self::new(StatusCode::NOT_FOUND, "No such owner", message)
+    }
+
+    /// A credential that is not kept here.
+    pub(super) fn no_such_credential() -> Self {
+        let message = "There is no credential with this identifier. GET /api/credentials lists those there are.";
+        Self::new(StatusCode::NOT_FOUND, "No such credential", message)
+    }
+
+    /// An application that nobody registered.
+    pub(super) fn no_such_app() -> Self {
+        let message = "There is no application with this identifier. GET /api/apps lists those there are.";
+        Self::new(StatusCode::NOT_FOUND, "No such application", message)
+    }
+
+    fn wrong<'a>(problems: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Self {
+        let lines = problems.clone().map(|(field, text)| format!("`{field}`: {text}"));
         let text = format!("{} Nothing was changed.", lines.collect::<Vec<_>>().join(" "));
         let message = in_quotes(&super::pages::shown(&text));
-        let field = problems.first().map(|problem| problem.field.to_string());
+        let field = problems.map(|(field, _)| field.to_owned()).next();
         let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not as it has to be", message);
         failure.with_details(field, "unusable", "Change what the sentences name, and send it again.")
     }

@@ -14,13 +14,14 @@ use super::auth::WebAuth;
 use super::csrf::CsrfKey;
 use super::errors::Failure;
 use super::pages::Templates;
+use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
 use crate::config::access::{Action, Asker, Identity};
-use crate::config::server::TrustedProxies;
+use crate::config::server::{Periods, TrustedProxies};
 use crate::context::FileState;
 use crate::handlers::authz::{AuthzError, Decision, Resource};
 use crate::locks::{Gave, Giving};
-use crate::model::CommandId;
+use crate::model::{CommandId, ForgeHosts};
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::workflow::OutputHub;
@@ -88,6 +89,8 @@ pub struct Setup {
     pub giving: Arc<dyn GiveLocks>,
     /// Cancels commands.
     pub cancel: Arc<dyn Cancel>,
+    /// What owners gave for their repositories.
+    pub credentials: Credentials,
     /// Decides who may do what.
     pub authority: Arc<dyn Authority>,
     /// Cancelled when the server begins to stop; ends the streams.
@@ -98,6 +101,10 @@ pub struct Setup {
     pub metrics: Metrics,
     /// How long runs are kept; `None`: for ever.
     pub keep_runs: Option<Duration>,
+    /// How often repairs look.
+    pub periods: Periods,
+    /// Hosts that are forges.
+    pub forges: ForgeHosts,
     /// How it stands about the file of `--repo-config`; `None`: there is none.
     pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
 }
@@ -114,6 +121,7 @@ pub struct Web {
     pub(super) executable: String,
     pub(super) giving: Arc<dyn GiveLocks>,
     pub(super) cancel: Arc<dyn Cancel>,
+    pub(super) credentials: Credentials,
     pub(super) authority: Arc<dyn Authority>,
     pub(super) shutting_down: CancellationToken,
     pub(super) version: String,
@@ -121,6 +129,8 @@ pub struct Web {
     /// When the database was last read for them.
     pub(super) metrics_read_at: Mutex<Option<DateTime<Utc>>>,
     pub(super) keep_runs: Option<Duration>,
+    pub(super) periods: Periods,
+    pub(super) forges: ForgeHosts,
     pub(super) repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     pub(super) csrf: CsrfKey,
     pub(super) viewers: Arc<Semaphore>,
@@ -143,12 +153,15 @@ impl Web {
             executable: setup.executable,
             giving: setup.giving,
             cancel: setup.cancel,
+            credentials: setup.credentials,
             authority: setup.authority,
             shutting_down: setup.shutting_down,
             version: setup.version,
             metrics: setup.metrics,
             metrics_read_at: Mutex::default(),
             keep_runs: setup.keep_runs,
+            periods: setup.periods,
+            forges: setup.forges,
             repo_config: setup.repo_config,
             csrf,
             viewers: Arc::new(Semaphore::new(VIEWERS)),

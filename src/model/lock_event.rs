@@ -38,6 +38,14 @@ text_enum! {
         ApplyUnlocked = "apply_unlocked",
         /// Somebody gave a lease back by hand. It is no lock: the reason names it.
         LeaseReleased = "lease_released",
+        /// A repository became an owner's.
+        Claimed = "claimed",
+        /// A repository is nobody's any more.
+        Unclaimed = "unclaimed",
+        /// An owner, an application or a credential was added or changed.
+        Registered = "registered",
+        /// An owner, an application or a credential was removed.
+        Unregistered = "unregistered",
     }
 }
 
@@ -54,7 +62,11 @@ impl LockEventKind {
             | Self::Stolen
             | Self::Expired
             | Self::Denied
-            | Self::LeaseReleased => false,
+            | Self::LeaseReleased
+            | Self::Claimed
+            | Self::Unclaimed
+            | Self::Registered
+            | Self::Unregistered => false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The words of `docs/architecture.md` as types. Only constructors normalise; nothing here does I/O.
 
 mod actor;
+mod application;
 mod apply_lock;
 mod apply_lock_wish;
 mod event;
@@ -11,18 +12,21 @@ mod lock_mode;
 mod lock_name;
 mod mirror;
 mod outcome;
+mod owner;
 mod path;
 mod plan;
 mod project;
 mod pull;
 mod reason;
 mod repo;
+mod repo_url;
 mod requirement;
 mod review;
 mod status;
 mod text;
 
 pub use actor::{Actor, Origin};
+pub use application::{ApplicationChange, ApplicationField, ApplicationFields, ApplicationProblem, ApplicationSpec};
 pub use apply_lock::{ApplyLock, ApplyScope};
 pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute};
 pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryNews};
@@ -38,6 +42,7 @@ pub use mirror::{
     RepositoryEventKind, SyncFacts, SyncFailure, SyncState, Verification,
 };
 pub use outcome::{CommandKind, CommandOutcome, ProjectOutcome, RunKind};
+pub use owner::{InvalidOwnerName, OwnerName};
 pub use path::{InvalidPath, RepoPath};
 pub use plan::{Distribution, PlanCounts, PlanRecord, PlanState, Sha256Digest};
 pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};
@@ -46,6 +51,7 @@ pub use pull::{
 };
 pub use reason::{InvalidReason, Reason};
 pub use repo::{HostName, InvalidRepo, RepoId};
+pub use repo_url::{ForgeHosts, InvalidRepoUrl, RepoUrl, RepoUrlFault};
 pub use requirement::Requirement;
 pub use review::{Approval, Aside, CheckState, Mergeability, Obstacle};
 pub use status::{CommitState, CommitStatus, StatusContext};

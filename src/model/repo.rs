@@ -30,9 +30,18 @@ impl HostName {
         Ok(Self(text.to_ascii_lowercase()))
     }
 
-    /// The name.
+    /// The name, with the port if there is one.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name without a port.
+    pub fn name(&self) -> &str {
+        match self.0.rsplit_once(':') {
+            // A colon inside of brackets is part of an address.
+            Some((name, port)) if !port.ends_with(']') => name,
+            _ => &self.0,
+        }
     }
 }
 

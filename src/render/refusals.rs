@@ -13,6 +13,25 @@ impl Refusal {
         )
     }
 
+    /// Nobody has claimed the repository, and the server works only for those that are claimed.
+    pub fn unclaimed(repo: &RepoId, url: &str, page: &str) -> Self {
+        refusal(
+            "unclaimed",
+            format!(
+                "nobody has claimed `{repo}` on this server, and it only works for repositories that have an owner (`--require-claims`)."
+            ),
+            [
+                format!(
+                    "A team can claim it with an application or a credential for it: {page} shows which team owns what."
+                ),
+                format!(
+                    "Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url {url}`, \
+                     or `lockkeeper apps add`."
+                ),
+            ],
+        )
+    }
+
     /// The pull is a draft.
     pub fn draft() -> Self {
         refusal(

@@ -212,6 +212,17 @@ fn other_samples() -> Vec<(&'static str, Report)> {
     let expired = |released, applied| Body::LockExpired { released, ttl: TimeDelta::minutes(90), applied };
     vec![
         ("not_allowlisted", report(Plan, Body::Refused(Refusal::not_allowlisted(&repo)))),
+        (
+            "unclaimed",
+            report(
+                Plan,
+                Body::Refused(Refusal::unclaimed(
+                    &repo,
+                    "https://github.com/acme/infra",
+                    "https://locks.example/claims",
+                )),
+            ),
+        ),
         ("draft", report(Autoplan, Body::Refused(Refusal::draft()))),
         ("fork", report(Plan, Body::Refused(Refusal::fork(Some(&repo))))),
         ("fork_gone", report(Plan, Body::Refused(Refusal::fork(None)))),

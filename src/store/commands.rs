@@ -50,6 +50,9 @@ pub enum CreateCommand {
     Known,
 }
 
+/// What a command is kept as that tells a pull that nobody has claimed its repository.
+pub const UNCLAIMED_SPEC: &str = r#"{"ask":"unclaimed"}"#;
+
 /// A command as kept.
 #[derive(Clone, Debug)]
 pub struct CommandRow {
@@ -116,6 +119,15 @@ const BY_ID: &str = select_sql!("WHERE c.id = $1");
 const RECENT: &str = select_sql!("ORDER BY c.created_at DESC, c.id DESC LIMIT $1");
 
 impl Store {
+    /// Whether a pull was told that nobody has claimed its repository.
+    pub async fn command_told_unclaimed(&self, pull: &PullRef) -> Result<bool> {
+        // The words stand in the text, so that the index of those alone is used.
+        let told = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            r#"SELECT COUNT(*) FROM commands WHERE repo = $1 AND pull = $2 AND spec = '{"ask":"unclaimed"}'"#)
+            .bind(&pull.repo).bind(pull.number).fetch_one(db))?;
+        Ok(told > 0)
+    }
+
     /// The installation of the forge's app by which a pull was last heard of.
     pub async fn command_installation(&self, pull: &PullRef) -> Result<Option<u64>> {
         let found = on_pool!(self, db => sqlx::query_scalar::<_, i64>(INSTALLATION)

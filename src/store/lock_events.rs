@@ -74,7 +74,7 @@ impl Store {
     }
 
     /// Continues the chain; the last thing that a transaction does.
-    pub(super) async fn lock_events_in_tx(&self, tx: &mut Tx, events: Vec<NewLockEvent>) -> Result<()> {
+    pub(crate) async fn lock_events_in_tx(&self, tx: &mut Tx, events: Vec<NewLockEvent>) -> Result<()> {
         if events.is_empty() {
             return Ok(());
         }

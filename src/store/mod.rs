@@ -11,9 +11,12 @@
 //! line of its repository where locks are freed (`lock_change`) and the switch where applies are stopped or begin
 //! (`apply_locks`), so that no two wait for each other.
 
+mod applications;
 mod apply;
 mod apply_locks;
+mod claims;
 mod commands;
+mod credentials;
 mod deliveries;
 mod fence;
 mod heads;
@@ -30,6 +33,8 @@ mod locks;
 mod news;
 mod open;
 mod operations;
+mod owner_overview;
+mod owners;
 mod pending_statuses;
 mod plan_files;
 mod plans;
@@ -52,9 +57,12 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+pub use applications::Application;
 pub use apply::{ApplyGate, ApplyGrant};
 pub use apply_locks::SetApplyLock;
-pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand};
+pub use claims::{Acquired, Claim, ClaimUse, Collected};
+pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand, UNCLAIMED_SPEC};
+pub use credentials::{CredentialRow, KeepCredential, NewCredential, SealedCredential};
 pub use deliveries::{Accepted, Delivery, DeliveryState, NewDelivery};
 pub use fence::LeaseLost;
 pub use heads::{HeadNews, KnownHead};
@@ -71,6 +79,8 @@ pub use locks::{LockWish, TakeLock};
 pub use news::{Heard, Listener, News};
 pub use open::{DatabaseUrl, InvalidDatabaseUrl};
 pub use operations::{FailedJob, Held, JobStage, LaneRow, QueueLine};
+pub use owner_overview::OwnerOverview;
+pub use owners::{CreateOwner, DeleteOwner, Owner};
 pub use pending_statuses::PendingStatus;
 pub use plans::RecordPlan;
 pub use reconcilers::{ReconcilerRow, ReconcilerRun};
@@ -153,7 +163,10 @@ macro_rules! execute {
     };
 }
 
+pub(crate) use applications::{application_delete_in_tx, application_hold_in_tx, application_is_taken_in_tx};
+pub(crate) use claims::claim_refer_in_tx;
 pub(crate) use lock_change::LockChange;
+pub(crate) use owners::{owner_event, owner_share_named_in_tx};
 pub(crate) use waiters::{NewWaiter, WaiterRow};
 pub(crate) use {execute, on_pool, on_tx};
 

@@ -1,9 +1,13 @@
 //! What Lockkeeper needs of a forge. A folder per forge implements it; nothing above this room knows
 //! a forge's field names.
 
+mod access;
 pub mod github;
 mod listing;
 mod memberships;
+mod ssh;
+
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
@@ -13,8 +17,10 @@ use crate::model::{
 };
 use crate::secret::Secret;
 
+pub use access::{AccessError, Held, RepoAccess};
 pub use listing::{Budget, ListedPage, ListedPull, OpenPulls, PageAsk};
 pub use memberships::{KEPT, Memberships};
+pub use ssh::SshLogin;
 
 /// Which credentials of the forge to use: the GitHub App installation the event came through, if any.
 pub type Installation = Option<u64>;
@@ -72,13 +78,27 @@ pub enum ForgeError {
     },
 }
 
-/// User name and password for git over HTTP, good for some minutes at least.
+/// User name and password for git over HTTP, good for some minutes at least; or a key with which it goes by SSH.
 #[derive(Clone, Debug)]
 pub struct GitCredentials {
     /// User name; `x-access-token` for GitHub App installations.
     pub username: String,
     /// Token.
     pub password: Secret,
+    /// Where there is one, git goes by SSH, whatever the URL says, and the others are empty.
+    pub ssh: Option<Arc<SshLogin>>,
+}
+
+impl GitCredentials {
+    /// User name and password.
+    pub fn new(username: String, password: Secret) -> Self {
+        Self { username, password, ssh: None }
+    }
+
+    /// An SSH key.
+    pub fn by_ssh(login: SshLogin) -> Self {
+        Self { username: String::new(), password: Secret::new(""), ssh: Some(Arc::new(login)) }
+    }
 }
 
 /// A connection to one forge.

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 /// The rooms by level, the lowest first. A room may use any room of a lower level.
 const LEVELS: &[&[&str]] = &[
     &["model", "clock", "secret", "telemetry"],
-    &["command", "config", "discovery", "render"],
+    &["command", "config", "discovery", "render", "credential", "seal"],
     &["store", "vcs", "git", "process", "atlantis"],
-    &["leases", "locks", "queue", "sync", "workflow"],
+    &["claims", "leases", "locks", "queue", "sync", "workflow"],
     &["handlers", "jobs", "context"],
     &["http", "cli", "emulator"],
     &["app"],
@@ -26,6 +26,7 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("workflow", "leases", "a mirror is changed under a lease"),
     ("workflow", "sync", "a command and the syncer wait for each other at one gate"),
     ("sync", "leases", "a mirror is changed under a lease"),
+    ("credential", "seal", "what a sealed credential belongs to is part of its seal"),
     ("handlers", "context", "a handler is given its context"),
     ("handlers", "jobs", "what a handler wants to be done is a job"),
     ("jobs", "context", "a job is given its context"),

@@ -58,6 +58,8 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     let new = Site::serve(unused.open_app().await).await;
     let stopped = pages::apply_locks::world().await;
     let frozen = Site::serve(stopped.open_app().await).await;
+    let teams = pages::owners::world().await;
+    let owned = Site::serve(teams.open_app().await).await;
     let night = troubled_world("a server of Kim's", "GitHub answered 502 Bad Gateway").await;
     let troubled = Site::serve(night.open_app().await).await;
     let mistaken = misconfigured_world(REFUSED).await;
@@ -88,6 +90,11 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
                 &["Everywhere", "no changes over the weekend", "somebody ends it"],
             ),
             ("frozen", frozen.at("/"), &["All applies are stopped", "2 more apply locks"]),
+            ("owners", owned.at("/owners"), &["net", "web", "ada"]),
+            ("owner", owned.at("/owners/net"), &["a-repository-with-a-long-name", "a token", "user ci-bot", "never"]),
+            ("claims", owned.at("/claims"), &["All owners", "shop"]),
+            ("no-owners", new.at("/owners"), &["There are none."]),
+            ("no-claims", new.at("/claims"), &["No repository is claimed"]),
             ("no-apply-locks", new.at("/apply-locks"), &["None is set.", "Stop these applies"]),
             ("operations-empty", new.at("/operations"), &["Everything is in order", "Nothing is waiting"]),
             ("operations", troubled.at("/operations"), &["Somebody should look at this", "closed_pulls", "whole"]),

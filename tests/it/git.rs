@@ -2,6 +2,7 @@
 
 mod partial;
 mod sparse;
+mod ssh;
 mod sync;
 
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -110,7 +111,7 @@ impl World {
         refs: &[RefName],
         wanted: Option<&CommitSha>,
     ) -> Result<Fetched, GitError> {
-        let credentials = GitCredentials { username: USER.into(), password: Secret::new(password) };
+        let credentials = GitCredentials::new(USER.into(), Secret::new(password));
         let deadline = Duration::from_mins(1);
         let request = FetchRequest { url, credentials: Some(&credentials), refs, wanted, deadline };
         self.mirror().fetch(&request).await

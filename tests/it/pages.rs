@@ -13,6 +13,7 @@ mod job;
 pub mod leases;
 mod lock;
 pub mod operations;
+pub mod owners;
 mod permission;
 pub mod repos;
 mod stream;

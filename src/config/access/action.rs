@@ -33,6 +33,8 @@ text_enum! {
         ApprovePolicies = "approve_policies",
         /// Ask which tool would run.
         Version = "version",
+        /// Change owners, and what belongs to them: applications, credentials.
+        Owners = "owners",
     }
 }
 
@@ -68,6 +70,7 @@ impl Action {
             Self::StateRm => "remove resources from the state",
             Self::ApprovePolicies => "approve policies",
             Self::Version => "ask for the version",
+            Self::Owners => "change owners, applications and credentials",
         }
     }
 
@@ -87,7 +90,8 @@ impl Action {
             | Self::CancelForce
             | Self::Import
             | Self::ApprovePolicies
-            | Self::Version => self.as_str(),
+            | Self::Version
+            | Self::Owners => self.as_str(),
         }
     }
 }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use url::Url;
 
-use super::problems::{Problem, Warning};
+use super::problems::{ConfigErrors, Problem, Warning};
+use super::raw::RawSettings;
 use super::reader::{Read, Reader, Recorded};
-use crate::model::HostName;
+use crate::model::{ForgeHosts, HostName};
 use crate::secret::Secret;
 
 /// A secret, or the file it is in. The file is read by whoever needs the secret, when it is needed.
@@ -50,6 +51,17 @@ pub struct GithubConfig {
     pub api_url: Url,
     /// Who Lockkeeper is.
     pub auth: GithubAuth,
+}
+
+/// Hosts that are forges by these settings, for commands that need nothing else of the server.
+pub fn forge_hosts(raw: &RawSettings) -> Result<ForgeHosts, ConfigErrors> {
+    let mut reader = Reader::new(raw, Vec::new());
+    let host = read_host(&mut reader);
+    match (host, ConfigErrors::of(reader.finish().0)) {
+        (Ok(host), None) => Ok(ForgeHosts::with([host])),
+        (_, Some(errors)) => Err(errors),
+        (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
+    }
 }
 
 impl GithubConfig {

@@ -15,6 +15,7 @@ mod github;
 mod kinds;
 mod locking;
 mod logging;
+mod periods;
 mod permissions;
 mod problems;
 mod proxies;
@@ -43,9 +44,10 @@ pub use allowlist::{InvalidAllowlist, RepoAllowlist};
 pub use comments::{CommentConfig, LookConfig, SilenceConfig};
 pub use environment::PassEnvironment;
 pub use file::SettingsFile;
-pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig};
+pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig, forge_hosts};
 pub use locking::{LockingConfig, RepoFile, ReposFile};
 pub use logging::LoggingConfig;
+pub use periods::Periods;
 pub use permissions::PermissionConfig;
 pub use problems::{ConfigErrors, Problem, Warning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
@@ -81,6 +83,8 @@ pub struct ServerConfig {
     pub retention: Retention,
     /// How mirrors are kept in step.
     pub sync: SyncConfig,
+    /// How often repairs look.
+    pub periods: Periods,
     /// Who may do what.
     pub permissions: PermissionConfig,
     /// Commands and answers.
@@ -118,6 +122,7 @@ impl ServerConfig {
         let storage = StorageConfig::read(reader);
         let retention = Retention::read(reader);
         let sync = SyncConfig::read(reader);
+        let periods = Periods::read(reader);
         let permissions = PermissionConfig::read(reader);
         let comments = CommentConfig::read(reader);
         let planning = PlanningConfig::read(reader);
@@ -132,6 +137,7 @@ impl ServerConfig {
             storage: storage?,
             retention: retention?,
             sync: sync?,
+            periods: periods?,
             permissions: permissions?,
             comments: comments?,
             planning: planning?,

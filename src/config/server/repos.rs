@@ -34,6 +34,8 @@ choice! {
 pub struct RepoConfig {
     /// The repositories.
     pub allowlist: RepoAllowlist,
+    /// Whether only those are served that somebody has claimed.
+    pub require_claims: bool,
     /// Whether pulls from forks are served.
     pub allow_forks: bool,
     /// Whether draft pulls are planned by themselves.
@@ -47,6 +49,7 @@ pub struct RepoConfig {
 impl RepoConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let allowlist = read_allowlist(reader);
+        let require_claims = reader.switch("require-claims");
         let allow_forks = reader.switch("allow-fork-prs");
         let allow_drafts = reader.switch("allow-draft-prs");
         let checkout = reader.choice("checkout-strategy");
@@ -57,6 +60,7 @@ impl RepoConfig {
         );
         Ok(Self {
             allowlist: allowlist?,
+            require_claims: require_claims?,
             allow_forks: allow_forks?,
             allow_drafts: allow_drafts?,
             checkout: checkout?.expect("the strategy has a default"),

@@ -17,6 +17,11 @@ pub static SETTINGS: &[Setting] = &[
         List,
         "Repositories to serve, as host/owner/name; `*` stands for anything, `!` in front excludes. Required.",
     ),
+    Setting::switch(
+        Repositories,
+        "require-claims",
+        "Serve only repositories that an owner has claimed (docs/ownership.md); deliveries for others are refused.",
+    ),
     Setting::switch(Repositories, "allow-fork-prs", "Also serve pull requests from forks: anybody may then run code."),
     Setting::switch(Repositories, "allow-draft-prs", "Also plan draft pull requests by itself."),
     Setting::new(
@@ -137,6 +142,14 @@ pub static SETTINGS: &[Setting] = &[
     .or("64"),
     Setting::new(
         Storage,
+        "encryption-key-file",
+        "FILE",
+        Path,
+        "Keys that credentials of repositories are encrypted with in the database, one a line; the first encrypts, all \
+         decrypt. `lockkeeper credentials keygen` prints a line. Not set: no credentials can be kept.",
+    ),
+    Setting::new(
+        Storage,
         "disk-quota",
         "SIZE",
         Size,
@@ -178,6 +191,14 @@ pub static SETTINGS: &[Setting] = &[
     )
     .or("90d"),
     Setting::new(
+        Storage,
+        "claims-gc-interval",
+        "TIME",
+        Duration,
+        "How often claims on repositories are removed that nothing refers to (docs/ownership.md).",
+    )
+    .or("10m"),
+    Setting::new(
         Permissions,
         "gh-team-allowlist",
         "LIST",
@@ -192,7 +213,8 @@ pub static SETTINGS: &[Setting] = &[
         "LIST",
         List,
         "What may be done on the pages and by scripts with their password: `discard` (release a lock of which nothing is in \
-         use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock`, `lease`, `sync` …, `all` or `none`.",
+         use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock`, `lease`, `sync`, \
+         `owners` (change owners, applications and credentials) …, `all` or `none`.",
     )
     .or("all"),
     Setting::new(

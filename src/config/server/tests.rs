@@ -575,9 +575,9 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
     1. --gh-team-allowlist (LOCKKEEPER_GH_TEAM_ALLOWLIST): the entry `devs` names no command
     Fix: write `devs:plan`, or `devs:*` for every command
     2. --gh-team-allowlist (LOCKKEEPER_GH_TEAM_ALLOWLIST): in the entry `ops:aply`, `aply` is not a command
-    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, or `*`
+    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or `*`
     3. --web-allow (LOCKKEEPER_WEB_ALLOW): `discards` is not an action
-    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, or write `all` or `none`
+    Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or write `all` or `none`
     ");
     let fine = config(&[("gh-team-allowlist", " *:plan ,OPS:* "), ("web-allow", "discard")]).permissions;
     assert_eq!((fine.teams.to_string(), fine.web.to_string()), ("*:plan,ops:*".to_owned(), "discard".to_owned()));

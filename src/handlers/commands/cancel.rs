@@ -136,6 +136,6 @@ fn what(row: &CommandRow) -> Option<String> {
         Ok(Spec::Autoplan) => None,
         // Whoever is named asked for a plan and was in line.
         Ok(Spec::Turn(_)) => Some(CommandKind::Plan.to_string()),
-        Ok(Spec::Mistake(_) | Spec::NotServed) | Err(_) => Some(row.kind.to_string()),
+        Ok(Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed) | Err(_) => Some(row.kind.to_string()),
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::config::repo::shown;
 use crate::context::Ctx;
+use crate::handlers::claimed;
 use crate::handlers::reply::Reply;
 use crate::model::{BranchName, CommandKind, CommandOutcome, Pull, PullRef, PullState};
 use crate::render::{Body, Refusal};
@@ -10,11 +11,27 @@ use crate::store::CommandRow;
 /// The refusal, if there is one. A plan that somebody's comment waits for is not refused without a word.
 pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Result<Option<Reply>, sqlx::Error> {
     let by_itself = row.kind == CommandKind::Autoplan && !ctx.store.command_stands_in(row.id).await?;
+    if let Some(refused) = unclaimed(ctx, row, by_itself).await? {
+        return Ok(Some(refused));
+    }
     Ok(fork(ctx, row, pull)
         .or_else(|| closed(row, pull, by_itself))
         .or_else(|| branch(ctx, row, pull, by_itself))
         .or_else(|| draft(ctx, pull, by_itself))
         .or_else(|| label(ctx, row, pull, by_itself)))
+}
+
+/// The claim may have been given up after the command was taken. Locks can still be given back.
+async fn unclaimed(ctx: &Ctx, row: &CommandRow, by_itself: bool) -> Result<Option<Reply>, sqlx::Error> {
+    if row.kind == CommandKind::Unlock || claimed::is_claimed(ctx, &row.pull.repo).await? {
+        return Ok(None);
+    }
+    if by_itself {
+        return Ok(Some(Reply::silent_for(
+            "unclaimed: nobody has claimed the repository (--require-claims)".to_owned(),
+        )));
+    }
+    Ok(Some(Reply::new(Body::Refused(claimed::refusal(ctx, &row.pull.repo)))))
 }
 
 fn fork(ctx: &Ctx, row: &CommandRow, pull: &Pull) -> Option<Reply> {

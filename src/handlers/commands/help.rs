@@ -2,8 +2,8 @@
 
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::handlers::Spec;
 use crate::handlers::reply::Reply;
+use crate::handlers::{Spec, claimed};
 use crate::render::{Body, Refusal};
 use crate::store::CommandRow;
 
@@ -13,6 +13,7 @@ pub(super) fn answer(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Option<Reply> 
         Spec::Command(Command::Help(help)) => Some(Reply::new(Body::Help(ctx.settings.grammar.help(help.topic)))),
         Spec::Mistake(text) => Some(Reply::new(Body::Mistake(text.clone()))),
         Spec::NotServed => Some(Reply::new(Body::Refused(Refusal::not_allowlisted(&row.pull.repo)))),
+        Spec::Unclaimed => Some(Reply::new(Body::Refused(claimed::refusal(ctx, &row.pull.repo)))),
         Spec::Command(_) | Spec::Autoplan | Spec::Turn(_) => None,
     }
 }

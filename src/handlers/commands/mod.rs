@@ -309,7 +309,7 @@ async fn note_head(ctx: &Ctx, pull: &Pull, known: Option<&KnownHead>, spec: &Spe
         (PullState::Open, Spec::Autoplan) => {
             ctx.store.head_note(&pull.at, HeadNews::Found { known, at: &at }).await.map(drop)
         }
-        (PullState::Open, Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed) => {
+        (PullState::Open, Spec::Command(_) | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed) => {
             ctx.store.head_note_first(&pull.at, &at).await
         }
     }
@@ -396,7 +396,7 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
         Spec::Command(Command::Import(command)) => Box::pin(state_commands::import(cx, command)).await,
         Spec::Command(Command::StateRm(command)) => Box::pin(state_commands::state_rm(cx, command)).await,
         Spec::Command(other) => Ok(help::not_available(other)),
-        Spec::Mistake(_) | Spec::NotServed => unreachable!("answered above without asking the forge"),
+        Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => unreachable!("answered above without asking the forge"),
     }
 }
 

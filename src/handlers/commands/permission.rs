@@ -81,13 +81,13 @@ fn action_of(spec: &Spec) -> Option<Action> {
         Spec::Command(Command::Import(_)) => Some(Action::Import),
         Spec::Command(Command::StateRm(_)) => Some(Action::StateRm),
         // Whoever asked was asked about when the pull lined up.
-        Spec::Turn(_) | Spec::Command(Command::Help(_)) | Spec::Mistake(_) | Spec::NotServed => None,
+        Spec::Turn(_) | Spec::Command(Command::Help(_)) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => None,
     }
 }
 
 fn args_of(spec: &Spec) -> Vec<String> {
     match spec {
         Spec::Command(command) => command.comment_args(),
-        Spec::Autoplan | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed => Vec::new(),
+        Spec::Autoplan | Spec::Turn(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => Vec::new(),
     }
 }

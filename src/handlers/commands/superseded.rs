@@ -45,7 +45,7 @@ fn is_answered(spec: &Spec) -> bool {
         Spec::Command(Command::Plan(PlanCommand { target, extra_args, .. })) => {
             !target.is_targeted() && extra_args.is_empty()
         }
-        Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed => false,
+        Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => false,
     }
 }
 

@@ -59,11 +59,12 @@ pub(super) async fn projects_of(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Res
             let specs = ctx.store.command_list_turns_of(row.id).await?;
             let turns = specs.iter().filter_map(|spec| match Spec::from_json(spec) {
                 Ok(Spec::Turn(turn)) => Some(turn.projects()),
-                Ok(Spec::Autoplan | Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed) | Err(_) => None,
+                Ok(Spec::Autoplan | Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed)
+                | Err(_) => None,
             });
             Ok(turns.flatten().collect())
         }
-        Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed => Ok(Vec::new()),
+        Spec::Command(_) | Spec::Mistake(_) | Spec::NotServed | Spec::Unclaimed => Ok(Vec::new()),
     }
 }
 

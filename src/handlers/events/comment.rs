@@ -4,6 +4,7 @@ use super::{DeliveryEnd, renew_locks};
 use crate::command::{Command, Reading};
 use crate::context::Ctx;
 use crate::handlers::Spec;
+use crate::handlers::claimed::{self, Service, Told};
 use crate::jobs::{AddReaction, CancelCommands, RunCommand};
 use crate::model::{Actor, CommandId, CommandKind, CommentEvent, DeliveryId, PullRef};
 use crate::queue::{Job, JobError};
@@ -18,7 +19,8 @@ pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent
             "the comment ends with the hidden line of a Lockkeeper, so it asks for nothing",
         ));
     }
-    if ctx.settings.allowlist.allows(&event.pull.repo) {
+    let service = claimed::service(ctx, &event.pull.repo).await?;
+    if service == Service::Served {
         renew_locks(ctx, &event.pull, &Actor::commenter(&event.author), "somebody commented").await?;
     }
     let spec = match ctx.settings.grammar.read(&event.body) {
@@ -26,14 +28,24 @@ pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent
         Reading::Command(command) => Spec::Command(command),
         Reading::Mistake(mistake) => Spec::Mistake(mistake.markdown().to_owned()),
     };
-    if ctx.settings.allowlist.allows(&event.pull.repo) {
-        create(ctx, delivery, event, &spec).await?;
-        return Ok(DeliveryEnd::handled());
+    match service {
+        Service::Served => {
+            create(ctx, delivery, event, &spec).await?;
+            Ok(DeliveryEnd::handled())
+        }
+        Service::NotAllowlisted => {
+            if !ctx.settings.silence_allowlist {
+                create(ctx, delivery, event, &Spec::NotServed).await?;
+            }
+            Ok(DeliveryEnd::not_served())
+        }
+        Service::Unclaimed => {
+            let (pull, comment, via) = (&event.pull, Some(event.comment), event.installation);
+            let actor = Actor::commenter(&event.author);
+            claimed::tell_once(ctx, Told { delivery, pull, comment, actor, via }).await?;
+            Ok(DeliveryEnd::unclaimed())
+        }
     }
-    if !ctx.settings.silence_allowlist {
-        create(ctx, delivery, event, &Spec::NotServed).await?;
-    }
-    Ok(DeliveryEnd::not_served())
 }
 
 /// The bot never answers itself. Every comment of the bot ends with its hidden line, so even where the forge does not
@@ -101,8 +113,9 @@ fn kind_of(spec: &Spec) -> CommandKind {
         Spec::Command(Command::Import(_)) => CommandKind::Import,
         Spec::Command(Command::StateRm(_)) => CommandKind::StateRm,
         Spec::Autoplan | Spec::Turn(_) => CommandKind::Autoplan,
-        Spec::Command(Command::Help(_) | Command::ApprovePolicies(_)) | Spec::Mistake(_) | Spec::NotServed => {
-            CommandKind::Help
-        }
+        Spec::Command(Command::Help(_) | Command::ApprovePolicies(_))
+        | Spec::Mistake(_)
+        | Spec::NotServed
+        | Spec::Unclaimed => CommandKind::Help,
     }
 }

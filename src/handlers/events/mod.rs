@@ -8,8 +8,9 @@ pub(super) use closed::close_pull;
 pub(super) use pull::found;
 
 use crate::context::Ctx;
+use crate::handlers::claimed::{self, Service, Told};
 use crate::locks;
-use crate::model::{Actor, Cause, DeliveryId, Event, PullAction, PullRef};
+use crate::model::{Actor, Cause, DeliveryId, Event, PullAction, PullEvent, PullRef};
 use crate::queue::JobError;
 use crate::store::DeliveryState;
 
@@ -37,6 +38,10 @@ impl DeliveryEnd {
     fn not_served() -> Self {
         Self::refused("403: the repository is not on the allow-list (--repo-allowlist)")
     }
+
+    fn unclaimed() -> Self {
+        Self::refused("nobody has claimed the repository (--require-claims)")
+    }
 }
 
 /// Does what an event asks for.
@@ -46,18 +51,31 @@ pub async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &Event) -> Result<De
         // The door has put it where every server finds it.
         Event::Repositories { .. } => Ok(DeliveryEnd::handled()),
         Event::Comment(event) => comment::handle(ctx, delivery, event).await,
-        Event::Pull(event) if !ctx.settings.allowlist.allows(&event.pull.repo) => Ok(DeliveryEnd::not_served()),
-        Event::Pull(event) => match event.action {
-            PullAction::Closed => closed::handle(ctx, event).await,
+        Event::Pull(event) => pull_event(ctx, delivery, event).await,
+    }
+}
+
+async fn pull_event(ctx: &Ctx, delivery: DeliveryId, event: &PullEvent) -> Result<DeliveryEnd, JobError> {
+    match (claimed::service(ctx, &event.pull.repo).await?, event.action) {
+        (Service::NotAllowlisted, _) => Ok(DeliveryEnd::not_served()),
+        // Locks from before the claim was given up go back all the same (P7).
+        (Service::Served | Service::Unclaimed, PullAction::Closed) => closed::handle(ctx, event).await,
+        (Service::Unclaimed, _) => {
+            let (pull, via, actor) = (&event.pull, event.installation, Actor::of_pull(&event.sender));
+            claimed::tell_once(ctx, Told { delivery, pull, comment: None, actor, via }).await?;
+            Ok(DeliveryEnd::unclaimed())
+        }
+        (
+            Service::Served,
             PullAction::Opened
             | PullAction::Reopened
             | PullAction::ReadyForReview
             | PullAction::Updated
-            | PullAction::BaseChanged => {
-                renew_locks(ctx, &event.pull, &Actor::of_pull(&event.sender), "the pull request was changed").await?;
-                pull::handle(ctx, delivery, event).await
-            }
-        },
+            | PullAction::BaseChanged,
+        ) => {
+            renew_locks(ctx, &event.pull, &Actor::of_pull(&event.sender), "the pull request was changed").await?;
+            pull::handle(ctx, delivery, event).await
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 use super::Found;
 use super::listing::{Look, look};
 use crate::context::Ctx;
+use crate::handlers::claimed::{self, Service};
 use crate::model::RepoId;
 use crate::store::WatchedRepo;
 use crate::vcs::{Budget, ForgeError};
@@ -52,7 +53,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
 
 /// The turn of one repository, unless another replica has it.
 async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::Result<Found> {
-    let is_served = ctx.settings.allowlist.allows(&watched.repo);
+    let is_served = claimed::service(ctx, &watched.repo).await? == Service::Served;
     let wait = if is_served { NOT_AGAIN_FOR } else { NOT_SERVED_FOR };
     if !ctx.store.watched_claim(watched, ctx.clock.now() + wait).await? || !is_served {
         return Ok(Found::default());

@@ -7,6 +7,7 @@
 
 mod apply_locks;
 mod audit;
+mod claims;
 mod closed_pulls;
 mod disk;
 mod idle_locks;
@@ -24,6 +25,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use crate::config::server::Periods;
 use crate::context::Ctx;
 
 pub use audit::{AGAIN as AUDIT_AGAIN, NEW as AUDIT_NEW};
@@ -78,8 +80,9 @@ pub struct Reconciler {
     pub name: &'static str,
     /// What it repairs, a sentence for people.
     pub repairs: &'static str,
-    /// How long from one look to the next.
+    /// How long from one look to the next, unless a setting says otherwise ([`Self::every`]).
     pub period: Duration,
+    set: Option<fn(&Periods) -> Duration>,
     /// Who turns it.
     pub scope: Scope,
     /// How long.
@@ -94,7 +97,12 @@ impl Reconciler {
     /// One of those that share a database turns it, until it is told to stop.
     const fn new(name: &'static str, repairs: &'static str, period: Duration, tick: Tick) -> Self {
         let (scope, until) = (Scope::OnePerGroup, Until::Closing);
-        Self { name, repairs, period, scope, until, renews_first: false, tick }
+        Self { name, repairs, period, set: None, scope, until, renews_first: false, tick }
+    }
+
+    /// A setting says how long it is from one look to the next.
+    const fn set_by(self, set: fn(&Periods) -> Duration) -> Self {
+        Self { set: Some(set), ..self }
     }
 
     /// Each server turns it for itself, until its last run has ended.
@@ -104,6 +112,11 @@ impl Reconciler {
 
     const fn renewing_first(self) -> Self {
         Self { renews_first: true, ..self }
+    }
+
+    /// How long from one look to the next on this server.
+    pub fn every(&self, periods: &Periods) -> Duration {
+        self.set.map_or(self.period, |set| set(periods))
     }
 }
 
@@ -186,6 +199,13 @@ pub static RECONCILERS: &[Reconciler] = &[
         Duration::from_mins(5),
         |ctx| Box::pin(audit::tick(ctx)),
     ),
+    Reconciler::new(
+        "claims",
+        "Removes claims on repositories that neither an application nor a credential refers to.",
+        Periods::DEFAULT.claims,
+        |ctx| Box::pin(claims::tick(ctx)),
+    )
+    .set_by(|periods| periods.claims),
 ];
 
 /// The reconciler of that name.
@@ -215,6 +235,15 @@ mod tests {
             assert!(*period >= Duration::from_secs(1), "{name}");
             assert!(find(name).is_some());
         }
+    }
+
+    #[test]
+    fn without_settings_every_period_is_the_usual_one() {
+        for reconciler in RECONCILERS {
+            assert_eq!(reconciler.every(&Periods::DEFAULT), reconciler.period, "{}", reconciler.name);
+        }
+        let often = Periods { claims: Duration::from_secs(7) };
+        assert_eq!(find("claims").unwrap().every(&often), Duration::from_secs(7));
     }
 
     #[test]

@@ -68,7 +68,7 @@ impl Rounds {
             return self.tick(which).await.map(Turn::Ours);
         }
         let key = LeaseKey::reconciler(which.name);
-        let held = match self.ctx.leases.turn(&key, which.repairs, which.period).await {
+        let held = match self.ctx.leases.turn(&key, which.repairs, self.every(which)).await {
             Ok(Some(held)) => held,
             Ok(None) => return Ok(Turn::Anothers),
             Err(error) => {
@@ -80,6 +80,11 @@ impl Rounds {
             LeaseOutcome::Done(ticked) => ticked.map(Turn::Ours),
             LeaseOutcome::Lost => Ok(Turn::Anothers),
         }
+    }
+
+    /// How long from one look to the next.
+    pub fn every(&self, which: &Reconciler) -> Duration {
+        which.every(&self.ctx.settings.periods)
     }
 
     /// Looks now, whoever's turn it is.

@@ -6,16 +6,21 @@
 //! ([`lock`]) has names of our own making, in lower case.
 
 mod apply_locks;
+mod apps;
+mod claims;
+mod credentials;
 mod leases;
 mod legacy;
 mod lock;
 mod locks;
+mod owners;
 mod repos;
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{delete, get, post};
+use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::{Web, operations};
 
@@ -33,7 +38,19 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/api/repos", get(repos::list))
         .route("/api/repos/{*asked}", get(repos::show).post(repos::sync))
         .route("/api/operations", get(operations::answer))
+        .route("/api/owners", get(owners::list).post(owners::add))
+        .route("/api/owners/{name}", delete(owners::remove))
+        .route("/api/claims", get(claims::list))
+        .route("/api/apps", get(apps::list).post(apps::add))
+        .route("/api/apps/{id}", get(apps::show).post(apps::change).delete(apps::remove))
+        .route("/api/credentials", get(credentials::list).post(credentials::add))
+        .route("/api/credentials/{id}", get(credentials::show).post(credentials::change).delete(credentials::remove))
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))
         .route("/locks", delete(legacy::discard))
+}
+
+/// A time as answers show it.
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }

@@ -76,7 +76,7 @@ fn repair(repair: &Repair) -> Value {
         Scope::OnePerGroup => "one_per_group",
     };
     json!({
-        "name": repair.what.name, "repairs": repair.what.repairs, "period_seconds": repair.what.period.as_secs(),
+        "name": repair.what.name, "repairs": repair.what.repairs, "period_seconds": repair.every.as_secs(),
         "scope": scope, "failing": repair.is_failing(), "late": repair.is_late,
         "repaired_total": repair.repaired_total(), "runs": repair.runs.iter().map(run).collect::<Value>(),
     })

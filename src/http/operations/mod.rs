@@ -59,7 +59,7 @@ impl Operations {
         let mut replicas = store.replica_list().await?;
         replicas.sort_by_key(|replica| !replica.state.is_there());
         let more_replicas = replicas.len().saturating_sub(SHOWN);
-        let repairs = reconcilers::read(store, &replicas, now).await?;
+        let repairs = reconcilers::read(store, &web.periods, &replicas, now).await?;
         replicas.truncate(SHOWN);
         let mut leases = store.lease_list().await?;
         let more_leases = leases.len().saturating_sub(LEASES);

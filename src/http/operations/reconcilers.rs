@@ -1,7 +1,10 @@
 //! How the repairs went, all servers together.
 
+use std::time::Duration;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::config::server::Periods;
 use crate::handlers::reconcile::{RECONCILERS, Reconciler, Scope};
 use crate::store::{ReconcilerRow, ReplicaRow, Result, Store};
 
@@ -18,6 +21,8 @@ pub(in crate::http) struct Repair {
     /// The one of them that says where it stands: what one per group does, the newest; of what each server does for
     /// itself, one that failed on a server which is there.
     telling: Option<usize>,
+    /// How long from one look to the next.
+    pub every: Duration,
     /// Whether it should have been heard of again by now.
     pub is_late: bool,
 }
@@ -38,27 +43,38 @@ impl Repair {
         self.runs.iter().map(|run| run.repaired_total).sum()
     }
 
-    fn new(what: &'static Reconciler, runs: Vec<ReconcilerRow>, there: &[&str], now: DateTime<Utc>) -> Self {
+    fn new(
+        what: &'static Reconciler,
+        every: Duration,
+        runs: Vec<ReconcilerRow>,
+        there: &[&str],
+        now: DateTime<Utc>,
+    ) -> Self {
         let is_there = |run: &ReconcilerRow| there.contains(&run.replica.as_str());
         let failing = runs.iter().position(|run| run.failures > 0 && is_there(run));
         let telling = match what.scope {
             Scope::EveryReplica => failing.or((!runs.is_empty()).then_some(0)),
             Scope::OnePerGroup => (!runs.is_empty()).then_some(0),
         };
-        let patience = TimeDelta::from_std(what.period).unwrap_or(TimeDelta::days(1)) * LATE_AFTER;
+        let patience = TimeDelta::from_std(every).unwrap_or(TimeDelta::days(1)) * LATE_AFTER;
         let last = runs.first().map(|run| run.finished_at);
         let is_late = last.is_some_and(|last| now - last > patience.max(NEVER_LATE_BEFORE));
-        Self { what, runs, telling, is_late }
+        Self { what, runs, telling, every, is_late }
     }
 }
 
 /// Reads them, in the order of the registry.
-pub(super) async fn read(store: &Store, replicas: &[ReplicaRow], now: DateTime<Utc>) -> Result<Vec<Repair>> {
+pub(super) async fn read(
+    store: &Store,
+    periods: &Periods,
+    replicas: &[ReplicaRow],
+    now: DateTime<Utc>,
+) -> Result<Vec<Repair>> {
     let rows = store.reconciler_list().await?;
     let there = replicas.iter().filter(|replica| replica.state.is_there());
     let there: Vec<&str> = there.map(|replica| replica.id.name.as_str()).collect();
     let of = |what: &Reconciler| rows.iter().filter(|row| row.name == what.name).cloned().collect();
-    Ok(RECONCILERS.iter().map(|what| Repair::new(what, of(what), &there, now)).collect())
+    Ok(RECONCILERS.iter().map(|what| Repair::new(what, what.every(periods), of(what), &there, now)).collect())
 }
 
 #[cfg(test)]
@@ -84,7 +100,8 @@ mod tests {
 
     fn repair(name: &str, runs: &[ReconcilerRow]) -> Repair {
         let now = DateTime::UNIX_EPOCH + TimeDelta::minutes(100);
-        Repair::new(find(name).unwrap(), runs.to_vec(), &["a", "b"], now)
+        let what = find(name).unwrap();
+        Repair::new(what, what.period, runs.to_vec(), &["a", "b"], now)
     }
 
     #[test]

@@ -245,5 +245,9 @@ const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::ApplyLocked => "applies stopped",
         LockEventKind::ApplyUnlocked => "applies allowed",
         LockEventKind::LeaseReleased => "lease given back by hand",
+        LockEventKind::Claimed => "repository claimed",
+        LockEventKind::Unclaimed => "claim ended",
+        LockEventKind::Registered => "registered",
+        LockEventKind::Unregistered => "removed",
     }
 }

@@ -14,6 +14,7 @@ mod jobs;
 mod leases;
 mod locks;
 mod operations;
+mod owners;
 mod repos;
 mod stream;
 mod templates;
@@ -51,5 +52,8 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/operations/leases/release", post(leases::end))
         .route("/repos", get(repos::list))
         .route("/repos/{*repo}", get(repos::show).post(repos::sync))
+        .route("/owners", get(owners::list))
+        .route("/owners/{name}", get(owners::show))
+        .route("/claims", get(owners::claims))
         .route("/static/{hash}/{name}", get(templates::file))
 }

@@ -306,7 +306,7 @@ impl RepairLine {
         Self {
             name: repair.what.name,
             repairs: repair.what.repairs,
-            every: period(repair.what.period),
+            every: period(repair.every),
             scope: match repair.what.scope {
                 Scope::EveryReplica => "on every server",
                 Scope::OnePerGroup => "on one server",

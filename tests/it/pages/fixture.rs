@@ -10,18 +10,21 @@ use axum::http::{HeaderMap, Request, StatusCode, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
+use lockkeeper::claims::Credentials;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
 use lockkeeper::config::access::{Action, Asker, Identity, WebRules};
-use lockkeeper::config::server::TrustedProxies;
+use lockkeeper::config::server::{Periods, TrustedProxies};
 use lockkeeper::context::FileState;
 use lockkeeper::handlers::authz::{AuthzError, Decision, Resource, by_web_rules};
 use lockkeeper::handlers::locks::give;
 use lockkeeper::http::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth, router};
 use lockkeeper::locks::{Ask, Gave, Giving, Wish, take_all};
+use lockkeeper::model::ForgeHosts;
 use lockkeeper::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockKey, PlanCounts, PlanId,
     PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RunId, RunKind, Sha256Digest,
 };
+use lockkeeper::seal::{Keyring, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
     CancelWhat, CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob, NewRun, OutputPiece,
@@ -164,6 +167,13 @@ impl World {
         self.app(None, "http://127.0.0.1", self.giving()).await
     }
 
+    /// What owners gave for their repositories, with a key to encrypt it.
+    pub fn credentials(&self) -> Credentials {
+        let line = key_line(&"2026".parse().unwrap(), b"0123456789abcdef0123456789abcdef");
+        let keys = Keyring::parse(line.expose()).unwrap();
+        Credentials::new(self.store.clone(), Arc::clone(&self.ids) as Arc<dyn Ids>, Some(Arc::new(keys)))
+    }
+
     fn giving(&self) -> Arc<dyn GiveLocks> {
         Arc::new(PlainGiving(self.store.clone(), Arc::clone(&self.clock), Arc::clone(&self.ids)))
     }
@@ -180,11 +190,14 @@ impl World {
             executable: "lockkeeper".to_owned(),
             giving,
             cancel: Arc::new(PlainCancel(self.store.clone())),
+            credentials: self.credentials(),
             authority: Arc::new(PlainAuthority(self.web_rules.clone(), Arc::clone(&self.denials))),
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
             metrics: self.metrics.clone(),
             keep_runs: Some(Duration::from_hours(90 * 24)),
+            periods: Periods::DEFAULT,
+            forges: ForgeHosts::public(),
             repo_config: {
                 let file = self.repo_config.clone();
                 Arc::new(move || file.clone())

@@ -3,6 +3,7 @@
 mod apply;
 mod apply_locks;
 mod commands;
+mod credentials;
 mod deliveries;
 mod fence;
 mod giving;

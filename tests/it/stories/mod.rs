@@ -2,6 +2,7 @@
 
 mod apply;
 mod cancel;
+mod claims;
 mod comments;
 mod config_source;
 mod crash;

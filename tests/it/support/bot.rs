@@ -40,7 +40,12 @@ const ID_START: &str = "00000000-0000-7000-8000-";
 const ID_LENGTH: usize = 36;
 const TOKEN: &str = "ghp_the_bots_own_token";
 const SECRET: &str = "the-webhook-secret";
-const APP_KEY: &str = include_str!("app_key.pem");
+/// The account of a team that has a credential of its own.
+pub const TEAM_LOGIN: &str = "team-bot";
+/// Its token.
+pub const TEAM_TOKEN: &str = "ghp_the_teams_own_token";
+/// Key of the App.
+pub const APP_KEY: &str = include_str!("app_key.pem");
 const APP_PUBLIC_KEY: &str = include_str!("app_key.pub.pem");
 
 /// A Lockkeeper and its world.
@@ -80,10 +85,16 @@ impl Bot {
         Self::start(backend, files, &flags, Some(AppOptions::new(7, LOGIN, 70, APP_PUBLIC_KEY))).await
     }
 
+    /// A bot with a token of its own, at a GitHub that has an App besides: `heard` hears the App.
+    pub async fn beside_app(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)]) -> Self {
+        Self::start(backend, files, flags, Some(AppOptions::new(7, LOGIN, 70, APP_PUBLIC_KEY))).await
+    }
+
     async fn start(backend: Backend, files: &[(&str, &str)], flags: &[(&str, &str)], app: Option<AppOptions>) -> Self {
         let db = TestDb::new(backend).await;
         let secret = Secret::new(SECRET);
-        let options = Options::new(&db.dir.path().join("github"), db.clock.clone(), secret);
+        let options = Options::new(&db.dir.path().join("github"), db.clock.clone(), secret)
+            .with_token(TEAM_LOGIN, Secret::new(TEAM_TOKEN));
         let (options, login) = match app {
             None => (options.with_token(LOGIN, Secret::new(TOKEN)), LOGIN.to_owned()),
             Some(app) => (options.with_app(app.clone().with_clock(db.clock.clone())), app.bot_login()),

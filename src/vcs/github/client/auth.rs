@@ -135,7 +135,7 @@ impl Credentials {
             Self::Token { user, .. } => user.as_deref(),
             Self::App(_) => None,
         };
-        Ok(GitCredentials { username: user.unwrap_or(USER_OF_TOKENS).to_owned(), password })
+        Ok(GitCredentials::new(user.unwrap_or(USER_OF_TOKENS).to_owned(), password))
     }
 
     /// The login under which comments of Lockkeeper appear.

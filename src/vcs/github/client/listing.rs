@@ -26,7 +26,7 @@ pub(super) async fn open_pulls(
     let what = format!("the open pull requests of {}", repo.full_name());
     let call = Call::get(format!("{}/pulls?{query}", repo_path(repo)), what).unless(page.etag);
     let answer = github.credentials.send(&github.wire, repo, via, &call).await?;
-    let budget = budget(&answer.headers, github.credentials.are_per_owner());
+    let budget = budget(&answer.headers, github.credentials.are_per_owner(&github.wire, repo).await?);
     if answer.unchanged {
         return Ok(OpenPulls { page: ListedPage::Unchanged, budget });
     }

@@ -19,6 +19,7 @@ mod pages;
 mod reviews;
 mod rules;
 mod teams;
+mod ways;
 mod wire;
 
 use std::sync::Arc;
@@ -34,8 +35,9 @@ use self::answers::{CommentAnswer, FileAnswer, PullAnswer};
 use self::auth::Credentials;
 use self::call::{Call, Failure};
 use self::pages::Pages;
+use self::ways::Ways;
 use self::wire::Wire;
-use super::super::{Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk};
+use super::super::{Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk, RepoAccess};
 use crate::clock::Clock;
 use crate::model::{
     Approval, Aside, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
@@ -68,7 +70,7 @@ pub enum GitHubSetupError {
 pub struct GitHub {
     endpoints: GitHubEndpoints,
     wire: Wire,
-    credentials: Credentials,
+    credentials: Ways,
     login: OnceCell<String>,
 }
 
@@ -81,13 +83,20 @@ impl GitHub {
         timeouts: Timeouts,
     ) -> Result<Self, GitHubSetupError> {
         let wire = Wire::new(&endpoints, clock, timeouts)?;
-        Ok(Self { wire, endpoints, credentials: Credentials::new(auth)?, login: OnceCell::new() })
+        Ok(Self { wire, endpoints, credentials: Ways::new(Credentials::new(auth)?), login: OnceCell::new() })
     }
 
     /// The same connection, which counts its requests.
     #[must_use]
     pub fn counting(mut self, metrics: Metrics) -> Self {
         self.wire.metrics = metrics;
+        self
+    }
+
+    /// The same connection, which takes what owners of repositories gave for them where they gave something.
+    #[must_use]
+    pub fn with_access(mut self, access: Arc<dyn RepoAccess>) -> Self {
+        self.credentials.access = Some(access);
         self
     }
 
@@ -112,7 +121,7 @@ impl GitHub {
     }
 
     async fn known_login(&self) -> Result<&str, Failure> {
-        let login = self.login.get_or_try_init(|| self.credentials.login(&self.wire)).await?;
+        let login = self.login.get_or_try_init(|| self.credentials.own_login(&self.wire)).await?;
         Ok(login)
     }
 }
@@ -180,14 +189,17 @@ impl Forge for GitHub {
         marker: &str,
         since: DateTime<Utc>,
     ) -> Result<Option<u64>, ForgeError> {
-        let login = self.known_login().await?;
+        let login = match self.credentials.login_for(&self.wire, &at.repo).await? {
+            Some(login) => login,
+            None => self.known_login().await?.to_owned(),
+        };
         // GitHub keeps whole seconds, so a comment can seem older than the moment just before it was written.
         let since = since.trunc_subsecs(0);
         let query = format!("since={}&", since.to_rfc3339_opts(SecondsFormat::Secs, true));
         let what = format!("the comments of {}", short(at));
         let mut pages = Pages::new(self, (&at.repo, via), &comments_path(at), &query, what);
         while let Some(page) = pages.next::<CommentAnswer>().await? {
-            if let Some(found) = page.iter().find(|comment| comment.is_ours(login, marker, since)) {
+            if let Some(found) = page.iter().find(|comment| comment.is_ours(&login, marker, since)) {
                 return Ok(Some(found.id));
             }
         }

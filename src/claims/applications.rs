@@ -1,0 +1,162 @@
+//! Applications come, change and go with the claims on their repositories, each time in one transaction.
+
+use super::{no_owner, owned_by};
+use crate::model::{
+    ApplicationChange, ApplicationId, ApplicationSpec, Cause, LockEventKind, NewLockEvent, OwnerName, RepoUrl,
+};
+use crate::store::{
+    Acquired, Application, ClaimUse, Result, Store, Tx, application_delete_in_tx, application_hold_in_tx,
+    application_is_taken_in_tx, claim_refer_in_tx, owner_event, owner_share_named_in_tx,
+};
+
+/// What came of adding or changing an application.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplicationSaved {
+    /// It is as it was to be.
+    Saved(Application),
+    /// The repository is somebody else's; nothing was changed.
+    OwnedBy(RepoUrl, OwnerName),
+    /// Another one is the same; nothing was changed.
+    AlreadyThere(Box<Application>),
+    /// There is no such owner.
+    NoOwner(OwnerName),
+    /// There is no such application.
+    NotThere(ApplicationId),
+}
+
+impl ApplicationSaved {
+    /// The application, or sentences that say why nothing was changed.
+    pub fn or_why(self) -> Result<Application, String> {
+        match self {
+            Self::Saved(application) => Ok(application),
+            Self::OwnedBy(url, owner) => Err(owned_by(&url, &owner)),
+            Self::AlreadyThere(there) => Err(format!(
+                "There is one for {} already: {} of `{}`. Change that one, or remove it first.",
+                there.spec, there.id, there.owner
+            )),
+            Self::NoOwner(name) => Err(no_owner(&name)),
+            Self::NotThere(id) => {
+                Err(format!("There is no application {id}. `lockkeeper apps list` shows all with their ids."))
+            }
+        }
+    }
+}
+
+/// Whoever is in the way was removed each time before it could be named: never so often.
+const TRIES: usize = 100;
+
+/// Registers a project for an owner, and claims its repository for them.
+pub async fn application_add(
+    store: &Store,
+    owner: &OwnerName,
+    spec: &ApplicationSpec,
+    cause: &Cause,
+) -> Result<ApplicationSaved> {
+    for _ in 0..TRIES {
+        if let Some(saved) = try_add(store, owner, spec, cause).await? {
+            return Ok(saved);
+        }
+    }
+    Err(sqlx::Error::Protocol(format!("what is in the way of {spec} came and went {TRIES} times")))
+}
+
+/// Changes an application. Its repository is claimed first, also if that does not change; a changed one moves the
+/// reference, and the old claim ends if nothing else refers to it.
+pub async fn application_change(
+    store: &Store,
+    id: ApplicationId,
+    change: &ApplicationChange,
+    cause: &Cause,
+) -> Result<ApplicationSaved> {
+    for _ in 0..TRIES {
+        if let Some(saved) = try_change(store, id, change, cause).await? {
+            return Ok(saved);
+        }
+    }
+    Err(sqlx::Error::Protocol(format!("what is in the way of a change of {id} came and went {TRIES} times")))
+}
+
+async fn try_add(
+    store: &Store,
+    owner: &OwnerName,
+    spec: &ApplicationSpec,
+    cause: &Cause,
+) -> Result<Option<ApplicationSaved>> {
+    let mut tx = store.begin().await?;
+    let Some(owner) = owner_share_named_in_tx(&mut tx, owner).await? else {
+        return Ok(Some(ApplicationSaved::NoOwner(owner.clone())));
+    };
+    let (acquired, mut events) = store.claim_acquire_in_tx(&mut tx, owner.id, &spec.url, cause).await?;
+    let claim = match acquired {
+        Acquired::Claimed(claim) => claim,
+        Acquired::OwnedBy(other) => return Ok(Some(ApplicationSaved::OwnedBy(spec.url.clone(), other))),
+    };
+    let inserted = store.application_insert_in_tx(&mut tx, (owner.id, &owner.name), spec, cause).await?;
+    let Some(application) = inserted else { return there_is(store, tx, spec).await };
+    claim_refer_in_tx(&mut tx, ClaimUse::Application(application.id), claim).await?;
+    events.push(event(LockEventKind::Registered, &application, cause));
+    store.lock_events_in_tx(&mut tx, events).await?;
+    tx.commit().await.map(|()| Some(ApplicationSaved::Saved(application)))
+}
+
+async fn try_change(
+    store: &Store,
+    id: ApplicationId,
+    change: &ApplicationChange,
+    cause: &Cause,
+) -> Result<Option<ApplicationSaved>> {
+    let mut tx = store.begin().await?;
+    let Some(before) = application_hold_in_tx(&mut tx, id).await? else {
+        return Ok(Some(ApplicationSaved::NotThere(id)));
+    };
+    let (old, spec) = (before.spec.url.clone(), change.of(&before.spec));
+    let (acquired, mut events) = if spec.url == old {
+        store.claim_acquire_in_tx(&mut tx, before.owner_id, &old, cause).await?
+    } else {
+        store.claim_exchange_in_tx(&mut tx, before.owner_id, (&old, &spec.url), cause).await?
+    };
+    let claim = match acquired {
+        Acquired::Claimed(claim) => claim,
+        Acquired::OwnedBy(other) => return Ok(Some(ApplicationSaved::OwnedBy(spec.url, other))),
+    };
+    if application_is_taken_in_tx(&mut tx, id, &spec).await? {
+        return there_is(store, tx, &spec).await;
+    }
+    let after = Application { spec: spec.clone(), ..before };
+    let Some(application) = store.application_update_in_tx(&mut tx, after).await? else {
+        return there_is(store, tx, &spec).await;
+    };
+    claim_refer_in_tx(&mut tx, ClaimUse::Application(id), claim).await?;
+    if spec.url != old {
+        events.extend(store.claim_collect_in_tx(&mut tx, &old, cause).await?);
+    }
+    events.push(event(LockEventKind::Registered, &application, cause));
+    store.lock_events_in_tx(&mut tx, events).await?;
+    tx.commit().await.map(|()| Some(ApplicationSaved::Saved(application)))
+}
+
+/// Removes an application and its reference, and ends the claim if nothing else refers to it. `None`: there is none.
+pub async fn application_remove(store: &Store, id: ApplicationId, cause: &Cause) -> Result<Option<Application>> {
+    let mut tx = store.begin().await?;
+    let Some(application) = application_hold_in_tx(&mut tx, id).await? else { return Ok(None) };
+    let url = &application.spec.url;
+    let ended = store.claim_let_go_in_tx(&mut tx, ClaimUse::Application(id), url, cause).await?;
+    application_delete_in_tx(&mut tx, id).await?;
+    let mut events = vec![event(LockEventKind::Unregistered, &application, cause)];
+    events.extend(ended);
+    store.lock_events_in_tx(&mut tx, events).await?;
+    tx.commit().await.map(|()| Some(application))
+}
+
+/// The one that was there first; `None`: it is gone by now.
+async fn there_is(store: &Store, tx: Tx, spec: &ApplicationSpec) -> Result<Option<ApplicationSaved>> {
+    drop(tx);
+    let there = store.application_find(spec).await?;
+    Ok(there.map(|there| ApplicationSaved::AlreadyThere(Box::new(there))))
+}
+
+fn event(kind: LockEventKind, application: &Application, cause: &Cause) -> NewLockEvent {
+    let what = format!("application {} of {}, {}", application.id, application.owner, application.spec);
+    owner_event(kind, cause, &what)
+}

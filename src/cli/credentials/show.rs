@@ -1,0 +1,68 @@
+//! How credentials are shown: never with a secret.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::json;
+
+use crate::claims::Rotation;
+use crate::model::minute;
+use crate::store::CredentialRow;
+
+pub(super) fn line(row: &CredentialRow) -> String {
+    let used = row.used_at.map_or_else(|| "never used".to_owned(), |at| format!("used {}", minute(at)));
+    let line = format!(
+        "{} {} {}: {} ({}), added by {} on {}, {used}, key {}",
+        row.id,
+        row.owner_name,
+        row.url,
+        row.kind.words(),
+        row.public.0,
+        row.created_by,
+        minute(row.created_at),
+        row.key_id
+    );
+    // Names come from others; a terminal must not obey them.
+    line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+pub(super) fn json_line(row: &CredentialRow) -> serde_json::Value {
+    json!({
+        "id": row.id,
+        "owner": row.owner_name,
+        "url": row.url,
+        "kind": row.kind,
+        "public": row.public.0,
+        "key": row.key_id,
+        "created_by": row.created_by,
+        "created_at": time(row.created_at),
+        "updated_at": time(row.updated_at),
+        "used_at": row.used_at.map(time),
+    })
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+pub(super) fn rotation(key: &str, rotation: &Rotation) -> String {
+    let mut text = format!("{} credentials were encrypted with the key `{key}`.", rotation.resealed);
+    if rotation.changed > 0 {
+        text.push_str(&format!(" {} were changed at the same moment: run it again.", rotation.changed));
+    }
+    if rotation.unreadable > 0 {
+        text.push_str(&format!(" {} cannot be read; they are as they were.", rotation.unreadable));
+    }
+    if rotation.is_complete() {
+        text.push_str(" Nothing needs another key any more.");
+    }
+    text
+}
+
+pub(super) fn json_rotation(key: &str, rotation: &Rotation) -> serde_json::Value {
+    json!({
+        "key": key,
+        "encrypted": rotation.resealed,
+        "changed": rotation.changed,
+        "unreadable": rotation.unreadable,
+        "complete": rotation.is_complete(),
+    })
+}

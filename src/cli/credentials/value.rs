@@ -1,0 +1,111 @@
+//! The value of a credential, from flags, files and standard input.
+
+use std::io::{IsTerminal as _, Read};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use clap::ArgMatches;
+use secrecy::zeroize::Zeroizing;
+
+use crate::credential::{Access, CredentialKind};
+use crate::secret::Secret;
+
+/// The largest keys take half of it.
+const MAX_BYTES: u64 = 64 * 1024;
+
+/// Where the parts of a credential come from.
+pub(super) struct Value {
+    secret: Option<PathBuf>,
+    parts: Parts,
+}
+
+enum Parts {
+    Token { user: Option<String> },
+    App { app_id: u64, installation: u64 },
+    Ssh { user: Option<String>, port: Option<u16>, known_hosts: PathBuf },
+}
+
+impl Value {
+    /// `None`: no kind was given, and nothing else of a value either.
+    pub fn of(matches: &ArgMatches) -> Result<Option<Self>, String> {
+        const FOR: [(&str, &[CredentialKind]); 5] = [
+            ("user", &[CredentialKind::Token, CredentialKind::Ssh]),
+            ("app-id", &[CredentialKind::App]),
+            ("installation-id", &[CredentialKind::App]),
+            ("known-hosts", &[CredentialKind::Ssh]),
+            ("ssh-port", &[CredentialKind::Ssh]),
+        ];
+        let secret = matches.get_one::<PathBuf>("value-file").cloned();
+        let Some(kind) = matches.get_one::<String>("kind") else {
+            let stray = FOR.iter().map(|(flag, _)| *flag).chain(["value-file"]).find(|flag| matches.contains_id(flag));
+            return stray.map_or(Ok(None), |flag| Err(format!("--{flag} without --kind: which kind is it?")));
+        };
+        let kind: CredentialKind = kind.parse()?;
+        if let Some((flag, _)) = FOR.iter().find(|(flag, kinds)| matches.contains_id(flag) && !kinds.contains(&kind)) {
+            return Err(format!("--{flag} is not for {}", kind.words()));
+        }
+        Ok(Some(Self { secret, parts: Parts::of(kind, matches)? }))
+    }
+
+    /// Reads the secret.
+    pub fn read(self) -> anyhow::Result<Access> {
+        let secret = match &self.secret {
+            Some(path) => Secret::new(&read_file("value-file", path)?),
+            None => Secret::new(&read_input()?),
+        };
+        Ok(match self.parts {
+            Parts::Token { user } => Access::Token { user, token: secret },
+            Parts::App { app_id, installation } => Access::App { app_id, installation, key: secret },
+            Parts::Ssh { user, port, known_hosts } => {
+                let known_hosts = read_file("known-hosts", &known_hosts)?;
+                Access::ssh(user, port, secret, known_hosts.to_string())
+            }
+        })
+    }
+}
+
+impl Parts {
+    fn of(kind: CredentialKind, matches: &ArgMatches) -> Result<Self, String> {
+        let user = matches.get_one::<String>("user").cloned();
+        let needed = |flag: &str| {
+            let number = matches.get_one::<u64>(flag).copied();
+            number.ok_or_else(|| format!("--{flag} is needed for an App installation"))
+        };
+        Ok(match kind {
+            CredentialKind::Token => Self::Token { user },
+            CredentialKind::App => Self::App { app_id: needed("app-id")?, installation: needed("installation-id")? },
+            CredentialKind::Ssh => Self::Ssh {
+                user,
+                port: matches.get_one("ssh-port").copied(),
+                known_hosts: matches.get_one::<PathBuf>("known-hosts").cloned().ok_or(
+                    "--known-hosts is needed for an SSH key: `ssh-keyscan HOST` prints the lines; compare them with \
+                     what the host publishes",
+                )?,
+            },
+        })
+    }
+}
+
+fn read_file(flag: &str, path: &Path) -> anyhow::Result<Zeroizing<String>> {
+    let doing = || format!("cannot read {} (--{flag})", path.display());
+    read_limited(std::fs::File::open(path).with_context(doing)?).with_context(doing)
+}
+
+fn read_input() -> anyhow::Result<Zeroizing<String>> {
+    let input = std::io::stdin();
+    if input.is_terminal() {
+        bail!(
+            "a secret is not typed where everybody sees it: give a file with --value-file, or send it to standard input"
+        );
+    }
+    read_limited(input.lock()).context("cannot read the secret from standard input")
+}
+
+fn read_limited(from: impl Read) -> anyhow::Result<Zeroizing<String>> {
+    let mut text = Zeroizing::new(String::new());
+    let read = from.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > MAX_BYTES {
+        bail!("it has more than {MAX_BYTES} bytes");
+    }
+    Ok(text)
+}

@@ -1,0 +1,375 @@
+//! What opens a repository: the kinds of credentials that an owner can give for one, what is demanded of each, and what
+//! of them may be shown.
+//!
+//! Values are checked here, before anything is kept, so that a mistake is told to the person who makes it and not, weeks
+//! later, to somebody whose plan fails. No message repeats a value.
+
+mod known_hosts;
+mod ssh_key;
+mod token;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::model::{CredentialId, HostName, OwnerId, text_enum};
+use crate::seal::Binding;
+use crate::secret::Secret;
+
+pub use known_hosts::InvalidKnownHosts;
+pub use ssh_key::InvalidSshKey;
+
+text_enum! {
+    /// What kind of credential it is.
+    pub enum CredentialKind {
+        /// A token, for the API and for git over HTTPS.
+        Token = "token",
+        /// An installation of a GitHub App, for the API and for git over HTTPS.
+        App = "app",
+        /// An SSH key, for git alone.
+        Ssh = "ssh",
+    }
+}
+
+impl CredentialKind {
+    /// Whether the API of the forge takes it.
+    pub const fn is_for_api(self) -> bool {
+        match self {
+            Self::Token | Self::App => true,
+            Self::Ssh => false,
+        }
+    }
+
+    /// For people: "a token".
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Token => "a token",
+            Self::App => "an App installation",
+            Self::Ssh => "an SSH key",
+        }
+    }
+}
+
+/// The account on which forges take SSH keys.
+const SSH_USER: &str = "git";
+const SSH_PORT: u16 = 22;
+
+/// A credential with its secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// A token.
+    Token {
+        /// The account it belongs to, for git; most forges take any name beside a token.
+        user: Option<String>,
+        /// The token.
+        token: Secret,
+    },
+    /// An installation of a GitHub App.
+    App {
+        /// Number of the App.
+        app_id: u64,
+        /// Number of its installation.
+        installation: u64,
+        /// RSA key of the App in PEM.
+        key: Secret,
+    },
+    /// An SSH key.
+    Ssh(SshAccess),
+}
+
+/// An SSH key, and by which keys the host is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SshAccess {
+    /// The account on the host, mostly `git`.
+    pub user: String,
+    /// Mostly 22.
+    pub port: u16,
+    /// Private key in the format of OpenSSH, without a passphrase.
+    pub key: Secret,
+    /// Keys of the host, as in a `known_hosts` file.
+    pub known_hosts: String,
+}
+
+/// Why a credential is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAccess {
+    /// The token.
+    #[error("the token {0}")]
+    Token(&'static str),
+    /// The name beside the token, or the account on an SSH host.
+    #[error(
+        "the user name has 1 to 255 letters, digits, dots, hyphens, underscores or brackets, and begins with none of `-`"
+    )]
+    User,
+    /// A number.
+    #[error("the number of {0} is 0: GitHub counts from 1")]
+    Zero(&'static str),
+    /// The key of the App.
+    #[error("the key of the App is not an RSA private key in PEM ({0}): download one from the settings of the App")]
+    AppKey(String),
+    /// The SSH key.
+    #[error("the SSH key {0}")]
+    SshKey(#[from] InvalidSshKey),
+    /// The keys of the host.
+    #[error("known hosts: {0}")]
+    KnownHosts(#[from] InvalidKnownHosts),
+    /// Port 0.
+    #[error("no host listens on port 0")]
+    Port,
+}
+
+/// What of a credential may be shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PublicParts {
+    /// Tells two secrets apart, and says nothing of them. That of an SSH key is what `ssh-keygen -l` shows.
+    pub fingerprint: String,
+    /// The account, if one was named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Number of the App.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub app_id: Option<u64>,
+    /// Number of its installation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub installation: Option<u64>,
+    /// `ssh-ed25519`
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+}
+
+impl fmt::Display for PublicParts {
+    /// In one line, for lists: `user ci-bot, 1f2e3d4c`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(user) = &self.user {
+            write!(f, "user {user}, ")?;
+        }
+        if let (Some(app), Some(installation)) = (self.app_id, self.installation) {
+            write!(f, "App {app}, installation {installation}, ")?;
+        }
+        if let Some(algorithm) = &self.algorithm {
+            write!(f, "{algorithm}, ")?;
+        }
+        f.write_str(&self.fingerprint)
+    }
+}
+
+impl PublicParts {
+    fn of(fingerprint: String) -> Self {
+        Self { fingerprint, user: None, app_id: None, installation: None, algorithm: None }
+    }
+}
+
+impl Access {
+    /// Which kind it is.
+    pub const fn kind(&self) -> CredentialKind {
+        match self {
+            Self::Token { .. } => CredentialKind::Token,
+            Self::App { .. } => CredentialKind::App,
+            Self::Ssh(_) => CredentialKind::Ssh,
+        }
+    }
+
+    /// An SSH key for the usual account and port where nothing else is said.
+    pub fn ssh(user: Option<String>, port: Option<u16>, key: Secret, known_hosts: String) -> Self {
+        let user = user.unwrap_or_else(|| SSH_USER.to_owned());
+        Self::Ssh(SshAccess { user, port: port.unwrap_or(SSH_PORT), key, known_hosts })
+    }
+
+    /// Checks everything that can be checked without asking the host of the repository, and tells what may be shown.
+    pub fn check(&self, host: &HostName) -> Result<PublicParts, InvalidAccess> {
+        match self {
+            Self::Token { user, token } => {
+                check_user(user.as_deref())?;
+                token::check(token).map_err(InvalidAccess::Token)?;
+                Ok(PublicParts { user: user.clone(), ..PublicParts::of(fingerprint(token)) })
+            }
+            Self::App { app_id, installation, key } => {
+                check_number(*app_id, "the App")?;
+                check_number(*installation, "the installation")?;
+                token::check_rsa(key).map_err(InvalidAccess::AppKey)?;
+                let public = PublicParts::of(fingerprint(key));
+                Ok(PublicParts { app_id: Some(*app_id), installation: Some(*installation), ..public })
+            }
+            Self::Ssh(ssh) => ssh.check(host),
+        }
+    }
+
+    /// What is sealed: everything, so that nothing that matters can be changed in the database.
+    pub fn to_sealed_text(&self) -> Secret {
+        let kept = match self {
+            Self::Token { user, token } => {
+                Kept::Token { user: user.as_deref().map(Into::into), token: token.expose().into() }
+            }
+            Self::App { app_id, installation, key } => {
+                Kept::App { app_id: *app_id, installation: *installation, key: key.expose().into() }
+            }
+            Self::Ssh(SshAccess { user, port, key, known_hosts }) => Kept::Ssh {
+                user: user.as_str().into(),
+                port: *port,
+                key: key.expose().into(),
+                known_hosts: known_hosts.as_str().into(),
+            },
+        };
+        let text = serde_json::to_string(&kept).expect("it consists of texts and numbers");
+        Secret::new(&secrecy::zeroize::Zeroizing::new(text))
+    }
+
+    /// Reads it back.
+    pub fn from_sealed_text(text: &Secret) -> Result<Self, serde_json::Error> {
+        // The error tells of a line and a column, not of what stands there: the fields are texts and numbers.
+        let kept: Kept<'_> = serde_json::from_str(text.expose())?;
+        Ok(match kept {
+            Kept::Token { user, token } => Self::Token { user: user.map(Into::into), token: Secret::new(&token) },
+            Kept::App { app_id, installation, key } => Self::App { app_id, installation, key: Secret::new(&key) },
+            Kept::Ssh { user, port, key, known_hosts } => Self::Ssh(SshAccess {
+                user: user.into(),
+                port,
+                key: Secret::new(&key),
+                known_hosts: known_hosts.into(),
+            }),
+        })
+    }
+}
+
+impl SshAccess {
+    fn check(&self, host: &HostName) -> Result<PublicParts, InvalidAccess> {
+        check_user(Some(&self.user))?;
+        if self.port == 0 {
+            return Err(InvalidAccess::Port);
+        }
+        let key = ssh_key::read(&self.key)?;
+        known_hosts::check(&self.known_hosts, host, self.port)?;
+        let public = PublicParts::of(key.fingerprint());
+        Ok(PublicParts { user: Some(self.user.clone()), algorithm: Some(key.algorithm), ..public })
+    }
+}
+
+/// As it lies under the seal.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Kept<'a> {
+    Token {
+        user: Option<std::borrow::Cow<'a, str>>,
+        token: std::borrow::Cow<'a, str>,
+    },
+    App {
+        app_id: u64,
+        installation: u64,
+        key: std::borrow::Cow<'a, str>,
+    },
+    Ssh {
+        user: std::borrow::Cow<'a, str>,
+        port: u16,
+        key: std::borrow::Cow<'a, str>,
+        known_hosts: std::borrow::Cow<'a, str>,
+    },
+}
+
+/// What a sealed credential belongs to: it opens for no other row, owner or repository, nor as another kind. `url` is in
+/// normal form.
+pub fn binding(id: CredentialId, owner: OwnerId, url: &str, kind: CredentialKind) -> Binding {
+    Binding::new(&["credential", &id.to_string(), &owner.to_string(), url, kind.as_str()])
+}
+
+fn check_user(user: Option<&str>) -> Result<(), InvalidAccess> {
+    let Some(user) = user else { return Ok(()) };
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '[' | ']');
+    let valid = (1..=255).contains(&user.len()) && !user.starts_with('-') && user.chars().all(fits);
+    if valid { Ok(()) } else { Err(InvalidAccess::User) }
+}
+
+fn check_number(number: u64, what: &'static str) -> Result<(), InvalidAccess> {
+    if number == 0 { Err(InvalidAccess::Zero(what)) } else { Ok(()) }
+}
+
+/// A few bits of a hash: enough to tell two secrets apart, far too few to test guesses of one.
+fn fingerprint(secret: &Secret) -> String {
+    let hash = Sha256::new().chain_update("lockkeeper credential\0").chain_update(secret.expose()).finalize();
+    hex::encode(&hash[..4])
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn host() -> HostName {
+        HostName::new("github.com").unwrap()
+    }
+
+    fn token(user: Option<&str>, token: &str) -> Access {
+        Access::Token { user: user.map(str::to_owned), token: Secret::new(token) }
+    }
+
+    #[test]
+    fn of_a_token_its_user_and_a_fingerprint_are_shown() {
+        let public = token(Some("renovate[bot]"), "ghp_0123456789abcdef").check(&host()).unwrap();
+        assert_eq!(public.to_string(), "user renovate[bot], 671aea5c");
+        let public = token(None, "ghp_0123456789abcdeg").check(&host()).unwrap();
+        assert_eq!(serde_json::to_string(&public).unwrap(), r#"{"fingerprint":"aecf4e85"}"#);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_credential_is_said_without_showing_it() {
+        let app = |app_id, installation| Access::App { app_id, installation, key: Secret::new("ghp_secret") };
+        let ssh =
+            |user: &str, port| Access::ssh(Some(user.to_owned()), Some(port), Secret::new("s3cr3t"), String::new());
+        for (access, expected) in [
+            (token(None, ""), "the token is empty"),
+            (token(None, "hunter2"), "the token is shorter than 16 characters: is all of it there?"),
+            (token(None, "ghp_0123456789 abcdef"), "the token has characters that no token can have"),
+            (token(Some(""), "ghp_0123456789abcdef"), "the user name has 1 to 255 letters"),
+            (token(Some("a b"), "ghp_0123456789abcdef"), "the user name has 1 to 255 letters"),
+            (token(Some("-oProxyCommand=x"), "ghp_0123456789abcdef"), "the user name has 1 to 255 letters"),
+            (app(0, 1), "the number of the App is 0"),
+            (app(1, 0), "the number of the installation is 0"),
+            (app(1, 1), "the key of the App is not an RSA private key in PEM"),
+            (ssh("git", 0), "no host listens on port 0"),
+            (ssh("git", 22), "the SSH key is not a private key of OpenSSH"),
+        ] {
+            let told = access.check(&host()).unwrap_err().to_string();
+            assert!(told.starts_with(expected), "{told}");
+            assert!(!["hunter2", "ghp_", "s3cr3t"].iter().any(|secret| told.contains(secret)), "{told}");
+        }
+    }
+
+    #[test]
+    fn no_two_rows_have_the_same_binding() {
+        let id = |n: u128| uuid::Uuid::from_u128(n);
+        let of = |credential, owner, url: &str, kind| binding(id(credential).into(), id(owner).into(), url, kind);
+        let all = [
+            of(1, 1, "https://a/b/c", CredentialKind::Token),
+            of(2, 1, "https://a/b/c", CredentialKind::Token),
+            of(1, 2, "https://a/b/c", CredentialKind::Token),
+            of(1, 1, "https://a/b/d", CredentialKind::Token),
+            of(1, 1, "https://a/b/c", CredentialKind::App),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(all[at + 1..].iter().all(|other| one != other), "{at}");
+        }
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        "[!-~]([ -~\n\u{e4}]{0,60}[!-~])?"
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_is_read_back_and_never_shown(secret in "[!-~]{16,60}", more in texts(), user in prop::option::of("[a-z]{1,8}"), n in any::<u64>(), m in any::<u64>(), port in any::<u16>()) {
+            for access in [
+                Access::Token { user: user.clone(), token: Secret::new(&secret) },
+                Access::App { app_id: n, installation: m, key: Secret::new(&secret) },
+                Access::ssh(user.clone(), Some(port), Secret::new(&secret), more.clone()),
+            ] {
+                let text = access.to_sealed_text();
+                prop_assert_eq!(Access::from_sealed_text(&text).unwrap(), access.clone());
+                let told = access.check(&host()).map_or_else(|e| e.to_string(), |p| p.to_string());
+                let shown = format!("{access:?} {text:?} {told}");
+                prop_assert!(!shown.contains(&secret), "{}", shown);
+            }
+        }
+    }
+}

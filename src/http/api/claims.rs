@@ -1,0 +1,95 @@
+//! `/api/claims`: who drives which repository. Claims come and go with applications and credentials, so there is nothing
+//! here to change.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::State;
+use serde::{Deserialize, Serialize};
+
+use super::owners::owner_name;
+use super::time;
+use crate::http::extract::Asked;
+use crate::http::{Failure, Web};
+use crate::model::{OwnerId, RepoUrl};
+use crate::store::Claim;
+
+/// Most that one answer lists.
+pub(super) const PAGE: i64 = 500;
+
+/// A part of the list, by address.
+#[derive(Serialize)]
+pub(super) struct Claims {
+    claims: Vec<ClaimJson>,
+    /// What to ask for with `after` to see more; `null`: there is no more.
+    next: Option<String>,
+}
+
+/// One claim.
+#[derive(Serialize)]
+pub(super) struct ClaimJson {
+    id: String,
+    url: String,
+    owner: String,
+    since: String,
+    applications: i64,
+    credentials: i64,
+}
+
+impl From<Claim> for ClaimJson {
+    fn from(claim: Claim) -> Self {
+        Self {
+            id: claim.id.to_string(),
+            url: claim.url.to_string(),
+            owner: claim.owner.to_string(),
+            since: time(claim.created_at),
+            applications: claim.applications,
+            credentials: claim.credentials,
+        }
+    }
+}
+
+/// Which are asked for.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// The one on this repository, in any spelling.
+    url: Option<String>,
+    /// Those of this owner.
+    owner: Option<String>,
+    /// Those that come after this address.
+    after: Option<String>,
+}
+
+/// `GET /api/claims?url=…`, `?owner=…`, `?after=…`
+pub(super) async fn list(State(web): State<Arc<Web>>, Asked(which): Asked<Which>) -> Result<Json<Claims>, Failure> {
+    if let Some(url) = &which.url {
+        let claim = web.store.claim_get(&repo_url(&web, "url", url)?).await?;
+        return Ok(Json(Claims { claims: claim.into_iter().map(ClaimJson::from).collect(), next: None }));
+    }
+    let owner = asked_owner(&web, which.owner.as_deref()).await?;
+    let after = which.after.as_deref().map(|url| repo_url(&web, "after", url)).transpose()?;
+    let claims = web.store.claim_list(owner, after.as_ref(), PAGE).await?;
+    let next = next_of(&claims, |claim| claim.url.to_string());
+    Ok(Json(Claims { claims: claims.into_iter().map(ClaimJson::from).collect(), next }))
+}
+
+/// The address of a repository in a field, in any spelling.
+pub(super) fn repo_url(web: &Web, field: &str, text: &str) -> Result<RepoUrl, Failure> {
+    let way_out = "Write the address as in https://github.com/acme/infra.";
+    let url = RepoUrl::parse_at(text, &web.forges);
+    url.map_err(|error| Failure::unusable_field(field, &error.to_string(), way_out))
+}
+
+/// The owner that a list is limited to.
+pub(super) async fn asked_owner(web: &Web, asked: Option<&str>) -> Result<Option<OwnerId>, Failure> {
+    let Some(asked) = asked else { return Ok(None) };
+    let owner = web.store.owner_get(&owner_name("owner", asked)?).await?;
+    owner.map(|owner| Some(owner.id)).ok_or_else(|| Failure::no_such_owner(asked))
+}
+
+/// Where the rest of a list begins, if what was read may not be all.
+pub(super) fn next_of<T>(read: &[T], key: impl Fn(&T) -> String) -> Option<String> {
+    let full = i64::try_from(read.len()).is_ok_and(|count| count >= PAGE);
+    read.last().filter(|_| full).map(key)
+}

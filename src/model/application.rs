@@ -1,0 +1,224 @@
+//! Applications: registered projects, as somebody asks for them by the API or on the command line. Both are read here, so
+//! that they want the same and say the same about what is wrong.
+
+use std::fmt;
+
+use super::path::RepoPath;
+use super::project::{ProjectName, WorkspaceName};
+use super::pull::BranchName;
+use super::repo_url::{ForgeHosts, RepoUrl};
+use super::text::text_enum;
+
+text_enum! {
+    /// Something that is asked for.
+    pub enum ApplicationField {
+        /// The repository.
+        Url = "url",
+        /// The branch.
+        Branch = "branch",
+        /// The directory.
+        Dir = "dir",
+        /// The workspace.
+        Workspace = "workspace",
+        /// The name.
+        Name = "name",
+    }
+}
+
+/// What is wrong with a field, and what to write instead: sentences.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationProblem {
+    /// The field.
+    pub field: ApplicationField,
+    /// The sentences.
+    pub text: String,
+}
+
+/// A registered project: a directory of a branch of a repository, in a workspace. No two are the same in these four.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ApplicationSpec {
+    /// The repository.
+    pub url: RepoUrl,
+    /// Which branch of it.
+    pub branch: BranchName,
+    /// Which directory.
+    pub dir: RepoPath,
+    /// Which workspace.
+    pub workspace: WorkspaceName,
+    /// What people call it.
+    pub name: Option<ProjectName>,
+}
+
+impl fmt::Display for ApplicationSpec {
+    /// For records: `https://github.com/acme/infra branch main dir net workspace default (net)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} branch {} dir {} workspace {}", self.url, self.branch, self.dir, self.workspace)?;
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, " ({name})"))
+    }
+}
+
+/// What is to become different; `None` stays as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ApplicationChange {
+    /// The repository.
+    pub url: Option<RepoUrl>,
+    /// The branch.
+    pub branch: Option<BranchName>,
+    /// The directory.
+    pub dir: Option<RepoPath>,
+    /// The workspace.
+    pub workspace: Option<WorkspaceName>,
+    /// The name; `Some(None)`: none any more.
+    pub name: Option<Option<ProjectName>>,
+}
+
+impl ApplicationChange {
+    /// What comes of it.
+    #[must_use]
+    pub fn of(&self, spec: &ApplicationSpec) -> ApplicationSpec {
+        ApplicationSpec {
+            url: self.url.as_ref().unwrap_or(&spec.url).clone(),
+            branch: self.branch.as_ref().unwrap_or(&spec.branch).clone(),
+            dir: self.dir.as_ref().unwrap_or(&spec.dir).clone(),
+            workspace: self.workspace.as_ref().unwrap_or(&spec.workspace).clone(),
+            name: self.name.as_ref().unwrap_or(&spec.name).clone(),
+        }
+    }
+}
+
+/// What somebody wrote; `None` is not said.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ApplicationFields<'a> {
+    /// The repository, in any spelling.
+    pub url: Option<&'a str>,
+    /// The branch.
+    pub branch: Option<&'a str>,
+    /// The directory; for a new one, not said is the root.
+    pub dir: Option<&'a str>,
+    /// The workspace; for a new one, not said is `default`.
+    pub workspace: Option<&'a str>,
+    /// The name; empty is none.
+    pub name: Option<&'a str>,
+}
+
+/// Longer than the branches that forges take; with an address and a directory it still fits an index of PostgreSQL.
+const LONGEST_BRANCH: usize = 255;
+
+impl ApplicationFields<'_> {
+    /// A new application, or everything that is wrong with it.
+    pub fn spec(&self, forges: &ForgeHosts) -> Result<ApplicationSpec, Vec<ApplicationProblem>> {
+        let (change, mut problems) = self.read(forges);
+        for (field, said) in [(ApplicationField::Url, self.url), (ApplicationField::Branch, self.branch)] {
+            if said.is_none() {
+                problems.push(problem(field, "It is missing."));
+            }
+        }
+        let ApplicationChange { url, branch, dir, workspace, name } = change;
+        match (url, branch) {
+            (Some(url), Some(branch)) if problems.is_empty() => Ok(ApplicationSpec {
+                url,
+                branch,
+                dir: dir.unwrap_or_else(RepoPath::root),
+                workspace: workspace.unwrap_or_default(),
+                name: name.flatten(),
+            }),
+            _ => Err(problems),
+        }
+    }
+
+    /// A change of one, or everything that is wrong with it.
+    pub fn change(&self, forges: &ForgeHosts) -> Result<ApplicationChange, Vec<ApplicationProblem>> {
+        let (change, problems) = self.read(forges);
+        if problems.is_empty() { Ok(change) } else { Err(problems) }
+    }
+
+    fn read(&self, forges: &ForgeHosts) -> (ApplicationChange, Vec<ApplicationProblem>) {
+        let mut problems = Vec::new();
+        let found = &mut problems;
+        let change = ApplicationChange {
+            url: read(found, ApplicationField::Url, self.url, |text| RepoUrl::parse_at(text, forges)),
+            branch: read(found, ApplicationField::Branch, self.branch, branch),
+            dir: read(found, ApplicationField::Dir, self.dir, RepoPath::new),
+            workspace: read(found, ApplicationField::Workspace, self.workspace, WorkspaceName::new),
+            name: read(found, ApplicationField::Name, self.name, name),
+        };
+        (change, problems)
+    }
+}
+
+fn read<T, E: fmt::Display>(
+    problems: &mut Vec<ApplicationProblem>,
+    field: ApplicationField,
+    said: Option<&str>,
+    parse: impl Fn(&str) -> Result<T, E>,
+) -> Option<T> {
+    let read = said.map(parse)?;
+    read.map_err(|error| problems.push(problem(field, &format!("{error}.")))).ok()
+}
+
+fn branch(text: &str) -> Result<BranchName, String> {
+    if text.len() > LONGEST_BRANCH {
+        return Err(format!("a branch has at most {LONGEST_BRANCH} bytes"));
+    }
+    BranchName::new(text).map_err(|error| error.to_string())
+}
+
+fn name(text: &str) -> Result<Option<ProjectName>, super::project::InvalidName> {
+    if text.is_empty() { Ok(None) } else { ProjectName::new(text).map(Some) }
+}
+
+fn problem(field: ApplicationField, text: &str) -> ApplicationProblem {
+    ApplicationProblem { field, text: text.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIELDS: ApplicationFields<'_> = ApplicationFields {
+        url: Some("git@github.com:Acme/infra.git"),
+        branch: Some("main"),
+        dir: None,
+        workspace: None,
+        name: None,
+    };
+
+    #[test]
+    fn what_is_not_said_is_the_root_and_the_default_workspace() {
+        let spec = FIELDS.spec(&ForgeHosts::public()).unwrap();
+        assert_eq!(spec.to_string(), "https://github.com/acme/infra branch main dir . workspace default");
+        let fields = ApplicationFields { dir: Some("/net/"), workspace: Some("prod"), name: Some("net"), ..FIELDS };
+        let spec = fields.spec(&ForgeHosts::public()).unwrap();
+        assert_eq!(spec.to_string(), "https://github.com/acme/infra branch main dir net workspace prod (net)");
+    }
+
+    #[test]
+    fn a_change_leaves_what_is_not_said() {
+        let spec = ApplicationFields { name: Some("net"), ..FIELDS }.spec(&ForgeHosts::public()).unwrap();
+        let change = |fields: ApplicationFields<'_>| fields.change(&ForgeHosts::public()).unwrap().of(&spec);
+        assert_eq!(change(ApplicationFields::default()), spec);
+        let moved = change(ApplicationFields { dir: Some("dns"), name: Some(""), ..ApplicationFields::default() });
+        assert_eq!(moved.to_string(), "https://github.com/acme/infra branch main dir dns workspace default");
+        assert_eq!(moved.name, None);
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once() {
+        let long = "b".repeat(256);
+        let fields = ApplicationFields {
+            url: Some("https://ann:hunter2@github.com/acme/infra"),
+            branch: Some(&long),
+            dir: Some("../x"),
+            workspace: Some("a b"),
+            name: Some("é"),
+        };
+        let problems = fields.spec(&ForgeHosts::public()).unwrap_err();
+        let lines: Vec<_> = problems.iter().map(|found| format!("{}: {}", found.field, found.text)).collect();
+        insta::assert_snapshot!(lines.join("\n"), @"");
+        let problems = ApplicationFields::default().spec(&ForgeHosts::public()).unwrap_err();
+        assert_eq!(
+            problems,
+            [problem(ApplicationField::Url, "It is missing."), problem(ApplicationField::Branch, "It is missing.")]
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! The address of a repository, in one form for every way people write it.
+//!
+//! A claim is unique by this text, so two things must hold: two spellings of one repository end as the same text, and two
+//! repositories never do. The normal form is
+//!
+//! ```text
+//! https://host[:port]/path
+//! ```
+//!
+//! - The *scheme* is always `https`, whatever was written (`http`, `ssh`, `git`, `git@host:path`): it is a name, not a way.
+//! - The *host* is lower-case ASCII (`bücher.example` becomes `xn--bcher-kva.example`), without a dot at its end. Second
+//!   names of the public forges (`ssh.github.com`, `acme.visualstudio.com` …) become the first.
+//! - The *port* of `https` and `http` stays unless it is the default one: another port is another server. A port of `ssh`
+//!   or `git` tells nothing about that of `https`. Where the host is known as a forge ([`ForgeHosts`]) the address of that
+//!   forge is taken; on another host any but the default port is refused, and the way out is the `https` address.
+//! - The *path* has no `.git` and no slash at its end, each character percent-encoded exactly if it is none of letters,
+//!   digits and `-._~+`; in lower case where the host is known as a forge, because forges compare names without case.
+//! - *User* names are left out; a password or a token is refused and never repeated.
+//!
+//! Not told apart: `host:path` and `ssh://host/path`, which mean two directories to a bare SSH server and the same
+//! repository to every forge.
+
+mod fault;
+mod forges;
+mod spelling;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::str::FromStr;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use self::fault::shown;
+use self::spelling::Spelling;
+use super::repo::{HostName, RepoId};
+use super::text::text_type;
+
+pub use self::fault::{InvalidRepoUrl, RepoUrlFault};
+pub use self::forges::ForgeHosts;
+
+/// What stands as itself in a path.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'+');
+
+const SCHEME: &str = "https://";
+
+/// The address of a repository in normal form, e.g. `https://github.com/acme/infra`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RepoUrl(String);
+
+impl RepoUrl {
+    /// Longer than any real address; fits the indexes of PostgreSQL together with a branch and a directory.
+    pub const MAX_BYTES: usize = 512;
+
+    /// Normalises any spelling; only the public forges are known as such.
+    pub fn parse(text: &str) -> Result<Self, InvalidRepoUrl> {
+        Self::parse_at(text, &ForgeHosts::public())
+    }
+
+    /// Normalises any spelling where these hosts are forges besides the public ones. What comes out is in normal form by
+    /// [`Self::normalised`] as well.
+    pub fn parse_at(text: &str, forges: &ForgeHosts) -> Result<Self, InvalidRepoUrl> {
+        Self::read(text, forges).map_err(|fault| InvalidRepoUrl { shown: shown(text), fault })
+    }
+
+    /// Takes a text that is in normal form, and refuses every other spelling.
+    pub fn normalised(text: &str) -> Result<Self, InvalidRepoUrl> {
+        let url = Self::parse(text)?;
+        if url.0 == text {
+            return Ok(url);
+        }
+        Err(InvalidRepoUrl { shown: shown(text), fault: RepoUrlFault::NotNormal(url.0) })
+    }
+
+    /// The address of a repository on a forge.
+    pub fn of(repo: &RepoId) -> Result<Self, InvalidRepoUrl> {
+        let path = forges::path_of(repo);
+        let path: Vec<String> = path.split('/').map(encoded).collect();
+        let only = ForgeHosts::with([repo.host().clone()]);
+        Self::parse_at(&format!("{SCHEME}{}/{}", repo.host(), path.join("/")), &only)
+    }
+
+    fn read(text: &str, forges: &ForgeHosts) -> Result<Self, RepoUrlFault> {
+        let spelling = Spelling::read(text)?;
+        let place = forges.place(&spelling)?;
+        let path: Vec<String> = place.segments.iter().map(|segment| encoded(segment)).collect();
+        let url = format!("{SCHEME}{}/{}", place.host, path.join("/"));
+        if url.len() > Self::MAX_BYTES { Err(RepoUrlFault::TooLong) } else { Ok(Self(url)) }
+    }
+
+    /// The normal form.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The host, with its port unless that is the default one.
+    #[expect(clippy::missing_panics_doc, reason = "the host was checked by the constructor")]
+    pub fn host(&self) -> HostName {
+        HostName::new(self.halves().0).expect("the host was checked by the constructor")
+    }
+
+    /// The repository as deliveries name it; `None` for an address that no forge has, such as one without an owner.
+    /// Repositories of unknown hosts that differ only by case have the same one.
+    pub fn repo_id(&self) -> Option<RepoId> {
+        let (host, path) = self.halves();
+        let path = percent_decode_str(path).decode_utf8().ok()?;
+        RepoId::new(HostName::new(host).ok()?, &forges::name_of(host, &path)).ok()
+    }
+
+    fn halves(&self) -> (&str, &str) {
+        self.0[SCHEME.len()..].split_once('/').expect("the constructor writes a host and a path")
+    }
+}
+
+fn encoded(segment: &str) -> String {
+    utf8_percent_encode(segment, ENCODED).to_string()
+}
+
+impl fmt::Display for RepoUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for RepoUrl {
+    type Err = InvalidRepoUrl;
+
+    /// As rows and JSON hold it: [`RepoUrl::normalised`]. What people write goes through [`RepoUrl::parse_at`].
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::normalised(text)
+    }
+}
+
+text_type!(RepoUrl);

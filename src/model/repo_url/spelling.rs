@@ -1,0 +1,169 @@
+//! Takes an address apart as git would, without knowing any forge.
+
+use percent_encoding::percent_decode_str;
+
+use super::RepoUrl;
+use super::fault::{RepoUrlFault, has_token, is_token};
+use crate::model::repo::HostName;
+
+/// How the repository would be reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// `https` or `http`: its port is that of the forge.
+    Web,
+    /// `ssh`, `git@host:path` or `git`: its port is another one.
+    Shell,
+}
+
+/// An address in its parts.
+#[derive(Debug)]
+pub(super) struct Spelling {
+    pub way: Way,
+    /// Lower-case ASCII, without a port.
+    pub host: String,
+    /// `None` for the default one.
+    pub port: Option<u16>,
+    /// Decoded, each checked.
+    pub segments: Vec<String>,
+}
+
+impl Spelling {
+    pub fn read(text: &str) -> Result<Self, RepoUrlFault> {
+        let text = text.trim_matches(' ');
+        if text.is_empty() {
+            return Err(RepoUrlFault::Empty);
+        }
+        if text.len() > RepoUrl::MAX_BYTES * 2 {
+            return Err(RepoUrlFault::TooLong);
+        }
+        if text.chars().any(char::is_control) {
+            return Err(RepoUrlFault::Control);
+        }
+        match text.split_once("://") {
+            Some((scheme, rest)) => Self::of_url(&scheme.to_ascii_lowercase(), rest),
+            None => Self::of_shell(text),
+        }
+    }
+
+    /// `scheme://[user[:password]@]host[:port]/path`.
+    fn of_url(scheme: &str, rest: &str) -> Result<Self, RepoUrlFault> {
+        let (way, default) = match scheme {
+            "https" => (Way::Web, 443),
+            "http" => (Way::Web, 80),
+            "ssh" | "git+ssh" | "ssh+git" => (Way::Shell, 22),
+            "git" => (Way::Shell, 9418),
+            "file" => return Err(RepoUrlFault::File),
+            _ => return Err(RepoUrlFault::Scheme),
+        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, address) = authority.rsplit_once('@').map_or(("", authority), |(user, address)| (user, address));
+        check_user(user, way)?;
+        if address.contains(['?', '#']) {
+            return Err(RepoUrlFault::Query);
+        }
+        let (host, port) = split_port(address)?;
+        let port = port.filter(|port| *port != default);
+        Ok(Self { way, host: host_name(host)?, port, segments: segments(path)? })
+    }
+
+    /// `[user@]host:path`; with a slash before the first colon it is a path, as git has it.
+    fn of_shell(text: &str) -> Result<Self, RepoUrlFault> {
+        let (address, path) = split_shell(text).ok_or_else(|| no_address(text))?;
+        let (user, host) = address.rsplit_once('@').map_or(("", address), |(user, host)| (user, host));
+        check_user(user, Way::Shell)?;
+        let is_drive = host.len() == 1;
+        if is_drive || path.starts_with([':', '\\']) {
+            return Err(RepoUrlFault::LocalPath);
+        }
+        match host.to_ascii_lowercase().as_str() {
+            "file" => return Err(RepoUrlFault::File),
+            "https" | "http" | "ssh" | "git" => return Err(RepoUrlFault::Host),
+            _ => {}
+        }
+        let path = path.strip_prefix('/').unwrap_or(path);
+        Ok(Self { way: Way::Shell, host: host_name(host)?, port: None, segments: segments(path)? })
+    }
+}
+
+/// The first colon outside brackets, if no slash is before it.
+fn split_shell(text: &str) -> Option<(&str, &str)> {
+    let bracket = text.find("[").and_then(|open| text[open..].find(']').map(|close| open + close)).unwrap_or(0);
+    let colon = bracket + text[bracket..].find(':')?;
+    let (address, path) = (&text[..colon], &text[colon + 1..]);
+    (!address.contains(['/', '\\'])).then_some((address, path))
+}
+
+fn no_address(text: &str) -> RepoUrlFault {
+    let first = text.split('/').next().unwrap_or_default();
+    let is_path = first.is_empty() || first.starts_with('.') || text.contains('\\') || !text.contains('/');
+    if is_path || !first.contains('.') { RepoUrlFault::LocalPath } else { RepoUrlFault::NoScheme }
+}
+
+fn check_user(user: &str, way: Way) -> Result<(), RepoUrlFault> {
+    let secret = match way {
+        Way::Web => is_token(user),
+        Way::Shell => has_token(user),
+    };
+    if secret || user.contains([':', '@', '%', '/']) { Err(RepoUrlFault::Credentials) } else { Ok(()) }
+}
+
+fn split_port(address: &str) -> Result<(&str, Option<u16>), RepoUrlFault> {
+    let after_bracket = address.rfind(']').map_or(0, |at| at + 1);
+    let Some(colon) = address[after_bracket..].find(':') else {
+        return Ok((address, None));
+    };
+    let (host, port) = (&address[..after_bracket + colon], &address[after_bracket + colon + 1..]);
+    if port.is_empty() {
+        return Ok((host, None));
+    }
+    let digits = port.bytes().all(|byte| byte.is_ascii_digit());
+    let port = port.parse().ok().filter(|port: &u16| digits && *port > 0);
+    port.map(|port| (host, Some(port))).ok_or(RepoUrlFault::Port)
+}
+
+/// As browsers write it: lower-case, in the ASCII form of international names.
+fn host_name(text: &str) -> Result<String, RepoUrlFault> {
+    let host = url::Host::parse(text).map_err(|_| RepoUrlFault::Host)?.to_string();
+    let host = host.strip_suffix('.').unwrap_or(&host);
+    if host.ends_with('.') || HostName::new(host).is_err() {
+        return Err(RepoUrlFault::Host);
+    }
+    Ok(host.to_ascii_lowercase())
+}
+
+/// The parts of a path, decoded; a slash at the end is nothing.
+fn segments(path: &str) -> Result<Vec<String>, RepoUrlFault> {
+    if path.contains(['?', '#']) {
+        return Err(RepoUrlFault::Query);
+    }
+    path.strip_suffix('/').unwrap_or(path).split('/').map(segment).collect()
+}
+
+fn segment(text: &str) -> Result<String, RepoUrlFault> {
+    if !escapes_are_whole(text) {
+        return Err(RepoUrlFault::Escape);
+    }
+    let text = percent_decode_str(text).decode_utf8().map_err(|_| RepoUrlFault::Escape)?;
+    check_segment(&text)?;
+    Ok(text.into_owned())
+}
+
+/// What no part of a path may be; also asked again when `.git` is off.
+pub(super) fn check_segment(text: &str) -> Result<(), RepoUrlFault> {
+    match text {
+        "" => Err(RepoUrlFault::EmptyPart),
+        "." | ".." => Err(RepoUrlFault::Dots),
+        _ if text.chars().any(char::is_control) => Err(RepoUrlFault::Control),
+        _ if text.contains(['/', '\\']) => Err(RepoUrlFault::Slash),
+        _ if text.starts_with('-') => Err(RepoUrlFault::Hyphen),
+        _ if text.contains('@') || has_token(text) => Err(RepoUrlFault::Credentials),
+        _ => Ok(()),
+    }
+}
+
+fn escapes_are_whole(text: &str) -> bool {
+    let is_hex = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = text.as_bytes();
+    let percents = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%');
+    percents.into_iter().all(|(at, _)| is_hex(bytes.get(at + 1)) && is_hex(bytes.get(at + 2)))
+}

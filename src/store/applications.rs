@@ -1,0 +1,193 @@
+//! Applications: registered projects. The rules of `claims/` change them, together with the references to claims.
+
+use chrono::{DateTime, Utc};
+
+use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
+use crate::model::{
+    ApplicationId, ApplicationSpec, BranchName, Cause, OwnerId, OwnerName, ProjectName, RepoPath, RepoUrl,
+    WorkspaceName,
+};
+
+macro_rules! application_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT p.id, p.owner AS owner_id, o.name AS owner, p.url, p.branch, p.dir, p.workspace, p.name, p.created_by, ",
+            "p.created_at, p.updated_at FROM applications p JOIN owners o ON o.id = p.owner ",
+            $rest
+        )
+    };
+}
+
+const INSERT: &str = "INSERT INTO applications \
+     (id, owner, url, branch, dir, workspace, name, created_by, created_at, updated_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT (url, branch, dir, workspace) DO NOTHING";
+
+/// A registered project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Application {
+    /// Its identifier.
+    pub id: ApplicationId,
+    /// Whose it is.
+    pub owner: OwnerName,
+    /// The identifier of that owner.
+    pub owner_id: OwnerId,
+    /// What it is.
+    pub spec: ApplicationSpec,
+    /// Who registered it.
+    pub created_by: String,
+    /// When.
+    pub created_at: DateTime<Utc>,
+    /// When it was last changed.
+    pub updated_at: DateTime<Utc>,
+}
+
+#[derive(sqlx::FromRow)]
+struct ApplicationRow {
+    id: ApplicationId,
+    owner_id: OwnerId,
+    owner: OwnerName,
+    url: RepoUrl,
+    branch: BranchName,
+    dir: RepoPath,
+    workspace: WorkspaceName,
+    name: Option<ProjectName>,
+    created_by: String,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+}
+
+impl From<ApplicationRow> for Application {
+    fn from(row: ApplicationRow) -> Self {
+        let ApplicationRow { url, branch, dir, workspace, name, .. } = row;
+        Self {
+            id: row.id,
+            owner: row.owner,
+            owner_id: row.owner_id,
+            spec: ApplicationSpec { url, branch, dir, workspace, name },
+            created_by: row.created_by,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+impl Store {
+    /// One application.
+    pub async fn application_get(&self, id: ApplicationId) -> Result<Option<Application>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(application_sql!("WHERE p.id = $1"))
+            .bind(id).fetch_optional(db))?;
+        Ok(row.map(Application::from))
+    }
+
+    /// The application of this repository, branch, directory and workspace.
+    pub async fn application_find(&self, spec: &ApplicationSpec) -> Result<Option<Application>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(application_sql!(
+                "WHERE p.url = $1 AND p.branch = $2 AND p.dir = $3 AND p.workspace = $4"))
+            .bind(&spec.url).bind(&spec.branch).bind(&spec.dir).bind(&spec.workspace).fetch_optional(db))?;
+        Ok(row.map(Application::from))
+    }
+
+    /// All, or those of one owner, in the order of their identifiers; from after the given one.
+    pub async fn application_list(
+        &self,
+        owner: Option<OwnerId>,
+        after: Option<ApplicationId>,
+        limit: i64,
+    ) -> Result<Vec<Application>> {
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let rows = match owner {
+            Some(owner) => on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(
+                application_sql!("WHERE p.owner = $1 AND p.id > $2 ORDER BY p.id LIMIT $3"))
+                .bind(owner).bind(after).bind(limit).fetch_all(db))?,
+            None => on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(
+                application_sql!("WHERE p.id > $1 ORDER BY p.id LIMIT $2"))
+                .bind(after).bind(limit).fetch_all(db))?,
+        };
+        Ok(rows.into_iter().map(Application::from).collect())
+    }
+
+    /// Registers one for an owner who has the claim on its repository. `None`: there is one that is the same.
+    pub(crate) async fn application_insert_in_tx(
+        &self,
+        tx: &mut Tx,
+        (owner_id, owner): (OwnerId, &OwnerName),
+        spec: &ApplicationSpec,
+        cause: &Cause,
+    ) -> Result<Option<Application>> {
+        let now = kept_time(self.now());
+        let application = Application {
+            id: ApplicationId::next(&*self.ids),
+            owner: owner.clone(),
+            owner_id,
+            spec: spec.clone(),
+            created_by: free_text(&cause.actor.login).into_owned(),
+            created_at: now,
+            updated_at: now,
+        };
+        let inserted = execute!(
+            tx,
+            INSERT,
+            application.id,
+            owner_id,
+            &spec.url,
+            &spec.branch,
+            &spec.dir,
+            &spec.workspace,
+            spec.name.as_ref(),
+            &application.created_by,
+            now,
+        )?;
+        Ok((inserted > 0).then_some(application))
+    }
+
+    /// Writes what is different. `None`: there is another one that is the same, and the transaction is of no more use.
+    pub(crate) async fn application_update_in_tx(
+        &self,
+        tx: &mut Tx,
+        application: Application,
+    ) -> Result<Option<Application>> {
+        let application = Application { updated_at: kept_time(self.now()), ..application };
+        let spec = &application.spec;
+        let updated = execute!(
+            tx,
+            "UPDATE applications SET url = $2, branch = $3, dir = $4, workspace = $5, name = $6, updated_at = $7 \
+             WHERE id = $1",
+            application.id,
+            &spec.url,
+            &spec.branch,
+            &spec.dir,
+            &spec.workspace,
+            spec.name.as_ref(),
+            application.updated_at,
+        );
+        match updated {
+            Err(sqlx::Error::Database(refused)) if refused.is_unique_violation() => Ok(None),
+            Err(error) => Err(error),
+            Ok(_) => Ok(Some(application)),
+        }
+    }
+}
+
+/// The application, which nobody else changes until the transaction ends.
+pub(crate) async fn application_hold_in_tx(tx: &mut Tx, id: ApplicationId) -> Result<Option<Application>> {
+    let sql = match tx {
+        Tx::Sqlite(_) => application_sql!("WHERE p.id = $1"),
+        Tx::Postgres(_) => application_sql!("WHERE p.id = $1 FOR UPDATE OF p"),
+    };
+    let row = on_tx!(tx, db => sqlx::query_as::<_, ApplicationRow>(sql).bind(id).fetch_optional(db))?;
+    Ok(row.map(Application::from))
+}
+
+/// Whether another one is the same. Without this look, two that are changed into each other at once would each wait for
+/// the other's place in the unique key.
+pub(crate) async fn application_is_taken_in_tx(tx: &mut Tx, id: ApplicationId, spec: &ApplicationSpec) -> Result<bool> {
+    on_tx!(tx, db => sqlx::query_scalar::<_, i64>(
+        "SELECT COUNT(*) FROM applications WHERE url = $1 AND branch = $2 AND dir = $3 AND workspace = $4 AND id <> $5")
+        .bind(&spec.url).bind(&spec.branch).bind(&spec.dir).bind(&spec.workspace).bind(id).fetch_one(db))
+    .map(|others| others > 0)
+}
+
+/// Removes one whose reference is gone.
+pub(crate) async fn application_delete_in_tx(tx: &mut Tx, id: ApplicationId) -> Result<()> {
+    execute!(tx, "DELETE FROM applications WHERE id = $1", id).map(drop)
+}

@@ -1,0 +1,360 @@
+//! Credentials of repositories, and what keeps the claim on each: a credential refers to the claim on its repository for
+//! as long as it is there, from the transaction that keeps it to the one that removes it.
+//!
+//! Secrets pass through here sealed. What a list shows has no column for them.
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::claims::claim_refer_in_tx;
+use super::owners::owner_event;
+use super::{Acquired, ClaimUse, JsonText, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
+use crate::credential::{CredentialKind, PublicParts};
+use crate::model::{Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, OwnerId, OwnerName, RepoUrl};
+use crate::seal::{KeyName, Sealed};
+
+macro_rules! select_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT c.id, c.owner, o.name AS owner_name, c.url, c.kind, c.public, c.key_id, c.created_by, c.created_at, ",
+            "c.updated_at, c.used_at FROM credentials c JOIN owners o ON o.id = c.owner ",
+            $rest
+        )
+    };
+}
+
+macro_rules! sealed_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT c.id, c.owner, c.url, c.kind, c.key_id, c.secret, c.updated_at, c.used_at FROM credentials c ",
+            $rest
+        )
+    };
+}
+
+macro_rules! old_sql {
+    ($rest:literal) => {
+        concat!("SELECT owner, url, updated_at FROM credentials WHERE id = $1", $rest)
+    };
+}
+
+const ONE: &str = select_sql!("WHERE c.id = $1");
+const LIST: &str = select_sql!(
+    "WHERE ($1 = '' OR o.name = $1) AND ($2 = '' OR c.url = $2) ORDER BY o.name, c.url, c.created_at, c.id LIMIT $3"
+);
+const SEALED: &str = sealed_sql!("WHERE c.id = $1");
+/// The one added last counts, so that a new one can be tried before the old one is removed. The claim has to be that of
+/// the owner of the credential, whatever a row says.
+const IN_USE: &str = sealed_sql!(
+    "JOIN claim_credentials r ON r.credential = c.id JOIN repository_claims a ON a.id = r.claim \
+     WHERE c.url = $1 AND a.url = c.url AND a.owner = c.owner AND (c.kind = 'ssh') = $2 \
+     ORDER BY c.created_at DESC, c.id DESC LIMIT 1"
+);
+const OF_OTHER_KEYS: &str = sealed_sql!("WHERE c.key_id <> $1 AND c.id > $2 ORDER BY c.id LIMIT $3");
+
+/// How old the note of the last use may be before it is written anew: uses are many, writes cost.
+const USE_GRAIN: TimeDelta = TimeDelta::minutes(10);
+
+/// A credential without its secret.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct CredentialRow {
+    /// Its number.
+    pub id: CredentialId,
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// The name of the owner.
+    pub owner_name: OwnerName,
+    /// The repository it is for.
+    pub url: RepoUrl,
+    /// What it is.
+    pub kind: CredentialKind,
+    /// What of it may be shown.
+    pub public: JsonText<PublicParts>,
+    /// The key it is sealed with.
+    pub key_id: KeyName,
+    /// Who added it.
+    pub created_by: String,
+    /// When.
+    pub created_at: DateTime<Utc>,
+    /// When it was changed last; not by another key.
+    pub updated_at: DateTime<Utc>,
+    /// When it was used last, to some minutes.
+    pub used_at: Option<DateTime<Utc>>,
+}
+
+/// A credential as it lies in the database, with what its seal is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SealedCredential {
+    /// Its number.
+    pub id: CredentialId,
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// The repository.
+    pub url: RepoUrl,
+    /// What it is.
+    pub kind: CredentialKind,
+    /// The secret.
+    pub sealed: Sealed,
+    /// When it was changed last: its version.
+    pub updated_at: DateTime<Utc>,
+    /// When it was used last.
+    pub used_at: Option<DateTime<Utc>>,
+}
+
+/// A credential to be kept.
+#[derive(Clone, Debug)]
+pub struct NewCredential {
+    /// Its number; its seal is bound to it.
+    pub id: CredentialId,
+    /// Whose it is.
+    pub owner: OwnerId,
+    /// The repository.
+    pub url: RepoUrl,
+    /// What it is.
+    pub kind: CredentialKind,
+    /// What of it may be shown.
+    pub public: PublicParts,
+    /// The secret.
+    pub sealed: Sealed,
+}
+
+/// What came of keeping a credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum KeepCredential {
+    /// It is kept, and its owner holds the claim on the repository.
+    Kept(ClaimId),
+    /// Somebody else holds the claim, so nothing was kept or changed.
+    OwnedBy(OwnerName),
+    /// The owner has as many as are kept of one.
+    TooMany,
+    /// It is not there any more, or was changed since it was read.
+    Gone,
+}
+
+impl Store {
+    /// Most credentials of one owner.
+    pub const MAX_CREDENTIALS: i64 = 10_000;
+
+    /// Keeps a credential, if its owner holds or gets the claim on the repository. An owner who is gone is
+    /// [`sqlx::Error::RowNotFound`].
+    pub async fn credential_create(&self, new: &NewCredential, cause: &Cause) -> Result<KeepCredential> {
+        let mut tx = self.begin().await?;
+        let (claim, mut events) = match self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, cause).await? {
+            (Acquired::Claimed(claim), events) => (claim, events),
+            (Acquired::OwnedBy(name), _) => {
+                return tx.roll_back().await.map(|()| KeepCredential::OwnedBy(name));
+            }
+        };
+        let there = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM credentials WHERE owner = $1")
+            .bind(new.owner).fetch_one(db))?;
+        if there >= Self::MAX_CREDENTIALS {
+            return tx.roll_back().await.map(|()| KeepCredential::TooMany);
+        }
+        self.credential_insert_in_tx(&mut tx, new, &cause.actor.login).await?;
+        claim_refer_in_tx(&mut tx, ClaimUse::Credential(new.id), claim).await?;
+        events.push(event(LockEventKind::Registered, cause, new.id, new.kind, &new.url));
+        self.lock_events_in_tx(&mut tx, events).await?;
+        tx.commit().await.map(|()| KeepCredential::Kept(claim))
+    }
+
+    async fn credential_insert_in_tx(&self, tx: &mut Tx, new: &NewCredential, by: &str) -> Result<()> {
+        let now = kept_time(self.now());
+        execute!(
+            tx,
+            "INSERT INTO credentials (id, owner, url, kind, public, key_id, secret, created_by, created_at, updated_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)",
+            new.id,
+            new.owner,
+            &new.url,
+            new.kind,
+            JsonText(&new.public),
+            &new.sealed.key,
+            new.sealed.bytes.as_slice(),
+            free_text(by).as_ref(),
+            now,
+        )
+        .map(drop)
+    }
+
+    /// Puts other values, perhaps for another repository, in the place of a credential that is as it was at `version`.
+    /// The other repository is claimed first; the claim on the one before goes when nothing else refers to it.
+    pub async fn credential_change(
+        &self,
+        new: &NewCredential,
+        version: DateTime<Utc>,
+        cause: &Cause,
+    ) -> Result<KeepCredential> {
+        let mut tx = self.begin().await?;
+        let Some(old) = hold_in_tx(&mut tx, new.id).await?.filter(|old| old.is(new, version)) else {
+            return tx.roll_back().await.map(|()| KeepCredential::Gone);
+        };
+        let acquired = match old.url == new.url {
+            true => self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, cause).await?,
+            false => self.claim_exchange_in_tx(&mut tx, new.owner, (&old.url, &new.url), cause).await?,
+        };
+        let (claim, mut events) = match acquired {
+            (Acquired::Claimed(claim), events) => (claim, events),
+            (Acquired::OwnedBy(name), _) => {
+                return tx.roll_back().await.map(|()| KeepCredential::OwnedBy(name));
+            }
+        };
+        self.credential_update_in_tx(&mut tx, new, version).await?;
+        claim_refer_in_tx(&mut tx, ClaimUse::Credential(new.id), claim).await?;
+        if old.url != new.url {
+            events.extend(self.claim_collect_in_tx(&mut tx, &old.url, cause).await?);
+        }
+        events.push(event(LockEventKind::Registered, cause, new.id, new.kind, &new.url));
+        self.lock_events_in_tx(&mut tx, events).await?;
+        tx.commit().await.map(|()| KeepCredential::Kept(claim))
+    }
+
+    async fn credential_update_in_tx(&self, tx: &mut Tx, new: &NewCredential, version: DateTime<Utc>) -> Result<()> {
+        execute!(
+            tx,
+            "UPDATE credentials SET url = $1, kind = $2, public = $3, key_id = $4, secret = $5, updated_at = $6 \
+             WHERE id = $7",
+            &new.url,
+            new.kind,
+            JsonText(&new.public),
+            &new.sealed.key,
+            new.sealed.bytes.as_slice(),
+            // Another version, also where the clock stands still.
+            kept_time(self.now()).max(version + TimeDelta::microseconds(1)),
+            new.id,
+        )
+        .map(drop)
+    }
+
+    /// Removes a credential, and the claim with it if nothing else refers to that. `None`: it is not there.
+    pub async fn credential_remove(&self, id: CredentialId, cause: &Cause) -> Result<Option<CredentialRow>> {
+        let mut tx = self.begin().await?;
+        let row = on_tx!(&mut tx, db => sqlx::query_as::<_, CredentialRow>(ONE).bind(id).fetch_optional(db))?;
+        let (Some(row), Some(old)) = (row, hold_in_tx(&mut tx, id).await?) else {
+            return tx.roll_back().await.map(|()| None);
+        };
+        let collected = self.claim_let_go_in_tx(&mut tx, ClaimUse::Credential(id), &old.url, cause).await?;
+        execute!(&mut tx, "DELETE FROM credentials WHERE id = $1", id)?;
+        let removed = event(LockEventKind::Unregistered, cause, id, row.kind, &old.url);
+        let events = std::iter::once(removed).chain(collected).collect();
+        self.lock_events_in_tx(&mut tx, events).await?;
+        tx.commit().await.map(|()| Some(row))
+    }
+
+    /// One credential.
+    pub async fn credential_get(&self, id: CredentialId) -> Result<Option<CredentialRow>> {
+        on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(ONE).bind(id).fetch_optional(db))
+    }
+
+    /// Credentials of an owner, of a repository, or all of them; by owner and repository.
+    pub async fn credential_list(
+        &self,
+        owner: Option<&OwnerName>,
+        url: Option<&RepoUrl>,
+        limit: i64,
+    ) -> Result<Vec<CredentialRow>> {
+        let owner = owner.map_or("", OwnerName::as_str);
+        let url = url.map_or("", RepoUrl::as_str);
+        on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(LIST).bind(owner).bind(url).bind(limit).fetch_all(db))
+    }
+
+    /// One credential with its sealed secret.
+    pub async fn credential_sealed(&self, id: CredentialId) -> Result<Option<SealedCredential>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, SealedRow>(SEALED).bind(id).fetch_optional(db))?;
+        Ok(row.map(SealedCredential::from))
+    }
+
+    /// The credential that is used for a repository: an SSH key, or what the API takes. It is one of whoever holds the
+    /// claim.
+    pub async fn credential_in_use(&self, url: &RepoUrl, ssh: bool) -> Result<Option<SealedCredential>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, SealedRow>(IN_USE).bind(url).bind(ssh).fetch_optional(db))?;
+        Ok(row.map(SealedCredential::from))
+    }
+
+    /// Notes that a credential is used now, unless that was noted some minutes ago.
+    pub async fn credential_note_use(&self, credential: &SealedCredential) -> Result<()> {
+        let now = kept_time(self.now());
+        if credential.used_at.is_some_and(|used| used > now - USE_GRAIN) {
+            return Ok(());
+        }
+        let mut tx = self.begin().await?;
+        execute!(&mut tx, "UPDATE credentials SET used_at = $1 WHERE id = $2", now, credential.id)?;
+        tx.commit().await
+    }
+
+    /// Credentials after `after` that are sealed with another key than this one, by number.
+    pub async fn credential_list_of_other_keys(
+        &self,
+        key: &KeyName,
+        after: Option<CredentialId>,
+        limit: i64,
+    ) -> Result<Vec<SealedCredential>> {
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        let rows = on_pool!(self, db => sqlx::query_as::<_, SealedRow>(OF_OTHER_KEYS)
+            .bind(key).bind(after).bind(limit).fetch_all(db))?;
+        Ok(rows.into_iter().map(SealedCredential::from).collect())
+    }
+
+    /// Puts other seals on credentials, each only if it is still as it was read; says how many it was.
+    pub async fn credential_reseal(&self, resealed: &[(SealedCredential, Sealed)]) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let mut changed = 0;
+        for (read, sealed) in resealed {
+            changed += execute!(
+                &mut tx,
+                "UPDATE credentials SET key_id = $1, secret = $2 WHERE id = $3 AND key_id = $4 AND updated_at = $5",
+                &sealed.key,
+                sealed.bytes.as_slice(),
+                read.id,
+                &read.sealed.key,
+                read.updated_at,
+            )?;
+        }
+        tx.commit().await.map(|()| changed)
+    }
+}
+
+/// What a credential was when it was held.
+#[derive(sqlx::FromRow)]
+struct Old {
+    owner: OwnerId,
+    url: RepoUrl,
+    updated_at: DateTime<Utc>,
+}
+
+impl Old {
+    fn is(&self, new: &NewCredential, version: DateTime<Utc>) -> bool {
+        self.owner == new.owner && self.updated_at == version
+    }
+}
+
+/// Nobody else changes or removes the credential until the transaction ends. SQLite has only one writing transaction.
+async fn hold_in_tx(tx: &mut Tx, id: CredentialId) -> Result<Option<Old>> {
+    let sql = match tx {
+        Tx::Sqlite(_) => old_sql!(""),
+        Tx::Postgres(_) => old_sql!(" FOR UPDATE"),
+    };
+    on_tx!(tx, db => sqlx::query_as::<_, Old>(sql).bind(id).fetch_optional(db))
+}
+
+fn event(kind: LockEventKind, cause: &Cause, id: CredentialId, what: CredentialKind, url: &RepoUrl) -> NewLockEvent {
+    owner_event(kind, cause, &format!("{} for {url}, credential {id}", what.words()))
+}
+
+#[derive(sqlx::FromRow)]
+struct SealedRow {
+    id: CredentialId,
+    owner: OwnerId,
+    url: RepoUrl,
+    kind: CredentialKind,
+    key_id: KeyName,
+    secret: Vec<u8>,
+    updated_at: DateTime<Utc>,
+    used_at: Option<DateTime<Utc>>,
+}
+
+impl From<SealedRow> for SealedCredential {
+    fn from(row: SealedRow) -> Self {
+        let SealedRow { id, owner, url, kind, key_id, secret, updated_at, used_at } = row;
+        Self { id, owner, url, kind, sealed: Sealed { key: key_id, bytes: secret }, updated_at, used_at }
+    }
+}

@@ -1,0 +1,36 @@
+//! Owners with how much each has, for the pages.
+
+use chrono::{DateTime, Utc};
+
+use super::{Result, Store, on_pool};
+use crate::model::OwnerName;
+
+/// An owner, and how much of it there is.
+#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
+pub struct OwnerOverview {
+    /// Its name.
+    pub name: OwnerName,
+    /// Who added it.
+    pub created_by: String,
+    /// When.
+    pub created_at: DateTime<Utc>,
+    /// Repositories it has claimed.
+    pub claims: i64,
+    /// Applications it has registered.
+    pub applications: i64,
+    /// Credentials it has given.
+    pub credentials: i64,
+}
+
+impl Store {
+    /// Owners by name, with how much each has.
+    pub async fn owner_overview(&self, limit: i64) -> Result<Vec<OwnerOverview>> {
+        on_pool!(self, db => sqlx::query_as::<_, OwnerOverview>(
+            "SELECT o.name, o.created_by, o.created_at, \
+             (SELECT COUNT(*) FROM repository_claims c WHERE c.owner = o.id) AS claims, \
+             (SELECT COUNT(*) FROM applications a WHERE a.owner = o.id) AS applications, \
+             (SELECT COUNT(*) FROM credentials r WHERE r.owner = o.id) AS credentials \
+             FROM owners o ORDER BY o.name LIMIT $1")
+            .bind(limit).fetch_all(db))
+    }
+}

@@ -1,0 +1,126 @@
+//! Which credentials a request goes with: what the owner of the repository gave for it, or else the server's own.
+//!
+//! What was given is asked for anew with each request, so that a credential that was removed or replaced is not used any
+//! more. The tokens that an App was issued with it are kept until it is changed.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::{DateTime, Utc};
+use tokio::sync::OnceCell;
+
+use super::auth::{Credentials, GitHubAuth, TokenSource};
+use super::call::{Answer, Call, Failure};
+use super::wire::Wire;
+use crate::credential::Access;
+use crate::model::{CredentialId, RepoId};
+use crate::vcs::{AccessError, GitCredentials, Held, Installation, RepoAccess, SshLogin};
+
+/// Most credentials whose tokens are kept; for those beyond they are asked for again.
+const MOST: usize = 10_000;
+
+/// All credentials there are.
+pub(super) struct Ways {
+    own: Credentials,
+    pub access: Option<Arc<dyn RepoAccess>>,
+    opened: Mutex<HashMap<CredentialId, Arc<Opened>>>,
+}
+
+/// A credential of a repository at work.
+struct Opened {
+    version: DateTime<Utc>,
+    credentials: Credentials,
+    login: OnceCell<String>,
+}
+
+impl Ways {
+    pub fn new(own: Credentials) -> Self {
+        Self { own, access: None, opened: Mutex::default() }
+    }
+
+    /// Sends a request about a repository. A credential of the repository brings its own installation; the one that an
+    /// event came through belongs to the App of the server.
+    pub async fn send(&self, wire: &Wire, repo: &RepoId, via: Installation, call: &Call) -> Result<Answer, Failure> {
+        match self.of(wire, repo, &call.what).await? {
+            Some(given) => given.credentials.send(wire, repo, None, call).await,
+            None => self.own.send(wire, repo, via, call).await,
+        }
+    }
+
+    /// User name and password for git.
+    pub async fn git(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<GitCredentials, Failure> {
+        if let Some(login) = self.ssh(wire, repo).await? {
+            return Ok(GitCredentials::by_ssh(login));
+        }
+        match self.of(wire, repo, "git").await? {
+            Some(given) => given.credentials.git(wire, repo, None).await,
+            None => self.own.git(wire, repo, via).await,
+        }
+    }
+
+    async fn ssh(&self, wire: &Wire, repo: &RepoId) -> Result<Option<SshLogin>, Failure> {
+        let Some(access) = &self.access else { return Ok(None) };
+        let what = "git by SSH";
+        let found = access.for_ssh(repo).await.map_err(|error| failure(wire, repo, what, &error))?;
+        let login = found.map(|access| SshLogin::new(&access, repo.host().name()));
+        let cannot = |error: std::io::Error| {
+            Failure::passing(&wire.host, what, &format!("the key cannot be written down for git: {error}"))
+        };
+        login.transpose().map_err(cannot)
+    }
+
+    /// Whether the repository shares its limits with those of its owner alone.
+    pub async fn are_per_owner(&self, wire: &Wire, repo: &RepoId) -> Result<bool, Failure> {
+        Ok(self.own.are_per_owner() || self.of(wire, repo, "any request").await?.is_some())
+    }
+
+    /// The login of the server's own credentials.
+    pub async fn own_login(&self, wire: &Wire) -> Result<String, Failure> {
+        self.own.login(wire).await
+    }
+
+    /// The login under which comments appear in a repository; `None`: that of the server's own credentials.
+    pub async fn login_for(&self, wire: &Wire, repo: &RepoId) -> Result<Option<String>, Failure> {
+        let Some(given) = self.of(wire, repo, "the account of its credential").await? else { return Ok(None) };
+        let login = given.login.get_or_try_init(|| given.credentials.login(wire)).await?;
+        Ok(Some(login.clone()))
+    }
+
+    async fn of(&self, wire: &Wire, repo: &RepoId, what: &str) -> Result<Option<Arc<Opened>>, Failure> {
+        let Some(access) = &self.access else { return Ok(None) };
+        let held = access.for_api(repo).await.map_err(|error| failure(wire, repo, what, &error))?;
+        held.map(|held| self.opened(wire, held, what)).transpose()
+    }
+
+    fn opened(&self, wire: &Wire, held: Held, what: &str) -> Result<Arc<Opened>, Failure> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = opened.get(&held.id).filter(|known| known.version == held.version) {
+            return Ok(Arc::clone(known));
+        }
+        let auth = match held.access {
+            Access::Token { user, token } => GitHubAuth::Token { user, token: TokenSource::Fixed(token) },
+            Access::App { app_id, installation, key } => {
+                GitHubAuth::App { app_id, key, installation: Some(installation) }
+            }
+            Access::Ssh(_) => {
+                return Err(Failure::denied(&wire.host, what, "an SSH key is no credential for the API"));
+            }
+        };
+        let credentials =
+            Credentials::new(auth).map_err(|error| Failure::denied(&wire.host, what, &error.to_string()))?;
+        if opened.len() >= MOST {
+            opened.clear();
+        }
+        let fresh = Arc::new(Opened { version: held.version, credentials, login: OnceCell::new() });
+        opened.insert(held.id, Arc::clone(&fresh));
+        Ok(fresh)
+    }
+}
+
+fn failure(wire: &Wire, repo: &RepoId, what: &str, error: &AccessError) -> Failure {
+    tracing::warn!(%repo, error = error as &dyn std::error::Error, "The credential of a repository cannot be used");
+    match error {
+        AccessError::Store(_) => Failure::passing(&wire.host, what, &error.to_string()),
+        AccessError::Sealed { .. } | AccessError::Unknown(_) => Failure::denied(&wire.host, what, &error.to_string()),
+    }
+}

@@ -1,0 +1,80 @@
+//! What git needs to go to a host by SSH with one key and nothing else of this machine.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use crate::credential::SshAccess;
+
+/// A key on disk for as long as somebody works with it: in a directory that nobody else can look into, removed with this.
+#[derive(Debug)]
+pub struct SshLogin {
+    dir: TempDir,
+    user: String,
+    host: String,
+    port: u16,
+}
+
+impl SshLogin {
+    /// Writes the key down. `host` is the name of the host, without the port of its web server.
+    pub fn new(access: &SshAccess, host: &str) -> std::io::Result<Self> {
+        let dir = tempfile::Builder::new().prefix("lockkeeper-ssh-").tempdir()?;
+        // As private as it is made; said once more, whatever the umask is.
+        let inner = dir.path().join("login");
+        DirBuilder::new().mode(0o700).create(&inner)?;
+        // OpenSSH refuses a key without a line break at its end.
+        write(&inner.join("key"), &[access.key.expose(), "\n"])?;
+        write(&inner.join("known_hosts"), &[&access.known_hosts, "\n"])?;
+        Ok(Self { dir, user: access.user.clone(), host: host.to_owned(), port: access.port })
+    }
+
+    /// File with the private key.
+    pub fn key(&self) -> PathBuf {
+        self.dir.path().join("login/key")
+    }
+
+    /// File with the keys of the host.
+    pub fn known_hosts(&self) -> PathBuf {
+        self.dir.path().join("login/known_hosts")
+    }
+
+    /// `ssh://git@host:22/`, which stands in the place of `https://host/`.
+    pub fn base_url(&self) -> String {
+        format!("ssh://{}@{}:{}/", self.user, self.host, self.port)
+    }
+}
+
+fn write(path: &Path, parts: &[&str]) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    parts.iter().try_for_each(|part| file.write_all(part.as_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::secret::Secret;
+
+    #[test]
+    fn the_key_lies_where_only_we_can_look_and_is_gone_afterwards() {
+        let access = SshAccess {
+            user: "git".to_owned(),
+            port: 2222,
+            key: Secret::new("a key"),
+            known_hosts: "git.example ssh-ed25519 AAAA".to_owned(),
+        };
+        let login = SshLogin::new(&access, "git.example").unwrap();
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let (key, known_hosts) = (login.key(), login.known_hosts());
+        assert_eq!((mode(&key), mode(key.parent().unwrap())), (0o600, 0o700));
+        assert_eq!(std::fs::read_to_string(&key).unwrap(), "a key\n");
+        assert_eq!(login.base_url(), "ssh://git@git.example:2222/");
+        assert!(!format!("{login:?}").contains("a key"));
+        drop(login);
+        assert!(!key.exists() && !known_hosts.exists());
+    }
+}

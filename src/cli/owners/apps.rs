@@ -107,7 +107,8 @@ async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>
     let (owner, as_json) = (owner(desk, matches).await?, matches.get_flag("json"));
     let (mut after, mut is_empty) = (None, true);
     loop {
-        let part = desk.store.application_list(owner, after, PART).await.context("the applications could not be read")?;
+        let part =
+            desk.store.application_list(owner, after, PART).await.context("the applications could not be read")?;
         for app in &part {
             show(app, as_json, terminal)?;
         }
@@ -125,7 +126,8 @@ async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>
 
 async fn run_remove(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let id = id(matches);
-    let removed = application_remove(&desk.store, id, &cause()).await.context("the application could not be removed")?;
+    let removed =
+        application_remove(&desk.store, id, &cause()).await.context("the application could not be removed")?;
     let Some(app) = removed else {
         return ended(ApplicationSaved::NotThere(id), matches, terminal);
     };

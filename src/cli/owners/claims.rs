@@ -16,7 +16,9 @@ fn command() -> Command {
     let list = Command::new("list").about("Show all claims").arg(owner_arg()).arg(json_arg());
     let show = Command::new("show")
         .about("Show whose a repository is")
-        .long_about("Shows whose a repository is, in whatever way its address is written.\n\nExit code 1: it is nobody's.")
+        .long_about(
+            "Shows whose a repository is, in whatever way its address is written.\n\nExit code 1: it is nobody's.",
+        )
         .arg(Arg::new("url").value_name("URL").required(true).help("Address of the repository"))
         .arg(json_arg());
     Command::new("claims")

@@ -142,7 +142,16 @@ async fn every_change_is_on_record_with_its_repository(db: &TestDb) {
     let lines =
         events.iter().map(|kept| format!("{}: {}", kept.event.kind, kept.event.cause.reason.replace(&id, "ID")));
     insta::allow_duplicates! {
-        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"");
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"
+        registered: owner net: as the test wants it
+        claimed: https://github.com/acme/infra for net: as the test wants it
+        registered: application ID of net, https://github.com/acme/infra branch main dir a workspace default: as the test wants it
+        claimed: https://github.com/acme/dns for net: as the test wants it
+        unclaimed: https://github.com/acme/infra of net: as the test wants it
+        registered: application ID of net, https://github.com/acme/dns branch main dir a workspace default: as the test wants it
+        unregistered: application ID of net, https://github.com/acme/dns branch main dir a workspace default: as the test wants it
+        unclaimed: https://github.com/acme/dns of net: as the test wants it
+        ");
     }
     assert!(events.iter().all(|kept| kept.event.cause.actor.login == "ada" && kept.is_intact()));
 }

@@ -11,6 +11,8 @@ pub mod home;
 mod hostile;
 mod job;
 mod lock;
+mod owners_placeholder;
 pub mod operations;
+mod owners;
 mod permission;
 mod stream;

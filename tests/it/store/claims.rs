@@ -406,9 +406,10 @@ async fn of_64_tasks_of_8_owners_that_race_for_one_repository_one_owner_has_it(d
     }
     let mut winners = BTreeSet::new();
     for race in 0..RACES {
-        let (told, id) = race_once(&stores, &owners, &spellings(race)).await;
+        let spellings = spellings(race);
+        let (told, id) = race_once(&stores, &owners, &spellings).await;
         assert_eq!(told.len(), 1, "race {race}: {told:?}");
-        let claim = db.store().claim_get(&spellings(race)[0]).await.unwrap().unwrap();
+        let claim = db.store().claim_get(&spellings[0]).await.unwrap().unwrap();
         assert_eq!((&claim.owner, claim.id), (told.first().unwrap(), id), "race {race}");
         winners.extend(told);
     }

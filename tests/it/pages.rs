@@ -11,7 +11,6 @@ pub mod home;
 mod hostile;
 mod job;
 mod lock;
-mod owners_placeholder;
 pub mod operations;
 mod owners;
 mod permission;

@@ -52,16 +52,18 @@ async fn owners_are_added_listed_and_removed() {
 async fn an_application_of_a_claimed_repository_is_refused_with_the_name_of_its_owner() {
     let world = World::new().await;
     let browser = script(&world).await;
-    let (status, app) = call(&browser, "POST", "/api/apps", &wish("net", "git@github.com:Acme/infra.git", "net/")).await;
+    let (status, app) =
+        call(&browser, "POST", "/api/apps", &wish("net", "git@github.com:Acme/infra.git", "net/")).await;
     assert_eq!(status, 201, "{app}");
     assert_eq!(
         (&app["url"], &app["dir"], &app["workspace"], &app["owner"]),
         (&json!("https://github.com/acme/infra"), &json!("net"), &json!("default"), &json!("net"))
     );
-    let (status, refused) = call(&browser, "POST", "/api/apps", &wish("dns", "https://github.com/acme/INFRA/", "dns")).await;
+    let (status, refused) =
+        call(&browser, "POST", "/api/apps", &wish("dns", "https://github.com/acme/INFRA/", "dns")).await;
     assert_eq!(status, 409);
     assert_eq!((&refused["owner"], &refused["reason"]), (&json!("net"), &json!("owned_by_another")));
-    insta::assert_snapshot!(refused["error"].as_str().unwrap(), @"");
+    insta::assert_snapshot!(refused["error"].as_str().unwrap(), @"https://github.com/acme/infra is owned by “net”. Ask them, or have what they registered for it removed; “lockkeeper claims show https://github.com/acme/infra” says how much that is. Nothing was changed.");
     let (_, claims) = call(&browser, "GET", "/api/claims", &json!(null)).await;
     assert_eq!(claims["claims"].as_array().unwrap().len(), 1, "{claims}");
     let shown = call(&browser, "GET", "/api/claims?url=git%40github.com%3Aacme%2Finfra", &json!(null)).await.1;
@@ -75,7 +77,8 @@ async fn an_application_is_changed_field_by_field() {
     let browser = script(&world).await;
     let (_, app) = call(&browser, "POST", "/api/apps", &wish("net", "https://github.com/acme/infra", "net")).await;
     let path = format!("/api/apps/{}", app["id"].as_str().unwrap());
-    let (status, changed) = call(&browser, "POST", &path, &json!({ "url": "https://github.com/acme/new", "name": "n" })).await;
+    let (status, changed) =
+        call(&browser, "POST", &path, &json!({ "url": "https://github.com/acme/new", "name": "n" })).await;
     assert_eq!(status, 200, "{changed}");
     assert_eq!((&changed["dir"], &changed["name"]), (&json!("net"), &json!("n")));
     assert_eq!(call(&browser, "GET", &path, &json!(null)).await, (200, changed));
@@ -91,7 +94,8 @@ async fn an_application_is_changed_field_by_field() {
 async fn a_wrong_application_is_answered_with_the_fields_and_never_with_a_secret() {
     let world = World::new().await;
     let browser = script(&world).await;
-    let body = json!({ "owner": "net", "url": "https://ann:hunter2@github.com/acme/infra", "branch": "", "dir": "../x" });
+    let body =
+        json!({ "owner": "net", "url": "https://ann:hunter2@github.com/acme/infra", "branch": "", "dir": "../x" });
     let (status, refused) = call(&browser, "POST", "/api/apps", &body).await;
     assert_eq!((status, &refused["field"]), (422, &json!("url")));
     let said = refused.to_string();

@@ -9,11 +9,12 @@ use chrono::TimeDelta;
 use lockkeeper::claims;
 use lockkeeper::locks::{self, Ask, Wish};
 use lockkeeper::model::{
-    ApplicationChange, ApplicationFields, CommandKind, CommandOutcome, DeliveryId, ForgeHosts, LockKey, PlanRecord, PlanState, ProjectOutcome, PullHead, PullNumber,
-    PullRef, PullState, RepoUrl, RunKind,
+    ApplicationChange, ApplicationFields, CommandKind, CommandOutcome, DeliveryId, ForgeHosts, LockKey, PlanRecord,
+    PlanState, ProjectOutcome, PullHead, PullNumber, PullRef, PullState, RepoUrl, RunKind,
 };
 use lockkeeper::store::{
-    ApplyGate, Collected, DatabaseUrl, DeliveryState, FinishedCommand, HeadNews, LockWish, NewDelivery, OutputPiece, PendingStatus,
+    ApplyGate, Collected, DatabaseUrl, DeliveryState, FinishedCommand, HeadNews, LockWish, NewDelivery, OutputPiece,
+    PendingStatus,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
@@ -363,9 +364,18 @@ async fn whole_on_postgres(connection: &mut PgConnection, statement: &str) -> Op
 
 /// The same of SQLite. An index that is read in order up to a limit is not read as a whole.
 async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> Option<String> {
-    let sql = [" FOR UPDATE OF c", " FOR UPDATE OF p", " FOR KEY SHARE OF c", " FOR SHARE", " FOR UPDATE SKIP LOCKED", " FOR UPDATE", " FOR NO KEY UPDATE", " FOR KEY SHARE"]
-        .iter()
-        .fold(statement.to_owned(), |sql, own| sql.replace(own, ""));
+    let sql = [
+        " FOR UPDATE OF c",
+        " FOR UPDATE OF p",
+        " FOR KEY SHARE OF c",
+        " FOR SHARE",
+        " FOR UPDATE SKIP LOCKED",
+        " FOR UPDATE",
+        " FOR NO KEY UPDATE",
+        " FOR KEY SHARE",
+    ]
+    .iter()
+    .fold(statement.to_owned(), |sql, own| sql.replace(own, ""));
     let explained = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(connection).await;
     let rows = explained.unwrap_or_else(|error| panic!("{error}: {sql}"));
     let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();

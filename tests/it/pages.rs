@@ -14,6 +14,7 @@ pub mod leases;
 mod lock;
 pub mod operations;
 pub mod owners;
+mod owners_api;
 mod permission;
 pub mod repos;
 mod stream;

@@ -56,7 +56,9 @@ impl Git {
         apart(move || {
             let count = |(part, dir): (DiskPart, PathBuf)| {
                 let mut count = Count::default();
-                places(&part, &dir).iter().for_each(|dir| count.walk(dir));
+                for dir in places(&part, &dir) {
+                    count.walk(&dir);
+                }
                 let used_at = used_at(&part, &dir);
                 DiskUse { part, bytes: count.bytes, used_at, has_state: count.has_state }
             };

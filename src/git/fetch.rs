@@ -63,9 +63,8 @@ impl Fetched {
 
 impl Mirror {
     /// Brings refs up to date, making the mirror when there is none. A ref that the server does not have is removed
-    /// here too. A wanted commit that came with no ref is asked for by its id. What a partial
-    /// mirror lacks of these commits, and of what they are merged by, comes as well. A damaged mirror is thrown away and
-    /// fetched once more.
+    /// here too. A wanted commit that came with no ref is asked for by its id. What a partial mirror lacks of these commits,
+    /// and of what they are merged by, comes as well. A damaged mirror is thrown away and fetched once more.
     pub async fn fetch(&self, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
         let remote = self.check(&self.doing(), &request.remote())?;
         let _transfer = self.locks.transfer.lock().await;

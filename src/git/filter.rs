@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tracing::warn;
@@ -65,23 +66,27 @@ impl Mirror {
         if missing.is_empty() {
             return Ok(());
         }
-        let list: String = missing.into_iter().map(|id| format!("{id}\n")).collect();
+        let list = missing.into_iter().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat();
         // A server that is told of commits that are here would think that their files are here, too.
         let cmd = self.git_to(remote).args(["-c", "fetch.negotiationAlgorithm=noop"]).args(FETCH).arg("--stdin");
         let output = self.call(&doing, &cmd.operands([remote.name(self)]).input(list)).await?;
         if output.is_success() { Ok(()) } else { Err(remote.failure(&doing, &output)) }
     }
 
+    /// What any two of some commits would be merged by.
     async fn merge_bases(&self, doing: &str, commits: &[&CommitSha]) -> Result<Vec<CommitSha>, GitError> {
         let different: BTreeSet<&str> = commits.iter().map(|commit| commit.as_str()).collect();
-        if different.len() < 2 {
-            return Ok(Vec::new());
+        let mut bases = Vec::new();
+        for one in &different {
+            for other in different.range::<str, _>((Bound::Excluded(*one), Bound::Unbounded)) {
+                let output = self.call(doing, &self.git().args(["merge-base", "--all", one, other])).await?;
+                match output.code {
+                    Some(0 | 1) => bases.extend(output.stdout.text().lines().filter_map(|id| CommitSha::new(id).ok())),
+                    _ => return Err(GitError::from_output(doing, &output, None)),
+                }
+            }
         }
-        let output = self.call(doing, &self.git().args(["merge-base", "--octopus", "--all"]).args(different)).await?;
-        match output.code {
-            Some(0 | 1) => Ok(output.stdout.text().lines().filter_map(|id| CommitSha::new(id).ok()).collect()),
-            _ => Err(GitError::from_output(doing, &output, None)),
-        }
+        Ok(bases)
     }
 
     /// Ids of the files of some commits that are not here; none unless the mirror is partial.

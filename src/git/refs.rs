@@ -91,8 +91,8 @@ impl RefList {
     /// SHA-256 over a line `name SP id LF` for each ref, in the order of the names' bytes. Two mirrors with the same refs
     /// at the same commits have the same.
     pub fn checksum(&self) -> Sha256Digest {
-        let lines: String = self.iter().map(|(name, id)| format!("{name} {id}\n")).collect();
-        Sha256Digest::of(lines.as_bytes())
+        let lines: Vec<String> = self.iter().map(|(name, id)| format!("{name} {id}\n")).collect();
+        Sha256Digest::of(lines.concat().as_bytes())
     }
 
     /// Those that are selected.

@@ -84,7 +84,7 @@ impl Extent {
             Self::Dirs(dirs) => {
                 make_dir(&admin.join("info"))?;
                 fs::write(admin.join(PATTERNS), patterns(dirs))?;
-                fs::write(admin.join(DIRS), dirs.iter().map(|dir| format!("{dir}\n")).collect::<String>())
+                fs::write(admin.join(DIRS), dirs.iter().map(|dir| format!("{dir}\n")).collect::<Vec<_>>().concat())
             }
         }
     }

@@ -71,10 +71,10 @@ impl Mirror {
         for _ in 0..ATTEMPTS {
             let refs = self.list(remote, wanted).await?;
             let changes = Changes::between(&here, &refs);
-            let changed = changes.len();
+            let count = changes.len();
             if let Some(bytes) = self.bring(remote, &changes).await? {
                 self.move_refs(&changes).await?;
-                return Ok(Synced { refs, changed, bytes });
+                return Ok(Synced { refs, changed: count, bytes });
             }
             info!(repo = %self.repo, "A commit was replaced while it was to be fetched; asking for the refs again");
         }
@@ -89,7 +89,7 @@ impl Mirror {
             return Ok(Some(0));
         }
         let before = self.packs().bytes;
-        let list: String = ids.into_iter().map(|id| format!("{id}\n")).collect();
+        let list = ids.into_iter().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat();
         let cmd = self.fetch_cmd(remote).arg("--stdin").operands([remote.name(self)]).input(list);
         let output = self.call(&self.syncing(), &cmd).await?;
         if output.is_success() {
@@ -101,8 +101,8 @@ impl Mirror {
     }
 
     async fn move_refs(&self, changes: &Changes<'_>) -> Result<(), GitError> {
-        let gone = changes.gone.iter().map(|name| format!("delete {name}\n")).collect();
-        let moved = changes.moved.iter().map(|(name, id)| format!("update {name} {id}\n")).collect();
+        let gone = changes.gone.iter().map(|name| format!("delete {name}\n")).collect::<Vec<_>>().concat();
+        let moved = changes.moved.iter().map(|(name, id)| format!("update {name} {id}\n")).collect::<Vec<_>>().concat();
         for list in [gone, moved] {
             self.update_refs(list).await?;
         }

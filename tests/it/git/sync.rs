@@ -272,9 +272,9 @@ async fn a_synchronisation_that_is_killed_half_way_is_made_up_for() {
     let next = world.pull("main.tf=three").await;
     world.server.log.lock().unwrap().stall_after = Some(1_000_000);
     {
-        let syncing = world.sync();
+        let mut syncing = Box::pin(world.sync());
         tokio::select! {
-            ended = syncing => panic!("{ended:?}"),
+            ended = &mut syncing => panic!("{ended:?}"),
             () = world.server.stalled.notified() => {
                 // Somebody who needs nothing from the forge does not wait for it.
                 assert!(!ready(world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap()).fresh);

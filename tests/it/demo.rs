@@ -156,7 +156,14 @@ async fn the_whole_story_holds() {
             "The lock became free",
             "Plan: 1 to add, 0 to change, 0 to destroy.",
             "✓ #2 holds the lock",
-            "✓ All 6 steps held",
+            "network-team: lockkeeper apps add",
+            "✓ the repository is the network team's",
+            "database-team: lockkeeper apps add",
+            "is owned by",
+            "✓ the answer names the owner",
+            "carol pushes to main",
+            "✓ both mirrors have the new commit, and are verified",
+            "✓ All 9 steps held",
         ],
     );
     for hidden in ["<!--", "<details>", "\u{1b}"] {

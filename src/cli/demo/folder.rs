@@ -35,6 +35,11 @@ impl Folder {
     }
 
     /// The repositories of the emulated GitHub.
+    /// Of the second server.
+    pub fn second_server(&self) -> PathBuf {
+        self.path.join("second-server")
+    }
+
     pub fn github(&self) -> PathBuf {
         self.path.join("github")
     }

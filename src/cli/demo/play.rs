@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, anyhow, ensure};
 use tokio::time::timeout;
 
 use super::sample::{self, REPO};
-use super::script::{Act, BOT, Expect, PROJECT, Role, Step};
+use super::script::{Act, BOT, Expect, PROJECT, Role, Step, Team};
 use super::stage::Stage;
+use crate::claims;
 use crate::emulator::{Attempt, Comment, Delivery, NewPull, Status};
-use crate::model::{PlanCounts, PullNumber};
+use crate::model::{Actor, ApplicationFields, Cause, ForgeHosts, Origin, OwnerName, PlanCounts, PullNumber, RepoUrl};
 use crate::render::{MachineLine, MachineProject};
 
 /// Git and the webhook have this long.
@@ -24,8 +25,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What became of a step.
 pub(super) struct Scene {
-    /// The bot's answer; `None`: it did not come in time.
-    pub answer: Option<Comment>,
+    pub heard: Heard,
     /// How long that took.
     pub took: Duration,
     /// Statuses of the head commit, if the step is about them.
@@ -37,6 +37,28 @@ impl Scene {
     /// Whether everything holds.
     pub fn holds(&self) -> bool {
         self.verdicts.iter().all(|verdict| verdict.problem.is_none())
+    }
+}
+
+/// What there was to hear.
+pub(super) enum Heard {
+    /// The bot's answer.
+    Comment(Comment),
+    /// What the server says to those who ask it without a pull request.
+    Reply(String),
+    /// An answer did not come in time.
+    Silence,
+    /// Nobody expected to hear anything.
+    Nothing,
+}
+
+impl Heard {
+    fn text(&self) -> &str {
+        match self {
+            Self::Comment(comment) => &comment.body,
+            Self::Reply(text) => text,
+            Self::Silence | Self::Nothing => NO_ANSWER,
+        }
     }
 }
 
@@ -59,11 +81,13 @@ pub(super) struct Player<'a> {
     stage: &'a Stage,
     /// Newest comment of each pull request that is known.
     seen: BTreeMap<PullNumber, u64>,
+    /// What the server said to whoever asked it just now.
+    reply: Option<String>,
 }
 
 impl<'a> Player<'a> {
     pub fn new(stage: &'a Stage) -> Self {
-        Self { stage, seen: BTreeMap::new() }
+        Self { stage, seen: BTreeMap::new(), reply: None }
     }
 
     /// Does what the step says; returns the webhook that told the server of it, if there was anything to tell.
@@ -77,15 +101,19 @@ impl<'a> Player<'a> {
             self.push(role).await?;
         }
         let before = self.stage.github.deliveries().len();
-        let (role, number) = (act.role(), number(act.role()));
         match act {
             Act::Open(role) => self.open(role).await?,
-            Act::Say(_, words) => {
-                let comment = self.stage.github.comment(REPO, number, role.login(), words).await?;
-                self.seen.insert(number, comment);
+            Act::Say(role, words) => {
+                let comment = self.stage.github.comment(REPO, number(role), role.login(), words).await?;
+                self.seen.insert(number(role), comment);
             }
-            Act::Merge(_) => drop(self.stage.github.merge(REPO, number, role.login()).await?),
+            Act::Merge(role) => drop(self.stage.github.merge(REPO, number(role), role.login()).await?),
+            Act::Push => drop(self.stage.github.push(REPO, "main", &[sample::change(sample::NOTE)]).await?),
             Act::Wait(_) => return Ok(None),
+            Act::Register(team) => {
+                self.reply = Some(self.register(team).await?);
+                return Ok(None);
+            }
         }
         let delivery = self.stage.github.deliveries().into_iter().nth(before);
         let delivery = delivery.context("the emulated GitHub sent no webhook")?;
@@ -107,19 +135,47 @@ impl<'a> Player<'a> {
         Ok(())
     }
 
+    /// As `lockkeeper apps add` does; what that prints.
+    async fn register(&self, team: Team) -> anyhow::Result<String> {
+        let store = &self.stage.server.ctx().store;
+        let owner = OwnerName::new(team.name()).context("the name of a team of the demo")?;
+        let cause = Cause::new(Actor { login: team.name().to_owned(), origin: Origin::Cli }, "the demo");
+        drop(store.owner_create(&owner, &cause).await.context("cannot add an owner")?);
+        let fields = ApplicationFields {
+            url: Some(team.address()),
+            branch: Some("main"),
+            dir: Some(PROJECT),
+            ..ApplicationFields::default()
+        };
+        let spec = fields.spec(&ForgeHosts::public()).map_err(|problems| {
+            let problems: Vec<String> = problems.into_iter().map(|problem| problem.text).collect();
+            anyhow!("the address of the demo's repository: {}", problems.join(" "))
+        })?;
+        let saved = claims::application_add(store, &owner, &spec, &cause).await.context("cannot add an application")?;
+        Ok(saved.or_why().map_or_else(|why| why, |app| format!("Added: {} of `{}`", app.spec, app.owner)))
+    }
+
     /// Waits for the answer and for everything that has to hold.
     pub async fn watch(&mut self, step: &Step) -> anyhow::Result<Scene> {
-        let number = number(step.act.role());
+        let number = step.act.role().map(number);
         let started = Instant::now();
+        let heard = match number {
+            Some(number) => self.listen(number).await?,
+            None => self.reply.take().map_or(Heard::Nothing, Heard::Reply),
+        };
+        let took = started.elapsed();
+        let judge = Judge { stage: self.stage, heard: &heard, number };
+        let verdicts = judge.settle(step).await?;
+        let statuses = if step.is_about_statuses() { judge.statuses()? } else { Vec::new() };
+        Ok(Scene { heard, took, statuses, verdicts })
+    }
+
+    async fn listen(&mut self, number: PullNumber) -> anyhow::Result<Heard> {
         let seen = self.seen.get(&number).copied().unwrap_or_default();
         let answer = self.stage.github.comment_by(REPO, number, BOT, seen);
         let answer = timeout(ANSWER_WITHIN, answer).await.ok().transpose()?;
-        let took = started.elapsed();
         self.seen.extend(answer.as_ref().map(|answer| (number, answer.id)));
-        let judge = Judge { stage: self.stage, answer: answer.as_ref(), number };
-        let verdicts = judge.settle(step).await?;
-        let statuses = if step.is_about_statuses() { judge.statuses()? } else { Vec::new() };
-        Ok(Scene { answer, took, statuses, verdicts })
+        Ok(answer.map_or(Heard::Silence, Heard::Comment))
     }
 }
 
@@ -136,8 +192,8 @@ fn number(role: Role) -> PullNumber {
 /// Looks whether something holds.
 struct Judge<'a> {
     stage: &'a Stage,
-    answer: Option<&'a Comment>,
-    number: PullNumber,
+    heard: &'a Heard,
+    number: Option<PullNumber>,
 }
 
 impl Judge<'_> {
@@ -147,7 +203,7 @@ impl Judge<'_> {
         loop {
             let verdicts = self.verdicts(step).await?;
             let failed = || step.checks.iter().zip(&verdicts).filter(|(_, verdict)| verdict.problem.is_some());
-            let is_final = failed().any(|((expect, _), _)| expect.is_final()) || self.answer.is_none();
+            let is_final = failed().any(|((expect, _), _)| expect.is_final()) || matches!(self.heard, Heard::Silence);
             if failed().next().is_none() || is_final || started.elapsed() > SETTLE_WITHIN {
                 return Ok(verdicts);
             }
@@ -176,11 +232,13 @@ impl Judge<'_> {
             Expect::Status(context, state) => problem(state.as_str().to_owned(), self.status(context)?),
             Expect::LockOf(role) => problem(format!("{PROJECT} by #{}", role.number()), self.locks().await?),
             Expect::Resources(count) => problem(resources(*count), resources(self.resources()?)),
+            Expect::OwnedBy(team) => problem(team.name().to_owned(), self.owner(*team).await?),
+            Expect::MirrorsInStep => self.out_of_step().await?,
         })
     }
 
     fn line(&self) -> Option<MachineLine> {
-        MachineLine::find(&self.answer?.body)
+        MachineLine::find(self.heard.text())
     }
 
     fn projects(&self) -> String {
@@ -205,13 +263,14 @@ impl Judge<'_> {
     }
 
     fn lacks(&self, words: &str) -> Option<Problem> {
-        let body = self.answer.map_or(NO_ANSWER, |answer| &answer.body);
+        let body = self.heard.text();
         let missing = || Problem { expected: format!("`{words}` in the answer"), seen: "other words".to_owned() };
         (!body.contains(words)).then(missing)
     }
 
     fn statuses(&self) -> anyhow::Result<Vec<Status>> {
-        let head = self.stage.github.pull(REPO, self.number)?.head;
+        let number = self.number.context("the step is about no pull request")?;
+        let head = self.stage.github.pull(REPO, number)?.head;
         Ok(self.stage.github.statuses(REPO, &head)?.latest)
     }
 
@@ -226,6 +285,25 @@ impl Judge<'_> {
         let locks: Vec<String> =
             locks.iter().map(|lock| format!("{} by #{}", lock.key.dir, lock.pull.number)).collect();
         Ok(if locks.is_empty() { NO_LOCK.to_owned() } else { locks.join(", ") })
+    }
+
+    async fn owner(&self, team: Team) -> anyhow::Result<String> {
+        let url = RepoUrl::parse(team.address()).context("the address of the demo's repository")?;
+        let claim = self.stage.server.ctx().store.claim_get(&url).await.context("cannot read the claims")?;
+        Ok(claim.map_or_else(|| "nobody".to_owned(), |claim| claim.owner.to_string()))
+    }
+
+    /// What the disks of both servers have, and what the registry says of them, against what GitHub has.
+    async fn out_of_step(&self) -> anyhow::Result<Option<Problem>> {
+        let branches = self.stage.github.branches(REPO).await?;
+        let main = branches.get("main").context("the repository of the demo has no branch `main`")?;
+        let expected = format!("{} verified", main.short());
+        for (which, mirror) in self.stage.mirrors().await?.into_iter().enumerate() {
+            if mirror != expected {
+                return Ok(Some(Problem { expected, seen: format!("{mirror} (server {})", which + 1) }));
+            }
+        }
+        Ok(None)
     }
 
     /// How many resources Terraform has put on record.
@@ -260,7 +338,7 @@ impl Expect {
     fn is_final(self) -> bool {
         match self {
             Self::Project(_) | Self::Adds(_) | Self::Command(_) | Self::Words(_) => true,
-            Self::Status(..) | Self::LockOf(_) | Self::Resources(_) => false,
+            Self::Status(..) | Self::LockOf(_) | Self::Resources(_) | Self::OwnedBy(_) | Self::MirrorsInStep => false,
         }
     }
 }

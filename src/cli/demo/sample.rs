@@ -32,6 +32,9 @@ pub(super) const DATABASE_SUBNET: SampleFile =
 /// Bob wants names.
 pub(super) const DNS_ZONE: SampleFile = ("network/dns.tf", include_str!("sample/changes/dns.tf"));
 
+/// Somebody writes a note, without a pull request.
+pub(super) const NOTE: SampleFile = ("NOTES.md", "# Notes\n\nThe network is Alice's, the names are Bob's.\n");
+
 /// The files of `main`. States are kept in a folder outside of every checkout, so they outlive them.
 pub(super) fn files(states: &Path) -> Vec<(String, String)> {
     let fixed = FILES.iter().map(|(path, content)| ((*path).to_owned(), (*content).to_owned()));

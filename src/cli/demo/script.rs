@@ -59,6 +59,31 @@ impl Role {
     }
 }
 
+/// Two teams that share the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Team {
+    Network,
+    Database,
+}
+
+impl Team {
+    /// As the server knows them.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Network => "network-team",
+            Self::Database => "database-team",
+        }
+    }
+
+    /// How they write the address of the repository.
+    pub fn address(self) -> &'static str {
+        match self {
+            Self::Network => "https://github.com/acme/infrastructure",
+            Self::Database => "git@GitHub.com:Acme/Infrastructure.git",
+        }
+    }
+}
+
 /// What a person does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
@@ -70,13 +95,18 @@ pub(super) enum Act {
     Merge(Role),
     /// Does nothing, and hears of the own pull request all the same.
     Wait(Role),
+    /// Registers the project for a team.
+    Register(Team),
+    /// Pushes to `main`, without a pull request.
+    Push,
 }
 
 impl Act {
-    /// Whose pull request it is about.
-    pub fn role(self) -> Role {
+    /// Whose pull request it is about, if it is about one.
+    pub fn role(self) -> Option<Role> {
         match self {
-            Self::Open(role) | Self::Say(role, _) | Self::Merge(role) | Self::Wait(role) => role,
+            Self::Open(role) | Self::Say(role, _) | Self::Merge(role) | Self::Wait(role) => Some(role),
+            Self::Register(_) | Self::Push => None,
         }
     }
 }
@@ -98,6 +128,10 @@ pub(super) enum Expect {
     LockOf(Role),
     /// So many resources are in Terraform's state.
     Resources(usize),
+    /// The repository is this team's.
+    OwnedBy(Team),
+    /// The mirrors of both servers have what `main` is now.
+    MirrorsInStep,
 }
 
 /// One step of the story.
@@ -184,6 +218,30 @@ pub(super) const STORY: &[Step] = &[
             (Expect::Status("lockkeeper/plan", StatusState::Success), "the commit says that the plan succeeded"),
             (Expect::LockOf(Role::Bob), "#2 holds the lock"),
         ],
+    },
+    Step {
+        title: "The network team registers the project",
+        why: "Many teams can share a server. Whoever registers a project of a repository owns that repository there, until \
+              nothing refers to it any more.",
+        act: Act::Register(Team::Network),
+        checks: &[(Expect::OwnedBy(Team::Network), "the repository is the network team's")],
+    },
+    Step {
+        title: "The database team registers the same repository, and is refused",
+        why: "Two teams must never drive the same repository by accident. They write its address in another way; that it \
+              is the same repository is known all the same.",
+        act: Act::Register(Team::Database),
+        checks: &[
+            (Expect::Words("is owned by `network-team`"), "the answer names the owner"),
+            (Expect::OwnedBy(Team::Network), "the repository is still the network team's"),
+        ],
+    },
+    Step {
+        title: "Somebody pushes, and the mirrors of two servers follow",
+        why: "A second server works on the same database, with a disk of its own. GitHub tells only one of them; both \
+              bring their mirror in step and compare it with what GitHub has.",
+        act: Act::Push,
+        checks: &[(Expect::MirrorsInStep, "both mirrors have the new commit, and are verified")],
     },
 ];
 

@@ -4,25 +4,67 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use tokio::net::TcpListener;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::folder::Folder;
 use super::script::BOT;
 use super::{sample, terraform};
-use crate::app::{Server, Surroundings};
-use crate::clock::SystemClock;
+use crate::app::{Parts, Replica, Server, Surroundings, build_on};
+use crate::clock::{RandomIds, SystemClock};
 use crate::config::server::{RawSettings, ServerConfig};
+use crate::context::Ctx;
 use crate::emulator::{Emulator, Options};
+use crate::git::{Git, GitSettings, RefName};
+use crate::model::{RepoId, SyncState};
 use crate::secret::Secret;
 
 /// Everything that runs.
 pub(super) struct Stage {
     pub github: Emulator,
     pub server: Server,
+    second: SecondServer,
     /// Terraform's states.
     pub states: PathBuf,
+    /// Where each of the servers keeps its mirrors.
+    data_dirs: [PathBuf; 2],
+    /// The `PATH` of everything that runs.
+    path: String,
+}
+
+/// Another server on the same database, with a disk of its own. It lives in this process, because processes do not share
+/// a file of SQLite, and does nothing but keep its mirrors.
+struct SecondServer {
+    ctx: Arc<Ctx>,
+    _rounds: AbortOnDropHandle<()>,
+}
+
+impl SecondServer {
+    async fn start(config: &ServerConfig, props: &Props, first: &Ctx) -> anyhow::Result<Self> {
+        let parts = Parts {
+            clock: Arc::new(SystemClock),
+            ids: Arc::new(RandomIds),
+            exe: std::env::current_exe().context("cannot tell where the lockkeeper executable is")?,
+            environment: props.variables.clone(),
+            name: format!("{}-second", props.hostname),
+        };
+        let name = parts.name.clone();
+        let ctx = build_on(config, parts, first.store.clone()).context("the second server")?;
+        let replica = Replica::new(Arc::clone(&ctx), &name);
+        replica.tick_leases().await.context("cannot tell the database that the second server is there")?;
+        let rounds = tokio::spawn(async move {
+            loop {
+                // What goes wrong is in the log, and the next round tries it again.
+                replica.tick_leases().await.ok();
+                replica.tick("repositories").await.ok();
+                tokio::time::sleep(ROUND_EVERY).await;
+            }
+        });
+        Ok(Self { ctx, _rounds: AbortOnDropHandle::new(rounds) })
+    }
 }
 
 /// What the stage is set with.
@@ -44,10 +86,34 @@ impl Stage {
         let url = format!("http://{}", listener.local_addr().context("cannot tell which port is listened on")?);
         let (token, webhook_secret) = (secret(), secret());
         let github = github(folder, &url, &token, &webhook_secret).await?;
-        let config = config(folder, &props, &url, &github, [token, webhook_secret])?;
-        let surroundings = Surroundings { variables: props.variables, hostname: props.hostname };
-        let server = Server::start(listener, &config, surroundings).await?;
-        Ok(Self { github, server, states: folder.states() })
+        let secrets = [token, webhook_secret];
+        let config = |data_dir| config(data_dir, &props, &url, &github, &secrets);
+        let (first, second) = (config(folder.server())?, config(folder.second_server())?);
+        let surroundings = Surroundings { variables: props.variables.clone(), hostname: props.hostname.clone() };
+        let server = Server::start(listener, &first, surroundings).await?;
+        let second = SecondServer::start(&second, &props, server.ctx()).await?;
+        let path = props.variables.get("PATH").cloned().unwrap_or_default();
+        let data_dirs = [folder.server(), folder.second_server()];
+        Ok(Self { github, server, second, states: folder.states(), data_dirs, path })
+    }
+
+    /// What the mirrors of both servers have of `main`, and what the registry says of them.
+    pub async fn mirrors(&self) -> anyhow::Result<Vec<String>> {
+        let repo: RepoId = format!("github.com/{}", sample::REPO).parse()?;
+        let main = RefName::new("refs/heads/main")?;
+        let mut mirrors = Vec::new();
+        let servers = [(self.server.ctx(), &self.data_dirs[0]), (&self.second.ctx, &self.data_dirs[1])];
+        for (ctx, data_dir) in servers {
+            let row = ctx.store.mirror_get(ctx.syncer.home(), &repo).await.context("cannot read the registry")?;
+            let Some(row) = row.filter(|row| row.state.state == SyncState::Synced) else {
+                mirrors.push("no mirror that is in step".to_owned());
+                continue;
+            };
+            let refs = Git::new(GitSettings::new(data_dir, &self.path)).mirror(&repo).refs().await?;
+            let commit = refs.get(&main).map_or_else(|| "nothing".to_owned(), |commit| commit.short().to_owned());
+            mirrors.push(format!("{commit} {}", row.state.verification));
+        }
+        Ok(mirrors)
     }
 
     /// Address of the dashboard.
@@ -57,6 +123,7 @@ impl Stage {
 
     /// Stops everything; runs under way are interrupted.
     pub async fn strike(self) {
+        drop(self.second);
         self.server.interrupt();
         self.server.stop().await;
     }
@@ -75,13 +142,16 @@ async fn github(folder: &Folder, server: &str, token: &Secret, webhook_secret: &
     Ok(github)
 }
 
+/// Rounds of the second server.
+const ROUND_EVERY: Duration = Duration::from_secs(1);
+
 /// Made from flags as an operator would write them, and from no variables: those of the person are for other servers.
 fn config(
-    folder: &Folder,
+    data_dir: PathBuf,
     props: &Props,
     url: &str,
     github: &Emulator,
-    [token, webhook_secret]: [Secret; 2],
+    [token, webhook_secret]: &[Secret; 2],
 ) -> anyhow::Result<ServerConfig> {
     let path = |path: PathBuf| path.to_string_lossy().into_owned();
     let flags = [
@@ -92,15 +162,14 @@ fn config(
         ("gh-api-url", github.api_url()),
         ("bind-address", Ipv4Addr::LOCALHOST.to_string()),
         ("atlantis-url", url.to_owned()),
-        ("data-dir", path(folder.server())),
+        ("data-dir", path(data_dir.clone())),
         ("checkout-strategy", "merge".to_owned()),
         ("shutdown-grace", "5s".to_owned()),
         ("default-tf-distribution", props.terraform.tool.distribution.to_string()),
         ("tf-bin-dir", path(props.terraform.bin_dir.clone())),
     ];
     let flags = flags.into_iter().map(|(flag, value)| (flag.to_owned(), vec![value])).collect();
-    let raw =
-        RawSettings { flags, working_dir: folder.server(), hostname: props.hostname.clone(), ..RawSettings::default() };
+    let raw = RawSettings { flags, working_dir: data_dir, hostname: props.hostname.clone(), ..RawSettings::default() };
     let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).context("the settings of the demo's server")?;
     Ok(config)
 }

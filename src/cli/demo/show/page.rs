@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::markdown;
 use crate::cli::Terminal;
-use crate::cli::demo::play::{Scene, Verdict};
-use crate::cli::demo::script::{Act, BOT, INTRO, Step};
+use crate::cli::demo::play::{Heard, Scene, Verdict};
+use crate::cli::demo::script::{Act, BOT, INTRO, PROJECT, Step};
 use crate::cli::ink::{Ink, Look};
-use crate::emulator::{Comment, Delivery, Status, StatusState};
+use crate::emulator::{Delivery, Status, StatusState};
 
 /// Columns in front of everything but titles.
 const MARGIN: &str = "   ";
@@ -65,20 +65,29 @@ impl<'a, 't> Page<'a, 't> {
 
     /// What came of a step.
     pub fn scene(&mut self, scene: &Scene) -> io::Result<()> {
-        match &scene.answer {
-            Some(answer) => self.comment(answer, scene)?,
-            None => self.line(&format!("{MARGIN}{BOT} says nothing for {} seconds.", scene.took.as_secs()))?,
+        match &scene.heard {
+            Heard::Comment(comment) => {
+                let after = self.look.ink(Ink::Faint, &format!("after {}", spoken(scene.took)));
+                self.line(&format!("{MARGIN}{} comments {after}", self.look.ink(Ink::Strong, BOT)))?;
+                self.quoted(&comment.body)?;
+            }
+            Heard::Reply(text) => {
+                self.line(&format!("{MARGIN}{} answers", self.look.ink(Ink::Strong, "the server")))?;
+                self.quoted(text)?;
+            }
+            Heard::Silence => {
+                self.line(&format!("{MARGIN}{BOT} says nothing for {} seconds.", scene.took.as_secs()))?;
+            }
+            Heard::Nothing => {}
         }
         self.statuses(&scene.statuses)?;
         self.line("")?;
         scene.verdicts.iter().try_for_each(|verdict| self.verdict(verdict))
     }
 
-    fn comment(&mut self, comment: &Comment, scene: &Scene) -> io::Result<()> {
-        let after = self.look.ink(Ink::Faint, &format!("after {}", spoken(scene.took)));
-        self.line(&format!("{MARGIN}{} comments {after}", self.look.ink(Ink::Strong, BOT)))?;
+    fn quoted(&mut self, text: &str) -> io::Result<()> {
         let bar = self.look.ink(Ink::Faint, "│");
-        for line in markdown::lines(&comment.body, &self.look.narrower(MARGIN.len() + 2)) {
+        for line in markdown::lines(text, &self.look.narrower(MARGIN.len() + 2)) {
             self.line(format!("{MARGIN}{bar} {line}").trim_end())?;
         }
         Ok(())
@@ -173,12 +182,19 @@ fn spoken(took: Duration) -> String {
 }
 
 fn deed(act: Act) -> String {
-    let (who, number) = (act.role().login(), act.role().number());
     match act {
-        Act::Open(role) => format!("{who} opens #{number} “{}”: {}", role.title(), role.change().0),
-        Act::Say(_, words) => format!("{who} comments on #{number}: {words}"),
-        Act::Merge(_) => format!("{who} merges #{number}"),
-        Act::Wait(_) => format!("{who} does nothing"),
+        Act::Open(role) => {
+            format!("{} opens #{} “{}”: {}", role.login(), role.number(), role.title(), role.change().0)
+        }
+        Act::Say(role, words) => format!("{} comments on #{}: {words}", role.login(), role.number()),
+        Act::Merge(role) => format!("{} merges #{}", role.login(), role.number()),
+        Act::Wait(role) => format!("{} does nothing", role.login()),
+        Act::Register(team) => format!(
+            "{0}: lockkeeper apps add --owner {0} --url {1} --branch main --dir {PROJECT}",
+            team.name(),
+            team.address()
+        ),
+        Act::Push => "carol pushes to main".to_owned(),
     }
 }
 
@@ -229,7 +245,7 @@ mod tests {
             Verdict { claim: "the bot answers", problem: None },
             Verdict { claim: "it is planned", problem: Some(problem) },
         ];
-        let scene = Scene { answer: None, took: Duration::from_secs(90), statuses: Vec::new(), verdicts };
+        let scene = Scene { heard: Heard::Silence, took: Duration::from_secs(90), statuses: Vec::new(), verdicts };
         let log = ["one line".to_owned()];
         assert_snapshot!(printed(|page| {
             page.scene(&scene)?;

@@ -94,9 +94,10 @@ async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
     db.store().repository_event_begin(&home("a")).await.unwrap();
     let names: Vec<String> = (0..96).map(|n| format!("r{n:03}")).collect();
     let append = |(n, name): (usize, &String)| {
-        let (store, news, delivery) = (stores[n % 3].clone(), push(name), delivery(name));
+        // Each in a lane of its own, so that nothing else puts them in order.
+        let (store, news, delivery, lane) = (stores[n % 3].clone(), push(name), delivery(name), name.clone());
         tokio::spawn(async move {
-            let _new = store.delivery_accept_with(&delivery, &[news], |_| job("x")).await.unwrap();
+            let _new = store.delivery_accept_with(&delivery, &[news], |_| job(&lane)).await.unwrap();
         })
     };
     let writers = join_all(names.iter().enumerate().map(append));

@@ -69,7 +69,7 @@ impl Bot {
         bot
     }
 
-    async fn ask(&self) {
+    async fn ask_for_sync(&self) {
         let asked = Asked { at: self.db.now(), by: "ada".to_owned(), reason: None };
         assert_eq!(self.store().mirror_ask(&infra(), &asked).await.unwrap(), 1);
     }
@@ -118,7 +118,7 @@ async fn a_push_brings_the_mirror_in_step(backend: Backend) {
 /// The server is gone in the middle of an attempt: the row says `started`, and the lease ends with the server.
 async fn a_killed_sync_is_given_up_and_made_again(backend: Backend) {
     let mut bot = Bot::in_step(backend).await;
-    bot.ask().await;
+    bot.ask_for_sync().await;
     let home = bot.replica.ctx.syncer.home().clone();
     let lease = AttemptLease {
         key: format!("repository_sync:{home}:{}", infra()),
@@ -155,7 +155,7 @@ async fn what_the_forge_answers_is_told_apart_and_shown_with_the_fix(backend: Ba
         (Fault::DropConnection, FailureKind::Unreachable, "by itself"),
     ];
     for (fault, kind, fix) in cases {
-        bot.ask().await;
+        bot.ask_for_sync().await;
         bot.github.fault(GIT, 1_000, fault.clone());
         round(&bot.replica).await;
         bot.github.clear_faults();
@@ -168,7 +168,7 @@ async fn what_the_forge_answers_is_told_apart_and_shown_with_the_fix(backend: Ba
         assert_eq!(wait >= chrono::TimeDelta::minutes(7), kind.needs_somebody(), "{fault:?}: {wait}");
     }
     assert_eq!(infra_of(&bot.replica).await.retry_count, 4);
-    bot.ask().await;
+    bot.ask_for_sync().await;
     round(&bot.replica).await;
     let state = infra_of(&bot.replica).await;
     assert_eq!((state.state, state.retry_count, state.failure), (SyncState::Synced, 0, None));
@@ -224,7 +224,7 @@ async fn a_damaged_mirror_is_made_anew(backend: Backend) {
     let mirror = bot.db.dir.path().join("data/mirrors/github.test/acme/infra.git/objects");
     std::fs::remove_dir_all(&mirror).unwrap();
     std::fs::create_dir(&mirror).unwrap();
-    bot.ask().await;
+    bot.ask_for_sync().await;
     for _ in 0..3 {
         round(&bot.replica).await;
         bot.db.clock.advance(Duration::from_mins(2));
@@ -241,7 +241,7 @@ async fn a_sync_under_somebody_elses_lease_ends_at_once(backend: Backend) {
     let hold = Hold { key, holder: "another/1".to_owned() };
     let until = bot.db.now() + chrono::TimeDelta::minutes(1);
     let _taken = bot.store().lease_take(NewLease { hold: &hold, purpose: "by hand", until }).await.unwrap();
-    bot.ask().await;
+    bot.ask_for_sync().await;
     assert_eq!(bot.replica.ctx.syncer.attempt(&infra()).await, Attempt::Busy);
     assert_eq!(infra_of(&bot.replica).await.state, SyncState::Pending, "it is tried again");
     bot.store().lease_release(&hold).await.unwrap();
@@ -277,7 +277,7 @@ async fn commands_that_wait_share_one_fetch(backend: Backend) {
 
 async fn a_repository_that_is_not_served_any_more_is_forgotten(backend: Backend) {
     let mut bot = Bot::in_step(backend).await;
-    bot.ask().await;
+    bot.ask_for_sync().await;
     bot.restart_with(&[("repo-allowlist", &["github.test/other/*"])]).await;
     round(&bot.replica).await;
     let ctx = &bot.replica.ctx;

@@ -234,6 +234,7 @@ mod tests {
             Ok(Event::Comment(event)) => event.author,
             Ok(Event::Pull(event)) => event.sender,
             Ok(Event::Ignored { reason }) => panic!("{reason}"),
+            Ok(Event::Repositories { .. }) => panic!("it is about no repository"),
             Err(error) => panic!("{error}"),
         };
         assert_eq!(by(commented(|body| body["comment"]["user"] = Value::Null)), "ghost");

@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::fetch::FETCH;
 use super::remote::Checked;
-use super::{GitError, Mirror, objects, place};
+use super::{GitError, Mirror, Remote, objects, place};
 use crate::config::MirrorFilter;
 use crate::model::CommitSha;
 use crate::process::Output;
@@ -51,6 +51,18 @@ impl Mirror {
     /// Whether everything is here that a checkout of a commit needs.
     pub async fn has_files(&self, commit: &CommitSha) -> Result<bool, GitError> {
         Ok(self.has_commit(commit).await? && self.missing(&[commit]).await?.is_empty())
+    }
+
+    /// Whether it has not everything.
+    pub fn is_partial(&self) -> bool {
+        self.filter().is_some()
+    }
+
+    /// Brings what a partial mirror lacks of commits that it has, and of what they are merged by.
+    pub async fn bring_files(&self, remote: &Remote<'_>, commits: &[&CommitSha]) -> Result<(), GitError> {
+        let remote = self.check(&format!("fetch the files of {}", self.repo), remote)?;
+        let _transfer = self.locks.transfer.lock().await;
+        self.complete(&remote, commits).await
     }
 
     /// Fetches what a partial mirror lacks of these commits, and of those that they are merged by. Needs the mutex

@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::config::needs::BaseGap;
 use crate::git::{
     Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head,
-    Ignored, Prepared, RefName, TreeFiles, Wanted,
+    Ignored, Prepared, RefName, Remote, TreeFiles, Wanted,
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::render::StateLock;
@@ -182,9 +182,15 @@ impl Checkouts {
         let mirror = self.git.mirror(&plan.pull.repo);
         for commit in [&plan.head, &plan.base] {
             // A mirror that is not there yet has no commits; asking it is an error.
-            if !mirror.has_files(commit).await.unwrap_or(false) {
+            if !mirror.has_commit(commit).await.unwrap_or(false) {
                 self.fetch_commit(forge, &plan.pull, commit, &[], via).await?;
             }
+        }
+        if mirror.is_partial() {
+            let credentials = forge.git_credentials(&plan.pull.repo, via).await?;
+            let url = forge.clone_url(&plan.pull.repo);
+            let remote = Remote { url: &url, credentials: Some(&credentials), deadline: FETCH_DEADLINE };
+            mirror.bring_files(&remote, &[&plan.head, &plan.base]).await?;
         }
         Ok(Source::of_plan(plan))
     }

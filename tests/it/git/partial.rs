@@ -4,6 +4,10 @@ use lockkeeper::git::{RefSelection, Remote};
 
 use super::*;
 
+fn credentials() -> GitCredentials {
+    GitCredentials { username: USER.into(), password: Secret::new(PASSWORD) }
+}
+
 impl World {
     async fn partial(filter: &str) -> Self {
         let world = Self::new().await;
@@ -17,8 +21,7 @@ impl World {
     }
 
     async fn sync_all(&self) {
-        let url = self.url();
-        let credentials = GitCredentials { username: USER.into(), password: Secret::new(PASSWORD) };
+        let (url, credentials) = (self.url(), credentials());
         let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
         let wanted = RefSelection { branches: true, pulls: [pull_ref()].into() };
         self.mirror().sync(&remote, &wanted).await.unwrap();
@@ -72,7 +75,12 @@ async fn both_sides_of_a_merge_and_what_they_come_from_are_fetched() {
     std::fs::write(world.path("work/f.tf"), text("1", "two")).unwrap();
     let base = world.commit("").await;
     world.push("main").await;
-    world.fetch(Some(&head)).await.unwrap();
+    // As for a plan that another server made: the commits are here, their files are not.
+    world.sync_all().await;
+    let (url, credentials) = (world.url(), credentials());
+    let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
+    assert!(world.mirror().is_partial());
+    world.mirror().bring_files(&remote, &[&head, &base]).await.unwrap();
     let merged = ready(world.prepare(&(base, head), CheckoutStrategy::Merge).await.unwrap());
     assert_eq!(read(&merged, "f.tf"), text("one", "two"));
 }

@@ -198,14 +198,16 @@ impl Failure {
 
     /// Something is in the way of what was asked for: sentences.
     pub(super) fn in_the_way(title: &'static str, why: &str) -> Self {
-        Self::new(StatusCode::CONFLICT, title, in_quotes(&shown(&format!("{why} Nothing was changed."))))
+        Self::new(StatusCode::CONFLICT, title, in_quotes(&format!("{} Nothing was changed.", shown(why))))
     }
 
     /// A repository that another owner has claimed.
     pub(super) fn owned_by(url: &RepoUrl, owner: &OwnerName) -> Self {
-        let mut failure = Self::in_the_way("Owned by another", &claims::owned_by(url, owner));
+        // Neither can hold anything but plain characters, and the end is not to be cut off.
+        let message = in_quotes(&format!("{} Nothing was changed.", claims::owned_by(url, owner)));
+        let failure = Self::new(StatusCode::CONFLICT, "Owned by another", message);
         let way_out = "Ask that owner, or have what they registered for the repository removed.";
-        failure = failure.with_details(Some("url".to_owned()), "owned_by_another", way_out);
+        let mut failure = failure.with_details(Some("url".to_owned()), "owned_by_another", way_out);
         if let Some(details) = &mut failure.details {
             details.owner = Some(owner.to_string());
         }
@@ -231,9 +233,8 @@ impl Failure {
     }
 
     fn wrong<'a>(problems: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Self {
-        let lines = problems.clone().map(|(field, text)| format!("`{field}`: {text}"));
-        let text = format!("{} Nothing was changed.", lines.collect::<Vec<_>>().join(" "));
-        let message = in_quotes(&super::pages::shown(&text));
+        let lines = problems.clone().map(|(field, text)| format!("`{field}`: {}", shown(text)));
+        let message = in_quotes(&format!("{} Nothing was changed.", lines.collect::<Vec<_>>().join(" ")));
         let field = problems.map(|(field, _)| field.to_owned()).next();
         let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not as it has to be", message);
         failure.with_details(field, "unusable", "Change what the sentences name, and send it again.")

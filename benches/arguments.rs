@@ -13,6 +13,8 @@ pub enum Part {
     Locks,
     /// Releasing a lock that many wait for.
     Line,
+    /// Claiming repositories for owners.
+    Claims,
     /// Claiming and finishing jobs.
     Queue,
     /// From the death of a server to the work running again.
@@ -43,7 +45,7 @@ impl Arguments {
                 "--only" => arguments.only = parts(&words.next().context("--only: no value")?)?,
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
-                    "`{other}` is not known; use --only door,locks,line,queue,recovery,comment,discovery or --dir \
+                    "`{other}` is not known; use --only door,locks,line,claims,queue,recovery,comment,discovery or --dir \
                      DIRECTORY"
                 ),
             }
@@ -62,11 +64,12 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "door" => Ok(Part::Door),
         "locks" => Ok(Part::Locks),
         "line" => Ok(Part::Line),
+        "claims" => Ok(Part::Claims),
         "queue" => Ok(Part::Queue),
         "recovery" => Ok(Part::Recovery),
         "comment" => Ok(Part::Comment),
         "discovery" => Ok(Part::Discovery),
-        other => bail!("--only: `{other}` is none of door, locks, line, queue, recovery, comment, discovery"),
+        other => bail!("--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, discovery"),
     };
     text.split(',').map(part).collect()
 }

@@ -7,6 +7,7 @@
 #![expect(clippy::print_stdout, reason = "a program that prints a report")]
 
 mod arguments;
+mod claims;
 mod comment;
 mod deliveries;
 mod discovery;
@@ -70,6 +71,9 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     }
     if arguments.wants(Part::Line) {
         print(runtime.block_on(line::measure(work.path())).context("locks in demand")?);
+    }
+    if arguments.wants(Part::Claims) {
+        print(runtime.block_on(claims::measure(work.path())).context("claims")?);
     }
     if arguments.wants(Part::Queue) {
         print(runtime.block_on(queue::measure(work.path())).context("jobs")?);

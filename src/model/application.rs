@@ -214,7 +214,13 @@ mod tests {
         };
         let problems = fields.spec(&ForgeHosts::public()).unwrap_err();
         let lines: Vec<_> = problems.iter().map(|found| format!("{}: {}", found.field, found.text)).collect();
-        insta::assert_snapshot!(lines.join("\n"), @"");
+        insta::assert_snapshot!(lines.join("\n"), @r#"
+        url: `https://…@github.com/acme/infra` is not the address of a repository: it has a password or a token in it, which would be kept and shown; leave that out, store it with `lockkeeper credentials add`, and have it replaced if others could read it.
+        branch: a branch has at most 255 bytes.
+        dir: `../x` leaves the repository.
+        workspace: invalid workspace "a b": it must not contain `$`, white space or control characters.
+        name: invalid project name "é": 1 to 255 letters, digits, `-`, `_`, `.`, `~` or `/` are allowed.
+        "#);
         let problems = ApplicationFields::default().spec(&ForgeHosts::public()).unwrap_err();
         assert_eq!(
             problems,

@@ -122,6 +122,11 @@ impl Store {
     /// Claims a repository for an owner by itself. Unless something comes to refer to the claim, the next round of the
     /// collector removes it. An owner who is gone is [`sqlx::Error::RowNotFound`].
     pub async fn claim_acquire(&self, owner: OwnerId, url: &RepoUrl, cause: &Cause) -> Result<Acquired> {
+        // Nothing is to refer to the claim, so a look is as good as a lock.
+        let held = on_pool!(self, db => sqlx::query_as::<_, Held>(held_sql!("")).bind(url).fetch_optional(db))?;
+        if let Some(held) = held {
+            return Ok(held.answer(owner));
+        }
         let mut tx = self.begin().await?;
         let (acquired, events) = self.claim_acquire_in_tx(&mut tx, owner, url, cause).await?;
         self.lock_events_in_tx(&mut tx, events).await?;

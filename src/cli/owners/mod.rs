@@ -159,3 +159,6 @@ fn time(at: DateTime<Utc>) -> String {
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,13 +6,15 @@
 use std::collections::BTreeSet;
 
 use chrono::TimeDelta;
+use lockkeeper::claims;
 use lockkeeper::locks::{self, Ask, Wish};
 use lockkeeper::model::{
-    CommandKind, CommandOutcome, DeliveryId, LockKey, PlanRecord, PlanState, ProjectOutcome, PullHead, PullNumber,
-    PullRef, PullState, RunKind,
+    ApplicationChange, ApplicationFields, CommandKind, CommandOutcome, DeliveryId, ForgeHosts, LockKey, PlanRecord,
+    PlanState, ProjectOutcome, PullHead, PullNumber, PullRef, PullState, RepoUrl, RunKind,
 };
 use lockkeeper::store::{
-    ApplyGate, DatabaseUrl, DeliveryState, FinishedCommand, HeadNews, LockWish, NewDelivery, OutputPiece, PendingStatus,
+    ApplyGate, Collected, DatabaseUrl, DeliveryState, FinishedCommand, HeadNews, LockWish, NewDelivery, OutputPiece,
+    PendingStatus,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
@@ -22,8 +24,21 @@ use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 10] =
-    ["commands", "deliveries", "jobs", "lock_events", "lock_waiters", "locks", "plans", "pulls", "run_output", "runs"];
+const GROWING: [&str; 13] = [
+    "applications",
+    "claim_applications",
+    "commands",
+    "deliveries",
+    "jobs",
+    "lock_events",
+    "lock_waiters",
+    "locks",
+    "plans",
+    "pulls",
+    "repository_claims",
+    "run_output",
+    "runs",
+];
 
 /// What SQLite may read as a whole: no table at all, or one with a row per server, switch, setting or promise.
 const SMALL: [&str; 10] = [
@@ -81,6 +96,7 @@ fn rows(many: u32, into: &str, values: &str) -> String {
         .replace("DIGEST", &format!("'{}'", "d".repeat(64)))
         .replace("COUNTS", r#"'{"add":1,"change":0,"destroy":0,"import":0,"forget":0}'"#)
         .replace("REPO", &format!("'github.com/acme/r' || (100 + (n - 1) / {})", many / 100))
+        .replace("ADDRESS", "'https://github.com/acme/r' || (1000000 + n)")
         .replace("TIME", "'2026-03-01T09:00:00Z'");
     format!(
         "INSERT INTO {into} SELECT {values} FROM (WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s \
@@ -134,6 +150,18 @@ fn years() -> Vec<String> {
             "ID, 'github.com', 'd' || (1000000 + n), 'push', 'application/json', '', 'handled', TIME",
         ),
         rows(100_000, "run_output (run, seq, text)", "ID, 1, 'line'"),
+        rows(100, "owners (id, name, created_by, created_at)", "ID, 'team' || n, 'ada', TIME"),
+        rows(
+            100_000,
+            "repository_claims (id, url, owner, created_at)",
+            "ID, ADDRESS, '00000000-0000-7000-9000-' || (100000000001 + n % 100), TIME",
+        ),
+        rows(
+            100_000,
+            "applications (id, owner, url, branch, dir, workspace, created_by, created_at, updated_at)",
+            "ID, '00000000-0000-7000-9000-' || (100000000001 + n % 100), ADDRESS, 'main', '.', 'default', 'ada', TIME, TIME",
+        ),
+        rows(100_000, "claim_applications (application, claim)", "ID, ID"),
     ]
 }
 
@@ -197,7 +225,29 @@ async fn work(db: &TestDb) {
     store.pull_close(&pull, PullState::Merged, URL, by(), |_| vec![]).await.unwrap();
     lines(db, &rival, &pull).await;
     reconcilers(db, &rival).await;
+    owners(db).await;
     pages(db).await;
+}
+
+/// Claiming repositories, and what comes and goes with it. What the collector looks for is left out: it reads all claims,
+/// every ten minutes.
+async fn owners(db: &TestDb) {
+    let (store, team) = (db.store(), "team7".parse().unwrap());
+    let owner = store.owner_get(&team).await.unwrap().unwrap().id;
+    let url = |name: &str| RepoUrl::parse(&format!("https://github.com/acme/{name}")).unwrap();
+    let fields = |name| ApplicationFields { url: Some(name), branch: Some("main"), ..ApplicationFields::default() };
+    let spec = fields("https://github.com/acme/new").spec(&ForgeHosts::public()).unwrap();
+    let app = claims::application_add(store, &team, &spec, by()).await.unwrap().or_why().unwrap();
+    let _again = claims::application_add(store, &team, &spec, by()).await.unwrap();
+    let moved = ApplicationChange { url: Some(url("newer")), ..ApplicationChange::default() };
+    let _moved = claims::application_change(store, app.id, &moved, by()).await.unwrap();
+    claims::application_remove(store, app.id, by()).await.unwrap();
+    let _acquired = store.claim_acquire(owner, &url("bare"), by()).await.unwrap();
+    let claim = store.claim_get(&url("bare")).await.unwrap().unwrap();
+    assert_eq!(store.claim_collect(claim.id).await.unwrap(), Collected::Gone);
+    store.claim_list(Some(owner), Some(&url("r1000500")), 50).await.unwrap();
+    store.application_list(Some(owner), None, 50).await.unwrap();
+    let _in_use = store.owner_delete(&team, by()).await.unwrap();
 }
 
 /// Lining up for a lock, its time limit, and what is handed on.
@@ -314,9 +364,18 @@ async fn whole_on_postgres(connection: &mut PgConnection, statement: &str) -> Op
 
 /// The same of SQLite. An index that is read in order up to a limit is not read as a whole.
 async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> Option<String> {
-    let sql = [" FOR SHARE", " FOR UPDATE SKIP LOCKED", " FOR UPDATE", " FOR NO KEY UPDATE", " FOR KEY SHARE"]
-        .iter()
-        .fold(statement.to_owned(), |sql, own| sql.replace(own, ""));
+    let sql = [
+        " FOR UPDATE OF c",
+        " FOR UPDATE OF p",
+        " FOR KEY SHARE OF c",
+        " FOR SHARE",
+        " FOR UPDATE SKIP LOCKED",
+        " FOR UPDATE",
+        " FOR NO KEY UPDATE",
+        " FOR KEY SHARE",
+    ]
+    .iter()
+    .fold(statement.to_owned(), |sql, own| sql.replace(own, ""));
     let explained = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(connection).await;
     let rows = explained.unwrap_or_else(|error| panic!("{error}: {sql}"));
     let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();

@@ -1,0 +1,514 @@
+//! Who drives which repository: owners, claims, applications, and the two collectors, one after another and all at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lockkeeper::claims::{
+    ApplicationSaved, Collection, application_add, application_change, application_remove, collect,
+};
+use lockkeeper::model::{
+    ApplicationChange, ApplicationFields, ApplicationId, ApplicationSpec, ClaimId, ForgeHosts, LockEventKind, OwnerId,
+    OwnerName, RepoUrl,
+};
+use lockkeeper::store::{Acquired, Application, Claim, Collected, CreateOwner, DatabaseUrl, DeleteOwner, Owner, Store};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
+use tokio::task::JoinSet;
+
+use crate::support::db::{TestDb, by, store_test};
+
+store_test!(
+    owners_are_added_listed_and_removed,
+    an_owner_with_applications_stays,
+    who_claims_first_has_it_and_the_second_is_told_whose_it_is,
+    every_change_is_on_record_with_its_repository,
+    an_application_of_anothers_repository_is_refused_and_nothing_is_there,
+    a_second_application_of_the_same_project_is_refused,
+    a_changed_address_moves_the_claim,
+    a_change_to_anothers_repository_changes_nothing,
+    the_last_application_takes_the_claim_with_it,
+    a_claim_that_nothing_refers_to_is_collected,
+    an_owner_who_is_gone_claims_nothing,
+    lists_are_read_part_by_part,
+    a_reference_that_comes_in_between_keeps_the_claim,
+    a_claim_that_is_being_made_is_waited_for,
+    a_claim_cannot_be_deleted_under_its_references,
+    of_64_tasks_of_8_owners_that_race_for_one_repository_one_owner_has_it,
+    whatever_happens_at_once_no_claim_or_reference_is_left_over,
+);
+
+const INFRA: &str = "https://github.com/acme/infra";
+const DNS: &str = "https://github.com/acme/dns";
+
+fn url(text: &str) -> RepoUrl {
+    RepoUrl::parse(text).unwrap()
+}
+
+fn name(text: &str) -> OwnerName {
+    text.parse().unwrap()
+}
+
+async fn owner(store: &Store, text: &str) -> Owner {
+    match store.owner_create(&name(text), by()).await.unwrap() {
+        CreateOwner::Created(owner) => owner,
+        there @ CreateOwner::AlreadyThere(_) => panic!("{there:?}"),
+    }
+}
+
+fn spec(url: &str, dir: &str) -> ApplicationSpec {
+    let fields =
+        ApplicationFields { url: Some(url), branch: Some("main"), dir: Some(dir), ..ApplicationFields::default() };
+    fields.spec(&ForgeHosts::public()).unwrap()
+}
+
+async fn add(store: &Store, owner: &str, url: &str, dir: &str) -> ApplicationSaved {
+    application_add(store, &name(owner), &spec(url, dir), by()).await.unwrap()
+}
+
+async fn added(store: &Store, owner: &str, url: &str, dir: &str) -> Application {
+    add(store, owner, url, dir).await.or_why().unwrap()
+}
+
+fn to_url(text: &str) -> ApplicationChange {
+    ApplicationChange { url: Some(url(text)), ..ApplicationChange::default() }
+}
+
+async fn claims(store: &Store) -> Vec<Claim> {
+    store.claim_list(None, None, 1000).await.unwrap()
+}
+
+/// Address, owner, and how many applications.
+async fn shown(store: &Store) -> Vec<(String, String, i64)> {
+    let shown = |claim: Claim| (claim.url.to_string(), claim.owner.to_string(), claim.applications);
+    claims(store).await.into_iter().map(shown).collect()
+}
+
+fn one(url: &str, owner: &str, applications: i64) -> Vec<(String, String, i64)> {
+    vec![(url.to_owned(), owner.to_owned(), applications)]
+}
+
+async fn owners_are_added_listed_and_removed(db: &TestDb) {
+    let store = db.store();
+    let (net, dns) = (owner(store, "net").await, owner(store, "DNS").await);
+    assert_eq!(store.owner_create(&name("Net"), by()).await.unwrap(), CreateOwner::AlreadyThere(net.clone()));
+    assert_eq!(store.owner_list().await.unwrap(), [dns, net.clone()]);
+    assert_eq!(db.reopen().await.owner_get(&name("net")).await.unwrap(), Some(net.clone()));
+    assert_eq!((net.created_by.as_str(), net.created_at), ("ada", db.now()));
+    assert_eq!(store.owner_delete(&name("net"), by()).await.unwrap(), DeleteOwner::Deleted(net));
+    assert_eq!(store.owner_delete(&name("net"), by()).await.unwrap(), DeleteOwner::NotThere);
+    assert_eq!(store.owner_get(&name("net")).await.unwrap(), None);
+}
+
+async fn an_owner_with_applications_stays(db: &TestDb) {
+    let store = db.store();
+    let net = owner(store, "net").await;
+    let app = added(store, "net", INFRA, ".").await;
+    let refused = store.owner_delete(&name("net"), by()).await.unwrap();
+    assert_eq!(refused, DeleteOwner::InUse { applications: 1, credentials: 0 });
+    assert_eq!(application_remove(store, app.id, by()).await.unwrap(), Some(app));
+    // What only the collector would have removed goes with the owner.
+    let _claimed = store.claim_acquire(net.id, &url(DNS), by()).await.unwrap();
+    assert_eq!(store.owner_delete(&name("net"), by()).await.unwrap(), DeleteOwner::Deleted(net));
+    assert_eq!(shown(store).await, []);
+}
+
+async fn who_claims_first_has_it_and_the_second_is_told_whose_it_is(db: &TestDb) {
+    let store = db.store();
+    let (net, dns) = (owner(store, "net").await, owner(store, "dns").await);
+    let first = store.claim_acquire(net.id, &url("git@github.com:Acme/infra.git"), by()).await.unwrap();
+    let Acquired::Claimed(id) = first else { panic!("{first:?}") };
+    for spelling in [INFRA, "ssh://git@github.com:22/acme/infra", "https://GITHUB.com/acme/infra/"] {
+        let other = db.reopen().await;
+        assert_eq!(other.claim_acquire(net.id, &url(spelling), by()).await.unwrap(), Acquired::Claimed(id));
+        assert_eq!(other.claim_acquire(dns.id, &url(spelling), by()).await.unwrap(), Acquired::OwnedBy(name("net")));
+    }
+    let claim = store.claim_get(&url(INFRA)).await.unwrap().unwrap();
+    assert_eq!((claim.id, claim.owner, claim.created_at), (id, name("net"), db.now()));
+    assert_eq!((claim.applications, claim.credentials), (0, 0));
+    assert_eq!(store.claim_get(&url(DNS)).await.unwrap(), None);
+}
+
+async fn every_change_is_on_record_with_its_repository(db: &TestDb) {
+    let store = db.store();
+    owner(store, "net").await;
+    let app = added(store, "net", INFRA, "a").await;
+    let changed = application_change(store, app.id, &to_url(DNS), by()).await.unwrap();
+    assert!(matches!(changed, ApplicationSaved::Saved(_)));
+    assert!(application_remove(store, app.id, by()).await.unwrap().is_some());
+    let id = app.id.to_string();
+    let mut events = store.lock_event_list(20).await.unwrap();
+    events.reverse();
+    let lines =
+        events.iter().map(|kept| format!("{}: {}", kept.event.kind, kept.event.cause.reason.replace(&id, "ID")));
+    insta::allow_duplicates! {
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @"
+        registered: owner net: as the test wants it
+        claimed: https://github.com/acme/infra for net: as the test wants it
+        registered: application ID of net, https://github.com/acme/infra branch main dir a workspace default: as the test wants it
+        claimed: https://github.com/acme/dns for net: as the test wants it
+        unclaimed: https://github.com/acme/infra of net: as the test wants it
+        registered: application ID of net, https://github.com/acme/dns branch main dir a workspace default: as the test wants it
+        unregistered: application ID of net, https://github.com/acme/dns branch main dir a workspace default: as the test wants it
+        unclaimed: https://github.com/acme/dns of net: as the test wants it
+        ");
+    }
+    assert!(events.iter().all(|kept| kept.event.cause.actor.login == "ada" && kept.is_intact()));
+}
+
+async fn an_application_of_anothers_repository_is_refused_and_nothing_is_there(db: &TestDb) {
+    let store = db.store();
+    owner(store, "net").await;
+    owner(store, "dns").await;
+    let app = added(store, "net", INFRA, ".").await;
+    let before = store.lock_event_list(50).await.unwrap();
+    let refused = add(store, "dns", "git@github.com:acme/infra.git", "other").await;
+    assert_eq!(refused, ApplicationSaved::OwnedBy(url(INFRA), name("net")));
+    assert_eq!(
+        refused.or_why().unwrap_err(),
+        "https://github.com/acme/infra is owned by `net`. Ask them, or have what they registered for it removed; \
+         `lockkeeper claims show https://github.com/acme/infra` says how much that is."
+    );
+    assert_eq!(add(store, "nobody", DNS, ".").await, ApplicationSaved::NoOwner(name("nobody")));
+    assert_eq!(store.application_list(None, None, 50).await.unwrap(), [app]);
+    assert_eq!(shown(store).await, one(INFRA, "net", 1));
+    assert_eq!(store.lock_event_list(50).await.unwrap(), before);
+}
+
+async fn a_second_application_of_the_same_project_is_refused(db: &TestDb) {
+    let store = db.store();
+    owner(store, "net").await;
+    let first = added(store, "net", INFRA, "a").await;
+    let second = added(store, "net", INFRA, "b").await;
+    let there = || ApplicationSaved::AlreadyThere(Box::new(first.clone()));
+    assert_eq!(add(store, "net", "git@github.com:acme/infra", "./a/").await, there());
+    let onto = ApplicationChange { dir: Some("a".parse().unwrap()), ..ApplicationChange::default() };
+    assert_eq!(application_change(store, second.id, &onto, by()).await.unwrap(), there());
+    assert_eq!(store.application_get(second.id).await.unwrap(), Some(second));
+    assert_eq!(shown(store).await, one(INFRA, "net", 2));
+}
+
+async fn a_changed_address_moves_the_claim(db: &TestDb) {
+    let store = db.store();
+    owner(store, "net").await;
+    let [a, b] = [added(store, "net", INFRA, "a").await, added(store, "net", INFRA, "b").await];
+    let moved = application_change(store, a.id, &to_url(DNS), by()).await.unwrap().or_why().unwrap();
+    assert_eq!(moved.spec, spec(DNS, "a"));
+    assert_eq!(shown(store).await, [one(DNS, "net", 1), one(INFRA, "net", 1)].concat());
+    let moved = application_change(store, b.id, &to_url(DNS), by()).await.unwrap().or_why().unwrap();
+    assert_eq!(store.application_get(b.id).await.unwrap(), Some(moved));
+    assert_eq!(shown(store).await, one(DNS, "net", 2), "the last reference took the old claim with it");
+    let gone: ApplicationId = "00000000-0000-7000-8000-0000ffffffff".parse().unwrap();
+    let missing = application_change(store, gone, &to_url(DNS), by()).await.unwrap();
+    assert_eq!(missing, ApplicationSaved::NotThere(gone));
+}
+
+async fn a_change_to_anothers_repository_changes_nothing(db: &TestDb) {
+    let store = db.store();
+    owner(store, "net").await;
+    owner(store, "dns").await;
+    let ours = added(store, "net", INFRA, ".").await;
+    added(store, "dns", DNS, ".").await;
+    let refused = application_change(store, ours.id, &to_url(DNS), by()).await.unwrap();
+    assert_eq!(refused, ApplicationSaved::OwnedBy(url(DNS), name("dns")));
+    assert_eq!(store.application_get(ours.id).await.unwrap(), Some(ours));
+    assert_eq!(shown(store).await, [one(DNS, "dns", 1), one(INFRA, "net", 1)].concat());
+}
+
+async fn the_last_application_takes_the_claim_with_it(db: &TestDb) {
+    let store = db.store();
+    owner(store, "net").await;
+    owner(store, "dns").await;
+    let [a, b] = [added(store, "net", INFRA, "a").await, added(store, "net", INFRA, "b").await];
+    assert_eq!(application_remove(store, a.id, by()).await.unwrap(), Some(a.clone()));
+    assert_eq!(shown(store).await, one(INFRA, "net", 1));
+    assert_eq!(application_remove(store, b.id, by()).await.unwrap(), Some(b));
+    assert_eq!(application_remove(store, a.id, by()).await.unwrap(), None);
+    assert_eq!(shown(store).await, []);
+    added(store, "dns", INFRA, "a").await;
+    assert_eq!(shown(store).await, one(INFRA, "dns", 1));
+}
+
+async fn a_claim_that_nothing_refers_to_is_collected(db: &TestDb) {
+    let store = db.store();
+    let net = owner(store, "net").await;
+    added(store, "net", INFRA, ".").await;
+    let _claimed = store.claim_acquire(net.id, &url(DNS), by()).await.unwrap();
+    assert_eq!(collect(store).await.unwrap(), Collection { unused: 1, removed: 1 });
+    assert_eq!(shown(store).await, one(INFRA, "net", 1));
+    assert_eq!(collect(store).await.unwrap(), Collection::default());
+    let newest = &store.lock_event_list(1).await.unwrap()[0].event;
+    assert_eq!(newest.kind, LockEventKind::Unclaimed);
+    assert_eq!(newest.cause.reason, "https://github.com/acme/dns of net: nothing refers to the claim");
+}
+
+async fn an_owner_who_is_gone_claims_nothing(db: &TestDb) {
+    let nobody: OwnerId = "00000000-0000-7000-8000-0000ffffffff".parse().unwrap();
+    let refused = db.store().claim_acquire(nobody, &url(INFRA), by()).await;
+    assert!(matches!(refused, Err(sqlx::Error::RowNotFound)), "{refused:?}");
+    assert_eq!(shown(db.store()).await, []);
+}
+
+async fn lists_are_read_part_by_part(db: &TestDb) {
+    let store = db.store();
+    let (net, dns) = (owner(store, "net").await, owner(store, "dns").await);
+    let addresses: Vec<String> = (0..5).map(|n| format!("https://github.com/acme/r{n}")).collect();
+    for address in &addresses {
+        added(store, "net", address, ".").await;
+    }
+    added(store, "dns", DNS, ".").await;
+    let part = store.claim_list(Some(net.id), Some(&url(&addresses[1])), 2).await.unwrap();
+    assert_eq!(part.iter().map(|claim| claim.url.as_str()).collect::<Vec<_>>(), addresses[2..4]);
+    let first = store.application_list(Some(net.id), None, 2).await.unwrap();
+    let rest = store.application_list(Some(net.id), Some(first[1].id), 50).await.unwrap();
+    let all: BTreeSet<String> = first.iter().chain(&rest).map(|app| app.spec.url.to_string()).collect();
+    assert_eq!(all, addresses.into_iter().collect());
+    assert_eq!(store.application_list(Some(dns.id), None, 50).await.unwrap().len(), 1);
+}
+
+/// A transaction of somebody else, statement by statement.
+enum Other {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+}
+
+impl Other {
+    async fn begin(db: &TestDb) -> Self {
+        match &db.url {
+            DatabaseUrl::Sqlite(path) => {
+                let options = sqlx::sqlite::SqliteConnectOptions::new().filename(path);
+                let mut other = Self::Sqlite(SqliteConnection::connect_with(&options).await.unwrap());
+                other.say("BEGIN IMMEDIATE").await.unwrap();
+                other
+            }
+            DatabaseUrl::Postgres(options) => {
+                let mut other = Self::Postgres(PgConnection::connect_with(options).await.unwrap());
+                other.say("BEGIN").await.unwrap();
+                other
+            }
+        }
+    }
+
+    async fn say(&mut self, sql: &str) -> Result<(), sqlx::Error> {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match self {
+            Self::Sqlite(connection) => sqlx::raw_sql(sql).execute(connection).await.map(drop),
+            Self::Postgres(connection) => sqlx::raw_sql(sql).execute(connection).await.map(drop),
+        }
+    }
+
+    /// Waits until somebody waits for this transaction. On SQLite nobody can tell; there it makes no difference.
+    async fn is_waited_for(&mut self) {
+        let Self::Postgres(connection) = self else { return };
+        let sql = "SELECT COUNT(*) FROM pg_locks l JOIN pg_database d ON d.datname = current_database() \
+                   WHERE NOT l.granted AND pg_backend_pid() = ANY (pg_blocking_pids(l.pid))";
+        while sqlx::query_scalar::<_, i64>(sql).fetch_one(&mut *connection).await.unwrap() == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+async fn a_reference_that_comes_in_between_keeps_the_claim(db: &TestDb) {
+    let store = db.store();
+    let net = owner(store, "net").await;
+    let app = added(store, "net", INFRA, ".").await;
+    let Acquired::Claimed(left) = store.claim_acquire(net.id, &url(DNS), by()).await.unwrap() else { panic!("free") };
+    assert_eq!(store.claim_list_unused(9).await.unwrap(), [left]);
+    let mut other = Other::begin(db).await;
+    let refer = format!("UPDATE claim_applications SET claim = '{left}' WHERE application = '{}'", app.id);
+    other.say(&refer).await.unwrap();
+    let collecting = tokio::spawn({
+        let store = store.clone();
+        async move { store.claim_collect(left).await }
+    });
+    other.is_waited_for().await;
+    other.say("COMMIT").await.unwrap();
+    assert_eq!(collecting.await.unwrap().unwrap(), Collected::Kept);
+    // The claim on the address of the application is what nothing refers to now.
+    let unused = store.claim_list_unused(9).await.unwrap();
+    assert!(unused.len() == 1 && unused != [left], "{unused:?}");
+    assert_eq!(store.claim_collect(left).await.unwrap(), Collected::Kept, "what is referred to is kept at any time");
+    assert_eq!(store.claim_collect(unused[0]).await.unwrap(), Collected::Gone);
+    assert_eq!(store.claim_collect(unused[0]).await.unwrap(), Collected::Kept, "somebody else was faster");
+}
+
+async fn a_claim_that_is_being_made_is_waited_for(db: &TestDb) {
+    let store = db.store();
+    let (net, dns) = (owner(store, "net").await, owner(store, "dns").await);
+    for (end, expected) in [("ROLLBACK", None), ("COMMIT", Some("dns"))] {
+        let id: ClaimId = "00000000-0000-7000-8000-0000eeeeeeee".parse().unwrap();
+        let mut other = Other::begin(db).await;
+        let values = format!("('{id}', '{INFRA}', '{}', '2026-03-02T09:00:00Z')", dns.id);
+        other
+            .say(&format!("INSERT INTO repository_claims (id, url, owner, created_at) VALUES {values}"))
+            .await
+            .unwrap();
+        let acquiring = tokio::spawn({
+            let (store, net) = (store.clone(), net.id);
+            async move { store.claim_acquire(net, &url(INFRA), by()).await }
+        });
+        other.is_waited_for().await;
+        other.say(end).await.unwrap();
+        match (acquiring.await.unwrap().unwrap(), expected) {
+            (Acquired::Claimed(mine), None) => assert_eq!(store.claim_collect(mine).await.unwrap(), Collected::Gone),
+            (Acquired::OwnedBy(winner), Some(expected)) => assert_eq!(winner.as_str(), expected),
+            other @ ((Acquired::Claimed(_), Some(_)) | (Acquired::OwnedBy(_), None)) => panic!("{end}: {other:?}"),
+        }
+    }
+}
+
+async fn a_claim_cannot_be_deleted_under_its_references(db: &TestDb) {
+    owner(db.store(), "net").await;
+    added(db.store(), "net", INFRA, ".").await;
+    for table in ["repository_claims", "owners"] {
+        let refused = Other::begin(db).await.say(&format!("DELETE FROM {table}")).await;
+        let Err(sqlx::Error::Database(refused)) = refused else { panic!("{table} could be emptied") };
+        assert!(refused.is_foreign_key_violation(), "{refused}");
+    }
+}
+
+const OWNERS: usize = 8;
+const RIVALS: usize = 64;
+const RACES: usize = 1000;
+
+/// Ways to write the repository of a race.
+fn spellings(race: usize) -> Vec<RepoUrl> {
+    let spellings = [
+        "https://github.com/acme/rN",
+        "https://github.com/acme/rN.git",
+        "https://github.com/acme/rN/",
+        "https://github.com/acme/rN.git/",
+        "https://GitHub.com/Acme/RN",
+        "https://github.com:443/acme/rN",
+        "https://github.com./acme/rN",
+        "https://www.github.com/acme/rN",
+        "https://ann@github.com/acme/rN.git",
+        "https://github.com/%61cme/rN",
+        "http://github.com/acme/rN",
+        "http://github.com:80/ACME/rN.git",
+        "ssh://git@github.com/acme/rN.git",
+        "ssh://github.com:22/acme/rN",
+        "ssh://git@ssh.github.com:443/acme/rN.git",
+        "git+ssh://git@github.com/acme/rN",
+        "git@github.com:acme/rN.git",
+        "git@github.com:/acme/rN",
+        "github.com:Acme/rN",
+        "git://github.com/acme/rN.git",
+    ];
+    spellings.map(|spelling| url(&spelling.replace('N', &race.to_string()))).to_vec()
+}
+
+async fn of_64_tasks_of_8_owners_that_race_for_one_repository_one_owner_has_it(db: &TestDb) {
+    let stores = [db.store().clone(), db.reopen().await];
+    let mut owners = Vec::new();
+    for n in 0..OWNERS {
+        owners.push(owner(db.store(), &format!("team-{n}")).await);
+    }
+    let mut winners = BTreeSet::new();
+    for race in 0..RACES {
+        let spellings = spellings(race);
+        let (told, id) = race_once(&stores, &owners, &spellings).await;
+        assert_eq!(told.len(), 1, "race {race}: {told:?}");
+        let claim = db.store().claim_get(&spellings[0]).await.unwrap().unwrap();
+        assert_eq!((&claim.owner, claim.id), (told.first().unwrap(), id), "race {race}");
+        winners.extend(told);
+    }
+    assert!(winners.len() > 1, "the same owner was first a thousand times: that is no race");
+    assert_eq!(db.store().claim_list(None, None, 2000).await.unwrap().len(), RACES);
+}
+
+/// Everybody who was said to be the owner, and the claim.
+async fn race_once(stores: &[Store; 2], owners: &[Owner], spellings: &[RepoUrl]) -> (BTreeSet<OwnerName>, ClaimId) {
+    let mut rivals = JoinSet::new();
+    for rival in 0..RIVALS {
+        let (store, owner) = (stores[rival % 2].clone(), owners[rival * 5 % OWNERS].clone());
+        let url = spellings[rival % spellings.len()].clone();
+        rivals.spawn(async move { (store.claim_acquire(owner.id, &url, by()).await.unwrap(), owner.name) });
+    }
+    let (mut told, mut ids) = (BTreeSet::new(), BTreeSet::new());
+    while let Some(answer) = rivals.join_next().await {
+        match answer.unwrap() {
+            (Acquired::Claimed(id), mine) => {
+                told.insert(mine);
+                ids.insert(id);
+            }
+            (Acquired::OwnedBy(winner), mine) => {
+                assert_ne!(winner, mine, "an owner was told that the claim is their own, and somebody else's");
+                told.insert(winner);
+            }
+        }
+    }
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    (told, *ids.first().unwrap())
+}
+
+const SEEDS: u64 = 25;
+const TASKS: u64 = 8;
+const STEPS: usize = 12;
+const TEAMS: [&str; 3] = ["net", "dns", "web"];
+const REPOS: [&str; 4] = [INFRA, DNS, "https://github.com/acme/web", "https://git.example.org/a/b"];
+const DIRS: [&str; 3] = ["a", "b", "c"];
+
+async fn whatever_happens_at_once_no_claim_or_reference_is_left_over(db: &TestDb) {
+    let stores = [db.store().clone(), db.reopen().await];
+    let mut owners = Vec::new();
+    for team in TEAMS {
+        owners.push(owner(db.store(), team).await);
+    }
+    let owners = Arc::new(owners);
+    for seed in 0..SEEDS {
+        // Every other time nobody claims without registering something: then not even one round of the collector is due.
+        let bare = seed % 2 == 1;
+        let mut tasks = JoinSet::new();
+        for task in 0..TASKS {
+            let (store, owners) = (stores[usize::try_from(task % 2).unwrap()].clone(), Arc::clone(&owners));
+            tasks.spawn(async move { live(&store, &owners, seed * 100 + task, bare).await });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+        look(db.store(), seed, bare).await;
+    }
+}
+
+/// One of those who do something all the time.
+async fn live(store: &Store, owners: &[Owner], seed: u64, bare: bool) {
+    let mut dice = StdRng::seed_from_u64(seed);
+    for _ in 0..STEPS {
+        let owner = &owners[dice.random_range(0..owners.len())];
+        let (repo, dir) = (REPOS[dice.random_range(0..REPOS.len())], DIRS[dice.random_range(0..DIRS.len())]);
+        let any = async |dice: &mut StdRng| {
+            let all = store.application_list(None, None, 100).await.unwrap();
+            (!all.is_empty()).then(|| all[dice.random_range(0..all.len())].id)
+        };
+        match dice.random_range(0..10) {
+            0..3 => drop(add(store, owner.name.as_str(), repo, dir).await),
+            3..6 => {
+                if let Some(id) = any(&mut dice).await {
+                    let change = ApplicationChange { dir: Some(dir.parse().unwrap()), ..to_url(repo) };
+                    let _saved = application_change(store, id, &change, by()).await.unwrap();
+                }
+            }
+            6..8 => {
+                if let Some(id) = any(&mut dice).await {
+                    application_remove(store, id, by()).await.unwrap();
+                }
+            }
+            8 if bare => drop(store.claim_acquire(owner.id, &url(repo), by()).await.unwrap()),
+            _ => drop(collect(store).await.unwrap()),
+        }
+    }
+}
+
+/// Every application has a claim of its owner, and after one round of the collector there are no others.
+async fn look(store: &Store, seed: u64, bare: bool) {
+    let unused = store.claim_list_unused(100).await.unwrap();
+    assert!(bare || unused.is_empty(), "seed {seed}: {unused:?} were left over");
+    collect(store).await.unwrap();
+    let mut expected: BTreeMap<(String, String), i64> = BTreeMap::new();
+    for app in store.application_list(None, None, 1000).await.unwrap() {
+        *expected.entry((app.spec.url.to_string(), app.owner.to_string())).or_default() += 1;
+    }
+    let found = shown(store).await.into_iter().map(|(url, owner, count)| ((url, owner), count)).collect();
+    assert_eq!(expected, found, "seed {seed}: applications left, claims right");
+}

@@ -58,7 +58,7 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     let new = Site::serve(unused.open_app().await).await;
     let stopped = pages::apply_locks::world().await;
     let frozen = Site::serve(stopped.open_app().await).await;
-    let teams = pages::owners::world().await;
+    let teams = pages::credentials::world().await;
     let owned = Site::serve(teams.open_app().await).await;
     let night = troubled_world("a server of Kim's", "GitHub answered 502 Bad Gateway").await;
     let troubled = Site::serve(night.open_app().await).await;

@@ -1,138 +1,135 @@
-//! Owners, claims and credentials: the pages, and `/api/credentials`.
+//! The API of owners, claims and applications.
 
 use axum::body::Body;
 use axum::http::{StatusCode, header};
 use lockkeeper::config::access::WebRules;
-use lockkeeper::credential::Access;
-use lockkeeper::model::{OwnerName, RepoUrl};
-use lockkeeper::secret::Secret;
 use serde_json::{Value, json};
 
 use super::fixture::{Answer, Browser, World};
-use super::home::settings;
-use crate::support::db::by;
 
-const TOKEN: &str = "ghp_a_token_of_the_team";
-
-fn url(name: &str) -> RepoUrl {
-    format!("https://github.com/acme/{name}").parse().unwrap()
-}
-
-async fn add(world: &World, owner: &str, name: &str) {
-    let owner = OwnerName::new(owner).unwrap();
-    drop(world.store.owner_create(&owner, by()).await.unwrap());
-    let access = Access::Token { user: Some("ci-bot".to_owned()), token: Secret::new(TOKEN) };
-    world.credentials().add(&owner, &url(name), &access, by()).await.unwrap();
-}
-
-/// Two owners; one has two repositories, and its credential was used.
-pub async fn world() -> World {
-    use lockkeeper::vcs::RepoAccess as _;
-    let world = World::new().await;
-    add(&world, "net", "infra").await;
-    add(&world, "net", "a-repository-with-a-long-name-that-has-to-be-broken").await;
-    add(&world, "web", "shop").await;
-    world.wait(3600);
-    assert!(world.credentials().for_api(&"github.com/acme/infra".parse().unwrap()).await.unwrap().is_some());
-    world.wait(60);
-    world
-}
-
-#[tokio::test]
-async fn the_pages_show_owners_claims_and_credentials() {
-    let browser = world().await.browser().await;
-    let bodies = [
-        ("owners", browser.get("/owners").await.body),
-        ("owner", browser.get("/owners/Net").await.body),
-        ("claims", browser.get("/claims").await.body),
-    ];
-    for (name, body) in bodies {
-        assert!(!body.contains(TOKEN), "{name}");
-        settings().bind(|| insta::assert_snapshot!(name, body));
-    }
-}
-
-#[tokio::test]
-async fn claims_are_filtered_by_owner() {
-    let browser = world().await.browser().await;
-    let text = browser.get("/claims?owner=web").await.text();
-    assert!(text.contains("shop") && !text.contains("infra"), "{text}");
-    assert_eq!(browser.get("/claims?owner=nobody").await.status, StatusCode::NOT_FOUND);
-    assert_eq!(browser.get("/owners/nobody").await.status, StatusCode::NOT_FOUND);
-}
-
-#[tokio::test]
-async fn pages_of_a_server_without_owners_say_so() {
-    let browser = World::new().await.browser().await;
-    assert!(browser.get("/owners").await.text().contains("There are none."));
-    assert!(browser.get("/claims").await.text().contains("No repository is claimed"));
-}
-
-async fn send(browser: &Browser, method: &str, path: &str, body: &Value) -> Answer {
-    let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
+async fn call(browser: &Browser, method: &str, path: &str, body: &Value) -> (u16, Value) {
     let request = browser.request(method, path).header(header::CONTENT_TYPE, "application/json");
-    browser.send(request.body(body).unwrap()).await
+    let Answer { status, body, .. } = browser.send(request.body(Body::from(body.to_string())).unwrap()).await;
+    (status.as_u16(), serde_json::from_str(&body).unwrap())
 }
 
-fn json_of(answer: &Answer) -> Value {
-    serde_json::from_str(&answer.body).unwrap()
-}
-
-#[tokio::test]
-async fn a_credential_is_added_changed_and_removed_by_a_script_and_never_shown() {
-    let world = world().await;
+async fn script(world: &World) -> Browser {
     let browser = world.browser_of_user().await.without_cookie();
-    let wish = json!({"owner": "web", "url": "git@github.com:acme/labs.git", "kind": "token", "token": TOKEN});
-    let added = send(&browser, "POST", "/api/credentials", &wish).await;
-    assert_eq!(added.status, StatusCode::CREATED, "{}", added.body);
-    let (id, fingerprint) = (json_of(&added)["id"].clone(), json_of(&added)["public"]["fingerprint"].clone());
-    assert_eq!(json_of(&added)["url"], "https://github.com/acme/labs");
-    let path = format!("/api/credentials/{}", id.as_str().unwrap());
-    let changed = send(&browser, "POST", &path, &json!({"kind": "token", "token": "ghp_quite_another_token"})).await;
-    assert_eq!(changed.status, StatusCode::OK, "{}", changed.body);
-    assert_ne!(json_of(&changed)["public"]["fingerprint"], fingerprint);
-    let list = browser.get("/api/credentials?owner=web").await;
-    assert_eq!(json_of(&list)["credentials"].as_array().unwrap().len(), 2);
-    let removed = send(&browser, "DELETE", &path, &Value::Null).await;
-    assert_eq!((removed.status, &json_of(&removed)["id"]), (StatusCode::OK, &id));
-    assert_eq!(send(&browser, "DELETE", &path, &Value::Null).await.status, StatusCode::NOT_FOUND);
-    for answer in [added, changed, list, removed] {
-        assert!(!answer.body.contains("ghp_"), "{}", answer.body);
+    for name in ["net", "dns"] {
+        assert_eq!(call(&browser, "POST", "/api/owners", &json!({ "name": name })).await.0, 201);
     }
-    assert_eq!(world.store.claim_get(&url("labs")).await.unwrap(), None);
+    browser
+}
+
+fn wish(owner: &str, url: &str, dir: &str) -> Value {
+    json!({ "owner": owner, "url": url, "branch": "main", "dir": dir })
 }
 
 #[tokio::test]
-async fn what_is_wrong_is_named_without_the_secret_and_nothing_is_kept() {
-    let world = world().await;
-    let browser = world.browser_of_user().await.without_cookie();
-    let with = |more: Value| {
-        let mut wish = json!({"owner": "web", "url": "https://github.com/acme/labs"});
-        wish.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        wish
-    };
-    for (wish, status, expected) in [
-        (with(json!({"kind": "token", "token": "ghp_short"})), 422, "shorter than 16"),
-        (with(json!({"kind": "token"})), 422, "token"),
-        (with(json!({"token": TOKEN})), 422, "kind"),
-        (with(json!({"kind": "app", "app_id": 7, "private_key": TOKEN})), 422, "installation_id"),
-        (with(json!({"kind": "token", "token": TOKEN, "app_id": 7})), 422, "app_id"),
-        (with(json!({"kind": "token", "token": TOKEN, "owner": "nobody"})), 404, "nobody"),
-        (with(json!({"kind": "token", "token": TOKEN, "url": "https://github.com/acme/infra"})), 409, "net"),
-    ] {
-        let answer = send(&browser, "POST", "/api/credentials", &wish).await;
-        assert_eq!(answer.status.as_u16(), status, "{}", answer.body);
-        assert!(answer.body.contains(expected) && !answer.body.contains("ghp_"), "{expected}: {}", answer.body);
+async fn owners_are_added_listed_and_removed() {
+    let world = World::new().await;
+    let browser = script(&world).await;
+    let (status, again) = call(&browser, "POST", "/api/owners", &json!({ "name": "NET" })).await;
+    assert_eq!(status, 409, "{again}");
+    assert!(again["error"].as_str().unwrap().contains("There is an owner “net” already, added by ops."), "{again}");
+    let (_, listed) = call(&browser, "GET", "/api/owners", &json!(null)).await;
+    let names: Vec<&Value> = listed["owners"].as_array().unwrap().iter().map(|owner| &owner["name"]).collect();
+    assert_eq!(names, [&json!("dns"), &json!("net")]);
+    let (_, app) = call(&browser, "POST", "/api/apps", &wish("net", "https://github.com/acme/infra", ".")).await;
+    let (status, used) = call(&browser, "DELETE", "/api/owners/net", &json!(null)).await;
+    assert_eq!(status, 409, "{used}");
+    assert!(used["error"].as_str().unwrap().contains("“net” has 1 applications and 0 credentials."), "{used}");
+    let id = app["id"].as_str().unwrap();
+    assert_eq!(call(&browser, "DELETE", &format!("/api/apps/{id}"), &json!(null)).await, (200, app.clone()));
+    assert_eq!(call(&browser, "DELETE", "/api/owners/net", &json!(null)).await.0, 200);
+    for gone in ["net", "a b", "%ff"] {
+        let path = format!("/api/owners/{}", gone.replace(' ', "%20"));
+        assert_eq!(call(&browser, "DELETE", &path, &json!(null)).await.0, 404, "{gone}");
     }
-    assert_eq!(world.store.credential_list(None, None, 10).await.unwrap().len(), 3);
 }
 
 #[tokio::test]
-async fn who_may_not_change_owners_may_not_change_credentials() {
-    let mut world = world().await;
+async fn an_application_of_a_claimed_repository_is_refused_with_the_name_of_its_owner() {
+    let world = World::new().await;
+    let browser = script(&world).await;
+    let (status, app) =
+        call(&browser, "POST", "/api/apps", &wish("net", "git@github.com:Acme/infra.git", "net/")).await;
+    assert_eq!(status, 201, "{app}");
+    assert_eq!(
+        (&app["url"], &app["dir"], &app["workspace"], &app["owner"]),
+        (&json!("https://github.com/acme/infra"), &json!("net"), &json!("default"), &json!("net"))
+    );
+    let (status, refused) =
+        call(&browser, "POST", "/api/apps", &wish("dns", "https://github.com/acme/INFRA/", "dns")).await;
+    assert_eq!(status, 409);
+    assert_eq!((&refused["owner"], &refused["reason"]), (&json!("net"), &json!("owned_by_another")));
+    insta::assert_snapshot!(refused["error"].as_str().unwrap(), @"https://github.com/acme/infra is owned by “net”. Ask them, or have what they registered for it removed; “lockkeeper claims show https://github.com/acme/infra” says how much that is. Nothing was changed.");
+    let (_, claims) = call(&browser, "GET", "/api/claims", &json!(null)).await;
+    assert_eq!(claims["claims"].as_array().unwrap().len(), 1, "{claims}");
+    let shown = call(&browser, "GET", "/api/claims?url=git%40github.com%3Aacme%2Finfra", &json!(null)).await.1;
+    assert_eq!((&shown["claims"][0]["owner"], &shown["claims"][0]["applications"]), (&json!("net"), &json!(1)));
+    assert_eq!(call(&browser, "GET", "/api/claims?owner=dns", &json!(null)).await.1["claims"], json!([]));
+}
+
+#[tokio::test]
+async fn an_application_is_changed_field_by_field() {
+    let world = World::new().await;
+    let browser = script(&world).await;
+    let (_, app) = call(&browser, "POST", "/api/apps", &wish("net", "https://github.com/acme/infra", "net")).await;
+    let path = format!("/api/apps/{}", app["id"].as_str().unwrap());
+    let (status, changed) =
+        call(&browser, "POST", &path, &json!({ "url": "https://github.com/acme/new", "name": "n" })).await;
+    assert_eq!(status, 200, "{changed}");
+    assert_eq!((&changed["dir"], &changed["name"]), (&json!("net"), &json!("n")));
+    assert_eq!(call(&browser, "GET", &path, &json!(null)).await, (200, changed));
+    let (_, claims) = call(&browser, "GET", "/api/claims", &json!(null)).await;
+    assert_eq!(claims["claims"][0]["url"], json!("https://github.com/acme/new"));
+    assert_eq!(call(&browser, "POST", &path, &json!({ "owner": "dns" })).await.0, 422);
+    let listed = call(&browser, "GET", "/api/apps?owner=net", &json!(null)).await.1;
+    assert_eq!((listed["apps"].as_array().unwrap().len(), &listed["next"]), (1, &json!(null)));
+    assert_eq!(call(&browser, "GET", "/api/apps?owner=nobody", &json!(null)).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_wrong_application_is_answered_with_the_fields_and_never_with_a_secret() {
+    let world = World::new().await;
+    let browser = script(&world).await;
+    let body =
+        json!({ "owner": "net", "url": "https://ann:hunter2@github.com/acme/infra", "branch": "", "dir": "../x" });
+    let (status, refused) = call(&browser, "POST", "/api/apps", &body).await;
+    assert_eq!((status, &refused["field"]), (422, &json!("url")));
+    let said = refused.to_string();
+    assert!(!said.contains("hunter2") && said.contains("“dir”") && said.contains("“branch”"), "{said}");
+    assert_eq!(call(&browser, "POST", "/api/apps", &wish("nobody", "https://github.com/a/b", ".")).await.0, 404);
+    assert_eq!(call(&browser, "POST", "/api/apps", &wish("a b", "https://github.com/a/b", ".")).await.0, 422);
+    assert_eq!(call(&browser, "GET", "/api/apps/x", &json!(null)).await.0, 404);
+    assert_eq!(world.store.claim_list(None, None, 9).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn only_a_script_with_the_password_and_the_right_may_change_something() {
+    let mut world = World::new().await;
+    let browser = script(&world).await;
+    let (_, app) = call(&browser, "POST", "/api/apps", &wish("net", "https://github.com/acme/infra", ".")).await;
+    let app = format!("/api/apps/{}", app["id"].as_str().unwrap());
     world.web_rules = WebRules::new(&["discard"]).unwrap();
-    let browser = world.browser_of_user().await.without_cookie();
-    let wish = json!({"owner": "web", "url": "https://github.com/acme/labs", "kind": "token", "token": TOKEN});
-    assert_eq!(send(&browser, "POST", "/api/credentials", &wish).await.status, StatusCode::FORBIDDEN);
-    assert_eq!(world.store.claim_get(&url("labs")).await.unwrap(), None);
+    let before = world.store.lock_event_list(99).await.unwrap();
+    for (browser, why) in [
+        (world.browser().await.without_cookie(), "web basic authentication"),
+        (world.browser_of_user().await, "This address is for scripts"),
+        (world.browser_of_user().await.without_cookie(), "may not change owners, applications and credentials"),
+    ] {
+        for (method, path) in [
+            ("POST", "/api/owners"),
+            ("DELETE", "/api/owners/dns"),
+            ("POST", "/api/apps"),
+            ("POST", app.as_str()),
+            ("DELETE", app.as_str()),
+        ] {
+            let (status, refused) = call(&browser, method, path, &json!({})).await;
+            assert_eq!(status, StatusCode::FORBIDDEN.as_u16(), "{method} {path}: {refused}");
+            assert!(refused["error"].as_str().unwrap().contains(why), "{method} {path}: {refused}");
+        }
+    }
+    assert_eq!(world.store.lock_event_list(99).await.unwrap(), before);
 }

@@ -10,7 +10,7 @@ use super::{GitError, Mirror, place};
 /// Walking or repacking the largest repositories.
 const DEADLINE: Duration = Duration::from_hours(1);
 /// Growth that is not worth packing everything again.
-const SMALL: u64 = 64 << 20;
+const SMALL: u64 = 8 << 20;
 /// So many packs slow every call down.
 const MANY: usize = 50;
 
@@ -189,7 +189,7 @@ mod tests {
             (packs(3, 5000), None, false, Packing::Join),
             (packs(3, 5000), Some(4000 << 20), false, Packing::Join),
             (packs(3, 6100), Some(4000 << 20), false, Packing::Everything),
-            (packs(900, 60), Some(0), false, Packing::Join),
+            (packs(900, 6), Some(0), false, Packing::Join),
             (packs(3, 5000), None, true, Packing::Nothing),
             (packs(51, 10), None, true, Packing::Everything),
             (packs(3, 6100), Some(4000 << 20), true, Packing::Everything),

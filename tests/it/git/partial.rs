@@ -154,7 +154,7 @@ async fn upkeep_joins_packs_and_keeps_what_checkouts_need() {
     assert_eq!((again.fresh, &again.commit, read(&again, "main.tf")), (false, &checkout.commit, "0".into()));
     // As if it had grown since everything was packed: then all of it is packed again.
     std::fs::write(mirror.dir().join(".lockkeeper-packed"), "0").unwrap();
-    world.sh("head -c 70000000 /dev/urandom > work/big").await;
+    world.sh("head -c 10000000 /dev/urandom > work/big").await;
     world.pull("main.tf=big").await;
     world.sync_all().await;
     mirror.maintain().await.unwrap();

@@ -5,7 +5,7 @@ use lockkeeper::git::{RefSelection, Remote};
 use super::*;
 
 fn credentials() -> GitCredentials {
-    GitCredentials { username: USER.into(), password: Secret::new(PASSWORD) }
+    GitCredentials::new(USER.into(), Secret::new(PASSWORD))
 }
 
 impl World {

@@ -14,7 +14,7 @@ fn names(refs: &RefList) -> Vec<&str> {
 }
 
 fn credentials() -> GitCredentials {
-    GitCredentials { username: USER.into(), password: Secret::new(PASSWORD) }
+    GitCredentials::new(USER.into(), Secret::new(PASSWORD))
 }
 
 impl World {
@@ -331,7 +331,7 @@ async fn failures_are_told_apart_and_keep_the_password() {
     assert!(matches!(missing, GitError::NotFound { .. }), "{missing}");
     let down = world.sync_from("http://127.0.0.1:1/a/b.git", &selection()).await.unwrap_err();
     assert!(matches!(down, GitError::Unreachable { .. }), "{down}");
-    let (url, wrong) = (world.url(), GitCredentials { username: USER.into(), password: Secret::new("wr0ng-token") });
+    let (url, wrong) = (world.url(), GitCredentials::new(USER.into(), Secret::new("wr0ng-token")));
     let remote = Remote { url: &url, credentials: Some(&wrong), deadline: Duration::from_mins(1) };
     let refused = world.mirror().sync(&remote, &selection()).await.unwrap_err();
     assert!(matches!(refused, GitError::AuthFailed { .. }), "{refused}");

@@ -194,11 +194,11 @@ mod tests {
         assert_eq!(exit, Exit::Success);
         assert_snapshot!(said, @"Given back: reconciler:disk. Its holder gone/1 was gone.");
         assert_eq!(leases(&dir, &["release", KEY, "--reason", "x", "--holder", "gone/1"]).0, Exit::Failure);
-        for _ in 0..2 {
-            let (exit, said) = leases(&dir, &["release", KEY, "--reason", "stuck", "--holder", "alive/1"]);
-            assert_eq!(exit, Exit::Success);
-            assert_snapshot!(said, @"alive/1 is told to stop. repository_sync:home:github.com/acme/infra is free when it has, at TIME at the latest.");
-        }
+        let [(exit, said), again] =
+            [(); 2].map(|()| leases(&dir, &["release", KEY, "--reason", "stuck", "--holder", "alive/1"]));
+        assert_eq!(exit, Exit::Success);
+        assert_snapshot!(said, @"alive/1 is told to stop. repository_sync:home:github.com/acme/infra is free when it has, at TIME at the latest.");
+        assert_eq!((exit, said), again);
         let (_, listed) = leases(&dir, &["list", "--json"]);
         let lease: serde_json::Value = serde_json::from_str(&listed).unwrap();
         assert_eq!((&lease["key"], &lease["replica_state"]), (&json!(KEY), &json!("alive")));

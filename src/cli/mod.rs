@@ -194,22 +194,22 @@ mod tests {
         Repositories:
               --repo-allowlist <LIST>         Repositories to serve, as host/owner/name; `*` stands for
                                               anything, `!` in front excludes. Required.
+              --require-claims                Serve only repositories that an owner has claimed
+                                              (docs/ownership.md); deliveries for others are refused.
               --allow-fork-prs                Also serve pull requests from forks: anybody may then run
                                               code.
               --allow-draft-prs               Also plan draft pull requests by itself.
               --checkout-strategy <STRATEGY>  What is planned: the head of the pull request, or its merge
                                               into the base branch. [branch, merge] [default: branch]
+              --mirror-filter <FILTER>        What new mirrors leave at the forge until it is needed:
+                                              `blob:none` the content of all files, `blob:limit=1m` that of
+                                              files of 1 MiB or more. Not set: mirrors are whole.
               --repo-config-source <SOURCE>   What atlantis.yaml is read from: pull_head, merge_result, base
                                               (the base branch) or branch:NAME. With `base` or a branch a
                                               pull request cannot change what holds for itself.
                                               `repo_config_source` of --repo-config wins. [default: what
                                               --checkout-strategy checks out]
               --repo-config <FILE>            What holds for which repository, usually called repos.yaml:
-                                              how locks are taken, what a repository may decide itself, who
-                                              may do what.
-              --repo-config-json <JSON>       The same as --repo-config, written out as JSON.
-
-        GitHub:
         ");
         for setting in crate::config::server::SETTINGS {
             assert!(out.contains(&format!("--{}", setting.flag)), "--{}", setting.flag);

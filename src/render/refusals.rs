@@ -22,7 +22,7 @@ impl Refusal {
             ),
             [
                 format!(
-                    "A team can claim it with an application or a credential for it: {page} shows which team owns what."
+                    "A team can claim it with an application or a credential for it: `{page}` shows which team owns what."
                 ),
                 format!(
                     "Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url {url}`, \

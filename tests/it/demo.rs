@@ -134,11 +134,11 @@ async fn the_whole_story_holds() {
     assert_in_order(
         &text,
         &[
-            "1/6",
+            "1/9",
             "alice opens #1",
             "Plan: 3 to add, 0 to change, 0 to destroy.",
             "✓ #1 holds the lock of `network`",
-            "2/6",
+            "2/9",
             "bob opens #2",
             "pull request #1",
             "holds the lock",

@@ -24,13 +24,13 @@ const UPDATED: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND 
      AND asked_at IS NULL AND succeeded_at IS NOT NULL ORDER BY pending_at, repo LIMIT $2";
 const NEVER: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'pending' AND evicted_at IS NULL \
      AND asked_at IS NULL AND succeeded_at IS NULL ORDER BY pending_at, repo LIMIT $2";
-const RETRIES: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'failed' AND retry_at <= $3 \
-     ORDER BY retry_at, repo LIMIT $2";
-const STALE: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'synced' AND refresh_at <= $3 \
-     ORDER BY refresh_at, repo LIMIT $2";
+const RETRIES: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'failed' AND retry_at <= $2 \
+     ORDER BY retry_at, repo LIMIT $3";
+const STALE: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'synced' AND refresh_at <= $2 \
+     ORDER BY refresh_at, repo LIMIT $3";
 const ORPHANED: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'started' AND NOT EXISTS (\
      SELECT 1 FROM leases l WHERE l.key = repository_syncs.lease_key AND l.holder = repository_syncs.lease_holder \
-     AND l.until > $3) ORDER BY started_at, repo LIMIT $2";
+     AND l.until > $2) ORDER BY started_at, repo LIMIT $3";
 
 impl Store {
     /// Mirrors of a data directory that an attempt may begin for, so many of each sort at most.
@@ -63,11 +63,12 @@ impl Store {
         now: Option<DateTime<Utc>>,
     ) -> Result<Vec<RepoId>> {
         on_pool!(self, db => {
-            let query = sqlx::query_scalar::<_, RepoId>(sql).bind(home).bind(limit);
+            let query = sqlx::query_scalar::<_, RepoId>(sql).bind(home);
             match now {
                 Some(now) => query.bind(now),
                 None => query,
             }
+            .bind(limit)
             .fetch_all(db)
         })
     }

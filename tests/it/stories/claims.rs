@@ -71,7 +71,14 @@ fn authors(bot: &Bot, pull: PullNumber) -> Vec<String> {
 async fn a_repository_that_nobody_has_claimed_is_refused_once_and_served_when_claimed(backend: Backend) {
     let mut bot = Bot::with(backend, FILES, &[("require-claims", "true")]).await;
     let pull = bot.open_pull("wider", CHANGED).await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Command refused**: nobody has claimed `github.test/acme/infra` on this server, and it only works for repositories that have an owner (`--require-claims`).
+
+    * A team can claim it with an application or a credential for it: `https://locks.example.com/claims` shows which team owns what.
+    * Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url https://github.test/acme/infra`, or `lockkeeper apps add`.
+
+    <sub>0 s</sub>
+    ");
     bot.say(pull, "lockkeeper plan").await;
     assert_eq!(bot.heard(pull), [""; 0], "the pull was told already");
     assert_eq!((bot.calls(), bot.locks().await), (vec![], vec![]));
@@ -101,7 +108,14 @@ async fn locks_go_back_although_the_claim_was_given_up(backend: Backend) {
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
     bot.store().credential_remove(id, by()).await.unwrap();
     bot.say(pull, "lockkeeper apply").await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    **Command refused**: nobody has claimed `github.test/acme/infra` on this server, and it only works for repositories that have an owner (`--require-claims`).
+
+    * A team can claim it with an application or a credential for it: `https://locks.example.com/claims` shows which team owns what.
+    * Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url https://github.test/acme/infra`, or `lockkeeper apps add`.
+
+    <sub>0 s</sub>
+    ");
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.settle().await;
     assert_eq!(bot.locks().await, [""; 0]);

@@ -176,7 +176,7 @@ async fn what_asks_for_nothing_is_kept_with_the_reason(backend: Backend) {
     }
     bot.settle().await;
     assert_snapshot!(bot.deliveries().await.join("\n"), @"
-    push ignored: events of type `push` are not used
+    push handled
     pull_request ignored: planning by itself is switched off (--disable-autoplan)
     ping ignored: GitHub only asks whether the webhook is reachable (ping)
     deployment_protection_rule ignored: events of type `deployment_protection_rule` are not used
@@ -268,7 +268,7 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
     pull_request.synchronize: 200, ignored: planning by itself is switched off (--disable-autoplan); 0 comments
     pull_request_review.submitted: 200, ignored: events of type `pull_request_review` are not used; 0 comments
     pull_request_review_comment.created: 200, ignored: events of type `pull_request_review_comment` are not used; 0 comments
-    push: 200, ignored: events of type `push` are not used; 0 comments
+    push: 200, handled; 0 comments
     ");
     bot.end(&[]).await;
 }

@@ -56,7 +56,7 @@ async fn a_repository_that_is_not_served_gets_one_answer_to_each_command(backend
     bot.settle().await;
     assert_eq!(told(&bot).len(), 1);
     assert_snapshot!(bot.deliveries().await.join("\n"), @"
-    push ignored: events of type `push` are not used
+    push ignored: the repository is not on the allow-list (--repo-allowlist)
     pull_request refused: 403: the repository is not on the allow-list (--repo-allowlist)
     issue_comment refused: 403: the repository is not on the allow-list (--repo-allowlist)
     issue_comment ignored: the comment is Lockkeeper's own

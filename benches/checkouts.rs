@@ -35,8 +35,8 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let served = work.join("srv/acme/infra.git");
     std::fs::create_dir_all(&served).context("cannot make a directory for the repository")?;
     let commits = repository(&served).await?;
-    let server = GitServer::start(&work.join("srv"), None).await;
-    let url = format!("{}/acme/infra.git", server.url);
+    let git = GitServer::start(&work.join("srv"), None).await;
+    let url = format!("{}/acme/infra.git", git.url);
     let bench = Bench { work: &work, url: &url, commits };
     let clone = bench.clones().await?;
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "÷ git clone --depth 1"]);

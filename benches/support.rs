@@ -16,4 +16,5 @@ pub mod postgres;
 
 #[expect(dead_code, reason = "tests also need servers that fail")]
 #[path = "../tests/it/support/git_http.rs"]
+#[expect(clippy::unwrap_used, reason = "the tests have the same server, and there nothing else is wanted")]
 pub mod git_http;

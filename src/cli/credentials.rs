@@ -54,7 +54,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
                 told(kept.map(|kept| kept.id), &store, "Kept", as_json, terminal).await
             }
             Given::Change { id, url, value } => {
-                let access = value.map(|value| value.read()).transpose()?;
+                let access = value.map(value::Value::read).transpose()?;
                 let kept = credentials.change(id, ChangeCredential { url, access }, &cause()).await;
                 told(kept.map(|kept| kept.id), &store, "Changed", as_json, terminal).await
             }

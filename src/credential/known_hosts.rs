@@ -1,4 +1,4 @@
-//! The keys by which a host is known: lines of a `known_hosts` file (sshd(8), "SSH_KNOWN_HOSTS FILE FORMAT").
+//! The keys by which a host is known: lines of a `known_hosts` file (sshd(8), "`SSH_KNOWN_HOSTS` FILE FORMAT").
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -68,8 +68,8 @@ fn check_line(line: &str) -> Result<&str, &'static str> {
         return Err("there is a control character in it");
     }
     let algorithm_fits = algorithm.starts_with("ssh-") || algorithm.starts_with("ecdsa-");
-    let named = STANDARD.decode(key).ok().and_then(|key| Some(key.get(4..)?.starts_with(algorithm.as_bytes())));
-    if !algorithm_fits || named != Some(true) {
+    let says_so = STANDARD.decode(key).ok().and_then(|key| Some(key.get(4..)?.starts_with(algorithm.as_bytes())));
+    if !algorithm_fits || says_so != Some(true) {
         return Err("the key of the host is damaged");
     }
     Ok(names)

@@ -181,7 +181,8 @@ mod tests {
     #[test]
     fn there_is_a_limit_to_the_number_of_refs() {
         let id = "ab".repeat(20);
-        let list: String = (0..=MAX_REFS).map(|n| format!("{id}\trefs/heads/{n}\n")).collect();
+        let list: Vec<String> = (0..=MAX_REFS).map(|n| format!("{id}\trefs/heads/{n}\n")).collect();
+        let list = list.concat();
         assert_eq!(read_text(list.as_bytes()), Err(BadList::TooMany));
     }
 

@@ -30,7 +30,7 @@ pub struct Failure {
     title: &'static str,
     message: String,
     /// For programs, where there is more to tell than a sentence.
-    details: Option<Details>,
+    details: Option<Box<Details>>,
 }
 
 /// What a program can go by.
@@ -53,7 +53,7 @@ impl Failure {
     /// With what a program can go by; people read the way out behind the message.
     fn with_details(self, field: Option<String>, reason: &'static str, way_out: &str) -> Self {
         let details = Details { field, reason, way_out: way_out.to_owned(), owner: None };
-        Self { details: Some(details), ..self }
+        Self { details: Some(Box::new(details)), ..self }
     }
 
     /// No route.
@@ -428,6 +428,6 @@ impl Failure {
     }
 
     fn json(&self, reference: &str) -> Response {
-        Json(JsonError { error: &self.message, details: self.details.as_ref(), reference }).into_response()
+        Json(JsonError { error: &self.message, details: self.details.as_deref(), reference }).into_response()
     }
 }

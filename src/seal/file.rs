@@ -125,8 +125,9 @@ fn unlike(lines: &[Line], new: Line) -> Result<Line, LineFault> {
 /// Whether a file with these permission bits is kept from others. Its group may read it: that is how mounted secrets are
 /// handed to the account of a container.
 pub fn check_mode(mode: u32) -> Result<(), InvalidKeyring> {
+    const OTHERS: [u32; 2] = [0o030, 0o007];
     let mode = mode & 0o777;
-    if mode & 0o037 == 0 { Ok(()) } else { Err(InvalidKeyring::Open { mode }) }
+    if OTHERS.iter().all(|bit| mode & bit == 0) { Ok(()) } else { Err(InvalidKeyring::Open { mode }) }
 }
 
 /// The line of a key, for the file.

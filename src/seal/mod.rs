@@ -100,6 +100,7 @@ impl Key {
 
 impl Keyring {
     /// The name of the key that encrypts.
+    #[expect(clippy::missing_panics_doc, reason = "a file without keys is refused")]
     pub fn first(&self) -> &KeyName {
         &self.0.first().expect("a file without keys is refused").name
     }

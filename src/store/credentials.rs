@@ -188,9 +188,10 @@ impl Store {
         let Some(old) = hold_in_tx(&mut tx, new.id).await?.filter(|old| old.is(new, version)) else {
             return tx.roll_back().await.map(|()| KeepCredential::Gone);
         };
-        let acquired = match old.url == new.url {
-            true => self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, cause).await?,
-            false => self.claim_exchange_in_tx(&mut tx, new.owner, (&old.url, &new.url), cause).await?,
+        let acquired = if old.url == new.url {
+            self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, cause).await?
+        } else {
+            self.claim_exchange_in_tx(&mut tx, new.owner, (&old.url, &new.url), cause).await?
         };
         let (claim, mut events) = match acquired {
             (Acquired::Claimed(claim), events) => (claim, events),

@@ -25,7 +25,7 @@ pub enum StateGate {
     /// Applies are stopped there by all of these.
     ApplyLocked(Vec<ApplyLock>),
     /// Another pull holds the project lock.
-    HeldBy(Lock),
+    HeldBy(Box<Lock>),
     /// The pull is closed.
     PullClosed,
 }
@@ -67,7 +67,7 @@ impl Store {
             Some(wish) => match self.lock_take_in_tx(&mut tx, wish).await? {
                 TakeLock::Taken(lock) => Some(taken_event(&lock, wish.cause)),
                 TakeLock::AlreadyOurs(_) => None,
-                TakeLock::HeldBy(lock) => return Ok(StateGate::HeldBy(lock)),
+                TakeLock::HeldBy(lock) => return Ok(StateGate::HeldBy(Box::new(lock))),
                 TakeLock::PullClosed => return Ok(StateGate::PullClosed),
             },
         };

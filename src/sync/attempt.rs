@@ -80,14 +80,14 @@ impl Inner {
             Obtained::Busy { .. } => return Ok(Attempt::Busy),
         };
         let lease = AttemptLease { key: held.hold().key.clone(), holder: held.hold().holder.clone() };
-        match held.run(self.from_start_to_end(repo, lease)).await {
+        match held.run(self.start_to_end(repo, lease)).await {
             LeaseOutcome::Done(ended) => ended,
             LeaseOutcome::Lost => Ok(Attempt::Lost),
         }
     }
 
     /// The row says that an attempt is under way as long as one is, and how it ended before the lease is given back.
-    async fn from_start_to_end(&self, repo: &RepoId, lease: AttemptLease) -> Result<Attempt, sqlx::Error> {
+    async fn start_to_end(&self, repo: &RepoId, lease: AttemptLease) -> Result<Attempt, sqlx::Error> {
         let Parts { home, store, clock, closing, metrics, .. } = &self.parts;
         let (holder, begun) = (lease.holder.clone(), clock.now());
         let row = match store.mirror_change(home, repo, &MirrorEvent::Started { at: begun, lease }).await? {

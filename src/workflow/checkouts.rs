@@ -213,7 +213,8 @@ impl Checkouts {
                 return Ok(Fetched { wanted: Head::Present, ..fetched });
             }
         }
-        let fetched = self.fetch_for_all(forge, at, commit, &ticket, via).await?;
+        // It is large, and part of whatever waits for it.
+        let fetched = Box::pin(self.fetch_for_all(forge, at, commit, &ticket, via)).await?;
         self.syncer.used(&at.repo, via).await;
         match fetched.wanted {
             Head::Present | Head::NotAsked => Ok(fetched),

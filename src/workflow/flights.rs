@@ -103,6 +103,7 @@ mod tests {
         names.iter().map(|name| RefName::new(&format!("refs/heads/{name}")).unwrap()).collect()
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "it is what a flight comes to")]
     fn brought(names: &[&str]) -> Result<Fetched, GitError> {
         let commit: CommitSha = "a".repeat(40).parse().unwrap();
         let refs = refs(names).into_iter().map(|name| (name, Some(commit.clone()))).collect();

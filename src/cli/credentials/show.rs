@@ -1,5 +1,7 @@
 //! How credentials are shown: never with a secret.
 
+use std::fmt::Write as _;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::json;
 
@@ -46,10 +48,10 @@ fn time(at: DateTime<Utc>) -> String {
 pub(super) fn rotation(key: &str, rotation: &Rotation) -> String {
     let mut text = format!("{} credentials were encrypted with the key `{key}`.", rotation.resealed);
     if rotation.changed > 0 {
-        text.push_str(&format!(" {} were changed at the same moment: run it again.", rotation.changed));
+        let _infallible = write!(text, " {} were changed at the same moment: run it again.", rotation.changed);
     }
     if rotation.unreadable > 0 {
-        text.push_str(&format!(" {} cannot be read; they are as they were.", rotation.unreadable));
+        let _infallible = write!(text, " {} cannot be read; they are as they were.", rotation.unreadable);
     }
     if rotation.is_complete() {
         text.push_str(" Nothing needs another key any more.");

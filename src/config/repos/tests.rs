@@ -402,7 +402,7 @@ fn json_is_read_like_yaml() {
 fn the_examples_of_the_page_about_locks_do_what_it_says() {
     let page = include_str!("../../../docs/locking.md");
     let blocks: Vec<&str> =
-        page.split("```yaml ").skip(1).filter_map(|rest| Some(rest.split_once('\n')?.1.split("```").next()?)).collect();
+        page.split("```yaml ").skip(1).filter_map(|rest| rest.split_once('\n')?.1.split("```").next()).collect();
     let [server, repo] = blocks[..] else { panic!("the page has two examples: {blocks:?}") };
     let repos = parse(server).unwrap_or_else(|errors| panic!("{errors}"));
     let (rules, sandbox) = (repos.rules(&infra()), repos.rules(&"github.com/acme/sandbox".parse().unwrap()));

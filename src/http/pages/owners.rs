@@ -176,7 +176,7 @@ pub(super) struct Which {
 }
 
 #[derive(Serialize)]
-struct Claims {
+struct ClaimsPage {
     claims: Vec<ClaimLine>,
     owners: Vec<String>,
     owner: String,
@@ -201,7 +201,7 @@ pub(super) async fn claims(
     let after = RepoUrl::normalised(&which.after).ok();
     let claims = web.store.claim_list(owner.as_ref().map(|owner| owner.id), after.as_ref(), MOST).await?;
     let now = web.clock.now();
-    let page = Claims {
+    let page = ClaimsPage {
         next: claims
             .last()
             .filter(|_| is_full(claims.len(), MOST))

@@ -445,7 +445,7 @@ mod tests {
                 prop_assert!(state.retry_at.is_some() && state.failure.is_some() && state.retry_count > 0);
             }
             SyncState::Synced => {
-                prop_assert!(state.retry_count == 0 && state.asked.is_none() && state.failure.is_none())
+                prop_assert!(state.retry_count == 0 && state.asked.is_none() && state.failure.is_none());
             }
             SyncState::Pending | SyncState::Started => {}
         }

@@ -108,7 +108,7 @@ fn strip_git(segments: &mut [String]) -> Result<(), RepoUrlFault> {
     if let Some(bare) = name.strip_suffix(".git") {
         *name = bare.to_owned();
     }
-    if name.ends_with(".git") { Err(RepoUrlFault::TwiceGit) } else { check_segment(name) }
+    if name.strip_suffix(".git").is_some() { Err(RepoUrlFault::TwiceGit) } else { check_segment(name) }
 }
 
 fn check_shape(host: &str, parts: usize) -> Result<(), RepoUrlFault> {

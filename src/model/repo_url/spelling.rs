@@ -87,7 +87,7 @@ impl Spelling {
 
 /// The first colon outside brackets, if no slash is before it.
 fn split_shell(text: &str) -> Option<(&str, &str)> {
-    let bracket = text.find("[").and_then(|open| text[open..].find(']').map(|close| open + close)).unwrap_or(0);
+    let bracket = text.find('[').and_then(|open| text[open..].find(']').map(|close| open + close)).unwrap_or(0);
     let colon = bracket + text[bracket..].find(':')?;
     let (address, path) = (&text[..colon], &text[colon + 1..]);
     (!address.contains(['/', '\\'])).then_some((address, path))

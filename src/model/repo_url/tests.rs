@@ -85,6 +85,7 @@ fn the_normal_form_of_every_kind_of_host() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn what_is_refused_says_what_is_wrong_and_the_way_out() {
     insta::assert_snapshot!(
         [
@@ -139,7 +140,7 @@ fn what_is_refused_says_what_is_wrong_and_the_way_out() {
             "ssh://git:hunter2@git.acme.com/a/b",
             "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
         ]
-        .map(|text| normal(text))
+        .map(normal)
         .join("\n"),
         @r"
     the text is not the address of a repository: it is empty; write for example `https://github.com/acme/infra`
@@ -291,8 +292,8 @@ fn spelled(repository: &Repository, dice: &[u8]) -> String {
     for part in &repository.parts {
         let part = if is_forge && roll(2) == 0 { part.to_uppercase() } else { part.clone() };
         parts.push(match roll(3) {
-            0 => part.bytes().map(|byte| format!("%{byte:02x}")).collect(),
-            1 => part.bytes().map(|byte| format!("%{byte:02X}")).collect(),
+            0 => part.bytes().map(|byte| format!("%{byte:02x}")).collect::<Vec<_>>().concat(),
+            1 => part.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat(),
             _ => part.replace('%', "%25"),
         });
     }
@@ -342,7 +343,7 @@ proptest! {
             prop_assert_eq!(&RepoUrl::normalised(url.as_str()).unwrap(), &url);
             prop_assert!(url.as_str().is_ascii() && url.as_str().len() <= RepoUrl::MAX_BYTES);
             let parts: Vec<&str> = url.halves().1.split('/').collect();
-            prop_assert!(!parts.iter().any(|part| matches!(*part, "" | "." | "..") || part.ends_with(".git")));
+            prop_assert!(!parts.iter().any(|part| matches!(*part, "" | "." | "..") || part.strip_suffix(".git").is_some()));
             if let Some(repo) = url.repo_id() {
                 prop_assert_eq!(RepoUrl::of(&repo).unwrap().repo_id(), Some(repo));
             }

@@ -57,7 +57,7 @@ async fn a_refused_change_leaves_nothing_behind(db: &TestDb) {
     let (store, one, two) = (db.store(), open_pull(db.store(), 1).await, open_pull(db.store(), 2).await);
     let held = taken(store, &two, &project("b")).await;
     let import = run(store, RunKind::Import, &one, &project("b")).await;
-    assert!(matches!(ask(store, &one, &project("b"), import).await, StateGate::HeldBy(lock) if lock == held));
+    assert!(matches!(ask(store, &one, &project("b"), import).await, StateGate::HeldBy(lock) if *lock == held));
     let elsewhere = run(store, RunKind::Import, &one, &project("a")).await;
     store.pull_seen(&one, PullState::Closed, URL).await.unwrap();
     assert!(matches!(ask(store, &one, &project("a"), elsewhere).await, StateGate::PullClosed));

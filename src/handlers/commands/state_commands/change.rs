@@ -197,14 +197,18 @@ impl Changing<'_> {
         let Self { cx, key, order, .. } = self;
         let output = error.output().to_owned();
         let state_lock = cx.ctx.checkouts.state_lock_left(&cx.pull.at, key).await;
-        let report = ProjectReport { state_lock, output, ..report };
+        let report = ProjectReport { output, state_lock, ..report };
         let UserText { message, hints } = match error {
             RunError::Step(error @ StepError { why: StepFailure::Stopped { .. }, .. }) => {
                 let shut_down = || format!("Lockkeeper was shut down while this {} was under way", order.change.word());
                 let why = cx.asked_to_stop().await?.map_or_else(shut_down, |stop| stop.why);
                 UserText::new(format!("{why}, so {error}."), [])
             }
-            error => described(error),
+            error @ (RunError::Step(_)
+            | RunError::Tool(_)
+            | RunError::Checkout(_)
+            | RunError::Artifact(_)
+            | RunError::Disk(_)) => described(error),
         };
         let was_stopped = matches!(error, RunError::Step(StepError { why: StepFailure::Stopped { .. }, .. }));
         let outcome = if was_stopped { ProjectOutcome::Cancelled } else { ProjectOutcome::Failed };

@@ -158,7 +158,7 @@ fn freed_at(freed: &FreeLease) -> chrono::DateTime<chrono::Utc> {
 async fn work_stops_before_a_lease_that_could_not_be_renewed_ends(db: &TestDb) {
     let ((one, _), (two, _)) = (server(db, "one").await, server(db, "two").await);
     let (work, end) = working(held(&one).await);
-    db.clock.advance(HOURS / 10 * 9 - Duration::from_secs(1));
+    db.clock.advance((HOURS / 10 * 9).saturating_sub(Duration::from_secs(1)));
     one.look();
     assert!(!end.is_closed());
     db.clock.advance(Duration::from_secs(1));
@@ -197,7 +197,7 @@ async fn the_lease_of_a_killed_holder_ends_by_time_or_with_its_server(db: &TestD
     let (one, _) = server(db, "one").await;
     let (two, _) = server(db, "two").await;
     std::mem::forget(held(&one).await);
-    db.clock.advance(HOURS - Duration::from_micros(1));
+    db.clock.advance(HOURS.saturating_sub(Duration::from_micros(1)));
     assert!(is_busy(&two).await);
     db.clock.advance(Duration::from_micros(1));
     held(&two).await.release().await;
@@ -222,7 +222,7 @@ async fn a_turn_lasts_to_its_end_after_a_success_and_no_longer_after_a_failure(d
     let held = turn(&two).await.unwrap();
     assert_eq!(held.run_turn(async { Ok::<_, ()>(1) }).await, LeaseOutcome::Done(Ok(1)));
     let heard = log::listen();
-    db.clock.advance(period - Duration::from_micros(1));
+    db.clock.advance(period.saturating_sub(Duration::from_micros(1)));
     assert!(turn(&one).await.is_none() && turn(&two).await.is_none());
     assert!(!heard.end().contains("cannot obtain") && metrics.render().contains("{kind=\"reconciler\"} 0\n"));
     db.clock.advance(Duration::from_micros(1));
@@ -290,7 +290,7 @@ async fn work_somehow(number: usize, leases: &Leases, floor: Arc<Floor>) -> bool
         }
         assert!(number % 3 != 1, "on purpose");
         if number % 3 == 2 {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     };
     let work = tokio::spawn(held.run(work));

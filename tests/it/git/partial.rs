@@ -27,7 +27,7 @@ impl World {
         self.mirror().sync(&remote, &wanted).await.unwrap();
     }
 
-    async fn requests(&self) -> usize {
+    fn requests(&self) -> usize {
         self.server.log.lock().unwrap().authorization.len()
     }
 
@@ -47,10 +47,10 @@ async fn files_come_when_they_are_needed_with_the_credentials_of_the_forge() {
     assert!(!world.mirror().has_files(&commits.1).await.unwrap());
     let listed = world.mirror().files(&commits.1).await.unwrap();
     assert_eq!(listed.paths, ["a/b.tf", "main.tf"].map(path), "directories are here");
-    let requests = world.requests().await;
+    let requests = world.requests();
     let error = world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap_err();
     assert!(!matches!(error, GitError::Corrupt { .. }), "{error}");
-    assert_eq!(world.requests().await, requests, "nothing is fetched behind our back");
+    assert_eq!(world.requests(), requests, "nothing is fetched behind our back");
     let checkout = world.checkout(&commits).await;
     assert_eq!((read(&checkout, "main.tf"), read(&checkout, "a/b.tf")), ("two".into(), "x".into()));
     assert!(world.mirror().has_files(&commits.1).await.unwrap());

@@ -21,8 +21,8 @@ async fn leases(world: &World) {
         let (host, address, version) = (format!("{name}.example"), String::new(), "1.2.3".to_owned());
         let id = ReplicaId { name: name.to_owned(), host, address, version };
         world.store.replica_beat(&id, Presence::Serving, &[], world.clock_now() + heard).await.unwrap();
-        let hold = Hold { key: key.to_owned(), holder: format!("{name}/1") };
-        let new = NewLease { hold: &hold, purpose, until: world.clock_now() + TimeDelta::hours(3) };
+        let claim = Hold { key: key.to_owned(), holder: format!("{name}/1") };
+        let new = NewLease { hold: &claim, purpose, until: world.clock_now() + TimeDelta::hours(3) };
         assert!(matches!(world.store.lease_take(new).await.unwrap(), TakeLease::Taken(_)));
     }
     world.wait(600);

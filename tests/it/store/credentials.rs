@@ -150,7 +150,7 @@ async fn the_one_added_last_is_used_and_that_is_noted(db: &TestDb) {
     let (net, keys) = (owner(db, "net").await, with_keys(db, &[("a", 1)]));
     assert!(keys.for_api(&repo("infra")).await.unwrap().is_none());
     let old = add(&keys, &net, "infra", TOKEN).await;
-    db.clock.advance(Duration::from_secs(60));
+    db.clock.advance(Duration::from_mins(1));
     let new = add(&keys, &net, "infra", "ghp_the_newer_token_0").await;
     assert_eq!(keys.for_api(&repo("Infra")).await.unwrap().unwrap().id, new);
     assert!(keys.for_ssh(&repo("infra")).await.unwrap().is_none());

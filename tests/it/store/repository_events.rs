@@ -111,8 +111,10 @@ async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
             tokio::task::yield_now().await;
         }
     };
-    let (written, walked) = tokio::join!(writers, tokio::time::timeout(std::time::Duration::from_mins(1), walker));
-    written.into_iter().for_each(|writer| writer.unwrap());
+    let (all, walked) = tokio::join!(writers, tokio::time::timeout(std::time::Duration::from_mins(1), walker));
+    for writer in all {
+        writer.unwrap();
+    }
     walked.expect("every event is walked");
     assert_eq!(pending(db.store(), "a").await, names);
 }

@@ -156,8 +156,8 @@ async fn of_updates_and_attempts_at_once_none_is_lost(db: &TestDb) {
         let holder = format!("replica/{round}");
         db.changed("infra", &db.begins(&holder)).await;
         let (updated, ended) = (db.is_updated(), db.succeeds(&holder));
-        let updates = (0..4).map(|_| other.mirror_change(&a, &infra, &updated));
-        let (told, end) = tokio::join!(join_all(updates), db.store().mirror_change(&a, &infra, &ended));
+        let changes = (0..4).map(|_| other.mirror_change(&a, &infra, &updated));
+        let (told, end) = tokio::join!(join_all(changes), db.store().mirror_change(&a, &infra, &ended));
         assert!(told.into_iter().all(|told| matches!(told.unwrap(), MirrorChange::Changed(_))));
         assert!(matches!(end.unwrap(), MirrorChange::Changed(_)));
         assert_eq!(db.mirror("infra").await.state.state, SyncState::Pending, "round {round}");

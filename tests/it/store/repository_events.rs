@@ -111,11 +111,11 @@ async fn a_cursor_never_passes_an_event_that_commits_late(db: &TestDb) {
             tokio::task::yield_now().await;
         }
     };
-    let (all, walked) = tokio::join!(writers, tokio::time::timeout(std::time::Duration::from_mins(1), walker));
+    let (all, in_time) = tokio::join!(writers, tokio::time::timeout(std::time::Duration::from_mins(1), walker));
     for writer in all {
         writer.unwrap();
     }
-    walked.expect("every event is walked");
+    in_time.expect("every event is walked");
     assert_eq!(pending(db.store(), "a").await, names);
 }
 

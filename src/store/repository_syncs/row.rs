@@ -41,8 +41,8 @@ const CHANGE: &str = "UPDATE repository_syncs SET revision = revision + 1, state
      failure = $19, refresh_at = $20, verification = $21, checksum = $22, refs = $23, verified_at = $24, \
      verification_retry_count = $25, verification_failure = $26, connectivity_at = $27, maintained_at = $28, \
      used_at = $29, evicted_at = $30, bytes = $31, installation = $32 \
-     WHERE replica = $1 AND repo = $2 AND revision = $3 AND ($33 IS NULL OR NOT EXISTS (SELECT 1 FROM leases l \
-     WHERE l.key = repository_syncs.lease_key AND l.holder = repository_syncs.lease_holder AND l.until > $33))";
+     WHERE replica = $1 AND repo = $2 AND revision = $3 AND NOT EXISTS (SELECT 1 FROM leases l \
+     WHERE l.key = repository_syncs.lease_key AND l.holder = repository_syncs.lease_holder AND l.until > $33)";
 
 #[derive(sqlx::FromRow)]
 pub(super) struct Row {

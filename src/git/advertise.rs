@@ -45,25 +45,31 @@ impl Mirror {
         self.list(&remote, wanted).await
     }
 
-    fn listing(&self) -> String {
+    pub(super) fn listing(&self) -> String {
         format!("list the refs of {}", self.repo)
     }
 
     pub(super) async fn list(&self, remote: &Checked<'_>, wanted: &RefSelection) -> Result<RefList, GitError> {
+        let list = match self.ls_refs(remote, wanted).await? {
+            Some(list) => list,
+            None => self.ls_remote(remote, wanted).await?,
+        };
+        let read = read(&list, wanted).map_err(|error| GitError::other(self.listing(), error))?;
+        if read.left_out > 0 {
+            warn!(repo = %self.repo, count = read.left_out, "Refs with names that cannot be handed to git safely are left out of the mirror");
+        }
+        Ok(read.refs)
+    }
+
+    /// With pulls all refs that there are.
+    async fn ls_remote(&self, remote: &Checked<'_>, wanted: &RefSelection) -> Result<Captured, GitError> {
         let doing = self.listing();
         let mut cmd = self.git_to(remote).cap(MAX_BYTES).args(["ls-remote", "--quiet"]);
         if wanted.pulls.is_empty() {
             cmd = cmd.arg("--heads");
         }
         let output = self.call(&doing, &cmd.operands([remote.url()])).await?;
-        if !output.is_success() {
-            return Err(remote.failure(&doing, &output));
-        }
-        let read = read(&output.stdout, wanted).map_err(|error| GitError::other(&doing, error))?;
-        if read.left_out > 0 {
-            warn!(repo = %self.repo, count = read.left_out, "Refs with names that cannot be handed to git safely are left out of the mirror");
-        }
-        Ok(read.refs)
+        if output.is_success() { Ok(output.stdout) } else { Err(remote.failure(&doing, &output)) }
     }
 }
 

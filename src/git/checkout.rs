@@ -104,7 +104,7 @@ impl Mirror {
     /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are
     /// exactly those of the commit. Untracked files stay while the commit stays; when it changes only those of `KEPT` do. Waits
     /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`] the
-    /// mirror has been thrown away, unless something was just being brought into it: fetch and prepare once more.
+    /// next fetch replaces the mirror: fetch and prepare once more.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
         let doing = format!("check out {} for pull {} of {}", wanted.head.short(), wanted.pull, self.repo);
         let pull_dir = place::pull(&self.settings.data_dir, &self.repo, wanted.pull);
@@ -118,7 +118,7 @@ impl Mirror {
         };
         let (fresh, extent) = match self.place_commit(&doing, &place, &commit, wanted.extent).await {
             // Objects are missing that the refs promise: no fetch would bring them back as long as the refs are there.
-            Err(damage @ GitError::Corrupt { .. }) => return self.discard_unless_written().and(Err(damage)),
+            Err(damage @ GitError::Corrupt { .. }) => return self.note_damage().and(Err(damage)),
             result => result?,
         };
         Ok(Prepared::Ready(Checkout {
@@ -162,7 +162,11 @@ impl Mirror {
         }
         let _writer = self.locks.writer.lock().await;
         remove_all(&dir).map_err(GitError::from_io(&doing))?;
-        self.prune(&doing).await
+        match self.prune(&doing).await {
+            // The checkouts are gone, which is what was wanted; the next fetch replaces the mirror.
+            Err(GitError::Corrupt { .. }) => self.note_damage(),
+            pruned => pruned,
+        }
     }
 
     async fn commit_for(&self, doing: &str, wanted: &Wanted<'_>) -> Result<Merge, GitError> {
@@ -179,7 +183,7 @@ impl Mirror {
         }
     }
 
-    async fn hold(&self, doing: &str, file: &Path) -> Result<Hold, GitError> {
+    pub(super) async fn hold(&self, doing: &str, file: &Path) -> Result<Hold, GitError> {
         make_dir(file.parent().unwrap_or(file)).map_err(GitError::from_io(doing))?;
         Hold::exclusive(file, self.settings.hold_wait).await.map_err(|error| GitError::from_hold(doing, error))
     }
@@ -259,7 +263,7 @@ impl Mirror {
         extent.note(admin).map_err(GitError::from_io(doing))?;
         // A new index: flags in the old one could make git overlook files that a run has changed.
         remove_all(&admin.join("index")).map_err(GitError::from_io(doing))?;
-        self.run(doing, git().args(["read-tree", "HEAD"])).await?;
+        self.run(doing, extent.read_into_index(git()).arg("HEAD")).await?;
         self.run(doing, git().args(["checkout", "--quiet", "--force", "--detach", commit.as_str()])).await?;
         if !same {
             self.run(doing, clean(git())).await?;

@@ -30,7 +30,8 @@ fn has_any(stderr: &str, phrases: &[&str]) -> bool {
 
 /// `fatal: Authentication failed for 'https://…'`,
 /// `fatal: could not read Username for 'https://…': terminal prompts disabled`,
-/// `fatal: unable to access 'https://…': The requested URL returned error: 403`.
+/// `fatal: unable to access 'https://…': The requested URL returned error: 403`,
+/// `git@github.com: Permission denied (publickey).` (by SSH).
 fn is_auth_failure(stderr: &str) -> bool {
     has_any(
         stderr,
@@ -40,13 +41,15 @@ fn is_auth_failure(stderr: &str) -> bool {
             "fatal: could not read Password for",
             "The requested URL returned error: 401",
             "The requested URL returned error: 403",
+            ": Permission denied (publickey",
         ],
     )
 }
 
 /// `fatal: repository 'https://…/' not found`, `fatal: couldn't find remote ref refs/heads/x`,
 /// `fatal: remote error: upload-pack: not our ref 1234…`, `fatal: Not a valid object name 1234…`,
-/// `fatal: '/srv/x.git' does not appear to be a git repository` (with `file:`).
+/// `fatal: '/srv/x.git' does not appear to be a git repository` (with `file:`), and by SSH `ERROR: Repository not found.`
+/// or `remote: ERROR: The project you were looking for could not be found …`.
 fn is_not_found(stderr: &str) -> bool {
     let repository = |line: &str| line.starts_with("fatal: repository '") && line.ends_with("' not found");
     stderr.lines().any(repository)
@@ -54,7 +57,13 @@ fn is_not_found(stderr: &str) -> bool {
         || is_refused_commit(stderr)
         || has_any(
             stderr,
-            &["fatal: Not a valid object name", "fatal: not a tree object", "does not appear to be a git"],
+            &[
+                "fatal: Not a valid object name",
+                "fatal: not a tree object",
+                "does not appear to be a git",
+                "ERROR: Repository not found",
+                "ERROR: The project you were looking for could not be found",
+            ],
         )
 }
 
@@ -116,26 +125,64 @@ fn is_corrupt(stderr: &str) -> bool {
 }
 
 /// `fatal: unable to access 'https://…': Could not resolve host: …`, `…: Failed to connect to … port 443: …`,
-/// `error: RPC failed; curl 18 …`, `fatal: early EOF`, `The requested URL returned error: 502`.
+/// `error: RPC failed; curl 18 …`, `fatal: early EOF`, `The requested URL returned error: 502`; by SSH
+/// `ssh: connect to host … port 22: Connection refused`, `ssh: Could not resolve hostname …`,
+/// `Connection closed by 10.0.0.1 port 22`, `kex_exchange_identification: …`.
 fn is_unreachable(stderr: &str) -> bool {
-    has_any(
-        stderr,
-        &[
-            "fatal: unable to access '",
-            "error: RPC failed",
-            "fatal: early EOF",
-            "the remote end hung up unexpectedly",
-            "fatal: expected flush after ref listing",
-            "fatal: fetch-pack: invalid index-pack output",
-        ],
-    )
+    stderr.lines().any(is_broken_line_of_ssh)
+        || has_any(
+            stderr,
+            &[
+                "fatal: unable to access '",
+                "error: RPC failed",
+                "fatal: early EOF",
+                "the remote end hung up unexpectedly",
+                "fatal: expected flush after ref listing",
+                "fatal: fetch-pack: invalid index-pack output",
+            ],
+        )
 }
 
-/// The lines that matter, at most three, fit to be shown to people.
+fn is_broken_line_of_ssh(line: &str) -> bool {
+    const BEGINNINGS: [&str; 8] = [
+        "ssh: connect to host ",
+        "ssh: Could not resolve hostname ",
+        "Connection closed by ",
+        "Connection reset by ",
+        "Connection timed out during banner exchange",
+        "Connection to ",
+        "Timeout, server ",
+        "kex_exchange_identification: ",
+    ];
+    BEGINNINGS.iter().any(|beginning| line.starts_with(beginning))
+}
+
+/// The host has another key than the one it is known by, or none of it is known.
+fn is_unknown_host(stderr: &str) -> bool {
+    has_any(stderr, &["Host key verification failed."])
+}
+
+/// Lines of ssh that say why git says no more than [`NO_REASON`].
+fn is_reason_of_ssh(line: &str) -> bool {
+    is_broken_line_of_ssh(line)
+        || ["Host key verification failed", "ERROR: "].iter().any(|beginning| line.starts_with(beginning))
+        || line.contains(": Permission denied (")
+        || line.ends_with("and you have requested strict checking.")
+}
+
+/// What git says when ssh ended, whatever the reason.
+const NO_REASON: &str = "fatal: Could not read from remote repository.";
+const UNKNOWN_HOST: &str = "The host is not the one that the SSH credential names. If it has a new key, compare what \
+    `ssh-keyscan` prints with what the host publishes, and give the credential again with these lines as known hosts.";
+
+/// The lines that matter, at most three and what helps, fit to be shown to people.
 pub(super) fn message(stderr: &str, code: Option<i32>, secret: Option<&str>) -> String {
-    let shown = |line: &&str| ["fatal: ", "error: ", "remote: "].iter().any(|prefix| line.starts_with(prefix));
+    let of_git = |line: &str| ["fatal: ", "error: ", "remote: "].iter().any(|prefix| line.starts_with(prefix));
+    let has_reason = stderr.lines().any(is_reason_of_ssh);
+    let shown = |line: &&str| is_reason_of_ssh(line) || of_git(line) && !(has_reason && *line == NO_REASON);
     let important: Vec<&str> = stderr.lines().filter(shown).take(3).collect();
-    let lines = if important.is_empty() { stderr.lines().take(3).collect() } else { important };
+    let mut lines = if important.is_empty() { stderr.lines().take(3).collect() } else { important };
+    lines.extend(is_unknown_host(stderr).then_some(UNKNOWN_HOST));
     let lines: Vec<String> = lines.into_iter().map(|line| clean(line, secret)).filter(|l| !l.is_empty()).collect();
     if lines.is_empty() {
         let code = code.map_or_else(|| "a signal".to_owned(), |code| format!("exit code {code}"));
@@ -185,6 +232,10 @@ mod tests {
             ("error: RPC failed; curl 18 transfer closed\nfatal: early EOF", Class::Unreachable),
             ("error: object file objects/12/34 is empty\nfatal: loose object 12 is corrupt", Class::Corrupt),
             ("fatal: not a git repository: '/data/x.git'", Class::Corrupt),
+            ("git@h: Permission denied (publickey).\nfatal: Could not read from remote repository.", Class::AuthFailed),
+            ("ERROR: Repository not found.\nfatal: Could not read from remote repository.", Class::NotFound),
+            ("ssh: connect to host h port 22: Connection refused\nfatal: Could not read from …", Class::Unreachable),
+            ("Host key verification failed.\nfatal: Could not read from remote repository.", Class::Other),
             ("fatal: something new", Class::Other),
         ];
         for (stderr, class) in cases {
@@ -207,6 +258,13 @@ mod tests {
         remote: hello [31m…
         fatal: no 'https://…@h/x@y'
         error: 3
+        ");
+        let stderr = "@@@\nHost key for h has changed and you have requested strict checking.\nHost key verification failed.\n\
+                      fatal: Could not read from remote repository.\n\nPlease make sure you have the correct access rights";
+        insta::assert_snapshot!(message(stderr, Some(128), None), @"
+        Host key for h has changed and you have requested strict checking.
+        Host key verification failed.
+        The host is not the one that the SSH credential names. If it has a new key, compare what `ssh-keyscan` prints with what the host publishes, and give the credential again with these lines as known hosts.
         ");
         insta::assert_snapshot!(message("", Some(1), None), @"git ended with exit code 1 and said nothing");
     }

@@ -79,6 +79,17 @@ impl Git {
 }
 
 impl Mirror {
+    /// Bytes that it takes on disk, without checkouts; zero when there is none.
+    pub async fn size(&self) -> io::Result<u64> {
+        let dir = self.dir().to_owned();
+        apart(move || {
+            let mut count = Count::default();
+            count.walk(&dir);
+            count.bytes
+        })
+        .await
+    }
+
     /// Notes that the mirror, and the checkouts of a pull if one is named, are used at this time.
     pub fn touch(&self, pull: Option<PullNumber>, at: DateTime<Utc>) -> io::Result<()> {
         let pull = pull.map(|pull| place::pull(&self.settings.data_dir, &self.repo, pull).join(place::USED));

@@ -64,17 +64,15 @@ impl Fetched {
 impl Mirror {
     /// Brings refs up to date, making the mirror when there is none. A ref that the server does not have is removed
     /// here too. A wanted commit that came with no ref is asked for by its id. What a partial mirror lacks of these commits,
-    /// and of what they are merged by, comes as well. A damaged mirror is thrown away and fetched once more.
+    /// and of what they are merged by, comes as well. A damaged mirror is replaced by a fresh one with these refs,
+    /// and serves what it still can until that is there.
     pub async fn fetch(&self, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
         let remote = self.check(&self.doing(), &request.remote())?;
         let _transfer = self.locks.transfer.lock().await;
         match self.fetch_once(&remote, request).await {
             Err(GitError::Corrupt { message, .. }) => {
-                tracing::warn!(repo = %self.repo, %message, "Fetching a damaged mirror anew");
-                let writer = self.locks.writer.lock().await;
-                self.discard()?;
-                drop(writer);
-                self.fetch_once(&remote, request).await
+                tracing::warn!(repo = %self.repo, %message, "Replacing a damaged mirror by what is fetched anew");
+                self.replace(async |fresh| fresh.fetch_once(&remote, request).await).await
             }
             result => result,
         }
@@ -85,6 +83,7 @@ impl Mirror {
     }
 
     async fn fetch_once(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
+        self.check_damage(&self.doing())?;
         self.init().await?;
         let mut refs = Vec::new();
         let missing = self.fetch_refs(remote, request).await?;

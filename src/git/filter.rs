@@ -21,6 +21,9 @@ use crate::config::MirrorFilter;
 use crate::model::CommitSha;
 use crate::process::Output;
 
+/// Commits that a merge may need besides its two sides.
+const MAX_BASES: usize = 100;
+
 /// Said once for all mirrors: it is the forge that cannot do it, or will not.
 static SAID: AtomicBool = AtomicBool::new(false);
 
@@ -72,7 +75,7 @@ impl Mirror {
             return Ok(());
         }
         let doing = format!("fetch the files of {}", self.repo);
-        let bases = self.merge_bases(&doing, commits).await?;
+        let bases = self.all_bases(&doing, commits).await?;
         let all: Vec<&CommitSha> = commits.iter().copied().chain(&bases).collect();
         let missing = self.missing(&all).await?;
         if missing.is_empty() {
@@ -83,6 +86,24 @@ impl Mirror {
         let cmd = self.git_to(remote).args(["-c", "fetch.negotiationAlgorithm=noop"]).args(FETCH).arg("--stdin");
         let output = self.call(&doing, &cmd.operands([remote.name(self)]).input(list)).await?;
         if output.is_success() { Ok(()) } else { Err(remote.failure(&doing, &output)) }
+    }
+
+    /// What some commits would be merged by. Where that are several commits (branches were merged both ways), git merges
+    /// those first, by what they in turn come from, and so on.
+    async fn all_bases(&self, doing: &str, commits: &[&CommitSha]) -> Result<BTreeSet<CommitSha>, GitError> {
+        let mut all = BTreeSet::new();
+        let mut newest: BTreeSet<CommitSha> = commits.iter().copied().cloned().collect();
+        while newest.len() > 1 {
+            let bases = self.merge_bases(doing, &newest.iter().collect::<Vec<_>>()).await?;
+            newest = bases.into_iter().filter(|base| all.insert(base.clone())).collect();
+            if all.len() > MAX_BASES {
+                let message = format!(
+                    "the branches were merged both ways too often (more than {MAX_BASES} merge bases); rebase the pull"
+                );
+                return Err(GitError::other(doing, message));
+            }
+        }
+        Ok(all)
     }
 
     /// What any two of some commits would be merged by.

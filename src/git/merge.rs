@@ -29,6 +29,10 @@ impl Mirror {
     /// the same pair gives the same commit on every replica. There is a merge commit even when the head contains the
     /// base already, so that `HEAD^1` and `HEAD^2` always are base and head.
     pub(super) async fn merge(&self, base: &CommitSha, head: &CommitSha) -> Result<Merge, GitError> {
+        if base == head {
+            // Of a branch by itself: git would leave out the second parent.
+            return Ok(Merge::Done(head.clone()));
+        }
         let doing = format!("merge {} into {}", head.short(), base.short());
         let cmd =
             self.git().cap(MAX_CONFLICTS).args(["merge-tree", "--write-tree", "--name-only", "--no-messages", "-z"]);

@@ -1,5 +1,6 @@
 //! The bare clone of one repository.
 
+use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,14 +78,28 @@ impl Mirror {
         self.run(&doing, cmd).await.map(drop)
     }
 
-    /// Throws the mirror away, unless something is being brought into it: then whoever does that finds the damage.
-    pub(super) fn discard_unless_written(&self) -> Result<(), GitError> {
-        self.locks.transfer.try_lock().map_or(Ok(()), |_transfer| self.discard())
+    /// Notes that objects or files of the mirror are damaged: whoever fetches next replaces it by a fresh one. Until then
+    /// it serves what it still can.
+    pub(super) fn note_damage(&self) -> Result<(), GitError> {
+        let noted = match fs::write(self.dir.join(place::DAMAGED), "") {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            noted => noted,
+        };
+        noted.map_err(GitError::from_io(format!("note that the mirror of {} is damaged", self.repo)))
     }
 
-    /// Throws the mirror away. Needs both mutexes. Checkouts of it are noticed to be broken and made anew when they are next prepared.
-    pub(super) fn discard(&self) -> Result<(), GitError> {
-        remove_all(&self.dir).map_err(GitError::from_io(format!("remove the damaged mirror of {}", self.repo)))
+    /// Whether it was found to be damaged; the next fetch replaces it.
+    pub fn is_damaged(&self) -> bool {
+        self.dir.join(place::DAMAGED).exists()
+    }
+
+    /// Nothing is fetched into a mirror that is damaged.
+    pub(super) fn check_damage(&self, doing: &str) -> Result<(), GitError> {
+        if !self.is_damaged() {
+            return Ok(());
+        }
+        let message = "objects or files of the mirror are damaged".to_owned();
+        Err(GitError::Corrupt { doing: doing.to_owned(), message })
     }
 }
 

@@ -17,7 +17,7 @@
 //!   exclusively, so a Terraform that outlived a server is waited for.
 //! - *Whole or marked.* A checkout that is being changed carries a mark. A mark found later means that somebody was
 //!   killed half-way: the checkout is made anew, because git cannot tell which files belong to it.
-//! - *Cache.* A mirror that is damaged is thrown away and fetched again; lock files left behind by a killed git are
+//! - *Cache.* A mirror that is damaged is replaced by a fresh one, made beside it; lock files left behind by a killed git are
 //!   removed, as only one writer exists and it is us.
 
 mod advertise;
@@ -28,6 +28,8 @@ mod environment;
 mod error;
 mod fetch;
 mod filter;
+mod lfs;
+mod ls_refs;
 mod merge;
 mod mirror;
 mod objects;
@@ -37,7 +39,11 @@ mod refs;
 mod remote;
 mod sparse;
 mod ssh;
+mod submodule_files;
+mod submodule_url;
+mod submodules;
 mod sync;
+mod tree_reader;
 mod upkeep;
 mod work_tree;
 
@@ -55,12 +61,15 @@ pub use checkout::{Checkout, CheckoutStrategy, DirError, Prepared, Wanted};
 pub use disk::{DiskPart, DiskUse};
 pub use error::GitError;
 pub use fetch::{FetchRequest, Fetched, Head};
+pub use lfs::LfsFile;
 pub use mirror::Mirror;
 pub use objects::{Ignored, TreeFiles};
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
 pub use remote::Remote;
 pub use sparse::Extent;
+pub use submodules::Submodule;
 pub use sync::Synced;
+pub use tree_reader::TreeReader;
 pub use work_tree::{Base, WorkTree, WorkTreeChanges};
 
 /// What git needs to know of its surroundings.

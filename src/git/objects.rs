@@ -30,17 +30,21 @@ pub enum Ignored {
 }
 
 /// One entry of a tree.
-struct Entry<'a> {
+pub(super) struct Entry<'a> {
     mode: &'a str,
-    id: &'a str,
+    pub(super) id: &'a str,
     /// In bytes, where it was asked for.
     size: Option<u64>,
-    name: &'a [u8],
+    pub(super) name: &'a [u8],
 }
 
 impl Entry<'_> {
     fn is_file(&self) -> bool {
         self.mode.starts_with("100")
+    }
+
+    pub(super) fn is_submodule(&self) -> bool {
+        self.mode == "160000"
     }
 
     fn is_link(&self) -> bool {
@@ -157,7 +161,7 @@ impl Mirror {
 }
 
 /// `100644 blob 1234…   57\tpath\0…`, where asked for with the size; an entry without its end was cut off and is dropped.
-fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+pub(super) fn entries(list: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     let whole = &list[..list.iter().rposition(|byte| *byte == 0).unwrap_or(0)];
     whole.split(|byte| *byte == 0).filter_map(|line| {
         let tab = line.iter().position(|byte| *byte == b'\t')?;

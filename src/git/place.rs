@@ -26,6 +26,12 @@ pub(super) fn replaced(mirror: &Path) -> PathBuf {
     mirror.with_added_extension("old~")
 }
 
+/// `modules/<owner and name>.git` in the mirror of the repository that has it: gone with it, and of no use to others.
+pub(super) fn submodule(mirror: &Path, repo: &RepoId) -> PathBuf {
+    let path = format!("{}/{}", repo.owner(), repo.name());
+    mirror.join("modules").join(segment(&path)).with_added_extension("git")
+}
+
 /// `checkouts/<host>/<owner>/<name>/<pull>`.
 pub(super) fn pull(data_dir: &Path, repo: &RepoId, number: PullNumber) -> PathBuf {
     repo_dir(&data_dir.join("checkouts"), repo).join(number.to_string())
@@ -46,6 +52,8 @@ pub(super) fn repo_of(host: &str, owner: &str, name: &str) -> Option<RepoId> {
 pub(super) const USED: &str = ".lockkeeper-used";
 /// File in a partial mirror that names its filter.
 pub(super) const FILTER: &str = ".lockkeeper-filter";
+/// File in a mirror that is to be replaced.
+pub(super) const DAMAGED: &str = ".lockkeeper-damaged";
 /// File in a mirror that says what its packs took when they were last made into one.
 pub(super) const PACKED: &str = ".lockkeeper-packed";
 /// Directory of lock files in the directory of a pull's checkouts.

@@ -10,7 +10,6 @@ use std::io;
 use std::path::Path;
 
 use super::mirror::remove_all;
-use super::remote::Checked;
 use super::{GitError, Mirror, RefSelection, Remote, Synced, place};
 
 impl Mirror {
@@ -18,27 +17,28 @@ impl Mirror {
     pub async fn rebuild(&self, remote: &Remote<'_>, wanted: &RefSelection) -> Result<Synced, GitError> {
         let remote = self.check(&self.rebuilding(), remote)?;
         let _transfer = self.locks.transfer.lock().await;
-        self.clear_leftovers()?;
-        self.replace(&remote, wanted).await
+        self.replace(async |fresh| fresh.sync_once(&remote, wanted).await).await
     }
 
     fn rebuilding(&self) -> String {
         format!("make the mirror of {} anew", self.repo)
     }
 
-    /// Needs the mutex `transfer`.
-    pub(super) async fn replace(&self, remote: &Checked<'_>, wanted: &RefSelection) -> Result<Synced, GitError> {
+    /// Puts what is fetched into an empty mirror in the place of this one, if all of it came and is whole. Needs the mutex
+    /// `transfer`.
+    pub(super) async fn replace<T>(
+        &self,
+        fetch: impl AsyncFnOnce(&Self) -> Result<T, GitError>,
+    ) -> Result<T, GitError> {
+        self.clear_leftovers()?;
         let beside = place::beside(self.dir());
         let fresh = self.at(beside.clone());
         let made = async {
-            let synced = fresh.sync_once(remote, wanted).await?;
+            let fetched = fetch(&fresh).await?;
             fresh.connected().await?;
-            Ok(synced)
+            self.switch(&beside).await.map(|()| fetched)
         };
-        let made = match made.await {
-            Ok(synced) => self.switch(&beside).await.map(|()| synced),
-            Err(error) => Err(error),
-        };
+        let made = made.await;
         // After the switch that is the old mirror, otherwise the clone that is of no use.
         remove_all(&beside).map_err(GitError::from_io(self.rebuilding()))?;
         made

@@ -47,9 +47,28 @@ impl<'a> Remote<'a> {
 }
 
 impl Checked<'_> {
+    pub(super) fn into_url(self) -> Url {
+        self.url
+    }
+
     /// The URL, for an argument.
     pub(super) fn url(&self) -> &str {
         self.remote.url
+    }
+
+    /// Whether it is reached by SSH, whatever the URL says.
+    pub(super) fn is_by_ssh(&self) -> bool {
+        self.remote.credentials.is_some_and(|credentials| credentials.ssh.is_some())
+    }
+
+    /// Git's helper that speaks with it; `None`: it is not reached by HTTP.
+    pub(super) fn helper(&self) -> Option<&'static str> {
+        match self.url.scheme() {
+            _ if self.is_by_ssh() => None,
+            "https" => Some("remote-https"),
+            "http" => Some("remote-http"),
+            _ => None,
+        }
     }
 
     /// What to call it in a fetch: a partial mirror knows it by name.

@@ -43,6 +43,13 @@ impl Extent {
         Self::Dirs(dirs.iter().filter(|dir| !is_below(dir)).cloned().collect())
     }
 
+    /// With these files too: where one lies elsewhere, with the directory that it is in.
+    #[must_use]
+    pub fn with_files<'a>(self, files: impl IntoIterator<Item = &'a RepoPath>) -> Self {
+        let outside = files.into_iter().filter(|file| !self.has(file)).map(RepoPath::parent).collect::<BTreeSet<_>>();
+        self.with(&Self::Dirs(outside))
+    }
+
     /// Everything that is in one of the two.
     #[must_use]
     pub fn with(self, other: &Self) -> Self {
@@ -94,6 +101,15 @@ impl Extent {
         match self {
             Self::Whole => git,
             Self::Dirs(_) => git.args(["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=true"]),
+        }
+    }
+
+    /// Reads a commit into a new index. Of a part, what is left out is marked at once and the rest is written: without
+    /// the marks the `checkout` that follows would look for every file of the commit.
+    pub(super) fn read_into_index(&self, git: Cmd) -> Cmd {
+        match self {
+            Self::Whole => git.arg("read-tree"),
+            Self::Dirs(_) => git.args(["read-tree", "--reset", "-u"]),
         }
     }
 }
@@ -164,6 +180,8 @@ mod tests {
         }
         assert_eq!(self::extent(&["a", "."]), Extent::Whole);
         assert_eq!(self::extent(&["a/b/c", "a", "b"]), self::extent(&["b", "a"]));
+        let files: Vec<RepoPath> = ["root", "a/f", "a/b/f", "q/r/f"].map(|file| file.parse().unwrap()).to_vec();
+        assert_eq!(self::extent(&["a/b"]).with_files(&files), self::extent(&["a/b", "q/r"]));
     }
 
     #[test]

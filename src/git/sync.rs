@@ -40,7 +40,7 @@ impl Mirror {
         match self.sync_once(&remote, wanted).await {
             Err(GitError::Corrupt { message, .. }) => {
                 warn!(repo = %self.repo, %message, "Replacing a damaged mirror by a fresh clone");
-                self.replace(&remote, wanted).await
+                self.replace(async |fresh| fresh.sync_once(&remote, wanted).await).await
             }
             result => result,
         }
@@ -66,6 +66,7 @@ impl Mirror {
     }
 
     pub(super) async fn sync_once(&self, remote: &Checked<'_>, wanted: &RefSelection) -> Result<Synced, GitError> {
+        self.check_damage(&self.syncing())?;
         self.init().await?;
         let here = self.refs().await?;
         for _ in 0..ATTEMPTS {

@@ -9,10 +9,17 @@ use super::{GitError, Mirror, place};
 
 /// Walking or repacking the largest repositories.
 const DEADLINE: Duration = Duration::from_hours(1);
+/// What git says when this machine is to blame, and not the mirror.
+const SHORTAGES: [&str; 4] =
+    ["Out of memory", "Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"];
 /// Growth that is not worth packing everything again.
 const SMALL: u64 = 8 << 20;
 /// So many packs slow every call down.
 const MANY: usize = 50;
+
+fn is_short_of_something(stderr: &str) -> bool {
+    SHORTAGES.iter().any(|shortage| stderr.contains(shortage))
+}
 
 impl Mirror {
     /// Looks whether every object that the refs need is here; [`GitError::Corrupt`] if not. No mirror is fine.
@@ -33,8 +40,11 @@ impl Mirror {
         if output.is_success() && output.stderr.bytes.is_empty() {
             return Ok(());
         }
-        let message = GitError::from_output(&doing, &output, None).into_message();
-        Err(GitError::Corrupt { doing, message })
+        let error = GitError::from_output(&doing, &output, None);
+        if output.code.is_none() || is_short_of_something(&output.stderr.text()) {
+            return Err(error);
+        }
+        Err(GitError::Corrupt { doing, message: error.into_message() })
     }
 
     /// Packs refs and objects and drops what nothing needs, for a reconciler to call now and then. Checkouts keep what

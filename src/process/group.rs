@@ -12,6 +12,7 @@ use tokio::time::timeout;
 const GRACE: Duration = Duration::from_secs(2);
 
 /// A running child with its group; dropping it kills both.
+#[derive(Debug)]
 pub(super) struct Group {
     pub(super) child: Child,
     id: Pid,

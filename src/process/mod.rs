@@ -4,9 +4,10 @@
 //! the environment it was given, must not hang, flood memory or outlive the work it was started for, and must not
 //! lose a Terraform state because somebody pulled the plug on the server.
 //!
-//! Two ways to run a [`Cmd`]:
+//! Three ways to run a [`Cmd`]:
 //! - [`Cmd::output`] for short calls: output is captured up to a cap, a deadline ends the whole process group, and
 //!   dropping the future kills it.
+//! - [`Cmd::dialogue`] for a program that is asked many things, one after the other, with the same end.
 //! - [`Cmd::supervised`] for runs: lines go to a channel, and between server and program stands a small supervisor
 //!   (`lockkeeper supervise`, see [`supervise`]) that holds one end of a pipe, the *leash*.
 //!
@@ -23,6 +24,7 @@
 //!   that saves its state after SIGINT is not ended half-way by SIGPIPE or a full pipe.
 
 mod cmd;
+mod dialogue;
 mod group;
 mod hold;
 mod lines;
@@ -37,6 +39,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use cmd::Cmd;
+pub use dialogue::Dialogue;
 pub use hold::{Hold, HoldError};
 pub use output::{Captured, Output};
 pub use pulse::{Beat, Pulse};

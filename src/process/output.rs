@@ -84,7 +84,7 @@ async fn feed(pipe: Option<ChildStdin>, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Reads to the end; what exceeds the cap is thrown away, so that the program is not blocked by a full pipe.
-async fn capture(mut pipe: impl AsyncRead + Unpin, cap: usize) -> io::Result<Captured> {
+pub(super) async fn capture(mut pipe: impl AsyncRead + Unpin, cap: usize) -> io::Result<Captured> {
     let mut bytes = Vec::new();
     (&mut pipe).take(cap as u64).read_to_end(&mut bytes).await?;
     let rest = tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await?;

@@ -1,4 +1,8 @@
 //! What git needs to go to a host by SSH with one key and nothing else of this machine.
+//!
+//! The key is a file for that time. OpenSSH closes every descriptor it inherits and opens the file more than once, so a pipe
+//! or an open file cannot be handed to it; an agent would be one more process that outlives a server which is killed. The file
+//! lies in a directory that is emptied when a server starts.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write as _;
@@ -19,9 +23,11 @@ pub struct SshLogin {
 }
 
 impl SshLogin {
-    /// Writes the key down. `host` is the name of the host, without the port of its web server.
-    pub fn new(access: &SshAccess, host: &str) -> std::io::Result<Self> {
-        let dir = tempfile::Builder::new().prefix("lockkeeper-ssh-").tempdir()?;
+    /// Writes the key down in a directory of its own below `place`. `host` is the name of the host, without the port of its
+    /// web server.
+    pub fn new(access: &SshAccess, host: &str, place: &Path) -> std::io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(place)?;
+        let dir = tempfile::Builder::new().prefix("ssh-").tempdir_in(place)?;
         // As private as it is made; said once more, whatever the umask is.
         let inner = dir.path().join("login");
         DirBuilder::new().mode(0o700).create(&inner)?;
@@ -67,14 +73,17 @@ mod tests {
             key: Secret::new("a key"),
             known_hosts: "git.example ssh-ed25519 AAAA".to_owned(),
         };
-        let login = SshLogin::new(&access, "git.example").unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let login = SshLogin::new(&access, "git.example", &place.path().join("tmp")).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         let (key, known_hosts) = (login.key(), login.known_hosts());
         assert_eq!((mode(&key), mode(key.parent().unwrap())), (0o600, 0o700));
+        assert!(key.starts_with(place.path().join("tmp")), "{}", key.display());
         assert_eq!(std::fs::read_to_string(&key).unwrap(), "a key\n");
         assert_eq!(login.base_url(), "ssh://git@git.example:2222/");
         assert!(!format!("{login:?}").contains("a key"));
         drop(login);
         assert!(!key.exists() && !known_hosts.exists());
+        assert_eq!(std::fs::read_dir(place.path().join("tmp")).unwrap().count(), 0);
     }
 }

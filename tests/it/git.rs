@@ -1,6 +1,7 @@
 //! Mirrors and checkouts with real git, over real HTTP.
 
 mod partial;
+mod parts;
 mod sparse;
 mod ssh;
 mod sync;
@@ -52,7 +53,9 @@ impl World {
 
     /// Runs a script in the world's directory and returns what it prints.
     async fn sh(&self, script: &str) -> String {
-        let cmd = Cmd::new("sh").env("PATH", PATH).env("HOME", "/dev/null").args(["-ec", script]).dir(self.dir.path());
+        // What this machine's git is told besides, such as the filters of LFS, is no part of the story.
+        let cmd = Cmd::new("sh").env("PATH", PATH).env("HOME", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+        let cmd = cmd.args(["-ec", script]).dir(self.dir.path());
         let identity = ["AUTHOR", "COMMITTER"].into_iter().flat_map(|role| {
             [("NAME", "Ann"), ("EMAIL", "ann@example.com"), ("DATE", "@1700000000 +0100")]
                 .map(|(what, value)| (format!("GIT_{role}_{what}"), value))
@@ -322,7 +325,11 @@ async fn missing_objects_come_back_with_the_next_fetch() {
     world.sh(&format!("cd {} && {unpack} && rm objects/{start}/{rest}", world.mirror().dir().display())).await;
     let error = world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap_err();
     assert!(matches!(error, GitError::Corrupt { .. }), "{error}");
+    let away = world.fetch_as(PASSWORD, "http://127.0.0.1:9/acme/infra.git", &[main()], None).await;
+    assert!(matches!(away, Err(GitError::Unreachable { .. })), "{away:?}");
+    assert!(world.mirror().has_commit(&commits.0).await.unwrap(), "what is left serves until the forge is back");
     assert_eq!(read(&world.checkout(&commits).await, "main.tf"), "two");
+    assert!(!world.mirror().is_damaged());
 }
 
 #[tokio::test]

@@ -86,6 +86,29 @@ async fn both_sides_of_a_merge_and_what_they_come_from_are_fetched() {
 }
 
 #[tokio::test]
+async fn branches_that_were_merged_both_ways_are_merged_by_all_that_they_come_from() {
+    let world = World::partial("blob:none").await;
+    // `f` is different in the first commit, in both bases, and on both sides; each change on lines of its own.
+    let script = r#"cd work
+    w() { for line in "$@"; do printf '%s\n\n\n\n' "$line"; done > f; git add f; }
+    w 0 0 0 0; git commit -qm root; git push -q ../srv/acme/infra.git HEAD:main
+    git checkout -q --detach; root=$(git rev-parse HEAD)
+    w a 0 0 0; git commit -qm one; one=$(git rev-parse HEAD)
+    git checkout -q $root; w 0 b 0 0; git commit -qm two; two=$(git rev-parse HEAD)
+    git checkout -q $one; git merge -q --no-commit $two >/dev/null; w a b c 0; git commit -qm left; left=$(git rev-parse HEAD)
+    git checkout -q $two; git merge -q --no-commit $one >/dev/null; w a b 0 d; git commit -qm right
+    git push -q --force ../srv/acme/infra.git $left:main HEAD:refs/pull/12/head
+    echo $left $(git rev-parse HEAD)"#;
+    let commits = world.sh(script).await;
+    let (base, head) = commits.split_once(' ').unwrap();
+    let commits = (base.parse().unwrap(), head.parse().unwrap());
+    world.sync_all().await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    let merged = ready(world.prepare(&commits, CheckoutStrategy::Merge).await.unwrap());
+    assert_eq!(read(&merged, "f").split_whitespace().collect::<String>(), "abcd");
+}
+
+#[tokio::test]
 async fn only_large_files_can_be_left_at_the_forge() {
     let world = World::partial("blob:limit=1k").await;
     std::fs::write(world.path("work/large"), "x".repeat(2000)).unwrap();

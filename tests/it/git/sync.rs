@@ -98,6 +98,10 @@ async fn a_mirror_has_exactly_the_refs_that_are_wanted() {
     }
     let synced = world.in_step().await;
     assert_eq!(names(&synced.refs), ["refs/heads/feature/a", "refs/heads/main", "refs/pull/12/head"]);
+    let asked = world.server.log.lock().unwrap().asked_for_refs.clone();
+    let is_narrow =
+        |text: &String| text.matches("ref-prefix").count() == 2 && text.contains("ref-prefix refs/pull/12/head\n");
+    assert!(asked.len() >= 2 && asked.iter().all(is_narrow), "{asked:?}");
     assert_eq!((synced.refs.get(&main()), synced.refs.get(&pull_ref())), (Some(&base), Some(&head)));
     assert!(synced.changed == 3 && synced.bytes > 0, "{synced:?}");
     let again = world.in_step().await;

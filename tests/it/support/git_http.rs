@@ -1,5 +1,6 @@
 //! A forge's git server, as small as can be: bare repositories behind `git http-backend` with basic authentication.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -11,6 +12,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use base64::Engine as _;
 use futures::{StreamExt as _, stream};
+use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -20,6 +22,10 @@ use tokio::sync::Notify;
 pub struct Log {
     /// `Authorization` of every request, if any.
     pub authorization: Vec<Option<String>>,
+    /// What refs were asked for, with version 2 of the protocol.
+    pub asked_for_refs: Vec<String>,
+    /// Contents kept with LFS, by id.
+    pub lfs: HashMap<String, String>,
     /// When set, of the next packs only so many bytes are sent, and then nothing more.
     pub stall_after: Option<usize>,
 }
@@ -94,12 +100,38 @@ async fn answer(State(site): State<Site>, request: Request) -> Response {
         ("PATH", "/usr/bin:/bin".to_owned()),
         ("HOME", "/dev/null".to_owned()),
     ];
+    let path = parts.uri.path();
+    if path.ends_with("/info/lfs/objects/batch") {
+        return lfs_batch(&site, &body, authorization.as_deref(), &parts.headers);
+    }
+    if let Some(id) = path.strip_prefix("/lfs/") {
+        return site.log.lock().unwrap().lfs.get(id).cloned().unwrap_or_default().into_response();
+    }
+    if body.windows(15).any(|window| window == b"command=ls-refs") {
+        site.log.lock().unwrap().asked_for_refs.push(String::from_utf8_lossy(&body).into_owned());
+    }
     let is_pack = body.windows(13).any(|window| window == b"command=fetch");
     let response = from_cgi(&run(&variables, body).await);
     match stall_after.filter(|_| is_pack) {
         Some(bytes) => stall(response, bytes, site.stalled).await,
         None => response,
     }
+}
+
+/// Where the contents are that are asked for (Git LFS: batch API).
+fn lfs_batch(site: &Site, body: &[u8], authorization: Option<&str>, headers: &HeaderMap) -> Response {
+    let asked: serde_json::Value = serde_json::from_slice(body).unwrap();
+    let (log, host) = (site.log.lock().unwrap(), headers[header::HOST].to_str().unwrap());
+    let told = asked["objects"].as_array().unwrap().iter().map(|object| {
+        let (id, bytes) = (object["oid"].as_str().unwrap(), &object["size"]);
+        if !log.lfs.contains_key(id) {
+            return json!({"oid": id, "size": bytes, "error": {"code": 404, "message": "Object does not exist"}});
+        }
+        let action = json!({"href": format!("http://{host}/lfs/{id}"), "header": {"Authorization": authorization}});
+        json!({"oid": id, "size": bytes, "authenticated": true, "actions": {"download": action}})
+    });
+    let told = json!({"transfer": "basic", "objects": told.collect::<Vec<_>>()}).to_string();
+    ([(header::CONTENT_TYPE, "application/vnd.git-lfs+json")], told).into_response()
 }
 
 /// The beginning of an answer that never ends.

@@ -22,6 +22,7 @@ mod teams;
 mod ways;
 mod wire;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -93,10 +94,11 @@ impl GitHub {
         self
     }
 
-    /// The same connection, which takes what owners of repositories gave for them where they gave something.
+    /// The same connection, which takes what owners of repositories gave for them where they gave something. Keys of SSH are
+    /// written down below `logins` while git works with them: a directory that is emptied when the server starts.
     #[must_use]
-    pub fn with_access(mut self, access: Arc<dyn RepoAccess>) -> Self {
-        self.credentials.access = Some(access);
+    pub fn with_access(mut self, access: Arc<dyn RepoAccess>, logins: PathBuf) -> Self {
+        self.credentials.set_access(access, logins);
         self
     }
 

@@ -4,6 +4,7 @@
 //! more. The tokens that an App was issued with it are kept until it is changed.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use chrono::{DateTime, Utc};
@@ -22,7 +23,9 @@ const MOST: usize = 10_000;
 /// All credentials there are.
 pub(super) struct Ways {
     own: Credentials,
-    pub access: Option<Arc<dyn RepoAccess>>,
+    access: Option<Arc<dyn RepoAccess>>,
+    /// Where keys of SSH lie while git works with them.
+    logins: PathBuf,
     opened: Mutex<HashMap<CredentialId, Arc<Opened>>>,
 }
 
@@ -35,7 +38,12 @@ struct Opened {
 
 impl Ways {
     pub fn new(own: Credentials) -> Self {
-        Self { own, access: None, opened: Mutex::default() }
+        Self { own, access: None, logins: PathBuf::new(), opened: Mutex::default() }
+    }
+
+    /// What owners of repositories gave for them counts from now on.
+    pub fn set_access(&mut self, access: Arc<dyn RepoAccess>, logins: PathBuf) {
+        (self.access, self.logins) = (Some(access), logins);
     }
 
     /// Sends a request about a repository. A credential of the repository brings its own installation; the one that an
@@ -62,7 +70,7 @@ impl Ways {
         let Some(access) = &self.access else { return Ok(None) };
         let what = "git by SSH";
         let found = access.for_ssh(repo).await.map_err(|error| failure(wire, repo, what, &error))?;
-        let login = found.map(|access| SshLogin::new(&access, repo.host().name()));
+        let login = found.map(|access| SshLogin::new(&access, repo.host().name(), &self.logins));
         let cannot = |error: std::io::Error| {
             Failure::passing(&wire.host, what, &format!("the key cannot be written down for git: {error}"))
         };

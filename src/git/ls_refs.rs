@@ -1,0 +1,211 @@
+//! Asking a forge for some of its refs.
+//!
+//! The need: a forge keeps two refs for every pull that ever was, hundreds of thousands in an old repository, and a mirror
+//! wants the open ones. Version 2 of git's protocol lets a client name what the refs begin with, but `git ls-remote` does
+//! that for branches and tags only. So git's own helper for HTTP is asked to carry our request (gitremote-helpers,
+//! `stateless-connect`; gitprotocol-v2, `ls-refs`): connection, proxy, certificates and credentials are git's as ever.
+
+use std::collections::BTreeSet;
+
+use super::remote::Checked;
+use super::{GitError, Mirror, RefSelection, advertise};
+use crate::process::{Captured, Dialogue};
+
+/// Beyond so many pulls asking for each of them is no cheaper than having all listed.
+const MAX_PULLS: usize = 1_000;
+/// Most that git puts into one packet.
+const MAX_PACKET: usize = 65_520;
+/// Lines of what the forge says it can do.
+const MAX_CAPABILITIES: usize = 100;
+const BROKEN: &str = "the forge's answer is not git's protocol";
+
+/// A part of git's protocol.
+#[derive(Debug, PartialEq, Eq)]
+enum Packet {
+    Data(Vec<u8>),
+    /// `0000`: the end of a list.
+    Flush,
+    /// `0001`, `0002` and what later versions may add.
+    Other,
+}
+
+impl Mirror {
+    /// The refs that are wanted, each with few others that begin alike, in the form of `git ls-remote`; `None`: the forge
+    /// cannot be asked so, or it would not pay.
+    pub(super) async fn ls_refs(
+        &self,
+        remote: &Checked<'_>,
+        wanted: &RefSelection,
+    ) -> Result<Option<Captured>, GitError> {
+        let Some(helper) = remote.helper().filter(|_| (1..=MAX_PULLS).contains(&wanted.pulls.len())) else {
+            return Ok(None);
+        };
+        let doing = self.listing();
+        let cmd = self.git_to(remote).args([helper, remote.url(), remote.url()]);
+        let mut talk = cmd.dialogue().map_err(|error| GitError::from_process(&doing, error))?;
+        match ask(&mut talk, wanted).await.map_err(|error| GitError::from_process(&doing, error))? {
+            Answer::Refs(list) => Ok(Some(list)),
+            Answer::CannotBeAsked => Ok(None),
+            Answer::Refused(message) => Err(GitError::other(doing, message)),
+            Answer::BrokeOff => {
+                let output = talk.end().await.map_err(|error| GitError::from_process(&doing, error))?;
+                if output.is_success() {
+                    return Err(GitError::Unreachable { doing, message: BROKEN.to_owned() });
+                }
+                Err(remote.failure(&doing, &output))
+            }
+        }
+    }
+}
+
+/// What came of asking.
+enum Answer {
+    Refs(Captured),
+    /// It speaks an older version of the protocol.
+    CannotBeAsked,
+    /// In the words of the forge.
+    Refused(String),
+    /// The helper ended, and said why, or what came is no protocol.
+    BrokeOff,
+}
+
+type Heard<T> = Result<T, crate::process::ProcessError>;
+
+async fn ask(talk: &mut Dialogue, wanted: &RefSelection) -> Heard<Answer> {
+    talk.say(b"stateless-connect git-upload-pack\n").await?;
+    match talk.line(100).await?.as_deref() {
+        Some(b"") => {}
+        Some(b"fallback") => return Ok(Answer::CannotBeAsked),
+        Some(_) | None => return Ok(Answer::BrokeOff),
+    }
+    let mut format = None;
+    for _ in 0..MAX_CAPABILITIES {
+        match packet(talk).await? {
+            Some(Packet::Data(line)) => format = format.or_else(|| line.starts_with(b"object-format=").then_some(line)),
+            Some(Packet::Flush) => {
+                talk.say(&request(wanted, format.as_deref())).await?;
+                return refs(talk).await;
+            }
+            Some(Packet::Other) | None => return Ok(Answer::BrokeOff),
+        }
+    }
+    Ok(Answer::BrokeOff)
+}
+
+/// `command=ls-refs`, the format of ids if the forge names one, and what the names begin with.
+fn request(wanted: &RefSelection, format: Option<&[u8]>) -> Vec<u8> {
+    let mut request = written(b"command=ls-refs\n");
+    request.extend(format.map(written).unwrap_or_default());
+    request.extend(b"0001");
+    let pulls: BTreeSet<&str> = wanted.pulls.iter().map(super::RefName::as_str).collect();
+    for prefix in wanted.branches.then_some("refs/heads/").into_iter().chain(pulls) {
+        request.extend(written(format!("ref-prefix {prefix}\n").as_bytes()));
+    }
+    request.extend(b"0000");
+    request
+}
+
+fn written(data: &[u8]) -> Vec<u8> {
+    [format!("{:04x}", data.len() + 4).as_bytes(), data].concat()
+}
+
+async fn refs(talk: &mut Dialogue) -> Heard<Answer> {
+    let mut list = Captured::default();
+    loop {
+        let line = match packet(talk).await? {
+            Some(Packet::Data(line)) => line,
+            Some(Packet::Flush) => return Ok(Answer::Refs(list)),
+            Some(Packet::Other) | None => return Ok(Answer::BrokeOff),
+        };
+        if let Some(message) = line.strip_prefix(b"ERR ") {
+            return Ok(Answer::Refused(told(message)));
+        }
+        list.bytes.extend(listed(&line));
+        if list.bytes.len() > advertise::MAX_BYTES {
+            return Ok(Answer::Refs(Captured { truncated: true, ..list }));
+        }
+    }
+}
+
+/// `1234… refs/heads/main symref-target:…` as `1234…<tab>refs/heads/main`; a name has no spaces.
+fn listed(line: &[u8]) -> Vec<u8> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let mut words = line.split(|byte| *byte == b' ');
+    let (id, name) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    [id, b"\t", name, b"\n"].concat()
+}
+
+/// A message of the forge: short, on one line.
+fn told(message: &[u8]) -> String {
+    let text = String::from_utf8_lossy(message);
+    let shown: String = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect();
+    format!("the forge says: {shown}")
+}
+
+async fn packet(talk: &mut Dialogue) -> Heard<Option<Packet>> {
+    let Some(length) = talk.bytes(4).await? else { return Ok(None) };
+    let is_hex = length.iter().all(u8::is_ascii_hexdigit);
+    let length = std::str::from_utf8(&length).ok().and_then(|text| usize::from_str_radix(text, 16).ok());
+    Ok(match length.filter(|_| is_hex) {
+        Some(0) => Some(Packet::Flush),
+        Some(1..=3) => Some(Packet::Other),
+        Some(length) if length <= MAX_PACKET => talk.bytes(length - 4).await?.map(Packet::Data),
+        Some(_) | None => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::RefName;
+
+    #[test]
+    fn a_request_names_what_is_wanted() {
+        let pulls = ["refs/pull/12/head", "refs/pull/3/head"].map(|name| RefName::new(name).unwrap()).into();
+        let text = |branches, format| {
+            let wanted = RefSelection { branches, pulls: BTreeSet::clone(&pulls) };
+            String::from_utf8(request(&wanted, format)).unwrap()
+        };
+        insta::assert_snapshot!(text(true, Some(&b"object-format=sha1\n"[..])), @r"
+        0014command=ls-refs
+        0017object-format=sha1
+        0001001bref-prefix refs/heads/
+        0021ref-prefix refs/pull/12/head
+        0020ref-prefix refs/pull/3/head
+        0000
+        ");
+        assert!(!text(false, None).contains("heads/\n"));
+    }
+
+    #[test]
+    fn lines_become_those_of_a_list() {
+        for (line, expected) in [
+            (&b"ab refs/heads/main\n"[..], &b"ab\trefs/heads/main\n"[..]),
+            (b"ab refs/x symref-target:refs/y peeled:cd", b"ab\trefs/x\n"),
+            (b"unborn HEAD", b"unborn\tHEAD\n"),
+            (b"", b"\t\n"),
+        ] {
+            assert_eq!(listed(line), expected);
+        }
+        assert_eq!(told(b" no\nway\x1b[0m\n"), "the forge says: no way [0m");
+    }
+
+    #[tokio::test]
+    async fn packets_that_are_none_end_the_talk() {
+        let packets = async |text: &str| {
+            let cmd = crate::process::Cmd::new("printf").env("PATH", "/usr/bin:/bin").arg(text);
+            let mut talk = cmd.dialogue().unwrap();
+            let mut heard = Vec::new();
+            while let Some(packet) = packet(&mut talk).await.unwrap() {
+                heard.push(packet);
+            }
+            heard
+        };
+        let data = |text: &str| Packet::Data(text.as_bytes().to_vec());
+        assert_eq!(packets("0006hi0005x0001").await, [data("hi"), data("x"), Packet::Other]);
+        assert_eq!(packets("0004000000").await, [data(""), Packet::Flush]);
+        for broken in ["<html>", "ffff", "fffff", "0009half", "+004"] {
+            assert_eq!(packets(broken).await, [], "{broken}");
+        }
+    }
+}

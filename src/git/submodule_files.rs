@@ -1,0 +1,73 @@
+//! Putting submodules into a checkout. They have no `.git` of their own there: to programs they are files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::mirror::{make_dir, remove_all};
+use super::submodules::Submodule;
+use super::{Checkout, GitError, Mirror};
+use crate::model::RepoPath;
+use crate::process::Cmd;
+
+/// File beside the index of a checkout: which submodules are in it, `<commit> <path>` in a line.
+const PLACED: &str = "lockkeeper-submodules";
+/// Index of the one that is being written.
+const INDEX: &str = "lockkeeper-submodule-index";
+
+impl Mirror {
+    /// Puts fetched submodules where they belong. What runs made beside their files stays as long as the commit does.
+    pub async fn place_submodules(&self, checkout: &Checkout, submodules: &[Submodule]) -> Result<(), GitError> {
+        let doing = format!("check out the submodules of {}", self.repo);
+        let _hold = self.hold(&doing, &checkout.hold).await?;
+        let Some(admin) = self.admin_dir(&checkout.path) else {
+            return Err(GitError::other(doing, "the checkout is not whole"));
+        };
+        let io = || GitError::from_io(&doing);
+        let noted = admin.join(PLACED);
+        let placed = read_note(&noted);
+        // Who is killed over it leaves nothing that could be taken for whole.
+        remove_all(&noted).map_err(io())?;
+        for submodule in submodules {
+            let Submodule { path, commit, .. } = submodule;
+            let dir = empty_way(&checkout.path, path).map_err(io())?;
+            if placed.get(path).map(String::as_str) != Some(commit.as_str()) {
+                remove_all(&dir).map_err(io())?;
+            }
+            make_dir(&dir).map_err(io())?;
+            self.write_files(&doing, &admin, &dir, submodule).await?;
+        }
+        let note = submodules.iter().map(|one| format!("{} {}\n", one.commit, one.path)).collect::<Vec<_>>().concat();
+        fs::write(noted, note).map_err(io())
+    }
+
+    async fn write_files(&self, doing: &str, admin: &Path, dir: &Path, one: &Submodule) -> Result<(), GitError> {
+        let (index, repository) = (admin.join(INDEX), self.at(one.dir.clone()));
+        remove_all(&index).map_err(GitError::from_io(doing))?;
+        let git = || -> Cmd { repository.git().env("GIT_INDEX_FILE", &index).env("GIT_WORK_TREE", dir).dir(dir) };
+        self.run(doing, git().args(["read-tree", one.commit.as_str()])).await?;
+        self.run(doing, git().args(["checkout-index", "--all", "--force", "--quiet"])).await?;
+        remove_all(&index).map_err(GitError::from_io(doing))
+    }
+}
+
+fn read_note(file: &Path) -> BTreeMap<RepoPath, String> {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.split_once(' '));
+    lines.filter_map(|(commit, path)| Some((path.parse().ok()?, commit.to_owned()))).collect()
+}
+
+/// Where a submodule belongs. A run may have put a link in the way, which would lead out of the checkout.
+fn empty_way(root: &Path, path: &RepoPath) -> io::Result<PathBuf> {
+    let mut dir = root.to_owned();
+    for part in path.as_str().split('/') {
+        dir.push(part);
+        match dir.symlink_metadata() {
+            Ok(meta) if !meta.is_dir() => fs::remove_file(&dir)?,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(dir)
+}

@@ -1,0 +1,236 @@
+//! Submodules of a commit (`--checkout-submodules`).
+//!
+//! Which there are, and where they come from, is said by files of a pull, so git's own commands for submodules are not
+//! used: they obey too much of what is written there. Here only name, path and URL of `.gitmodules` count. Each is fetched,
+//! without history, into a repository of its own inside the mirror of its parent, with the credentials of the parent: what
+//! another repository's mirror holds by better credentials is out of reach. Numbers, depth and sizes have limits.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use url::Url;
+
+use super::mirror::remove_all;
+use super::objects::{Entry, entries};
+use super::remote::Checked;
+use super::{GitError, GitSettings, Locks, Mirror, Remote, classify, objects, place, submodule_url};
+use crate::model::{CommitSha, RepoId, RepoPath};
+
+/// Submodules of one checkout, with those of submodules.
+const MAX_COUNT: usize = 50;
+/// Submodules inside of submodules.
+const MAX_DEPTH: usize = 4;
+/// Bytes of `.gitmodules`.
+const MAX_LIST: u64 = 256 * 1024;
+/// Bytes of one repository.
+const MAX_BYTES: u64 = 2 << 30;
+
+/// A submodule that was fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Submodule {
+    /// Where it belongs.
+    pub path: RepoPath,
+    /// What it is.
+    pub repo: RepoId,
+    /// Which of its commits.
+    pub commit: CommitSha,
+    /// The repository on this disk.
+    pub(super) dir: PathBuf,
+}
+
+/// A submodule before it is fetched.
+struct Named {
+    path: RepoPath,
+    url: String,
+    commit: CommitSha,
+}
+
+/// A repository whose submodules are to be found.
+struct Parent {
+    mirror: Mirror,
+    commit: CommitSha,
+    url: Url,
+    /// Where it is checked out.
+    path: RepoPath,
+    depth: usize,
+}
+
+/// Where a repository says what its submodules are.
+fn list_file() -> RepoPath {
+    RepoPath::new(".gitmodules").expect("a plain name is a path")
+}
+
+impl Mirror {
+    /// Fetches what is missing of the submodules of a commit, and of theirs. `allows` says which repositories may be
+    /// fetched. The caller sees to it that nobody else does so for this mirror.
+    pub async fn bring_submodules(
+        &self,
+        remote: &Remote<'_>,
+        commit: &CommitSha,
+        allows: &(dyn Fn(&RepoId) -> bool + Sync),
+    ) -> Result<Vec<Submodule>, GitError> {
+        let doing = format!("find the submodules of {}", self.repo);
+        let url = self.check(&doing, remote)?.into_url();
+        let top = Parent { mirror: self.clone(), commit: commit.clone(), url, path: RepoPath::root(), depth: 0 };
+        let (mut todo, mut found) = (VecDeque::from([top]), Vec::new());
+        while let Some(parent) = todo.pop_front() {
+            for named in parent.mirror.named_submodules(&doing, &parent.commit).await? {
+                let path = parent.path.join(named.path.as_str()).map_err(|error| GitError::other(&doing, error))?;
+                let doing = format!("check out the submodule `{path}` of {}", self.repo);
+                if found.len() == MAX_COUNT || parent.depth == MAX_DEPTH {
+                    let limit = format!(
+                        "there are more than {MAX_COUNT} submodules, or they are nested more than {MAX_DEPTH} deep"
+                    );
+                    return Err(refused(doing, &limit));
+                }
+                let url = submodule_url::resolve(&parent.url, &named.url).map_err(|error| refused(&doing, &error))?;
+                let repo = self.repo_at(&url).ok_or_else(|| refused(&doing, &NO_REPOSITORY))?;
+                if !allows(&repo) {
+                    return Err(not_allowed(doing, &repo));
+                }
+                let mirror = self.submodule(&repo);
+                mirror.bring_commit(&doing, &Remote { url: url.as_str(), ..*remote }, &named.commit).await?;
+                found.push(Submodule {
+                    path: path.clone(),
+                    repo,
+                    commit: named.commit.clone(),
+                    dir: mirror.dir().to_owned(),
+                });
+                todo.push_back(Parent { mirror, commit: named.commit, url, path, depth: parent.depth + 1 });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether a commit that is here says anything of submodules.
+    pub async fn has_submodules(&self, commit: &CommitSha) -> Result<bool, GitError> {
+        self.is_tracked(commit, &list_file()).await
+    }
+
+    /// What a commit says of submodules. One that `.gitmodules` does not name stays empty, as with git.
+    async fn named_submodules(&self, doing: &str, commit: &CommitSha) -> Result<Vec<Named>, GitError> {
+        let Some(text) = self.read(commit, &list_file(), MAX_LIST).await? else { return Ok(Vec::new()) };
+        let cmd = self.git().args(["config", "--file", "-", "--no-includes", "--null", "--list"]).input(text);
+        let output = self.run(doing, cmd).await?;
+        let mut urls = urls_by_path(&output.stdout.bytes);
+        let cmd = self.git().cap(objects::MAX_LIST).args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
+        let output = self.run(doing, cmd).await?;
+        let links = entries(&output.stdout.bytes).filter(Entry::is_submodule);
+        let named = links.filter_map(|entry| {
+            let path = objects::path_of(entry.name)?;
+            Some(Named { url: urls.remove(&path)?, path, commit: CommitSha::new(entry.id).ok()? })
+        });
+        Ok(named.collect())
+    }
+
+    /// The repository of this forge at a URL; `None`: it has none there.
+    fn repo_at(&self, url: &Url) -> Option<RepoId> {
+        let path = url.path().trim_matches('/');
+        RepoId::new(self.repo.host().clone(), path.strip_suffix(".git").unwrap_or(path)).ok()
+    }
+
+    /// Its repository inside of this one.
+    fn submodule(&self, repo: &RepoId) -> Self {
+        let settings = GitSettings { filter: None, ..(*self.settings).clone() };
+        let dir = place::submodule(&place::mirror(&self.settings.data_dir, &self.repo), repo);
+        Self::new(Arc::new(settings), repo, Arc::new(Locks::default())).at(dir)
+    }
+
+    /// The files of one commit, without its history, under a ref of its own that keeps them.
+    async fn bring_commit(&self, doing: &str, remote: &Remote<'_>, commit: &CommitSha) -> Result<(), GitError> {
+        if self.dir().exists() && self.has_commit(commit).await? {
+            return Ok(());
+        }
+        let remote = self.check(doing, remote)?;
+        self.init().await?;
+        let spec = format!("+{commit}:refs/lockkeeper/{commit}");
+        let cmd = self.fetch_cmd(&remote).arg("--depth=1").operands([remote.url().to_owned(), spec]);
+        let output = self.call(doing, &cmd).await?;
+        if output.is_success() {
+            return self.check_size(doing).await;
+        }
+        Err(self.not_brought(doing, commit, &remote, &output))
+    }
+
+    fn not_brought(
+        &self,
+        doing: &str,
+        commit: &CommitSha,
+        remote: &Checked<'_>,
+        output: &crate::process::Output,
+    ) -> GitError {
+        if classify::is_refused_commit(&output.stderr.text()) {
+            let (repo, commit) = (&self.repo, commit.short());
+            let why = format!("{repo} has no commit `{commit}` (any more): push it there, or name another one here");
+            return GitError::other(doing, why);
+        }
+        let failure = remote.failure(doing, output);
+        if let GitError::AuthFailed { doing, message } | GitError::NotFound { doing, message } = failure {
+            let (repo, said) = (&self.repo, message.replace('\n', " "));
+            let why = format!(
+                "the forge does not show {repo} to the account or App that reads this repository ({said}). Let it read \
+                 {repo}, mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`"
+            );
+            return GitError::other(doing, why);
+        }
+        failure
+    }
+
+    async fn check_size(&self, doing: &str) -> Result<(), GitError> {
+        let size = self.size().await.map_err(GitError::from_io(doing))?;
+        if size <= MAX_BYTES {
+            return Ok(());
+        }
+        remove_all(self.dir()).map_err(GitError::from_io(doing))?;
+        Err(refused(doing, &format!("it takes more than {} GiB", MAX_BYTES >> 30)))
+    }
+}
+
+const NO_REPOSITORY: &str = "its URL leads to no repository of the forge";
+
+/// With the way out.
+fn refused(doing: impl Into<String>, why: &impl std::fmt::Display) -> GitError {
+    GitError::other(
+        doing,
+        format!("{why}. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`"),
+    )
+}
+
+fn not_allowed(doing: String, repo: &RepoId) -> GitError {
+    let why = format!(
+        "it comes from {repo}, which `--repo-allowlist` does not allow. Have whoever runs Lockkeeper add {repo} to \
+         `--repo-allowlist` or switch off `--checkout-submodules`, or name another repository in `.gitmodules`"
+    );
+    GitError::other(doing, why)
+}
+
+/// `submodule.NAME.path LF a/b NUL submodule.NAME.url LF ../b.git NUL`.
+fn urls_by_path(list: &[u8]) -> BTreeMap<RepoPath, String> {
+    let mut by_name: BTreeMap<&str, (Option<RepoPath>, Option<&str>)> = BTreeMap::new();
+    for entry in list.split(|byte| *byte == 0).filter_map(|entry| std::str::from_utf8(entry).ok()) {
+        let Some((key, value)) = entry.split_once('\n') else { continue };
+        let Some((name, what)) = key.strip_prefix("submodule.").and_then(|key| key.rsplit_once('.')) else { continue };
+        let one = by_name.entry(name).or_default();
+        match what {
+            "path" => one.0 = RepoPath::new(value).ok().filter(|path| !path.is_root()),
+            "url" => one.1 = Some(value),
+            _ => {}
+        }
+    }
+    by_name.into_values().filter_map(|(path, url)| Some((path?, url?.to_owned()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_path_and_url_count() {
+        let list = b"submodule.a.b.path\nlib/a\0submodule.a.b.url\n../a.git\0submodule.a.b.update\n!rm -rf /\0\
+                     submodule.c.url\n../c\0core.hookspath\nx\0submodule.d.path\n../up\0submodule.d.url\n../d\0submodule.e.path\0";
+        let urls = urls_by_path(list);
+        let told: Vec<_> = urls.iter().map(|(path, url)| format!("{path} {url}")).collect();
+        assert_eq!(told, ["lib/a ../a.git"]);
+    }
+}

@@ -1,0 +1,142 @@
+//! A program that is asked one thing after the other, such as `git cat-file --batch`.
+
+use std::ffi::{OsStr, OsString};
+use std::future::Future;
+use std::io;
+use std::process::Stdio;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{ChildStdin, ChildStdout};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, timeout_at};
+
+use super::group::Group;
+use super::output::capture;
+use super::{Captured, Cmd, Output, ProcessError};
+
+/// Most bytes kept of what the program complains about.
+const COMPLAINTS: usize = 64 * 1024;
+
+/// A running program that answers on standard output what it is asked on standard input. Dropping it ends the program with
+/// its whole group; so does the deadline of the command, which counts from the start.
+#[derive(Debug)]
+pub struct Dialogue {
+    program: OsString,
+    /// The longest it may take, and when that is over.
+    deadline: (Duration, Instant),
+    group: Group,
+    stdin: ChildStdin,
+    stdout: BufReader<ChildStdout>,
+    stderr: JoinHandle<io::Result<Captured>>,
+}
+
+impl Cmd {
+    /// Starts the command to talk with it; [`Self::input`] is not used.
+    ///
+    /// # Panics
+    ///
+    /// Never: what it takes was asked for two lines before.
+    pub fn dialogue(&self) -> Result<Dialogue, ProcessError> {
+        let program = self.resolve()?;
+        let mut command = self.prepare(&program);
+        command.args(self.argv()).stdin(Stdio::piped());
+        let mut group = Group::start(command)
+            .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
+        let stdin = group.child.stdin.take().expect("standard input is piped");
+        let stdout = BufReader::new(group.child.stdout.take().expect("standard output is piped"));
+        let stderr = group.child.stderr.take().expect("standard error is piped");
+        let stderr = tokio::spawn(capture(stderr, COMPLAINTS));
+        let deadline = (self.deadline, Instant::now() + self.deadline);
+        Ok(Dialogue { program: self.program().to_owned(), deadline, group, stdin, stdout, stderr })
+    }
+}
+
+impl Dialogue {
+    /// Asks. That the program has ended already is noticed when its answer is read.
+    pub async fn say(&mut self, bytes: &[u8]) -> Result<(), ProcessError> {
+        let stdin = &mut self.stdin;
+        let said = async {
+            stdin.write_all(bytes).await?;
+            stdin.flush().await
+        };
+        match in_time(&self.program, self.deadline, said).await {
+            Err(ProcessError::Lost { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            said => said,
+        }
+    }
+
+    /// A line of the answer without its end; `None`: the program has ended, or the line is longer than `most` bytes.
+    pub async fn line(&mut self, most: usize) -> Result<Option<Vec<u8>>, ProcessError> {
+        let mut line = Vec::new();
+        let mut stdout = (&mut self.stdout).take(most as u64 + 1);
+        in_time(&self.program, self.deadline, stdout.read_until(b'\n', &mut line)).await?;
+        Ok((line.pop() == Some(b'\n')).then_some(line))
+    }
+
+    /// So many bytes of the answer; `None`: the program has ended before.
+    pub async fn bytes(&mut self, many: usize) -> Result<Option<Vec<u8>>, ProcessError> {
+        let mut bytes = Vec::new();
+        let mut stdout = (&mut self.stdout).take(many as u64);
+        in_time(&self.program, self.deadline, stdout.read_to_end(&mut bytes)).await?;
+        Ok((bytes.len() == many).then_some(bytes))
+    }
+
+    /// Asks nothing more, and waits for the program to end; of its answers nothing is kept.
+    pub async fn end(mut self) -> Result<Output, ProcessError> {
+        drop(self.stdin);
+        let (stdout, group) = (&mut self.stdout, &mut self.group);
+        let ended = async {
+            tokio::io::copy(stdout, &mut tokio::io::sink()).await?;
+            let status = group.wait().await?;
+            let stderr = self.stderr.await.map_err(io::Error::other)??;
+            Ok(Output { code: status.code(), stdout: Captured::default(), stderr })
+        };
+        in_time(&self.program, self.deadline, ended).await
+    }
+}
+
+async fn in_time<T>(
+    program: &OsStr,
+    (after, until): (Duration, Instant),
+    work: impl Future<Output = io::Result<T>>,
+) -> Result<T, ProcessError> {
+    match timeout_at(until, work).await {
+        Ok(done) => done.map_err(|source| ProcessError::Lost { program: program.to_owned(), source }),
+        Err(_) => Err(ProcessError::TimedOut { program: program.to_owned(), after }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Cmd {
+        Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script])
+    }
+
+    #[tokio::test]
+    async fn questions_are_answered_one_after_the_other() {
+        let mut dialogue =
+            sh("while read -r word; do echo \"$word?\"; printf 12; done; echo bad >&2; exit 3").dialogue().unwrap();
+        for word in ["one", "two"] {
+            dialogue.say(format!("{word}\n").as_bytes()).await.unwrap();
+            assert_eq!(dialogue.line(10).await.unwrap(), Some(format!("{word}?").into_bytes()));
+            assert_eq!(dialogue.bytes(2).await.unwrap().as_deref(), Some(&b"12"[..]));
+        }
+        let output = dialogue.end().await.unwrap();
+        assert_eq!((output.code, &*output.stderr.text()), (Some(3), "bad\n"));
+    }
+
+    #[tokio::test]
+    async fn a_program_that_ends_early_and_one_that_hangs_are_noticed() {
+        let mut dialogue = sh("printf half").dialogue().unwrap();
+        assert_eq!(dialogue.line(10).await.unwrap(), None);
+        dialogue.say(b"anybody?").await.unwrap();
+        assert_eq!(dialogue.bytes(1).await.unwrap(), None);
+        let mut long = sh("echo 1234567890").dialogue().unwrap();
+        assert_eq!(long.line(9).await.unwrap(), None);
+        let mut silent = sh("exec sleep 60").deadline(Duration::from_millis(50)).dialogue().unwrap();
+        assert!(matches!(silent.line(9).await, Err(ProcessError::TimedOut { .. })));
+    }
+}

@@ -1,0 +1,175 @@
+//! Submodules and files kept with LFS.
+
+use lockkeeper::git::{Remote, Submodule};
+use lockkeeper::model::{RepoId, Sha256Digest};
+
+use super::*;
+
+fn allows(repo: &RepoId) -> bool {
+    repo.owner() == "acme"
+}
+
+impl World {
+    /// A repository beside, with one commit that has these files and submodules; returns the commit.
+    async fn repository(&self, name: &str, files: &str, modules: &[(&str, &str, &CommitSha)]) -> CommitSha {
+        self.sh(&format!("git init -q --bare -b main srv/{name}.git && rm -rf other && git init -q -b main other"))
+            .await;
+        let write = files.split_whitespace().map(|file| {
+            let (path, text) = file.split_once('=').unwrap();
+            format!("mkdir -p $(dirname {path}) && printf {text} > {path}\n")
+        });
+        let write: String = write.collect::<Vec<_>>().concat();
+        let commit = self.sh(&format!("cd other\n{write}git add -A\n{}{COMMIT}", submodules(modules))).await;
+        self.sh(&format!("cd other && git push -q ../srv/{name}.git HEAD:main")).await;
+        commit.parse().unwrap()
+    }
+
+    /// The pull has these submodules.
+    async fn pull_with(&self, modules: &[(&str, &str, &CommitSha)]) -> (CommitSha, CommitSha) {
+        let base = self.sh("cd work && git rev-parse main").await.parse().unwrap();
+        let start = "cd work && git checkout -q --detach main && git rm -rqf --ignore-unmatch .gitmodules lib";
+        let script = format!("{start}\n{}{COMMIT}", submodules(modules));
+        let head = self.sh(&script).await.parse().unwrap();
+        self.push("refs/pull/12/head").await;
+        (base, head)
+    }
+
+    async fn bring(&self, commit: &CommitSha) -> Result<Vec<Submodule>, GitError> {
+        let (url, credentials) = (self.url(), GitCredentials::new(USER.into(), Secret::new(PASSWORD)));
+        let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
+        self.mirror().bring_submodules(&remote, commit, &allows).await
+    }
+
+    async fn with_submodules(&self, commits: &(CommitSha, CommitSha)) -> Checkout {
+        let checkout = self.checkout(commits).await;
+        let submodules = self.bring(&commits.1).await.unwrap();
+        self.mirror().place_submodules(&checkout, &submodules).await.unwrap();
+        checkout
+    }
+}
+
+const COMMIT: &str = "git commit -q --allow-empty -m change && git rev-parse HEAD";
+
+/// Lines of a script that add them.
+fn submodules(modules: &[(&str, &str, &CommitSha)]) -> String {
+    let one = |(path, url, commit): &(&str, &str, &CommitSha)| {
+        format!(
+            "printf '[submodule \"{path}\"]\\n\\tpath = {path}\\n\\turl = {url}\\n' >> .gitmodules && git add .gitmodules\n\
+             git update-index --add --cacheinfo 160000,{commit},{path}\n"
+        )
+    };
+    modules.iter().map(one).collect::<Vec<_>>().concat()
+}
+
+#[tokio::test]
+async fn submodules_and_theirs_are_files_of_the_checkout() {
+    let world = World::new().await;
+    let inner = world.repository("acme/inner", "f=inner", &[]).await;
+    let lib = world.repository("acme/lib", "a/f=lib", &[("deep/inner", "../inner.git", &inner)]).await;
+    let commits = world.pull_with(&[("lib/x", &format!("{}/acme/lib", world.server.url), &lib)]).await;
+    let checkout = world.with_submodules(&commits).await;
+    assert_eq!((read(&checkout, "lib/x/a/f"), read(&checkout, "lib/x/deep/inner/f")), ("lib".into(), "inner".into()));
+    // What a run changed is undone, what it made stays, and nobody takes it for a file of the repository.
+    std::fs::write(checkout.path.join("lib/x/a/f"), "changed").unwrap();
+    std::fs::write(checkout.path.join("lib/x/made"), "made").unwrap();
+    let again = world.with_submodules(&commits).await;
+    assert_eq!((read(&again, "lib/x/a/f"), read(&again, "lib/x/made")), ("lib".into(), "made".into()));
+    assert_eq!(world.mirror().untracked(&again, Ignored::Listed).await.unwrap().paths, []);
+    // Another commit of it, and a link that a run has put in the way.
+    let newer = world.repository("acme/lib2", "a/f=newer", &[]).await;
+    let commits = world.pull_with(&[("lib/x", "../lib2.git", &newer)]).await;
+    std::fs::remove_dir_all(checkout.path.join("lib")).unwrap();
+    symlink(world.path("srv"), checkout.path.join("lib")).unwrap();
+    let moved = world.with_submodules(&commits).await;
+    assert_eq!((read(&moved, "lib/x/a/f"), read(&moved, "lib/x/made")), ("newer".into(), "(NotFound)".into()));
+    assert!(!world.path("srv/x").exists());
+    // Without submodules nothing of them is left.
+    let commits = world.pull_with(&[]).await;
+    let without = world.with_submodules(&commits).await;
+    assert!(!without.path.join("lib").exists());
+}
+
+#[tokio::test]
+async fn a_submodule_from_elsewhere_is_refused_with_the_way_out() {
+    let world = World::new().await;
+    let lib = world.repository("acme/lib", "f=lib", &[]).await;
+    let secret = world.repository("secret/lib", "f=secret", &[]).await;
+    let gone: CommitSha = "ab".repeat(20).parse().unwrap();
+    let local = format!("file://{}", world.path("srv/acme/lib.git").display());
+    let cases = [
+        (local.as_str(), &lib, "begins with `file:`"),
+        ("ext::sh -c x", &lib, "not one"),
+        ("https://evil.example/acme/lib.git", &lib, "another host"),
+        ("../../secret/lib.git", &secret, "--repo-allowlist"),
+        ("../lib.git", &gone, "has no commit"),
+        ("../none.git", &lib, "switch off `--checkout-submodules`"),
+    ];
+    for (url, commit, expected) in cases {
+        let commits = world.pull_with(&[("lib/x", url, commit)]).await;
+        assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+        let error = world.bring(&commits.1).await.unwrap_err().to_string();
+        assert!(
+            error.contains("the submodule `lib/x` of github.com/acme/infra") && error.contains(expected),
+            "{error}"
+        );
+        assert!(!error.contains(PASSWORD), "{error}");
+    }
+    let many: Vec<String> = (0..51).map(|n| format!("lib/x{n}")).collect();
+    let many: Vec<_> = many.iter().map(|path| (path.as_str(), "../lib.git", &lib)).collect();
+    let commits = world.pull_with(&many).await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    assert!(world.bring(&commits.1).await.unwrap_err().to_string().contains("more than 50 submodules"));
+}
+
+#[tokio::test]
+async fn files_kept_with_lfs_have_their_content_and_one_that_is_missing_is_named() {
+    let world = World::new().await;
+    assert!(world.git.lfs_version().await.unwrap().starts_with("git-lfs/"));
+    let content = "kept elsewhere\n".repeat(100);
+    let id = Sha256Digest::of(content.as_bytes()).to_string();
+    let write = |file: &str, id: &str| {
+        let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{id}\nsize {}\n", content.len());
+        std::fs::create_dir_all(world.path("work/a")).unwrap();
+        std::fs::write(world.path("work").join(file), pointer).unwrap();
+    };
+    write("a/x.bin", &id);
+    std::fs::write(world.path("work/.gitattributes"), "*.bin filter=lfs diff=lfs merge=lfs -text\n").unwrap();
+    // What the repository says about where the contents are does not count.
+    std::fs::write(world.path("work/.lfsconfig"), "[lfs]\n\turl = http://evil.invalid/lfs\n\tfetchexclude = a\n")
+        .unwrap();
+    world.server.log.lock().unwrap().lfs.insert(id, content.clone());
+    let commits = world.pull("").await;
+    let (url, credentials) = (world.url(), GitCredentials::new(USER.into(), Secret::new(PASSWORD)));
+    let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
+    for _ in 0..2 {
+        let checkout = world.checkout(&commits).await;
+        assert!(read(&checkout, "a/x.bin").starts_with("version "), "no filter has run");
+        let files = world.mirror().bring_lfs(&remote, &commits.1).await.unwrap();
+        world.mirror().place_lfs(&checkout, files).await.unwrap();
+        assert_eq!(read(&checkout, "a/x.bin"), content);
+        // The second time they are here already.
+        world.server.log.lock().unwrap().lfs.clear();
+    }
+    write("a/gone.bin", &"ab".repeat(32));
+    let commits = world.pull("").await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    let error = world.mirror().bring_lfs(&remote, &commits.1).await.unwrap_err().to_string();
+    assert!(
+        error.contains("does not have the content of `a/gone.bin`") && error.contains("git lfs push --all"),
+        "{error}"
+    );
+    assert!(!error.contains(PASSWORD), "{error}");
+}
+
+#[tokio::test]
+async fn without_the_program_for_lfs_it_is_said_how_to_get_it() {
+    let world = World::new().await;
+    world.sh("mkdir bin && ln -s $(command -v git) bin/git").await;
+    let settings = GitSettings::new(world.path("data"), world.path("bin"));
+    let git = Git::new(GitSettings {
+        env: [settings.env.clone(), vec![("GIT_EXEC_PATH".into(), world.path("bin").into())]].concat(),
+        ..settings
+    });
+    let error = git.lfs_version().await.unwrap_err().to_string();
+    assert!(error.contains("apt-get install git-lfs") && error.contains("leave --checkout-lfs out"), "{error}");
+}

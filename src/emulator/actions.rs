@@ -23,6 +23,11 @@ impl Emulator {
         self.shared.world.fork(repo, owner).await
     }
 
+    /// Keeps a content with Git LFS; returns the text that stands for it in commits.
+    pub fn keep_lfs(&self, repo: &str, content: &str) -> Result<String, EmulatorError> {
+        self.shared.world.keep_lfs(repo, content)
+    }
+
     /// Makes a team of the organisation that owns a repository; one of the same name is replaced.
     pub fn set_team(&self, org: &str, team: NewTeam) -> Result<(), EmulatorError> {
         self.shared.world.set_team(org, team)
@@ -73,6 +78,13 @@ impl Emulator {
     /// Throws the commits of a branch away and makes one commit on the tip of `main` instead.
     pub async fn force_push(&self, repo: &str, branch: &str, changes: &[Change]) -> Result<CommitSha, EmulatorError> {
         self.push_as(repo, &Push { branch, changes, force: true }).await
+    }
+
+    /// Deletes a branch. Pulls that come from it are closed.
+    pub async fn delete_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
+        let events = self.shared.world.delete_branch(repo, branch).await?;
+        self.publish(events).await;
+        Ok(())
     }
 
     async fn push_as(&self, repo: &str, push: &Push<'_>) -> Result<CommitSha, EmulatorError> {
@@ -202,9 +214,14 @@ impl Emulator {
         self.shared.faults.left()
     }
 
-    /// Takes back the faults that have not struck yet.
+    /// Takes back the faults that have not struck yet. Requests that hang are carried out.
     pub fn clear_faults(&self) {
         self.shared.faults.clear();
+    }
+
+    /// Waits until so many requests hang ([`Fault::Hang`]).
+    pub async fn hanging(&self, many: usize) {
+        self.shared.faults.hanging(many).await;
     }
 }
 

@@ -3,6 +3,9 @@
 use std::sync::Mutex;
 
 use chrono::{DateTime, Utc};
+use tokio::sync::watch;
+
+use crate::model::CommitSha;
 
 /// What goes wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +34,16 @@ pub enum Fault {
     LoseAnswer,
     /// Drops the connection without doing anything.
     DropConnection,
+    /// Takes the request and answers nothing at all. When the faults are taken back it is carried out, if anybody still
+    /// waits for it.
+    Hang,
+    /// Something in front of git keeps old answers: where a reference is listed it has this commit.
+    Lists {
+        /// Its full name.
+        reference: String,
+        /// The commit it is said to have.
+        id: CommitSha,
+    },
 }
 
 /// Where and how often.
@@ -68,9 +81,34 @@ impl Route {
 
 /// The faults that are still to come.
 #[derive(Debug, Default)]
-pub(super) struct Faults(Mutex<Vec<Rule>>);
+pub(super) struct Faults {
+    rules: Mutex<Vec<Rule>>,
+    /// Changes whenever the faults are taken back.
+    taken_back: watch::Sender<()>,
+    /// Requests that are answered nothing.
+    hanging: watch::Sender<usize>,
+}
 
 impl Faults {
+    /// Changes from now on whenever the faults are taken back.
+    pub(super) fn taken_back(&self) -> watch::Receiver<()> {
+        self.taken_back.subscribe()
+    }
+
+    /// Waits until the faults are taken back.
+    pub(super) async fn hang(&self, mut taken_back: watch::Receiver<()>) {
+        self.hanging.send_modify(|many| *many += 1);
+        let _until_dropped = Hanging(&self.hanging);
+        // The sender is ours.
+        taken_back.changed().await.ok();
+    }
+
+    /// Waits until so many requests hang at once.
+    pub(super) async fn hanging(&self, many: usize) {
+        // The sender is ours.
+        self.hanging.subscribe().wait_for(|hanging| *hanging >= many).await.ok();
+    }
+
     /// Adds a fault for the next `times` requests of a route.
     pub(super) fn add(&self, route: &str, times: u32, fault: Fault) {
         self.rules().push(Rule { route: Route::parse(route), left: times, fault });
@@ -92,10 +130,20 @@ impl Faults {
     /// Forgets those that are left.
     pub(super) fn clear(&self) {
         self.rules().clear();
+        self.taken_back.send_replace(());
     }
 
     fn rules(&self) -> std::sync::MutexGuard<'_, Vec<Rule>> {
-        self.0.lock().expect("no code panics while it holds the rules")
+        self.rules.lock().expect("no code panics while it holds the rules")
+    }
+}
+
+/// A request that hangs, until it is carried out or nobody waits for it any more.
+struct Hanging<'a>(&'a watch::Sender<usize>);
+
+impl Drop for Hanging<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|many| *many -= 1);
     }
 }
 

@@ -5,12 +5,12 @@
 //! refused here with the same answer, and a test holds every answer to GitHub's published OpenAPI description.
 //!
 //! - `world`: what there is, and the rules; `git`: the real bare repositories below it.
-//! - `wire`: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, and a page per pull.
+//! - `wire`: REST below `/api/v3` (as GitHub Enterprise Server), smart-HTTP git, Git LFS, and a page per pull.
 //! - `hooks`: signed webhooks; `faults`: bad days; `record`: what went over the wire.
 //!
-//! Left out on purpose: check runs, rulesets, comments in reviews, labels, GraphQL, tags, permissions below the level of a repository, deleted
-//! repositories, pulls that count as merged because their commits were pushed to the base, `ping` and `status` events.
-//! An unknown route is 404 as on GitHub.
+//! Left out on purpose: check runs, rulesets, comments in reviews, labels, GraphQL, tags, uploads of LFS, permissions
+//! below the level of a repository, deleted repositories, pulls that count as merged because their commits were pushed to
+//! the base, `ping` and `status` events. An unknown route is 404 as on GitHub.
 
 mod actions;
 mod error;

@@ -33,6 +33,13 @@ pub enum Change {
         /// Where it points.
         target: String,
     },
+    /// Puts a commit of another repository there. What `.gitmodules` says of it is a file like any other.
+    Submodule {
+        /// Path from the root of the repository.
+        path: String,
+        /// The commit; nothing looks whether it exists.
+        commit: CommitSha,
+    },
 }
 
 impl Change {
@@ -56,10 +63,18 @@ impl Change {
         Self::Symlink { path: path.to_owned(), target: target.to_owned() }
     }
 
+    /// Puts a commit of another repository there.
+    pub fn submodule(path: &str, commit: &CommitSha) -> Self {
+        Self::Submodule { path: path.to_owned(), commit: commit.clone() }
+    }
+
     fn write_to(&self, stream: &mut Vec<u8>) {
         match self {
             Self::Write { path, content } => blob(stream, "100644", path, content),
             Self::Symlink { path, target } => blob(stream, "120000", path, target),
+            Self::Submodule { path, commit } => {
+                stream.extend(format!("M 160000 {commit} {}\n", quoted(path)).bytes());
+            }
             Self::Delete { path } => stream.extend(format!("D {}\n", quoted(path)).bytes()),
             Self::Rename { from, to } => stream.extend(format!("R {} {}\n", quoted(from), quoted(to)).bytes()),
         }

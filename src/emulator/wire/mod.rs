@@ -1,4 +1,4 @@
-//! GitHub's wire: REST below `/api/v3`, git over HTTP, a page per pull.
+//! GitHub's wire: REST below `/api/v3`, git and Git LFS over HTTP, a page per pull.
 
 mod app;
 mod auth;
@@ -7,6 +7,7 @@ mod comments;
 mod contents;
 mod errors;
 mod etags;
+mod lfs;
 mod limits;
 mod lines;
 mod observe;
@@ -58,6 +59,8 @@ fn router(cx: &Cx) -> Router {
         .route("/{owner}/{repo}/info/refs", get(smart_http::advertise))
         .route("/{owner}/{repo}/git-upload-pack", post(smart_http::upload_pack))
         .route("/{owner}/{repo}/git-receive-pack", post(smart_http::receive_pack))
+        .route("/{owner}/{repo}/info/lfs/objects/batch", post(lfs::batch))
+        .route("/{owner}/{repo}/info/lfs/objects/{oid}", get(lfs::download))
         .route("/{owner}/{repo}/pull/{number}", get(pages::pull));
     Router::new()
         .nest("/api/v3", api(cx))

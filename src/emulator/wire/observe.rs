@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::CONTENT_LENGTH;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -35,10 +36,14 @@ pub(super) async fn observe(
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     };
     let mut exchange = started(&parts, &body);
+    let taken_back = cx.faults.taken_back();
     exchange.fault = cx.faults.take(&exchange.method, &exchange.path);
-    let response = match exchange.fault.clone() {
-        None | Some(Fault::LoseAnswer) => next.run(Request::from_parts(parts, Body::from(body))).await,
-        Some(fault) => answer_of(&fault),
+    if exchange.fault == Some(Fault::Hang) {
+        cx.faults.hang(taken_back).await;
+    }
+    let response = match exchange.fault.as_ref().and_then(answer_of) {
+        None => next.run(Request::from_parts(parts, Body::from(body))).await,
+        Some(answer) => answer,
     };
     if matches!(exchange.fault, Some(Fault::LoseAnswer | Fault::DropConnection)) {
         line.cut();
@@ -46,7 +51,11 @@ pub(super) async fn observe(
     let number = cx.requests.fetch_add(1, Ordering::Relaxed) + 1;
     let (mut head, body) = response.into_parts();
     decorate(&mut head.headers, number);
-    let body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    let mut body = to_bytes(body, usize::MAX).await.unwrap_or_default();
+    if let Some(Fault::Lists { reference, id }) = &exchange.fault {
+        body = listed(&body, reference, id.as_str()).into();
+        head.headers.remove(CONTENT_LENGTH);
+    }
     finish(&mut exchange, head.status, &head.headers, &body);
     cx.log.add(exchange);
     Response::from_parts(head, Body::from(body))
@@ -90,9 +99,19 @@ fn decorate(headers: &mut HeaderMap, number: u64) {
     headers.insert("server", HeaderValue::from_static("GitHub.com"));
 }
 
-/// The answer of a fault that strikes before the request is carried out.
-fn answer_of(fault: &Fault) -> Response {
-    match fault {
+/// A list of references in which one of them has another id, of the same length.
+fn listed(body: &[u8], reference: &str, id: &str) -> Vec<u8> {
+    let (mut body, name) = (body.to_vec(), format!(" {reference}\n").into_bytes());
+    let at = body.windows(name.len()).position(|window| window == name);
+    if let Some(place) = at.and_then(|at| body.get_mut(at.checked_sub(id.len())?..at)) {
+        place.copy_from_slice(id.as_bytes());
+    }
+    body
+}
+
+/// The answer of a fault that strikes before the request is carried out; `None`: it is carried out.
+fn answer_of(fault: &Fault) -> Option<Response> {
+    Some(match fault {
         Fault::Unauthorized => ApiError::BadCredentials.into_response(),
         Fault::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Fault::NotFound => ApiError::NotFound.into_response(),
@@ -103,6 +122,7 @@ fn answer_of(fault: &Fault) -> Response {
             answer
         }
         Fault::PrimaryLimit { reset } => super::limits::exceeded(reset.with_timezone(&Utc)),
-        Fault::BadGateway | Fault::LoseAnswer | Fault::DropConnection => ApiError::BadGateway.into_response(),
-    }
+        Fault::BadGateway | Fault::DropConnection => ApiError::BadGateway.into_response(),
+        Fault::LoseAnswer | Fault::Hang | Fault::Lists { .. } => return None,
+    })
 }

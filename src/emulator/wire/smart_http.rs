@@ -13,9 +13,9 @@ use super::Cx;
 use super::auth::{Caller, by_basic};
 
 /// A request of a git client that was let in.
-struct Client<'a> {
+pub(super) struct Client<'a> {
     headers: &'a HeaderMap,
-    repo: RepoHandle,
+    pub(super) repo: RepoHandle,
     login: String,
 }
 
@@ -87,7 +87,11 @@ pub(super) async fn receive_pack(
 }
 
 /// Finds repository and account; without credentials the client is asked for them, as for a private repository.
-fn admit<'a>(cx: &Cx, (owner, name): &(String, String), headers: &'a HeaderMap) -> Result<Client<'a>, Box<Response>> {
+pub(super) fn admit<'a>(
+    cx: &Cx,
+    (owner, name): &(String, String),
+    headers: &'a HeaderMap,
+) -> Result<Client<'a>, Box<Response>> {
     let basic = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Basic "));
     let Some(caller) = basic.map_or(Some(Caller::Anonymous), |value| by_basic(cx, value)) else {
         return Err(Box::new(unauthorized("remote: Invalid username or token.\n")));

@@ -6,6 +6,7 @@
 //!   lock, so an event shows the world as it was at that moment.
 
 mod comments;
+mod lfs;
 mod lifecycle;
 mod names;
 mod protection;

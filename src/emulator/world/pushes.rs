@@ -59,6 +59,19 @@ impl World {
         Ok((answer, events))
     }
 
+    /// Deletes a branch; one that is not there is fine.
+    pub(in crate::emulator) async fn delete_branch(
+        &self,
+        repo: &str,
+        branch: &str,
+    ) -> Result<Vec<Event>, EmulatorError> {
+        let (repo, name) = (self.repo_handle(repo)?, format!("refs/heads/{branch}"));
+        let (deleted, events) =
+            self.receive(&repo, &self.developer, async |git: &Git| git.delete_ref(&name).await).await?;
+        deleted?;
+        Ok(events)
+    }
+
     async fn push_happened(&self, repo: &RepoHandle, moved: &Moved, pusher: &str) -> Result<Event, EmulatorError> {
         let (mut commits, mut head, mut forced) = (Vec::new(), None, false);
         if let Some(after) = &moved.after {

@@ -45,6 +45,8 @@ pub(in crate::emulator) struct Repo {
     pub(in crate::emulator) protections: BTreeMap<BranchName, Protection>,
     /// Logins of people who may only read it; everybody else may write.
     pub(in crate::emulator) readers: BTreeSet<String>,
+    /// Contents kept with Git LFS, by id.
+    pub(in crate::emulator) lfs: BTreeMap<String, String>,
 }
 
 /// A reaction to a comment.
@@ -90,6 +92,7 @@ impl State {
             reactions: Vec::new(),
             protections: BTreeMap::new(),
             readers: BTreeSet::new(),
+            lfs: BTreeMap::new(),
         };
         self.repos.insert(name.key(), repo);
     }

@@ -1,0 +1,21 @@
+//! Contents kept with Git LFS.
+
+use crate::emulator::EmulatorError;
+use crate::model::Sha256Digest;
+
+use super::World;
+
+impl World {
+    /// Keeps a content for a repository; returns the text that stands for it in commits.
+    pub(in crate::emulator) fn keep_lfs(&self, repo: &str, content: &str) -> Result<String, EmulatorError> {
+        let oid = Sha256Digest::of(content.as_bytes()).to_string();
+        let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {}\n", content.len());
+        self.change(|state| state.repo_mut(repo).map(|repo| repo.lfs.insert(oid, content.to_owned())))?;
+        Ok(pointer)
+    }
+
+    /// The content with this id, if the repository has it.
+    pub(in crate::emulator) fn lfs_content(&self, repo: &str, oid: &str) -> Option<String> {
+        self.state().repo(repo).ok()?.lfs.get(oid).cloned()
+    }
+}

@@ -17,12 +17,14 @@ CREATE TABLE deliveries (
 );
 CREATE INDEX deliveries_by_time ON deliveries (received_at, state);
 
--- What is known of a pull. `state` other than `open` is the tombstone that stops new locks (P7).
+-- What is known of a pull, or of a registered project, whose number is negative and which has a `title`. `state` other
+-- than `open` is the tombstone that stops new locks (P7).
 CREATE TABLE pulls (
     repo TEXT NOT NULL,
     number BIGINT NOT NULL,
     state TEXT NOT NULL,
     url TEXT NOT NULL,
+    title TEXT,
     updated_at TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (repo, number)
 );
@@ -71,7 +73,8 @@ CREATE TABLE pending_statuses (
     PRIMARY KEY (repo, head, context)
 );
 
--- One thing asked for on a pull. A comment and a delivery each lead to one command at most (P2); NULLs are all different.
+-- One thing asked for on a pull or of a registered project; of that, `result` is what a pull would be told in a comment.
+-- A comment and a delivery each lead to one command at most (P2); NULLs are all different.
 CREATE TABLE commands (
     id TEXT NOT NULL PRIMARY KEY,
     kind TEXT NOT NULL,
@@ -87,6 +90,7 @@ CREATE TABLE commands (
     state TEXT NOT NULL,
     outcome TEXT,
     reason TEXT,
+    result TEXT,
     stop_kind TEXT,
     stop_reason TEXT,
     superseded_by TEXT,
@@ -188,9 +192,11 @@ CREATE TABLE lock_events (
     origin TEXT NOT NULL,
     remote TEXT,
     reason TEXT NOT NULL,
+    concern TEXT,
     previous TEXT NOT NULL,
     hash TEXT NOT NULL
 );
+CREATE INDEX lock_events_by_concern ON lock_events (COALESCE(concern, repo), seq);
 CREATE INDEX lock_events_by_pull ON lock_events (repo, pull, seq);
 CREATE INDEX lock_events_by_lock ON lock_events (repo, dir, workspace, seq);
 
@@ -333,7 +339,7 @@ CREATE INDEX repository_syncs_updated ON repository_syncs (replica, pending_at, 
     WHERE state = 'pending' AND evicted_at IS NULL AND asked_at IS NULL AND succeeded_at IS NOT NULL;
 CREATE INDEX repository_syncs_retry ON repository_syncs (replica, retry_at, repo) WHERE state = 'failed';
 CREATE INDEX repository_syncs_refresh ON repository_syncs (replica, refresh_at, repo) WHERE state = 'synced';
-CREATE INDEX repository_syncs_started ON repository_syncs (replica, started_at, repo) WHERE state = 'started';
+CREATE INDEX repository_syncs_started ON repository_syncs (started_at, repo) WHERE state = 'started';
 
 -- What happened to repositories, so that every replica brings its mirrors in step. Nothing here is ever changed; what all
 -- replicas have walked past is removed.
@@ -361,24 +367,27 @@ CREATE TABLE owners (
     created_at TIMESTAMPTZ NOT NULL
 );
 
--- Who drives a repository. The unique key decides, across all owners.
+-- Who drives a repository. The unique key decides, across all owners. Addresses are sorted by their bytes, as in the
+-- program, which puts lists of several owners together.
 CREATE TABLE repository_claims (
     id TEXT NOT NULL PRIMARY KEY,
-    url TEXT NOT NULL UNIQUE,
+    url TEXT COLLATE "C" NOT NULL UNIQUE,
     owner TEXT NOT NULL REFERENCES owners (id),
     created_at TIMESTAMPTZ NOT NULL
 );
 CREATE INDEX repository_claims_by_owner ON repository_claims (owner, url);
 
--- Registered projects.
+-- Registered projects. `number` stands for that of a pull in locks, plans, commands and runs; it is negative, and never
+-- given twice.
 CREATE TABLE applications (
     id TEXT NOT NULL PRIMARY KEY,
     owner TEXT NOT NULL REFERENCES owners (id),
-    url TEXT NOT NULL,
+    url TEXT COLLATE "C" NOT NULL,
     branch TEXT NOT NULL,
     dir TEXT NOT NULL,
     workspace TEXT NOT NULL,
     name TEXT,
+    number BIGINT NOT NULL UNIQUE,
     created_by TEXT NOT NULL,
     created_at TIMESTAMPTZ NOT NULL,
     updated_at TIMESTAMPTZ NOT NULL,
@@ -390,7 +399,7 @@ CREATE INDEX applications_by_owner ON applications (owner, url);
 CREATE TABLE credentials (
     id TEXT NOT NULL PRIMARY KEY,
     owner TEXT NOT NULL REFERENCES owners (id),
-    url TEXT NOT NULL,
+    url TEXT COLLATE "C" NOT NULL,
     kind TEXT NOT NULL,
     public TEXT NOT NULL,
     key_id TEXT NOT NULL,

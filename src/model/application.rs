@@ -49,6 +49,21 @@ pub struct ApplicationSpec {
     pub name: Option<ProjectName>,
 }
 
+impl ApplicationSpec {
+    /// What people know it by beside its repository: `network (branch main)`, by its name or else its directory, and the
+    /// workspace unless that is the usual one.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let called = self.name.as_ref().map_or_else(|| self.dir.to_string(), ToString::to_string);
+        let workspace = if self.workspace == WorkspaceName::default() {
+            String::new()
+        } else {
+            format!(", workspace {}", self.workspace)
+        };
+        format!("{called} (branch {}{workspace})", self.branch)
+    }
+}
+
 impl fmt::Display for ApplicationSpec {
     /// For records: `https://github.com/acme/infra branch main dir net workspace default (net)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -187,9 +202,11 @@ mod tests {
     fn what_is_not_said_is_the_root_and_the_default_workspace() {
         let spec = FIELDS.spec(&ForgeHosts::public()).unwrap();
         assert_eq!(spec.to_string(), "https://github.com/acme/infra branch main dir . workspace default");
+        assert_eq!(spec.title(), ". (branch main)");
         let fields = ApplicationFields { dir: Some("/net/"), workspace: Some("prod"), name: Some("net"), ..FIELDS };
         let spec = fields.spec(&ForgeHosts::public()).unwrap();
         assert_eq!(spec.to_string(), "https://github.com/acme/infra branch main dir net workspace prod (net)");
+        assert_eq!(spec.title(), "net (branch main, workspace prod)");
     }
 
     #[test]

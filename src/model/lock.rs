@@ -72,6 +72,8 @@ pub struct Lock {
     pub project: ProjectKey,
     /// The pull that holds it.
     pub pull: PullRef,
+    /// What an application that holds it is called; a pull goes by its number.
+    pub title: Option<String>,
     /// Page of that pull for people.
     pub pull_url: String,
     /// Who caused it to be taken.
@@ -82,6 +84,13 @@ pub struct Lock {
     pub taken_at: DateTime<Utc>,
     /// When the pull was last active; its time limit counts from here.
     pub active_at: DateTime<Utc>,
+}
+
+impl Lock {
+    /// For people: `pull request #12`, `application network (branch main)`.
+    pub fn called(&self) -> String {
+        self.pull.number.called(self.title.as_deref())
+    }
 }
 
 /// What goes on under a lock, for those who would take it from its pull.

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::actor::Actor;
 use super::apply_lock::ApplyScope;
+use super::concern::Concern;
 use super::lock::LockKey;
 use super::path::RepoPath;
 use super::plan::Sha256Digest;
@@ -38,6 +39,8 @@ text_enum! {
         ApplyUnlocked = "apply_unlocked",
         /// Somebody gave a lease back by hand. It is no lock: the reason names it.
         LeaseReleased = "lease_released",
+        /// Somebody asked for the mirrors of a repository to be brought in step. The reason names it.
+        SyncAsked = "sync_asked",
         /// A repository became an owner's.
         Claimed = "claimed",
         /// A repository is nobody's any more.
@@ -63,6 +66,7 @@ impl LockEventKind {
             | Self::Expired
             | Self::Denied
             | Self::LeaseReleased
+            | Self::SyncAsked
             | Self::Claimed
             | Self::Unclaimed
             | Self::Registered
@@ -108,16 +112,24 @@ pub struct NewLockEvent {
     pub scope: Option<ApplyScope>,
     /// Which pull.
     pub pull: Option<PullRef>,
+    /// The owner or the repository it is about; `None` where one of the three above says it, or where it is about the whole
+    /// server.
+    pub concern: Option<Concern>,
     /// Who did it, and why.
     pub cause: Cause,
 }
 
 impl NewLockEvent {
-    /// The repository it is about.
+    /// The repository of its lock, applies or pull.
     pub fn repo(&self) -> Option<&RepoId> {
         let of_key = self.key.as_ref().map(|key| &key.repo);
         let of_scope = || self.scope.as_ref().and_then(ApplyScope::repo);
         of_key.or_else(of_scope).or_else(|| self.pull.as_ref().map(|pull| &pull.repo))
+    }
+
+    /// The repository it is about, whatever says so.
+    pub fn about_repo(&self) -> Option<&RepoId> {
+        self.repo().or_else(|| self.concern.as_ref().and_then(Concern::repo))
     }
 
     /// The directory it is about.
@@ -139,6 +151,8 @@ pub struct LockEvent {
     pub previous: Sha256Digest,
     /// Hash of this event and the one before.
     pub hash: Sha256Digest,
+    /// What an application is called now that it is about; no part of what was kept.
+    pub title: Option<String>,
 }
 
 /// What is hashed: every field, in this order. A change here breaks every chain that exists.
@@ -157,9 +171,17 @@ struct Sealed<'a> {
     origin: &'a str,
     remote: Option<&'a str>,
     reason: &'a str,
+    /// Left out where there is none: chains from before there were any go on to be whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    concern: Option<String>,
 }
 
 impl LockEvent {
+    /// The pull, or application, that it is about, for lists: `#12`, `application network (branch main)`.
+    pub fn of_whom(&self) -> Option<String> {
+        self.event.pull.as_ref().map(|pull| pull.number.called_short(self.title.as_deref()))
+    }
+
     /// What stands before the first event.
     pub fn genesis() -> Sha256Digest {
         Sha256Digest::of(b"")
@@ -182,6 +204,7 @@ impl LockEvent {
             origin: event.cause.actor.origin.as_str(),
             remote: event.cause.remote.as_deref(),
             reason: &event.cause.reason,
+            concern: event.concern.as_ref().map(ToString::to_string),
         };
         Sha256Digest::of(&serde_json::to_vec(&sealed).expect("texts and numbers are JSON"))
     }
@@ -189,5 +212,28 @@ impl LockEvent {
     /// Whether the event is as it was when it was kept.
     pub fn is_intact(&self) -> bool {
         self.hash == Self::hash_of(self.seq, self.at, &self.event, &self.previous)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Origin;
+
+    #[test]
+    fn what_concerns_nobody_has_the_hash_that_it_always_had() {
+        let actor = Actor { login: "ada".to_owned(), origin: Origin::Comment };
+        let cause = Cause::new(actor, "why");
+        let mut event =
+            NewLockEvent { kind: LockEventKind::Denied, key: None, scope: None, pull: None, concern: None, cause };
+        let hash = |event: &NewLockEvent| LockEvent::hash_of(1, DateTime::UNIX_EPOCH, event, &LockEvent::genesis());
+        let sealed = format!(
+            r#"{{"previous":"{}","seq":1,"at":"1970-01-01T00:00:00.000000Z","kind":"denied","repo":null,"dir":null,"workspace":null,"project":null,"pull":null,"actor":"ada","origin":"comment","remote":null,"reason":"why"}}"#,
+            LockEvent::genesis()
+        );
+        assert_eq!(hash(&event), Sha256Digest::of(sealed.as_bytes()));
+        event.concern = Some("net".parse().unwrap());
+        let sealed = format!(r#"{},"concern":"net"}}"#, sealed.trim_end_matches('}'));
+        assert_eq!(hash(&event), Sha256Digest::of(sealed.as_bytes()));
     }
 }

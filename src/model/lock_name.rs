@@ -158,6 +158,7 @@ mod tests {
             key: LockKey::of(&pull.repo, &project),
             project,
             pull,
+            title: None,
             pull_url: String::new(),
             holder: String::new(),
             reason: String::new(),

@@ -4,6 +4,7 @@ mod actor;
 mod application;
 mod apply_lock;
 mod apply_lock_wish;
+mod concern;
 mod event;
 mod ids;
 mod lock;
@@ -29,6 +30,7 @@ pub use actor::{Actor, Origin};
 pub use application::{ApplicationChange, ApplicationField, ApplicationFields, ApplicationProblem, ApplicationSpec};
 pub use apply_lock::{ApplyLock, ApplyScope};
 pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute};
+pub use concern::{Concern, InvalidConcern};
 pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryNews};
 pub use ids::{
     ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId, OwnerId, PlanId, RunId,
@@ -47,7 +49,7 @@ pub use path::{InvalidPath, RepoPath};
 pub use plan::{Distribution, PlanCounts, PlanRecord, PlanState, Sha256Digest};
 pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};
 pub use pull::{
-    BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullHead, PullNumber, PullRef, PullState,
+    BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullHead, PullNumber, PullRef, PullState, Subject,
 };
 pub use reason::{InvalidReason, Reason};
 pub use repo::{HostName, InvalidRepo, RepoId};

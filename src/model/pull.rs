@@ -116,6 +116,55 @@ text_type!(BranchName);
 #[sqlx(transparent)]
 pub struct PullNumber(pub i64);
 
+/// What works on a repository under a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A pull, by its number on the forge.
+    Pull(i64),
+    /// A registered project, of which the forge knows nothing, by its number on this server.
+    Application(i64),
+}
+
+impl PullNumber {
+    /// The number of an application. It has locks, plans and commands as a pull has, so it has a number of the same kind;
+    /// forges count from 1, so that no pull ever has this one.
+    #[must_use]
+    pub const fn of_application(serial: i64) -> Self {
+        Self(-serial)
+    }
+
+    /// What it is the number of.
+    #[must_use]
+    pub const fn subject(self) -> Subject {
+        if self.0 < 0 { Subject::Application(-self.0) } else { Subject::Pull(self.0) }
+    }
+
+    /// Whether it is that of an application: the forge is asked and told nothing about it.
+    #[must_use]
+    pub const fn is_application(self) -> bool {
+        matches!(self.subject(), Subject::Application(_))
+    }
+
+    /// For people: `pull request #12`; `application network (branch main)`, by what that is called if it is known.
+    #[must_use]
+    pub fn called(self, title: Option<&str>) -> String {
+        match (self.subject(), title) {
+            (Subject::Pull(number), _) => format!("pull request #{number}"),
+            (Subject::Application(_), Some(title)) => format!("application {title}"),
+            (Subject::Application(serial), None) => format!("application {serial}"),
+        }
+    }
+
+    /// For lists, where everything is a pull or an application: `#12`, `application network (branch main)`.
+    #[must_use]
+    pub fn called_short(self, title: Option<&str>) -> String {
+        match self.subject() {
+            Subject::Pull(number) => format!("#{number}"),
+            Subject::Application(_) => self.called(title),
+        }
+    }
+}
+
 impl fmt::Display for PullNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.0, f)
@@ -132,9 +181,12 @@ pub struct PullRef {
 }
 
 impl fmt::Display for PullRef {
-    /// `github.com/acme/infra#12`.
+    /// `github.com/acme/infra#12`, `github.com/acme/infra application 3`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}#{}", self.repo, self.number)
+        match self.number.subject() {
+            Subject::Pull(number) => write!(f, "{}#{number}", self.repo),
+            Subject::Application(serial) => write!(f, "{} application {serial}", self.repo),
+        }
     }
 }
 
@@ -243,6 +295,21 @@ mod tests {
             assert!(BranchName::new(text).is_err(), "{text:?}");
         }
         assert!(BranchName::new("feature/über-#12").is_ok());
+    }
+
+    #[test]
+    fn an_application_is_no_pull_and_is_called_by_its_name() {
+        let (pull, application) = (PullNumber(12), PullNumber::of_application(3));
+        assert_eq!((pull.subject(), application.subject()), (Subject::Pull(12), Subject::Application(3)));
+        let title = Some("network (branch main)");
+        let called = |number: PullNumber| {
+            let at = PullRef { repo: "github.com/acme/infra".parse().unwrap(), number };
+            [number.called(title), number.called(None), number.called_short(title), at.to_string()].join(", ")
+        };
+        assert_eq!(called(pull), "pull request #12, pull request #12, #12, github.com/acme/infra#12");
+        let expected = "application network (branch main), application 3, application network (branch main), \
+                        github.com/acme/infra application 3";
+        assert_eq!(called(application), expected);
     }
 
     #[test]

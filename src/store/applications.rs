@@ -4,14 +4,15 @@ use chrono::{DateTime, Utc};
 
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{
-    ApplicationId, ApplicationSpec, BranchName, Cause, OwnerId, OwnerName, ProjectName, RepoPath, RepoUrl,
-    WorkspaceName,
+    ApplicationId, ApplicationSpec, BranchName, Cause, OwnerId, OwnerName, ProjectName, PullNumber, PullRef, RepoPath,
+    RepoUrl, WorkspaceName,
 };
 
 macro_rules! application_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT p.id, p.owner AS owner_id, o.name AS owner, p.url, p.branch, p.dir, p.workspace, p.name, p.created_by, ",
+            "SELECT p.id, p.owner AS owner_id, o.name AS owner, p.url, p.branch, p.dir, p.workspace, p.name, p.number, ",
+            "p.created_by, ",
             "p.created_at, p.updated_at FROM applications p JOIN owners o ON o.id = p.owner ",
             $rest
         )
@@ -19,8 +20,8 @@ macro_rules! application_sql {
 }
 
 const INSERT: &str = "INSERT INTO applications \
-     (id, owner, url, branch, dir, workspace, name, created_by, created_at, updated_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9) ON CONFLICT (url, branch, dir, workspace) DO NOTHING";
+     (id, owner, url, branch, dir, workspace, name, number, created_by, created_at, updated_at) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) ON CONFLICT (url, branch, dir, workspace) DO NOTHING";
 
 /// A registered project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,8 @@ pub struct Application {
     pub owner_id: OwnerId,
     /// What it is.
     pub spec: ApplicationSpec,
+    /// What it goes by where a pull goes by its number.
+    pub number: PullNumber,
     /// Who registered it.
     pub created_by: String,
     /// When.
@@ -51,6 +54,7 @@ struct ApplicationRow {
     dir: RepoPath,
     workspace: WorkspaceName,
     name: Option<ProjectName>,
+    number: PullNumber,
     created_by: String,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
@@ -64,6 +68,7 @@ impl From<ApplicationRow> for Application {
             owner: row.owner,
             owner_id: row.owner_id,
             spec: ApplicationSpec { url, branch, dir, workspace, name },
+            number: row.number,
             created_by: row.created_by,
             created_at: row.created_at,
             updated_at: row.updated_at,
@@ -71,7 +76,21 @@ impl From<ApplicationRow> for Application {
     }
 }
 
+impl Application {
+    /// What it goes by where pulls do; `None`: its address names no repository that a forge could have.
+    pub fn at(&self) -> Option<PullRef> {
+        self.spec.url.repo_id().map(|repo| PullRef { repo, number: self.number })
+    }
+}
+
 impl Store {
+    /// The application that goes by this number.
+    pub async fn application_of(&self, number: PullNumber) -> Result<Option<Application>> {
+        let row = on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(application_sql!("WHERE p.number = $1"))
+            .bind(number).fetch_optional(db))?;
+        Ok(row.map(Application::from))
+    }
+
     /// One application.
     pub async fn application_get(&self, id: ApplicationId) -> Result<Option<Application>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(application_sql!("WHERE p.id = $1"))
@@ -120,6 +139,7 @@ impl Store {
             owner: owner.clone(),
             owner_id,
             spec: spec.clone(),
+            number: next_number_in_tx(tx).await?,
             created_by: free_text(&cause.actor.login).into_owned(),
             created_at: now,
             updated_at: now,
@@ -134,6 +154,7 @@ impl Store {
             &spec.dir,
             &spec.workspace,
             spec.name.as_ref(),
+            application.number,
             &application.created_by,
             now,
         )?;
@@ -166,6 +187,17 @@ impl Store {
             Ok(_) => Ok(Some(application)),
         }
     }
+}
+
+/// Numbers are never given twice, so that what is on record of an application that was removed stays its own.
+async fn next_number_in_tx(tx: &mut Tx) -> Result<PullNumber> {
+    const KEY: &str = "last_application";
+    execute!(tx, "INSERT INTO settings (key, value) VALUES ($1, '0') ON CONFLICT (key) DO NOTHING", KEY)?;
+    let serial = on_tx!(tx, db => sqlx::query_scalar::<_, String>(
+        "UPDATE settings SET value = CAST(CAST(value AS BIGINT) + 1 AS TEXT) WHERE key = $1 RETURNING value")
+        .bind(KEY).fetch_one(db))?;
+    let serial = serial.parse().map_err(|error| sqlx::Error::Decode(Box::new(error)))?;
+    Ok(PullNumber::of_application(serial))
 }
 
 /// The application, which nobody else changes until the transaction ends.

@@ -85,7 +85,8 @@ impl Store {
         })
     }
 
-    /// The apply ended. If the pull was closed meanwhile, the lock goes back now.
+    /// The apply ended. If the pull was closed meanwhile, the lock goes back now; that of an application does, too, once
+    /// everything is applied.
     pub async fn apply_end(&self, grant: ApplyGrant, pull: &PullRef, state: PlanState, cause: &Cause) -> Result<()> {
         let (mut change, at) = LockChange::begin(self, pull, cause).await?;
         end_in(&mut change, grant.plan, pull, at, state).await?;
@@ -129,6 +130,10 @@ async fn end_in(
     let closed = at != Some(PullState::Open);
     let state = if closed { PlanState::Discarded } else { state };
     execute!(&mut change.tx, "UPDATE plans SET state = $1 WHERE id = $2 AND state = 'applying'", state, plan)?;
+    if state == PlanState::Applied && pull.number.is_application() {
+        // Nothing is left to be merged: what was applied is what the branch says.
+        change.free_all(pull, LockEventKind::Released).await?;
+    }
     if closed {
         super::plans::plans_discard_in_tx(&mut change.tx, pull).await?;
         change.free_all(pull, LockEventKind::Released).await?;

@@ -229,7 +229,7 @@ async fn remove_in_tx(tx: &mut Tx, lock: &ApplyLock) -> Result<()> {
 }
 
 fn event(kind: LockEventKind, lock: &ApplyLock, cause: Cause) -> NewLockEvent {
-    NewLockEvent { kind, key: None, scope: Some(lock.scope.clone()), pull: None, cause }
+    NewLockEvent { kind, key: None, scope: Some(lock.scope.clone()), pull: None, concern: None, cause }
 }
 
 fn set_event(lock: &ApplyLock, cause: &Cause) -> NewLockEvent {

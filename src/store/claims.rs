@@ -18,7 +18,7 @@ use super::owners::{Owner, owner_event, owner_share_in_tx};
 use super::{Result, Store, Tx, execute, kept_time, on_pool, on_tx};
 use crate::model::{
     Actor, ApplicationId, Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, Origin, OwnerId, OwnerName,
-    RepoUrl,
+    RepoId, RepoUrl,
 };
 
 macro_rules! held_sql {
@@ -55,6 +55,8 @@ const DELETE_UNUSED: &str = concat!("DELETE FROM repository_claims WHERE id = $1
 const DELETE_UNUSED_OF_OWNER: &str =
     concat!("DELETE FROM repository_claims WHERE owner = $1 AND ", unused!(), " RETURNING url");
 const LIST_UNUSED: &str = concat!("SELECT id FROM repository_claims WHERE ", unused!(), " ORDER BY id LIMIT $1");
+const OWNER: &str = "SELECT o.name FROM repository_claims c JOIN owners o ON o.id = c.owner WHERE c.url = $1";
+const URLS: &str = "SELECT url FROM repository_claims WHERE owner = $1 ORDER BY url";
 
 /// A claim that is inserted and collected by others again and again between two of our statements: never so often.
 const TRIES: usize = 1000;
@@ -183,7 +185,8 @@ impl Store {
             // Waits for those who insert the same at this moment. If they do, the claim is theirs, and the next look
             // finds it, unless it is collected by then.
             if execute!(tx, INSERT, id, url, owner.id, kept_time(self.now()))? > 0 {
-                let event = owner_event(LockEventKind::Claimed, cause, &format!("{url} for {}", owner.name));
+                let event =
+                    owner_event(LockEventKind::Claimed, cause, &owner.name, &format!("{url} for {}", owner.name));
                 return Ok((Acquired::Claimed(id), vec![event]));
             }
         }
@@ -259,6 +262,27 @@ impl Store {
         on_pool!(self, db => sqlx::query_as::<_, Claim>(claim_sql!("WHERE c.url = $1")).bind(url).fetch_optional(db))
     }
 
+    /// Whose a repository is; `None`: nobody's.
+    pub async fn claim_owner(&self, url: &RepoUrl) -> Result<Option<OwnerName>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, OwnerName>(OWNER).bind(url).fetch_optional(db))
+    }
+
+    /// Whose a repository of a forge is; `None`: nobody's. What has no address in normal form cannot be claimed.
+    pub async fn claim_owner_of(&self, repo: &RepoId) -> Result<Option<OwnerName>> {
+        match RepoUrl::of(repo) {
+            Ok(url) => self.claim_owner(&url).await,
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// The repositories that an owner has claimed, by address; what is no repository of a forge is left out.
+    pub async fn claim_repos(&self, owner: OwnerId) -> Result<Vec<RepoId>> {
+        let urls = on_pool!(self, db => sqlx::query_scalar::<_, RepoUrl>(URLS).bind(owner).fetch_all(db))?;
+        // Of two addresses that differ by case alone, only one is that of the repository.
+        let own = |url: &RepoUrl| url.repo_id().filter(|repo| RepoUrl::of(repo).as_ref() == Ok(url));
+        Ok(urls.iter().filter_map(own).collect())
+    }
+
     /// Every claim, or those of one owner, by address; from after the given one.
     pub async fn claim_list(&self, owner: Option<OwnerId>, after: Option<&RepoUrl>, limit: i64) -> Result<Vec<Claim>> {
         let after = after.map(RepoUrl::as_str).unwrap_or_default();
@@ -318,5 +342,5 @@ async fn delete_unused_in_tx(tx: &mut Tx, id: ClaimId) -> Result<Option<RepoUrl>
 }
 
 fn unclaimed(cause: &Cause, url: &RepoUrl, owner: &OwnerName) -> NewLockEvent {
-    owner_event(LockEventKind::Unclaimed, cause, &format!("{url} of {owner}"))
+    owner_event(LockEventKind::Unclaimed, cause, owner, &format!("{url} of {owner}"))
 }

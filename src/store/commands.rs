@@ -3,6 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::jobs::lanes_hold_in_tx;
+use super::of_repos::listed;
 use super::{LockChange, NewJob, Result, Stop, StopKind, Store, Tx, execute, free_text, on_pool};
 use crate::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, DeliveryId, Lock, Origin, PullNumber, PullRef,
@@ -64,6 +65,8 @@ pub struct CommandRow {
     pub pull: PullRef,
     /// Address of the pull's page, once it was seen.
     pub pull_url: Option<String>,
+    /// What its application is called; a pull goes by its number.
+    pub title: Option<String>,
     /// Who asks, and by which way.
     pub actor: Actor,
     /// Which installation of the forge's app the wish came through.
@@ -95,6 +98,8 @@ pub struct FinishedCommand {
     pub outcome: CommandOutcome,
     /// Code of a refusal.
     pub reason: Option<String>,
+    /// What a pull would be told in a comment, of an application, which has none.
+    pub result: Option<String>,
     /// Comments and statuses to post, in order.
     pub outbox: Vec<NewJob>,
 }
@@ -102,7 +107,7 @@ pub struct FinishedCommand {
 macro_rules! select_sql {
     ($($rest:literal),+) => {
         concat!(
-            "SELECT c.id, c.kind, c.repo, c.pull, p.url AS pull_url, c.actor, c.origin, c.installation, c.spec, c.head, ",
+            "SELECT c.id, c.kind, c.repo, c.pull, p.url AS pull_url, p.title, c.actor, c.origin, c.installation, c.spec, c.head, ",
             "c.state, c.outcome, c.reason, c.stop_kind, c.stop_reason, c.created_at, c.finished_at FROM commands c ",
             "LEFT JOIN pulls p ON p.repo = c.repo AND p.number = c.pull ",
             $($rest),+
@@ -117,6 +122,15 @@ const INSTALLATION: &str = "SELECT installation FROM commands WHERE repo = $1 AN
      ORDER BY created_at DESC, id DESC LIMIT 1";
 const BY_ID: &str = select_sql!("WHERE c.id = $1");
 const RECENT: &str = select_sql!("ORDER BY c.created_at DESC, c.id DESC LIMIT $1");
+const RECENT_OF_REPOS: [&str; 2] = [
+    select_sql!(
+        "WHERE c.repo IN (SELECT value FROM json_each($1) AS each) ORDER BY c.created_at DESC, c.id DESC LIMIT $2"
+    ),
+    select_sql!(
+        "WHERE c.repo = ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb))) \
+         ORDER BY c.created_at DESC, c.id DESC LIMIT $2"
+    ),
+];
 
 impl Store {
     /// Whether a pull was told that nobody has claimed its repository.
@@ -213,6 +227,13 @@ impl Store {
             .map(|rows| rows.into_iter().map(CommandRow::from).collect())
     }
 
+    /// The newest commands on pulls of these repositories.
+    pub async fn command_list_of_repos(&self, repos: &[RepoId], limit: i64) -> Result<Vec<CommandRow>> {
+        let (sql, repos) = (self.either(RECENT_OF_REPOS[0], RECENT_OF_REPOS[1]), listed(repos));
+        on_pool!(self, db => sqlx::query_as::<_, Row>(sql).bind(repos).bind(limit).fetch_all(db))
+            .map(|rows| rows.into_iter().map(CommandRow::from).collect())
+    }
+
     /// Work begins on the given head commit; the statuses that say so go into the outbox. `false` when the command has
     /// ended: then nothing more is said of it.
     pub async fn command_start(&self, id: CommandId, head: Option<&CommitSha>, outbox: &[NewJob]) -> Result<bool> {
@@ -241,10 +262,11 @@ impl Store {
     pub(super) async fn command_finish_in_tx(&self, tx: &mut Tx, end: &FinishedCommand) -> Result<bool> {
         let rows = execute!(
             tx,
-            "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, finished_at = $3 \
-             WHERE id = $4 AND state <> 'finished'",
+            "UPDATE commands SET state = 'finished', outcome = $1, reason = $2, result = $3, finished_at = $4 \
+             WHERE id = $5 AND state <> 'finished'",
             end.outcome,
             end.reason.as_deref().map(free_text),
+            end.result.as_deref().map(free_text),
             self.now(),
             end.id,
         )?;
@@ -285,6 +307,7 @@ pub(super) struct Row {
     repo: RepoId,
     pull: PullNumber,
     pull_url: Option<String>,
+    title: Option<String>,
     actor: String,
     origin: Origin,
     installation: Option<i64>,
@@ -306,6 +329,7 @@ impl From<Row> for CommandRow {
             kind: row.kind,
             pull: PullRef { repo: row.repo, number: row.pull },
             pull_url: row.pull_url,
+            title: row.title,
             actor: Actor { login: row.actor, origin: row.origin },
             installation: row.installation.map(i64::cast_unsigned),
             spec: row.spec,

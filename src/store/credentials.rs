@@ -6,7 +6,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::claims::claim_refer_in_tx;
-use super::owners::owner_event;
+use super::owners::{owner_event, owner_share_in_tx};
 use super::{Acquired, ClaimUse, JsonText, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::credential::{CredentialKind, PublicParts};
 use crate::model::{Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, OwnerId, OwnerName, RepoUrl};
@@ -38,9 +38,10 @@ macro_rules! old_sql {
 }
 
 const ONE: &str = select_sql!("WHERE c.id = $1");
-const LIST: &str = select_sql!(
-    "WHERE ($1 = '' OR o.name = $1) AND ($2 = '' OR c.url = $2) ORDER BY o.name, c.url, c.created_at, c.id LIMIT $3"
-);
+const LIST: &str = select_sql!("WHERE c.id > $1 ORDER BY c.id LIMIT $2");
+const OF_OWNER: &str = select_sql!("WHERE c.owner = $2 AND c.id > $1 ORDER BY c.id LIMIT $3");
+const OF_URL: &str = select_sql!("WHERE c.url = $2 AND c.id > $1 ORDER BY c.id LIMIT $3");
+const OF_BOTH: &str = select_sql!("WHERE c.url = $2 AND c.owner = $3 AND c.id > $1 ORDER BY c.id LIMIT $4");
 const SEALED: &str = sealed_sql!("WHERE c.id = $1");
 /// The one added last counts, so that a new one can be tried before the old one is removed. The claim has to be that of
 /// the owner of the credential, whatever a row says.
@@ -139,6 +140,7 @@ impl Store {
     /// [`sqlx::Error::RowNotFound`].
     pub async fn credential_create(&self, new: &NewCredential, cause: &Cause) -> Result<KeepCredential> {
         let mut tx = self.begin().await?;
+        let owner = owner_share_in_tx(&mut tx, new.owner).await?.ok_or(sqlx::Error::RowNotFound)?;
         let (claim, mut events) = match self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, cause).await? {
             (Acquired::Claimed(claim), events) => (claim, events),
             (Acquired::OwnedBy(name), _) => {
@@ -152,7 +154,7 @@ impl Store {
         }
         self.credential_insert_in_tx(&mut tx, new, &cause.actor.login).await?;
         claim_refer_in_tx(&mut tx, ClaimUse::Credential(new.id), claim).await?;
-        events.push(event(LockEventKind::Registered, cause, new.id, new.kind, &new.url));
+        events.push(event(LockEventKind::Registered, cause, (&owner.name, new.id, new.kind, &new.url)));
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| KeepCredential::Kept(claim))
     }
@@ -188,6 +190,7 @@ impl Store {
         let Some(old) = hold_in_tx(&mut tx, new.id).await?.filter(|old| old.is(new, version)) else {
             return tx.roll_back().await.map(|()| KeepCredential::Gone);
         };
+        let owner = owner_share_in_tx(&mut tx, new.owner).await?.ok_or(sqlx::Error::RowNotFound)?;
         let acquired = if old.url == new.url {
             self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, cause).await?
         } else {
@@ -204,7 +207,7 @@ impl Store {
         if old.url != new.url {
             events.extend(self.claim_collect_in_tx(&mut tx, &old.url, cause).await?);
         }
-        events.push(event(LockEventKind::Registered, cause, new.id, new.kind, &new.url));
+        events.push(event(LockEventKind::Registered, cause, (&owner.name, new.id, new.kind, &new.url)));
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| KeepCredential::Kept(claim))
     }
@@ -235,7 +238,7 @@ impl Store {
         };
         let collected = self.claim_let_go_in_tx(&mut tx, ClaimUse::Credential(id), &old.url, cause).await?;
         execute!(&mut tx, "DELETE FROM credentials WHERE id = $1", id)?;
-        let removed = event(LockEventKind::Unregistered, cause, id, row.kind, &old.url);
+        let removed = event(LockEventKind::Unregistered, cause, (&row.owner_name, id, row.kind, &old.url));
         let events = std::iter::once(removed).chain(collected).collect();
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| Some(row))
@@ -246,16 +249,26 @@ impl Store {
         on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(ONE).bind(id).fetch_optional(db))
     }
 
-    /// Credentials of an owner, of a repository, or all of them; by owner and repository.
+    /// Credentials of an owner, of a repository, of both, or all of them, in the order in which they were added; from after
+    /// the given one.
     pub async fn credential_list(
         &self,
-        owner: Option<&OwnerName>,
+        owner: Option<OwnerId>,
         url: Option<&RepoUrl>,
+        after: Option<CredentialId>,
         limit: i64,
     ) -> Result<Vec<CredentialRow>> {
-        let owner = owner.map_or("", OwnerName::as_str);
-        let url = url.map_or("", RepoUrl::as_str);
-        on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(LIST).bind(owner).bind(url).bind(limit).fetch_all(db))
+        let after = after.map(|id| id.to_string()).unwrap_or_default();
+        match (owner, url) {
+            (None, None) => on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(LIST)
+                .bind(after).bind(limit).fetch_all(db)),
+            (Some(owner), None) => on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(OF_OWNER)
+                .bind(after).bind(owner).bind(limit).fetch_all(db)),
+            (None, Some(url)) => on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(OF_URL)
+                .bind(after).bind(url).bind(limit).fetch_all(db)),
+            (Some(owner), Some(url)) => on_pool!(self, db => sqlx::query_as::<_, CredentialRow>(OF_BOTH)
+                .bind(after).bind(url).bind(owner).bind(limit).fetch_all(db)),
+        }
     }
 
     /// One credential with its sealed secret.
@@ -337,8 +350,11 @@ async fn hold_in_tx(tx: &mut Tx, id: CredentialId) -> Result<Option<Old>> {
     on_tx!(tx, db => sqlx::query_as::<_, Old>(sql).bind(id).fetch_optional(db))
 }
 
-fn event(kind: LockEventKind, cause: &Cause, id: CredentialId, what: CredentialKind, url: &RepoUrl) -> NewLockEvent {
-    owner_event(kind, cause, &format!("{} for {url}, credential {id}", what.words()))
+/// What an event is about: whose credential, which one, what it is and what for.
+type About<'a> = (&'a OwnerName, CredentialId, CredentialKind, &'a RepoUrl);
+
+fn event(kind: LockEventKind, cause: &Cause, (owner, id, what, url): About<'_>) -> NewLockEvent {
+    owner_event(kind, cause, owner, &format!("{} for {url}, credential {id}", what.words()))
 }
 
 #[derive(sqlx::FromRow)]

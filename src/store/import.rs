@@ -259,6 +259,7 @@ fn events(batch: &ImportBatch, locks: &[ImportedLock]) -> Vec<NewLockEvent> {
         key: Some(lock.key()),
         scope: None,
         pull: Some(lock.pull.clone()),
+        concern: None,
         cause: cause_of(&lock.holder, &lock.reason),
     };
     taken.map(of_lock).collect()

@@ -8,9 +8,10 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
 use super::replicas::{Presence, ReplicaState};
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
-use crate::model::{Cause, LockEventKind, NewLockEvent, minute};
+use crate::model::{Cause, Concern, LockEventKind, NewLockEvent, RepoId, minute};
 
 /// So long a holder that may be at work has to stop, once somebody gave its lease back by hand: longer than a replica
 /// takes to hear of it, and longer than one that cannot hear of it works on.
@@ -136,12 +137,50 @@ const TAKE: &str = concat!(
 );
 const OF_KEY: &str = concat!("SELECT ", columns!(""), " FROM leases WHERE key = $1");
 const LIVE: &str = concat!("SELECT ", columns!(""), " FROM leases WHERE key = $2 AND NOT ", is_dead!());
-const LIST: &str = concat!(
-    "SELECT ",
-    columns!("leases."),
-    ", r.name AS replica, r.state AS presence, r.lease_until AS heard_until FROM leases LEFT JOIN replicas r \
-     ON substr(leases.holder, 1, length(r.name) + 1) = r.name || '/' WHERE leases.until > $1 LIMIT $2"
-);
+/// By key, which PostgreSQL would sort by the rules of a language.
+macro_rules! list {
+    ($from:expr, $which:expr, $order:literal, $limit:literal) => {
+        concat!(
+            "SELECT ",
+            columns!("leases."),
+            ", r.name AS replica, r.state AS presence, r.lease_until AS heard_until FROM ",
+            $from,
+            " LEFT JOIN replicas r ON substr(leases.holder, 1, length(r.name) + 1) = r.name || '/' WHERE ",
+            $which,
+            " ORDER BY ",
+            $order,
+            " LIMIT ",
+            $limit
+        )
+    };
+}
+
+/// Leases of mirrors with their repository, which is what follows the second colon of the key (see `leases::LeaseKey`).
+/// The function that finds a text in another has a name of its own in each database.
+macro_rules! of_mirrors {
+    ($find:literal) => {
+        concat!(
+            "(SELECT *, substr(key, 17 + ",
+            $find,
+            "(substr(key, 17), ':')) AS repo FROM leases \
+             WHERE substr(key, 1, 16) = 'repository_sync:' AND key LIKE '%:%:%') AS leases"
+        )
+    };
+}
+
+const LIST: [&str; 2] = [
+    list!("leases", "leases.until > $1", "leases.key", "$2"),
+    list!("leases", "leases.until > $1", "leases.key COLLATE \"C\"", "$2"),
+];
+const OF_REPOS: [&str; 2] = [
+    list!(of_mirrors!("instr"), concat!(of_repos_sqlite!(), " AND leases.until > $2"), "leases.key", "$3"),
+    list!(
+        of_mirrors!("strpos"),
+        concat!(of_repos_postgres!(), " AND leases.until > $2"),
+        "leases.key COLLATE \"C\"",
+        "$3"
+    ),
+];
 const END_DEAD: &str = concat!("DELETE FROM leases WHERE ", is_dead!());
 const FREE_DEAD: &str = concat!(
     "DELETE FROM leases WHERE key = $2 AND ($3 = '' OR holder = $3) AND ",
@@ -205,20 +244,35 @@ impl Store {
     /// Leases that have not ended, by key, with those whose holder is gone and which nobody has taken yet.
     pub async fn lease_list(&self) -> Result<Vec<LeaseRow>> {
         let now = self.skew().await?.of(self.now());
-        let rows = on_pool!(self, db => sqlx::query_as::<_, ListRow>(LIST).bind(now).bind(LISTED).fetch_all(db))?;
-        let mut rows: Vec<LeaseRow> = rows.into_iter().map(|row| row.at(now)).collect();
-        rows.sort_by(|a, b| a.lease.key.cmp(&b.lease.key));
-        Ok(rows)
+        let sql = self.either(LIST[0], LIST[1]);
+        let rows = on_pool!(self, db => sqlx::query_as::<_, ListRow>(sql).bind(now).bind(LISTED).fetch_all(db))?;
+        Ok(rows.into_iter().map(|row| row.at(now)).collect())
+    }
+
+    /// The same of the mirrors of these repositories.
+    pub async fn lease_list_of_repos(&self, repos: &[RepoId]) -> Result<Vec<LeaseRow>> {
+        let now = self.skew().await?.of(self.now());
+        let (sql, repos) = (self.either(OF_REPOS[0], OF_REPOS[1]), listed(repos));
+        let rows = on_pool!(self, db => sqlx::query_as::<_, ListRow>(sql)
+            .bind(repos).bind(now).bind(LISTED).fetch_all(db))?;
+        Ok(rows.into_iter().map(|row| row.at(now)).collect())
     }
 
     /// Gives a lease back by hand, whoever holds it or only if this holder does, and puts that on record. A holder that
     /// may be at work is not overtaken: it is told to stop, and keeps the lease until it has.
-    pub async fn lease_free(&self, key: &str, holder: Option<&str>, cause: &Cause) -> Result<FreeLease> {
+    /// `repo` is the repository that the work is about, if it is about one.
+    pub async fn lease_free(
+        &self,
+        key: &str,
+        holder: Option<&str>,
+        repo: Option<&RepoId>,
+        cause: &Cause,
+    ) -> Result<FreeLease> {
         let mut tx = self.begin().await?;
         let now = self.skew_in_tx(&mut tx).await?.of(self.now());
         let outcome = free_in_tx(&mut tx, now, key, holder.unwrap_or_default()).await?;
         let events = match &outcome {
-            FreeLease::Freed(lease) | FreeLease::Told(lease) => vec![freed_event(lease, cause)],
+            FreeLease::Freed(lease) | FreeLease::Told(lease) => vec![freed_event(lease, repo, cause)],
             FreeLease::AlreadyTold(_) | FreeLease::NotHeld => Vec::new(),
         };
         self.lock_events_in_tx(&mut tx, events).await?;
@@ -249,7 +303,7 @@ async fn free_in_tx(tx: &mut Tx, now: DateTime<Utc>, key: &str, holder: &str) ->
 }
 
 /// Who held it, since when and what for: it is nowhere else once it is gone.
-fn freed_event(lease: &Lease, cause: &Cause) -> NewLockEvent {
+fn freed_event(lease: &Lease, repo: Option<&RepoId>, cause: &Cause) -> NewLockEvent {
     let Lease { key, holder, purpose, taken_at, .. } = lease;
     let reason = format!("{}; lease {key}, held by {holder} since {}: {purpose}", cause.reason, minute(*taken_at));
     NewLockEvent {
@@ -257,6 +311,7 @@ fn freed_event(lease: &Lease, cause: &Cause) -> NewLockEvent {
         key: None,
         scope: None,
         pull: None,
+        concern: repo.cloned().map(Concern::Repo),
         cause: Cause { reason, ..cause.clone() },
     }
 }

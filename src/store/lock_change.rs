@@ -9,11 +9,11 @@
 //! first in line in the same transaction, so that nobody who comes by can be faster than those who waited.
 
 use super::locks::{INSERT_HANDED_ON, LockRow, name_column};
-use super::pulls::pull_hold_in_tx;
+use super::pulls::{pull_hold_in_tx, title_in_tx};
 use super::waiters::{WaiterRow, waiter_next_in_tx};
 use super::{NewJob, Result, Store, Tx, execute, on_tx};
 use crate::model::{
-    Actor, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef, PullState,
+    Actor, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef, PullState, Subject,
 };
 
 /// Kind of the job that plans for a pull which was handed a lock. The store itself puts it into the queue, wherever a
@@ -105,7 +105,8 @@ impl<'a> LockChange<'a> {
     }
 
     fn record_as(&mut self, kind: LockEventKind, key: &LockKey, pull: &PullRef, cause: Cause) {
-        self.events.push(NewLockEvent { kind, key: Some(key.clone()), scope: None, pull: Some(pull.clone()), cause });
+        let (key, pull) = (Some(key.clone()), Some(pull.clone()));
+        self.events.push(NewLockEvent { kind, key, scope: None, pull, concern: None, cause });
     }
 
     /// Gives back every lock of the pull, but for those under which something is being changed.
@@ -154,7 +155,11 @@ impl<'a> LockChange<'a> {
     /// whole directory, or a place in line for it, can make way for several of them.
     pub(super) async fn hand_on(&mut self, key: &LockKey, after: &PullRef) -> Result<()> {
         while let Some(waiter) = waiter_next_in_tx(&mut self.tx, key).await? {
-            let reason = format!("next in line after pull request {}{}", after.number, self.aside);
+            let after = match after.number.subject() {
+                Subject::Pull(number) => format!("pull request {number}"),
+                Subject::Application(_) => after.number.called(title_in_tx(&mut self.tx, after).await?.as_deref()),
+            };
+            let reason = format!("next in line after {after}{}", self.aside);
             self.hand_to(waiter, &reason).await?;
         }
         Ok(())

@@ -9,16 +9,19 @@ use chrono::{DateTime, Utc};
 use super::locks::{name_from_column, scope_column};
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{
-    Actor, ApplyScope, Cause, LockEvent, LockEventKind, LockKey, NewLockEvent, Origin, PullNumber, PullRef, RepoId,
-    RepoPath, Sha256Digest, WorkspaceName,
+    Actor, ApplyScope, Cause, Concern, LockEvent, LockEventKind, LockKey, NewLockEvent, Origin, PullNumber, PullRef,
+    RepoId, RepoPath, Sha256Digest, WorkspaceName,
 };
 
+/// Rows as [`EventRow`] reads them.
 macro_rules! select_sql {
-    ($rest:literal) => {
+    ($($rest:literal),+ $(,)?) => {
         concat!(
-            "SELECT seq, at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, previous, hash ",
+            "SELECT seq, at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, concern, previous, ",
+            "hash, ",
+            "(SELECT t.title FROM pulls t WHERE t.repo = lock_events.repo AND t.number = lock_events.pull) AS title ",
             "FROM lock_events ",
-            $rest
+            $($rest),+
         )
     };
 }
@@ -86,7 +89,7 @@ impl Store {
             seq += 1;
             let event = storable(event);
             let hash = LockEvent::hash_of(seq, at, &event, &previous);
-            let kept = LockEvent { seq, at, event, previous, hash };
+            let kept = LockEvent { seq, at, event, previous, hash, title: None };
             insert_in_tx(tx, &kept).await?;
             previous = kept.hash;
         }
@@ -196,11 +199,11 @@ fn storable(event: NewLockEvent) -> NewLockEvent {
 }
 
 async fn insert_in_tx(tx: &mut Tx, kept: &LockEvent) -> Result<()> {
-    let NewLockEvent { kind, key, pull, cause, scope: _ } = &kept.event;
+    let NewLockEvent { kind, key, pull, concern, cause, scope: _ } = &kept.event;
     execute!(
         tx,
         "INSERT INTO lock_events (seq, at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, \
-         previous, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+         concern, previous, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
         kept.seq,
         kept.at,
         *kind,
@@ -213,14 +216,17 @@ async fn insert_in_tx(tx: &mut Tx, kept: &LockEvent) -> Result<()> {
         cause.actor.origin,
         cause.remote.as_deref(),
         &cause.reason,
+        concern.as_ref(),
         &kept.previous,
         &kept.hash,
     )
     .map(drop)
 }
 
+pub(super) use select_sql;
+
 #[derive(sqlx::FromRow)]
-struct EventRow {
+pub(super) struct EventRow {
     seq: i64,
     at: DateTime<Utc>,
     kind: LockEventKind,
@@ -233,8 +239,10 @@ struct EventRow {
     origin: Origin,
     remote: Option<String>,
     reason: String,
+    concern: Option<Concern>,
     previous: Sha256Digest,
     hash: Sha256Digest,
+    title: Option<String>,
 }
 
 impl EventRow {
@@ -266,7 +274,7 @@ impl From<EventRow> for LockEvent {
         let pull = row.repo.zip(row.pull).map(|(repo, number)| PullRef { repo, number });
         let actor = Actor { login: row.actor, origin: row.origin };
         let cause = Cause { actor, remote: row.remote, reason: row.reason };
-        let event = NewLockEvent { kind: row.kind, key, scope: applies, pull, cause };
-        Self { seq: row.seq, at: row.at, event, previous: row.previous, hash: row.hash }
+        let event = NewLockEvent { kind: row.kind, key, scope: applies, pull, concern: row.concern, cause };
+        Self { seq: row.seq, at: row.at, event, previous: row.previous, hash: row.hash, title: row.title }
     }
 }

@@ -50,7 +50,11 @@ macro_rules! applied {
     };
 }
 
-fn projects(rows: Vec<(RepoPath, WorkspaceName, String)>) -> Vec<ProjectKey> {
+/// Of an application nothing waits to be merged: what it applied is on its branch.
+fn unmerged(pull: &PullRef, rows: Vec<(RepoPath, WorkspaceName, String)>) -> Vec<ProjectKey> {
+    if pull.number.is_application() {
+        return Vec::new();
+    }
     let project = |(dir, workspace, name): (RepoPath, WorkspaceName, String)| ProjectKey {
         dir,
         workspace,
@@ -65,7 +69,8 @@ fn standing(
     at_work: Vec<(CommandId, CommandKind)>,
     applied: &[ProjectKey],
 ) -> LockStanding {
-    LockStanding { applying: applying > 0, at_work, applied: applied.iter().any(|project| lock.key.covers(project)) }
+    let applied = applied.iter().any(|project| lock.key.covers(project));
+    LockStanding { applying: applying > 0, at_work, applied }
 }
 
 impl Store {
@@ -73,7 +78,7 @@ impl Store {
     pub async fn lock_standing(&self, lock: &Lock) -> Result<LockStanding> {
         let applying = on_pool!(self, db => applying!(lock).fetch_one(db))?;
         let at_work = on_pool!(self, db => at_work!(lock).fetch_all(db))?;
-        let applied = projects(on_pool!(self, db => applied!(lock.pull).fetch_all(db))?);
+        let applied = unmerged(&lock.pull, on_pool!(self, db => applied!(lock.pull).fetch_all(db))?);
         Ok(standing(lock, applying, at_work, &applied))
     }
 }
@@ -87,8 +92,9 @@ impl LockChange<'_> {
         Ok(standing(lock, applying, at_work, &applied))
     }
 
-    /// The projects for which the pull has begun to apply anything: what it holds for them cannot be given away.
+    /// The projects for which the pull has begun to apply anything that waits to be merged: what it holds for them cannot
+    /// be given away.
     pub(crate) async fn applied(&mut self, pull: &PullRef) -> Result<Vec<ProjectKey>> {
-        on_tx!(&mut self.tx, db => applied!(pull).fetch_all(db)).map(projects)
+        on_tx!(&mut self.tx, db => applied!(pull).fetch_all(db)).map(|rows| unmerged(pull, rows))
     }
 }

@@ -16,6 +16,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::lock_change::LockChange;
+use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
 use super::pulls::pull_share_in_tx;
 use super::{Result, Store, Tx, execute, free_text, on_pool, on_tx};
 use crate::model::{
@@ -72,7 +73,8 @@ impl LockWish<'_> {
 
 macro_rules! columns {
     () => {
-        "id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at"
+        "id, repo, dir, workspace, scope, name, pull, pull_url, holder, reason, taken_at, active_at, \
+         (SELECT t.title FROM pulls t WHERE t.repo = locks.repo AND t.number = locks.pull) AS title"
     };
 }
 
@@ -135,6 +137,22 @@ const BY_ID: &str = select_sql!("WHERE id = $1");
 const OF_PULL: &str = select_sql!("WHERE repo = $1 AND pull = $2");
 pub(super) const OF_REPO: &str = select_sql!("WHERE repo = $1");
 const ALL: &str = select_sql!("ORDER BY taken_at DESC, id DESC LIMIT 10000");
+const OF_REPOS: [&str; 2] = [
+    concat!(
+        "SELECT ",
+        columns!(),
+        " FROM locks WHERE ",
+        of_repos_sqlite!(),
+        " ORDER BY taken_at DESC, id DESC LIMIT 10000"
+    ),
+    concat!(
+        "SELECT ",
+        columns!(),
+        " FROM locks WHERE ",
+        of_repos_postgres!(),
+        " ORDER BY taken_at DESC, id DESC LIMIT 10000"
+    ),
+];
 const TURNS: &str = concat!(
     "SELECT asks, ",
     columns!(),
@@ -255,6 +273,13 @@ impl Store {
             .map(|rows| rows.into_iter().map(Lock::from).collect())
     }
 
+    /// The locks of these repositories, newest first.
+    pub async fn lock_list_of_repos(&self, repos: &[RepoId]) -> Result<Vec<Lock>> {
+        let (sql, repos) = (self.either(OF_REPOS[0], OF_REPOS[1]), listed(repos));
+        on_pool!(self, db => sqlx::query_as::<_, LockRow>(sql).bind(repos).fetch_all(db))
+            .map(|rows| rows.into_iter().map(Lock::from).collect())
+    }
+
     /// The locks of one pull, by directory and workspace.
     pub async fn lock_list_of_pull(&self, pull: &PullRef) -> Result<Vec<Lock>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, LockRow>(OF_PULL)
@@ -263,6 +288,12 @@ impl Store {
         sort_by_key(&mut locks);
         Ok(locks)
     }
+}
+
+/// One of the locks of a pull, as a part of a transaction.
+pub(super) async fn lock_of_pull_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<Lock>> {
+    on_tx!(tx, db => sqlx::query_as::<_, LockRow>(OF_PULL).bind(&pull.repo).bind(pull.number).fetch_optional(db))
+        .map(|row| row.map(Lock::from))
 }
 
 impl LockChange<'_> {
@@ -309,6 +340,7 @@ pub(super) fn taken_event(lock: &Lock, cause: &Cause) -> NewLockEvent {
         key: Some(lock.key.clone()),
         scope: None,
         pull: Some(lock.pull.clone()),
+        concern: None,
         cause: cause.clone(),
     }
 }
@@ -347,6 +379,9 @@ pub(super) struct LockRow {
     reason: String,
     taken_at: DateTime<Utc>,
     active_at: DateTime<Utc>,
+    /// Not every statement that gives a lock back asks for it.
+    #[sqlx(default)]
+    title: Option<String>,
 }
 
 #[derive(sqlx::FromRow)]
@@ -365,6 +400,7 @@ impl From<LockRow> for Lock {
             key: LockKey { project: scope, ..LockKey::of(&row.repo, &project) },
             project,
             pull: PullRef { repo: row.repo, number: row.pull },
+            title: row.title,
             pull_url: row.pull_url,
             holder: row.holder,
             reason: row.reason,

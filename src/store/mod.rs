@@ -11,9 +11,11 @@
 //! line of its repository where locks are freed (`lock_change`) and the switch where applies are stopped or begin
 //! (`apply_locks`), so that no two wait for each other.
 
+mod application_runs;
 mod applications;
 mod apply;
 mod apply_locks;
+mod cancel;
 mod claims;
 mod commands;
 mod credentials;
@@ -26,11 +28,13 @@ mod jobs;
 mod json;
 mod leases;
 mod lock_change;
+mod lock_event_parts;
 mod lock_events;
 mod lock_names;
 mod lock_standing;
 mod locks;
 mod news;
+mod of_repos;
 mod open;
 mod operations;
 mod owner_overview;
@@ -57,9 +61,11 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 
+pub use application_runs::{ApplicationRuns, ApplicationUse, AskedRun, DiscardedPlan};
 pub use applications::Application;
 pub use apply::{ApplyGate, ApplyGrant};
 pub use apply_locks::SetApplyLock;
+pub use cancel::{CancelWhat, Cancelled};
 pub use claims::{Acquired, Claim, ClaimUse, Collected};
 pub use commands::{CommandRow, CommandState, CreateCommand, FinishedCommand, NewCommand, UNCLAIMED_SPEC};
 pub use credentials::{CredentialRow, KeepCredential, NewCredential, SealedCredential};
@@ -86,10 +92,10 @@ pub use plans::RecordPlan;
 pub use reconcilers::{ReconcilerRow, ReconcilerRun};
 pub use replicas::{Presence, ReplicaId, ReplicaRow, ReplicaState};
 pub use repository_events::{EventWalk, RepositoryEvent};
-pub use repository_syncs::{FoundMirrors, MirrorChange, MirrorQuery, MirrorRow, MirrorsDue};
+pub use repository_syncs::{FoundMirrors, MirrorChange, MirrorQuery, MirrorRow, MirrorSearch, MirrorsDue};
 pub use runs::{NewRun, OutputPiece, RunRow, RunState};
 pub use state_changes::{StateChanged, StateGate};
-pub use stops::{CancelWhat, Cancelled, Stop, StopKind};
+pub use stops::{Stop, StopKind};
 pub use watched::{ForgePage, WatchedRepo};
 
 use crate::clock::{Clock, Ids};
@@ -163,6 +169,7 @@ macro_rules! execute {
     };
 }
 
+pub(crate) use application_runs::application_use_in_tx;
 pub(crate) use applications::{application_delete_in_tx, application_hold_in_tx, application_is_taken_in_tx};
 pub(crate) use claims::claim_refer_in_tx;
 pub(crate) use lock_change::LockChange;

@@ -23,6 +23,8 @@ pub enum News {
     Run(RunId),
     /// Commands were asked to stop.
     Stops,
+    /// Something happened to repositories, or somebody asked for their mirrors.
+    Mirrors,
 }
 
 impl fmt::Display for News {
@@ -31,6 +33,7 @@ impl fmt::Display for News {
             Self::Jobs => f.write_str("jobs"),
             Self::Run(run) => write!(f, "run {run}"),
             Self::Stops => f.write_str("stops"),
+            Self::Mirrors => f.write_str("mirrors"),
         }
     }
 }
@@ -46,6 +49,7 @@ impl FromStr for News {
         match text.split_once(' ') {
             None if text == "jobs" => Ok(Self::Jobs),
             None if text == "stops" => Ok(Self::Stops),
+            None if text == "mirrors" => Ok(Self::Mirrors),
             Some(("run", run)) => run.parse().map(Self::Run).map_err(|_| UnknownNews),
             _ => Err(UnknownNews),
         }
@@ -108,7 +112,7 @@ mod tests {
 
     #[test]
     fn news_survive_the_wire_and_others_are_passed_over() {
-        for news in [News::Jobs, News::Stops, News::Run(RunId::next(&CountingIds::default()))] {
+        for news in [News::Jobs, News::Stops, News::Mirrors, News::Run(RunId::next(&CountingIds::default()))] {
             assert_eq!(news.to_string().parse(), Ok(news));
         }
         for text in ["", "run", "run x", "jobs of tomorrow", "moon"] {

@@ -22,15 +22,32 @@ pub struct OwnerOverview {
     pub credentials: i64,
 }
 
+macro_rules! overview_sql {
+    ($rest:literal) => {
+        concat!(
+            "SELECT o.name, o.created_by, o.created_at, ",
+            "(SELECT COUNT(*) FROM repository_claims c WHERE c.owner = o.id) AS claims, ",
+            "(SELECT COUNT(*) FROM applications a WHERE a.owner = o.id) AS applications, ",
+            "(SELECT COUNT(*) FROM credentials r WHERE r.owner = o.id) AS credentials FROM owners o ",
+            $rest
+        )
+    };
+}
+
 impl Store {
     /// Owners by name, with how much each has.
     pub async fn owner_overview(&self, limit: i64) -> Result<Vec<OwnerOverview>> {
-        on_pool!(self, db => sqlx::query_as::<_, OwnerOverview>(
-            "SELECT o.name, o.created_by, o.created_at, \
-             (SELECT COUNT(*) FROM repository_claims c WHERE c.owner = o.id) AS claims, \
-             (SELECT COUNT(*) FROM applications a WHERE a.owner = o.id) AS applications, \
-             (SELECT COUNT(*) FROM credentials r WHERE r.owner = o.id) AS credentials \
-             FROM owners o ORDER BY o.name LIMIT $1")
+        on_pool!(self, db => sqlx::query_as::<_, OwnerOverview>(overview_sql!("ORDER BY o.name LIMIT $1"))
             .bind(limit).fetch_all(db))
+    }
+
+    /// The same of these owners.
+    pub async fn owner_overview_of(&self, names: &[OwnerName]) -> Result<Vec<OwnerOverview>> {
+        let mut owners = Vec::new();
+        for name in names {
+            owners.extend(on_pool!(self, db => sqlx::query_as::<_, OwnerOverview>(overview_sql!("WHERE o.name = $1"))
+                .bind(name).fetch_optional(db))?);
+        }
+        Ok(owners)
     }
 }

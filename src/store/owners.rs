@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
-use crate::model::{Cause, LockEventKind, NewLockEvent, OwnerId, OwnerName};
+use crate::model::{Cause, Concern, LockEventKind, NewLockEvent, OwnerId, OwnerName};
 
 macro_rules! owner_sql {
     ($rest:literal) => {
@@ -77,7 +77,7 @@ impl Store {
             let there = self.owner_get(name).await?.ok_or(sqlx::Error::RowNotFound)?;
             return Ok(CreateOwner::AlreadyThere(there));
         }
-        let event = owner_event(LockEventKind::Registered, cause, &format!("owner {name}"));
+        let event = owner_event(LockEventKind::Registered, cause, name, &format!("owner {name}"));
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
         tx.commit().await.map(|()| CreateOwner::Created(owner))
     }
@@ -85,6 +85,13 @@ impl Store {
     /// Every owner, by name.
     pub async fn owner_list(&self) -> Result<Vec<Owner>> {
         on_pool!(self, db => sqlx::query_as::<_, Owner>(owner_sql!("ORDER BY name")).fetch_all(db))
+    }
+
+    /// Owners by name; from after the given one.
+    pub async fn owner_part(&self, after: Option<&OwnerName>, limit: i64) -> Result<Vec<Owner>> {
+        let after = after.map(OwnerName::as_str).unwrap_or_default();
+        on_pool!(self, db => sqlx::query_as::<_, Owner>(owner_sql!("WHERE name > $1 ORDER BY name LIMIT $2"))
+            .bind(after).bind(limit).fetch_all(db))
     }
 
     /// The owner of this name.
@@ -103,7 +110,7 @@ impl Store {
         }
         let mut events = self.claims_drop_of_owner_in_tx(&mut tx, &owner, cause).await?;
         execute!(&mut tx, "DELETE FROM owners WHERE id = $1", owner.id)?;
-        events.push(owner_event(LockEventKind::Unregistered, cause, &format!("owner {name}")));
+        events.push(owner_event(LockEventKind::Unregistered, cause, name, &format!("owner {name}")));
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| DeleteOwner::Deleted(owner))
     }
@@ -139,8 +146,9 @@ async fn count_in_tx(tx: &mut Tx, sql: &'static str, owner: OwnerId) -> Result<i
     on_tx!(tx, db => sqlx::query_scalar::<_, i64>(sql).bind(owner).fetch_one(db))
 }
 
-/// An event about owners and what belongs to them: it concerns no lock, so what it is about stands before the reason.
-pub(crate) fn owner_event(kind: LockEventKind, cause: &Cause, what: &str) -> NewLockEvent {
+/// An event about an owner and what belongs to it: it concerns no lock, so what it is about stands before the reason.
+pub(crate) fn owner_event(kind: LockEventKind, cause: &Cause, owner: &OwnerName, what: &str) -> NewLockEvent {
     let reason = if cause.reason.is_empty() { what.to_owned() } else { format!("{what}: {}", cause.reason) };
-    NewLockEvent { kind, key: None, scope: None, pull: None, cause: Cause { reason, ..cause.clone() } }
+    let concern = Some(Concern::Owner(owner.clone()));
+    NewLockEvent { kind, key: None, scope: None, pull: None, concern, cause: Cause { reason, ..cause.clone() } }
 }

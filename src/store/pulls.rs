@@ -63,11 +63,11 @@ impl Store {
             .bind(&pull.repo).bind(pull.number).fetch_optional(db))
     }
 
-    /// Pulls that hold a lock or wait for one, and that no list of open pulls was compared with since a time.
+    /// Pulls, and no applications, that hold a lock or wait for one, and that no list of open pulls was compared with since a time.
     pub async fn pull_list_unseen(&self, since: DateTime<Utc>) -> Result<Vec<PullRef>> {
         let rows = on_pool!(self, db => sqlx::query_as::<_, PullRow>(
             "SELECT p.repo, p.pull FROM (SELECT repo, pull FROM locks UNION SELECT repo, pull FROM lock_waiters) p \
-             WHERE NOT EXISTS (SELECT 1 FROM pull_heads h JOIN watched_repos w ON w.repo = h.repo \
+             WHERE p.pull > 0 AND NOT EXISTS (SELECT 1 FROM pull_heads h JOIN watched_repos w ON w.repo = h.repo \
              WHERE h.repo = p.repo AND h.number = p.pull AND w.complete_at >= $1)")
             .bind(kept_time(since)).fetch_all(db))?;
         let mut pulls: Vec<PullRef> = rows.into_iter().map(PullRef::from).collect();
@@ -84,6 +84,13 @@ pub(super) async fn pull_share_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Opti
 /// The pull's state, if it was ever seen; nobody can do anything to its locks and plans until the transaction ends.
 pub(super) async fn pull_hold_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<PullState>> {
     pull_state_in_tx(tx, pull, state_sql!(" FOR UPDATE")).await
+}
+
+/// What an application is called.
+pub(super) async fn title_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<Option<String>> {
+    on_tx!(tx, db => sqlx::query_scalar::<_, Option<String>>("SELECT title FROM pulls WHERE repo = $1 AND number = $2")
+        .bind(&pull.repo).bind(pull.number).fetch_optional(db))
+    .map(Option::flatten)
 }
 
 /// SQLite's only writing transaction needs no lock on a row.

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use super::news::{News, announce_in_tx};
 use super::repository_syncs::{installation_in_tx, know_in_tx};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::{HomeId, MirrorEvent, RepoId, RepositoryEventKind, RepositoryNews};
@@ -59,6 +60,7 @@ impl Store {
         if news.is_empty() {
             return Ok(());
         }
+        announce_in_tx(tx, News::Mirrors).await?;
         append_hold_in_tx(tx).await?;
         let at = self.skew_in_tx(tx).await?.of(self.now());
         for news in news {

@@ -64,8 +64,8 @@ impl FailureKind {
         match self {
             Self::Authentication => {
                 "The forge refused the credentials. Check that the token (--gh-token, --gh-token-file) is valid and may \
-                 read the contents of the repository, or that the GitHub App is installed on it with that permission; \
-                 then ask for a sync, or push."
+                 read the contents of the repository, or that the GitHub App is installed on it with that permission; if \
+                 an SSH key was given for it, that the forge knows that key. Then ask for a sync, or push."
             }
             Self::NotFound => {
                 "The repository does not exist under this name, or the credentials may not see it. Give the account or \
@@ -76,8 +76,8 @@ impl FailureKind {
                  tried again by itself."
             }
             Self::TimedOut => {
-                "It took too long. If the repository is very large, the next attempt may come further; if it keeps \
-                 happening, check the line to the forge."
+                "It took too long. Check that the forge answers, and the line to it; if the repository is very large, give \
+                 it more time (--fetch-timeout). It is tried again by itself."
             }
             Self::Corrupt => {
                 "The copy on this disk is damaged; the next attempt makes it anew by itself. If it happens again, check \

@@ -105,6 +105,7 @@ impl MirrorState {
     /// second does not make us ask every second.
     fn updated(mut self, at: DateTime<Utc>) -> Self {
         self.updated_at = Some(at);
+        let waits = self.waits();
         match self.state {
             SyncState::Pending => {}
             SyncState::Started => self.again_at = Some(at),
@@ -115,18 +116,27 @@ impl MirrorState {
                 return self;
             }
         }
-        self.pending_at = at;
+        if !waits {
+            self.pending_at = at;
+        }
         self
+    }
+
+    /// Whether it has a place in the line already, which it keeps: whoever pushes all the time must not go to the end of the
+    /// line with every push.
+    fn waits(&self) -> bool {
+        self.state == SyncState::Pending || self.again_at.is_some()
     }
 
     /// Who asks is not made to wait for the end of a backoff.
     fn asked(mut self, asked: &Asked) -> Self {
+        let pending_at = if self.waits() { self.pending_at } else { asked.at };
         if self.state == SyncState::Started {
             self.again_at = Some(asked.at);
         } else {
             (self.state, self.retry_at) = (SyncState::Pending, None);
         }
-        Self { pending_at: asked.at, asked: Some(asked.clone()), evicted_at: None, ..self }
+        Self { pending_at, asked: Some(asked.clone()), evicted_at: None, ..self }
     }
 
     fn due(self, at: DateTime<Utc>) -> Result<Self, NotAllowed> {
@@ -204,11 +214,14 @@ impl MirrorState {
         if self.state == SyncState::Started {
             return Err(NotAllowed::UnderWay);
         }
+        // What somebody has asked for is made all the same.
+        let evicted_at = Some(at).filter(|_| self.asked.is_none());
         Ok(Self {
             succeeded_at: self.succeeded_at,
             updated_at: self.updated_at,
+            asked: self.asked,
             used_at: self.used_at,
-            evicted_at: Some(at),
+            evicted_at,
             ..Self::new(at)
         })
     }
@@ -358,6 +371,24 @@ mod tests {
         assert_eq!((ended.state, ended.again_at), (SyncState::Pending, None));
         let ended = after(&ended, &[started(3, "b"), succeeded(4, "b")]);
         assert_eq!(ended.state, SyncState::Synced);
+    }
+
+    #[test]
+    fn whoever_pushes_all_the_time_keeps_its_place_in_the_line() {
+        let waiting = after(&in_state(SyncState::Synced), &[MirrorEvent::Updated { at: at(10) }]);
+        let pushed = after(&waiting, &[MirrorEvent::Updated { at: at(20) }, asked(30)]);
+        assert_eq!((pushed.pending_at, pushed.updated_at), (at(10), Some(at(20))));
+        let running = after(&pushed, &[started(40, "b"), MirrorEvent::Updated { at: at(41) }]);
+        let again = after(&running, &[MirrorEvent::Updated { at: at(42) }, asked(43), succeeded(44, "b")]);
+        assert_eq!((again.state, again.pending_at), (SyncState::Pending, at(41)));
+    }
+
+    #[test]
+    fn what_somebody_asked_for_is_made_although_it_was_removed_to_make_room() {
+        let removed = after(&in_state(SyncState::Synced), &[asked(10), MirrorEvent::Evicted { at: at(11) }]);
+        assert!(removed.is_due(at(12)) && removed.asked.is_some());
+        let unasked = after(&in_state(SyncState::Synced), &[MirrorEvent::Evicted { at: at(11) }]);
+        assert!(!unasked.is_due(at(12)));
     }
 
     #[test]

@@ -122,6 +122,13 @@ pub(super) fn has_token(text: &str) -> bool {
     words.any(|word| word.len() >= 12 && TOKENS.iter().any(|token| word.starts_with(token)))
 }
 
+/// Whether a text may give a secret away: a user other than `git`, a query, or something that looks like a token.
+pub(super) fn may_hold_secret(text: &str) -> bool {
+    let plain = percent_decode_str(text.trim()).decode_utf8_lossy();
+    let user = plain.rsplit_once('@').map(|(user, _)| user.split_once("://").map_or(user, |(_, user)| user));
+    has_token(&plain) || plain.contains(['?', '#']) || user.is_some_and(|user| user != "git")
+}
+
 /// The text as an error may show it: nothing of a user, a query or a token.
 pub(super) fn shown(text: &str) -> String {
     let text = text.trim();

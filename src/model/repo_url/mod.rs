@@ -88,6 +88,11 @@ impl RepoUrl {
         if url.len() > Self::MAX_BYTES { Err(RepoUrlFault::TooLong) } else { Ok(Self(url)) }
     }
 
+    /// Whether a text that is meant as an address may hold a secret, so that nobody repeats it.
+    pub fn may_hold_secret(text: &str) -> bool {
+        fault::may_hold_secret(text)
+    }
+
     /// The normal form.
     pub fn as_str(&self) -> &str {
         &self.0

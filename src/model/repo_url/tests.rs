@@ -51,6 +51,24 @@ fn every_way_to_write_a_repository_ends_in_one() {
 }
 
 #[test]
+fn an_address_may_be_repeated_unless_something_in_it_could_be_a_secret() {
+    for fine in
+        ["", "github.com", "https://github.com/acme/infra", "git@github.com:acme/infra", "ssh://git@host:22/a/b"]
+    {
+        assert!(!RepoUrl::may_hold_secret(fine), "{fine}");
+    }
+    for secret in [
+        "ann:pw@host/a",
+        "https://ann%3apw%40host/a",
+        "ssh://ann@host/a",
+        "https://host/a?key=1",
+        "ghp_0123456789abcdef",
+    ] {
+        assert!(RepoUrl::may_hold_secret(secret), "{secret}");
+    }
+}
+
+#[test]
 fn the_normal_form_of_every_kind_of_host() {
     for (text, expected) in [
         ("git@gitlab.com:Group/Sub/Infra.git", "https://gitlab.com/group/sub/infra"),
@@ -355,7 +373,9 @@ proptest! {
         user in "[a-z]{0,5}", secret in "zq[a-z0-9/:?#%@+.]{3,12}qz", way in select(vec!["https://", "ssh://", "http://", "", "foo://"]),
         rest in select(vec!["git.acme.com/a/b", "git.acme.com:a/b", "git.acme.com:2222/a/b", "", "/x"]),
     ) {
-        let refused = RepoUrl::parse(&format!("{way}{user}:{secret}@{rest}")).unwrap_err().to_string();
+        let text = format!("{way}{user}:{secret}@{rest}");
+        prop_assert!(RepoUrl::may_hold_secret(&text), "{}", text);
+        let refused = RepoUrl::parse(&text).unwrap_err().to_string();
         prop_assert!(!refused.contains("zq") && !refused.contains("qz"), "{}", refused);
     }
 

@@ -28,9 +28,9 @@ const RETRIES: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND 
      ORDER BY retry_at, repo LIMIT $3";
 const STALE: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'synced' AND refresh_at <= $2 \
      ORDER BY refresh_at, repo LIMIT $3";
-const ORPHANED: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'started' AND NOT EXISTS (\
+const ORPHANED: &str = "SELECT replica, repo FROM repository_syncs WHERE state = 'started' AND NOT EXISTS (\
      SELECT 1 FROM leases l WHERE l.key = repository_syncs.lease_key AND l.holder = repository_syncs.lease_holder \
-     AND l.until > $2) ORDER BY started_at, repo LIMIT $3";
+     AND l.until > $1) ORDER BY started_at, repo LIMIT $2";
 
 impl Store {
     /// Mirrors of a data directory that an attempt may begin for, so many of each sort at most.
@@ -49,10 +49,10 @@ impl Store {
         self.mirrors(STALE, home, limit, Some(kept_time(self.now()))).await
     }
 
-    /// Mirrors with an attempt under way whose lease is over.
-    pub async fn mirror_list_orphaned(&self, home: &HomeId, limit: i64) -> Result<Vec<RepoId>> {
+    /// Mirrors of any data directory with an attempt under way whose lease is over.
+    pub async fn mirror_list_orphaned(&self, limit: i64) -> Result<Vec<(HomeId, RepoId)>> {
         let now = self.skew().await?.of(self.now());
-        self.mirrors(ORPHANED, home, limit, Some(now)).await
+        on_pool!(self, db => sqlx::query_as::<_, (HomeId, RepoId)>(ORPHANED).bind(now).bind(limit).fetch_all(db))
     }
 
     async fn mirrors(

@@ -12,11 +12,14 @@ use chrono::{DateTime, Utc};
 
 pub use due::MirrorsDue;
 pub use row::MirrorRow;
-pub use search::FoundMirrors;
+pub use search::{FoundMirrors, MirrorSearch};
 
 use self::row::{Row, columns};
+use super::news::{News, announce_in_tx};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
-use crate::model::{Asked, HomeId, MirrorEvent, NotAllowed, RepoId, SyncState};
+use crate::model::{
+    Asked, Cause, Concern, HomeId, LockEventKind, MirrorEvent, NewLockEvent, NotAllowed, RepoId, SyncState,
+};
 
 /// What came of an event.
 #[must_use]
@@ -89,15 +92,22 @@ impl Store {
         tx.commit().await.map(|()| change)
     }
 
-    /// Somebody wants the mirrors of a repository to be brought in step, wherever they lie; tells how many there are.
-    pub async fn mirror_ask(&self, repo: &RepoId, asked: &Asked) -> Result<u64> {
+    /// Somebody wants the mirrors of a repository to be brought in step, wherever they lie, and that is put on record; tells
+    /// how many there are.
+    pub async fn mirror_ask(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
+        let reason = Some(cause.reason.clone()).filter(|reason| !reason.is_empty());
+        let asked = Asked { at: self.now(), by: cause.actor.login.clone(), reason };
         let mut tx = self.begin().await?;
         let homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, HomeId>(
             "SELECT replica FROM repository_syncs WHERE repo = $1 ORDER BY replica").bind(repo).fetch_all(db))?;
-        let (mut many, event) = (0, MirrorEvent::Asked(asked.clone()));
+        let (mut many, event) = (0, MirrorEvent::Asked(asked));
         for home in homes {
             let change = self.mirror_change_in_tx(&mut tx, &home, repo, &event).await?;
             many += u64::from(matches!(change, MirrorChange::Changed(_)));
+        }
+        if many > 0 {
+            announce_in_tx(&mut tx, News::Mirrors).await?;
+            self.lock_events_in_tx(&mut tx, vec![asked_event(repo, cause)]).await?;
         }
         tx.commit().await.map(|()| many)
     }
@@ -156,6 +166,18 @@ impl Store {
         let live = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(LIVE_LEASE)
             .bind(home).bind(repo).bind(now).fetch_one(db))?;
         Ok(live > 0)
+    }
+}
+
+fn asked_event(repo: &RepoId, cause: &Cause) -> NewLockEvent {
+    let reason = format!("{repo}: {}", cause.reason);
+    NewLockEvent {
+        kind: LockEventKind::SyncAsked,
+        key: None,
+        scope: None,
+        pull: None,
+        concern: Some(Concern::Repo(repo.clone())),
+        cause: Cause { reason, ..cause.clone() },
     }
 }
 

@@ -1,9 +1,10 @@
 //! Mirrors as people look for them: those of all data directories, what is in trouble first.
 
+use super::super::of_repos::listed;
 use super::super::{Result, Store, on_pool};
 use super::MirrorRow;
 use super::row::{Row, columns};
-use crate::model::SyncState;
+use crate::model::{RepoId, SyncState};
 
 /// What a search found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,35 +15,92 @@ pub struct FoundMirrors {
     pub count: i64,
 }
 
+/// Which mirrors people look for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MirrorSearch<'a> {
+    /// Those that stand so; `None`: in any way.
+    pub state: Option<SyncState>,
+    /// Those whose repository's name has this in it.
+    pub text: &'a str,
+    /// Those of these repositories; `None`: of any.
+    pub repos: Option<&'a [RepoId]>,
+    /// How many of the first are left out.
+    pub skip: i64,
+    /// How many there are at most.
+    pub limit: i64,
+}
+
 macro_rules! wanted {
-    () => {
-        " FROM repository_syncs WHERE ($1 = '' OR state = $1) AND ($2 = '' OR lower(repo) LIKE $2 ESCAPE '!')"
+    ($which:literal) => {
+        concat!(
+            " FROM repository_syncs WHERE ",
+            $which,
+            " AND ($2 = '' OR state = $2) AND ($3 = '' OR lower(repo) LIKE $3 ESCAPE '!')"
+        )
     };
 }
 
-const SEARCH: &str = concat!(
-    "SELECT ",
-    columns!(),
-    wanted!(),
-    " ORDER BY CASE state WHEN 'failed' THEN 0 WHEN 'started' THEN 1 WHEN 'pending' THEN 2 ELSE 3 END, repo, replica \
-     LIMIT $3"
-);
-const COUNT: &str = concat!("SELECT COUNT(*)", wanted!());
+macro_rules! search_sql {
+    ($which:literal) => {
+        concat!(
+            "SELECT ",
+            columns!(),
+            wanted!($which),
+            " ORDER BY CASE state WHEN 'failed' THEN 0 WHEN 'started' THEN 1 WHEN 'pending' THEN 2 ELSE 3 END, repo, \
+             replica LIMIT $5 OFFSET $4"
+        )
+    };
+}
+
+macro_rules! count_sql {
+    ($which:literal) => {
+        concat!("SELECT COUNT(*)", wanted!($which))
+    };
+}
+
+macro_rules! states_sql {
+    ($which:literal) => {
+        concat!("SELECT state, COUNT(*) FROM repository_syncs WHERE ", $which, " GROUP BY state ORDER BY state")
+    };
+}
+
+/// Every statement in three ways: any repository, those of a list in the words of SQLite, and in those of PostgreSQL.
+macro_rules! in_three_ways {
+    ($sql:ident) => {
+        [
+            $sql!("$1 = ''"),
+            $sql!("repo IN (SELECT value FROM json_each($1) AS each)"),
+            $sql!("repo = ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))"),
+        ]
+    };
+}
+
+const SEARCH: [&str; 3] = in_three_ways!(search_sql);
+const COUNT: [&str; 3] = in_three_ways!(count_sql);
+const STATES: [&str; 3] = in_three_ways!(states_sql);
 
 impl Store {
-    /// Mirrors that stand so (`None`: in any way) and whose repository's name has the text in it, so many at most.
-    pub async fn mirror_search(&self, state: Option<SyncState>, text: &str, limit: i64) -> Result<FoundMirrors> {
-        let (state, pattern) = (state.map_or("", |state| state.as_str()), pattern(text));
-        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(SEARCH)
-            .bind(state).bind(&pattern).bind(limit).fetch_all(db))?;
-        let count = on_pool!(self, db => sqlx::query_scalar::<_, i64>(COUNT).bind(state).bind(&pattern).fetch_one(db))?;
+    /// Mirrors that people look for, those in trouble first.
+    pub async fn mirror_search(&self, wish: MirrorSearch<'_>) -> Result<FoundMirrors> {
+        let state = wish.state.map_or("", |state| state.as_str());
+        let (repos, pattern) = (wish.repos.map_or_else(String::new, listed), pattern(wish.text));
+        let (search, count) = (self.way(&SEARCH, wish.repos), self.way(&COUNT, wish.repos));
+        let rows = on_pool!(self, db => sqlx::query_as::<_, Row>(search)
+            .bind(&repos).bind(state).bind(&pattern).bind(wish.skip).bind(wish.limit).fetch_all(db))?;
+        let count = on_pool!(self, db => sqlx::query_scalar::<_, i64>(count)
+            .bind(&repos).bind(state).bind(&pattern).fetch_one(db))?;
         Ok(FoundMirrors { rows: rows.into_iter().map(MirrorRow::from).collect(), count })
     }
 
-    /// How many mirrors there are in each state, on all disks together.
-    pub async fn mirror_count_all(&self) -> Result<Vec<(SyncState, i64)>> {
-        on_pool!(self, db => sqlx::query_as::<_, (SyncState, i64)>(
-            "SELECT state, COUNT(*) FROM repository_syncs GROUP BY state ORDER BY state").fetch_all(db))
+    /// How many mirrors of these repositories (`None`: of any) there are in each state, on all disks together.
+    pub async fn mirror_count_all(&self, repos: Option<&[RepoId]>) -> Result<Vec<(SyncState, i64)>> {
+        let sql = self.way(&STATES, repos);
+        on_pool!(self, db => sqlx::query_as::<_, (SyncState, i64)>(sql)
+            .bind(repos.map_or_else(String::new, listed)).fetch_all(db))
+    }
+
+    fn way(&self, sql: &[&'static str; 3], repos: Option<&[RepoId]>) -> &'static str {
+        if repos.is_none() { sql[0] } else { self.either(sql[1], sql[2]) }
     }
 }
 

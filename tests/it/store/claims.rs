@@ -1,21 +1,22 @@
 //! Who drives which repository: owners, claims, applications, and the two collectors, one after another and all at once.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::slice;
 
 use lockkeeper::claims::{
-    ApplicationSaved, Collection, application_add, application_change, application_remove, collect,
+    ApplicationRemoved, ApplicationSaved, Collection, application_add, application_change, application_remove, collect,
 };
 use lockkeeper::model::{
-    ApplicationChange, ApplicationFields, ApplicationId, ApplicationSpec, ClaimId, ForgeHosts, LockEventKind, OwnerId,
-    OwnerName, RepoUrl,
+    ApplicationChange, ApplicationFields, ApplicationId, ApplicationSpec, ClaimId, CommandKind, ForgeHosts,
+    LockEventKind, OwnerId, OwnerName, PullNumber, PullRef, PullState, RepoUrl, RunKind, SyncState,
 };
-use lockkeeper::store::{Acquired, Application, Claim, Collected, CreateOwner, DatabaseUrl, DeleteOwner, Owner, Store};
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use lockkeeper::store::{
+    Acquired, Application, Claim, Collected, CreateOwner, DatabaseUrl, DeleteOwner, MirrorSearch, Owner, Store,
+};
 use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 use tokio::task::JoinSet;
 
+use super::samples::{URL, command, project, run, taken};
 use crate::support::db::{TestDb, by, store_test};
 
 store_test!(
@@ -23,6 +24,7 @@ store_test!(
     an_owner_with_applications_stays,
     who_claims_first_has_it_and_the_second_is_told_whose_it_is,
     every_change_is_on_record_with_its_repository,
+    an_application_takes_locks_only_where_it_is_and_its_number_is_never_given_again,
     an_application_of_anothers_repository_is_refused_and_nothing_is_there,
     a_second_application_of_the_same_project_is_refused,
     a_changed_address_moves_the_claim,
@@ -31,11 +33,11 @@ store_test!(
     a_claim_that_nothing_refers_to_is_collected,
     an_owner_who_is_gone_claims_nothing,
     lists_are_read_part_by_part,
+    lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner,
     a_reference_that_comes_in_between_keeps_the_claim,
     a_claim_that_is_being_made_is_waited_for,
     a_claim_cannot_be_deleted_under_its_references,
     of_64_tasks_of_8_owners_that_race_for_one_repository_one_owner_has_it,
-    whatever_happens_at_once_no_claim_or_reference_is_left_over,
 );
 
 const INFRA: &str = "https://github.com/acme/infra";
@@ -92,7 +94,11 @@ async fn owners_are_added_listed_and_removed(db: &TestDb) {
     let store = db.store();
     let (net, dns) = (owner(store, "net").await, owner(store, "DNS").await);
     assert_eq!(store.owner_create(&name("Net"), by()).await.unwrap(), CreateOwner::AlreadyThere(net.clone()));
-    assert_eq!(store.owner_list().await.unwrap(), [dns, net.clone()]);
+    assert_eq!(store.owner_list().await.unwrap(), [dns.clone(), net.clone()]);
+    assert_eq!(store.owner_part(None, 1).await.unwrap(), slice::from_ref(&dns));
+    assert_eq!(store.owner_part(Some(&name("dns")), 9).await.unwrap(), slice::from_ref(&net));
+    assert_eq!(store.owner_part(Some(&name("e")), 9).await.unwrap(), slice::from_ref(&net), "from a name that is none");
+    assert_eq!(store.owner_part(Some(&name("net")), 9).await.unwrap(), []);
     assert_eq!(db.reopen().await.owner_get(&name("net")).await.unwrap(), Some(net.clone()));
     assert_eq!((net.created_by.as_str(), net.created_at), ("ada", db.now()));
     assert_eq!(store.owner_delete(&name("net"), by()).await.unwrap(), DeleteOwner::Deleted(net));
@@ -106,7 +112,7 @@ async fn an_owner_with_applications_stays(db: &TestDb) {
     let app = added(store, "net", INFRA, ".").await;
     let refused = store.owner_delete(&name("net"), by()).await.unwrap();
     assert_eq!(refused, DeleteOwner::InUse { applications: 1, credentials: 0 });
-    assert_eq!(application_remove(store, app.id, by()).await.unwrap(), Some(app));
+    assert_eq!(application_remove(store, app.id, by()).await.unwrap(), ApplicationRemoved::Removed(app));
     // What only the collector would have removed goes with the owner.
     let _claimed = store.claim_acquire(net.id, &url(DNS), by()).await.unwrap();
     assert_eq!(store.owner_delete(&name("net"), by()).await.unwrap(), DeleteOwner::Deleted(net));
@@ -129,13 +135,30 @@ async fn who_claims_first_has_it_and_the_second_is_told_whose_it_is(db: &TestDb)
     assert_eq!(store.claim_get(&url(DNS)).await.unwrap(), None);
 }
 
+async fn an_application_takes_locks_only_where_it_is_and_its_number_is_never_given_again(db: &TestDb) {
+    let store = db.store();
+    owner(store, "net").await;
+    let first = added(store, "net", INFRA, "a").await;
+    let changed = application_change(store, first.id, &to_url(DNS), by()).await.unwrap().or_why().unwrap();
+    let (before, after) = (first.at().unwrap(), changed.at().unwrap());
+    assert_eq!(store.application_of(first.number).await.unwrap(), Some(changed));
+    let state = async |at: &PullRef| store.pull_state(at).await.unwrap();
+    assert_eq!((state(&before).await, state(&after).await), (Some(PullState::Closed), Some(PullState::Open)));
+    drop(application_remove(store, first.id, by()).await.unwrap());
+    assert_eq!(state(&after).await, Some(PullState::Closed));
+    let second = added(store, "net", INFRA, "a").await;
+    assert_eq!([first.number, second.number], [1, 2].map(PullNumber::of_application));
+    assert_eq!(store.application_of(first.number).await.unwrap(), None);
+}
+
 async fn every_change_is_on_record_with_its_repository(db: &TestDb) {
     let store = db.store();
     owner(store, "net").await;
     let app = added(store, "net", INFRA, "a").await;
     let changed = application_change(store, app.id, &to_url(DNS), by()).await.unwrap();
     assert!(matches!(changed, ApplicationSaved::Saved(_)));
-    assert!(application_remove(store, app.id, by()).await.unwrap().is_some());
+    let removed = application_remove(store, app.id, by()).await.unwrap();
+    assert!(matches!(removed, ApplicationRemoved::Removed(_)));
     let id = app.id.to_string();
     let mut events = store.lock_event_list(20).await.unwrap();
     events.reverse();
@@ -220,10 +243,10 @@ async fn the_last_application_takes_the_claim_with_it(db: &TestDb) {
     owner(store, "net").await;
     owner(store, "dns").await;
     let [a, b] = [added(store, "net", INFRA, "a").await, added(store, "net", INFRA, "b").await];
-    assert_eq!(application_remove(store, a.id, by()).await.unwrap(), Some(a.clone()));
+    assert_eq!(application_remove(store, a.id, by()).await.unwrap(), ApplicationRemoved::Removed(a.clone()));
     assert_eq!(shown(store).await, one(INFRA, "net", 1));
-    assert_eq!(application_remove(store, b.id, by()).await.unwrap(), Some(b));
-    assert_eq!(application_remove(store, a.id, by()).await.unwrap(), None);
+    assert_eq!(application_remove(store, b.id, by()).await.unwrap(), ApplicationRemoved::Removed(b));
+    assert_eq!(application_remove(store, a.id, by()).await.unwrap(), ApplicationRemoved::NotThere(a.id));
     assert_eq!(shown(store).await, []);
     added(store, "dns", INFRA, "a").await;
     assert_eq!(shown(store).await, one(INFRA, "dns", 1));
@@ -252,7 +275,8 @@ async fn an_owner_who_is_gone_claims_nothing(db: &TestDb) {
 async fn lists_are_read_part_by_part(db: &TestDb) {
     let store = db.store();
     let (net, dns) = (owner(store, "net").await, owner(store, "dns").await);
-    let addresses: Vec<String> = (0..5).map(|n| format!("https://github.com/acme/r{n}")).collect();
+    // In the order of their bytes, which is not that of a dictionary.
+    let addresses = ["a-b", "a.c", "a0", "a_c", "ab"].map(|name| format!("https://github.com/acme/{name}"));
     for address in &addresses {
         added(store, "net", address, ".").await;
     }
@@ -264,6 +288,43 @@ async fn lists_are_read_part_by_part(db: &TestDb) {
     let all: BTreeSet<String> = first.iter().chain(&rest).map(|app| app.spec.url.to_string()).collect();
     assert_eq!(all, addresses.into_iter().collect());
     assert_eq!(store.application_list(Some(dns.id), None, 50).await.unwrap().len(), 1);
+}
+
+async fn lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner(db: &TestDb) {
+    let store = db.store();
+    let net = owner(store, "net").await;
+    owner(store, "dns").await;
+    for (owner, address) in [("net", INFRA), ("net", "https://github.com/acme/other"), ("dns", DNS)] {
+        added(store, owner, address, ".").await;
+    }
+    assert_eq!(store.claim_owner(&url(DNS)).await.unwrap(), Some("dns".parse().unwrap()));
+    assert_eq!(store.claim_owner(&url("https://github.com/acme/nobodys")).await.unwrap(), None);
+    let repos = store.claim_repos(net.id).await.unwrap();
+    let infra = url(INFRA).repo_id().unwrap();
+    assert_eq!(repos, [infra.clone(), "github.com/acme/other".parse().unwrap()]);
+    let mut own = None;
+    for (repo, number) in [(infra.clone(), 1), (url(DNS).repo_id().unwrap(), 2)] {
+        let pull = PullRef { repo, number: PullNumber(number) };
+        store.pull_seen(&pull, PullState::Open, URL).await.unwrap();
+        taken(store, &pull, &project("hot")).await;
+        command(store, CommandKind::Plan, &pull).await;
+        run(store, RunKind::Plan, &pull, &project("hot")).await;
+        store.mirror_know(&"home".parse().unwrap(), &pull.repo, None).await.unwrap();
+        own.get_or_insert(pull);
+    }
+    let own = own.unwrap();
+    let locks = store.lock_list_of_repos(&repos).await.unwrap();
+    assert_eq!(locks.into_iter().map(|lock| lock.pull).collect::<Vec<_>>(), std::slice::from_ref(&own));
+    let commands = store.command_list_of_repos(&repos, 9).await.unwrap();
+    assert!(!commands.is_empty() && commands.iter().all(|command| command.pull == own));
+    let runs = store.run_list_recent_of_repos(&repos, 9).await.unwrap();
+    assert!(!runs.is_empty() && runs.iter().all(|run| run.pull == own));
+    let wish = MirrorSearch { repos: Some(&repos), limit: 9, ..MirrorSearch::default() };
+    let mirrors = store.mirror_search(wish).await.unwrap();
+    assert_eq!((mirrors.count, &mirrors.rows[0].repo), (1, &infra));
+    assert_eq!(store.mirror_search(MirrorSearch { skip: 1, ..wish }).await.unwrap().rows, []);
+    assert_eq!(store.mirror_count_all(Some(&repos)).await.unwrap(), [(SyncState::Pending, 1)]);
+    assert_eq!(store.lock_list_of_repos(&[]).await.unwrap(), []);
 }
 
 /// A transaction of somebody else, statement by statement.
@@ -440,75 +501,4 @@ async fn race_once(stores: &[Store; 2], owners: &[Owner], spellings: &[RepoUrl])
     }
     assert_eq!(ids.len(), 1, "{ids:?}");
     (told, *ids.first().unwrap())
-}
-
-const SEEDS: u64 = 25;
-const TASKS: u64 = 8;
-const STEPS: usize = 12;
-const TEAMS: [&str; 3] = ["net", "dns", "web"];
-const REPOS: [&str; 4] = [INFRA, DNS, "https://github.com/acme/web", "https://git.example.org/a/b"];
-const DIRS: [&str; 3] = ["a", "b", "c"];
-
-async fn whatever_happens_at_once_no_claim_or_reference_is_left_over(db: &TestDb) {
-    let stores = [db.store().clone(), db.reopen().await];
-    let mut owners = Vec::new();
-    for team in TEAMS {
-        owners.push(owner(db.store(), team).await);
-    }
-    let owners = Arc::new(owners);
-    for seed in 0..SEEDS {
-        // Every other time nobody claims without registering something: then not even one round of the collector is due.
-        let bare = seed % 2 == 1;
-        let mut tasks = JoinSet::new();
-        for task in 0..TASKS {
-            let (store, owners) = (stores[usize::try_from(task % 2).unwrap()].clone(), Arc::clone(&owners));
-            tasks.spawn(async move { live(&store, &owners, seed * 100 + task, bare).await });
-        }
-        while let Some(ended) = tasks.join_next().await {
-            ended.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        }
-        look(db.store(), seed, bare).await;
-    }
-}
-
-/// One of those who do something all the time.
-async fn live(store: &Store, owners: &[Owner], seed: u64, bare: bool) {
-    let mut dice = StdRng::seed_from_u64(seed);
-    for _ in 0..STEPS {
-        let owner = &owners[dice.random_range(0..owners.len())];
-        let (repo, dir) = (REPOS[dice.random_range(0..REPOS.len())], DIRS[dice.random_range(0..DIRS.len())]);
-        let any = async |dice: &mut StdRng| {
-            let all = store.application_list(None, None, 100).await.unwrap();
-            (!all.is_empty()).then(|| all[dice.random_range(0..all.len())].id)
-        };
-        match dice.random_range(0..10) {
-            0..3 => drop(add(store, owner.name.as_str(), repo, dir).await),
-            3..6 => {
-                if let Some(id) = any(&mut dice).await {
-                    let change = ApplicationChange { dir: Some(dir.parse().unwrap()), ..to_url(repo) };
-                    let _saved = application_change(store, id, &change, by()).await.unwrap();
-                }
-            }
-            6..8 => {
-                if let Some(id) = any(&mut dice).await {
-                    application_remove(store, id, by()).await.unwrap();
-                }
-            }
-            8 if bare => drop(store.claim_acquire(owner.id, &url(repo), by()).await.unwrap()),
-            _ => drop(collect(store).await.unwrap()),
-        }
-    }
-}
-
-/// Every application has a claim of its owner, and after one round of the collector there are no others.
-async fn look(store: &Store, seed: u64, bare: bool) {
-    let unused = store.claim_list_unused(100).await.unwrap();
-    assert!(bare || unused.is_empty(), "seed {seed}: {unused:?} were left over");
-    collect(store).await.unwrap();
-    let mut expected: BTreeMap<(String, String), i64> = BTreeMap::new();
-    for app in store.application_list(None, None, 1000).await.unwrap() {
-        *expected.entry((app.spec.url.to_string(), app.owner.to_string())).or_default() += 1;
-    }
-    let found = shown(store).await.into_iter().map(|(url, owner, count)| ((url, owner), count)).collect();
-    assert_eq!(expected, found, "seed {seed}: applications left, claims right");
 }

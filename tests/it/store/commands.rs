@@ -37,7 +37,7 @@ fn head() -> CommitSha {
 
 fn end(id: CommandId, lanes: &[&str]) -> FinishedCommand {
     let outbox = lanes.iter().map(|lane| job(lane)).collect();
-    FinishedCommand { id, outcome: CommandOutcome::Refused, reason: Some("locked".to_owned()), outbox }
+    FinishedCommand { id, outcome: CommandOutcome::Refused, reason: Some("locked".to_owned()), result: None, outbox }
 }
 
 async fn lanes(store: &Store) -> Vec<String> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::claims::{ChangeCredential, CredentialError, Credentials};
-use lockkeeper::credential::Access;
+use lockkeeper::credential::{Access, SshAccess};
 use lockkeeper::model::LockEventKind::{Claimed, Registered, Unclaimed, Unregistered};
 use lockkeeper::model::{CredentialId, OwnerName, RepoId, RepoUrl};
 use lockkeeper::seal::{Keyring, OpenError, key_line};
@@ -21,6 +21,7 @@ store_test!(
     a_credential_that_moves_takes_its_claim_along,
     a_credential_cannot_be_moved_to_what_another_owner_holds,
     the_one_added_last_is_used_and_that_is_noted,
+    an_ssh_key_is_used_for_git_of_its_repository_alone,
     secrets_are_nowhere_in_the_database,
     a_row_that_was_tampered_with_does_not_open,
     another_key_is_given_in_batches_and_an_interruption_loses_nothing,
@@ -28,6 +29,8 @@ store_test!(
 );
 
 const TOKEN: &str = "ghp_0123456789abcdefghij";
+const SSH_KEY: &str = include_str!("../support/ssh_key.pem");
+const HOST_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMTwG+G2sXhDP0tfXH+59rEeg0gXEYYROOCsxU2Pp1/u";
 
 fn keys(lines: &[(&str, u8)]) -> Arc<Keyring> {
     let key = |start: u8| std::array::from_fn(|at| start.wrapping_add(u8::try_from(at).unwrap()));
@@ -86,7 +89,7 @@ async fn a_credential_claims_its_repository_and_lets_go_of_it_at_the_end(db: &Te
     assert_eq!(claim(db, "infra").await.unwrap().credentials, 1);
     db.store().credential_remove(two, by()).await.unwrap();
     assert_eq!(claim(db, "infra").await, None);
-    assert_eq!(db.store().credential_list(None, None, 10).await.unwrap(), []);
+    assert_eq!(db.store().credential_list(None, None, None, 10).await.unwrap(), []);
     let kinds: Vec<_> =
         db.store().lock_event_list(10).await.unwrap().iter().rev().map(|event| event.event.kind).collect();
     assert_eq!(kinds, [Registered, Claimed, Registered, Registered, Unregistered, Unregistered, Unclaimed]);
@@ -98,7 +101,8 @@ async fn nothing_is_kept_for_a_repository_of_another_owner(db: &TestDb) {
     let events = db.store().lock_event_list(50).await.unwrap().len();
     let refused = keys.add(&web, &url("infra"), &token(TOKEN), by()).await.unwrap_err();
     assert!(refused.to_string().starts_with("https://github.com/acme/infra is owned by `net`."), "{refused}");
-    assert_eq!(db.store().credential_list(Some(&web), None, 10).await.unwrap(), []);
+    let of_web = db.store().owner_get(&web).await.unwrap().unwrap().id;
+    assert_eq!(db.store().credential_list(Some(of_web), None, None, 10).await.unwrap(), []);
     assert_eq!(db.store().lock_event_list(50).await.unwrap().len(), events);
 }
 
@@ -167,6 +171,36 @@ async fn the_one_added_last_is_used_and_that_is_noted(db: &TestDb) {
     assert_eq!(keys.for_api(&repo("infra")).await.unwrap().unwrap().id, old);
 }
 
+async fn an_ssh_key_is_used_for_git_of_its_repository_alone(db: &TestDb) {
+    let (net, keys) = (owner(db, "net").await, with_keys(db, &[("a", 1)]));
+    let ssh = |port| SshAccess {
+        user: "git".to_owned(),
+        port,
+        key: Secret::new(SSH_KEY),
+        known_hosts: format!("[github.com]:{port} {HOST_KEY}"),
+    };
+    let old = keys.add(&net, &url("infra"), &Access::Ssh(ssh(2222)), by()).await.unwrap().id;
+    db.clock.advance(Duration::from_mins(1));
+    let new = keys.add(&net, &url("infra"), &Access::Ssh(ssh(2223)), by()).await.unwrap().id;
+    // A token that is younger does not take its place, nor is the key any use to the API.
+    db.clock.advance(Duration::from_mins(1));
+    add(&keys, &net, "labs", TOKEN).await;
+    assert_eq!(secret_for(&keys, "infra").await.unwrap(), None);
+    add(&keys, &net, "infra", TOKEN).await;
+    assert_eq!(secret_for(&keys, "infra").await.unwrap().as_deref(), Some(TOKEN));
+    let used = |id| async move { db.store().credential_get(id).await.unwrap().unwrap().used_at };
+    assert_eq!(used(new).await, None);
+    assert_eq!(keys.for_ssh(&repo("Infra")).await.unwrap(), Some(ssh(2223)));
+    assert_eq!((used(old).await, used(new).await), (None, Some(db.now())));
+    for other in ["labs", "infra-2"] {
+        assert_eq!(keys.for_ssh(&repo(other)).await.unwrap(), None, "{other}");
+    }
+    db.store().credential_remove(new, by()).await.unwrap();
+    assert_eq!(keys.for_ssh(&repo("infra")).await.unwrap(), Some(ssh(2222)));
+    db.store().credential_remove(old, by()).await.unwrap();
+    assert_eq!(keys.for_ssh(&repo("infra")).await.unwrap(), None);
+}
+
 async fn secrets_are_nowhere_in_the_database(db: &TestDb) {
     let (net, keys) = (owner(db, "net").await, with_keys(db, &[("a", 1)]));
     let id = add(&keys, &net, "infra", TOKEN).await;
@@ -214,7 +248,7 @@ async fn another_key_is_given_in_batches_and_an_interruption_loses_nothing(db: &
     let with = |key: &str| {
         let key = key.to_owned();
         async move {
-            let rows = db.store().credential_list(None, None, 1000).await.unwrap();
+            let rows = db.store().credential_list(None, None, None, 1000).await.unwrap();
             rows.iter().filter(|row| row.key_id.as_str() == key).count()
         }
     };

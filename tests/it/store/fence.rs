@@ -56,7 +56,7 @@ fn piece() -> OutputPiece {
 }
 
 fn end(id: lockkeeper::model::CommandId) -> FinishedCommand {
-    FinishedCommand { id, outcome: CommandOutcome::Success, reason: None, outbox: vec![job("comments")] }
+    FinishedCommand { id, outcome: CommandOutcome::Success, reason: None, result: None, outbox: vec![job("comments")] }
 }
 
 async fn under_a_lease_that_is_held_everything_is_written(db: &TestDb) {

@@ -9,13 +9,13 @@ use chrono::TimeDelta;
 use lockkeeper::claims;
 use lockkeeper::locks::{self, Ask, Wish};
 use lockkeeper::model::{
-    ApplicationChange, ApplicationFields, Asked, CommandKind, CommandOutcome, DeliveryId, ForgeHosts, Jitter, LockKey,
-    MirrorEvent, PlanRecord, PlanState, ProjectOutcome, PullHead, PullNumber, PullRef, PullState, RepoUrl,
+    ApplicationChange, ApplicationFields, CommandKind, CommandOutcome, Concern, DeliveryId, ForgeHosts, Jitter,
+    LockKey, MirrorEvent, PlanRecord, PlanState, ProjectOutcome, PullHead, PullNumber, PullRef, PullState, RepoUrl,
     RepositoryEventKind, RepositoryNews, RunKind,
 };
 use lockkeeper::store::{
-    ApplyGate, Collected, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews, LockWish, NewDelivery,
-    OutputPiece, PendingStatus,
+    ApplyGate, Collected, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews, LockWish, MirrorSearch,
+    NewDelivery, OutputPiece, PendingStatus,
 };
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{AssertSqlSafe, Connection, PgConnection, Row, SqliteConnection};
@@ -44,10 +44,11 @@ const GROWING: [&str; 15] = [
 ];
 
 /// What SQLite may read as a whole: no table at all, or one with a row per server, switch, setting or promise.
-const SMALL: [&str; 10] = [
+const SMALL: [&str; 11] = [
     "CONSTANT",
     "(",
     "each",
+    "whose",
     "apply_locks",
     "leases",
     "lock_event_seals",
@@ -177,8 +178,9 @@ fn years() -> Vec<String> {
         ),
         rows(
             100_000,
-            "applications (id, owner, url, branch, dir, workspace, created_by, created_at, updated_at)",
-            "ID, '00000000-0000-7000-9000-' || (100000000001 + n % 100), ADDRESS, 'main', '.', 'default', 'ada', TIME, TIME",
+            "applications (id, owner, url, branch, dir, workspace, number, created_by, created_at, updated_at)",
+            "ID, '00000000-0000-7000-9000-' || (100000000001 + n % 100), ADDRESS, 'main', '.', 'default', -n - 1000, \
+             'ada', TIME, TIME",
         ),
         rows(100_000, "claim_applications (application, claim)", "ID, ID"),
     ]
@@ -215,6 +217,7 @@ async fn work(db: &TestDb) {
     store.lock_event_list(20).await.unwrap();
     store.lock_event_list_of(&lock.key, 20).await.unwrap();
     store.lock_event_after(7, 20).await.unwrap();
+    store.lock_event_part(None, Some(7), 20).await.unwrap();
 
     let plan = new_plan(db, &pull, &hot).await;
     let _recorded = store.plan_record(&plan, Some(lock.id)).await.unwrap();
@@ -234,7 +237,8 @@ async fn work(db: &TestDb) {
     store.command_stop_plans(&pull, "closed").await.unwrap();
     store.command_list_stopping().await.unwrap();
     store.command_count_running().await.unwrap();
-    let end = FinishedCommand { id: asked, outcome: CommandOutcome::Success, reason: None, outbox: Vec::new() };
+    let end =
+        FinishedCommand { id: asked, outcome: CommandOutcome::Success, reason: None, result: None, outbox: Vec::new() };
     store.command_finish(&end).await.unwrap();
 
     store.lock_release(&pull, &hot, by()).await.unwrap();
@@ -261,11 +265,10 @@ async fn mirrors(db: &TestDb) {
     assert_eq!(store.repository_event_walk(&home, 50).await.unwrap(), EventWalk::Walked(1));
     store.mirror_list_due(&home, 50).await.unwrap();
     store.mirror_list_stale(&home, 50).await.unwrap();
-    let orphans = store.mirror_list_orphaned(&home, 50).await.unwrap();
+    let orphans = store.mirror_list_orphaned(50).await.unwrap();
     let orphaned = MirrorEvent::Orphaned { at: db.now(), jitter: Jitter(0) };
-    let _changed = store.mirror_change(&home, &orphans[0], &orphaned).await.unwrap();
-    let asked = Asked { at: db.now(), by: "ada".to_owned(), reason: None };
-    store.mirror_ask(&news.repo, &asked).await.unwrap();
+    let _changed = store.mirror_change(&orphans[0].0, &orphans[0].1, &orphaned).await.unwrap();
+    store.mirror_ask(&news.repo, by()).await.unwrap();
     store.mirror_forget(&home, &news.repo).await.unwrap();
 }
 
@@ -281,12 +284,24 @@ async fn owners(db: &TestDb) {
     let _again = claims::application_add(store, &team, &spec, by()).await.unwrap();
     let moved = ApplicationChange { url: Some(url("newer")), ..ApplicationChange::default() };
     let _moved = claims::application_change(store, app.id, &moved, by()).await.unwrap();
-    claims::application_remove(store, app.id, by()).await.unwrap();
+    drop(claims::application_remove(store, app.id, by()).await.unwrap());
     let _acquired = store.claim_acquire(owner, &url("bare"), by()).await.unwrap();
     let claim = store.claim_get(&url("bare")).await.unwrap().unwrap();
     assert_eq!(store.claim_collect(claim.id).await.unwrap(), Collected::Gone);
     store.claim_list(Some(owner), Some(&url("r1000500")), 50).await.unwrap();
     store.application_list(Some(owner), None, 50).await.unwrap();
+    store.claim_owner(&url("r1000500")).await.unwrap();
+    let repos = &store.claim_repos(owner).await.unwrap()[..3];
+    store.lock_list_of_repos(repos).await.unwrap();
+    store.command_list_of_repos(repos, 50).await.unwrap();
+    let concerns: Vec<Concern> =
+        repos.iter().cloned().map(Concern::Repo).chain([Concern::Owner(team.clone())]).collect();
+    store.lock_event_part(Some(&concerns), None, 50).await.unwrap();
+    store.owner_part(Some(&team), 50).await.unwrap();
+    store.run_list_recent_of_repos(repos, 50).await.unwrap();
+    store.mirror_search(MirrorSearch { repos: Some(repos), limit: 50, ..MirrorSearch::default() }).await.unwrap();
+    store.mirror_count_all(Some(repos)).await.unwrap();
+    store.credential_list(Some(owner), None, None, 50).await.unwrap();
     let _in_use = store.owner_delete(&team, by()).await.unwrap();
 }
 
@@ -416,6 +431,11 @@ async fn whole_on_sqlite(connection: &mut SqliteConnection, statement: &str) -> 
     ]
     .iter()
     .fold(statement.to_owned(), |sql, own| sql.replace(own, ""));
+    let listed = "= ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))";
+    let sql = sql.replace(listed, "IN (SELECT value FROM json_each($1) AS each)");
+    let lateral = "jsonb_array_elements_text($1::jsonb) AS whose (value) CROSS JOIN LATERAL";
+    let sql = sql.replace(lateral, "json_each($1) AS whose JOIN lock_events newest ON newest.seq IN");
+    let sql = sql.replace(") AS newest ORDER BY", ") ORDER BY");
     let explained = sqlx::query(AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"))).fetch_all(connection).await;
     let rows = explained.unwrap_or_else(|error| panic!("{error}: {sql}"));
     let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use lockkeeper::model::{CommandKind, CommandOutcome, LockEventKind, PlanState, PullRef};
+use lockkeeper::model::{CommandKind, CommandOutcome, LockEventKind, PlanState, ProjectOutcome, PullRef, RunKind};
 use lockkeeper::store::FinishedCommand;
 
-use super::samples::{command, job, open_pull, planned, project, taken};
+use super::samples::{command, job, open_pull, planned, project, run, taken};
 use crate::support::db::{TestDb, by, store_test};
 
 store_test!(
@@ -16,6 +16,7 @@ store_test!(
     nothing_is_done_while_a_command_is_unfinished,
     whoever_was_active_meanwhile_keeps_the_lock,
     an_expired_lock_goes_back_once,
+    only_of_a_pull_something_applied_waits_to_be_merged,
 );
 
 const HOUR: Duration = Duration::from_hours(1);
@@ -106,8 +107,26 @@ async fn an_expired_lock_goes_back_once(db: &TestDb) {
     assert_eq!(store.job_list_open().await.unwrap().len(), 1);
 }
 
+/// It is said in two ways, to whoever looks at the lock and to whom it goes back, and both agree.
+async fn only_of_a_pull_something_applied_waits_to_be_merged(db: &TestDb) {
+    let store = db.store();
+    for (number, applied) in [(1, true), (-1, false)] {
+        let (pull, dir) = (open_pull(store, number).await, format!("dir{number}"));
+        let apply = run(store, RunKind::Apply, &pull, &project(&dir)).await;
+        store.run_start(apply).await.unwrap();
+        assert!(store.run_finish(apply, ProjectOutcome::Applied, None).await.unwrap());
+        finish_all(db, &pull).await;
+        let seen = [taken(store, &pull, &project(&dir)).await];
+        assert_eq!(store.lock_standing(&seen[0]).await.unwrap().applied, applied, "{pull}");
+        db.clock.advance(HOUR);
+        assert_eq!(store.lock_warn(&pull, &seen, by(), |_| vec![]).await.unwrap().len(), 1, "{pull}");
+        let expired = store.lock_expire(&pull, &seen, by(), |_| vec![]).await.unwrap();
+        assert_eq!(expired.iter().map(|one| one.applied).collect::<Vec<_>>(), [applied], "{pull}");
+    }
+}
+
 async fn finish(db: &TestDb, id: lockkeeper::model::CommandId) {
-    let end = FinishedCommand { id, outcome: CommandOutcome::Success, reason: None, outbox: Vec::new() };
+    let end = FinishedCommand { id, outcome: CommandOutcome::Success, reason: None, result: None, outbox: Vec::new() };
     db.store().command_finish(&end).await.unwrap();
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
-use lockkeeper::model::{LockEventKind, Origin};
+use lockkeeper::model::{LockEventKind, Origin, RepoId};
 use lockkeeper::store::{
     FreeLease, Hold, Lease, LeaseRow, NewLease, Presence, ReplicaId, ReplicaState, Store, TIME_TO_LET_GO, TakeLease,
 };
@@ -24,6 +24,7 @@ store_test!(
     times_keep_microseconds_and_no_more,
     a_lease_of_a_replica_that_is_gone_is_taken_at_once,
     leases_are_listed_with_what_is_known_of_their_replica,
+    the_first_by_key_are_listed_and_those_of_a_repository_are_not_cut_off_by_others,
     a_holder_at_work_is_told_to_stop_and_keeps_the_lease_until_it_has,
     a_lease_that_nobody_works_under_is_freed_by_hand_at_once,
     only_the_holder_that_was_named_is_freed,
@@ -207,13 +208,35 @@ async fn leases_are_listed_with_what_is_known_of_their_replica(db: &TestDb) {
     assert_eq!(db.store().lease_list().await.unwrap(), expected);
 }
 
+async fn the_first_by_key_are_listed_and_those_of_a_repository_are_not_cut_off_by_others(db: &TestDb) {
+    let repo: RepoId = "github.com/acme/infra".parse().unwrap();
+    let ours = ["repository_sync:disk-1:github.com/acme/infra", "repository_sync:disk-2:github.com/acme/infra"];
+    let others = [
+        "repository_sync:disk-1:github.com/acme/infra-2",
+        "repository_sync:github.com/acme/infra",
+        "reconciler_syncs:disk-1:github.com/acme/infra",
+        "reconciler:github.com/acme/infra",
+    ];
+    // Neither the order in which they are taken nor that of their rows is that of their keys.
+    let many = (0..1001).rev().map(|n| format!("reconciler:{n:04}"));
+    for key in ours.into_iter().chain(others).map(str::to_owned).chain(many) {
+        let new = NewLease { hold: &Hold { key, holder: "one/1".to_owned() }, purpose: "p", until: db.now() + MINUTE };
+        assert!(matches!(db.store().lease_take(new).await.unwrap(), TakeLease::Taken(_)));
+    }
+    let keys = |rows: Vec<LeaseRow>| rows.into_iter().map(|row| row.lease.key).collect::<Vec<_>>();
+    let first: Vec<_> = (0..1000).map(|n| format!("reconciler:{n:04}")).collect();
+    assert_eq!(keys(db.store().lease_list().await.unwrap()), first);
+    assert_eq!(keys(db.store().lease_list_of_repos(&[repo]).await.unwrap()), ours);
+    assert_eq!(db.store().lease_list_of_repos(&[]).await.unwrap(), []);
+}
+
 async fn a_holder_at_work_is_told_to_stop_and_keeps_the_lease_until_it_has(db: &TestDb) {
     beat(db, "one").await;
     let ours = taken(db.store(), "one/1", db.now() + TimeDelta::hours(3)).await;
     let end = db.now() + TIME_TO_LET_GO;
     let told = Lease { until: end, revoked_at: Some(db.now()), ..ours };
-    assert_eq!(db.store().lease_free("mirror", None, by()).await.unwrap(), FreeLease::Told(told.clone()));
-    assert_eq!(db.store().lease_free("mirror", None, by()).await.unwrap(), FreeLease::AlreadyTold(told.clone()));
+    assert_eq!(db.store().lease_free("mirror", None, None, by()).await.unwrap(), FreeLease::Told(told.clone()));
+    assert_eq!(db.store().lease_free("mirror", None, None, by()).await.unwrap(), FreeLease::AlreadyTold(told.clone()));
     assert!(!db.store().lease_renew(&told.hold(), end).await.unwrap(), "so it hears of it");
     assert_eq!(take(db.store(), "two/1", end + MINUTE).await, TakeLease::HeldBy(told.clone()));
     db.store().lease_release(&told.hold()).await.unwrap();
@@ -221,29 +244,35 @@ async fn a_holder_at_work_is_told_to_stop_and_keeps_the_lease_until_it_has(db: &
     assert_eq!(next.revoked_at, None);
     // One that never hears of it is overtaken at the new end, one that would have ended sooner is not made longer.
     let told = Lease { until: end, revoked_at: Some(db.now()), ..next };
-    assert_eq!(db.store().lease_free("mirror", None, by()).await.unwrap(), FreeLease::Told(told));
+    assert_eq!(db.store().lease_free("mirror", None, None, by()).await.unwrap(), FreeLease::Told(told));
     db.clock.advance_to(end);
     let short = taken(db.store(), "one/2", end + TimeDelta::seconds(5)).await;
     assert!(short.revoked_at.is_none());
-    let FreeLease::Told(told) = db.store().lease_free("mirror", None, by()).await.unwrap() else { panic!("it works") };
+    let FreeLease::Told(told) = db.store().lease_free("mirror", None, None, by()).await.unwrap() else {
+        panic!("it works")
+    };
     assert_eq!(told.until, short.until);
 }
 
 async fn a_lease_that_nobody_works_under_is_freed_by_hand_at_once(db: &TestDb) {
-    assert_eq!(db.store().lease_free("mirror", None, by()).await.unwrap(), FreeLease::NotHeld);
+    assert_eq!(db.store().lease_free("mirror", None, None, by()).await.unwrap(), FreeLease::NotHeld);
     beat(db, "one").await;
     let ours = taken(db.store(), "one/1", db.now() + TimeDelta::hours(3)).await;
     db.clock.advance(Duration::from_secs(61));
-    assert_eq!(db.store().lease_free("mirror", None, by()).await.unwrap(), FreeLease::Freed(ours));
+    assert_eq!(db.store().lease_free("mirror", None, None, by()).await.unwrap(), FreeLease::Freed(ours));
     assert_eq!(db.store().lease_list().await.unwrap(), []);
     taken(db.store(), "two/1", db.now()).await;
-    assert_eq!(db.store().lease_free("mirror", None, by()).await.unwrap(), FreeLease::NotHeld, "its time was over");
+    assert_eq!(
+        db.store().lease_free("mirror", None, None, by()).await.unwrap(),
+        FreeLease::NotHeld,
+        "its time was over"
+    );
     assert_eq!(db.store().lock_event_list(9).await.unwrap().len(), 1);
 }
 
 async fn only_the_holder_that_was_named_is_freed(db: &TestDb) {
     taken(db.store(), "one/1", db.now() + MINUTE).await;
-    let free = async |holder| db.store().lease_free("mirror", Some(holder), by()).await.unwrap();
+    let free = async |holder| db.store().lease_free("mirror", Some(holder), None, by()).await.unwrap();
     assert_eq!(free("one/0").await, FreeLease::NotHeld);
     assert!(matches!(free("one/1").await, FreeLease::Told(_)));
     assert_eq!(free("one/0").await, FreeLease::NotHeld);
@@ -254,7 +283,7 @@ async fn releases_by_hand_are_on_record_and_one_of_many_is_the_first(db: &TestDb
     taken(db.store(), "one/1", db.now() + MINUTE * 5).await;
     let other = db.reopen().await;
     let stores = [db.store(), &other].into_iter().cycle().take(16);
-    let freed = join_all(stores.map(|store| store.lease_free("mirror", None, by()))).await;
+    let freed = join_all(stores.map(|store| store.lease_free("mirror", None, None, by()))).await;
     assert_eq!(freed.iter().filter(|freed| matches!(freed, Ok(FreeLease::Told(_)))).count(), 1);
     let [event] = &db.store().lock_event_list(9).await.unwrap()[..] else { panic!("one event") };
     assert!(event.is_intact());

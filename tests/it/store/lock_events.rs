@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use lockkeeper::locks::{Fault, Mark, Stretch, Verdict, verify, verify_on};
-use lockkeeper::model::{ApplyScope, LockEvent, LockEventKind, NewLockEvent, PullState, Sha256Digest};
+use lockkeeper::model::{ApplyScope, Concern, LockEvent, LockEventKind, NewLockEvent, PullState, Sha256Digest};
 use lockkeeper::store::LockEventWalk;
 
 use super::samples::{HOSTILE, URL, open_pull, planned, project, steal, take, taken};
@@ -16,6 +16,8 @@ store_test!(
     an_event_comes_back_as_it_was_kept,
     a_chain_that_nobody_touched_is_whole,
     a_changed_event_is_found,
+    a_part_is_what_concerns_some_newest_first,
+    an_event_that_was_given_to_another_owner_is_found,
     a_removed_event_is_found,
     an_event_that_was_changed_together_with_its_hash_is_found,
     a_tail_that_was_cut_off_is_found_by_whoever_noted_the_head,
@@ -62,9 +64,11 @@ async fn an_event_comes_back_as_it_was_kept(db: &TestDb) {
         key: Some(lock.key.clone()),
         scope: None,
         pull: Some(lock.pull.clone()),
+        concern: None,
         cause: cause.clone(),
     };
-    let bare = |kind, scope| NewLockEvent { kind, key: None, scope, pull: None, cause: cause.clone() };
+    let bare = |kind, scope| NewLockEvent { kind, key: None, scope, pull: None, concern: None, cause: cause.clone() };
+    let about = |kind, text: &str| NewLockEvent { concern: Some(text.parse().unwrap()), ..bare(kind, None) };
     let events = [
         event,
         bare(LockEventKind::Denied, None),
@@ -72,6 +76,8 @@ async fn an_event_comes_back_as_it_was_kept(db: &TestDb) {
         bare(LockEventKind::ApplyLocked, Some(ApplyScope::Server)),
         bare(LockEventKind::ApplyUnlocked, Some(applies_in("github.com/acme/infra", "."))),
         bare(LockEventKind::Denied, Some(applies_in("github.com/acme/infra", "network"))),
+        about(LockEventKind::Denied, "github.com/acme/infra"),
+        about(LockEventKind::Registered, "net"),
     ];
     for event in &events {
         db.store().lock_event_append(event.clone()).await.unwrap();
@@ -112,6 +118,59 @@ async fn a_changed_event_is_found(db: &TestDb) {
     six(db).await;
     execute(db, "UPDATE lock_events SET actor = 'nobody' WHERE seq = 3").await;
     assert_eq!(verify(db.store(), None).await.unwrap(), broken(3, Fault::Changed));
+}
+
+/// Events that concern two owners, two repositories by lock and by name, and the whole server.
+async fn events_of_many(db: &TestDb) -> Vec<i64> {
+    let (store, one) = (db.store(), open_pull(db.store(), 1).await);
+    let event = |concern: Option<&str>, scope| NewLockEvent {
+        kind: LockEventKind::Denied,
+        key: None,
+        scope,
+        pull: None,
+        concern: concern.map(|text| text.parse().unwrap()),
+        cause: by().clone(),
+    };
+    taken(store, &one, &project("a")).await;
+    store.lock_event_append(event(Some("net"), None)).await.unwrap();
+    store.lock_event_append(event(Some("dns"), None)).await.unwrap();
+    store.lock_event_append(event(Some("github.com/acme/infra"), None)).await.unwrap();
+    store.lock_event_append(event(Some("github.com/acme/other"), None)).await.unwrap();
+    store.lock_event_append(event(None, Some(ApplyScope::Server))).await.unwrap();
+    store.lock_event_append(event(None, Some(applies_in("github.com/acme/infra", ".")))).await.unwrap();
+    store.lock_event_append(event(None, Some(applies_in("github.com/acme/other", ".")))).await.unwrap();
+    numbers(&store.lock_event_after(0, 100).await.unwrap())
+}
+
+fn numbers(events: &[LockEvent]) -> Vec<i64> {
+    events.iter().map(|event| event.seq).collect()
+}
+
+async fn a_part_is_what_concerns_some_newest_first(db: &TestDb) {
+    assert_eq!(events_of_many(db).await, (1..=8).collect::<Vec<_>>());
+    let part = async |of: Option<&[&str]>, before, limit| {
+        let of = of.map(|of| of.iter().map(|text| text.parse().unwrap()).collect::<Vec<Concern>>());
+        numbers(&db.store().lock_event_part(of.as_deref(), before, limit).await.unwrap())
+    };
+    assert_eq!(part(None, None, 3).await, [8, 7, 6]);
+    assert_eq!(part(None, Some(6), 3).await, [5, 4, 3]);
+    let net = ["net", "github.com/acme/infra"];
+    assert_eq!(part(Some(&net), None, 100).await, [7, 4, 2, 1]);
+    assert_eq!(part(Some(&net), None, 3).await, [7, 4, 2], "from all of them, the newest");
+    assert_eq!(part(Some(&net), Some(4), 3).await, [2, 1]);
+    assert_eq!(part(Some(&["dns"]), None, 100).await, [3]);
+    assert_eq!(part(Some(&["github.com/acme/other", "dns"]), None, 100).await, [8, 5, 3]);
+    assert_eq!(part(Some(&["nobody", "github.com/acme/none"]), None, 100).await, [0; 0]);
+    assert_eq!(part(Some(&[]), None, 100).await, [0; 0], "nobody's is nothing");
+}
+
+async fn an_event_that_was_given_to_another_owner_is_found(db: &TestDb) {
+    events_of_many(db).await;
+    assert!(matches!(verify(db.store(), None).await.unwrap(), Verdict::Whole { events: 8, .. }));
+    execute(db, "UPDATE lock_events SET concern = NULL WHERE seq = 3").await;
+    assert_eq!(verify(db.store(), None).await.unwrap(), broken(3, Fault::Changed));
+    execute(db, "UPDATE lock_events SET concern = 'net' WHERE seq = 1").await;
+    assert_eq!(verify(db.store(), None).await.unwrap(), broken(1, Fault::Changed));
 }
 
 async fn a_removed_event_is_found(db: &TestDb) {

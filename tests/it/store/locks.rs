@@ -46,6 +46,7 @@ async fn a_free_lock_is_taken_and_can_be_read_back_in_every_way(db: &TestDb) {
         key: key(&net),
         project: net,
         pull: one.clone(),
+        title: None,
         pull_url: HOSTILE.to_owned(),
         holder: HOSTILE.to_owned(),
         reason: HOSTILE.to_owned(),

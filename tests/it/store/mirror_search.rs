@@ -1,7 +1,7 @@
 //! Mirrors as people look for them.
 
 use lockkeeper::model::{AttemptLease, FailureKind, HomeId, Jitter, MirrorEvent, RepoId, SyncFailure, SyncState};
-use lockkeeper::store::{FoundMirrors, MirrorChange};
+use lockkeeper::store::{FoundMirrors, MirrorChange, MirrorSearch};
 
 use super::samples::HOSTILE;
 use crate::support::db::{TestDb, store_test};
@@ -37,7 +37,8 @@ async fn failed(db: &TestDb, home: &str, repo: &str) {
 }
 
 async fn search(db: &TestDb, state: Option<SyncState>, text: &str) -> (Vec<String>, i64) {
-    let FoundMirrors { rows, count } = db.store().mirror_search(state, text, 10).await.unwrap();
+    let FoundMirrors { rows, count } =
+        db.store().mirror_search(MirrorSearch { state, text, limit: 10, ..MirrorSearch::default() }).await.unwrap();
     (rows.into_iter().map(|row| format!("{} {}", row.home, row.repo.name())).collect(), count)
 }
 
@@ -54,7 +55,7 @@ async fn what_is_in_trouble_comes_first(db: &TestDb) {
     started(db, "a", "github.com/acme/b").await;
     assert_eq!(search(db, None, "").await, names(&["b c", "a b", "a a", "b a", "b b", "a c"], 6));
     assert_eq!(search(db, Some(SyncState::Failed), "").await, names(&["b c"], 1));
-    let first = db.store().mirror_search(None, "", 2).await.unwrap();
+    let first = db.store().mirror_search(MirrorSearch { limit: 2, ..MirrorSearch::default() }).await.unwrap();
     assert_eq!((first.rows.len(), first.count), (2, 6));
 }
 
@@ -70,10 +71,10 @@ async fn a_search_finds_names_in_any_case_and_takes_every_character_for_itself(d
 }
 
 async fn mirrors_of_all_disks_are_counted(db: &TestDb) {
-    assert_eq!(db.store().mirror_count_all().await.unwrap(), []);
+    assert_eq!(db.store().mirror_count_all(None).await.unwrap(), []);
     know(db, "a", &["github.com/acme/a", "github.com/acme/b"]).await;
     know(db, "b", &["github.com/acme/a"]).await;
     failed(db, "b", "github.com/acme/a").await;
-    let counts = db.store().mirror_count_all().await.unwrap();
+    let counts = db.store().mirror_count_all(None).await.unwrap();
     assert_eq!(counts, [(SyncState::Failed, 1), (SyncState::Pending, 2)]);
 }

@@ -2,6 +2,7 @@
 
 mod apply;
 mod apply_locks;
+mod claim_schedule;
 mod claims;
 mod commands;
 mod credentials;

@@ -40,7 +40,7 @@ async fn command(db: &TestDb, job: Option<fn(CommandId) -> NewJob>) -> CommandId
 }
 
 async fn finish(db: &TestDb, id: CommandId) {
-    let end = FinishedCommand { id, outcome: CommandOutcome::Failure, reason: None, outbox: Vec::new() };
+    let end = FinishedCommand { id, outcome: CommandOutcome::Failure, reason: None, result: None, outbox: Vec::new() };
     assert!(db.store().command_finish(&end).await.unwrap());
 }
 

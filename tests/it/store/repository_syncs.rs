@@ -3,13 +3,13 @@
 use chrono::TimeDelta;
 use futures::future::join_all;
 use lockkeeper::model::{
-    Asked, AttemptLease, FailureKind, HomeId, Jitter, MirrorEvent, MirrorState, NotAllowed, RepoId, Sha256Digest,
-    SyncFacts, SyncFailure, SyncState,
+    Asked, AttemptLease, FailureKind, HomeId, Jitter, LockEventKind, MirrorEvent, MirrorState, NotAllowed, RepoId,
+    Sha256Digest, SyncFacts, SyncFailure, SyncState,
 };
 use lockkeeper::store::{Hold, MirrorChange, MirrorQuery, MirrorRow, MirrorsDue, NewLease};
 
 use super::samples::HOSTILE;
-use crate::support::db::{TestDb, store_test};
+use crate::support::db::{TestDb, by, store_test};
 
 store_test!(
     a_mirror_is_known_once_and_waits_for_its_first_attempt,
@@ -184,21 +184,21 @@ async fn what_may_not_happen_is_refused_and_changes_nothing(db: &TestDb) {
 }
 
 async fn an_attempt_without_a_live_lease_is_given_up(db: &TestDb) {
-    let (a, store) = (home("a"), db.store());
+    let store = db.store();
     let hold = Hold { key: lease("").key, holder: "replica/1".to_owned() };
     let until = db.now() + TimeDelta::minutes(1);
     let _taken = store.lease_take(NewLease { hold: &hold, purpose: "sync", until }).await.unwrap();
     db.know("infra").await;
     db.changed("infra", &db.begins("replica/1")).await;
     let orphaned = || MirrorEvent::Orphaned { at: db.now(), jitter: Jitter(0) };
-    assert!(store.mirror_list_orphaned(&a, 10).await.unwrap().is_empty());
+    assert!(store.mirror_list_orphaned(10).await.unwrap().is_empty());
     assert_eq!(db.change("infra", &orphaned()).await, MirrorChange::NotAllowed(NotAllowed::UnderWay));
     db.clock.advance_to(until);
-    assert_eq!(store.mirror_list_orphaned(&a, 10).await.unwrap(), [repo("infra")]);
+    assert_eq!(store.mirror_list_orphaned(10).await.unwrap(), [(home("a"), repo("infra"))]);
     let state = db.changed("infra", &orphaned()).await;
     assert_eq!((state.state, state.retry_count, state.lease), (SyncState::Failed, 1, None));
     assert_eq!(state.failure.unwrap().kind, FailureKind::Interrupted);
-    assert!(store.mirror_list_orphaned(&a, 10).await.unwrap().is_empty());
+    assert!(store.mirror_list_orphaned(10).await.unwrap().is_empty());
     let late = db.change("infra", &db.succeeds("replica/1")).await;
     assert_eq!(late, MirrorChange::NotAllowed(NotAllowed::NotUnderWay), "who comes back late changes nothing");
 }
@@ -261,9 +261,13 @@ async fn somebody_asks_for_the_mirrors_of_all_homes(db: &TestDb) {
         db.store().mirror_know(&home(name), &repo("infra"), None).await.unwrap();
     }
     db.know("other").await;
-    let asked = Asked { at: db.now(), by: "ada".to_owned(), reason: Some("it looks old".to_owned()) };
-    assert_eq!(db.store().mirror_ask(&repo("infra"), &asked).await.unwrap(), 2);
-    assert_eq!(db.store().mirror_ask(&repo("nowhere"), &asked).await.unwrap(), 0);
+    assert_eq!(db.store().mirror_ask(&repo("infra"), by()).await.unwrap(), 2);
+    assert_eq!(db.store().mirror_ask(&repo("nowhere"), by()).await.unwrap(), 0);
+    let events = db.store().lock_event_list(10).await.unwrap();
+    let told: Vec<_> = events.iter().map(|kept| (kept.event.kind, kept.event.cause.actor.login.as_str())).collect();
+    assert_eq!(told, [(LockEventKind::SyncAsked, "ada")], "once, whatever the number of mirrors");
+    assert!(events[0].event.cause.reason.ends_with("infra: as the test wants it"), "{:?}", events[0]);
+    let asked = Asked { at: db.now(), by: "ada".to_owned(), reason: Some("as the test wants it".to_owned()) };
     for name in ["a", "b"] {
         let row = db.store().mirror_get(&home(name), &repo("infra")).await.unwrap().unwrap();
         assert_eq!(row.state.asked.as_ref(), Some(&asked));

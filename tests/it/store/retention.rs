@@ -20,7 +20,7 @@ store_test!(
 );
 
 async fn finish(db: &TestDb, id: CommandId) {
-    let end = FinishedCommand { id, outcome: CommandOutcome::Success, reason: None, outbox: Vec::new() };
+    let end = FinishedCommand { id, outcome: CommandOutcome::Success, reason: None, result: None, outbox: Vec::new() };
     assert!(db.store().command_finish(&end).await.unwrap());
 }
 

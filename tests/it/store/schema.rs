@@ -87,16 +87,19 @@ const POSTGRES_REFERENCES: &str = "SELECT k.table_name::text, 'reference ' || k.
      JOIN information_schema.key_column_usage k USING (constraint_name) \
      JOIN information_schema.constraint_column_usage u USING (constraint_name)";
 
-/// Indexes of primary keys are left out, those of unique keys have no name of their own.
+/// Indexes of primary keys are left out, those of unique keys have no name of their own. SQLite does not tell which
+/// expression is in an index.
 const SQLITE_INDEXES: &str = "SELECT t.name, CASE WHEN i.\"unique\" = 1 THEN 'unique ' ELSE 'index ' END \
      || CASE WHEN i.origin = 'c' THEN i.name || ' ' ELSE '' END \
-     || '(' || (SELECT group_concat(name, ', ') FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno)) || ')' \
+     || '(' || (SELECT group_concat(name, ', ') FROM (SELECT COALESCE(name, 'expression') AS name \
+     FROM pragma_index_info(i.name) ORDER BY seqno)) || ')' \
      || CASE WHEN i.partial = 1 THEN ' where ' || (SELECT substr(sql, instr(sql, ' WHERE ') + 7) FROM sqlite_schema \
      WHERE name = i.name) ELSE '' END \
      FROM sqlite_schema t JOIN pragma_index_list(t.name) i WHERE t.type = 'table' AND i.origin <> 'pk'";
 const POSTGRES_INDEXES: &str = "SELECT t.relname::text, CASE WHEN i.indisunique THEN 'unique ' ELSE 'index ' END \
      || CASE WHEN c.oid IS NULL THEN n.relname || ' ' ELSE '' END \
-     || '(' || (SELECT string_agg(pg_get_indexdef(i.indexrelid, k, true), ', ' ORDER BY k) \
+     || '(' || (SELECT string_agg(CASE i.indkey[k - 1] WHEN 0 THEN 'expression' \
+     ELSE pg_get_indexdef(i.indexrelid, k, true) END, ', ' ORDER BY k) \
      FROM generate_series(1, i.indnkeyatts) k) || ')' || COALESCE(' where ' || pg_get_expr(i.indpred, i.indrelid), '') \
      FROM pg_index i JOIN pg_class t ON t.oid = i.indrelid JOIN pg_class n ON n.oid = i.indexrelid \
      LEFT JOIN pg_constraint c ON c.conindid = i.indexrelid AND c.contype = 'u' \

@@ -1,0 +1,185 @@
+//! What is asked of applications, and what they hold.
+//!
+//! Whoever asks for a run holds the row of the application, and so does whoever changes or removes it: neither is an
+//! application changed while something works on it, nor does anything begin on one that is being removed.
+
+use super::applications::{Application, application_hold_in_tx};
+use super::commands::{Row, select_sql};
+use super::plans::{PlanRow, plans_discard_in_tx};
+use super::{
+    CommandRow, CreateCommand, LockChange, NewCommand, NewJob, Result, Store, Tx, execute, free_text, on_pool, on_tx,
+};
+use crate::model::{ApplicationId, Cause, CommandId, Lock, LockEventKind, PlanRecord, PlanState, PullRef, PullState};
+
+const OF_NUMBER: &str = select_sql!("WHERE c.repo = $1 AND c.pull = $2 ORDER BY c.created_at DESC, c.id DESC LIMIT $3");
+const UNFINISHED: &str =
+    select_sql!("WHERE c.repo = $1 AND c.pull = $2 AND c.state <> 'finished' ORDER BY c.created_at, c.id LIMIT 1");
+const LAST_PLAN: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
+     tool_version, workflow, digest, counts, state, created_at FROM plans WHERE repo = $1 AND pull = $2 \
+     ORDER BY created_at DESC, id DESC LIMIT 1";
+
+/// What came of asking for a run.
+#[must_use]
+#[derive(Clone, Debug)]
+pub enum AskedRun {
+    /// It is in the queue.
+    Queued(CommandId),
+    /// There is no such application.
+    NotThere,
+    /// Its address names no repository that a forge could have.
+    NoRepository(Box<Application>),
+    /// Something works on it.
+    Busy(Box<Application>, Box<CommandRow>),
+    /// There is no plan that could be applied; this is what became of the last.
+    NoPlan(Box<Application>, Option<PlanState>),
+}
+
+/// Why an application is neither changed nor removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplicationUse {
+    /// Something works on it.
+    Command(CommandId),
+    /// It holds a lock.
+    Lock(Box<Lock>),
+}
+
+/// What came of throwing away the plan of an application.
+#[must_use]
+#[derive(Clone, Debug)]
+pub enum DiscardedPlan {
+    /// There is none left that could be applied, and these locks went back.
+    Done(Vec<Lock>),
+    /// There is no such application.
+    NotThere,
+    /// Something works on it.
+    Busy(Box<Application>, Box<CommandRow>),
+}
+
+/// What there is to say of the runs of an application.
+#[derive(Clone, Debug)]
+pub struct ApplicationRuns {
+    /// The newest commands, newest first.
+    pub commands: Vec<CommandRow>,
+    /// The newest plan, whatever became of it.
+    pub plan: Option<PlanRecord>,
+    /// What it holds.
+    pub locks: Vec<Lock>,
+}
+
+impl Store {
+    /// Puts a run of an application into the queue: `make` is told its place among the pulls. An apply has to have a
+    /// plan, and nothing else may be under way.
+    pub async fn application_ask(
+        &self,
+        id: ApplicationId,
+        make: impl FnOnce(&Application, &PullRef) -> NewCommand,
+        job: impl FnOnce(CommandId, &NewCommand) -> NewJob,
+    ) -> Result<AskedRun> {
+        let mut tx = self.begin().await?;
+        let Some(application) = application_hold_in_tx(&mut tx, id).await? else { return Ok(AskedRun::NotThere) };
+        let application = Box::new(application);
+        let Some(at) = application.at() else { return Ok(AskedRun::NoRepository(application)) };
+        if let Some(busy) = unfinished_in_tx(&mut tx, &at).await? {
+            return Ok(AskedRun::Busy(application, Box::new(busy)));
+        }
+        let new = make(&application, &at);
+        if new.kind.changes() {
+            let last = on_tx!(&mut tx, db => sqlx::query_as::<_, PlanRow>(LAST_PLAN)
+                .bind(&at.repo).bind(at.number).fetch_optional(db))?;
+            let state = last.map(|row| PlanRecord::from(row).state);
+            if !matches!(state, Some(PlanState::Planned | PlanState::ApplyFailed)) {
+                return Ok(AskedRun::NoPlan(application, state));
+            }
+        }
+        let created = self.command_create_in_tx(&mut tx, &new, |command| vec![job(command, &new)]).await?;
+        tx.commit().await?;
+        match created {
+            CreateCommand::Created(command) => Ok(AskedRun::Queued(command)),
+            CreateCommand::Known => Err(sqlx::Error::Protocol("a new command was on record before".to_owned())),
+        }
+    }
+
+    /// Throws away the plan of an application and gives its locks back.
+    pub async fn application_discard(&self, id: ApplicationId, cause: &Cause) -> Result<DiscardedPlan> {
+        let Some(application) = self.application_get(id).await? else { return Ok(DiscardedPlan::NotThere) };
+        let Some(at) = application.at() else { return Ok(DiscardedPlan::Done(Vec::new())) };
+        let (mut change, _) = LockChange::begin(self, &at, cause).await?;
+        if let Some(busy) = unfinished_in_tx(&mut change.tx, &at).await? {
+            return Ok(DiscardedPlan::Busy(Box::new(application), Box::new(busy)));
+        }
+        // What begins from now on finds its lock gone when it is to keep a plan under it, as after any release.
+        let freed = change.free_all(&at, LockEventKind::Released).await?;
+        plans_discard_in_tx(&mut change.tx, &at).await?;
+        change.commit().await.map(|()| DiscardedPlan::Done(freed))
+    }
+
+    /// What there is to say of the runs of an application, with so many commands at most.
+    pub async fn application_runs(&self, at: &PullRef, most: i64) -> Result<ApplicationRuns> {
+        let commands = on_pool!(self, db => sqlx::query_as::<_, Row>(OF_NUMBER)
+            .bind(&at.repo).bind(at.number).bind(most).fetch_all(db))?;
+        let plan = on_pool!(self, db => sqlx::query_as::<_, PlanRow>(LAST_PLAN)
+            .bind(&at.repo).bind(at.number).fetch_optional(db))?;
+        Ok(ApplicationRuns {
+            commands: commands.into_iter().map(CommandRow::from).collect(),
+            plan: plan.map(PlanRecord::from),
+            locks: self.lock_list_of_pull(at).await?,
+        })
+    }
+
+    /// What works on an application or waits to; there is one command at most.
+    pub async fn application_busy(&self, application: &Application) -> Result<Option<CommandRow>> {
+        let Some(at) = application.at() else { return Ok(None) };
+        on_pool!(self, db => sqlx::query_as::<_, Row>(UNFINISHED).bind(&at.repo).bind(at.number).fetch_optional(db))
+            .map(|row| row.map(CommandRow::from))
+    }
+
+    /// What a command of an application had to say, once it has ended.
+    pub async fn command_result(&self, id: CommandId) -> Result<Option<String>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, Option<String>>("SELECT result FROM commands WHERE id = $1")
+            .bind(id).fetch_optional(db))
+        .map(Option::flatten)
+    }
+
+    /// From now on an application may take locks, under the name that people know it by.
+    pub(crate) async fn application_open_in_tx(&self, tx: &mut Tx, application: &Application) -> Result<()> {
+        let Some(at) = application.at() else { return Ok(()) };
+        self.application_note_in_tx(tx, &at, PullState::Open, &application.spec.title()).await
+    }
+
+    /// From now on an application takes no locks in the repository in which it was, and no plan of it there can be
+    /// applied. It must not be in use.
+    pub(crate) async fn application_close_in_tx(&self, tx: &mut Tx, application: &Application) -> Result<()> {
+        let Some(at) = application.at() else { return Ok(()) };
+        plans_discard_in_tx(tx, &at).await?;
+        self.application_note_in_tx(tx, &at, PullState::Closed, &application.spec.title()).await
+    }
+
+    async fn application_note_in_tx(&self, tx: &mut Tx, at: &PullRef, state: PullState, title: &str) -> Result<()> {
+        execute!(
+            tx,
+            "INSERT INTO pulls (repo, number, state, url, title, updated_at) VALUES ($1, $2, $3, '', $4, $5) \
+             ON CONFLICT (repo, number) DO UPDATE SET state = excluded.state, title = excluded.title, \
+             updated_at = excluded.updated_at",
+            &at.repo,
+            at.number,
+            state,
+            free_text(title),
+            self.now(),
+        )
+        .map(drop)
+    }
+}
+
+/// What keeps an application from being changed or removed, if anything does. Its row must be held.
+pub(crate) async fn application_use_in_tx(tx: &mut Tx, application: &Application) -> Result<Option<ApplicationUse>> {
+    let Some(at) = application.at() else { return Ok(None) };
+    if let Some(busy) = unfinished_in_tx(tx, &at).await? {
+        return Ok(Some(ApplicationUse::Command(busy.id)));
+    }
+    Ok(super::locks::lock_of_pull_in_tx(tx, &at).await?.map(|lock| ApplicationUse::Lock(Box::new(lock))))
+}
+
+async fn unfinished_in_tx(tx: &mut Tx, at: &PullRef) -> Result<Option<CommandRow>> {
+    on_tx!(tx, db => sqlx::query_as::<_, Row>(UNFINISHED).bind(&at.repo).bind(at.number).fetch_optional(db))
+        .map(|row| row.map(CommandRow::from))
+}

@@ -1,0 +1,164 @@
+//! Commands that somebody cancels: what waits ends, what is under way is asked to stop.
+
+use std::collections::BTreeSet;
+
+use super::commands::select_sql;
+use super::news::{News, announce_in_tx};
+use super::{CommandRow, CommandState, FinishedCommand, Result, StopKind, Store, Tx, execute, free_text, on_tx};
+use crate::model::{CommandId, CommandKind, Origin, PullRef};
+
+/// What somebody wants to end.
+#[derive(Clone, Copy, Debug)]
+pub enum CancelWhat<'a> {
+    /// Everything of a pull.
+    OfPull(&'a PullRef),
+    /// One command.
+    One(CommandId),
+}
+
+/// What came of the wish to end commands.
+#[derive(Clone, Debug, Default)]
+pub struct Cancelled {
+    /// They were waiting and have ended.
+    pub dropped: Vec<CommandRow>,
+    /// Those of them that took the place of a plan which a comment had asked for, and owe its answer.
+    pub awaited: BTreeSet<CommandId>,
+    /// They are under way, or hold locks that have to be passed on, and are asked to stop.
+    pub interrupted: Vec<CommandRow>,
+    /// What is under way, changes something, and nobody asked to interrupt.
+    pub spared: Vec<CommandRow>,
+}
+
+/// What a command owes because of those whose place it took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Duties {
+    /// An answer to a comment.
+    answer: bool,
+    /// To plan under locks that were handed over, or to pass them on.
+    turn: bool,
+}
+
+impl Duties {
+    fn of(replaced: &[(CommandKind, Origin)]) -> Self {
+        Self {
+            answer: replaced.iter().any(|(kind, _)| *kind == CommandKind::Plan),
+            turn: replaced.iter().any(|(_, origin)| *origin == Origin::Queue),
+        }
+    }
+}
+
+const REPLACED: &str = "SELECT kind, origin FROM commands WHERE superseded_by = $1";
+
+impl Cancelled {
+    fn add(&mut self, row: CommandRow, duties: Duties, force: bool) {
+        match (row.state, row.kind) {
+            // Locks were handed over for it: ending it is also passing them on, which is work of its own.
+            (CommandState::Queued, _) if row.actor.origin == Origin::Queue || duties.turn => self.interrupted.push(row),
+            (CommandState::Queued, _) => {
+                self.awaited.extend(duties.answer.then_some(row.id));
+                self.dropped.push(row);
+            }
+            (CommandState::Running, kind) if kind.changes() && !force => self.spared.push(row),
+            (
+                CommandState::Running,
+                CommandKind::Apply
+                | CommandKind::Import
+                | CommandKind::StateRm
+                | CommandKind::Plan
+                | CommandKind::Autoplan
+                | CommandKind::Version,
+            ) => self.interrupted.push(row),
+            // The others are over before anybody could stop them.
+            (
+                CommandState::Running,
+                CommandKind::Unlock | CommandKind::Cancel | CommandKind::Explain | CommandKind::Help,
+            )
+            | (CommandState::Finished, _) => {}
+        }
+    }
+}
+
+macro_rules! unfinished_sql {
+    ($lock:literal) => {
+        select_sql!(
+            "WHERE c.state <> 'finished' AND \
+             c.kind IN ('plan', 'autoplan', 'apply', 'import', 'state_rm', 'version', 'unlock') \
+             AND ((c.repo = $1 AND c.pull = $2) OR c.id = $3) ORDER BY c.created_at, c.id",
+            $lock
+        )
+    };
+}
+
+impl Store {
+    /// Ends commands that wait, and asks those under way to stop; what changes something only with `force`. What `ends`
+    /// makes of it, the ends of what was dropped and of the command that asked, is written in the same transaction.
+    pub async fn command_cancel(
+        &self,
+        what: CancelWhat<'_>,
+        why: &str,
+        force: bool,
+        ends: impl FnOnce(&Cancelled) -> Vec<FinishedCommand>,
+    ) -> Result<Cancelled> {
+        let mut tx = self.begin().await?;
+        let cancelled = sorted_in_tx(&mut tx, what, force).await?;
+        interrupt_in_tx(&mut tx, &cancelled.interrupted, why).await?;
+        for end in ends(&cancelled) {
+            self.command_finish_in_tx(&mut tx, &end).await?;
+        }
+        tx.commit().await.map(|()| cancelled)
+    }
+
+    /// Asks one command to stop, for whoever cannot write its end: a server does, that of one that waits as soon as it has
+    /// its turn. What changes something and is under way is only asked with `force`.
+    pub async fn command_stop(&self, id: CommandId, why: &str, force: bool) -> Result<Cancelled> {
+        let mut tx = self.begin().await?;
+        let mut cancelled = sorted_in_tx(&mut tx, CancelWhat::One(id), force).await?;
+        let waiting = std::mem::take(&mut cancelled.dropped);
+        cancelled.interrupted.extend(waiting);
+        interrupt_in_tx(&mut tx, &cancelled.interrupted, why).await?;
+        tx.commit().await.map(|()| cancelled)
+    }
+}
+
+/// What is to become of what.
+async fn sorted_in_tx(tx: &mut Tx, what: CancelWhat<'_>, force: bool) -> Result<Cancelled> {
+    let mut cancelled = Cancelled::default();
+    for row in unfinished_in_tx(tx, what).await? {
+        let replaced = on_tx!(tx, db => sqlx::query_as::<_, (CommandKind, Origin)>(REPLACED)
+            .bind(row.id).fetch_all(db))?;
+        cancelled.add(row, Duties::of(&replaced), force);
+    }
+    Ok(cancelled)
+}
+
+async fn interrupt_in_tx(tx: &mut Tx, commands: &[CommandRow], why: &str) -> Result<()> {
+    for row in commands {
+        execute!(
+            tx,
+            "UPDATE commands SET stop_kind = $1, stop_reason = $2 WHERE id = $3 \
+             AND (stop_kind IS NULL OR stop_kind <> 'cancelled')",
+            StopKind::Cancelled,
+            free_text(why),
+            row.id,
+        )?;
+    }
+    if !commands.is_empty() {
+        announce_in_tx(tx, News::Stops).await?;
+    }
+    Ok(())
+}
+
+/// Nobody else begins or ends them until the transaction is over.
+async fn unfinished_in_tx(tx: &mut Tx, what: CancelWhat<'_>) -> Result<Vec<CommandRow>> {
+    let (pull, one) = match what {
+        CancelWhat::OfPull(pull) => (Some(pull), None),
+        CancelWhat::One(id) => (None, Some(id)),
+    };
+    let sql = match tx {
+        Tx::Sqlite(_) => unfinished_sql!(""),
+        Tx::Postgres(_) => unfinished_sql!(" FOR UPDATE OF c"),
+    };
+    let rows = on_tx!(tx, db => sqlx::query_as::<_, super::commands::Row>(sql)
+        .bind(pull.map(|pull| &pull.repo)).bind(pull.map(|pull| pull.number)).bind(one).fetch_all(db))?;
+    Ok(rows.into_iter().map(CommandRow::from).collect())
+}

@@ -55,6 +55,11 @@ impl Tree {
         self.links.get(path).map(String::as_str)
     }
 
+    /// Whether a file is a symbolic link, as far as is known.
+    pub fn is_link(&self, path: &RepoPath) -> bool {
+        self.links.contains_key(path)
+    }
+
     /// Every file, sorted by directory, then by name.
     pub fn files(&self) -> &[RepoPath] {
         &self.files

@@ -60,6 +60,12 @@ impl LeaseKey {
         LeaseKind::ALL.into_iter().find(|kind| kind.as_str() == word).unwrap_or(LeaseKind::Other)
     }
 
+    /// The repository whose mirror it is for, if it is for one.
+    pub fn repo(&self) -> Option<RepoId> {
+        let what = self.0.strip_prefix(LeaseKind::RepositorySync.as_str())?.strip_prefix(':')?;
+        what.split_once(':')?.1.parse().ok()
+    }
+
     /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -85,5 +91,10 @@ mod tests {
         let kinds = [sync.as_str(), "reconciler:disk", "reconciler", "", "x:reconciler:y"];
         let kinds = kinds.map(|key| LeaseKey::of_text(key).kind().as_str());
         assert_eq!(kinds, ["repository_sync", "reconciler", "other", "other", "other"]);
+        assert_eq!(sync.repo(), Some(repo));
+        for key in ["reconciler:disk", "repository_sync", "repository_sync:0198", "repository_sync:0198:x", "x:y:h/a/b"]
+        {
+            assert_eq!(LeaseKey::of_text(key).repo(), None, "{key}");
+        }
     }
 }

@@ -1,11 +1,10 @@
 //! One attempt at one mirror, under its exclusive lease: started, fetched, verified, and how that ended.
 
-use std::time::Duration;
-
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use tracing::{error, info, warn};
 
 use super::failure::{failure, of_forge, of_git};
+use super::flights::Aboard;
 use super::verify::{Verdict, verify};
 use super::{Inner, Parts};
 use crate::git::{Mirror, RefList, RefName, RefSelection, Remote};
@@ -13,14 +12,14 @@ use crate::leases::{LeaseKey, LeaseOutcome, Obtained};
 use crate::model::{AttemptLease, FailureKind, MirrorEvent, MirrorState, PullRef, RepoId, SyncFacts, SyncFailure};
 use crate::store::{MirrorChange, MirrorRow};
 use crate::telemetry::Metric;
-use crate::vcs::GitCredentials;
 
-/// Longest time for one exchange with the forge; the first fetch of a very large repository over a slow line fits.
-const DEADLINE: Duration = Duration::from_mins(30);
 /// Every object of a mirror is looked for this often.
 const CONNECTIVITY_EVERY: TimeDelta = TimeDelta::hours(24);
 /// A mirror is tidied up this often.
 const MAINTAIN_EVERY: TimeDelta = TimeDelta::hours(24);
+
+/// For so much longer upkeep steps aside for commands; then they wait for it once.
+const PATIENCE: TimeDelta = TimeDelta::days(3);
 
 /// What an attempt came to.
 #[must_use]
@@ -80,7 +79,8 @@ impl Inner {
             Obtained::Busy { .. } => return Ok(Attempt::Busy),
         };
         let lease = AttemptLease { key: held.hold().key.clone(), holder: held.hold().holder.clone() };
-        match held.run(self.start_to_end(repo, lease)).await {
+        // It is large, and part of whatever waits for it.
+        match Box::pin(held.run(self.start_to_end(repo, lease))).await {
             LeaseOutcome::Done(ended) => ended,
             LeaseOutcome::Lost => Ok(Attempt::Lost),
         }
@@ -120,7 +120,7 @@ impl Inner {
         let credentials = forge.git_credentials(&row.repo, row.installation).await.map_err(|error| of_forge(&error))?;
         let wanted = self.wanted(&row.repo).await?;
         let (url, mirror) = (forge.clone_url(&row.repo), git.mirror(&row.repo));
-        let remote = remote(&url, &credentials);
+        let remote = Remote { url: &url, credentials: Some(&credentials), deadline: self.parts.fetch_time };
         let synced = if row.state.needs_rebuild() {
             warn!(repo = %row.repo, "A mirror is made anew");
             mirror.rebuild(&remote, &wanted).await
@@ -128,8 +128,16 @@ impl Inner {
             mirror.sync(&remote, &wanted).await
         };
         synced.map_err(|error| of_git(&error))?;
-        match verify(&mirror, &remote, &wanted).await.map_err(|error| of_git(&error))? {
-            Verdict::Same(refs) => self.look_after(&mirror, &row.state, &refs).await,
+        let mut aboard = Aboard::default();
+        let verdict = verify(&mirror, &remote, &wanted, || aboard = self.flights.aboard(&row.repo)).await;
+        match verdict.map_err(|error| of_git(&error))? {
+            Verdict::Same(refs) => {
+                // Of a partial mirror those who wait need files besides.
+                if !mirror.is_partial() {
+                    aboard.landed(&wanted, &refs);
+                }
+                self.look_after(&mirror, &row.state, &refs).await
+            }
             Verdict::Differs(how) => Err(failure(FailureKind::Verification, &how)),
         }
     }
@@ -147,24 +155,51 @@ impl Inner {
     /// What is done now and then with a mirror that is in step.
     async fn look_after(&self, mirror: &Mirror, state: &MirrorState, refs: &RefList) -> Result<SyncFacts, SyncFailure> {
         let now = self.parts.clock.now();
-        let connectivity = state.connectivity_at.is_none_or(|last| now - last >= CONNECTIVITY_EVERY);
-        if connectivity {
-            mirror
-                .check_connectivity()
-                .await
-                .map_err(|error| failure(FailureKind::Corrupt, &format!("not every object is there: {error}")))?;
-        }
+        let connectivity = self.check(mirror, state).await?;
         // One that was made just now is tidy.
         let known_since = state.maintained_at.or(state.succeeded_at);
         let is_untidy = known_since.is_some_and(|last| now - last >= MAINTAIN_EVERY);
-        let maintained = known_since.is_none() || (is_untidy && maintain(mirror).await);
+        let is_overdue = known_since.is_some_and(|last| now - last >= MAINTAIN_EVERY + PATIENCE);
+        let maintained = known_since.is_none() || (is_untidy && self.tidy(mirror, is_overdue).await);
         let (checksum, refs) = (refs.checksum(), refs.len() as u64);
-        Ok(SyncFacts { checksum, refs, bytes: None, connectivity, maintained })
+        Ok(SyncFacts { checksum, refs, bytes: size(mirror).await, connectivity, maintained })
+    }
+
+    /// Looks for every object, if it is time to. Tells whether that was done.
+    async fn check(&self, mirror: &Mirror, state: &MirrorState) -> Result<bool, SyncFailure> {
+        let is_older =
+            |last: Option<DateTime<Utc>>, than| last.is_none_or(|last| self.parts.clock.now() - last >= than);
+        if !is_older(state.connectivity_at, CONNECTIVITY_EVERY) {
+            return Ok(false);
+        }
+        let is_overdue = is_older(state.connectivity_at.or(state.succeeded_at), CONNECTIVITY_EVERY + PATIENCE);
+        let checked = self.unless_wanted(mirror, is_overdue, mirror.check_connectivity()).await;
+        checked.transpose().map(|checked| checked.is_some()).map_err(|error| of_git(&error))
+    }
+
+    async fn tidy(&self, mirror: &Mirror, is_overdue: bool) -> bool {
+        self.unless_wanted(mirror, is_overdue, maintain(mirror)).await.unwrap_or(false)
+    }
+
+    /// A command that waits for the mirror need not wait for its upkeep: that may be cut off at any time (what it leaves is
+    /// removed by the next fetch or upkeep), and is begun again with the next sync. Mirrors that commands use all day are
+    /// looked after all the same, when it is overdue.
+    async fn unless_wanted<T>(&self, mirror: &Mirror, is_overdue: bool, work: impl Future<Output = T>) -> Option<T> {
+        let done = self.gates.unless_wanted(mirror.repo(), is_overdue, work).await;
+        if done.is_none() {
+            info!(repo = %mirror.repo(), "Upkeep of a mirror steps aside for a command");
+        }
+        done
     }
 }
 
-fn remote<'a>(url: &'a str, credentials: &'a GitCredentials) -> Remote<'a> {
-    Remote { url, credentials: Some(credentials), deadline: DEADLINE }
+/// What the mirror takes now; what it took before stays on record if that cannot be told.
+async fn size(mirror: &Mirror) -> Option<u64> {
+    mirror
+        .size()
+        .await
+        .inspect_err(|error| warn!(repo = %mirror.repo(), %error, "The size of a mirror is not known"))
+        .ok()
 }
 
 /// A mirror that could not be tidied up is in step all the same.

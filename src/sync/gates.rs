@@ -4,13 +4,29 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, watch};
 
 use crate::model::RepoId;
 
 /// A gate for each mirror.
 #[derive(Debug, Default)]
-pub(super) struct Gates(Mutex<HashMap<RepoId, Arc<tokio::sync::Mutex<()>>>>);
+pub(super) struct Gates(Mutex<HashMap<RepoId, Arc<Place>>>);
+
+#[derive(Debug, Default)]
+struct Place {
+    gate: Arc<tokio::sync::Mutex<()>>,
+    /// How many wait at it.
+    waiting: watch::Sender<usize>,
+}
+
+/// One who waits, until this is dropped.
+struct Waiting(Arc<Place>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.send_modify(|many| *many -= 1);
+    }
+}
 
 /// The right to change a mirror, among those of this process, until this is dropped.
 #[must_use]
@@ -20,16 +36,81 @@ pub struct Gate(#[expect(dead_code, reason = "it is held for its drop")] OwnedMu
 impl Gates {
     /// Waits until nobody else is at the mirror.
     pub(super) async fn wait(&self, repo: &RepoId) -> Gate {
-        Gate(self.of(repo).lock_owned().await)
+        let place = self.of(repo);
+        place.waiting.send_modify(|many| *many += 1);
+        let waiting = Waiting(Arc::clone(&place));
+        let gate = Arc::clone(&place.gate).lock_owned().await;
+        drop(waiting);
+        Gate(gate)
+    }
+
+    /// Returns when somebody waits at the gate of a mirror.
+    async fn wanted(&self, repo: &RepoId) {
+        let mut waiting = self.of(repo).waiting.subscribe();
+        // The sender is kept for as long as there are gates.
+        waiting.wait_for(|many| *many > 0).await.ok();
+    }
+
+    /// Does something with a mirror that may be cut off at any time, unless somebody waits at its gate: they come first,
+    /// and `None` is returned. What is `overdue` is done all the same.
+    pub(super) async fn unless_wanted<T>(
+        &self,
+        repo: &RepoId,
+        overdue: bool,
+        work: impl Future<Output = T>,
+    ) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.wanted(repo), if !overdue => None,
+        }
     }
 
     /// `None`: somebody is at the mirror.
     pub(super) fn attempt(&self, repo: &RepoId) -> Option<Gate> {
-        self.of(repo).try_lock_owned().ok().map(Gate)
+        Arc::clone(&self.of(repo).gate).try_lock_owned().ok().map(Gate)
     }
 
-    fn of(&self, repo: &RepoId) -> Arc<tokio::sync::Mutex<()>> {
+    fn of(&self, repo: &RepoId) -> Arc<Place> {
         let mut gates = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(gates.entry(repo.clone()).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn upkeep_steps_aside_for_whoever_waits_until_it_is_overdue() {
+        let (gates, repo) = (Gates::default(), "h/acme/infra".parse().unwrap());
+        let gate = gates.wait(&repo).await;
+        assert_eq!(gates.unless_wanted(&repo, false, std::future::ready(1)).await, Some(1));
+        let mut next = Box::pin(gates.wait(&repo));
+        assert!(next.as_mut().now_or_never().is_none());
+        assert_eq!(gates.unless_wanted(&repo, false, std::future::pending::<u8>()).await, None);
+        let (end, work) = tokio::sync::oneshot::channel();
+        let mut overdue = Box::pin(gates.unless_wanted(&repo, true, work));
+        assert!(overdue.as_mut().now_or_never().is_none(), "it goes on");
+        end.send(2).unwrap();
+        assert_eq!(overdue.await, Some(Ok(2)));
+        drop(gate);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_at_a_mirror_hears_that_somebody_waits() {
+        let (gates, repo) = (Gates::default(), "h/acme/infra".parse().unwrap());
+        let gate = gates.wait(&repo).await;
+        assert!(gates.wanted(&repo).now_or_never().is_none() && gates.attempt(&repo).is_none());
+        let mut next = Box::pin(gates.wait(&repo));
+        assert!(next.as_mut().now_or_never().is_none());
+        gates.wanted(&repo).await;
+        drop(gate);
+        let gate = next.await;
+        assert!(gates.wanted(&repo).now_or_never().is_none());
+        drop(gate);
+        assert!(gates.attempt(&repo).is_some());
     }
 }

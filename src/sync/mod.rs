@@ -11,6 +11,7 @@
 
 mod attempt;
 mod failure;
+mod flights;
 mod gates;
 mod home;
 mod turns;
@@ -25,14 +26,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, debug, error, info, info_span, warn};
 
 pub use self::attempt::Attempt;
+pub use self::flights::{Boarded, Ticket};
 pub use self::gates::Gate;
 pub use self::home::{HomeError, home};
 
+use self::flights::Flights;
 use self::gates::Gates;
 use self::turns::in_turn;
 use crate::clock::Clock;
 use crate::config::server::RepoAllowlist;
-use crate::git::Git;
+use crate::git::{Git, RefName};
 use crate::leases::Leases;
 use crate::model::{FailureKind, HomeId, Jitter, MirrorEvent, RepoId, SyncState};
 use crate::store::{EventWalk, MirrorChange, Store};
@@ -62,6 +65,8 @@ pub struct Parts {
     pub leases: Leases,
     /// How long a lease lasts unless it is renewed.
     pub lease_time: Duration,
+    /// Longest time for one exchange with the forge.
+    pub fetch_time: Duration,
     /// Numbers for monitors.
     pub metrics: Metrics,
     /// Cancelled when the server begins nothing more.
@@ -75,6 +80,16 @@ pub struct Wants {
     pub allowlist: RepoAllowlist,
     /// Attempts at one time.
     pub parallel: usize,
+}
+
+impl Wants {
+    /// Whether a repository has a mirror. With `--require-claims` one that nobody has claimed has none: where nobody gave
+    /// credentials of their own, it would be fetched with those of the server, for nobody. A claim can be given up at any
+    /// time, so that is asked before each attempt.
+    async fn includes(&self, store: &Store, repo: &RepoId) -> Result<bool, sqlx::Error> {
+        let list = &self.allowlist;
+        Ok(list.allows(repo) && (!list.demands_claims() || store.claim_owner_of(repo).await?.is_some()))
+    }
 }
 
 /// What a round came to.
@@ -93,6 +108,7 @@ pub struct Syncer(Arc<Inner>);
 struct Inner {
     parts: Parts,
     gates: Gates,
+    flights: Flights,
     /// Mirrors that are due, in turn.
     turns: Mutex<VecDeque<RepoId>>,
     /// Workers that are at it.
@@ -108,13 +124,19 @@ impl Syncer {
         for kind in FailureKind::ALL {
             parts.metrics.add(Metric::RepositorySyncFailures, &[kind.as_str()], 0);
         }
-        let (gates, turns, workers) = (Gates::default(), Mutex::default(), watch::Sender::new(0));
-        Self(Arc::new(Inner { parts, gates, turns, workers }))
+        let (gates, flights) = (Gates::default(), Flights::default());
+        let (turns, workers) = (Mutex::default(), watch::Sender::new(0));
+        Self(Arc::new(Inner { parts, gates, flights, turns, workers }))
     }
 
     /// The data directory whose mirrors these are.
     pub fn home(&self) -> &HomeId {
         &self.0.parts.home
+    }
+
+    /// Longest time for one exchange of git with the forge (`--fetch-timeout`).
+    pub fn fetch_time(&self) -> Duration {
+        self.0.parts.fetch_time
     }
 
     /// Takes up what happened, and lets workers begin what is due.
@@ -154,6 +176,17 @@ impl Syncer {
     /// Waits until nobody else of this process is at a mirror. Who changes it asks for its lease while this is held.
     pub async fn gate(&self, repo: &RepoId) -> Gate {
         self.0.gates.wait(repo).await
+    }
+
+    /// The same without waiting; `None`: somebody is at it.
+    pub fn gate_if_free(&self, repo: &RepoId) -> Option<Gate> {
+        self.0.gates.attempt(repo)
+    }
+
+    /// Somebody needs these refs as they are from now on. To be asked for before the gate is waited for: whoever is at the
+    /// mirror until then may bring them.
+    pub fn enter(&self, repo: &RepoId, refs: &[RefName]) -> Ticket {
+        self.0.flights.enter(repo, refs)
     }
 
     /// A command uses a mirror: it is known from now on, and one that was removed to make room is wanted again. The
@@ -212,15 +245,15 @@ impl Inner {
         Ok(walked)
     }
 
-    /// A server that died, or lost its lease, does not end what it began.
+    /// A server that died, or lost its lease, does not end what it began; one that never comes back has it ended by others.
     async fn end_orphans(&self) -> Result<u64, sqlx::Error> {
-        let Parts { store, home, clock, .. } = &self.parts;
+        let Parts { store, clock, .. } = &self.parts;
         let mut ended = 0;
-        for repo in store.mirror_list_orphaned(home, BATCH).await? {
+        for (home, repo) in store.mirror_list_orphaned(BATCH).await? {
             let event = MirrorEvent::Orphaned { at: clock.now(), jitter: self.jitter(&repo) };
-            if let MirrorChange::Changed(row) = store.mirror_change(home, &repo, &event).await? {
+            if let MirrorChange::Changed(row) = store.mirror_change(&home, &repo, &event).await? {
                 let message = row.state.failure.map(|failure| failure.message).unwrap_or_default();
-                info!(%repo, message, "The sync of a mirror was cut off and is made again");
+                info!(%repo, %home, message, "The sync of a mirror was cut off and is made again");
                 ended += 1;
             }
         }
@@ -253,12 +286,19 @@ impl Inner {
     async fn work(&self, wants: &Wants, place: Place) {
         while !self.parts.closing.is_cancelled() {
             let Some(repo) = self.turns().pop_front() else { break };
-            if wants.allowlist.allows(&repo) {
-                let span = info_span!("sync", %repo);
-                let outcome = self.attempt(&repo).instrument(span).await;
-                debug!(%repo, ?outcome, "An attempt at a mirror ended");
-            } else if let Err(error) = self.parts.store.mirror_forget(&self.parts.home, &repo).await {
-                error!(%repo, %error, "A mirror of a repository that is not served any more could not be forgotten");
+            match wants.includes(&self.parts.store, &repo).await {
+                Ok(true) => {
+                    let span = info_span!("sync", %repo);
+                    let outcome = self.attempt(&repo).instrument(span).await;
+                    debug!(%repo, ?outcome, "An attempt at a mirror ended");
+                }
+                Ok(false) => {
+                    if let Err(error) = self.parts.store.mirror_forget(&self.parts.home, &repo).await {
+                        error!(%repo, %error, "A mirror of a repository that is not served any more could not be forgotten");
+                    }
+                }
+                // It stays due: the next round asks again.
+                Err(error) => error!(%repo, %error, "Whether somebody has claimed a repository could not be asked"),
             }
         }
         drop(place);

@@ -11,12 +11,19 @@ pub(super) enum Verdict {
 }
 
 /// Compares. Somebody may push between the fetch and the look, so a difference is brought in step and looked at once more
-/// before it counts.
-pub(super) async fn verify(mirror: &Mirror, remote: &Remote<'_>, wanted: &RefSelection) -> Result<Verdict, GitError> {
+/// before it counts. `before_look` is called each time the forge is about to be asked.
+pub(super) async fn verify(
+    mirror: &Mirror,
+    remote: &Remote<'_>,
+    wanted: &RefSelection,
+    mut before_look: impl FnMut(),
+) -> Result<Verdict, GitError> {
+    before_look();
     if let Verdict::Same(refs) = compare(mirror, remote, wanted).await? {
         return Ok(Verdict::Same(refs));
     }
     mirror.sync(remote, wanted).await?;
+    before_look();
     compare(mirror, remote, wanted).await
 }
 

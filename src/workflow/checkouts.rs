@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
-use super::flights::{Flights, Ticket};
+use super::CheckoutParts;
 use super::mirror_leases::MirrorLeases;
 use super::state_lock;
 use super::uses::{InUse, Uses};
@@ -17,15 +17,12 @@ use crate::clock::Clock;
 use crate::config::needs::BaseGap;
 use crate::git::{
     Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head,
-    Ignored, Prepared, RefName, Remote, TreeFiles, Wanted,
+    Ignored, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::render::StateLock;
-use crate::sync::Syncer;
+use crate::sync::{Syncer, Ticket};
 use crate::vcs::{Forge, ForgeError, Installation};
-
-/// A fetch that takes longer is broken off; the first fetch of a very large repository over a slow line fits.
-const FETCH_DEADLINE: Duration = Duration::from_mins(30);
 
 /// What is checked out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +92,9 @@ pub enum CheckoutError {
     /// The forge gave no credentials.
     #[error(transparent)]
     Forge(#[from] ForgeError),
+    /// A submodule or a file kept with LFS cannot be had, and somebody has to do something about it.
+    #[error(transparent)]
+    Part(GitError),
     /// Git did not do it.
     #[error(transparent)]
     Git(#[from] GitError),
@@ -103,15 +103,29 @@ pub enum CheckoutError {
     Store(#[from] sqlx::Error),
 }
 
+/// What checkouts have of a repository.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckoutContents {
+    /// Of which commit (`--checkout-strategy`).
+    pub strategy: CheckoutStrategy,
+    /// Only what is named (`--sparse-checkout`).
+    pub sparse: bool,
+    /// Submodules too (`--checkout-submodules`).
+    pub submodules: bool,
+    /// The content of files kept with LFS (`--checkout-lfs`).
+    pub lfs: bool,
+}
+
 /// The mirrors and checkouts of this replica.
 pub struct Checkouts {
-    git: Git,
-    strategy: CheckoutStrategy,
+    pub(super) git: Git,
+    pub(super) contents: CheckoutContents,
     clock: Arc<dyn Clock>,
-    leases: MirrorLeases,
+    pub(super) leases: MirrorLeases,
     /// Within this process everybody waits at the gates of this one; the lease keeps others away.
-    syncer: Syncer,
-    flights: Flights,
+    pub(super) syncer: Syncer,
+    /// Longest time for one exchange with the forge.
+    pub(super) fetch_time: Duration,
     uses: Uses,
 }
 
@@ -119,29 +133,62 @@ impl Checkouts {
     /// Mirrors and checkouts that `git` keeps, fetched under leases of this replica.
     pub fn new(
         git: Git,
-        strategy: CheckoutStrategy,
+        contents: CheckoutContents,
         clock: Arc<dyn Clock>,
         leases: MirrorLeases,
         syncer: Syncer,
     ) -> Self {
-        Self { git, strategy, clock, leases, syncer, flights: Flights::default(), uses: Uses::default() }
+        let fetch_time = syncer.fetch_time();
+        Self { git, contents, clock, leases, syncer, fetch_time, uses: Uses::default() }
     }
 
     /// Brings the mirror up to the head and the base branch of a pull.
     pub async fn fetch(&self, forge: &dyn Forge, pull: &Pull, via: Installation) -> Result<Source, CheckoutError> {
+        if pull.at.number.is_application() {
+            return self.fetch_application(forge, pull, via).await;
+        }
         let base_ref = RefName::branch(&pull.base_branch);
-        let fetched = self.fetch_commit(forge, &pull.at, &pull.head, std::slice::from_ref(&base_ref), via).await?;
+        let fetched =
+            self.fetch_commit(forge, &pull.at, Some(&pull.head), std::slice::from_ref(&base_ref), via).await?;
         let base = fetched.commit_of(&base_ref).cloned();
         let base = base.ok_or_else(|| CheckoutError::BaseGone { base: pull.base_branch.clone() })?;
         Ok(Source { pull: pull.at.clone(), head: pull.head.clone(), base_branch: pull.base_branch.clone(), base })
+    }
+
+    /// The commit of an application is that of its branch as it was looked at, whatever the branch is by now; mostly that
+    /// look has brought it.
+    async fn fetch_application(
+        &self,
+        forge: &dyn Forge,
+        pull: &Pull,
+        via: Installation,
+    ) -> Result<Source, CheckoutError> {
+        let (at, head, base) = (pull.at.clone(), pull.head.clone(), pull.head.clone());
+        if !self.git.mirror(&at.repo).has_commit(&head).await.unwrap_or(false) {
+            self.fetch_commit(forge, &at, Some(&head), &[RefName::branch(&pull.base_branch)], via).await?;
+        }
+        Ok(Source { pull: at, head, base_branch: pull.base_branch.clone(), base })
+    }
+
+    /// Brings the mirror up to a branch, and tells its newest commit; `None`: there is no such branch.
+    pub async fn fetch_tip(
+        &self,
+        forge: &dyn Forge,
+        at: &PullRef,
+        branch: &BranchName,
+        via: Installation,
+    ) -> Result<Option<CommitSha>, CheckoutError> {
+        let name = RefName::branch(branch);
+        let fetched = self.fetch_commit(forge, at, None, std::slice::from_ref(&name), via).await?;
+        Ok(fetched.commit_of(&name).cloned())
     }
 
     /// How many commits of the base branch are missing in what was planned. `newest` was fetched just now.
     pub async fn base_gap(&self, newest: &Source, planned: &Source) -> Result<BaseGap, GitError> {
         let mirror = self.git.mirror(&newest.pull.repo);
         let in_head = mirror.count_missing(&newest.base, &[&planned.head]).await?;
-        let is_merged = self.strategy == CheckoutStrategy::Merge;
-        let in_planned = match self.strategy {
+        let is_merged = self.contents.strategy == CheckoutStrategy::Merge;
+        let in_planned = match self.contents.strategy {
             CheckoutStrategy::Branch => in_head,
             CheckoutStrategy::Merge => mirror.count_missing(&newest.base, &[&planned.head, &planned.base]).await?,
         };
@@ -150,7 +197,7 @@ impl Checkouts {
 
     /// What is checked out.
     pub fn strategy(&self) -> CheckoutStrategy {
-        self.strategy
+        self.contents.strategy
     }
 
     /// The commit that a branch has now; `None`: there is no such branch.
@@ -162,7 +209,8 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Option<CommitSha>, CheckoutError> {
         let name = RefName::branch(branch);
-        let fetched = self.fetch_commit(forge, &source.pull, &source.head, std::slice::from_ref(&name), via).await?;
+        let fetched =
+            self.fetch_commit(forge, &source.pull, Some(&source.head), std::slice::from_ref(&name), via).await?;
         Ok(fetched.commit_of(&name).cloned())
     }
 
@@ -182,14 +230,14 @@ impl Checkouts {
         let mirror = self.git.mirror(&plan.pull.repo);
         for commit in [&plan.head, &plan.base] {
             // A mirror that is not there yet has no commits; asking it is an error.
-            if !mirror.has_commit(commit).await.unwrap_or(false) {
-                self.fetch_commit(forge, &plan.pull, commit, &[], via).await?;
+            if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
+                self.fetch_commit(forge, &plan.pull, Some(commit), &[], via).await?;
             }
         }
         if mirror.is_partial() {
             let credentials = forge.git_credentials(&plan.pull.repo, via).await?;
             let url = forge.clone_url(&plan.pull.repo);
-            let remote = Remote { url: &url, credentials: Some(&credentials), deadline: FETCH_DEADLINE };
+            let remote = Remote { url: &url, credentials: Some(&credentials), deadline: self.fetch_time };
             mirror.bring_files(&remote, &[&plan.head, &plan.base]).await?;
         }
         Ok(Source::of_plan(plan))
@@ -199,26 +247,29 @@ impl Checkouts {
         &self,
         forge: &dyn Forge,
         at: &PullRef,
-        commit: &CommitSha,
+        commit: Option<&CommitSha>,
         refs: &[RefName],
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
-        let pull_ref = RefName::new(&forge.pull_head_ref(at)).ok();
+        let is_pull = !at.number.is_application();
+        let pull_ref = is_pull.then(|| RefName::new(&forge.pull_head_ref(at)).ok()).flatten();
         let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
-        let ticket = self.flights.enter(&at.repo, &refs);
+        let ticket = self.syncer.enter(&at.repo, &refs);
         let _gate = self.syncer.gate(&at.repo).await;
         if let Some(brought) = ticket.brought() {
             let fetched = brought?;
+            let Some(commit) = commit else { return Ok(fetched) };
             if self.git.mirror(&at.repo).has_commit(commit).await? {
+                self.syncer.used(&at.repo, via).await;
                 return Ok(Fetched { wanted: Head::Present, ..fetched });
             }
         }
         // It is large, and part of whatever waits for it.
         let fetched = Box::pin(self.fetch_for_all(forge, at, commit, &ticket, via)).await?;
         self.syncer.used(&at.repo, via).await;
-        match fetched.wanted {
-            Head::Present | Head::NotAsked => Ok(fetched),
-            Head::Gone => Err(CheckoutError::HeadGone { head: commit.clone() }),
+        match (fetched.wanted, commit) {
+            (Head::Gone, Some(commit)) => Err(CheckoutError::HeadGone { head: commit.clone() }),
+            (Head::Present | Head::NotAsked | Head::Gone, _) => Ok(fetched),
         }
     }
 
@@ -227,7 +278,7 @@ impl Checkouts {
         &self,
         forge: &dyn Forge,
         at: &PullRef,
-        commit: &CommitSha,
+        commit: Option<&CommitSha>,
         ticket: &Ticket,
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
@@ -238,8 +289,8 @@ impl Checkouts {
             url: &forge.clone_url(&at.repo),
             credentials: Some(&credentials),
             refs: &boarded.refs,
-            wanted: Some(commit),
-            deadline: FETCH_DEADLINE,
+            wanted: commit,
+            deadline: self.fetch_time,
         };
         let Some(fetched) = held.run(self.git.mirror(&at.repo).fetch(&request)).await.done() else {
             return Err(CheckoutError::LeaseLost { repo: at.repo.clone() });
@@ -248,19 +299,39 @@ impl Checkouts {
         Ok(fetched?)
     }
 
-    /// The checkout of a workspace, at exactly the source.
-    pub async fn prepare(&self, source: &Source, workspace: &WorkspaceName) -> Result<Checkout, CheckoutError> {
+    /// Whether checkouts may hold less than a commit has.
+    pub fn is_sparse(&self) -> bool {
+        self.contents.sparse
+    }
+
+    /// The commit that is checked out of a source.
+    pub async fn commit(&self, source: &Source) -> Result<CommitSha, CheckoutError> {
+        match self.contents.strategy {
+            CheckoutStrategy::Branch => Ok(source.head.clone()),
+            CheckoutStrategy::Merge => self.merged(source).await,
+        }
+    }
+
+    /// The checkout of a workspace, at exactly the source, with this part of it at least, and what it has besides.
+    pub async fn prepare(
+        &self,
+        source: &Source,
+        workspace: &WorkspaceName,
+        extent: &Extent,
+        parts: &CheckoutParts,
+    ) -> Result<Checkout, CheckoutError> {
         let wanted = Wanted {
             pull: source.pull.number,
             workspace,
             head: &source.head,
             base: &source.base,
-            strategy: self.strategy,
-            extent: &Extent::Whole,
+            strategy: self.contents.strategy,
+            extent,
         };
         let mirror = self.git.mirror(&source.pull.repo);
         match mirror.prepare(&wanted).await? {
             Prepared::Ready(checkout) => {
+                self.place_parts(&checkout, parts, &mirror).await?;
                 if let Err(error) = mirror.touch(Some(source.pull.number), self.clock.now()) {
                     warn!(%error, pull = %source.pull, "When a checkout was used cannot be noted; it may be removed too early");
                 }
@@ -270,9 +341,14 @@ impl Checkouts {
         }
     }
 
-    /// The files of a checkout.
-    pub async fn files(&self, source: &Source, checkout: &Checkout) -> Result<TreeFiles, GitError> {
-        self.git.mirror(&source.pull.repo).files(&checkout.commit).await
+    /// The files of a commit that was fetched.
+    pub async fn files(&self, source: &Source, commit: &CommitSha) -> Result<TreeFiles, GitError> {
+        self.git.mirror(&source.pull.repo).files(commit).await
+    }
+
+    /// Reads them.
+    pub fn reader(&self, source: &Source, commit: &CommitSha) -> TreeReader {
+        self.git.mirror(&source.pull.repo).reader(commit)
     }
 
     /// Files that somebody made in a checkout, apart from what runs leave behind.
@@ -285,9 +361,9 @@ impl Checkouts {
         self.git.mirror(&source.pull.repo).untracked(checkout, ignored).await
     }
 
-    /// The id of what is checked out: the same wherever the files are the same.
-    pub async fn tree_id(&self, source: &Source, checkout: &Checkout) -> Result<String, GitError> {
-        self.git.mirror(&source.pull.repo).tree_id(&checkout.commit).await
+    /// The id of what a commit has: the same wherever the files are the same.
+    pub async fn tree_id(&self, source: &Source, commit: &CommitSha) -> Result<String, GitError> {
+        self.git.mirror(&source.pull.repo).tree_id(commit).await
     }
 
     /// The text of a file of a commit that was fetched; `None` when there is no such file. What is no text is an error, as
@@ -343,8 +419,18 @@ impl Checkouts {
         let Some(_alone) = self.uses.alone(part) else { return Ok(false) };
         match part {
             DiskPart::Checkouts(pull) => self.git.mirror(&pull.repo).evict_pull(pull.number).await,
-            DiskPart::Mirror(repo) => self.git.mirror(repo).evict().await,
+            DiskPart::Mirror(repo) => self.evict_mirror(repo).await,
         }
+    }
+
+    /// What was known of a mirror is not true of what comes after it: no sync ends or begins before that is noted.
+    async fn evict_mirror(&self, repo: &RepoId) -> Result<bool, GitError> {
+        let Some(_gate) = self.syncer.gate_if_free(repo) else { return Ok(false) };
+        let removed = self.git.mirror(repo).evict().await?;
+        if removed && let Err(error) = self.syncer.evicted(repo).await {
+            warn!(%repo, %error, "That a mirror was removed to make room could not be noted; it will be made again");
+        }
+        Ok(removed)
     }
 
     /// Removes every checkout of a pull, when nothing uses them any more.

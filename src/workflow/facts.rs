@@ -4,7 +4,7 @@
 use std::ffi::OsString;
 
 use super::steps::escaped;
-use crate::model::{BranchName, CommitSha, Pull, PullNumber, RepoId};
+use crate::model::{BranchName, CommitSha, Pull, PullNumber, RepoId, Subject};
 
 /// What commands are told of the pull.
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Facts {
             ("HEAD_REPO_NAME", text(head_repo.map_or("", RepoId::name))),
             ("HEAD_REPO_OWNER", text(head_repo.map_or("", RepoId::owner))),
             ("PULL_AUTHOR", text(&self.author)),
-            ("PULL_NUM", text(&self.number.to_string())),
+            ("PULL_NUM", text(&pull_number(self.number))),
             ("PULL_URL", text(&self.url)),
             ("USER_NAME", text(&self.user)),
         ];
@@ -66,6 +66,14 @@ impl Facts {
             all.extend(answer.map(|answer| (name, text(&answer.to_string()))));
         }
         all
+    }
+}
+
+/// As Atlantis tells it of what its API plans without a pull.
+fn pull_number(number: PullNumber) -> String {
+    match number.subject() {
+        Subject::Pull(number) => number.to_string(),
+        Subject::Application(_) => "0".to_owned(),
     }
 }
 

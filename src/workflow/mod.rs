@@ -2,10 +2,10 @@
 //! plan file. Decides nothing about pulls; that is `handlers/`.
 
 mod artifacts;
+mod checkout_parts;
 mod checkouts;
 mod environment;
 mod facts;
-mod flights;
 mod hooks;
 mod mirror_leases;
 mod output;
@@ -17,7 +17,8 @@ mod tools;
 mod uses;
 
 pub use artifacts::{ArtifactError, Artifacts, Saved};
-pub use checkouts::{CheckoutError, Checkouts, Source};
+pub use checkout_parts::CheckoutParts;
+pub use checkouts::{CheckoutContents, CheckoutError, Checkouts, Source};
 pub use environment::ChildEnvironment;
 pub use facts::Facts;
 pub use hooks::HookPlace;

@@ -136,7 +136,7 @@ async fn what_cannot_be_obtained_is_logged_and_counted(db: &TestDb) {
 async fn work_stops_when_its_lease_was_given_back_by_hand(db: &TestDb) {
     let ((one, metrics), (two, _)) = (server(db, "one").await, server(db, "two").await);
     let (work, end) = working(held(&one).await);
-    let freed = db.store().lease_free(key().as_str(), None, by()).await.unwrap();
+    let freed = db.store().lease_free(key().as_str(), None, None, by()).await.unwrap();
     assert!(matches!(freed, FreeLease::Told(_)), "{freed:?}");
     assert!(is_busy(&two).await && !work.is_finished(), "it has not heard of it");
     db.clock.advance(Duration::from_secs(10));

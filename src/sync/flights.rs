@@ -1,10 +1,11 @@
 //! One fetch for everybody who waits. While a fetch of a repository runs others come and wait for their turn; whoever has
-//! it next fetches for all of them, and they find what it brought.
+//! it next fetches for all of them, and they find what it brought. A sync is a fetch of everything: who came before it last
+//! asked the forge for its references finds what they are.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::git::{Fetched, GitError, Head, RefName};
+use crate::git::{Fetched, GitError, Head, RefList, RefName, RefSelection};
 use crate::model::{CommitSha, RepoId};
 
 /// Who waits for which repository.
@@ -34,6 +35,36 @@ impl Flights {
         drop(open);
         Ticket { board, number, refs: refs.to_vec() }
     }
+
+    /// Everybody who waits now is taken along by a sync that has not yet asked the forge what its references are.
+    pub(super) fn aboard(&self, repo: &RepoId) -> Aboard {
+        let flights = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let board = flights.get(repo).map(Arc::clone);
+        let tickets = board.as_ref().map(|board| locked(board).waiting.keys().copied().collect());
+        Aboard { board, tickets: tickets.unwrap_or_default() }
+    }
+}
+
+/// Those whom a sync takes along.
+#[derive(Default)]
+pub(super) struct Aboard {
+    board: Option<Arc<Mutex<Board>>>,
+    tickets: BTreeSet<u64>,
+}
+
+impl Aboard {
+    /// Tells those who still wait, and want nothing but what the sync was to bring, what the forge has.
+    pub(super) fn landed(&self, wanted: &RefSelection, there: &RefList) {
+        let Some(board) = &self.board else { return };
+        let mut board = locked(board);
+        let Board { waiting, brought, .. } = &mut *board;
+        let along = waiting.iter().filter(|(ticket, _)| self.tickets.contains(*ticket));
+        let along = along.filter(|(_, refs)| refs.iter().all(|name| wanted.includes(name)));
+        brought.extend(along.map(|(ticket, refs)| {
+            let refs = refs.iter().map(|name| (name.clone(), there.get(name).cloned()));
+            (*ticket, Arc::new(Ok(refs.collect())))
+        }));
+    }
 }
 
 fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
@@ -41,22 +72,22 @@ fn locked(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
 }
 
 /// A place among those who wait, until it is dropped.
-pub(super) struct Ticket {
+pub struct Ticket {
     board: Arc<Mutex<Board>>,
     number: u64,
     refs: Vec<RefName>,
 }
 
 /// Those whom a fetch takes along, and what they want.
-pub(super) struct Boarded {
+pub struct Boarded {
     tickets: BTreeSet<u64>,
     /// Each once.
-    pub(super) refs: Vec<RefName>,
+    pub refs: Vec<RefName>,
 }
 
 impl Ticket {
     /// What a fetch brought that began after this was entered; `None`: no such fetch was made.
-    pub(super) fn brought(&self) -> Option<Result<Fetched, GitError>> {
+    pub fn brought(&self) -> Option<Result<Fetched, GitError>> {
         let brought = locked(&self.board).brought.remove(&self.number)?;
         Some(match &*brought {
             Ok(refs) => {
@@ -68,14 +99,14 @@ impl Ticket {
     }
 
     /// Everybody who waits now is taken along.
-    pub(super) fn board(&self) -> Boarded {
+    pub fn board(&self) -> Boarded {
         let board = locked(&self.board);
         let refs: BTreeSet<&RefName> = board.waiting.values().flatten().collect();
         Boarded { tickets: board.waiting.keys().copied().collect(), refs: refs.into_iter().cloned().collect() }
     }
 
     /// Tells those who were taken along, and still wait, what was brought.
-    pub(super) fn landed(&self, boarded: &Boarded, result: &Result<Fetched, GitError>) {
+    pub fn landed(&self, boarded: &Boarded, result: &Result<Fetched, GitError>) {
         let brought: Brought = Arc::new(match result {
             Ok(fetched) => Ok(fetched.refs.clone()),
             Err(error) => Err(error.clone()),
@@ -126,6 +157,23 @@ mod tests {
         assert!(second.brought().is_none() && late.brought().is_none() && first.brought().is_none());
         let other = flights.enter(&"h/acme/other".parse().unwrap(), &refs(&["x"]));
         assert_eq!(other.board().refs, refs(&["x"]));
+    }
+
+    #[test]
+    fn a_sync_takes_along_who_came_before_it_and_wants_what_it_brings() {
+        let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
+        flights.aboard(&repo).landed(&RefSelection::default(), &RefList::default());
+        let [main, gone, gone_too] = ["main", "gone", "main"].map(|name| flights.enter(&repo, &refs(&[name])));
+        let pull = flights.enter(&repo, &[RefName::new("refs/pull/1/head").unwrap()]);
+        drop(gone_too);
+        let aboard = flights.aboard(&repo);
+        let late = flights.enter(&repo, &refs(&["main"]));
+        let there: RefList = refs(&["main"]).into_iter().map(|name| (name, "b".repeat(40).parse().unwrap())).collect();
+        aboard.landed(&RefSelection { branches: true, ..RefSelection::default() }, &there);
+        assert_eq!(names(&main.brought().unwrap().unwrap()), ["refs/heads/main"]);
+        let gone = gone.brought().unwrap().unwrap();
+        assert_eq!((gone.refs.len(), gone.commit_of(&refs(&["gone"])[0])), (1, None));
+        assert!(late.brought().is_none() && pull.brought().is_none(), "nobody asked the forge for them");
     }
 
     #[test]

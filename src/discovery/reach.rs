@@ -1,0 +1,363 @@
+//! What of a repository the code of some projects reaches, for checkouts that hold nothing else.
+//!
+//! Too much costs time, too little makes a plan fail or differ, so everything counts that could be meant: below a
+//! project every symbolic link, and every path with `..` in its code, its steps and its `when_modified`, whatever it is
+//! used for: the source of a module, a template, a file of variables. What they lead to is looked at in the same way. For
+//! Terragrunt its own rules are asked. Where it cannot be told what is meant, that is everything.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::rc::Rc;
+
+use super::configured::below;
+use super::{Tree, terragrunt};
+use crate::model::RepoPath;
+
+/// Files whose text is looked at.
+const ENDINGS: [&str; 7] = [".tf", ".tofu", ".hcl", ".tf.json", ".tofu.json", ".tfvars", ".tfvars.json"];
+/// Links that are followed to find where a path leads, as many as Linux follows.
+const MAX_STEPS: usize = 40;
+/// Files that are looked at, for all projects together; a few seconds of work.
+const MAX_FILES: usize = 200_000;
+/// Bytes of code that are read.
+const MAX_BYTES: usize = 128 << 20;
+
+/// A project, and what is said about it elsewhere.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// Its directory.
+    pub dir: RepoPath,
+    /// Texts with paths from there: commands, arguments, patterns.
+    pub texts: Vec<String>,
+}
+
+/// What some projects reach.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach {
+    /// Whatever there is.
+    Everything,
+    /// These, and nothing else.
+    These {
+        /// Directories with everything below them.
+        dirs: BTreeSet<RepoPath>,
+        /// Single files, and links that are on the way.
+        files: BTreeSet<RepoPath>,
+    },
+}
+
+/// What these projects reach. `read` is as in [`super::Input`].
+pub fn reach(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>, starts: &[Start]) -> Reach {
+    let (dirs, all_dirs) = (BTreeSet::new(), tree.dirs().collect());
+    let mut search = Search {
+        tree,
+        read,
+        all_dirs,
+        dirs,
+        files: BTreeSet::new(),
+        mentions: HashMap::new(),
+        files_left: MAX_FILES,
+        bytes_left: MAX_BYTES,
+    };
+    if starts.iter().all(|start| search.start(start).is_some()) && search.units(starts).is_some() {
+        return Reach::These { dirs: search.dirs, files: search.files };
+    }
+    Reach::Everything
+}
+
+/// In all functions `None` means that it is everything.
+struct Search<'a> {
+    tree: &'a Tree,
+    read: &'a dyn Fn(&RepoPath) -> Option<String>,
+    /// All directories, sorted.
+    all_dirs: Vec<&'a RepoPath>,
+    dirs: BTreeSet<RepoPath>,
+    files: BTreeSet<RepoPath>,
+    /// The paths in the text of a file.
+    mentions: HashMap<RepoPath, Rc<[String]>>,
+    files_left: usize,
+    bytes_left: usize,
+}
+
+/// What is to be looked at for one project.
+struct Walk<'s> {
+    start: &'s RepoPath,
+    todo: Vec<RepoPath>,
+    seen: BTreeSet<RepoPath>,
+}
+
+impl Walk<'_> {
+    /// The root is everything.
+    fn add(&mut self, dir: RepoPath) -> Option<()> {
+        if dir.is_root() {
+            return None;
+        }
+        if self.seen.insert(dir.clone()) {
+            self.todo.push(dir);
+        }
+        Some(())
+    }
+}
+
+impl Search<'_> {
+    fn start(&mut self, start: &Start) -> Option<()> {
+        let mut walk = Walk { start: &start.dir, todo: Vec::new(), seen: BTreeSet::new() };
+        walk.add(start.dir.clone())?;
+        for mention in start.texts.iter().flat_map(|text| mentions(text)) {
+            self.follow(&mut walk, &start.dir, &mention)?;
+        }
+        self.finish(walk)
+    }
+
+    fn finish(&mut self, mut walk: Walk<'_>) -> Option<()> {
+        while let Some(dir) = walk.todo.pop() {
+            let tree = self.tree;
+            let inside = below(&self.all_dirs, &dir).to_vec();
+            for dir in std::iter::once(&dir).chain(inside) {
+                for file in tree.files_in(dir) {
+                    self.look_at(&mut walk, file)?;
+                }
+            }
+        }
+        self.dirs.extend(walk.seen);
+        Some(())
+    }
+
+    fn look_at(&mut self, walk: &mut Walk<'_>, file: &RepoPath) -> Option<()> {
+        let dir = file.parent();
+        let mut text_of = file.clone();
+        if self.tree.link_target(file).is_some() {
+            let Some(target) = self.arrive(&dir, file.file_name()) else { return Some(()) };
+            self.add(walk, &target)?;
+            // Its code is read as if it lay where the link is.
+            text_of = target;
+        }
+        if !ENDINGS.iter().any(|ending| file.file_name().ends_with(ending)) || !self.tree.has_file(&text_of) {
+            return Some(());
+        }
+        self.files_left = self.files_left.checked_sub(1)?;
+        for mention in &*self.mentions_in(&text_of)? {
+            self.follow(walk, &dir, mention)?;
+            // What a module names may be meant from where the tool runs.
+            if dir != *walk.start {
+                self.follow(walk, &walk.start.clone(), mention)?;
+            }
+        }
+        Some(())
+    }
+
+    fn mentions_in(&mut self, file: &RepoPath) -> Option<Rc<[String]>> {
+        if let Some(known) = self.mentions.get(file) {
+            return Some(Rc::clone(known));
+        }
+        let text = (self.read)(file).unwrap_or_default();
+        self.bytes_left = self.bytes_left.checked_sub(text.len())?;
+        let found: Rc<[String]> = mentions(&text).into();
+        self.mentions.insert(file.clone(), Rc::clone(&found));
+        Some(found)
+    }
+
+    fn follow(&mut self, walk: &mut Walk<'_>, base: &RepoPath, path: &str) -> Option<()> {
+        // Outside of the repository there is nothing that a checkout could hold.
+        let Some(at) = self.arrive(base, path) else { return Some(()) };
+        self.add(walk, &at)
+    }
+
+    fn add(&mut self, walk: &mut Walk<'_>, at: &RepoPath) -> Option<()> {
+        if self.tree.has_file(at) {
+            self.files.insert(at.clone());
+        } else if self.tree.dir_exists(at) {
+            walk.add(at.clone())?;
+        }
+        Some(())
+    }
+
+    /// Where a path leads when every link on the way is followed, as the kernel does. The links are kept.
+    fn arrive(&mut self, base: &RepoPath, path: &str) -> Option<RepoPath> {
+        let mut at = base.clone();
+        let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
+        let mut steps = 0;
+        while let Some(part) = rest.pop() {
+            match part.as_str() {
+                "" | "." => {}
+                ".." if at.is_root() => return None,
+                ".." => at = at.parent(),
+                part => {
+                    let next = at.join(part).ok()?;
+                    let Some(target) = self.tree.link_target(&next) else {
+                        at = next;
+                        continue;
+                    };
+                    steps += 1;
+                    if steps > MAX_STEPS || target.starts_with('/') {
+                        return None;
+                    }
+                    rest.extend(target.rsplit('/').map(str::to_owned));
+                    self.files.insert(next);
+                }
+            }
+        }
+        Some(at)
+    }
+
+    /// What Terragrunt goes by, for those of the projects that it runs.
+    fn units(&mut self, starts: &[Start]) -> Option<()> {
+        let mut todo: Vec<RepoPath> =
+            starts.iter().map(|start| start.dir.clone()).filter(|dir| terragrunt::runs(self.tree, dir)).collect();
+        if todo.is_empty() {
+            return Some(());
+        }
+        let found = terragrunt::units(self.tree, self.read);
+        let units: BTreeMap<&RepoPath, &terragrunt::Unit> = found.units.iter().map(|unit| (&unit.dir, unit)).collect();
+        let unclear: BTreeSet<&RepoPath> = found.unresolved.iter().map(|unresolved| &unresolved.file).collect();
+        let mut seen = BTreeSet::new();
+        while let Some(dir) = todo.pop() {
+            if !seen.insert(dir.clone()) {
+                continue;
+            }
+            // What units a stack makes, and what those read, is not looked into.
+            let unit = units.get(&dir).filter(|unit| unit.kind == terragrunt::Kind::Unit)?;
+            if unit.reads.keys().any(|file| unclear.contains(file)) || unclear.contains(&dir) {
+                return None;
+            }
+            self.files.extend(unit.reads.keys().filter(|file| self.tree.has_file(file)).cloned());
+            let mut walk = Walk { start: &dir, todo: Vec::new(), seen: BTreeSet::new() };
+            for code in std::iter::once(&dir).chain(unit.watches.keys()).filter(|code| self.tree.dir_exists(code)) {
+                walk.add(code.clone())?;
+            }
+            self.finish(walk)?;
+            todo.extend(unit.depends_on.iter().cloned());
+        }
+        Some(())
+    }
+}
+
+/// The paths with `..` in a text. Where a path goes on with something that is not known, its last known directory.
+fn mentions(text: &str) -> Vec<String> {
+    let is_unknown = |c: char| matches!(c, '$' | '%' | '{' | '*' | '?' | '[' | '\\');
+    let ends = |c: char| c.is_whitespace() || is_unknown(c) || "\"'`}](),;=:|&<>#!".contains(c);
+    let mut found = BTreeSet::new();
+    let mut rest = text;
+    while let Some(at) = rest.find("..") {
+        let begin =
+            rest[..at].rfind(ends).map_or(0, |before| before + rest[before..].chars().next().map_or(1, char::len_utf8));
+        let end = rest[at..].find(ends).map_or(rest.len(), |length| at + length);
+        let goes_on = rest[end..].starts_with(is_unknown);
+        let path = &rest[begin..end];
+        let path = if goes_on { path.rsplit_once('/').map_or("", |(dir, _)| dir) } else { path };
+        if path.split('/').any(|part| part == "..") {
+            found.insert(path.to_owned());
+        }
+        rest = &rest[end..];
+    }
+    found.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Files<'a> = &'a [(&'a str, &'a str)];
+
+    /// The directories and the files that are reached, `->` begins the text of a link.
+    fn told(files: Files<'_>, dir: &str, texts: &[&str]) -> String {
+        let path = |text: &str| -> RepoPath { text.parse().unwrap() };
+        let links = files.iter().filter_map(|(name, text)| Some((path(name), text.strip_prefix("->")?.to_owned())));
+        let tree = Tree::new(files.iter().map(|(name, _)| path(name))).with_links(links);
+        let read =
+            |file: &RepoPath| files.iter().find(|(name, _)| *name == file.as_str()).map(|(_, text)| (*text).to_owned());
+        let texts = texts.iter().map(|text| (*text).to_owned()).collect();
+        let shown = |paths: BTreeSet<RepoPath>| paths.iter().map(RepoPath::as_str).collect::<Vec<_>>().join(" ");
+        match reach(&tree, &read, &[Start { dir: path(dir), texts }]) {
+            Reach::Everything => "everything".to_owned(),
+            Reach::These { dirs, files } => format!("{} | {}", shown(dirs), shown(files)),
+        }
+    }
+
+    #[test]
+    fn modules_are_reached_through_modules_and_what_else_they_name() {
+        let files = [
+            ("live/prod/main.tf", "module \"a\" {\n  source = \"../../modules/a\"\n}"),
+            ("live/prod/sub/x.tf", "y = file(\"${path.module}/../../../common/x.json\")"),
+            ("live/dev/main.tf", ""),
+            (
+                "modules/a/main.tf",
+                "module \"b\" { source = \"../b//\" }\nx = templatefile(\"../../tpl/${var.x}.tpl\", {})",
+            ),
+            ("modules/b/main.tf", "source = \"../../../../outside\" # ... 1..2 a..b"),
+            ("modules/c/main.tf", ""),
+            ("common/x.json", ""),
+            ("tpl/y.tpl", ""),
+        ];
+        assert_eq!(told(&files, "live/prod", &[]), "live/prod modules/a modules/b tpl | common/x.json");
+        assert_eq!(
+            told(&files, "modules/c", &["-var-file=../../common/x.json", "../a/*.tf"]),
+            "modules/a modules/b modules/c tpl | common/x.json"
+        );
+        assert_eq!(told(&files, "live/dev", &["ls ../../$X"]), "everything");
+        assert_eq!(told(&files, ".", &[]), "everything");
+    }
+
+    #[test]
+    fn links_are_followed_and_what_they_lead_to_is_read_where_they_are() {
+        let files = [
+            ("live/prod/main.tf", "->../../base/main.tf"),
+            ("live/prod/m", "->../shared/net"),
+            ("live/prod/out", "->/etc"),
+            ("live/shared", "->../modules"),
+            ("base/main.tf", "source = \"../../x\""),
+            ("modules/net/main.tf", "source = \"../dns\""),
+            ("modules/dns/main.tf", ""),
+            ("x/main.tf", ""),
+            ("loop", "->loop"),
+        ];
+        let expected = "live/prod modules/dns modules/net x | base/main.tf live/prod/m live/prod/main.tf live/shared";
+        assert_eq!(told(&files, "live/prod", &["../../loop"]), format!("{expected} loop"));
+    }
+
+    #[test]
+    fn units_reach_what_terragrunt_reads() {
+        let unit = "include \"root\" {\n  path = find_in_parent_folders(\"root.hcl\")\n}\nterraform {\n  source = \"${get_repo_root()}/modules//a\"\n}\n";
+        let with_dependency = format!("{unit}dependency \"b\" {{\n  config_path = \"../b\"\n}}\n");
+        let unclear = "include \"x\" {\n  path = get_env(\"X\")\n}\nterraform {\n  source = \"../../modules/a\"\n}\n";
+        let files = [
+            ("live/root.hcl", "locals {\n  x = read_terragrunt_config(\"${get_repo_root()}/common/env.hcl\")\n}\n"),
+            ("live/a/terragrunt.hcl", with_dependency.as_str()),
+            ("live/b/terragrunt.hcl", unit),
+            ("live/c/terragrunt.hcl", unclear),
+            ("modules/a/main.tf", ""),
+            ("modules/z/main.tf", ""),
+            ("common/env.hcl", ""),
+        ];
+        let expected =
+            "live/a live/b modules/a | common/env.hcl live/a/terragrunt.hcl live/b/terragrunt.hcl live/root.hcl";
+        assert_eq!(told(&files, "live/a", &[]), expected);
+        assert_eq!(told(&files, "live/c", &[]), "everything");
+    }
+
+    #[test]
+    fn paths_are_found_in_any_text() {
+        for (text, expected) in [
+            ("\"../a\" '../b/c' (../d)", "../a ../b/c ../d"),
+            ("${path.module}/../x.json", "/../x.json"),
+            ("../a/${b}/c ../d-${e} ../*.tf", ".. ../a"),
+            ("./../a/../b", "./../a/../b"),
+            ("a..b 1...2 ... x...", ""),
+            ("cd ../é&&x=../ü", "../é ../ü"),
+        ] {
+            assert_eq!(mentions(text).join(" "), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_said_it_ends_and_keeps_the_project(
+            texts in proptest::collection::vec(r#"(\.\.|/|[ab"${ü]){0,12}"#, 0..6), link in "[ab./]{1,6}"
+        ) {
+            let link = format!("->{link}");
+            let files = [("a/main.tf", texts.first().map_or("", String::as_str)), ("a/b/l", &link), ("b/main.tf", "../a")];
+            let told = told(&files, "a", &texts.iter().map(String::as_str).collect::<Vec<_>>());
+            prop_assert!(told == "everything" || told.starts_with('a'), "{}", told);
+        }
+    }
+}

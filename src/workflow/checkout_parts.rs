@@ -1,0 +1,94 @@
+//! What a checkout has besides the files of its commit: submodules, and files kept with LFS.
+
+use super::{CheckoutError, Checkouts, Source};
+use crate::git::{Checkout, GitError, LfsFile, Mirror, Remote, Submodule};
+use crate::model::{CommitSha, RepoId};
+use crate::vcs::{Forge, Installation};
+
+/// What was fetched for a checkout.
+#[derive(Clone, Debug, Default)]
+pub struct CheckoutParts {
+    submodules: Vec<Submodule>,
+    lfs: Vec<LfsFile>,
+}
+
+impl Checkouts {
+    /// Fetches what a checkout of this source has besides, as far as the operator wants that. `allows` says which
+    /// repositories may be submodules.
+    ///
+    /// # Errors
+    ///
+    /// [`CheckoutError::Part`] is for the people at the pull.
+    pub async fn bring_parts(
+        &self,
+        forge: &dyn Forge,
+        source: &Source,
+        via: Installation,
+        allows: &(dyn Fn(&RepoId) -> bool + Sync),
+    ) -> Result<CheckoutParts, CheckoutError> {
+        if !self.contents.submodules && !self.contents.lfs {
+            return Ok(CheckoutParts::default());
+        }
+        let repo = &source.pull.repo;
+        let commit = self.commit(source).await?;
+        let _gate = self.syncer.gate(repo).await;
+        let credentials = forge.git_credentials(repo, via).await?;
+        let held = self.leases.obtain(repo, &format!("fetch submodules and LFS files for {}", source.pull)).await?;
+        let url = forge.clone_url(repo);
+        let remote = Remote { url: &url, credentials: Some(&credentials), deadline: self.fetch_time };
+        let brought = held.run(self.bring(&self.git.mirror(repo), &remote, &commit, allows)).await.done();
+        let brought = brought.ok_or_else(|| CheckoutError::LeaseLost { repo: repo.clone() })?;
+        brought.map_err(of_part)
+    }
+
+    async fn bring(
+        &self,
+        mirror: &Mirror,
+        remote: &Remote<'_>,
+        commit: &CommitSha,
+        allows: &(dyn Fn(&RepoId) -> bool + Sync),
+    ) -> Result<CheckoutParts, GitError> {
+        let mut parts = CheckoutParts::default();
+        if self.contents.submodules {
+            parts.submodules = mirror.bring_submodules(remote, commit, allows).await?;
+        }
+        if self.contents.lfs {
+            parts.lfs = mirror.bring_lfs(remote, commit).await?;
+        }
+        Ok(parts)
+    }
+
+    /// Whether a commit that was fetched has submodules which its checkouts lack. What cannot be read has none.
+    pub async fn leaves_submodules_out(&self, repo: &RepoId, commit: &CommitSha) -> bool {
+        !self.contents.submodules && self.git.mirror(repo).has_submodules(commit).await.unwrap_or(false)
+    }
+
+    /// Puts them into a checkout that was just prepared.
+    pub(super) async fn place_parts(
+        &self,
+        checkout: &Checkout,
+        parts: &CheckoutParts,
+        of: &Mirror,
+    ) -> Result<(), GitError> {
+        if self.contents.submodules {
+            of.place_submodules(checkout, &parts.submodules).await?;
+        }
+        if !parts.lfs.is_empty() {
+            of.place_lfs(checkout, parts.lfs.clone()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// What may pass is told from what somebody has to mend.
+fn of_part(error: GitError) -> CheckoutError {
+    match error {
+        GitError::Unreachable { .. } | GitError::TimedOut { .. } | GitError::Busy { .. } | GitError::Corrupt { .. } => {
+            CheckoutError::Git(error)
+        }
+        GitError::NotFound { .. }
+        | GitError::AuthFailed { .. }
+        | GitError::TooLarge { .. }
+        | GitError::Other { .. } => CheckoutError::Part(error),
+    }
+}

@@ -1,6 +1,8 @@
 //! What handlers and jobs are given: the services of one replica and the settings they follow.
 
+mod file_state;
 mod live;
+mod live_accounts;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ops::Deref;
@@ -12,7 +14,9 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-pub use live::{FileState, Live, Look, Refused};
+pub use file_state::{FileState, Look, Refused};
+pub use live::Live;
+pub use live_accounts::LiveAccounts;
 
 use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
@@ -107,6 +111,8 @@ pub struct Services {
     pub hub: OutputHub,
     /// Wakes the workers.
     pub nudge: Nudge,
+    /// Wakes the repair of mirrors.
+    pub mirror_nudge: Nudge,
     /// Commands of this process that can be told to stop.
     pub stops: Stops,
     /// When this server started: what was told before may have been missed.
@@ -127,12 +133,12 @@ pub struct Services {
 pub struct Settings {
     /// Which repositories are served.
     pub allowlist: RepoAllowlist,
-    /// Whether only repositories are served that somebody has claimed.
-    pub require_claims: bool,
     /// Which team of the forge may give which command.
     pub team_rules: TeamRules,
     /// What the pages and the API may be used for.
     pub web_rules: WebRules,
+    /// Who on the pages and in the API is limited to owners: at each moment by what the file says then.
+    pub web_accounts: Arc<LiveAccounts>,
     /// What the operator says about single repositories.
     pub repos: Arc<ServerRepos>,
     /// Repositories of which has been said which patterns nearly fit.
@@ -214,6 +220,11 @@ impl Settings {
     /// Page of a run.
     pub fn run_url(&self, run: crate::model::RunId) -> String {
         format!("{}/jobs/{run}", self.public_url)
+    }
+
+    /// Page of an application.
+    pub fn application_url(&self, application: crate::model::ApplicationId) -> String {
+        format!("{}/apps/{application}", self.public_url)
     }
 
     /// Page of what stops applies.

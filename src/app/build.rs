@@ -1,28 +1,31 @@
 //! From the configuration to the services of a replica.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
+use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
+use super::accounts::web_accounts;
 use super::keys::keyring;
 use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
-    self, CheckoutStrategy, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource, ServerConfig,
-    TerraformConfig,
+    self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource,
+    ServerConfig, SilenceConfig, TerraformConfig,
 };
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::leases::Leases;
-use crate::model::{CommandKind, ForgeHosts};
+use crate::model::{CommandKind, ForgeHosts, HomeId};
 use crate::process::{Pulse, Supervisor};
 use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
@@ -33,8 +36,8 @@ use crate::telemetry::Metrics;
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
-    Artifacts, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, MirrorLeases, OutputHub, ProviderCache,
-    Sources, Terraform, Tools,
+    Artifacts, CheckoutContents, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, MirrorLeases,
+    OutputHub, ProviderCache, Sources, Terraform, Tools,
 };
 
 /// What does not come from the configuration.
@@ -56,6 +59,11 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
     let storage = &config.storage;
     own_dir(&storage.data_dir)
         .with_context(|| format!("cannot make the data directory {} (--data-dir)", storage.data_dir.display()))?;
+    if config.repos.lfs {
+        let git = Git::new(GitSettings::new(&storage.data_dir, child_environment(config, &parts).path()));
+        let version = git.lfs_version().await.context("--checkout-lfs cannot be followed")?;
+        tracing::info!(version, "Files kept with LFS are checked out");
+    }
     let url = database_url(&storage.database)?;
     let store = Store::open(&url, Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     let store = store.await.with_context(|| format!("cannot open the database {url} (--database-url)"))?;
@@ -71,49 +79,40 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
     let forge = forge(config, &parts, metrics.clone(), &credentials)?;
     let environment = child_environment(config, &parts);
     let git = GitSettings::new(&storage.data_dir, environment.path());
-    let git = Git::new(GitSettings { filter: config.repos.mirror_filter, ..git });
     let (clock, ids) = (Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     let leases = Leases::new(store.clone(), clock, ids, parts.name.clone(), metrics.clone());
-    own_dir(&storage.data_dir).context("cannot make the data directory (--data-dir)")?;
-    let home = sync::home(&storage.data_dir, &parts.name).context("the data directory (--data-dir) has no name")?;
     let closing = CancellationToken::new();
-    let syncer = Syncer::new(sync::Parts {
-        home: home.clone(),
+    let mirrors = sync::Parts {
+        home: home(config, &parts)?,
         store: store.clone(),
-        git: git.clone(),
+        git: Git::new(GitSettings { filter: config.repos.mirror_filter, ..git }),
         forge: Arc::clone(&forge),
         clock: Arc::clone(&parts.clock),
         leases: leases.clone(),
         lease_time: config.sync.lease_timeout,
+        fetch_time: config.sync.fetch_timeout,
         metrics: metrics.clone(),
         closing: closing.clone(),
-    });
+    };
+    let (syncer, checkouts) = checkouts(config, mirrors);
     let services = Services {
-        checkouts: Checkouts::new(
-            git,
-            strategy(config),
-            Arc::clone(&parts.clock),
-            MirrorLeases::new(leases.clone(), home.to_string(), config.sync.lease_timeout),
-            syncer.clone(),
-        ),
+        checkouts,
         syncer,
         leases,
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, environment, pulse(&store))?,
         credentials,
         memberships: Memberships::default(),
-        pool: Pool::new(
-            config.terraform.parallel.get(),
-            config.terraform.parallel_per_repo.map_or(usize::MAX, std::num::NonZeroUsize::get),
-        ),
+        pool: pool(&config.terraform),
         hub: OutputHub::default(),
         nudge: Nudge::default(),
+        mirror_nudge: Nudge::default(),
         stops: Stops::default(),
         metrics,
         started_at: parts.clock.now(),
         closing,
         interrupt: CancellationToken::new(),
-        live: Live::new(settings(config)?, config.locking.file.clone(), parts.clock.now()),
+        live: Live::new(settings(config, parts.clock.now())?, config.locking.file.clone(), parts.clock.now()),
         clock: parts.clock,
         ids: parts.ids,
         forge,
@@ -121,9 +120,41 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
     Ok(Arc::new(Ctx::new(store, services)))
 }
 
+/// The data directory as the registry of mirrors knows it.
+fn home(config: &ServerConfig, parts: &Parts) -> anyhow::Result<HomeId> {
+    let data_dir = &config.storage.data_dir;
+    own_dir(data_dir).context("cannot make the data directory (--data-dir)")?;
+    sync::home(data_dir, &parts.name).context("the data directory (--data-dir) has no name")
+}
+
+/// What keeps the mirrors in step, and the checkouts that are made from them.
+fn checkouts(config: &ServerConfig, mirrors: sync::Parts) -> (Syncer, Checkouts) {
+    let (git, clock) = (mirrors.git.clone(), Arc::clone(&mirrors.clock));
+    let leases = MirrorLeases::new(mirrors.leases.clone(), mirrors.home.to_string(), mirrors.lease_time);
+    let syncer = Syncer::new(mirrors);
+    let checkouts = Checkouts::new(git, contents(config), clock, leases, syncer.clone());
+    (syncer, checkouts)
+}
+
+fn pool(terraform: &TerraformConfig) -> Pool {
+    let per_repo = terraform.parallel_per_repo.map_or(usize::MAX, NonZeroUsize::get);
+    Pool::new(terraform.parallel.get(), per_repo)
+}
+
+fn contents(config: &ServerConfig) -> CheckoutContents {
+    let (strategy, repos) = (strategy(config), &config.repos);
+    CheckoutContents { strategy, sparse: repos.sparse, submodules: repos.submodules, lfs: repos.lfs }
+}
+
 /// Makes a directory that only this account can look into: it will hold code, plans and the database.
 pub(crate) fn own_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Where what is only needed for a while lies: the files of a run, the key of an SSH login. Whatever is left of an earlier
+/// server goes when one starts.
+pub(super) fn scratch(data_dir: &Path) -> PathBuf {
+    data_dir.join("tmp")
 }
 
 fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {
@@ -167,7 +198,7 @@ fn forge(
     };
     let client = GitHub::new(endpoints, auth, Arc::clone(&parts.clock), Timeouts::default());
     let client = client.context("the credentials for GitHub cannot be used")?.counting(metrics);
-    Ok(Arc::new(client.with_access(Arc::new(credentials.clone()))))
+    Ok(Arc::new(client.with_access(Arc::new(credentials.clone()), scratch(&config.storage.data_dir))))
 }
 
 fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
@@ -206,7 +237,7 @@ fn terraform(
         providers: config.terraform.provider_cache.then(cache),
         environment,
         supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace, pulse },
-        scratch: data_dir.join("tmp"),
+        scratch: scratch(data_dir),
     })
 }
 
@@ -230,13 +261,13 @@ fn strategy(config: &ServerConfig) -> Strategy {
     }
 }
 
-fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
+fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Settings> {
     let comments = &config.comments;
     Ok(Settings {
         allowlist: config.repos.allowlist.clone(),
-        require_claims: config.repos.require_claims,
         team_rules: config.permissions.teams.clone(),
         web_rules: config.permissions.web.clone(),
+        web_accounts: Arc::new(web_accounts(config, now)?),
         repos: Arc::clone(&config.locking.repos),
         sighted: Arc::default(),
         modules: Arc::default(),
@@ -257,14 +288,10 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         silence_allowlist: comments.silence.allowlist_errors,
         silence_forks: comments.silence.fork_errors,
         silence_no_projects: comments.silence.no_projects,
-        statuses: match (comments.silence.status_no_projects, comments.silence.status_no_plans) {
-            (true, _) => IdleStatuses::Never,
-            (false, true) => IdleStatuses::IfAsked,
-            (false, false) => IdleStatuses::Always,
-        },
+        statuses: idle_statuses(comments.silence),
         untracked_files: config.planning.untracked_files,
         discovery: discovery::Settings {
-            regexp: config.comments.regexp,
+            regexp: comments.regexp,
             ..discovery_settings(&config.planning, &config.terraform)?
         },
         distribution: config.terraform.distribution,
@@ -276,13 +303,23 @@ fn settings(config: &ServerConfig) -> anyhow::Result<Settings> {
         retention: config.retention,
         periods: config.periods,
         forges: ForgeHosts::with([config.github.host.clone()]),
-        limits: render::Limits {
-            comments: comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX)),
-            ..render::Limits::default()
-        },
+        limits: limits(comments),
         config_source: config.locking.config_source.clone(),
         style: style(config),
     })
+}
+
+fn idle_statuses(silence: SilenceConfig) -> IdleStatuses {
+    match (silence.status_no_projects, silence.status_no_plans) {
+        (true, _) => IdleStatuses::Never,
+        (false, true) => IdleStatuses::IfAsked,
+        (false, false) => IdleStatuses::Always,
+    }
+}
+
+fn limits(comments: &CommentConfig) -> render::Limits {
+    let most = comments.max_comments.map_or(0, |max| usize::try_from(max).unwrap_or(usize::MAX));
+    render::Limits { comments: most, ..render::Limits::default() }
 }
 
 fn style(config: &ServerConfig) -> render::Style {

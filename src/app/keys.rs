@@ -15,18 +15,31 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// Reads the keys. What is said about them never repeats them.
 pub fn keyring(path: &Path) -> anyhow::Result<Keyring> {
     let shown = || format!("cannot use the keys of {} (--encryption-key-file)", path.display());
-    let file = std::fs::File::open(path).with_context(shown)?;
-    let meta = file.metadata().with_context(shown)?;
-    if !meta.is_file() {
-        bail!("{}: it is no file", shown());
-    }
-    check_mode(meta.permissions().mode()).with_context(shown)?;
-    let mut text = Zeroizing::new(String::new());
-    let read = file.take(MAX_BYTES + 1).read_to_string(&mut text).with_context(shown)?;
-    if read as u64 > MAX_BYTES {
-        bail!("{}: it has more than {MAX_BYTES} bytes", shown());
-    }
+    let text = private_text(path, "replace its keys").with_context(shown)?;
     Keyring::parse(&text).with_context(shown)
+}
+
+/// The text of a file with secrets, which nobody but its owner may read. `otherwise` is what to do once others could.
+pub(super) fn private_text(path: &Path, otherwise: &str) -> anyhow::Result<Zeroizing<String>> {
+    let file = std::fs::File::open(path)?;
+    let meta = file.metadata()?;
+    if !meta.is_file() {
+        bail!("it is no file");
+    }
+    let mode = meta.permissions().mode();
+    if check_mode(mode).is_err() {
+        bail!(
+            "others than its owner may read or change it (its mode is {:04o}): `chmod 600` it, and {otherwise} if somebody \
+             may have looked",
+            mode & 0o7777
+        );
+    }
+    let mut text = Zeroizing::new(String::new());
+    let read = file.take(MAX_BYTES + 1).read_to_string(&mut text)?;
+    if read as u64 > MAX_BYTES {
+        bail!("it has more than {MAX_BYTES} bytes");
+    }
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Builds everything from the configuration, turns the loops, and ends in good order.
 
+mod accounts;
 mod build;
 mod keys;
 mod loops;

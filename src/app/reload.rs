@@ -1,5 +1,6 @@
-//! Reads the file of `--repo-config` again: when the server is told to (SIGHUP), and every few seconds. What counts is
-//! what is in it: Kubernetes changes a `ConfigMap` by turning a link, editors put a new file in the place of the old one.
+//! Reads the files of `--repo-config` and `--web-accounts-file` again: when the server is told to (SIGHUP), and every few
+//! seconds. What counts is what is in them: Kubernetes changes a `ConfigMap` by turning a link, editors put a new file in the
+//! place of the old one.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -7,15 +8,16 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
+use super::accounts;
 use crate::config::repos::ServerRepos;
 use crate::context::{Ctx, FileState, Look};
 use crate::telemetry::Metric;
 
-/// How often the file is looked at.
+/// How often the files are looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Looks at the file; what it says holds for every command that begins from now on. What is wrong with it is logged,
-/// counted, and shown on the operators' page, and what it said before goes on to hold.
+/// Looks at the file of `--repo-config`; what it says holds for every command that begins from now on. What is wrong with it
+/// is logged, counted, and shown on the operators' page, and what it said before goes on to hold.
 pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
     let Some(before) = ctx.live.file() else { return Ok(Look::Same) };
     let path = before.path().to_owned();
@@ -41,11 +43,55 @@ pub(super) async fn look(ctx: &Ctx) -> anyhow::Result<Look> {
     Ok(look)
 }
 
+/// The same of the file of `--web-accounts-file`, which holds for every request from now on.
+pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
+    let live = &ctx.settings.web_accounts;
+    let Some(before) = live.file() else { return Ok(Look::Same) };
+    let path = before.path().to_owned();
+    let found = tokio::task::spawn_blocking(move || accounts::text(&path)).await?;
+    let found = found.as_ref().map(|text| text.as_str()).map_err(|error| format!("{error:#}"));
+    let look = live.offer(found, ctx.clock.now());
+    let path = before.path().display();
+    match &look {
+        Look::Same => {}
+        Look::Back => info!(%path, "The file of --web-accounts-file is again what it was when it was last taken"),
+        Look::Taken(_) => {
+            ctx.metrics.count(Metric::WebAccountsLoads, &["taken"]);
+            let accounts = live.now();
+            info!(%path, %accounts, "The file of --web-accounts-file has changed, and holds for every request from now on");
+        }
+        Look::Refused(error) => {
+            ctx.metrics.count(Metric::WebAccountsLoads, &["refused"]);
+            warn!(%path, "The file of --web-accounts-file is refused, what it said before goes on to hold: {error}");
+        }
+    }
+    show(ctx);
+    Ok(look)
+}
+
 /// Tells monitors how it stands.
 pub(super) fn show(ctx: &Ctx) {
-    let Some(state) = ctx.live.file() else { return };
-    ctx.metrics.set(Metric::RepoConfigRefused, &[], if state.refused.is_some() { 1.0 } else { 0.0 });
-    ctx.metrics.set(Metric::RepoConfigDigest, &[], number(&state));
+    let refused = |state: &FileState| if state.refused.is_some() { 1.0 } else { 0.0 };
+    if let Some(state) = ctx.live.file() {
+        ctx.metrics.set(Metric::RepoConfigRefused, &[], refused(&state));
+        ctx.metrics.set(Metric::RepoConfigDigest, &[], number(&state));
+    }
+    if let Some(state) = ctx.settings.web_accounts.file() {
+        ctx.metrics.set(Metric::WebAccountsRefused, &[], refused(&state));
+    }
+}
+
+/// Says what came of being told to look, where looking alone does not.
+pub(super) fn tell(flag: &str, look: anyhow::Result<Look>, state: Option<FileState>) {
+    match (look, state) {
+        (Ok(Look::Same), Some(FileState { refused: Some(_), .. })) => {
+            warn!("Told to read {flag} again: it is still refused, see /operations");
+        }
+        (Ok(Look::Same), Some(_)) => info!("Told to read {flag} again: nothing has changed"),
+        (Ok(Look::Same), None) => info!("Told to read {flag} again: there is no such file, nothing can change"),
+        (Ok(Look::Taken(_) | Look::Refused(_) | Look::Back), _) => {}
+        (Err(error), _) => warn!(error = format!("{error:#}"), "The file of {flag} could not be looked at"),
+    }
 }
 
 /// The first 48 bits of the digest, which a number of monitors can hold.

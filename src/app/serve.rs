@@ -1,8 +1,8 @@
 //! `lockkeeper server`: from start to a good end.
 //!
 //! The first SIGTERM or SIGINT stops claiming work and waits for runs; the second, or the end of `--shutdown-grace`,
-//! interrupts them: a plan is made again after the next start, an apply reports how far it came. SIGHUP has the file of
-//! `--repo-config` read again.
+//! interrupts them: a plan is made again after the next start, an apply reports how far it came. SIGHUP has the files of
+//! `--repo-config` and `--web-accounts-file` read again.
 
 use std::time::Duration;
 

@@ -18,10 +18,10 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
 use super::tls::{self, Certificate, Peer, TlsListener};
-use super::{Parts, Replica, build, loops, web};
+use super::{Parts, Replica, build, loops, reload, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
-use crate::context::{Ctx, FileState, Look};
+use crate::context::Ctx;
 use crate::store::ReplicaId;
 
 /// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
@@ -65,9 +65,10 @@ impl Server {
             format!("cannot make the data directory {} (--data-dir)", config.storage.data_dir.display())
         })?;
         let only_one = only_one(&config.storage)?;
+        empty(&build::scratch(&config.storage.data_dir))?;
         let address = listener.local_addr().context("cannot tell on which address the server listens")?;
         let replica = Arc::new(replica(config, surroundings, address).await?);
-        super::reload::show(&replica.ctx);
+        reload::show(&replica.ctx);
         replica.tick_leases().await.context("cannot tell the database that this server is there")?;
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
@@ -99,19 +100,12 @@ impl Server {
         self.replica.running.count()
     }
 
-    /// Reads the file of `--repo-config` again, and says in the log what came of it.
+    /// Reads the files of `--repo-config` and `--web-accounts-file` again, and says in the log what came of it.
     pub async fn reload(&self) {
-        match self.replica.tick_repo_config().await {
-            Ok(Look::Same) => match self.ctx().live.file() {
-                Some(FileState { refused: Some(_), .. }) => {
-                    warn!("Told to read --repo-config again: it is still refused, see /operations");
-                }
-                Some(_) => info!("Told to read --repo-config again: nothing has changed"),
-                None => info!("Told to read --repo-config again: there is no such file, nothing can change"),
-            },
-            Ok(Look::Taken(_) | Look::Refused(_) | Look::Back) => {}
-            Err(error) => warn!(error = format!("{error:#}"), "The file of --repo-config could not be looked at"),
-        }
+        let look = self.replica.tick_repo_config().await;
+        reload::tell("--repo-config", look, self.ctx().live.file());
+        let look = self.replica.tick_web_accounts().await;
+        reload::tell("--web-accounts-file", look, self.ctx().settings.web_accounts.file());
     }
 
     /// Begins no new command; those under way go on.
@@ -212,6 +206,16 @@ fn only_one(storage: &StorageConfig) -> anyhow::Result<Vec<File>> {
         files.push(lock(Path::new(&beside), "database file (--database-url)")?);
     }
     Ok(files)
+}
+
+/// Removes what an earlier server left that was killed. A run that outlives its server has read what it needs of it.
+fn empty(scratch: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(scratch) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot empty {}", scratch.display()))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 fn lock(path: &Path, what: &str) -> anyhow::Result<File> {

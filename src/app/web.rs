@@ -10,11 +10,11 @@ use tokio_util::sync::CancellationToken;
 use crate::config::access::{Action, Asker, Identity};
 use crate::config::server::{self, ServerConfig};
 use crate::context::Ctx;
-use crate::handlers::authz::{self, AuthzError, Decision, Resource};
+use crate::handlers::authz::{self, AuthzError, Decision, Outside, Resource};
 use crate::handlers::dashboard;
 use crate::http::{self, Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth};
 use crate::locks::{Gave, Giving};
-use crate::model::CommandId;
+use crate::model::{Actor, CommandId};
 
 /// Everything that is served; streams end when `closing` is cancelled.
 pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: CancellationToken) -> anyhow::Result<Router> {
@@ -25,6 +25,7 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         hub: ctx.hub.clone(),
         public_url: config.web.public_url.clone(),
         auth: auth(config),
+        accounts: Arc::clone(&ctx.settings.web_accounts),
         trusted_proxies: config.web.trusted_proxies.clone(),
         executable: ctx.settings.executable.clone(),
         giving: Arc::new(GiveLock(Arc::clone(ctx))),
@@ -37,6 +38,7 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         keep_runs: ctx.settings.retention.runs,
         periods: ctx.settings.periods,
         forges: ctx.settings.forges.clone(),
+        mirror_nudge: ctx.mirror_nudge.clone(),
         repo_config: {
             let ctx = Arc::clone(ctx);
             Arc::new(move || ctx.live.file())
@@ -65,12 +67,12 @@ impl GiveLocks for GiveLock {
     }
 }
 
-/// Cancels commands for the dashboard; the command's own comment tells the pull.
+/// Cancels commands for the dashboard and the API; the command's own comment tells the pull.
 struct CancelCommand(Arc<Ctx>);
 
 #[async_trait]
 impl Cancel for CancelCommand {
-    async fn cancel(&self, id: CommandId, who: &str, force: bool) -> Result<Cancelling, sqlx::Error> {
+    async fn cancel(&self, id: CommandId, who: &Actor, force: bool) -> Result<Cancelling, sqlx::Error> {
         let cancelled = dashboard::cancel_command(&self.0, id, who, force).await?;
         Ok(match (cancelled.dropped.is_empty(), cancelled.interrupted.is_empty(), cancelled.spared.is_empty()) {
             (false, _, _) => Cancelling::Dropped,
@@ -88,6 +90,10 @@ struct Permissions(Arc<Ctx>);
 impl Authority for Permissions {
     async fn check(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
         authz::check_from(&self.0, &who.who, who.remote.as_deref(), action, on).await
+    }
+
+    async fn within(&self, user: &str, on: &Resource<'_>) -> Result<Result<(), Outside>, AuthzError> {
+        authz::within(&self.0.store, &self.0.settings.web_accounts.now(), user, on).await
     }
 
     fn offers(&self, who: &Identity, action: Action) -> bool {

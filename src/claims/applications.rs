@@ -5,8 +5,9 @@ use crate::model::{
     ApplicationChange, ApplicationId, ApplicationSpec, Cause, LockEventKind, NewLockEvent, OwnerName, RepoUrl,
 };
 use crate::store::{
-    Acquired, Application, ClaimUse, Result, Store, Tx, application_delete_in_tx, application_hold_in_tx,
-    application_is_taken_in_tx, claim_refer_in_tx, owner_event, owner_share_named_in_tx,
+    Acquired, Application, ApplicationUse, ClaimUse, Result, Store, Tx, application_delete_in_tx,
+    application_hold_in_tx, application_is_taken_in_tx, application_use_in_tx, claim_refer_in_tx, owner_event,
+    owner_share_named_in_tx,
 };
 
 /// What came of adding or changing an application.
@@ -23,6 +24,8 @@ pub enum ApplicationSaved {
     NoOwner(OwnerName),
     /// There is no such application.
     NotThere(ApplicationId),
+    /// It holds a lock, or something works on it; nothing was changed.
+    InUse(Box<Application>, ApplicationUse),
 }
 
 impl ApplicationSaved {
@@ -36,9 +39,53 @@ impl ApplicationSaved {
                 there.spec, there.id, there.owner
             )),
             Self::NoOwner(name) => Err(no_owner(&name)),
-            Self::NotThere(id) => {
-                Err(format!("There is no application {id}. `lockkeeper apps list` shows all with their ids."))
-            }
+            Self::NotThere(id) => Err(no_application(id)),
+            Self::InUse(application, busy) => Err(in_use(&application, &busy)),
+        }
+    }
+}
+
+fn no_application(id: ApplicationId) -> String {
+    format!("There is no application {id}. `lockkeeper apps list` shows all with their ids.")
+}
+
+/// Why an application is neither changed nor removed, and what to do first: sentences.
+fn in_use(application: &Application, busy: &ApplicationUse) -> String {
+    let (id, title) = (application.id, application.spec.title());
+    match busy {
+        ApplicationUse::Command(command) => format!(
+            "A run of application {title} is under way (`{command}`), and it belongs to what the application is now. Wait \
+             for its end, or cancel it: `lockkeeper apps cancel {id}`, or `POST /api/apps/{id}/cancel`."
+        ),
+        ApplicationUse::Lock(lock) => format!(
+            "Application {title} holds the lock of {} since {}, for {}. Apply its plan, or throw it away, which gives the \
+             lock back: `lockkeeper apps discard {id}`, or `POST /api/apps/{id}/discard`.",
+            lock.project,
+            lock.taken_at.format("%Y-%m-%d %H:%M UTC"),
+            lock.holder
+        ),
+    }
+}
+
+/// What came of removing an application.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ApplicationRemoved {
+    /// It is gone.
+    Removed(Application),
+    /// There is no such application.
+    NotThere(ApplicationId),
+    /// It holds a lock, or something works on it; nothing was changed.
+    InUse(Box<Application>, ApplicationUse),
+}
+
+impl ApplicationRemoved {
+    /// What was removed, or sentences that say why nothing was.
+    pub fn or_why(self) -> Result<Application, String> {
+        match self {
+            Self::Removed(application) => Ok(application),
+            Self::NotThere(id) => Err(no_application(id)),
+            Self::InUse(application, busy) => Err(in_use(&application, &busy)),
         }
     }
 }
@@ -95,6 +142,7 @@ async fn try_add(
     let inserted = store.application_insert_in_tx(&mut tx, (owner.id, &owner.name), spec, cause).await?;
     let Some(application) = inserted else { return there_is(store, tx, spec).await };
     claim_refer_in_tx(&mut tx, ClaimUse::Application(application.id), claim).await?;
+    store.application_open_in_tx(&mut tx, &application).await?;
     events.push(event(LockEventKind::Registered, &application, cause));
     store.lock_events_in_tx(&mut tx, events).await?;
     tx.commit().await.map(|()| Some(ApplicationSaved::Saved(application)))
@@ -111,6 +159,12 @@ async fn try_change(
         return Ok(Some(ApplicationSaved::NotThere(id)));
     };
     let (old, spec) = (before.spec.url.clone(), change.of(&before.spec));
+    if spec != before.spec {
+        if let Some(busy) = application_use_in_tx(&mut tx, &before).await? {
+            return Ok(Some(ApplicationSaved::InUse(Box::new(before), busy)));
+        }
+        store.application_close_in_tx(&mut tx, &before).await?;
+    }
     let (acquired, mut events) = if spec.url == old {
         store.claim_acquire_in_tx(&mut tx, before.owner_id, &old, cause).await?
     } else {
@@ -128,6 +182,7 @@ async fn try_change(
         return there_is(store, tx, &spec).await;
     };
     claim_refer_in_tx(&mut tx, ClaimUse::Application(id), claim).await?;
+    store.application_open_in_tx(&mut tx, &application).await?;
     if spec.url != old {
         events.extend(store.claim_collect_in_tx(&mut tx, &old, cause).await?);
     }
@@ -136,17 +191,23 @@ async fn try_change(
     tx.commit().await.map(|()| Some(ApplicationSaved::Saved(application)))
 }
 
-/// Removes an application and its reference, and ends the claim if nothing else refers to it. `None`: there is none.
-pub async fn application_remove(store: &Store, id: ApplicationId, cause: &Cause) -> Result<Option<Application>> {
+/// Removes an application and its reference, and ends the claim if nothing else refers to it.
+pub async fn application_remove(store: &Store, id: ApplicationId, cause: &Cause) -> Result<ApplicationRemoved> {
     let mut tx = store.begin().await?;
-    let Some(application) = application_hold_in_tx(&mut tx, id).await? else { return Ok(None) };
+    let Some(application) = application_hold_in_tx(&mut tx, id).await? else {
+        return Ok(ApplicationRemoved::NotThere(id));
+    };
+    if let Some(busy) = application_use_in_tx(&mut tx, &application).await? {
+        return Ok(ApplicationRemoved::InUse(Box::new(application), busy));
+    }
+    store.application_close_in_tx(&mut tx, &application).await?;
     let url = &application.spec.url;
     let ended = store.claim_let_go_in_tx(&mut tx, ClaimUse::Application(id), url, cause).await?;
     application_delete_in_tx(&mut tx, id).await?;
     let mut events = vec![event(LockEventKind::Unregistered, &application, cause)];
     events.extend(ended);
     store.lock_events_in_tx(&mut tx, events).await?;
-    tx.commit().await.map(|()| Some(application))
+    tx.commit().await.map(|()| ApplicationRemoved::Removed(application))
 }
 
 /// The one that was there first; `None`: it is gone by now.
@@ -158,5 +219,5 @@ async fn there_is(store: &Store, tx: Tx, spec: &ApplicationSpec) -> Result<Optio
 
 fn event(kind: LockEventKind, application: &Application, cause: &Cause) -> NewLockEvent {
     let what = format!("application {} of {}, {}", application.id, application.owner, application.spec);
-    owner_event(kind, cause, &what)
+    owner_event(kind, cause, &application.owner, &what)
 }

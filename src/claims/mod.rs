@@ -9,7 +9,7 @@ mod applications;
 mod collect;
 mod credentials;
 
-pub use applications::{ApplicationSaved, application_add, application_change, application_remove};
+pub use applications::{ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove};
 pub use collect::{Collection, collect};
 pub use credentials::{ChangeCredential, CredentialError, Credentials, Kept, Rotation};
 

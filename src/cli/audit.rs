@@ -3,10 +3,10 @@
 use anyhow::Context as _;
 use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
 use clap::{Arg, ArgMatches, Command, value_parser};
-use serde_json::json;
 
 use super::{Exit, Outcome, Subcommand, Terminal, block_on, database};
 use crate::config::server::StorageConfig;
+use crate::handlers::as_json;
 use crate::locks::{Verdict, verify};
 use crate::model::{LockEvent, Sha256Digest};
 use crate::store::Store;
@@ -99,7 +99,7 @@ async fn run_list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'
     let events = store.lock_event_list(limit).await.context("the log could not be read")?;
     for event in events.iter().rev() {
         if matches.get_flag("json") {
-            terminal.line(as_json(event))?;
+            terminal.line(as_json::event(event))?;
         } else {
             terminal.line(as_text(event))?;
         }
@@ -115,7 +115,7 @@ fn as_text(kept: &LockEvent) -> String {
     let cause = &kept.event.cause;
     let lock = kept.event.key.as_ref().map(|key| format!(" {key}"));
     let lock = lock.or_else(|| kept.event.scope.as_ref().map(|scope| format!(" {scope}"))).unwrap_or_default();
-    let pull = kept.event.pull.as_ref().map(|pull| format!(" #{}", pull.number)).unwrap_or_default();
+    let pull = kept.of_whom().map(|whom| format!(" {whom}")).unwrap_or_default();
     let remote = cause.remote.as_ref().map(|remote| format!(" from {remote}")).unwrap_or_default();
     let (kind, actor) = (kept.event.kind, &cause.actor);
     let line = format!(
@@ -128,24 +128,6 @@ fn as_text(kept: &LockEvent) -> String {
     );
     // Names and reasons come from others; a terminal must not obey them.
     line.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
-}
-
-fn as_json(kept: &LockEvent) -> serde_json::Value {
-    let (event, cause) = (&kept.event, &kept.event.cause);
-    json!({
-        "seq": kept.seq,
-        "at": time(kept.at),
-        "kind": event.kind,
-        "repo": event.repo(),
-        "lock": event.key.as_ref().map(ToString::to_string),
-        "applies": event.scope.as_ref().map(ToString::to_string),
-        "pull": event.pull.as_ref().map(|pull| pull.number.0),
-        "actor": cause.actor.login,
-        "origin": cause.actor.origin,
-        "remote": cause.remote,
-        "reason": cause.reason,
-        "hash": kept.hash,
-    })
 }
 
 async fn run_prune(store: &Store, before: DateTime<Utc>, terminal: &mut Terminal<'_>) -> Outcome {

@@ -24,8 +24,8 @@ use crate::store::Store;
 
 pub(super) const SUBCOMMAND: Subcommand = Subcommand { name: "credentials", command, run };
 
-/// Most credentials that are listed; `--owner` and `--url` narrow it down.
-const MOST_LISTED: i64 = 10_000;
+/// Credentials that are read at once.
+const PART: i64 = 500;
 
 fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let (name, matches) = matches.subcommand().expect("clap demands a subcommand");
@@ -128,16 +128,33 @@ async fn list(
     as_json: bool,
     terminal: &mut Terminal<'_>,
 ) -> Outcome {
-    let rows = store.credential_list(owner, url, MOST_LISTED).await.context("the credentials cannot be read")?;
-    if rows.is_empty() && !as_json {
-        terminal.line("There are no such credentials.")?;
-    }
-    for row in &rows {
-        if as_json {
-            terminal.line(show::json_line(row))?;
-        } else {
-            terminal.line(show::line(row))?;
+    let owner = match owner {
+        Some(name) => match store.owner_get(name).await.context("the owner cannot be read")? {
+            Some(owner) => Some(owner.id),
+            None => return none(as_json, terminal),
+        },
+        None => None,
+    };
+    let mut after = None;
+    loop {
+        let part = store.credential_list(owner, url, after, PART).await.context("the credentials cannot be read")?;
+        let Some(last) = part.last() else {
+            return if after.is_none() { none(as_json, terminal) } else { Ok(Exit::Success) };
+        };
+        after = Some(last.id);
+        for row in &part {
+            if as_json {
+                terminal.line(show::json_line(row))?;
+            } else {
+                terminal.line(show::line(row))?;
+            }
         }
+    }
+}
+
+fn none(as_json: bool, terminal: &mut Terminal<'_>) -> Outcome {
+    if !as_json {
+        terminal.line("There are no such credentials.")?;
     }
     Ok(Exit::Success)
 }

@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
 use crate::config::server::StorageConfig;
 use crate::handlers::as_json;
+use crate::leases::LeaseKey;
 use crate::model::{Actor, Cause, Origin, Reason, minute};
 use crate::store::{FreeLease, Lease, LeaseRow, ReplicaState, Store};
 
@@ -80,7 +81,8 @@ async fn release(store: &Store, matches: &ArgMatches, reason: &Reason, terminal:
     let key = matches.get_one::<String>("key").expect("clap demands it");
     let holder = matches.get_one::<String>("holder");
     let actor = Actor { login: environment::user(), origin: Origin::Cli };
-    let freed = store.lease_free(key, holder.map(String::as_str), &Cause::new(actor, reason.as_str())).await;
+    let (holder, repo) = (holder.map(String::as_str), LeaseKey::of_text(key).repo());
+    let freed = store.lease_free(key, holder, repo.as_ref(), &Cause::new(actor, reason.as_str())).await;
     let (state, lease) = match freed.context("the lease could not be given back")? {
         FreeLease::Freed(lease) => ("free", lease),
         FreeLease::Told(lease) | FreeLease::AlreadyTold(lease) => ("stopping", lease),
@@ -100,7 +102,7 @@ async fn release(store: &Store, matches: &ArgMatches, reason: &Reason, terminal:
     Ok(Exit::Success)
 }
 
-fn not_held(key: &str, holder: Option<&String>) -> String {
+fn not_held(key: &str, holder: Option<&str>) -> String {
     match holder {
         Some(holder) => format!("{holder} does not hold the lease {key}"),
         None => format!("nobody holds the lease {key}"),

@@ -153,7 +153,7 @@ mod tests {
           audit        Look through the log of what happened to locks
           owners       Add, show and remove owners: the teams or tenants of a server
           claims       Show who drives which repository
-          apps         Register, change, show and remove projects of owners
+          apps         Register, change, show, plan, apply, cancel and remove projects of owners
           credentials  Keep, change and remove what repositories are reached with
           check        Check the configuration here, and say what would be planned and why
           replay       Send recorded webhooks to a server once more
@@ -204,12 +204,12 @@ mod tests {
               --mirror-filter <FILTER>        What new mirrors leave at the forge until it is needed:
                                               `blob:none` the content of all files, `blob:limit=1m` that of
                                               files of 1 MiB or more. Not set: mirrors are whole.
-              --repo-config-source <SOURCE>   What atlantis.yaml is read from: pull_head, merge_result, base
-                                              (the base branch) or branch:NAME. With `base` or a branch a
-                                              pull request cannot change what holds for itself.
-                                              `repo_config_source` of --repo-config wins. [default: what
-                                              --checkout-strategy checks out]
-              --repo-config <FILE>            What holds for which repository, usually called repos.yaml:
+              --sparse-checkout               Check out only the directories of the projects and what their
+                                              code reaches, such as modules; everything where hooks run
+                                              (docs/repositories.md).
+              --checkout-submodules           Check out submodules too, and theirs: of repositories on the
+                                              same forge that --repo-allowlist allows.
+              --checkout-lfs                  Check out the content of files kept with Git LFS. Needs the
         ");
         for setting in crate::config::server::SETTINGS {
             assert!(out.contains(&format!("--{}", setting.flag)), "--{}", setting.flag);

@@ -5,11 +5,10 @@ use chrono::{DateTime, Utc};
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 
 use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
-use crate::clock::{Clock, SystemClock};
 use crate::config::server::StorageConfig;
 use crate::handlers::as_json;
-use crate::model::{Asked, Reason, RepoId, SyncState, minute};
-use crate::store::{MirrorQuery, MirrorRow, Store};
+use crate::model::{Actor, Cause, Origin, OwnerName, Reason, RepoId, SyncState, minute};
+use crate::store::{MirrorQuery, MirrorRow, MirrorSearch, Store};
 
 /// Disks that one repository is listed on.
 const DISKS: i64 = 1000;
@@ -21,8 +20,10 @@ pub(super) fn command() -> Command {
         repo.help("With its host, as in github.com/acme/infra")
     };
     let states = || SyncState::ALL.iter().map(|state| state.as_str());
+    let owner = Arg::new("owner").long("owner").value_name("NAME").value_parser(value_parser!(OwnerName));
     let list = Command::new("list")
         .about("Show the mirrors on every disk, those in trouble first")
+        .arg(owner.help("Only those of repositories that this owner has claimed"))
         .arg(Arg::new("search").value_name("TEXT").help("Only repositories whose name has this in it"))
         .arg(
             Arg::new("state")
@@ -46,7 +47,7 @@ pub(super) fn command() -> Command {
         .about("Ask for the mirrors of a repository to be synchronised now")
         .long_about(
             "Every server brings its mirror of the repository in step as soon as it has time, also one that waits after a \
-             failure. Who asked and why is shown until that has succeeded.\n\nExit code 1: no server has a mirror of it.",
+             failure. Who asked and why is shown until that has succeeded, and is in the audit log.\n\nExit code 1: no server has a mirror of it.",
         )
         .arg(repo())
         .arg(
@@ -93,7 +94,12 @@ fn repo(matches: &ArgMatches) -> &RepoId {
 async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     let state: Option<SyncState> = text(matches, "state").parse().ok();
     let limit = *matches.get_one("limit").expect("it has a default");
-    let found = store.mirror_search(state, text(matches, "search"), limit).await;
+    let repos = match matches.get_one::<OwnerName>("owner") {
+        Some(name) => Some(claimed_by(store, name).await?),
+        None => None,
+    };
+    let wish = MirrorSearch { state, text: text(matches, "search"), repos: repos.as_deref(), skip: 0, limit };
+    let found = store.mirror_search(wish).await;
     let found = found.context("the mirrors could not be read")?;
     for row in &found.rows {
         if matches.get_flag("json") {
@@ -109,6 +115,13 @@ async fn list(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
         terminal.note(format_args!("{shown} of {} are shown: see --limit.", found.count));
     }
     Ok(Exit::Success)
+}
+
+/// The repositories that an owner has claimed; an error where there is none of that name.
+async fn claimed_by(store: &Store, name: &OwnerName) -> anyhow::Result<Vec<RepoId>> {
+    let owner = store.owner_get(name).await.context("the owners could not be read")?;
+    let owner = owner.with_context(|| format!("there is no owner `{name}`; `lockkeeper owners list` shows all"))?;
+    store.claim_repos(owner.id).await.context("the claims could not be read")
 }
 
 async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
@@ -128,9 +141,9 @@ async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
 }
 
 async fn sync(store: &Store, repo: &RepoId, reason: Option<Reason>, terminal: &mut Terminal<'_>) -> Outcome {
-    let reason = reason.map(|reason| reason.as_str().to_owned());
-    let asked = Asked { at: SystemClock.now(), by: environment::user(), reason };
-    match store.mirror_ask(repo, &asked).await.context("the sync could not be asked for")? {
+    let actor = Actor { login: environment::user(), origin: Origin::Cli };
+    let cause = Cause::new(actor, reason.as_ref().map(Reason::as_str).unwrap_or_default());
+    match store.mirror_ask(repo, &cause).await.context("the sync could not be asked for")? {
         0 => Ok(unknown(repo, terminal)),
         mirrors => {
             let what = if mirrors == 1 { "1 mirror is".to_owned() } else { format!("{mirrors} mirrors are") };
@@ -215,8 +228,12 @@ mod tests {
 
     use super::super::tests::call;
     use super::*;
-    use crate::clock::RandomIds;
-    use crate::model::{AttemptLease, FailureKind, Jitter, MirrorEvent, SyncFailure};
+    use crate::claims::application_add;
+    use crate::clock::{Clock as _, RandomIds, SystemClock};
+    use crate::model::{
+        Actor, ApplicationFields, AttemptLease, Cause, FailureKind, ForgeHosts, Jitter, LockEventKind, MirrorEvent,
+        SyncFailure,
+    };
     use crate::store::{DatabaseUrl, MirrorChange};
 
     async fn open(dir: &tempfile::TempDir) -> Store {
@@ -266,6 +283,18 @@ mod tests {
         github.com/acme/labs on disk disk-1: pending, last success never, references unknown
         ");
         assert_eq!(repos(&dir, &["list", "LABS"]).1.lines().count(), 1);
+        block_on(async {
+            let (store, by) = (open(&dir).await, Cause::new(Actor::commenter("ada"), "for the test"));
+            let (net, fields) = ("net".parse().unwrap(), ApplicationFields::default());
+            let fields =
+                ApplicationFields { url: Some("https://github.com/acme/labs"), branch: Some("main"), ..fields };
+            let spec = fields.spec(&ForgeHosts::public()).unwrap();
+            drop(store.owner_create(&net, &by).await.unwrap());
+            application_add(&store, &net, &spec, &by).await.unwrap().or_why().unwrap();
+        })
+        .unwrap();
+        let (_, of_net) = repos(&dir, &["list", "--owner", "Net"]);
+        assert!(of_net.starts_with("github.com/acme/labs on disk") && of_net.lines().count() == 1, "{of_net}");
         assert_eq!(repos(&dir, &["list", "--state", "synced"]).1, "No mirror is known that fits.\n");
         assert!(repos(&dir, &["list", "--limit", "1"]).1.ends_with("1 of 2 are shown: see --limit.\n"));
         assert_eq!(
@@ -274,6 +303,10 @@ mod tests {
         );
         let (exit, shown) = repos(&dir, &["show", "github.com/acme/infra"]);
         assert_eq!(exit, Exit::Success);
+        let events = block_on(async { open(&dir).await.lock_event_list(9).await.unwrap() }).unwrap();
+        let asked = &events[0].event;
+        assert_eq!((asked.kind, asked.cause.actor.origin), (LockEventKind::SyncAsked, Origin::Cli));
+        assert_eq!(asked.cause.reason, "github.com/acme/infra: access was given");
         assert_snapshot!(shown, @"
         github.com/acme/infra on disk disk-1: pending, last success never, references unknown: it is not�[31m there
           what helps: The repository does not exist under this name, or the credentials may not see it. Give the account or the GitHub App access to it; if it was renamed or deleted, take it off --repo-allowlist.

@@ -3,6 +3,7 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 
+use crate::model::{Concern, LockEvent};
 use crate::store::{LeaseRow, MirrorRow};
 
 fn time(at: DateTime<Utc>) -> String {
@@ -55,5 +56,25 @@ pub fn mirror(row: &MirrorRow) -> Value {
         "used_at": state.used_at.map(time),
         "evicted_at": state.evicted_at.map(time),
         "bytes": state.bytes,
+    })
+}
+
+/// An event of the audit log.
+pub fn event(kept: &LockEvent) -> Value {
+    let (event, cause) = (&kept.event, &kept.event.cause);
+    json!({
+        "seq": kept.seq,
+        "at": time(kept.at),
+        "kind": event.kind,
+        "repo": event.about_repo(),
+        "owner": event.concern.as_ref().and_then(Concern::owner),
+        "lock": event.key.as_ref().map(ToString::to_string),
+        "applies": event.scope.as_ref().map(ToString::to_string),
+        "pull": event.pull.as_ref().map(|pull| pull.number.0),
+        "actor": cause.actor.login,
+        "origin": cause.actor.origin,
+        "remote": cause.remote,
+        "reason": cause.reason,
+        "hash": kept.hash,
     })
 }

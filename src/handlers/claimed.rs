@@ -9,9 +9,12 @@ use crate::render::Refusal;
 use crate::store::{CreateCommand, NewCommand};
 use crate::vcs::Installation;
 
+/// The note of a delivery about repositories that nobody has claimed.
+pub(crate) const UNCLAIMED: &str = "nobody has claimed the repository (--require-claims)";
+
 /// Whether the server works for a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Service {
+pub(crate) enum Service {
     /// It does.
     Served,
     /// It is not on the allow-list.
@@ -22,7 +25,7 @@ pub(super) enum Service {
 
 /// Whether the server works for a repository at this moment. A claim that cannot be looked up is an error: nothing is let
 /// through then (P6).
-pub(super) async fn service(ctx: &Ctx, repo: &RepoId) -> Result<Service, sqlx::Error> {
+pub(crate) async fn service(ctx: &Ctx, repo: &RepoId) -> Result<Service, sqlx::Error> {
     if !ctx.settings.allowlist.allows(repo) {
         return Ok(Service::NotAllowlisted);
     }
@@ -31,14 +34,7 @@ pub(super) async fn service(ctx: &Ctx, repo: &RepoId) -> Result<Service, sqlx::E
 
 /// Whether somebody has claimed a repository, or nobody has to.
 pub(super) async fn is_claimed(ctx: &Ctx, repo: &RepoId) -> Result<bool, sqlx::Error> {
-    if !ctx.settings.require_claims {
-        return Ok(true);
-    }
-    match RepoUrl::of(repo) {
-        Ok(url) => Ok(ctx.store.claim_get(&url).await?.is_some()),
-        // What has no address in normal form cannot be claimed.
-        Err(_) => Ok(false),
-    }
+    Ok(!ctx.settings.allowlist.demands_claims() || ctx.store.claim_owner_of(repo).await?.is_some())
 }
 
 /// What is said where nobody has claimed the repository.

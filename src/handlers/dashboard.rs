@@ -4,7 +4,7 @@ use crate::context::Ctx;
 use crate::handlers::{commands, locks, reply};
 use crate::jobs::{PostComment, TellLoss};
 use crate::locks::{Gave, Giving};
-use crate::model::{Actor, CommandId, CommandKind, Origin};
+use crate::model::{Actor, CommandId, CommandKind};
 use crate::render::Body;
 use crate::store::Cancelled;
 use crate::vcs::Installation;
@@ -20,9 +20,8 @@ pub async fn give_lock(ctx: &Ctx, giving: &Giving) -> Result<Gave, sqlx::Error> 
 }
 
 /// Cancels a command; an apply under way only with `force`. The pull hears of it by the command's own comment.
-pub async fn cancel_command(ctx: &Ctx, id: CommandId, who: &str, force: bool) -> Result<Cancelled, sqlx::Error> {
-    let who = Actor { login: who.to_owned(), origin: Origin::Page };
-    commands::cancel_one(ctx, id, &who, force).await
+pub async fn cancel_command(ctx: &Ctx, id: CommandId, who: &Actor, force: bool) -> Result<Cancelled, sqlx::Error> {
+    commands::cancel_one(ctx, id, who, force).await
 }
 
 /// What a pull is told that lost a lock.

@@ -48,6 +48,9 @@ pub struct LockJson {
     workspace: String,
     project: Option<String>,
     pull: i64,
+    /// What an application is called that holds it; its `pull` is negative.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application: Option<String>,
     pull_url: String,
     holder: String,
     reason: String,
@@ -65,6 +68,7 @@ impl From<&Lock> for LockJson {
             workspace: lock.key.workspace.to_string(),
             project: lock.project.name.as_ref().map(ToString::to_string),
             pull: lock.pull.number.0,
+            application: lock.title.clone(),
             pull_url: lock.pull_url.clone(),
             holder: lock.holder.clone(),
             reason: lock.reason.clone(),
@@ -105,6 +109,8 @@ struct EventJson {
     at: String,
     kind: LockEventKind,
     pull: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application: Option<String>,
     actor: String,
     origin: Origin,
     reason: String,
@@ -145,6 +151,7 @@ impl From<&LockEvent> for EventJson {
             at: time(kept.at),
             kind: event.kind,
             pull: event.pull.as_ref().map(|pull| pull.number.0),
+            application: kept.title.clone(),
             actor: cause.actor.login.clone(),
             origin: cause.actor.origin,
             reason: cause.reason.clone(),

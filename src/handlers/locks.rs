@@ -10,7 +10,7 @@ use tracing::warn;
 use crate::config::access::Action;
 use crate::jobs::TellLoss;
 use crate::locks::{self, Gave, Given, Giving, WhyNot};
-use crate::model::{CommandId, Lock, Reason};
+use crate::model::{CommandId, Lock, PullNumber, Reason};
 use crate::queue::Job;
 use crate::render::{LockLost, Loss};
 use crate::store::{NewJob, Store};
@@ -73,56 +73,148 @@ pub const fn code(why: WhyNot) -> &'static str {
 
 /// Says why; `executable` is the word that starts commands.
 pub fn explain(lock: &Lock, why: WhyNot, executable: &str) -> Explanation {
-    let holder = format!("pull request #{}", lock.pull.number);
-    let by_force = "use force, with a reason";
     let (field, message, way_out) = match why {
-        WhyNot::ReasonWanted => (
-            Some("reason"),
-            format!("A lock is taken by force for a reason, which {holder}, the next one and the audit log are told."),
-            "Say in a few words why.".to_owned(),
-        ),
-        WhyNot::ApplyRunning => (
-            None,
-            format!(
-                "A change of {holder} is under way under this lock (an apply, an import or a state rm): taking the lock away \
-                 now would let another pull request change the same infrastructure at the same time."
-            ),
-            format!("Wait for its end, or comment `{executable} cancel --force` at {holder} to interrupt it."),
-        ),
-        WhyNot::PlanRunning => (
-            Some("force"),
-            format!("A plan of {holder} is being made under this lock."),
-            format!("Wait for its end, or {by_force}: the plan is interrupted then."),
-        ),
-        WhyNot::ApplyWaiting => (
-            Some("force"),
-            format!("An apply, an import or a state rm of {holder} is about to begin under this lock."),
-            format!("Wait for its end, or {by_force}: it finds its plan or its lock gone then."),
-        ),
-        WhyNot::Applied => (
-            Some("force"),
-            format!(
-                "The pull request that holds the lock, #{}, has applied something under it and is not merged: the next plan \
-                 of another pull request would undo that.",
-                lock.pull.number
-            ),
-            format!("Merge it, or {by_force}."),
-        ),
-        WhyNot::NotInLine(to) => (
-            Some("pull"),
-            format!("Pull request #{to} is not in line for this lock."),
-            format!("Comment `{executable} plan` there: then it is. Or hand the lock to one that waits for it."),
-        ),
-        WhyNot::Circle(to) => (
-            Some("pull"),
-            format!("If pull request #{to} got this lock now, pull requests would wait for each other for ever."),
-            "Hand it to another one in line, or release it: the first in line can always have it.".to_owned(),
-        ),
+        WhyNot::ReasonWanted => reason_wanted(lock),
+        WhyNot::ApplyRunning => apply_running(lock, executable),
+        WhyNot::PlanRunning => plan_running(lock),
+        WhyNot::ApplyWaiting => apply_waiting(lock),
+        WhyNot::Applied => applied(lock),
+        WhyNot::NotInLine(to) => not_in_line(to, executable),
+        WhyNot::Circle(to) => circle(to),
     };
     Explanation { field, code: code(why), message, way_out }
+}
+
+/// The field that is to be changed, what is the case, and what can be done about it.
+type Said = (Option<&'static str>, String, String);
+
+const BY_FORCE: &str = "use force, with a reason";
+
+fn reason_wanted(lock: &Lock) -> Said {
+    let holder = lock.called();
+    (
+        Some("reason"),
+        format!("A lock is taken by force for a reason, which {holder}, the next one and the audit log are told."),
+        "Say in a few words why.".to_owned(),
+    )
+}
+
+fn apply_running(lock: &Lock, executable: &str) -> Said {
+    let holder = lock.called();
+    let cancel = if lock.pull.number.is_application() {
+        format!("cancel it on the page of {holder}")
+    } else {
+        format!("comment `{executable} cancel --force` at {holder}")
+    };
+    (
+        None,
+        format!(
+            "A change of {holder} is under way under this lock (an apply, an import or a state rm): taking the lock away now \
+             would let another pull request change the same infrastructure at the same time."
+        ),
+        format!("Wait for its end, or {cancel} to interrupt it."),
+    )
+}
+
+fn plan_running(lock: &Lock) -> Said {
+    (
+        Some("force"),
+        format!("A plan of {} is being made under this lock.", lock.called()),
+        format!("Wait for its end, or {BY_FORCE}: the plan is interrupted then."),
+    )
+}
+
+fn apply_waiting(lock: &Lock) -> Said {
+    (
+        Some("force"),
+        format!("An apply, an import or a state rm of {} is about to begin under this lock.", lock.called()),
+        format!("Wait for its end, or {BY_FORCE}: it finds its plan or its lock gone then."),
+    )
+}
+
+fn applied(lock: &Lock) -> Said {
+    (
+        Some("force"),
+        format!(
+            "The lock is held by {}, which has applied something under it that is not merged: the next plan of another pull \
+             request would undo that.",
+            lock.called()
+        ),
+        format!("Merge it, or {BY_FORCE}."),
+    )
+}
+
+fn not_in_line(to: PullNumber, executable: &str) -> Said {
+    (
+        Some("pull"),
+        format!("Pull request #{to} is not in line for this lock."),
+        format!("Comment `{executable} plan` there: then it is. Or hand the lock to one that waits for it."),
+    )
+}
+
+fn circle(to: PullNumber) -> Said {
+    (
+        Some("pull"),
+        format!("If pull request #{to} got this lock now, pull requests would wait for each other for ever."),
+        "Hand it to another one in line, or release it: the first in line can always have it.".to_owned(),
+    )
 }
 
 /// The permission that it takes, in the words of `--web-allow`.
 pub const fn action(giving: &Giving) -> Action {
     if giving.force || giving.to.is_some() { Action::UnlockAny } else { Action::Discard }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::CountingIds;
+    use crate::model::{LockId, LockKey, ProjectKey, PullRef};
+
+    fn lock_of(number: PullNumber, title: Option<&str>) -> Lock {
+        let repo = "github.com/acme/infra".parse().unwrap();
+        let project = ProjectKey::of_dir("network".parse().unwrap());
+        Lock {
+            id: LockId::next(&CountingIds::default()),
+            key: LockKey::of(&repo, &project),
+            project,
+            pull: PullRef { repo, number },
+            title: title.map(str::to_owned),
+            pull_url: String::new(),
+            holder: "ada".to_owned(),
+            reason: "planned".to_owned(),
+            taken_at: DateTime::UNIX_EPOCH,
+            active_at: DateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn every_reason_reads_right_for_an_application() {
+        let app = lock_of(PullNumber::of_application(3), Some("network (branch main)"));
+        let whys = [
+            WhyNot::ReasonWanted,
+            WhyNot::ApplyRunning,
+            WhyNot::PlanRunning,
+            WhyNot::ApplyWaiting,
+            WhyNot::Applied,
+            WhyNot::NotInLine(PullNumber(7)),
+            WhyNot::Circle(PullNumber(7)),
+        ];
+        for why in whys {
+            let explained = explain(&app, why, "lockkeeper");
+            let text = format!("{} {}", explained.message, explained.way_out);
+            let names_whom = text.contains("application network (branch main)") || text.contains("ull request #7");
+            assert!(names_whom && !text.contains("-3"), "{text}");
+        }
+        let running = explain(&app, WhyNot::ApplyRunning, "lockkeeper").way_out;
+        assert_eq!(
+            running,
+            "Wait for its end, or cancel it on the page of application network (branch main) to interrupt it."
+        );
+        let of_pull = explain(&lock_of(PullNumber(12), None), WhyNot::ApplyRunning, "lockkeeper").way_out;
+        assert_eq!(
+            of_pull,
+            "Wait for its end, or comment `lockkeeper cancel --force` at pull request #12 to interrupt it."
+        );
+    }
 }

@@ -1,8 +1,9 @@
 //! What is done about events and commands. Handlers decide and return a [`reply::Reply`]; one place posts it.
 
+pub mod applications;
 pub mod as_json;
 pub mod authz;
-mod claimed;
+pub(crate) mod claimed;
 pub mod commands;
 pub mod dashboard;
 pub mod events;

@@ -8,7 +8,7 @@ use crate::handlers::Spec;
 use crate::jobs::{PostComment, SetStatus};
 use crate::model::{CommandId, CommandKind, CommandOutcome, CommitSha, CommitState, CommitStatus, PullRef};
 use crate::queue::Job;
-use crate::render::{self, Body, Refusal, Report, UserText};
+use crate::render::{self, Body, Refusal, Report, Style, UserText};
 use crate::store::{CommandRow, FinishedCommand, NewJob};
 use crate::vcs::Installation;
 
@@ -81,11 +81,11 @@ impl Reply {
         let statuses = self.statuses.into_iter();
         let statuses: Vec<NewJob> = match &head {
             // What is pending at the end waits for people, as an apply does.
-            Some(head) => statuses.map(|status| set_status(row, head, status, None)).collect(),
+            Some(head) => statuses.filter_map(|status| set_status(row, head, status, None)).collect(),
             None => Vec::new(),
         };
-        let (outcome, reason, mut outbox) = match self.told {
-            Told::Nothing(outcome, reason) => (outcome, reason, Vec::new()),
+        let (outcome, reason, result, mut outbox) = match self.told {
+            Told::Nothing(outcome, reason) => (outcome, reason, None, Vec::new()),
             Told::Comment(body) => {
                 let report = Report { notes: self.notes, ..report(ctx, row, head, *body) };
                 let reason = report.machine_line().reason;
@@ -94,12 +94,37 @@ impl Reply {
                 } else {
                     comments(ctx, &report, &row.pull, row.installation, row.created_at)
                 };
-                (report.outcome(), reason, jobs)
+                let result = row.pull.number.is_application().then(|| page_text(ctx, &report));
+                (report.outcome(), reason, result, jobs)
             }
         };
         outbox.extend(statuses);
-        FinishedCommand { id: row.id, outcome, reason, outbox }
+        FinishedCommand { id: row.id, outcome, reason, result, outbox }
     }
+}
+
+/// How hints that many commands share name a comment, and what is done instead where nobody reads comments.
+const HINTS: [(&str, &str); 3] = [
+    ("Comment the command again", "Ask for it again"),
+    ("Comment the same again", "Ask for it again"),
+    ("; comment again after", "; ask for it again after"),
+];
+
+/// What a pull would be told in comments, for the page of an application: without what only programs read, and without
+/// folds, which only a forge would show as such.
+fn page_text(ctx: &Ctx, report: &Report) -> String {
+    let mut report = Report { style: Style { fold: false, ..report.style.clone() }, ..report.clone() };
+    if let Body::Projects(projects) = &mut report.body {
+        // What is kept out of comments, so that nobody is disturbed, disturbs nobody here.
+        for project in projects {
+            project.silenced = false;
+        }
+    }
+    let bodies = render::comments(&report, &ctx.settings.limits).into_iter().map(|comment| comment.body);
+    let text = bodies.collect::<Vec<_>>().join("\n\n");
+    let text = HINTS.iter().fold(text, |text, (comment, page)| text.replace(comment, page));
+    let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("<!-- ")).collect();
+    lines.join("\n").trim().to_owned()
 }
 
 fn report(ctx: &Ctx, row: &CommandRow, head: Option<CommitSha>, body: Body) -> Report {
@@ -159,7 +184,8 @@ pub(super) fn comments(
     posts(ctx, report, pull, installation, since).iter().map(Job::to_new).collect()
 }
 
-/// What is posted of a report.
+/// What is posted of a report: nothing about an application, which has no place on the forge. What became of its commands
+/// is kept with them, and what became of its locks is on the page of each and in the audit log.
 pub(super) fn posts(
     ctx: &Ctx,
     report: &Report,
@@ -167,6 +193,9 @@ pub(super) fn posts(
     installation: Installation,
     since: DateTime<Utc>,
 ) -> Vec<PostComment> {
+    if pull.number.is_application() {
+        return Vec::new();
+    }
     let post = |comment: render::Comment| PostComment {
         pull: pull.clone(),
         installation,
@@ -178,13 +207,16 @@ pub(super) fn posts(
 }
 
 /// The job that sets a status on the head commit of a command's pull while the command is under way: it will end what is
-/// pending.
-pub(super) fn status_job(row: &CommandRow, head: &CommitSha, status: CommitStatus) -> NewJob {
+/// pending; none of an application: a status on a commit of its branch would say something of every pull.
+pub(super) fn status_job(row: &CommandRow, head: &CommitSha, status: CommitStatus) -> Option<NewJob> {
     let promised = (status.state == CommitState::Pending).then_some(row.id);
     set_status(row, head, status, promised)
 }
 
-fn set_status(row: &CommandRow, head: &CommitSha, status: CommitStatus, promised: Option<CommandId>) -> NewJob {
+fn set_status(row: &CommandRow, head: &CommitSha, status: CommitStatus, promised: Option<CommandId>) -> Option<NewJob> {
+    if row.pull.number.is_application() {
+        return None;
+    }
     let (repo, installation, commit) = (row.pull.repo.clone(), row.installation, head.clone());
-    SetStatus { repo, installation, commit, status, promised }.to_new()
+    Some(SetStatus { repo, installation, commit, status, promised }.to_new())
 }

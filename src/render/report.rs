@@ -234,6 +234,8 @@ impl ProjectReport {
 pub struct Holder {
     /// The pull that holds it.
     pub pull: PullNumber,
+    /// What it is called, if it is an application.
+    pub application: Option<String>,
     /// Page of that pull.
     pub pull_url: String,
     /// Who caused it to be taken.

@@ -88,6 +88,7 @@ pub(super) fn planned() -> ProjectReport {
 fn held() -> ProjectReport {
     let holder = Holder {
         pull: PullNumber(7),
+        application: None,
         pull_url: "https://github.com/acme/infra/pull/7".to_owned(),
         who: "alice".to_owned(),
         since: at(),
@@ -188,9 +189,11 @@ fn state_samples() -> Vec<(&'static str, Report)> {
     ]
 }
 
-fn other_samples() -> Vec<(&'static str, Report)> {
-    use CommandKind::{Apply, Autoplan, Help, Plan, Unlock};
+/// Why nothing was done.
+fn refused_samples() -> Vec<(&'static str, Report)> {
+    use CommandKind::{Apply, Autoplan, Help, Plan};
     let repo = "github.com/acme/infra".parse().expect("a repository");
+    let (url, claims) = ("https://github.com/acme/infra", "https://locks.example/claims");
     let lock = ApplyLock {
         id: Uuid::from_u128(1).into(),
         scope: ApplyScope::Server,
@@ -199,11 +202,24 @@ fn other_samples() -> Vec<(&'static str, Report)> {
         taken_at: at(),
         ends_at: None,
     };
+    let stopped = Refusal::apply_locked(&[lock], "https://locks.example/apply-locks");
+    let not_available = Refusal::not_available("approve_policies", &["plan", "apply"]);
+    let refused = |command, refusal| report(command, Body::Refused(refusal));
+    vec![
+        ("not_allowlisted", refused(Plan, Refusal::not_allowlisted(&repo))),
+        ("unclaimed", refused(Plan, Refusal::unclaimed(&repo, url, claims))),
+        ("draft", refused(Autoplan, Refusal::draft())),
+        ("fork", refused(Plan, Refusal::fork(Some(&repo)))),
+        ("fork_gone", refused(Plan, Refusal::fork(None))),
+        ("not_available", refused(Help, not_available)),
+        ("apply_locked", refused(Apply, stopped)),
+    ]
+}
+
+/// What became of a lock.
+fn lock_samples() -> Vec<(&'static str, Report)> {
+    use CommandKind::Unlock;
     let released = |plan| Released { plan, lock: true, ..Released::nothing(key("infra/net", "default", Some("net"))) };
-    let usage = "There is no flag `--foo` for `plan`; did you mean `--verbose`?".to_owned();
-    let config =
-        "error: unknown key `nmae`\n --> atlantis.yaml:3:5\n  |\n3 |   - nmae: net\n  |     ^^^^ did you mean `name`?";
-    let broken = UserText::new("this command could not be carried out.", ["Comment it again.".to_owned()]);
     let idle = IdleNotice {
         projects: vec![key("infra/net", "default", Some("net")), key("app", "default", None)],
         ttl: TimeDelta::days(3),
@@ -211,30 +227,6 @@ fn other_samples() -> Vec<(&'static str, Report)> {
     };
     let expired = |released, applied| Body::LockExpired { released, ttl: TimeDelta::minutes(90), applied };
     vec![
-        ("not_allowlisted", report(Plan, Body::Refused(Refusal::not_allowlisted(&repo)))),
-        (
-            "unclaimed",
-            report(
-                Plan,
-                Body::Refused(Refusal::unclaimed(
-                    &repo,
-                    "https://github.com/acme/infra",
-                    "https://locks.example/claims",
-                )),
-            ),
-        ),
-        ("draft", report(Autoplan, Body::Refused(Refusal::draft()))),
-        ("fork", report(Plan, Body::Refused(Refusal::fork(Some(&repo))))),
-        ("fork_gone", report(Plan, Body::Refused(Refusal::fork(None)))),
-        ("not_available", report(Help, Body::Refused(Refusal::not_available("approve_policies", &["plan", "apply"])))),
-        (
-            "apply_locked",
-            report(Apply, Body::Refused(Refusal::apply_locked(&[lock], "https://locks.example/apply-locks"))),
-        ),
-        ("config_errors", report(Plan, Body::ConfigErrors(config.to_owned()))),
-        ("broken", report(Apply, Body::Broken(broken))),
-        ("help", report(Help, Body::Help("lockkeeper plan   makes a plan\nlockkeeper apply  applies it".to_owned()))),
-        ("mistake", report(Help, Body::Mistake(usage))),
         ("unlocked", report(Unlock, Body::Unlocked(vec![released(true), released(false)]))),
         ("unlocked_nothing", report(Unlock, Body::Unlocked(Vec::new()))),
         ("merged", report(Unlock, Body::Closed { merged: true, released: vec![released(true)] })),
@@ -244,6 +236,20 @@ fn other_samples() -> Vec<(&'static str, Report)> {
         ("lock_released", report(Unlock, Body::LockLost(lost(Loss::Released)))),
         ("lock_taken_away", report(Unlock, Body::LockLost(taken_away()))),
         ("lock_handed_over", report(Unlock, Body::LockLost(handed_over()))),
+    ]
+}
+
+fn other_samples() -> Vec<(&'static str, Report)> {
+    use CommandKind::{Apply, Help, Plan};
+    let usage = "There is no flag `--foo` for `plan`; did you mean `--verbose`?".to_owned();
+    let config =
+        "error: unknown key `nmae`\n --> atlantis.yaml:3:5\n  |\n3 |   - nmae: net\n  |     ^^^^ did you mean `name`?";
+    let broken = UserText::new("this command could not be carried out.", ["Comment it again.".to_owned()]);
+    vec![
+        ("config_errors", report(Plan, Body::ConfigErrors(config.to_owned()))),
+        ("broken", report(Apply, Body::Broken(broken))),
+        ("help", report(Help, Body::Help("lockkeeper plan   makes a plan\nlockkeeper apply  applies it".to_owned()))),
+        ("mistake", report(Help, Body::Mistake(usage))),
     ]
 }
 
@@ -318,8 +324,9 @@ fn hostile() -> Report {
 }
 
 pub(super) fn samples() -> Vec<(&'static str, Report)> {
-    [plan_samples(), apply_samples(), state_samples(), explain_samples(), other_samples(), vec![("hostile", hostile())]]
-        .concat()
+    let of_projects = [plan_samples(), apply_samples(), state_samples(), explain_samples()];
+    let of_others = [refused_samples(), lock_samples(), other_samples(), vec![("hostile", hostile())]];
+    [of_projects, of_others].concat().concat()
 }
 
 #[test]

@@ -120,6 +120,10 @@ metrics! {
         "1 if what is in the file of `--repo-config` is refused and what it said before holds; somebody should mend it.";
     RepoConfigDigest = Gauge "repo_config_digest" []
         "A number made from the text of `--repo-config` that holds; servers that go by the same text show the same number.";
+    WebAccountsLoads = Counter "web_accounts_loads_total" ["outcome"]
+        "Changes of the file of `--web-accounts-file` that this server found, by outcome (`taken`, `refused`).";
+    WebAccountsRefused = Gauge "web_accounts_refused" []
+        "1 if what is in the file of `--web-accounts-file` is refused and what it said before holds; somebody should mend it.";
     ForgeRequests = Counter "forge_requests_total" ["status"]
         "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none.";
     ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge grants until the limit starts anew, as of its last answer.";

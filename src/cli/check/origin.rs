@@ -1,27 +1,21 @@
 //! Which repository a remote is.
 
-use crate::model::{HostName, RepoId};
+use crate::model::{RepoId, RepoUrl};
 
-/// The repository at an address as git takes it; `None` when it is none of a forge. The address may hold a password, so
-/// nothing else of it is kept.
+/// The repository at an address as git takes it; `None` when it is none of a forge. An address may hold a password: that is
+/// left out before it is read, and nothing of it is kept. A port of `ssh` says nothing about the forge, so it is left out,
+/// too.
 pub(super) fn repo_of(url: &str) -> Option<RepoId> {
-    let (host, path) = if let Some((scheme, rest)) = url.split_once("://") {
-        let (authority, path) = rest.split_once('/')?;
-        (host_of(scheme, authority)?, path)
-    } else {
-        // `git@github.com:acme/infra.git`
-        let (authority, path) = url.split_once(':')?;
-        (host_of("ssh", authority)?, path)
+    let plain = match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let (authority, path) = rest.split_once('/')?;
+            let host = authority.rsplit('@').next()?;
+            let host = if matches!(scheme, "http" | "https") { host } else { host.split(':').next()? };
+            format!("{scheme}://{host}/{path}")
+        }
+        None => url.to_owned(),
     };
-    let path = path.trim_matches('/');
-    RepoId::new(host, path.strip_suffix(".git").unwrap_or(path)).ok()
-}
-
-/// Without the account; the port belongs to the name of a forge only where pages are served at it.
-fn host_of(scheme: &str, authority: &str) -> Option<HostName> {
-    let host = authority.rsplit('@').next()?;
-    let host = if matches!(scheme, "http" | "https") { host } else { host.split(':').next()? };
-    HostName::new(host).ok()
+    RepoUrl::parse(&plain).ok()?.repo_id()
 }
 
 #[cfg(test)]

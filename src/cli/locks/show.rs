@@ -19,10 +19,10 @@ fn time(at: DateTime<Utc>) -> String {
 /// A lock in the list.
 pub(super) fn line(lock: &Lock) -> String {
     harmless(&format!(
-        "{} {} of #{} by {} since {}: {}",
+        "{} {} of {} by {} since {}: {}",
         lock.id,
         lock.key,
-        lock.pull.number,
+        lock.pull.number.called_short(lock.title.as_deref()),
         lock.holder,
         time(lock.taken_at),
         lock.reason
@@ -35,7 +35,7 @@ pub(super) fn lines(facts: &LockFacts, executable: &str) -> Vec<String> {
     let mut lines = vec![
         format!("Lock {}", lock.id),
         format!("  on      {}/{}", lock.key.repo.host(), lock.key),
-        format!("  held by pull request #{} ({}), {}", lock.pull.number, lock.pull_url, lock.holder),
+        format!("  held by {} ({}), {}", lock.called(), lock.pull_url, lock.holder),
         format!("  since   {}: {}", time(lock.taken_at), lock.reason),
     ];
     if let Some(why) = WhyNot::of(&facts.standing) {
@@ -55,7 +55,7 @@ fn waiting(place: usize, waiter: &Waiter) -> String {
 
 fn event(kept: &LockEvent) -> String {
     let cause = &kept.event.cause;
-    let pull = kept.event.pull.as_ref().map(|pull| format!(" #{}", pull.number)).unwrap_or_default();
+    let pull = kept.of_whom().map(|whom| format!(" {whom}")).unwrap_or_default();
     let remote = cause.remote.as_ref().map(|remote| format!(" from {remote}")).unwrap_or_default();
     let (kind, actor) = (kept.event.kind, &cause.actor);
     format!("  {} {kind}{pull} by {} ({}{remote}): {}", time(kept.at), actor.login, actor.origin, cause.reason)
@@ -77,8 +77,5 @@ pub(super) fn done(giving: &Giving, given: &Given) -> String {
         (true, true) => " Its plan is discarded.",
         (true, false) => "",
     };
-    harmless(&format!(
-        "{verb} the lock of {} from pull request #{}: {now}.{plans}",
-        given.lock.key, given.lock.pull.number
-    ))
+    harmless(&format!("{verb} the lock of {} from {}: {now}.{plans}", given.lock.key, given.lock.called()))
 }

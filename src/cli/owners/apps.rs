@@ -1,13 +1,15 @@
 //! `lockkeeper apps (add | change | list | remove)`: registered projects.
 
 use anyhow::Context as _;
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
 use super::list::{PART, may_go_on, owner, owner_arg};
+use super::runs;
 use super::{Desk, at_desk, cause, flags, json_arg, plain, time};
-use crate::claims::{ApplicationSaved, application_add, application_change, application_remove};
+use crate::claims::{application_add, application_change, application_remove};
 use crate::cli::{Exit, Outcome, Subcommand, Terminal};
+use crate::handlers::applications::Deed;
 use crate::model::{ApplicationFields, ApplicationId, ApplicationProblem, OwnerName};
 use crate::store::Application;
 
@@ -36,10 +38,50 @@ fn command() -> Command {
         .arg(id_arg())
         .arg(json_arg());
     Command::new("apps")
-        .about("Register, change, show and remove projects of owners")
+        .about("Register, change, show, plan, apply, cancel and remove projects of owners")
         .subcommand_required(true)
         .disable_help_subcommand(true)
-        .subcommands([add, change, list, remove].map(|command| command.args(flags())))
+        .subcommands([add, change, list].map(|command| command.args(flags())))
+        .subcommands(at_work().map(|command| command.args(flags())))
+        .subcommand(remove.args(flags()))
+}
+
+fn at_work() -> [Command; 5] {
+    let plan = Command::new("plan")
+        .about("Ask for a plan of a registered project, as it is on its branch")
+        .long_about(
+            "Puts a plan of the project into the queue, which a running server takes up. `show` tells what came of it.\n\n\
+             Exit code 1: nothing was put into the queue, and it says why.",
+        )
+        .arg(id_arg())
+        .arg(json_arg());
+    let apply = Command::new("apply")
+        .about("Ask for the last plan of a registered project to be applied")
+        .long_about(
+            "Puts an apply of exactly the last plan into the queue, which a running server takes up. If the branch has moved \
+             since, nothing is applied. `show` tells what came of it.\n\nExit code 1: nothing was put into the queue, and \
+             it says why.",
+        )
+        .arg(id_arg())
+        .arg(json_arg());
+    let cancel = Command::new("cancel")
+        .about("Cancel the run of a registered project that waits or is under way")
+        .long_about(
+            "Asks what works on the project to stop. A running server ends it: what waits is not begun, a plan is \
+             interrupted, and an apply that is under way only with --force, because one that is cut off can leave the \
+             infrastructure half changed. `show` tells what came of it.\n\nExit code 1: nothing was changed, and it says \
+             why.",
+        )
+        .arg(id_arg())
+        .arg(Arg::new("force").long("force").action(ArgAction::SetTrue).help("Also an apply that is under way"))
+        .arg(json_arg());
+    let discard = Command::new("discard")
+        .about("Throw the last plan of a registered project away, and give its lock back")
+        .arg(id_arg())
+        .arg(json_arg());
+    let show =
+        Command::new("show").about("Show a registered project and its newest runs").arg(id_arg()).arg(json_arg());
+    [show, plan, apply, cancel, discard]
 }
 
 fn field_args() -> [Arg; 5] {
@@ -69,6 +111,11 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         "add" => run_add(desk, matches, terminal).await,
         "change" => run_change(desk, matches, terminal).await,
         "list" => run_list(desk, matches, terminal).await,
+        "show" => runs::show(desk, matches, terminal).await,
+        "plan" => runs::ask(desk, Deed::Plan, matches, terminal).await,
+        "apply" => runs::ask(desk, Deed::Apply, matches, terminal).await,
+        "cancel" => runs::cancel(desk, matches, terminal).await,
+        "discard" => runs::discard(desk, matches, terminal).await,
         _ => run_remove(desk, matches, terminal).await,
     })
 }
@@ -91,7 +138,7 @@ async fn run_add(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>)
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
     let saved = application_add(&desk.store, owner, &spec, &cause()).await;
-    ended(saved.context("the application could not be added")?, matches, terminal)
+    ended(saved.context("the application could not be added")?.or_why(), matches, terminal)
 }
 
 async fn run_change(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
@@ -100,7 +147,7 @@ async fn run_change(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
     let saved = application_change(&desk.store, id(matches), &change, &cause()).await;
-    ended(saved.context("the application could not be changed")?, matches, terminal)
+    ended(saved.context("the application could not be changed")?.or_why(), matches, terminal)
 }
 
 async fn run_list(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
@@ -128,18 +175,15 @@ async fn run_remove(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'
     let id = id(matches);
     let removed =
         application_remove(&desk.store, id, &cause()).await.context("the application could not be removed")?;
-    let Some(app) = removed else {
-        return ended(ApplicationSaved::NotThere(id), matches, terminal);
-    };
-    show(&app, matches.get_flag("json"), terminal).map(|()| Exit::Success)
+    ended(removed.or_why(), matches, terminal)
 }
 
-fn id(matches: &ArgMatches) -> ApplicationId {
+pub(super) fn id(matches: &ArgMatches) -> ApplicationId {
     *matches.get_one("id").expect("clap demands it")
 }
 
-fn ended(saved: ApplicationSaved, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
-    match saved.or_why() {
+pub(super) fn ended(saved: Result<Application, String>, matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
+    match saved {
         Ok(app) => show(&app, matches.get_flag("json"), terminal).map(|()| Exit::Success),
         Err(why) => {
             terminal.note(plain(&format!("error: nothing was changed. {why}")));
@@ -158,11 +202,11 @@ fn show(app: &Application, as_json: bool, terminal: &mut Terminal<'_>) -> anyhow
     Ok(terminal.line(line)?)
 }
 
-fn as_text(app: &Application) -> String {
+pub(super) fn as_text(app: &Application) -> String {
     plain(&format!("{} {}: {}", app.id, app.owner, app.spec))
 }
 
-fn as_object(app: &Application) -> Value {
+pub(super) fn as_object(app: &Application) -> Value {
     let spec = &app.spec;
     json!({
         "id": app.id, "owner": app.owner, "url": spec.url, "branch": spec.branch, "dir": spec.dir,

@@ -3,6 +3,7 @@
 mod apps;
 mod claims;
 mod list;
+mod runs;
 
 use anyhow::Context as _;
 use chrono::{DateTime, SecondsFormat, Utc};

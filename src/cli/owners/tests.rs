@@ -102,3 +102,31 @@ fn on_the_host_of_the_forge_the_case_of_names_means_nothing() {
     let at_forge = object(&dir, &format!("{add} --gh-hostname git.acme.com"));
     assert_eq!(at_forge["url"], json!("https://git.acme.com/net/infra"));
 }
+
+#[test]
+fn what_waits_is_asked_to_stop_and_a_server_ends_it() {
+    let dir = data();
+    assert_eq!(say(&dir, "owners add net").0, Exit::Success);
+    let app = object(&dir, "apps add --owner net --url https://github.com/acme/infra --branch main --dir net --json");
+    let id = app["id"].as_str().unwrap();
+    let (exit, said) = say(&dir, &format!("apps cancel {id}"));
+    assert_eq!(exit, Exit::Failure);
+    assert_eq!(
+        said,
+        format!(
+            "error: nothing was changed. No such run of application net (branch main) waits or is under way: it has ended, \
+             or there was none. The page of the application and `lockkeeper apps show {id}` tell what came of its runs.\n"
+        )
+    );
+    let queued = object(&dir, &format!("apps plan {id} --json"));
+    let (exit, said) = say(&dir, &format!("apps plan {id}"));
+    assert!(exit == Exit::Failure && said.contains(&format!("or with `lockkeeper apps cancel {id}`.")), "{said}");
+    assert_eq!(object(&dir, &format!("apps cancel {id} --json"))["id"], queued["id"]);
+    let (exit, said) = say(&dir, &format!("apps cancel {id} --force"));
+    assert!(exit == Exit::Success && said.contains("is asked to stop, and a running server ends it."), "{said}");
+    let shown = say(&dir, &format!("apps show {id}")).1;
+    assert!(
+        shown.contains(": queued, to be stopped: ") && shown.contains(" cancelled it on the command line"),
+        "{shown}"
+    );
+}

@@ -1,14 +1,17 @@
 //! Who may do what: the words for it, and the rules that can be decided without asking anybody.
 //!
 //! An [`Action`] is what a rule can give, an [`Identity`] is who wants it, [`TeamRules`] are the rules for people of the
-//! forge (`--gh-team-allowlist`, reference 1.8) and [`WebRules`] those for whoever uses the pages and the API
-//! (`--web-allow`). `handlers::authz` puts them together with what the forge knows of teams; nobody else decides.
+//! forge (`--gh-team-allowlist`, reference 1.8), [`WebRules`] those for whoever uses the pages and the API
+//! (`--web-allow`), and [`WebAccounts`] say who of these is limited to owners (`--web-accounts-file`). `handlers::authz`
+//! puts them together with what the forge knows of teams; nobody else decides.
 
+mod accounts;
 mod action;
 mod identity;
 mod teams;
 mod web;
 
+pub use accounts::{AccountFault, InvalidAccounts, Standing, WebAccount, WebAccounts};
 pub use action::Action;
 pub use identity::{Asker, Identity};
 pub use teams::{Grantees, InvalidTeamRule, TeamRules};

@@ -1,5 +1,5 @@
 //! Which repositories are served: `--repo-allowlist` (reference 2.8, without its slips: entries are trimmed, and
-//! `*` is a wildcard wherever it stands).
+//! `*` is a wildcard wherever it stands), and with `--require-claims` only those that have an owner.
 
 use std::fmt;
 
@@ -19,11 +19,13 @@ pub enum InvalidAllowlist {
     NothingIncluded,
 }
 
-/// The repositories that are served: at least one rule includes it and none excludes it, in whatever order.
+/// The repositories that are served: at least one rule includes it and none excludes it, in whatever order. Whether one must
+/// have an owner besides is kept with the list, so that whoever is handed the list cannot miss it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepoAllowlist {
     include: Vec<String>,
     exclude: Vec<String>,
+    demands_claims: bool,
 }
 
 impl RepoAllowlist {
@@ -39,10 +41,21 @@ impl RepoAllowlist {
         if include.is_empty() {
             return Err(InvalidAllowlist::NothingIncluded);
         }
-        Ok(Self { include, exclude })
+        Ok(Self { include, exclude, demands_claims: false })
     }
 
-    /// Whether the repository is served.
+    /// Only repositories that somebody has claimed are served, or also others (`--require-claims`).
+    #[must_use]
+    pub fn demanding_claims(self, demands_claims: bool) -> Self {
+        Self { demands_claims, ..self }
+    }
+
+    /// Whether what is on the list is only served if somebody has claimed it, which the database knows.
+    pub fn demands_claims(&self) -> bool {
+        self.demands_claims
+    }
+
+    /// Whether the repository is on the list.
     pub fn allows(&self, repo: &RepoId) -> bool {
         let id = repo.to_string().to_lowercase();
         let any = |patterns: &[String]| patterns.iter().any(|pattern| wildcard_matches(pattern, &id));

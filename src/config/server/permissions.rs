@@ -1,5 +1,7 @@
 //! Who may do what.
 
+use std::path::PathBuf;
+
 use super::problems::Problem;
 use super::reader::{Read, Reader};
 use crate::config::access::{TeamRules, WebRules};
@@ -11,13 +13,16 @@ pub struct PermissionConfig {
     pub teams: TeamRules,
     /// What the pages and the API may be used for.
     pub web: WebRules,
+    /// The file of accounts that are limited to owners; absolute.
+    pub accounts: Option<PathBuf>,
 }
 
 impl PermissionConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let teams = read_teams(reader);
         let web = read_web(reader);
-        Ok(Self { teams: teams?, web: web? })
+        let accounts = read_accounts(reader);
+        Ok(Self { teams: teams?, web: web?, accounts: accounts? })
     }
 }
 
@@ -35,4 +40,17 @@ fn read_teams(reader: &mut Reader<'_>) -> Read<TeamRules> {
 fn read_web(reader: &mut Reader<'_>) -> Read<WebRules> {
     let flag = "web-allow";
     WebRules::new(&reader.list(flag)).or_else(|problem| reader.refuse(flag, problem.to_string(), problem.fix()))
+}
+
+/// Whoever needs no password is the whole server.
+fn read_accounts(reader: &mut Reader<'_>) -> Read<Option<PathBuf>> {
+    let flag = "web-accounts-file";
+    match (reader.path(flag), reader.switch("web-basic-auth")) {
+        (Some(_), Ok(false)) => reader.refuse(
+            flag,
+            "set, but the pages ask for no password: nobody would be limited",
+            "set --web-basic-auth and a password for the account of the whole server",
+        ),
+        (file, _) => Ok(file),
+    }
 }

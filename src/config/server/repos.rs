@@ -31,11 +31,10 @@ choice! {
 
 /// Which repositories and pulls are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own on the command line")]
 pub struct RepoConfig {
     /// The repositories.
     pub allowlist: RepoAllowlist,
-    /// Whether only those are served that somebody has claimed.
-    pub require_claims: bool,
     /// Whether pulls from forks are served.
     pub allow_forks: bool,
     /// Whether draft pulls are planned by themselves.
@@ -44,6 +43,12 @@ pub struct RepoConfig {
     pub checkout: CheckoutStrategy,
     /// What new mirrors leave at the forge until it is needed; `None`: nothing.
     pub mirror_filter: Option<MirrorFilter>,
+    /// Whether checkouts hold only what their projects reach.
+    pub sparse: bool,
+    /// Whether submodules are checked out.
+    pub submodules: bool,
+    /// Whether the content of files kept with Git LFS is.
+    pub lfs: bool,
 }
 
 impl RepoConfig {
@@ -58,13 +63,18 @@ impl RepoConfig {
             str::parse,
             "write `blob:none`, `blob:limit=1m`, or nothing for whole mirrors",
         );
+        let sparse = reader.switch("sparse-checkout");
+        let submodules = reader.switch("checkout-submodules");
+        let lfs = reader.switch("checkout-lfs");
         Ok(Self {
-            allowlist: allowlist?,
-            require_claims: require_claims?,
+            allowlist: allowlist?.demanding_claims(require_claims?),
             allow_forks: allow_forks?,
             allow_drafts: allow_drafts?,
             checkout: checkout?.expect("the strategy has a default"),
             mirror_filter: mirror_filter?,
+            sparse: sparse?,
+            submodules: submodules?,
+            lfs: lfs?,
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::config::duration::parse_duration;
 /// A holder that is alive renews in time, and one that is slow for a moment must not lose what it works on.
 const SHORTEST: Duration = Duration::from_mins(1);
 
-const HAS_DEFAULT: &str = "both settings have a default";
+const HAS_DEFAULT: &str = "every setting of these has a default";
 
 /// How mirrors are kept in step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct SyncConfig {
     pub lease_timeout: Duration,
     /// Mirrors that are brought in step at the same time at most.
     pub parallel: usize,
+    /// Longest time for one exchange of git with the forge.
+    pub fetch_timeout: Duration,
 }
 
 impl SyncConfig {
@@ -24,8 +26,20 @@ impl SyncConfig {
         let fix = "write a time from `1m`, as in `3h`";
         let time = reader.parsed("sync-lease-timeout", parse_time, fix)?;
         let parallel = reader.number::<usize>("sync-parallel")?;
-        let (lease_timeout, parallel) = (time.expect(HAS_DEFAULT), parallel.expect(HAS_DEFAULT));
-        Ok(Self { lease_timeout, parallel })
+        let fix = "write a time from `1s`, as in `30m`";
+        let fetch = reader.parsed("fetch-timeout", parse_fetch_time, fix)?;
+        Ok(Self {
+            lease_timeout: time.expect(HAS_DEFAULT),
+            parallel: parallel.expect(HAS_DEFAULT),
+            fetch_timeout: fetch.expect(HAS_DEFAULT),
+        })
+    }
+}
+
+fn parse_fetch_time(text: &str) -> Result<Duration, String> {
+    match parse_duration(text)? {
+        short if short < Duration::from_secs(1) => Err(format!("`{text}` is too short for any exchange")),
+        time => Ok(time),
     }
 }
 
@@ -49,5 +63,7 @@ mod tests {
         for refused in ["59s", "0h", "never", "30"] {
             assert!(parse_time(refused).is_err(), "{refused}");
         }
+        assert_eq!(parse_fetch_time("1s"), Ok(Duration::from_secs(1)));
+        assert!(parse_fetch_time("0s").is_err());
     }
 }

@@ -40,6 +40,22 @@ pub static SETTINGS: &[Setting] = &[
         "What new mirrors leave at the forge until it is needed: `blob:none` the content of all files, `blob:limit=1m` that \
          of files of 1 MiB or more. Not set: mirrors are whole.",
     ),
+    Setting::switch(
+        Repositories,
+        "sparse-checkout",
+        "Check out only the directories of the projects and what their code reaches, such as modules; everything where \
+         hooks run (docs/repositories.md).",
+    ),
+    Setting::switch(
+        Repositories,
+        "checkout-submodules",
+        "Check out submodules too, and theirs: of repositories on the same forge that --repo-allowlist allows.",
+    ),
+    Setting::switch(
+        Repositories,
+        "checkout-lfs",
+        "Check out the content of files kept with Git LFS. Needs the program git-lfs.",
+    ),
     Setting::new(
         Repositories,
         "repo-config-source",
@@ -175,6 +191,15 @@ pub static SETTINGS: &[Setting] = &[
     .or("2"),
     Setting::new(
         Storage,
+        "fetch-timeout",
+        "TIME",
+        Duration,
+        "Longest time for one exchange of git with the forge; one that takes longer is broken off, and tried again later. \
+         The first fetch of the largest repository must fit; 1s at least.",
+    )
+    .or("30m"),
+    Setting::new(
+        Storage,
         "keep-deliveries",
         "TIME",
         Duration,
@@ -217,6 +242,15 @@ pub static SETTINGS: &[Setting] = &[
          `owners` (change owners, applications and credentials) …, `all` or `none`.",
     )
     .or("all"),
+    Setting::new(
+        Permissions,
+        "web-accounts-file",
+        "FILE",
+        Path,
+        "Accounts of the pages and the API that are limited to owners, one a line, as in `user=kim owners=net,dns \
+         password=…`; they see and change only what is of these owners (docs/ownership.md). --web-username stays the \
+         account for the whole server.",
+    ),
     Setting::new(
         Comments,
         "executable-name",

@@ -581,6 +581,10 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
     ");
     let fine = config(&[("gh-team-allowlist", " *:plan ,OPS:* "), ("web-allow", "discard")]).permissions;
     assert_eq!((fine.teams.to_string(), fine.web.to_string()), ("*:plan,ops:*".to_owned(), "discard".to_owned()));
+    assert_snapshot!(errors(&[("web-accounts-file", "/etc/accounts")]), @"
+    1. --web-accounts-file (LOCKKEEPER_WEB_ACCOUNTS_FILE): set, but the pages ask for no password: nobody would be limited
+    Fix: set --web-basic-auth and a password for the account of the whole server
+    ");
     let unset = config(&[("gh-team-allowlist", ""), ("web-allow", "")]).permissions;
     assert!(unset.teams.is_empty() && unset.web.allows(crate::config::access::Action::ApplyLock));
 }

@@ -186,6 +186,12 @@ impl Workflow {
         self.plan.steps.iter().chain(&*self.apply.steps)
     }
 
+    /// The commands and arguments of all stages, as they are written.
+    pub fn texts(&self) -> impl Iterator<Item = &str> {
+        let stages = [&self.plan, &self.apply, &self.policy_check, &self.import, &self.state_rm];
+        stages.into_iter().flat_map(|stage| &*stage.steps).flat_map(Step::texts)
+    }
+
     /// Whether plan or apply run a command of their author.
     pub fn runs_commands(&self) -> bool {
         let is_command = |step: &Step| match step {
@@ -199,6 +205,18 @@ impl Workflow {
     /// Whether plan and apply are made of commands only, so that there need not be a plan file (reference 6.8).
     pub fn is_custom_only(&self) -> bool {
         !self.steps().any(|step| matches!(step, Step::Builtin { .. }))
+    }
+}
+
+impl Step {
+    fn texts(&self) -> Vec<&str> {
+        match self {
+            Self::Builtin { extra_args, .. } => extra_args.iter().map(String::as_str).collect(),
+            Self::Run(RunStep { command, .. }) | Self::Multienv(MultienvStep { command, .. }) => vec![command],
+            Self::Env(EnvStep { value: EnvValue::Literal(text) | EnvValue::Printed { command: text, .. }, .. }) => {
+                vec![text]
+            }
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 //! The one place that decides who may do what, for comments, pushes, pages, the API and the command line alike.
 //!
 //! People of the forge are judged by the teams they are in (`--gh-team-allowlist`), or by a program of the operator
-//! (`team_authz`, which then stands in place of the list); the pages and the API by `--web-allow`; whoever has a shell
-//! on the server, and Lockkeeper itself, may do everything. What cannot be found out lets nothing through (P6): it is
+//! (`team_authz`, which then stands in place of the list); the pages and the API by `--web-allow`, and those of their
+//! accounts that are limited to owners (`--web-accounts-file`) by who has claimed the repository; whoever has a shell on
+//! the server, and Lockkeeper itself, may do everything. What cannot be found out lets nothing through (P6): it is
 //! an error, on which the caller tries again or gives up, never a grant. A denial says which rule forbids it, what is
 //! the case, and who can (P10).
 
+mod owners;
 mod program;
 mod resource;
 mod teams;
@@ -13,8 +15,9 @@ mod web;
 
 use tracing::warn;
 
+pub use owners::{Outside, within};
 pub use resource::{Asked, Resource};
-pub use web::by_rules as by_web_rules;
+pub use web::{by_web, offers as web_offers};
 
 use crate::config::access::{Action, Identity};
 use crate::context::Ctx;
@@ -105,6 +108,7 @@ fn denied(who: &Identity, remote: Option<&str>, action: Action, on: &Resource<'_
         key: on.lock_key(),
         scope: on.apply_scope(),
         pull: on.pull(),
+        concern: on.concern(),
         cause: Cause::new(who.actor(), reason).from_address(remote.map(str::to_owned)),
     }
 }
@@ -112,7 +116,9 @@ fn denied(who: &Identity, remote: Option<&str>, action: Action, on: &Resource<'_
 /// Whether the pages should offer it: as [`check`], but about people in general, and nothing is put on record.
 pub fn offers(ctx: &Ctx, who: &Identity, action: Action) -> bool {
     match who {
-        Identity::Web(_) | Identity::Api(_) => ctx.settings.web_rules.allows(action),
+        Identity::Web(name) | Identity::Api(name) => {
+            web::offers(&ctx.settings.web_rules, &ctx.settings.web_accounts.now(), name, action)
+        }
         Identity::Commenter(_) | Identity::Pusher(_) | Identity::Cli(_) | Identity::System(_) => true,
     }
 }
@@ -120,7 +126,10 @@ pub fn offers(ctx: &Ctx, who: &Identity, action: Action) -> bool {
 async fn decide(ctx: &Ctx, who: &Identity, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
     match (who, &ctx.settings.team_authz) {
         (Identity::Cli(_) | Identity::System(_), _) => Ok(Decision::Granted),
-        (Identity::Web(_) | Identity::Api(_), _) => Ok(web::by_rules(&ctx.settings.web_rules, who, action)),
+        (Identity::Web(_) | Identity::Api(_), _) => {
+            let (rules, accounts) = (&ctx.settings.web_rules, ctx.settings.web_accounts.now());
+            web::by_web(&ctx.store, rules, &accounts, who, action, on).await
+        }
         (Identity::Commenter(_) | Identity::Pusher(_), Some(program)) => {
             program::by_program(ctx, program, who, action, on).await
         }

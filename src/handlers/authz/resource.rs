@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::model::{ApplyScope, Lock, LockKey, ProjectKey, Pull, PullRef, RepoId};
+use crate::model::{ApplyScope, Concern, Lock, LockKey, OwnerName, ProjectKey, Pull, PullRef, RepoId};
 use crate::vcs::Installation;
 
 /// A command on a pull.
@@ -38,6 +38,8 @@ pub enum Resource<'a> {
     Applies(&'a ApplyScope),
     /// The mirrors of a repository.
     Repository(&'a RepoId),
+    /// What is of an owner: applications, credentials.
+    Owner(&'a OwnerName),
     /// Everything that this server does.
     Server,
 }
@@ -51,6 +53,13 @@ impl<'a> From<&'a ApplyScope> for Resource<'a> {
     }
 }
 
+impl<'a> Resource<'a> {
+    /// What is of this owner. Of an owner that cannot be told, it is as if it were everything.
+    pub fn of_owner(owner: Option<&'a OwnerName>) -> Self {
+        owner.map_or(Self::Server, Self::Owner)
+    }
+}
+
 impl Resource<'_> {
     /// The repository it is in, and the way to its forge; `None` for the whole server.
     pub fn repo(&self) -> Option<(&RepoId, Installation)> {
@@ -60,14 +69,19 @@ impl Resource<'_> {
             Self::Lock(lock) => Some((&lock.key.repo, None)),
             Self::Applies(scope) => scope.repo().map(|repo| (repo, None)),
             Self::Repository(repo) => Some((*repo, None)),
-            Self::Server => None,
+            Self::Owner(_) | Self::Server => None,
         }
     }
 
     /// The lock it is about, for records.
     pub(super) fn lock_key(&self) -> Option<LockKey> {
         match self {
-            Self::Pull(_) | Self::Unseen { .. } | Self::Applies(_) | Self::Repository(_) | Self::Server => None,
+            Self::Pull(_)
+            | Self::Unseen { .. }
+            | Self::Applies(_)
+            | Self::Repository(_)
+            | Self::Owner(_)
+            | Self::Server => None,
             Self::Project(asked, project) => Some(LockKey::of(&asked.pull.at.repo, project)),
             Self::Lock(lock) => Some(lock.key.clone()),
         }
@@ -82,6 +96,7 @@ impl Resource<'_> {
             | Self::Project(..)
             | Self::Lock(_)
             | Self::Repository(_)
+            | Self::Owner(_)
             | Self::Server => None,
         }
     }
@@ -92,7 +107,21 @@ impl Resource<'_> {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull.at.clone()),
             Self::Unseen { pull, .. } => Some((*pull).clone()),
             Self::Lock(lock) => Some(lock.pull.clone()),
-            Self::Applies(_) | Self::Repository(_) | Self::Server => None,
+            Self::Applies(_) | Self::Repository(_) | Self::Owner(_) | Self::Server => None,
+        }
+    }
+
+    /// The owner or the repository it is about, for records, where neither lock, applies nor pull say it.
+    pub(super) fn concern(&self) -> Option<Concern> {
+        match self {
+            Self::Owner(owner) => Some(Concern::Owner((*owner).clone())),
+            Self::Repository(repo) => Some(Concern::Repo((*repo).clone())),
+            Self::Pull(_)
+            | Self::Unseen { .. }
+            | Self::Project(..)
+            | Self::Lock(_)
+            | Self::Applies(_)
+            | Self::Server => None,
         }
     }
 
@@ -100,7 +129,12 @@ impl Resource<'_> {
     pub(super) fn seen(&self) -> Option<&Pull> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull),
-            Self::Unseen { .. } | Self::Lock(_) | Self::Applies(_) | Self::Repository(_) | Self::Server => None,
+            Self::Unseen { .. }
+            | Self::Lock(_)
+            | Self::Applies(_)
+            | Self::Repository(_)
+            | Self::Owner(_)
+            | Self::Server => None,
         }
     }
 
@@ -109,7 +143,7 @@ impl Resource<'_> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.args),
             Self::Unseen { args, .. } => Some(args),
-            Self::Lock(_) | Self::Applies(_) | Self::Repository(_) | Self::Server => None,
+            Self::Lock(_) | Self::Applies(_) | Self::Repository(_) | Self::Owner(_) | Self::Server => None,
         }
     }
 
@@ -118,7 +152,12 @@ impl Resource<'_> {
         match self {
             Self::Project(_, project) => Some(project),
             Self::Lock(lock) => Some(&lock.project),
-            Self::Pull(_) | Self::Unseen { .. } | Self::Applies(_) | Self::Repository(_) | Self::Server => None,
+            Self::Pull(_)
+            | Self::Unseen { .. }
+            | Self::Applies(_)
+            | Self::Repository(_)
+            | Self::Owner(_)
+            | Self::Server => None,
         }
     }
 }
@@ -133,6 +172,7 @@ impl fmt::Display for Resource<'_> {
             Self::Lock(lock) => write!(f, "{}/{} of {}", lock.key.repo.host(), lock.key, lock.pull),
             Self::Applies(scope) => write!(f, "applies in {scope}"),
             Self::Repository(repo) => write!(f, "the mirrors of {repo}"),
+            Self::Owner(owner) => write!(f, "what is of {owner}"),
             Self::Server => f.write_str("the server"),
         }
     }

@@ -1,18 +1,56 @@
-//! The pages and the API: `--web-allow`.
+//! The pages and the API: `--web-allow`, and the accounts of `--web-accounts-file`.
 
-use super::{Decision, Denial};
-use crate::config::access::{Action, Identity, WebRules};
+use super::{AuthzError, Decision, Denial, Resource, owners, quoted};
+use crate::config::access::{Action, Identity, Standing, WebAccounts, WebRules};
+use crate::store::Store;
 
-/// What the list says. There is one account for all who use the pages, so nobody has to be asked.
-pub fn by_rules(rules: &WebRules, who: &Identity, action: Action) -> Decision {
-    if rules.allows(action) {
-        return Decision::Granted;
+/// What the lists say: what the pages may be used for at all, what the account may do of it, and whether it concerns the
+/// owners that the account is limited to.
+pub async fn by_web(
+    store: &Store,
+    rules: &WebRules,
+    accounts: &WebAccounts,
+    who: &Identity,
+    action: Action,
+    on: &Resource<'_>,
+) -> Result<Decision, AuthzError> {
+    if let Some(denial) = by_rules(rules, accounts, who, action) {
+        return Ok(Decision::Denied(Box::new(denial)));
     }
-    Decision::Denied(Box::new(Denial {
+    Ok(match owners::within(store, accounts, who.name(), on).await? {
+        Ok(()) => Decision::Granted,
+        Err(outside) => outside.denial(who, action),
+    })
+}
+
+/// Whether somebody may do it with something, for buttons.
+pub fn offers(rules: &WebRules, accounts: &WebAccounts, name: &str, action: Action) -> bool {
+    let own = match accounts.standing(name) {
+        Standing::Whole => true,
+        Standing::Limited(account) => account.allow.as_ref().is_none_or(|own| own.allows(action)),
+        Standing::Unknown => false,
+    };
+    own && rules.allows(action)
+}
+
+fn by_rules(rules: &WebRules, accounts: &WebAccounts, who: &Identity, action: Action) -> Option<Denial> {
+    let denial = |rule: String, who_can: String| Denial {
         who: who.clone(),
         action,
-        rule: format!("`--web-allow={rules}` is what the pages and the API of this server may be used for"),
+        rule,
         actual: format!("`{action}` is not among it"),
-        who_can: vec![format!("Whoever operates the server can add `{action}` to the list.")],
-    }))
+        who_can: vec![who_can],
+    };
+    if !rules.allows(action) {
+        return Some(denial(
+            format!("`--web-allow={rules}` is what the pages and the API of this server may be used for"),
+            format!("Whoever operates the server can add `{action}` to the list."),
+        ));
+    }
+    let Standing::Limited(account) = accounts.standing(who.name()) else { return None };
+    let own = account.allow.as_ref().filter(|own| !own.allows(action))?;
+    Some(denial(
+        format!("`allow={own}` is what {} may do", quoted(&account.name)),
+        format!("Whoever operates the server can add `{action}` to its line in --web-accounts-file."),
+    ))
 }

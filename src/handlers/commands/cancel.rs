@@ -39,7 +39,7 @@ pub(super) async fn run(ctx: &Ctx, row: &CommandRow) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Cancels one command for somebody at the dashboard; the pull hears of it by the command's own comment.
+/// Cancels one command for somebody at the dashboard or a script; the pull hears of it by the command's own comment.
 pub(in crate::handlers) async fn one(
     ctx: &Ctx,
     id: CommandId,
@@ -74,14 +74,12 @@ async fn cancel(
     Ok(cancelled)
 }
 
-/// A clause.
-fn why(who: &Actor) -> String {
+/// Who cancelled a command, a clause.
+pub(in crate::handlers) fn why(who: &Actor) -> String {
     let login = who.login.replace('`', "'");
     match who.origin {
-        Origin::Page => format!("`{login}` cancelled it on the dashboard"),
-        Origin::Comment | Origin::Pull | Origin::Api | Origin::Cli | Origin::Reconciler | Origin::Queue => {
-            format!("`{login}` cancelled it")
-        }
+        Origin::Page | Origin::Api | Origin::Cli => format!("`{login}` cancelled it {}", who.origin.way()),
+        Origin::Comment | Origin::Pull | Origin::Reconciler | Origin::Queue => format!("`{login}` cancelled it"),
     }
 }
 

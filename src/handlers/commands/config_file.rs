@@ -50,8 +50,14 @@ pub(super) struct Reading {
 
 impl Reading {
     /// For a plan, whose commits have been fetched. What another commit than that of the checkout says is read at once.
-    pub async fn of_source(cx: &CommandCx<'_>, rules: &RepoRules, source: &Source) -> Result<Self, ConfigTrouble> {
-        let origin = origin(cx, &wanted(cx.ctx, rules), source, true).await?;
+    /// Without a checkout what it would say is read at once, too.
+    pub async fn of_source(
+        cx: &CommandCx<'_>,
+        rules: &RepoRules,
+        source: &Source,
+        has_checkout: bool,
+    ) -> Result<Self, ConfigTrouble> {
+        let origin = origin(cx, &wanted(cx.ctx, rules), source, has_checkout).await?;
         let reading = Self::new(rules, &source.base_branch, origin);
         let said = reading.read_commit(cx).await?;
         Ok(Self { said, ..reading })
@@ -63,10 +69,10 @@ impl Reading {
     }
 
     /// What the repository says; `None`: nothing. The checkout is looked into if it is read from there.
-    pub fn config(self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
-        match &self.origin {
-            Origin::Checkout => self.read_checkout(checkout),
-            Origin::Commit { .. } => Ok(self.said),
+    pub fn config(self, checkout: Option<&Checkout>) -> Result<Option<RepoConfig>, ConfigTrouble> {
+        match (&self.origin, checkout) {
+            (Origin::Checkout, Some(checkout)) => self.read_checkout(checkout),
+            (Origin::Checkout | Origin::Commit { .. }, _) => Ok(self.said),
         }
     }
 

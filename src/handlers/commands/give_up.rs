@@ -4,6 +4,7 @@ use anyhow::anyhow;
 
 use super::interrupted;
 use crate::context::Ctx;
+use crate::handlers::applications::{again, then_again};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::tally;
@@ -42,6 +43,7 @@ fn forge_error(error: &anyhow::Error) -> Option<&ForgeError> {
         | CheckoutError::LeaseLost { .. }
         | CheckoutError::BaseGone { .. }
         | CheckoutError::Dir(_)
+        | CheckoutError::Part(_)
         | CheckoutError::Git(_)
         | CheckoutError::Store(_) => None,
     };
@@ -106,7 +108,7 @@ fn cut_off(row: &CommandRow, times: i64) -> UserText {
             "Whoever runs Lockkeeper should look why it stopped before this is tried again: too little memory for a run \
              is a usual cause."
                 .to_owned(),
-            format!("Then comment the command again. The log knows it as `{}`.", row.id),
+            format!("{}. The log knows it as `{}`.", then_again(row.pull.number), row.id),
         ],
     }
 }
@@ -122,7 +124,7 @@ fn broken(row: &CommandRow, error: &JobError) -> UserText {
     UserText {
         message: format!("this command could not be carried out: {cause}."),
         hints: vec![
-            "Comment the command again to try once more.".to_owned(),
+            format!("{} to try once more.", again(row.pull.number)),
             format!("If it stays so, whoever runs Lockkeeper finds the cause in the log under `{}`.", row.id),
         ],
     }

@@ -69,8 +69,10 @@ fn branch(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<R
     if by_itself {
         return Some(Reply::silent_for(format!("branch: {why}")));
     }
+    let what =
+        if pull.at.number.is_application() { "branch of the application" } else { "base branch of the pull request" };
     let hints = vec![
-        "Change the base branch of the pull request, if it is the wrong one.".to_owned(),
+        format!("Change the {what}, if it is the wrong one."),
         "Or whoever operates the server can change that line.".to_owned(),
     ];
     Some(Reply::refused("branch", format!("{why}."), hints))
@@ -80,6 +82,13 @@ fn branch(ctx: &Ctx, row: &CommandRow, pull: &Pull, by_itself: bool) -> Option<R
 pub(in crate::handlers) fn other_branch(ctx: &Ctx, pull: &PullRef, base: &BranchName) -> Option<String> {
     let rules = ctx.settings.rules(&pull.repo);
     let served = rules.branch().filter(|served| !served.value.fits(base))?;
+    if pull.number.is_application() {
+        return Some(format!(
+            "this application is on `{base}`, and the server only works on branches that match `/{}/` ({})",
+            served.value.as_str(),
+            served.by
+        ));
+    }
     Some(format!(
         "this pull request goes into `{base}`, and the server only works for pull requests into branches that match \
          `/{}/` ({})",

@@ -9,6 +9,7 @@ use crate::render::{Holder, Next, ProjectReport, UserText};
 pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
     let holder = Holder {
         pull: lock.pull.number,
+        application: lock.title.clone(),
         pull_url: lock.pull_url.clone(),
         who: lock.holder.clone(),
         since: lock.taken_at,
@@ -24,7 +25,10 @@ pub(super) fn in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, 
     let report = held(cx, report, holder);
     let held_by = report.held_by.map(|holder| Holder { place: Some(place), ..holder });
     let line = if place == 1 { "next in line".to_owned() } else { format!("number {place} in line") };
-    let status = Some(format!("Waits for the lock, {line}: #{} holds it.", holder.pull.number));
+    let status = Some(format!(
+        "Waits for the lock, {line}: {} holds it.",
+        holder.pull.number.called_short(holder.title.as_deref())
+    ));
     ProjectReport { held_by, status, next: Next::Nothing, ..report }
 }
 

@@ -35,9 +35,10 @@ pub(super) use guards::other_branch;
 pub use give_up::give_up;
 pub use turn::{begin_turn, give_up_turn};
 
-pub(super) use cancel::one as cancel_one;
+pub(super) use cancel::{one as cancel_one, why as cancelled_by};
 
 use super::Spec;
+use super::applications::{Unseen, pull_now};
 use super::events::{close_pull, renew_locks};
 use super::reply::{self, Reply};
 use super::standing;
@@ -85,7 +86,7 @@ impl CommandCx<'_> {
     pub async fn start(&self, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
         let head = &self.pull.head;
         let mut outbox = self.left_behind().await?;
-        outbox.extend(statuses.into_iter().map(|status| reply::status_job(self.row, head, status)));
+        outbox.extend(statuses.into_iter().filter_map(|status| reply::status_job(self.row, head, status)));
         let has_begun = self.ctx.store.command_start(self.row.id, Some(head), &outbox).await?;
         self.ctx.nudge.nudge();
         if has_begun { Ok(()) } else { Err(JobError::retry(anyhow!("the command was ended before it could begin"))) }
@@ -102,13 +103,15 @@ impl CommandCx<'_> {
             let end = status::project(run.kind, run.outcome.unwrap_or(ProjectOutcome::Cancelled), None);
             statuses.push(standing::of_project(ctx, run.kind, &run.project, run.id, end));
         }
-        Ok(statuses.into_iter().map(|status| reply::status_job(row, old, status)).collect())
+        Ok(statuses.into_iter().filter_map(|status| reply::status_job(row, old, status)).collect())
     }
 
     /// Sets a status on the head commit right away.
     pub async fn status(&self, status: CommitStatus) -> Result<(), JobError> {
-        self.ctx.store.job_push(&reply::status_job(self.row, &self.pull.head, status)).await?;
-        self.ctx.nudge.nudge();
+        if let Some(job) = reply::status_job(self.row, &self.pull.head, status) {
+            self.ctx.store.job_push(&job).await?;
+            self.ctx.nudge.nudge();
+        }
         Ok(())
     }
 
@@ -157,6 +160,11 @@ impl CommandCx<'_> {
         }
         self.stop.cancel();
         std::future::pending().await
+    }
+
+    /// By which way it was asked for, for the record: "planned by comment", "applied through the API".
+    pub fn cause_of(&self, done: &str) -> Cause {
+        self.cause(&format!("{done} {}", self.row.actor.origin.way()))
     }
 
     /// Why something is done to a lock, for the record.
@@ -213,11 +221,8 @@ fn headline(report: &ProjectReport) -> Option<String> {
         return Some(text.message.clone());
     }
     if let Some(holder) = &report.held_by {
-        return Some(format!(
-            "Locked by pull request #{} since {}",
-            holder.pull,
-            holder.since.format("%Y-%m-%d %H:%M")
-        ));
+        let called = holder.pull.called(holder.application.as_deref());
+        return Some(format!("Locked by {called} since {}", holder.since.format("%Y-%m-%d %H:%M")));
     }
     report.counts.map(|counts| counts.to_string())
 }
@@ -278,7 +283,10 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
         return Ok(Round::Over(reply));
     }
     let known = ctx.store.head_get(&row.pull).await?;
-    let pull = facts(ctx, row, attempt).await?;
+    let pull = match facts(ctx, row, attempt).await? {
+        Ok(pull) => pull,
+        Err(refusal) => return refuse(ctx, row, &spec, refusal).await.map(Round::Over),
+    };
     if pull.state != PullState::Open && row.kind != CommandKind::Unlock {
         // Whether or not its end was heard of: nothing of it stays locked (P7).
         close_pull(ctx, &pull, row.installation, &row.actor).await?;
@@ -302,6 +310,9 @@ async fn work(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Round, J
 /// A plan of the whole pull is made of what the forge says now; an event that tells the same later asks for nothing more.
 /// `known` was read before the forge was asked.
 async fn note_head(ctx: &Ctx, pull: &Pull, known: Option<&KnownHead>, spec: &Spec) -> Result<(), sqlx::Error> {
+    if pull.at.number.is_application() {
+        return Ok(());
+    }
     let (at, known) = (pull.standing(), known.map(|known| &known.at));
     match (pull.state, spec) {
         (PullState::Closed | PullState::Merged, _) => Ok(()),
@@ -388,6 +399,9 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
         // Boxed: each is a large future, and only one of them is needed.
         Spec::Autoplan => Box::pin(plan::autoplan(cx)).await,
         Spec::Turn(turn) => Box::pin(plan::in_turn(cx, turn)).await,
+        Spec::Command(Command::Plan(command)) if cx.pull.at.number.is_application() => {
+            Box::pin(plan::of_application(cx, command)).await
+        }
         Spec::Command(Command::Plan(command)) => Box::pin(plan::by_comment(cx, command)).await,
         Spec::Command(Command::Apply(command)) => Box::pin(apply::run(cx, command)).await,
         Spec::Command(Command::Unlock) => unlock::run(cx).await,
@@ -400,18 +414,22 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
     }
 }
 
-/// What the forge says of the pull now. A pull that was opened a moment ago may not be found yet; that is waited out.
-async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Pull, JobError> {
-    match ctx.forge.pull(&row.pull, row.installation).await {
-        Ok(pull) => Ok(pull),
-        Err(error @ ForgeError::NotFound { .. }) => {
+/// What the forge says of the pull now, or where the branch of an application is; or why nothing can be done with that. A
+/// pull that was opened a moment ago may not be found yet; that is waited out.
+async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Result<Pull, Reply>, JobError> {
+    match pull_now(ctx, &row.pull, row.installation).await {
+        Ok(pull) => Ok(Ok(pull)),
+        Err(Unseen::Forge(error @ ForgeError::NotFound { .. })) if !row.pull.number.is_application() => {
             let tries = usize::try_from(attempt.lease.tries() - 1).unwrap_or(usize::MAX);
             match NOT_FOUND_WAITS.get(tries) {
                 Some(wait) => Err(JobError::Retry { at: Some(ctx.clock.now() + *wait), error: error.into() }),
                 None => Err(JobError::fail(error)),
             }
         }
-        Err(error) => Err(forge_job_error(error)),
+        Err(Unseen::Forge(error)) => Err(forge_job_error(error)),
+        Err(Unseen::Checkout(error)) => projects::checkout_refusal(error).map(Err),
+        Err(Unseen::Store(error)) => Err(error.into()),
+        Err(Unseen::Refused(reason, text)) => Ok(Err(Reply::refused(reason, text.message, text.hints))),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::clock::Clock;
 use crate::config::needs::{self, BaseGap, Fact, Facts, Needed, Unmet, Words};
 use crate::config::repos::Demands;
 use crate::jobs::{describe_error, forge_job_error};
-use crate::model::{Approval, Aside, Mergeability, ProjectKey, RunKind};
+use crate::model::{Approval, Aside, Mergeability, ProjectKey, Requirement, RunKind};
 use crate::queue::JobError;
 use crate::render::UserText;
 use crate::vcs::ForgeError;
@@ -104,6 +104,9 @@ pub(super) async fn refusal_of_plan(
 ) -> Result<Option<UserText>, JobError> {
     let demands = work.demands(RunKind::Plan, project);
     let asking = Asking { cx, findings: &work.findings, kind: RunKind::Plan, planned: work.source() };
+    if asking.is_of_application() {
+        return Ok(asking.unmet_by_application(&demands));
+    }
     let facts = asking.facts(&demands).await.map_err(forge_job_error)?;
     Ok(asking.judge(&demands, &facts))
 }
@@ -116,6 +119,9 @@ pub(super) async fn refusal_of_apply(
     planned: &Source,
 ) -> Option<UserText> {
     let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned };
+    if asking.is_of_application() {
+        return asking.unmet_by_application(demands);
+    }
     let facts = asking.facts(demands).await.unwrap_or_default();
     asking.judge(demands, &facts)
 }
@@ -163,6 +169,28 @@ impl Asking<'_> {
             }
             (_, Err(error)) => Ok(Fact::Unknown(error.to_string())),
         }
+    }
+
+    /// What is demanded of a pull cannot be met without one; what is planned is what the branch has, so it has everything
+    /// that the branch has.
+    fn unmet_by_application(&self, demands: &Demands) -> Option<UserText> {
+        let of_a_pull = demands.iter().filter(|demand| demand.value != Requirement::Undiverged);
+        let unmet = of_a_pull.map(|demand| Unmet {
+            message: format!(
+                "`{}` is required ({}), and that can only hold of a pull request: an application has none.",
+                demand.value, demand.by
+            ),
+            hints: vec![
+                "Make the change in a pull request, and apply it there.".to_owned(),
+                "Or have that line changed, if applications are to be applied without a review.".to_owned(),
+            ],
+        });
+        let unmet: Vec<Unmet> = unmet.collect();
+        (!unmet.is_empty()).then(|| text(self.kind, unmet))
+    }
+
+    fn is_of_application(&self) -> bool {
+        self.cx.pull.at.number.is_application()
     }
 
     fn judge(&self, demands: &Demands, facts: &Facts) -> Option<UserText> {

@@ -20,6 +20,7 @@ use crate::context::IdleStatuses;
 use crate::discovery::Project;
 use crate::git::Checkout;
 use crate::handlers::Turn;
+use crate::handlers::applications::{Unseen, registered};
 use crate::handlers::reply::Reply;
 use crate::handlers::standing;
 use crate::handlers::standing::Standings;
@@ -48,6 +49,15 @@ pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Res
         return Ok(refusal);
     }
     run(cx, command, &Wanted::Asked(&command.target)).await
+}
+
+/// A registered project is planned as it is on its branch.
+pub(super) async fn of_application(cx: &CommandCx<'_>, command: &PlanCommand) -> Result<Reply, JobError> {
+    match registered(cx.ctx, &cx.pull.at).await {
+        Ok(application) => run(cx, command, &Wanted::Registered(&application.spec)).await,
+        Err(Unseen::Refused(reason, text)) => Ok(Reply::refused(reason, text.message, text.hints)),
+        Err(error) => Err(JobError::retry(error)),
+    }
 }
 
 /// Locks became free that the pull waited for: what it had asked for is planned now.
@@ -154,7 +164,8 @@ async fn take_locks(
     };
     let granted = work.projects.iter().filter(|project| !denied.contains_key(&project.key));
     let wishes: Vec<Wish> = granted.filter_map(wish).collect();
-    let in_line = cx.ctx.settings.lock_queue;
+    // Whoever asks for a run of an application does not expect one hours later.
+    let in_line = cx.ctx.settings.lock_queue && !cx.pull.at.number.is_application();
     let all = locks::take_all(&cx.ctx.store, &cx.pull.at, &cx.pull.url, &wishes, &cause(cx), in_line).await?;
     tally::locks(cx.ctx, &all);
     let mut gone = wanted.waited_for();
@@ -164,11 +175,11 @@ async fn take_locks(
 }
 
 fn cause(cx: &CommandCx<'_>) -> Cause {
-    cx.cause(match (cx.row.actor.origin, cx.row.kind == CommandKind::Autoplan) {
-        (Origin::Queue, _) => "planned when its turn came",
-        (_, true) => "planned when the pull request changed",
-        (_, false) => "planned by comment",
-    })
+    match (cx.row.actor.origin, cx.row.kind == CommandKind::Autoplan) {
+        (Origin::Queue, _) => cx.cause("planned when its turn came"),
+        (_, true) => cx.cause("planned when the pull request changed"),
+        (_, false) => cx.cause_of("planned"),
+    }
 }
 
 /// Projects that only an earlier search at this head has found: nothing more comes of their statuses, red ones least.
@@ -294,11 +305,7 @@ async fn attempt(
     }
     let lock = match order.locks.took.get(key) {
         Some(Took::Held(lock)) => Some(lock),
-        Some(Took::InLine { holder, place }) => return Ok(in_line(cx, report, holder, *place)),
-        Some(Took::Refused { holder, why }) => return Ok(not_in_line(cx, report, holder, why)),
-        Some(Took::PullClosed) => {
-            return Ok(stopped(report, "the pull request was closed before its turn came."));
-        }
+        Some(took) => return Ok(without_lock(cx, report, took)),
         None => None,
     };
     if let Some(why) = halted.filter(|_| !cx.stop.is_cancelled()) {
@@ -326,6 +333,16 @@ async fn attempt(
             drop_plan(cx, key, lock).await?;
             failed(cx, report, &error).await
         }
+    }
+}
+
+/// What is told where the lock was not taken.
+fn without_lock(cx: &CommandCx<'_>, report: ProjectReport, took: &Took) -> ProjectReport {
+    match took {
+        Took::Held(_) => report,
+        Took::InLine { holder, place } => in_line(cx, report, holder, *place),
+        Took::Refused { holder, why } => not_in_line(cx, report, holder, why),
+        Took::PullClosed => stopped(report, "the pull request was closed before its turn came."),
     }
 }
 
@@ -381,25 +398,31 @@ async fn record(
         state: if read.no_changes { PlanState::NoChanges } else { PlanState::Planned },
         created_at: cx.ctx.clock.now(),
     };
-    let outcome = if read.no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
     match cx.ctx.store.plan_record_with(&plan, lock.map(|lock| lock.id), file.flatten().as_deref()).await? {
-        RecordPlan::Recorded => Ok(ProjectReport {
-            outcome,
-            output: made.output,
-            counts: read.counts,
-            changes_outside: read.changes_outside,
-            lock_url: lock.map(|lock| cx.ctx.settings.lock_url(lock.id)),
-            ..report
-        }),
-        RecordPlan::Overtaken => {
-            cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
-            Err(super::taken_over())
+        RecordPlan::Recorded => {
+            let stays = !give_back_unused(cx, &plan).await?;
+            let lock_url = lock.filter(|_| stays).map(|lock| cx.ctx.settings.lock_url(lock.id));
+            Ok(ProjectReport { lock_url, ..planned(report, made.output, &read) })
         }
-        RecordPlan::LockLost => {
+        lost @ (RecordPlan::LockLost | RecordPlan::Overtaken) => {
             cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
-            not_kept(cx, report).await
+            if lost == RecordPlan::Overtaken { Err(super::taken_over()) } else { not_kept(cx, report).await }
         }
     }
+}
+
+fn planned(report: ProjectReport, output: String, read: &PlanSummary) -> ProjectReport {
+    let outcome = if read.no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
+    ProjectReport { outcome, output, counts: read.counts, changes_outside: read.changes_outside, ..report }
+}
+
+/// A pull keeps its lock until it is merged or closed, even if nothing is to be applied yet. An application has no end of
+/// its own, so its lock goes back as soon as there is nothing to apply under it.
+async fn give_back_unused(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<bool, JobError> {
+    if plan.state != PlanState::NoChanges || !plan.pull.number.is_application() {
+        return Ok(false);
+    }
+    Ok(cx.ctx.store.lock_release(&plan.pull, &plan.project, &cx.cause("the plan has no changes")).await?)
 }
 
 /// Only the tool itself is believed when it says that there is nothing to do. Commands of the operator may print what a
@@ -449,6 +472,6 @@ async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError) -> 
         let message = format!("{}, so {step} was interrupted.", why_stopped(cx).await?);
         return Ok(stopped(report, &message));
     }
-    let text = UserText { message: format!("{}.", describe_error(error)), hints: projects::hints(error) };
+    let text = UserText { message: format!("{}.", describe_error(error)), hints: projects::hints(cx, error).await };
     Ok(ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), ..report })
 }

@@ -3,6 +3,8 @@
 mod files;
 mod plans;
 mod search;
+mod sparse;
+mod view;
 mod wanted;
 
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +31,7 @@ use crate::context::Ctx;
 use crate::discovery::{Order, Project, Stage, stages};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
-use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
+use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoId, RepoPath, RunKind, WorkspaceName};
 use crate::queue::Place as PoolPlace;
 use crate::render::ProjectReport;
 use crate::workflow::{
@@ -37,6 +39,7 @@ use crate::workflow::{
     ToolError, Wish,
 };
 use files::required;
+use sparse::Reached;
 
 /// The projects of a command and their checkouts, one per workspace.
 pub(super) struct Work {
@@ -50,6 +53,8 @@ pub(super) struct Work {
     /// What was found out about the pull.
     pub findings: Findings,
     checkouts: Mutex<HashMap<(Source, WorkspaceName), Slot>>,
+    /// What checkouts have to hold.
+    reached: Reached,
 }
 
 /// A checkout that somebody is making or has made.
@@ -98,17 +103,18 @@ pub(super) struct Stopped;
 impl Work {
     /// For an apply: each plan says itself what it was made of. `parallel_apply: false` at the head that was planned lets
     /// only one group be applied at a time.
-    pub fn of_plans(policies: Policies) -> Self {
+    pub fn of_plans(policies: Policies, plans: &[PlanRecord]) -> Self {
         let abreast = Semaphore::new(abreast(policies.config().and_then(|config| config.parallel_apply)));
         let findings = Findings::default();
-        Self { projects: Vec::new(), abreast, source: None, policies, findings, checkouts: Mutex::default() }
+        let reached = Reached::of(plans.iter().map(|plan| plan.project.clone()));
+        Self { projects: Vec::new(), abreast, source: None, policies, findings, checkouts: Mutex::default(), reached }
     }
 
     /// For an apply with hooks: by the configuration as it is after them, which may be in the checkout in which they ran.
     pub async fn after_hooks(self, cx: &CommandCx<'_>, source: &Source, checkout: Arc<Checkout>) -> Self {
-        let found = match Reading::of_source(cx, self.policies.of_operator(), source).await {
+        let found = match Reading::of_source(cx, self.policies.of_operator(), source, true).await {
             Ok(reading) => {
-                let read = tokio::task::spawn_blocking(move || reading.config(&checkout)).await;
+                let read = tokio::task::spawn_blocking(move || reading.config(Some(&checkout))).await;
                 read.context("reading the configuration broke off").and_then(|config| Ok(config?))
             }
             Err(error) => Err(error.into()),
@@ -204,7 +210,12 @@ impl Work {
         if let Some(checkout) = &*slot {
             return Ok(Arc::clone(checkout));
         }
-        let checkout = Arc::new(cx.ctx.checkouts.prepare(source, workspace).await?);
+        let extent = self.extent(cx, source, workspace).await?;
+        let (ctx, via) = (cx.ctx, cx.row.installation);
+        let allows = |repo: &RepoId| ctx.settings.allowlist.allows(repo);
+        // Large, and awaited by everything that plans.
+        let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, via, &allows)).await?;
+        let checkout = Arc::new(ctx.checkouts.prepare(source, workspace, &extent, &parts).await?);
         *slot = Some(Arc::clone(&checkout));
         Ok(checkout)
     }
@@ -298,6 +309,10 @@ impl Work {
         if !workflow.runs_commands() {
             return facts;
         }
+        if cx.pull.at.number.is_application() {
+            (facts.approved, facts.mergeable) = (Some(false), Some(false));
+            return facts;
+        }
         let approved = self.findings.approval(cx).await.is_ok_and(|approval| approval.is_given());
         let mergeable = matches!(
             self.findings.mergeability(cx, kind).await,
@@ -383,8 +398,18 @@ impl Site {
 }
 
 /// What to do about a run that failed, where we know more than the tool says.
-pub(super) fn hints(error: &RunError) -> Vec<String> {
+pub(super) async fn hints(cx: &CommandCx<'_>, error: &RunError) -> Vec<String> {
+    let of_parts = sparse::hint_of_submodules(cx, error).await;
+    known_hints(cx.ctx, error).into_iter().chain(of_parts).collect()
+}
+
+fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
     match error {
+        RunError::Step(_) if ctx.checkouts.is_sparse() && sparse::may_lack_files(error.output()) => vec![
+            "The checkout holds only what this project is known to reach (`--sparse-checkout`). If the file is in this \
+             repository, name it in `when_modified` of the project, relative to its directory, and plan again."
+                .to_owned(),
+        ],
         RunError::Tool(ToolError::Missing { program, .. }) => vec![format!(
             "Whoever runs Lockkeeper has to install `{program}` on the PATH of the server or in `--tf-bin-dir`."
         )],

@@ -52,8 +52,8 @@ fn is_answered(spec: &Spec) -> bool {
 /// Lets the command begin once more; what it has to say about the old commit is said now.
 async fn again(ctx: &Ctx, row: &CommandRow, statuses: Vec<CommitStatus>) -> Result<(), JobError> {
     if let Some(head) = &row.head {
-        for status in statuses {
-            ctx.store.job_push(&reply::status_job(row, head, status)).await?;
+        for job in statuses.into_iter().filter_map(|status| reply::status_job(row, head, status)) {
+            ctx.store.job_push(&job).await?;
         }
     }
     ctx.store.command_go_on(row.id, StopKind::Superseded).await?;

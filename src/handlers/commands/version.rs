@@ -105,7 +105,7 @@ impl Asking<'_> {
             Ok(output) => Ok(ProjectReport { outcome: ProjectOutcome::Told, output, ..report }),
             Err(RunError::Step(StepError { why: StepFailure::Stopped { .. }, .. })) => stopped(cx, report).await,
             Err(error) => {
-                let text = UserText::new(format!("{}.", describe_error(&error)), projects::hints(&error));
+                let text = UserText::new(format!("{}.", describe_error(&error)), projects::hints(cx, &error).await);
                 let output = error.output().to_owned();
                 Ok(ProjectReport { message: Some(text), output, ..report })
             }

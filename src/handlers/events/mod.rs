@@ -40,7 +40,7 @@ impl DeliveryEnd {
     }
 
     fn unclaimed() -> Self {
-        Self::refused("nobody has claimed the repository (--require-claims)")
+        Self::refused(claimed::UNCLAIMED)
     }
 }
 
@@ -48,7 +48,7 @@ impl DeliveryEnd {
 pub async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &Event) -> Result<DeliveryEnd, JobError> {
     match event {
         Event::Ignored { reason } => Ok(DeliveryEnd::ignored(reason.clone())),
-        // The door has put it where every server finds it.
+        // The door has put it where every server finds it, or noted that nobody is served with it.
         Event::Repositories { .. } => Ok(DeliveryEnd::handled()),
         Event::Comment(event) => comment::handle(ctx, delivery, event).await,
         Event::Pull(event) => pull_event(ctx, delivery, event).await,

@@ -79,6 +79,8 @@ pub(super) struct HelpView<'a> {
 pub(super) struct ConfigErrorsView<'a> {
     title: &'static str,
     text: &'a str,
+    /// Nothing runs by itself after a push.
+    is_application: bool,
     footer: Footer,
 }
 
@@ -190,7 +192,8 @@ pub(super) fn help(text: &str) -> HelpView<'_> {
 }
 
 pub(super) fn config_errors<'a>(report: &Report, text: &'a str) -> ConfigErrorsView<'a> {
-    ConfigErrorsView { title: title(report.command), text, footer: Footer::of(report) }
+    let is_application = report.pull.is_application();
+    ConfigErrorsView { title: title(report.command), text, is_application, footer: Footer::of(report) }
 }
 
 pub(super) fn broken<'a>(report: &Report, text: &'a UserText) -> RefusalView<'a> {

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::results::is_plan;
 use super::{Label, with_words, word};
-use crate::model::{CommandKind, ProjectOutcome};
+use crate::model::{CommandKind, ProjectOutcome, Subject};
 use crate::render::plan_output::{self, DiffStyle};
 use crate::render::report::{Body, Holder, Next, ProjectReport, Report};
 
@@ -53,6 +53,8 @@ pub(super) struct ProjectView {
 #[derive(Serialize)]
 struct HolderView {
     pull: i64,
+    /// What an application is called that holds it.
+    application: Option<String>,
     url: String,
     who: String,
     since: String,
@@ -191,6 +193,10 @@ fn summary(report: &Report, project: &ProjectReport) -> Option<String> {
 fn holder(holder: &Holder) -> HolderView {
     HolderView {
         pull: holder.pull.0,
+        application: match holder.pull.subject() {
+            Subject::Pull(_) => None,
+            Subject::Application(serial) => Some(holder.application.clone().unwrap_or_else(|| serial.to_string())),
+        },
         url: holder.pull_url.clone(),
         who: holder.who.clone(),
         since: holder.since.format("%Y-%m-%d %H:%M UTC").to_string(),
@@ -206,13 +212,18 @@ fn state_lock(project: &ProjectReport) -> Option<StateLockView> {
 }
 
 fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
-    let offered = project.outcome == ProjectOutcome::Planned && report.style.offer_apply;
+    let planned = project.outcome == ProjectOutcome::Planned;
+    let offered = planned && report.style.offer_apply && !report.pull.is_application();
     offered.then(|| format!("{} apply {}", report.executable, project.key.flags()))
 }
 
 /// Plan again after a plan, after whatever changed a state, and after an apply that broke; the same again after what did
 /// not begin.
 fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
+    if report.pull.is_application() {
+        // Nobody reads comments about it; its page has the buttons.
+        return None;
+    }
     let key = &project.key;
     match again_by(report, project)? {
         Retry::Plan if is_plan(report) => {

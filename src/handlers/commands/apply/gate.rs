@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 use crate::config::workflow::Workflow;
+use crate::handlers::applications::{again, pull_now};
 use crate::handlers::commands::in_the_way::held;
 use crate::handlers::commands::projects::{Ready, Work};
 use crate::handlers::commands::{CommandCx, needs};
@@ -125,12 +126,14 @@ async fn plan_file(cx: &CommandCx<'_>, plan: &PlanRecord, workflow: &Workflow) -
     })
 }
 
-/// The live pull on the forge against the record.
+/// The live pull on the forge, or the branch of an application, against the record.
 async fn still_planned(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
-    let live = cx.ctx.forge.pull(&cx.pull.at, cx.row.installation).await.map_err(|error| {
-        let message =
-            format!("whether the pull request is still the one that was planned cannot be found out: {error}.");
-        Shut::ForNow(UserText::new(message, ["Nothing was applied. Comment the command again in a moment.".to_owned()]))
+    let live = pull_now(cx.ctx, &cx.pull.at, cx.row.installation).await.map_err(|error| {
+        let number = cx.pull.at.number;
+        let what = if number.is_application() { "branch" } else { "pull request" };
+        let message = format!("whether the {what} is still the one that was planned cannot be found out: {error}.");
+        let hint = format!("Nothing was applied. {} in a moment.", again(number));
+        Shut::ForNow(UserText::new(message, [hint]))
     })?;
     compare(&live, plan)
 }
@@ -172,6 +175,15 @@ pub(super) fn compare(pull: &Pull, plan: &PlanRecord) -> Result<(), Shut> {
     if pull.state != PullState::Open {
         return Err(Shut::Closed(pull.state.to_string()));
     }
+    if pull.head != plan.head && pull.at.number.is_application() {
+        let message = format!(
+            "the plan was made for commit `{}`, and the branch `{}` is at `{}` now. Nothing was applied.",
+            plan.head.short(),
+            pull.base_branch,
+            pull.head.short()
+        );
+        return Err(Shut::Stale(UserText::new(message, ["Plan again, look at the plan, then apply it.".to_owned()])));
+    }
     if pull.head != plan.head {
         return Err(Shut::stale(format!(
             "the plan was made for commit `{}`, and the pull request is at `{}` now",
@@ -195,7 +207,7 @@ pub(super) async fn pass(
     plan: &PlanRecord,
     run: RunId,
 ) -> Result<Result<ApplyGrant, Shut>, JobError> {
-    let (policy, cause) = (work.policy(&plan.project), cx.cause("applied by comment"));
+    let (policy, cause) = (work.policy(&plan.project), cx.cause_of("applied"));
     let key = LockKey::in_scope(policy.scope, &plan.pull.repo, &plan.project);
     let wish = LockWish { key: &key, project: &plan.project, pull: &plan.pull, pull_url: &cx.pull.url, cause: &cause };
     let wish = policy.mode.taken_by_apply().then_some(&wish);

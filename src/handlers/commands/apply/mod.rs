@@ -72,7 +72,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         return Ok(refusal);
     }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
-    let work = match with_hooks(cx, Work::of_plans(policies), &plans, command).await? {
+    let work = match with_hooks(cx, Work::of_plans(policies, &plans), &plans, command).await? {
         Ok(work) => work,
         Err(refusal) => return refused_by_hook(cx, refusal).await,
     };
@@ -299,7 +299,7 @@ impl Applying<'_> {
             Err(error) => {
                 let state_lock = cx.ctx.checkouts.state_lock_left(&cx.pull.at, &self.plan.project).await;
                 let report = ProjectReport { state_lock, tool: self.plan.distribution, ..report };
-                failed(report, &error, cx.asked_to_stop().await?)
+                failed(cx, report, &error, cx.asked_to_stop().await?).await
             }
         })
     }
@@ -321,7 +321,7 @@ async fn not_begun(cx: &CommandCx<'_>) -> Result<Shut, JobError> {
     Ok(Shut::ForNow(UserText::new(message, [])))
 }
 
-fn failed(report: ProjectReport, error: &RunError, stop: Option<Stop>) -> ProjectReport {
+async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError, stop: Option<Stop>) -> ProjectReport {
     let output = error.output().to_owned();
     if let RunError::Step(error @ StepError { why: StepFailure::Stopped { killed }, .. }) = error {
         // Nothing else stops an apply: not even the end of its pull.
@@ -332,7 +332,7 @@ fn failed(report: ProjectReport, error: &RunError, stop: Option<Stop>) -> Projec
         let text = UserText { message, hints };
         return ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), output, ..report };
     }
-    let mut hints = projects::hints(error);
+    let mut hints = projects::hints(cx, error).await;
     hints.extend(report.message.map(|closed| closed.message));
     let text = UserText { message: format!("{}.", describe_error(error)), hints };
     ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), output, ..report }

@@ -5,10 +5,10 @@ use crate::git::Checkout;
 use crate::model::{Distribution, RepoPath};
 
 /// A file of Terraform code that is looked into is not larger.
-const MAX_CODE_BYTES: u64 = 1024 * 1024;
+pub(super) const MAX_CODE_BYTES: u64 = 1024 * 1024;
 
 /// Bytes of the text of a symbolic link; a longer one leads nowhere.
-const MAX_LINK_BYTES: usize = 4096;
+pub(super) const MAX_LINK_BYTES: usize = 4096;
 
 /// The text of a file of code.
 pub(super) fn read_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {

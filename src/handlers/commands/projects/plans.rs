@@ -34,6 +34,11 @@ pub(in crate::handlers::commands) async fn plans(
         Err(error) => return Ok(Plans::Refused(Reply::refused("target", sentence(error.to_string()), vec![]))),
     };
     let wanted: Vec<PlanRecord> = recorded.into_iter().filter(|plan| concerns(target, &named, plan)).collect();
+    if wanted.is_empty() && cx.pull.at.number.is_application() {
+        let message = "there is no plan of this application to apply.".to_owned();
+        let hint = "Plan first, look at the plan, then apply it.".to_owned();
+        return Ok(Plans::Refused(Reply::refused("no_plan", message, vec![hint])));
+    }
     if wanted.is_empty() {
         let word = &cx.ctx.settings.executable;
         let what = if target.is_targeted() { "there is no plan of that project" } else { "there is no plan to apply" };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::sync::{Mutex, Semaphore};
 
-use super::files::{link_target, read_code};
+use super::sparse::{Reached, Seen};
+use super::view::View;
 use super::wanted::{Wanted, to_discovery};
 use super::{ABREAST, Work, abreast};
 use crate::command;
@@ -13,7 +14,7 @@ use crate::config::repo::RepoConfig;
 use crate::config::repos::RepoRules;
 use crate::discovery::explain::{self, Explanation, Question, Tool};
 use crate::discovery::{self, Input, ModuleGraph, Tree};
-use crate::git::{Checkout, Ignored, TreeFiles};
+use crate::git::{Checkout, GitError, Ignored, TreeFiles};
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::config_file::{ConfigTrouble, Reading};
 use crate::handlers::commands::hooks::{self, Given};
@@ -21,7 +22,7 @@ use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
-use crate::model::{BranchName, ChangeKind, ChangedFile, RepoPath, WorkspaceName};
+use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, RepoPath};
 use crate::queue::JobError;
 use crate::render::Body;
 use crate::workflow::CheckoutError;
@@ -110,19 +111,19 @@ async fn look<T: Send + 'static>(
     given: Option<Given<'_>>,
     find: impl FnOnce(&Input<'_>) -> Result<T, Trouble> + Send + 'static,
 ) -> Result<(T, Box<Work>), Stop> {
-    let (work, reading) = begin(cx).await?;
-    let checkout = work.checkout(cx, &WorkspaceName::default()).await;
-    let checkout = checkout.map_err(|error| Stop::of(checkout_refusal(error)))?;
-    if let Some(given) = given
-        && let Some(failed) = hooks::before(cx, work.policies.of_operator(), &checkout, given).await?
+    let (mut work, reading) = begin(cx).await?;
+    let view = View::of(cx, &work).await.map_err(|error| Stop::of(checkout_refusal(error)))?;
+    if let (Some(given), Some(checkout)) = (given, view.checkout())
+        && let Some(failed) = hooks::before(cx, work.policies.of_operator(), checkout, given).await?
     {
         return Err(Stop::Refused(failed));
     }
-    let (ground, graph) = ground(cx, &work, checkout, reading).await?;
+    let (ground, graph) = ground(cx, &work, view, reading).await?;
     let settings = cx.ctx.settings.discovery.clone();
     let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph)).await;
     let found = found.context("the search for projects broke off").map_err(JobError::Fail)?;
-    let Found { what, config, graph } = found.map_err(|trouble| Stop::Refused(trouble.into_reply()))?;
+    let Found { what, config, graph, seen } = found.map_err(Trouble::into_stop)?;
+    work.reached = work.reached.with_seen(seen);
     if let Some((tree, graph)) = graph {
         cx.ctx.settings.modules.keep(tree, &graph);
     }
@@ -136,7 +137,8 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
     let source = cx.ctx.checkouts.fetch(&*cx.ctx.forge, cx.pull, cx.row.installation).await;
     let source = source.map_err(|error| Stop::of(checkout_refusal(error)))?;
     let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
-    let reading = Reading::of_source(cx, &rules, &source).await;
+    let has_checkout = !View::is_of_commit(cx, &rules);
+    let reading = Reading::of_source(cx, &rules, &source, has_checkout).await;
     let reading = reading.map_err(|trouble| Stop::of(config_refusal(trouble)))?;
     let work = Work {
         projects: Vec::new(),
@@ -145,30 +147,38 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
         policies: Policies::new(rules, None),
         findings: Findings::default(),
         checkouts: Mutex::default(),
+        reached: Reached::default(),
     };
     Ok((work, reading))
 }
 
 /// Lists what there is and what changed, once the hooks have run.
-async fn ground(
-    cx: &CommandCx<'_>,
-    work: &Work,
-    checkout: Arc<Checkout>,
-    reading: Reading,
-) -> Result<(Ground, Graph), Stop> {
-    let files = cx.ctx.checkouts.files(work.source(), &checkout).await.map_err(JobError::retry)?;
-    let made = Made::of(cx, work, &checkout).await?;
+async fn ground(cx: &CommandCx<'_>, work: &Work, view: View, reading: Reading) -> Result<(Ground, Graph), Stop> {
+    let files = cx.ctx.checkouts.files(work.source(), view.commit()).await.map_err(JobError::retry)?;
+    let made = match view.checkout() {
+        Some(checkout) => Made::of(cx, work, checkout).await?,
+        None => Made::default(),
+    };
     if files.truncated || made.all.truncated || made.changed.truncated {
         return Err(Stop::Refused(too_many_files()));
     }
-    let graph = Graph::of(cx, work, &checkout, &made.all).await?;
-    let mut changed = cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)?;
+    let graph = Graph::of(cx, work, view.commit(), &made.all).await?;
+    let mut changed = changed_files(cx).await?;
     changed.extend(made.changed.paths.iter().map(added));
     let (base, rules) = (cx.pull.base_branch.clone(), work.policies.of_operator().clone());
-    Ok((Ground { checkout, reading, files, made: made.all, changed, base, rules }, graph))
+    Ok((Ground { view, reading, files, made: made.all, changed, base, rules }, graph))
+}
+
+/// An application is what it is registered as, whatever was changed.
+async fn changed_files(cx: &CommandCx<'_>) -> Result<Vec<ChangedFile>, JobError> {
+    if cx.pull.at.number.is_application() {
+        return Ok(Vec::new());
+    }
+    cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)
 }
 
 /// Files of the checkout that no commit has.
+#[derive(Default)]
 struct Made {
     /// Those that the search sees.
     all: TreeFiles,
@@ -207,21 +217,21 @@ enum Graph {
 }
 
 impl Graph {
-    async fn of(cx: &CommandCx<'_>, work: &Work, checkout: &Checkout, made: &TreeFiles) -> Result<Self, JobError> {
+    async fn of(cx: &CommandCx<'_>, work: &Work, commit: &CommitSha, made: &TreeFiles) -> Result<Self, JobError> {
         if cx.ctx.settings.discovery.modules.is_none() {
             return Ok(Self::NotWanted);
         }
         if !made.paths.is_empty() {
             return Ok(Self::ToBuild(None));
         }
-        let tree = cx.ctx.checkouts.tree_id(work.source(), checkout).await.map_err(JobError::retry)?;
+        let tree = cx.ctx.checkouts.tree_id(work.source(), commit).await.map_err(JobError::retry)?;
         Ok(cx.ctx.settings.modules.get(&tree).map_or_else(|| Self::ToBuild(Some(tree)), Self::Known))
     }
 }
 
 /// What projects are searched in.
 struct Ground {
-    checkout: Arc<Checkout>,
+    view: View,
     reading: Reading,
     files: TreeFiles,
     /// Files that no commit has.
@@ -237,6 +247,8 @@ struct Found<T> {
     config: Option<RepoConfig>,
     /// A graph that was not known before, and the tree it is of.
     graph: Option<(String, Arc<ModuleGraph>)>,
+    /// What was looked at.
+    seen: Seen,
 }
 
 impl Ground {
@@ -247,12 +259,14 @@ impl Ground {
         settings: &discovery::Settings,
         graph: Graph,
     ) -> Result<Found<T>, Trouble> {
-        let Self { checkout, reading, files, made, changed, base, rules } = self;
+        let Self { view, reading, files, made, changed, base, rules } = self;
         let links: Vec<(RepoPath, String)> =
-            files.links.iter().filter_map(|link| Some((link.clone(), link_target(&checkout, link)?))).collect();
+            files.links.iter().filter_map(|link| Some((link.clone(), view.link_target(link)?))).collect();
         let tree = Tree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
-        let config = reading.config(&checkout).map_err(|trouble| Trouble::Config(trouble.to_string()))?;
-        let read = |path: &RepoPath| read_code(&checkout, path);
+        let config = reading
+            .config(view.checkout().map(|checkout| &**checkout))
+            .map_err(|trouble| Trouble::Config(trouble.to_string()))?;
+        let read = |path: &RepoPath| view.read(&tree, path);
         let build = |from| {
             let graph = ModuleGraph::build(&tree, from, &read);
             graph.map(Arc::new).map_err(|error| Trouble::Limit(error.to_string()))
@@ -272,8 +286,9 @@ impl Ground {
             settings,
             read: &read,
         };
-        let found = find(&input)?;
-        Ok(Found { what: found, config, graph: tree_id.zip(modules) })
+        let found = find(&input);
+        view.trouble().map_err(Trouble::Unread)?;
+        Ok(Found { what: found?, config, graph: tree_id.zip(modules), seen: Seen::new(view.commit(), tree) })
     }
 }
 
@@ -282,6 +297,8 @@ pub(super) enum Trouble {
     Config(String),
     Target(String),
     Limit(String),
+    /// Files could not be read, which may pass.
+    Unread(GitError),
 }
 
 impl Trouble {
@@ -293,12 +310,13 @@ impl Trouble {
         Self::Target(error.to_string())
     }
 
-    fn into_reply(self) -> Reply {
-        match self {
+    fn into_stop(self) -> Stop {
+        Stop::Refused(match self {
             Self::Config(text) => Reply::new(Body::ConfigErrors(text)),
             Self::Target(message) => Reply::refused("target", sentence(message), vec![]),
             Self::Limit(message) => Reply::refused("limit", sentence(message), vec![]),
-        }
+            Self::Unread(error) => return Stop::Broken(JobError::retry(error)),
+        })
     }
 }
 
@@ -312,7 +330,7 @@ pub(super) fn sentence(mut text: String) -> String {
 
 fn config_refusal(trouble: ConfigTrouble) -> Result<Reply, JobError> {
     match trouble {
-        ConfigTrouble::Wrong(text) => Ok(Trouble::Config(text).into_reply()),
+        ConfigTrouble::Wrong(text) => Ok(Reply::new(Body::ConfigErrors(text))),
         ConfigTrouble::Checkout(error) => checkout_refusal(error),
     }
 }
@@ -330,7 +348,7 @@ pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> R
             format!("the commit `{}` is not part of the pull request any more.", head.short()),
             vec!["A push replaced it; the plan of the newest commit runs by itself.".to_owned()],
         )),
-        error @ (CheckoutError::BaseGone { .. } | CheckoutError::Dir(_)) => {
+        error @ (CheckoutError::BaseGone { .. } | CheckoutError::Dir(_) | CheckoutError::Part(_)) => {
             Ok(Reply::refused("checkout", format!("{error}."), vec![]))
         }
         other @ (CheckoutError::Forge(_)

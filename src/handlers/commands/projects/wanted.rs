@@ -4,7 +4,7 @@ use super::search::Trouble;
 use crate::command;
 use crate::discovery::{self, Input, Project};
 use crate::locks::Ask;
-use crate::model::{ProjectKey, ProjectName, RepoPath};
+use crate::model::{ApplicationSpec, ProjectKey, ProjectName, RepoPath};
 
 /// What something is to be run on.
 pub(in crate::handlers::commands) enum Wanted<'a> {
@@ -19,6 +19,8 @@ pub(in crate::handlers::commands) enum Wanted<'a> {
     Named(&'a command::Target),
     /// Exactly these, as far as they exist.
     These(Vec<ProjectKey>),
+    /// The one that is registered.
+    Registered(&'a ApplicationSpec),
 }
 
 impl Wanted<'_> {
@@ -27,7 +29,7 @@ impl Wanted<'_> {
         match self {
             Self::Concerned => true,
             Self::Asked(target) => !target.is_targeted(),
-            Self::Waited(_) | Self::Named(_) | Self::These(_) => false,
+            Self::Waited(_) | Self::Named(_) | Self::These(_) | Self::Registered(_) => false,
         }
     }
 
@@ -39,7 +41,7 @@ impl Wanted<'_> {
     /// What the pull waited for until now.
     pub fn waited_for(&self) -> Vec<ProjectKey> {
         match self {
-            Self::Concerned | Self::Asked(_) | Self::Named(_) | Self::These(_) => Vec::new(),
+            Self::Concerned | Self::Asked(_) | Self::Named(_) | Self::These(_) | Self::Registered(_) => Vec::new(),
             Self::Waited(asks) => asks.iter().map(|ask| ask.project.clone()).collect(),
         }
     }
@@ -57,6 +59,7 @@ impl Wanted<'_> {
             Self::Named(target) => Search { target: to_discovery(target), ..Search::default() },
             Self::Waited(_) => Search { only: Some(self.waited_for()), ..Search::default() },
             Self::These(projects) => Search { only: Some(projects.clone()), ..Search::default() },
+            Self::Registered(spec) => Search { registered: Some((*spec).clone()), ..Search::default() },
         }
     }
 }
@@ -68,10 +71,14 @@ pub(super) struct Search {
     for_plan: bool,
     auto: bool,
     only: Option<Vec<ProjectKey>>,
+    registered: Option<ApplicationSpec>,
 }
 
 impl Search {
     pub fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
+        if let Some(spec) = &self.registered {
+            return registered(spec, input).map(|project| vec![project]);
+        }
         let found = match (&self.target, &self.only) {
             (_, Some(only)) => {
                 let concerned = discovery::discover(input).map_err(|error| Trouble::of_limit(&error))?;
@@ -98,6 +105,31 @@ fn find(key: &ProjectKey, concerned: &[Project], input: &Input<'_>) -> Option<Pr
     concerned.iter().find(is_it).cloned().or_else(|| {
         let target = key.name.as_ref().map_or_else(by_place, by_name);
         discovery::select(&target, input).ok()?.iter().find(is_it).cloned()
+    })
+}
+
+/// The one project of the configuration that an application means. A project without a name need not be configured.
+fn registered(spec: &ApplicationSpec, input: &Input<'_>) -> Result<Project, Trouble> {
+    let (dir, workspace) = (&spec.dir, &spec.workspace);
+    let Some(name) = &spec.name else {
+        let by_place = discovery::Target::Place {
+            dir: discovery::DirSelector::Path(dir.clone()),
+            workspace: Some(workspace.clone()),
+        };
+        let found = discovery::select(&by_place, input).map_err(|error| {
+            Trouble::Target(format!("{error}; an application means the one whose name it is registered under"))
+        })?;
+        let none = || Trouble::Target(format!("there is no project in `{dir}` with the workspace `{workspace}`"));
+        return found.into_iter().next().ok_or_else(none);
+    };
+    let target = discovery::Target::Project(name.to_string());
+    let found = discovery::select(&target, input).map_err(|error| Trouble::of_target(&error))?;
+    let key = ProjectKey { dir: dir.clone(), workspace: workspace.clone(), name: Some(name.clone()) };
+    found.into_iter().find(|project| project.key == key).ok_or_else(|| {
+        Trouble::Target(format!(
+            "the application is registered under the name `{name}`, and the configuration of the repository has no project of \
+             that name in `{dir}` with the workspace `{workspace}`. Add it there, or change the application"
+        ))
     })
 }
 

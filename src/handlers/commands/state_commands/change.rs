@@ -69,7 +69,7 @@ impl Changing<'_> {
         };
         if let Err(error) = work.checkout(cx, &key.workspace).await {
             let error = RunError::from(error);
-            return with(ProjectOutcome::Failed, described(&error));
+            return with(ProjectOutcome::Failed, described(cx, &error).await);
         }
         if *change == Change::Import
             && let Some(unmet) = needs::refusal_of_import(cx, work, key).await
@@ -208,7 +208,7 @@ impl Changing<'_> {
             | RunError::Tool(_)
             | RunError::Checkout(_)
             | RunError::Artifact(_)
-            | RunError::Disk(_)) => described(error),
+            | RunError::Disk(_)) => described(cx, error).await,
         };
         let was_stopped = matches!(error, RunError::Step(StepError { why: StepFailure::Stopped { .. }, .. }));
         let outcome = if was_stopped { ProjectOutcome::Cancelled } else { ProjectOutcome::Failed };
@@ -217,6 +217,6 @@ impl Changing<'_> {
     }
 }
 
-fn described(error: &RunError) -> UserText {
-    UserText::new(format!("{}.", describe_error(error)), projects::hints(error))
+async fn described(cx: &CommandCx<'_>, error: &RunError) -> UserText {
+    UserText::new(format!("{}.", describe_error(error)), projects::hints(cx, error).await)
 }

@@ -7,7 +7,6 @@ use tracing::warn;
 
 use crate::context::Ctx;
 use crate::git::{DiskPart, DiskUse};
-use crate::model::RepoId;
 use crate::workflow::{Linked, PackagePath, PackageUse, ProviderCache};
 
 /// Something that is made anew when it is needed.
@@ -74,7 +73,7 @@ impl<'a> Remover<'a> {
     /// `false`: it stays; what went wrong is in the log.
     pub async fn remove(&mut self, part: &Part) -> bool {
         let removed = match part {
-            Part::Git(part) => self.evict_git(part).await,
+            Part::Git(part) => self.ctx.checkouts.evict(part).await.map_err(anyhow::Error::from),
             Part::Provider(package) => match &self.ctx.terraform.providers {
                 Some(cache) => self.evict(cache, package).await.map_err(anyhow::Error::from),
                 None => Ok(false),
@@ -86,26 +85,11 @@ impl<'a> Remover<'a> {
         })
     }
 
-    async fn evict_git(&self, part: &DiskPart) -> anyhow::Result<bool> {
-        let removed = self.ctx.checkouts.evict(part).await?;
-        if let (true, DiskPart::Mirror(repo)) = (removed, part) {
-            forget_facts(self.ctx, repo).await;
-        }
-        Ok(removed)
-    }
-
     async fn evict(&mut self, cache: &ProviderCache, package: &PackagePath) -> std::io::Result<bool> {
         let linked = match self.linked.take() {
             Some(linked) => linked,
             None => cache.look_around().await?,
         };
         cache.evict(package, self.linked.insert(linked)).await
-    }
-}
-
-/// What was known of a mirror is not true of what comes after it.
-async fn forget_facts(ctx: &Ctx, repo: &RepoId) {
-    if let Err(error) = ctx.syncer.evicted(repo).await {
-        warn!(%repo, %error, "That a mirror was removed to make room could not be noted; it will be made again");
     }
 }

@@ -1,0 +1,31 @@
+//! The file of `--web-accounts-file`.
+
+use std::path::Path;
+
+use anyhow::{Context as _, bail};
+use chrono::{DateTime, Utc};
+use secrecy::zeroize::Zeroizing;
+
+use super::keys::private_text;
+use crate::config::access::WebAccounts;
+use crate::config::server::{ServerConfig, WebAuth};
+use crate::context::LiveAccounts;
+use crate::model::Sha256Digest;
+
+/// Who on the pages and in the API is limited to owners. What is said about the file never repeats a password.
+pub fn web_accounts(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<LiveAccounts> {
+    let Some(path) = &config.permissions.accounts else { return Ok(LiveAccounts::default()) };
+    let shown = || format!("cannot use the accounts of {} (--web-accounts-file)", path.display());
+    let WebAuth::Basic { username, .. } = &config.web.auth else {
+        bail!("{}: the pages ask for no password, so nobody would be limited", shown());
+    };
+    let text = text(path).with_context(shown)?;
+    let accounts = WebAccounts::parse(&text, username).with_context(shown)?;
+    tracing::info!(%accounts, "Accounts of the pages and the API are limited to owners");
+    Ok(LiveAccounts::of_file(accounts, path.clone(), Sha256Digest::of(text.as_bytes()), now))
+}
+
+/// What is in the file, unless others than its owner may read it.
+pub(super) fn text(path: &Path) -> anyhow::Result<Zeroizing<String>> {
+    private_text(path, "replace its passwords")
+}

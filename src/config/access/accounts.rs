@@ -1,0 +1,276 @@
+//! Accounts of the pages and the API that are limited to owners: the file of `--web-accounts-file`.
+//!
+//! ```text
+//! # A line for each. Words are apart by blanks; a password has none in it.
+//! user=kim owners=net,dns password=correct-horse-battery-staple
+//! user=watch owners=net allow=none password=…
+//! ```
+//!
+//! The account of `--web-username` stays that of the whole server. What an account may do is what `--web-allow` gives *and*
+//! its own `allow`, if it has one; and only what concerns its owners (`handlers::authz`).
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use super::{InvalidWebRule, WebRules};
+use crate::model::{InvalidOwnerName, OwnerName};
+use crate::secret::Secret;
+
+/// An account that is limited to owners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebAccount {
+    /// The user's name.
+    pub name: String,
+    /// Whose repositories, applications and credentials it is limited to; one at least.
+    pub owners: BTreeSet<OwnerName>,
+    /// What it may do of what the pages may be used for; `None`: all of that.
+    pub allow: Option<WebRules>,
+    /// The password.
+    pub password: Secret,
+}
+
+impl WebAccount {
+    /// `` `net` and `dns` ``, for messages.
+    pub fn owners_quoted(&self) -> String {
+        let names: Vec<String> = self.owners.iter().map(|name| format!("`{name}`")).collect();
+        names.join(" and ")
+    }
+}
+
+/// How far somebody's reach goes on the pages and in the API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing<'a> {
+    /// The whole server.
+    Whole,
+    /// What is of the owners of this account.
+    Limited(&'a WebAccount),
+    /// Nothing: there is a file of accounts, and this is none of them. Whoever asked for something that is done later may have been
+    /// taken out of the file in between.
+    Unknown,
+}
+
+/// Every account that is limited, and the one that is not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WebAccounts {
+    /// `None`: there is no file, and nobody is limited.
+    main: Option<String>,
+    limited: Vec<WebAccount>,
+}
+
+/// Why the file cannot be used. Never repeats what may be a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {fault}")]
+pub struct InvalidAccounts {
+    /// Counted from 1.
+    pub line: usize,
+    /// What is wrong in it.
+    pub fault: AccountFault,
+}
+
+/// What is wrong with an account, and the way out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AccountFault {
+    /// Not `key=value`, or an unknown key.
+    #[error("its word {0} is none of user=, owners=, allow= and password=; a password has no blanks in it")]
+    Word(usize),
+    /// The same key again.
+    #[error("`{0}=` stands there twice")]
+    Twice(&'static str),
+    /// A key is missing.
+    #[error("`{0}=` is missing")]
+    Missing(&'static str),
+    /// The name is no name.
+    #[error("the user has to be 1 to {max} characters without `:`", max = WebAccounts::LONGEST_NAME)]
+    User,
+    /// The name is there already.
+    #[error("there is another account of this user")]
+    Known,
+    /// The name is that of the account for the whole server.
+    #[error("this user is --web-username, the account for the whole server: choose another name")]
+    Main,
+    /// An owner is none.
+    #[error(transparent)]
+    Owner(#[from] InvalidOwnerName),
+    /// An action is none.
+    #[error("`allow`: {0}: {fix}", fix = .0.fix())]
+    Allow(#[from] InvalidWebRule),
+    /// The password is too easy to guess.
+    #[error("the password has fewer than {min} characters", min = WebAccounts::SHORTEST_PASSWORD)]
+    Password,
+    /// Too many.
+    #[error("there are more than {max} accounts", max = WebAccounts::MOST)]
+    TooMany,
+}
+
+impl WebAccounts {
+    /// Nobody waits longer to be let in for the number of others.
+    pub const MOST: usize = 500;
+    /// Longest name of a user.
+    pub const LONGEST_NAME: usize = 64;
+    /// Nothing slows down somebody who guesses.
+    pub const SHORTEST_PASSWORD: usize = 16;
+
+    /// Reads the file; `main` is the account for the whole server.
+    pub fn parse(text: &str, main: &str) -> Result<Self, InvalidAccounts> {
+        let mut accounts = Self { main: Some(main.to_owned()), limited: Vec::new() };
+        for (line, text) in (1..).zip(text.lines().map(str::trim)) {
+            if !text.is_empty() && !text.starts_with('#') {
+                let account = read(text).and_then(|account| accounts.admissible(account));
+                accounts.limited.push(account.map_err(|fault| InvalidAccounts { line, fault })?);
+            }
+        }
+        Ok(accounts)
+    }
+
+    fn admissible(&self, account: WebAccount) -> Result<WebAccount, AccountFault> {
+        if self.main.as_ref() == Some(&account.name) {
+            return Err(AccountFault::Main);
+        }
+        if self.limited.iter().any(|known| known.name == account.name) {
+            return Err(AccountFault::Known);
+        }
+        if self.limited.len() >= Self::MOST { Err(AccountFault::TooMany) } else { Ok(account) }
+    }
+
+    /// Reads another text of the same file.
+    pub fn read_again(&self, text: &str) -> Result<Self, InvalidAccounts> {
+        Self::parse(text, self.main.as_deref().unwrap_or_default())
+    }
+
+    /// Those that are limited.
+    pub fn limited(&self) -> &[WebAccount] {
+        &self.limited
+    }
+
+    /// How far the reach of a user goes. Where there is no file, everybody who may look at pages is the whole server. One in
+    /// which nobody is left is not the same: whoever was in it a moment ago must not come to reach everything.
+    pub fn standing(&self, name: &str) -> Standing<'_> {
+        if self.main.as_deref().is_none_or(|main| main == name) {
+            return Standing::Whole;
+        }
+        self.limited.iter().find(|account| account.name == name).map_or(Standing::Unknown, Standing::Limited)
+    }
+}
+
+/// The words of a line, before they are read.
+#[derive(Default)]
+struct Words<'a> {
+    user: Option<&'a str>,
+    owners: Option<&'a str>,
+    allow: Option<&'a str>,
+    password: Option<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn split(line: &'a str) -> Result<Self, AccountFault> {
+        let mut words = Self::default();
+        for (at, word) in (1..).zip(line.split_whitespace()) {
+            let (key, value) = word.split_once('=').ok_or(AccountFault::Word(at))?;
+            let (name, place) = match key {
+                "user" => ("user", &mut words.user),
+                "owners" => ("owners", &mut words.owners),
+                "allow" => ("allow", &mut words.allow),
+                "password" => ("password", &mut words.password),
+                _ => return Err(AccountFault::Word(at)),
+            };
+            if place.replace(value).is_some() {
+                return Err(AccountFault::Twice(name));
+            }
+        }
+        Ok(words)
+    }
+}
+
+fn read(line: &str) -> Result<WebAccount, AccountFault> {
+    let words = Words::split(line)?;
+    let name = words.user.ok_or(AccountFault::Missing("user"))?;
+    let owners = words.owners.ok_or(AccountFault::Missing("owners"))?;
+    let password = words.password.ok_or(AccountFault::Missing("password"))?;
+    if name.is_empty() || name.contains(':') || name.chars().count() > WebAccounts::LONGEST_NAME {
+        return Err(AccountFault::User);
+    }
+    if password.chars().count() < WebAccounts::SHORTEST_PASSWORD {
+        return Err(AccountFault::Password);
+    }
+    let owners = owners.split(',').map(OwnerName::new).collect::<Result<BTreeSet<_>, _>>()?;
+    let allow = words.allow.map(|list| WebRules::new(&list.split(',').collect::<Vec<_>>())).transpose()?;
+    Ok(WebAccount { name: name.to_owned(), owners, allow, password: Secret::new(password) })
+}
+
+impl fmt::Display for WebAccounts {
+    /// For the log: who is limited to what.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, account) in self.limited.iter().enumerate() {
+            let (comma, owners) = (if at == 0 { "" } else { ", " }, Vec::from_iter(&account.owners));
+            let owners: Vec<&str> = owners.into_iter().map(OwnerName::as_str).collect();
+            write!(f, "{comma}{}@{}", account.name, owners.join("+"))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::access::Action;
+
+    const FILE: &str = "\n# comment\nuser=kim owners=Net,dns password=correct-horse-battery=1\n\n  \
+                        allow=discard,sync password=0123456789abcdef owners=net user=watch\n";
+
+    #[test]
+    fn a_line_is_an_account_and_the_main_one_stays_the_whole_server() {
+        let accounts = WebAccounts::parse(FILE, "ops").unwrap();
+        assert_eq!(accounts.to_string(), "kim@dns+net, watch@net");
+        let Standing::Limited(kim) = accounts.standing("kim") else { panic!("kim is limited") };
+        assert_eq!((kim.owners_quoted().as_str(), &kim.allow), ("`dns` and `net`", &None));
+        assert_eq!(kim.password.expose(), "correct-horse-battery=1");
+        let Standing::Limited(watch) = accounts.standing("watch") else { panic!("watch is limited") };
+        let allow = watch.allow.as_ref().unwrap();
+        assert!(allow.allows(Action::Sync) && !allow.allows(Action::Owners));
+        assert_eq!(accounts.standing("ops"), Standing::Whole);
+    }
+
+    #[test]
+    fn who_is_no_account_reaches_nothing_unless_there_is_no_file() {
+        for name in ["Kim", "", "somebody at the dashboard"] {
+            assert_eq!(WebAccounts::parse(FILE, "ops").unwrap().standing(name), Standing::Unknown, "{name}");
+            assert_eq!(WebAccounts::parse("# none\n", "ops").unwrap().standing(name), Standing::Unknown, "{name}");
+            assert_eq!(WebAccounts::default().standing(name), Standing::Whole, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_its_line_and_never_with_a_password() {
+        const GOOD: &str = "user=kim owners=net password=0123456789abcdef";
+        let told = |text: &str| WebAccounts::parse(text, "ops").unwrap_err().to_string();
+        let lines = [
+            "kim hunter2hunter2hunter2",
+            "user=kim owners=net password=0123456789abcdef hunter2",
+            "user=kim owners=net user=kim password=0123456789abcdef",
+            "owners=net password=0123456789abcdef",
+            "user=kim password=0123456789abcdef",
+            "user=kim owners=net",
+            "user=a:b owners=net password=0123456789abcdef",
+            "user=ops owners=net password=0123456789abcdef",
+            "user=kim owners=net, password=0123456789abcdef",
+            "user=kim owners=net allow=aply password=0123456789abcdef",
+            "user=kim owners=net password=hunter2",
+        ];
+        let all: Vec<String> = lines.iter().map(|line| told(line)).chain([told(&format!("{GOOD}\n{GOOD}"))]).collect();
+        assert!(!all.join("").contains("hunter2"));
+        insta::assert_snapshot!(all.join("\n"), @r#"
+        line 1: its word 1 is none of user=, owners=, allow= and password=; a password has no blanks in it
+        line 1: its word 4 is none of user=, owners=, allow= and password=; a password has no blanks in it
+        line 1: `user=` stands there twice
+        line 1: `user=` is missing
+        line 1: `owners=` is missing
+        line 1: `password=` is missing
+        line 1: the user has to be 1 to 64 characters without `:`
+        line 1: this user is --web-username, the account for the whole server: choose another name
+        line 1: "" is not the name of an owner: write 1 to 64 letters, digits, `.`, `-` or `_`, with a letter or digit first
+        line 1: `allow`: `aply` is not an action: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or write `all` or `none`
+        line 1: the password has fewer than 16 characters
+        line 2: there is another account of this user
+        "#);
+    }
+}

@@ -1,0 +1,121 @@
+//! Who on the pages and in the API is limited to owners, as it is now: the file of `--web-accounts-file` is read again while
+//! the server runs.
+//!
+//! Every question is answered by what holds at that moment, so a request that began before a change may be judged by both. That
+//! lets nobody in: whoever is gone by then is unknown, and reaches nothing.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use chrono::{DateTime, Utc};
+
+use super::file_state::{FileState, Look, Offer};
+use crate::config::access::WebAccounts;
+use crate::model::Sha256Digest;
+
+/// The accounts of this moment.
+#[derive(Default)]
+pub struct LiveAccounts(RwLock<State>);
+
+#[derive(Default)]
+struct State {
+    accounts: Arc<WebAccounts>,
+    /// `None`: there is none, and nothing is read again.
+    file: Option<FileState>,
+}
+
+impl LiveAccounts {
+    /// Accounts that were read from a file; the digest is that of its text.
+    pub fn of_file(accounts: WebAccounts, path: PathBuf, digest: Sha256Digest, now: DateTime<Utc>) -> Self {
+        let file = Some(FileState::new(path, digest, now));
+        Self(RwLock::new(State { accounts: Arc::new(accounts), file }))
+    }
+
+    /// The accounts of this moment.
+    pub fn now(&self) -> Arc<WebAccounts> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner).accounts)
+    }
+
+    /// How it stands about the file; `None`: there is none. Its digest is for this process alone: with it somebody could try
+    /// out passwords.
+    pub fn file(&self) -> Option<FileState> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).file.clone()
+    }
+
+    /// What was found at the place of the file: its text, or why it cannot be used. It is taken as a whole or not at all.
+    pub fn offer(&self, found: Result<&str, String>, now: DateTime<Utc>) -> Look {
+        let state = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(file) = &mut state.file else { return Look::Same };
+        let path = file.path.clone();
+        let cannot = |why| format!("cannot use the accounts of {} (--web-accounts-file): {why}", path.display());
+        let parse = |text: &str| state.accounts.read_again(text).map_err(|error| cannot(error.to_string()));
+        match file.offer(found.map_err(cannot), now, parse) {
+            Offer::Took(accounts) => {
+                state.accounts = Arc::new(accounts);
+                Look::Taken(Vec::new())
+            }
+            Offer::Kept(look) => look,
+        }
+    }
+}
+
+impl fmt::Debug for LiveAccounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LiveAccounts").field("accounts", &self.now().to_string()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::access::Standing;
+
+    const KIM: &str = "user=kim owners=net password=kims-password-of-kim\n";
+
+    fn accounts() -> LiveAccounts {
+        let digest = Sha256Digest::of(KIM.as_bytes());
+        let accounts = WebAccounts::parse(KIM, "ops").unwrap();
+        LiveAccounts::of_file(accounts, "/etc/accounts".into(), digest, DateTime::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn another_text_holds_at_once_and_whoever_is_gone_is_unknown() {
+        let (live, now) = (accounts(), DateTime::UNIX_EPOCH);
+        assert_eq!(live.offer(Ok(KIM), now), Look::Same);
+        assert_eq!(live.offer(Ok("user=lee owners=dns password=lees-password-of-lee"), now), Look::Taken(vec![]));
+        assert_eq!(live.now().to_string(), "lee@dns");
+        assert_eq!(live.now().standing("kim"), Standing::Unknown);
+        assert_eq!(live.offer(Ok("# nobody"), now), Look::Taken(vec![]));
+        assert_eq!(
+            live.now().standing("lee"),
+            Standing::Unknown,
+            "a file without accounts makes nobody the whole server"
+        );
+        assert_eq!(live.now().standing("ops"), Standing::Whole);
+    }
+
+    #[test]
+    fn what_is_wrong_changes_nothing_and_is_told_once_by_file_and_line() {
+        let (live, now) = (accounts(), DateTime::UNIX_EPOCH);
+        let broken = format!("{KIM}user=lee owners=dns password=hunter2\n");
+        let error = "cannot use the accounts of /etc/accounts (--web-accounts-file): line 2: the password has fewer than \
+                     16 characters";
+        assert_eq!(live.offer(Ok(&broken), now), Look::Refused(error.to_owned()));
+        assert_eq!(live.offer(Ok(&broken), now), Look::Same);
+        assert_eq!(live.now().to_string(), "kim@net");
+        assert_eq!(live.file().unwrap().refused.map(|refused| refused.error).as_deref(), Some(error));
+        let gone = live.offer(Err("it is not there".to_owned()), now);
+        let error = "cannot use the accounts of /etc/accounts (--web-accounts-file): it is not there";
+        assert_eq!(gone, Look::Refused(error.to_owned()));
+        assert_eq!(live.offer(Ok(KIM), now), Look::Back);
+        assert_eq!(live.file().unwrap().refused, None);
+    }
+
+    #[test]
+    fn without_a_file_nothing_is_read() {
+        let live = LiveAccounts::default();
+        assert_eq!(live.offer(Ok(KIM), DateTime::UNIX_EPOCH), Look::Same);
+        assert_eq!((live.now().standing("anybody"), live.file()), (Standing::Whole, None));
+    }
+}

@@ -1,0 +1,277 @@
+//! Registered projects at work: they are planned and applied on their branch, without a pull request.
+//!
+//! A run of an application is a command like any other, in the queue, with locks, plans, gate and crash rules that know
+//! no difference. It goes by a number of its own where a pull goes by the forge's ([`PullNumber::of_application`]), head
+//! and base are both the newest commit of its branch, and what a pull would be told in comments is kept with the command.
+
+use crate::command::{ApplyCommand, Command, DirSelector, PlanCommand, Target};
+use crate::config::access::Action;
+use crate::context::Ctx;
+use crate::handlers::Spec;
+use crate::handlers::commands::cancelled_by;
+use crate::handlers::locks::Explanation;
+use crate::jobs::RunCommand;
+use crate::model::{
+    Actor, ApplicationId, CommandId, CommandKind, OwnerName, PlanState, Pull, PullNumber, PullRef, PullState, RepoUrl,
+};
+use crate::queue::Job;
+use crate::render::UserText;
+use crate::store::{Application, AskedRun, CommandRow, NewCommand, Result, Store};
+use crate::vcs::{ForgeError, Installation};
+use crate::workflow::CheckoutError;
+
+/// What can be done with an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    /// Show what would change.
+    Plan,
+    /// Carry out the last plan.
+    Apply,
+}
+
+impl Deed {
+    /// The permission that it takes.
+    pub const fn action(self) -> Action {
+        match self {
+            Self::Plan => Action::Plan,
+            Self::Apply => Action::Apply,
+        }
+    }
+
+    const fn kind(self) -> CommandKind {
+        match self {
+            Self::Plan => CommandKind::Plan,
+            Self::Apply => CommandKind::Apply,
+        }
+    }
+
+    fn spec(self, application: &Application) -> Spec {
+        let spec = &application.spec;
+        let dir = Some(DirSelector::Path(spec.dir.clone()));
+        let target = Target::DirWorkspace { dir, workspace: Some(spec.workspace.clone()) };
+        Spec::Command(match self {
+            Self::Plan => Command::Plan(PlanCommand { target, ..PlanCommand::default() }),
+            Self::Apply => Command::Apply(ApplyCommand { target, ..ApplyCommand::default() }),
+        })
+    }
+}
+
+/// Asks for a run of an application: any server takes it up. Whoever asks has to be allowed to.
+pub async fn ask(store: &Store, id: ApplicationId, deed: Deed, actor: &Actor) -> Result<AskedRun> {
+    let make = |application: &Application, at: &PullRef| NewCommand {
+        kind: deed.kind(),
+        pull: at.clone(),
+        comment: None,
+        delivery: None,
+        actor: actor.clone(),
+        installation: None,
+        spec: deed.spec(application).to_json(),
+    };
+    let job =
+        |command: CommandId, new: &NewCommand| RunCommand { command, pull: new.pull.clone(), kind: new.kind }.to_new();
+    store.application_ask(id, make, job).await
+}
+
+/// Why nothing was put into the queue, if so; `None`: there is no such application.
+pub fn queued_or_why(asked: AskedRun) -> std::result::Result<CommandId, Option<Explanation>> {
+    match asked {
+        AskedRun::Queued(command) => Ok(command),
+        AskedRun::NotThere => Err(None),
+        AskedRun::NoRepository(application) => Err(Some(no_repository(&application))),
+        AskedRun::Busy(application, command) => Err(Some(busy(&application, &command))),
+        AskedRun::NoPlan(application, last) => Err(Some(no_plan(&application, last))),
+    }
+}
+
+fn no_repository(application: &Application) -> Explanation {
+    Explanation {
+        field: None,
+        code: "no_repository",
+        message: format!("`{}` is not the address of a repository on a forge.", application.spec.url),
+        way_out: "Change the address of the application.".to_owned(),
+    }
+}
+
+/// Something works on the application.
+pub fn busy(application: &Application, command: &CommandRow) -> Explanation {
+    Explanation {
+        field: None,
+        code: "busy",
+        message: format!(
+            "Application {} is being worked on: `{}` of `{}` ({}) has not ended.",
+            application.spec.title(),
+            command.kind,
+            command.actor.login,
+            command.id
+        ),
+        way_out: format!(
+            "Wait for its end, or cancel it: on the page of the application, with `POST /api/apps/{id}/cancel`, or with \
+             `lockkeeper apps cancel {id}`.",
+            id = application.id
+        ),
+    }
+}
+
+/// What was to be cancelled is not there.
+pub fn over(application: &Application) -> Explanation {
+    Explanation {
+        field: None,
+        code: "over",
+        message: format!(
+            "No such run of application {} waits or is under way: it has ended, or there was none.",
+            application.spec.title()
+        ),
+        way_out: format!(
+            "The page of the application and `lockkeeper apps show {}` tell what came of its runs.",
+            application.id
+        ),
+    }
+}
+
+/// An apply is only cut off by somebody who says so.
+pub fn apply_running(application: &Application, command: &CommandRow) -> Explanation {
+    Explanation {
+        field: Some("force"),
+        code: "apply_running",
+        message: format!(
+            "The apply of application {} that `{}` asked for is under way, so it was not interrupted: an apply that is cut \
+             off can leave the infrastructure half changed.",
+            application.spec.title(),
+            command.actor.login
+        ),
+        way_out:
+            "Wait for its end, or interrupt it by force: with the button for it on the page of the application, with \
+                  `\"force\": true` in the API, or with `--force` on the command line."
+                .to_owned(),
+    }
+}
+
+/// Asks what works on an application to stop, for whoever cannot write its end: a server does. Tells which it is, or why
+/// not; `None`: there is no such application. Whoever asks has to be allowed to.
+pub async fn ask_to_stop(
+    store: &Store,
+    id: ApplicationId,
+    actor: &Actor,
+    force: bool,
+) -> Result<std::result::Result<CommandRow, Option<Explanation>>> {
+    let Some(application) = store.application_get(id).await? else { return Ok(Err(None)) };
+    let Some(busy) = store.application_busy(&application).await? else { return Ok(Err(Some(over(&application)))) };
+    let asked = store.command_stop(busy.id, &cancelled_by(actor), force).await?;
+    if !asked.interrupted.is_empty() {
+        return Ok(Ok(busy));
+    }
+    let is_running = !asked.spared.is_empty();
+    Ok(Err(Some(if is_running { apply_running(&application, &busy) } else { over(&application) })))
+}
+
+fn no_plan(application: &Application, last: Option<PlanState>) -> Explanation {
+    let why = match last {
+        None => "there is none",
+        Some(PlanState::NoChanges) => "the last one has no changes",
+        Some(PlanState::Applied) => "the last one was applied",
+        Some(PlanState::Discarded) => "the last one was thrown away",
+        Some(PlanState::Applying) => "the last one is being applied, or was cut off",
+        Some(PlanState::Planned | PlanState::ApplyFailed) => "the last one is gone",
+    };
+    Explanation {
+        field: None,
+        code: "no_plan",
+        message: format!("Application {} has no plan that could be applied: {why}.", application.spec.title()),
+        way_out: "Plan first, look at the plan, then apply it.".to_owned(),
+    }
+}
+
+/// Why it cannot be said how a pull or an application stands now.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Unseen {
+    /// The forge did not say.
+    #[error(transparent)]
+    Forge(#[from] ForgeError),
+    /// The branch could not be looked at.
+    #[error(transparent)]
+    Checkout(#[from] CheckoutError),
+    /// The database did not answer.
+    #[error(transparent)]
+    Store(#[from] sqlx::Error),
+    /// The application cannot be worked on.
+    #[error("{}", .1.message.trim_end_matches('.'))]
+    Refused(&'static str, UserText),
+}
+
+/// How a pull stands now, by its forge; an application stands where its branch is.
+pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef, via: Installation) -> std::result::Result<Pull, Unseen> {
+    if !at.number.is_application() {
+        return Ok(ctx.forge.pull(at, via).await?);
+    }
+    let application = registered(ctx, at).await?;
+    let branch = &application.spec.branch;
+    let head = ctx.checkouts.fetch_tip(&*ctx.forge, at, branch, via).await?.ok_or_else(|| {
+        let message = format!("the branch `{branch}` is not in the repository.");
+        Unseen::Refused("branch_gone", UserText::new(message, ["Make it, or change the application.".to_owned()]))
+    })?;
+    Ok(Pull {
+        at: at.clone(),
+        title: application.spec.title(),
+        author: application.created_by,
+        url: ctx.settings.application_url(application.id),
+        head: head.clone(),
+        head_branch: branch.clone(),
+        head_repo: Some(at.repo.clone()),
+        base_branch: branch.clone(),
+        base: head,
+        state: PullState::Open,
+        draft: false,
+        labels: Vec::new(),
+    })
+}
+
+/// The application, if this server works for its repository.
+pub(super) async fn registered(ctx: &Ctx, at: &PullRef) -> std::result::Result<Application, Unseen> {
+    let found = ctx.store.application_of(at.number).await?.filter(|found| found.at().as_ref() == Some(at));
+    let application = found.ok_or_else(|| {
+        Unseen::Refused("not_registered", UserText::new("the application is not registered any more.", []))
+    })?;
+    if at.repo.host() != ctx.forge.host() {
+        let message =
+            format!("this server works with `{}`, and the repository is on `{}`.", ctx.forge.host(), at.repo.host());
+        return Err(Unseen::Refused("other_forge", UserText::new(message, [])));
+    }
+    if !ctx.settings.allowlist.allows(&at.repo) {
+        let message = format!("this server does not work for `{}` (`--repo-allowlist`).", at.repo);
+        let hint = "Whoever operates the server can add the repository to that list.".to_owned();
+        return Err(Unseen::Refused("not_allowlisted", UserText::new(message, [hint])));
+    }
+    // Where the letter case of an address was kept, somebody else may have claimed the repository itself: what is done in
+    // it, and with which credentials, is theirs alone.
+    let owner = ctx.store.claim_owner_of(&at.repo).await?;
+    if owner.as_ref() != Some(&application.owner) {
+        return Err(Unseen::Refused("not_the_owner", not_the_owner(&application, at, owner.as_ref())));
+    }
+    Ok(application)
+}
+
+fn not_the_owner(application: &Application, at: &PullRef, claimed_by: Option<&OwnerName>) -> UserText {
+    let url = RepoUrl::of(&at.repo).map_or_else(|_| at.repo.to_string(), |url| url.to_string());
+    let (registered, owner) = (&application.spec.url, &application.owner);
+    let whose = claimed_by.map_or_else(|| "nobody has claimed".to_owned(), |other| format!("`{other}` has claimed"));
+    let message = format!(
+        "{whose} the repository `{url}`, and this application was registered for `{owner}` with the address `{registered}`."
+    );
+    let who = claimed_by.map_or_else(String::new, |other| format!(" for `{other}`"));
+    let hints = [
+        format!("Remove the application and register it anew{who} with the address `{url}`."),
+        "Commands on the server's machine must be given the `--gh-hostname` of the server: then they write addresses as it does."
+            .to_owned(),
+    ];
+    UserText::new(message, hints)
+}
+
+/// How somebody asks once more: `Comment the command again`.
+pub(super) const fn again(number: PullNumber) -> &'static str {
+    if number.is_application() { "Ask for it again" } else { "Comment the command again" }
+}
+
+/// The same, when something else is to be done before.
+pub(super) const fn then_again(number: PullNumber) -> &'static str {
+    if number.is_application() { "Then ask for it again" } else { "Then comment the command again" }
+}

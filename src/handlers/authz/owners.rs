@@ -1,0 +1,81 @@
+//! Accounts of the pages and the API that are limited to owners: what is theirs.
+//!
+//! A repository is of the owner who claims it, at this moment and by the database; one that nobody has claimed is nobody's,
+//! so only the account for the whole server sees it. What concerns no repository and no owner is the whole server's, too.
+
+use super::{AuthzError, Decision, Denial, Resource, quoted};
+use crate::config::access::{Action, Identity, Standing, WebAccounts};
+use crate::model::{OwnerName, RepoUrl};
+use crate::store::Store;
+
+/// Why something is not within what an account is limited to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outside {
+    /// The rule, a clause.
+    pub rule: String,
+    /// What is the case, a clause.
+    pub actual: String,
+    /// Who can: sentences.
+    pub who_can: Vec<String>,
+}
+
+impl Outside {
+    /// One sentence, and who can.
+    pub fn message(&self, who: &str, deed: &str) -> String {
+        let who_can = self.who_can.join(" ");
+        format!("{} may not {deed}: {}, and {}. {who_can}", quoted(who), self.rule, self.actual)
+    }
+
+    pub(super) fn denial(self, who: &Identity, action: Action) -> Decision {
+        let Self { rule, actual, who_can } = self;
+        Decision::Denied(Box::new(Denial { who: who.clone(), action, rule, actual, who_can }))
+    }
+}
+
+/// Whether something is within what a user of the pages or the API is limited to, whatever is to be done with it.
+pub async fn within(
+    store: &Store,
+    accounts: &WebAccounts,
+    name: &str,
+    on: &Resource<'_>,
+) -> Result<Result<(), Outside>, AuthzError> {
+    let account = match accounts.standing(name) {
+        Standing::Whole => return Ok(Ok(())),
+        Standing::Limited(account) => account,
+        Standing::Unknown => return Ok(Err(unknown())),
+    };
+    let (actual, owner) = match (on, on.repo()) {
+        (Resource::Owner(owner), _) if account.owners.contains(*owner) => return Ok(Ok(())),
+        (Resource::Owner(owner), _) => (format!("this is of {}", quoted(owner.as_str())), Some((*owner).clone())),
+        (_, Some((repo, _))) => {
+            // What has no address in normal form cannot be claimed either.
+            let owner = match RepoUrl::of(repo) {
+                Ok(url) => store.claim_owner(&url).await?,
+                Err(_) => None,
+            };
+            match owner {
+                Some(owner) if account.owners.contains(&owner) => return Ok(Ok(())),
+                Some(owner) => (format!("{repo} is claimed by {}", quoted(owner.as_str())), Some(owner)),
+                None => (format!("nobody has claimed {repo}"), None),
+            }
+        }
+        (_, None) => ("this concerns the whole server".to_owned(), None),
+    };
+    let rule = format!("this account is limited to what is of {}", account.owners_quoted());
+    Ok(Err(Outside { rule, actual, who_can: who_can(owner.as_ref().map(OwnerName::as_str)) }))
+}
+
+fn who_can(owner: Option<&str>) -> Vec<String> {
+    let of_owner = owner.map(|owner| format!("An account of {} can.", quoted(owner)));
+    let main = "Whoever has the account for the whole server can, and whoever operates it can change what this one is \
+                limited to (--web-accounts-file).";
+    of_owner.into_iter().chain([main.to_owned()]).collect()
+}
+
+fn unknown() -> Outside {
+    Outside {
+        rule: "only accounts in the file of --web-accounts-file and that of --web-username may do something".to_owned(),
+        actual: "this is neither (any more)".to_owned(),
+        who_can: vec!["Whoever operates the server can add the account.".to_owned()],
+    }
+}

@@ -1,0 +1,124 @@
+//! What a search for projects looks at: a checkout, or a commit of which nothing is checked out.
+//!
+//! With `--sparse-checkout` it is known only after the search what has to be on the disk, so files are read from the
+//! mirror. Hooks may change and make files before the search, and files that nobody committed are asked for by a setting:
+//! then it needs a checkout, which is whole.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::Work;
+use super::files::{MAX_CODE_BYTES, MAX_LINK_BYTES, link_target, read_code};
+use crate::config::repos::RepoRules;
+use crate::discovery::Tree;
+use crate::git::{Checkout, GitError, TreeReader};
+use crate::handlers::commands::{CommandCx, hooks};
+use crate::model::{CommitSha, RepoPath, WorkspaceName};
+use crate::workflow::{CheckoutError, Source};
+
+/// What is looked at.
+pub(super) enum View {
+    /// The disk, with what hooks made of it.
+    Checkout(Arc<Checkout>),
+    /// The mirror.
+    Commit(Box<Objects>),
+}
+
+impl View {
+    /// Whether nothing is checked out for the search.
+    pub fn is_of_commit(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
+        cx.ctx.checkouts.is_sparse() && !cx.ctx.settings.untracked_files && !hooks::any(cx, rules)
+    }
+
+    pub async fn of(cx: &CommandCx<'_>, work: &Work) -> Result<Self, CheckoutError> {
+        if Self::is_of_commit(cx, work.policies.of_operator()) {
+            return Ok(Self::Commit(Box::new(Objects::of(cx, work.source()).await?)));
+        }
+        Ok(Self::Checkout(work.checkout(cx, &WorkspaceName::default()).await?))
+    }
+
+    pub fn checkout(&self) -> Option<&Arc<Checkout>> {
+        match self {
+            Self::Checkout(checkout) => Some(checkout),
+            Self::Commit(_) => None,
+        }
+    }
+
+    pub fn commit(&self) -> &CommitSha {
+        match self {
+            Self::Checkout(checkout) => &checkout.commit,
+            Self::Commit(objects) => &objects.commit,
+        }
+    }
+
+    /// The text of a file of code; for a thread of its own.
+    pub fn read(&self, tree: &Tree, path: &RepoPath) -> Option<String> {
+        match self {
+            Self::Checkout(checkout) => read_code(checkout, path),
+            Self::Commit(objects) => objects.read(tree, path),
+        }
+    }
+
+    /// What a symbolic link says; for a thread of its own.
+    pub fn link_target(&self, link: &RepoPath) -> Option<String> {
+        match self {
+            Self::Checkout(checkout) => link_target(checkout, link),
+            Self::Commit(objects) => objects.link_target(link),
+        }
+    }
+
+    /// Why something could not be read that is there.
+    pub fn trouble(&self) -> Result<(), GitError> {
+        match self {
+            Self::Checkout(_) => Ok(()),
+            Self::Commit(objects) => objects.trouble(),
+        }
+    }
+}
+
+/// The files of a commit, read in a thread of its own.
+pub(super) struct Objects {
+    pub commit: CommitSha,
+    runtime: Handle,
+    reader: RefCell<TreeReader>,
+    /// What failed first. Whoever reads does not hear of it, as for them a file is readable or not.
+    trouble: RefCell<Option<GitError>>,
+}
+
+impl Objects {
+    /// What would be checked out of a source.
+    pub async fn of(cx: &CommandCx<'_>, source: &Source) -> Result<Self, CheckoutError> {
+        let commit = cx.ctx.checkouts.commit(source).await?;
+        let reader = RefCell::new(cx.ctx.checkouts.reader(source, &commit));
+        Ok(Self { commit, runtime: Handle::current(), reader, trouble: RefCell::default() })
+    }
+
+    /// As from a checkout, no link is followed.
+    pub fn read(&self, tree: &Tree, path: &RepoPath) -> Option<String> {
+        if tree.is_link(path) {
+            return None;
+        }
+        String::from_utf8(self.bytes(path, MAX_CODE_BYTES)?).ok()
+    }
+
+    pub fn link_target(&self, link: &RepoPath) -> Option<String> {
+        String::from_utf8(self.bytes(link, MAX_LINK_BYTES as u64)?).ok()
+    }
+
+    fn bytes(&self, path: &RepoPath, most: u64) -> Option<Vec<u8>> {
+        if self.trouble.borrow().is_some() {
+            return None;
+        }
+        let read = self.runtime.block_on(self.reader.borrow_mut().read(path, most));
+        read.unwrap_or_else(|error| {
+            self.trouble.replace(Some(error));
+            None
+        })
+    }
+
+    pub fn trouble(&self) -> Result<(), GitError> {
+        self.trouble.take().map_or(Ok(()), Err)
+    }
+}

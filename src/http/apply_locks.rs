@@ -2,10 +2,22 @@
 
 use tracing::warn;
 
+use super::reach::Sight;
 use super::{Failure, Web};
 use crate::config::access::{Action, Asker};
 use crate::model::{ApplyLock, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope, Cause, Origin, minute};
 use crate::store::SetApplyLock;
+
+/// Those that concern what somebody may see: what stops everything concerns everybody.
+pub(super) async fn seen(web: &Web, sight: &Sight) -> Result<Vec<ApplyLock>, Failure> {
+    let mut seen = Vec::new();
+    for lock in web.store.apply_lock_list().await? {
+        if lock.scope.repo().is_none() || sight.sees(&(&lock.scope).into()).await? {
+            seen.push(lock);
+        }
+    }
+    Ok(seen)
+}
 
 /// What came of the wish to stop applies.
 #[must_use]

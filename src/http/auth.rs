@@ -1,4 +1,5 @@
-//! Who uses the pages and the API: one user and password by flag (`--web-basic-auth`, reference 11).
+//! Who uses the pages and the API: one user and password by flag (`--web-basic-auth`, reference 11), and those of the file
+//! `--web-accounts-file`, which are limited to owners.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use subtle::ConstantTimeEq;
 
 use super::Web;
 use super::errors::Failure;
-use crate::config::access::{Asker, Identity};
+use crate::config::access::{Asker, Identity, WebAccounts};
 use crate::secret::Secret;
 
 /// Shown by browsers when they ask for the password.
@@ -23,9 +24,9 @@ const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"Lockkeepe
 /// Where proxies say whom they speak for.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 /// Stands for the person when nobody has to sign in.
-const NOBODY: &str = "somebody at the dashboard";
+pub(super) const NOBODY: &str = "somebody at the dashboard";
 
-/// The web user.
+/// The web user: the account for the whole server.
 #[derive(Clone, Debug)]
 pub struct WebAuth {
     /// Name.
@@ -35,16 +36,28 @@ pub struct WebAuth {
 }
 
 impl WebAuth {
-    /// Whether the request carries the name and the password. Both are compared as digests and in constant time, so
-    /// that neither a wrong length nor a wrong name answers faster.
-    pub(super) fn accepts(&self, headers: &HeaderMap) -> bool {
-        let Some((user, password)) = credentials(headers) else {
-            return false;
-        };
-        let user_fits = same(&user, &self.user);
-        let password_fits = same(password.trim(), self.password.expose());
-        user_fits & password_fits
+    /// Whose name and password the request carries. All are compared as digests and in constant time, so that neither a
+    /// wrong length nor a wrong name answers faster.
+    fn accepted(&self, accounts: &WebAccounts, headers: &HeaderMap) -> Option<SignedIn> {
+        let (user, password) = credentials(headers)?;
+        let limited = accounts.limited().iter().map(|account| (account.name.as_str(), &account.password));
+        let mut found = None;
+        for (name, expected) in std::iter::once((self.user.as_str(), &self.password)).chain(limited) {
+            if same(&user, name) & same(password.trim(), expected.expose()) {
+                found = found.or_else(|| Some(SignedIn(name.to_owned())));
+            }
+        }
+        found
     }
+}
+
+/// Who is known by name and password.
+#[derive(Clone, Debug)]
+struct SignedIn(String);
+
+/// Whether a request that asks for no page comes from somebody who may use them.
+pub(super) fn is_known(web: &Web, headers: &HeaderMap) -> bool {
+    web.auth.as_ref().is_none_or(|auth| auth.accepted(&web.accounts.now(), headers).is_some())
 }
 
 fn same(given: &str, expected: &str) -> bool {
@@ -63,7 +76,7 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-/// Who makes the request: the web user, or a stand-in when nobody has to sign in; and the address it came from, which is
+/// Who makes the request: a user with a password, or a stand-in when nobody has to sign in; and the address it came from, which is
 /// not known where the server is asked without a connection.
 #[derive(Clone, Debug)]
 pub struct WebUser(pub String, pub(super) Option<IpAddr>);
@@ -72,8 +85,12 @@ impl FromRequestParts<Arc<Web>> for WebUser {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, web: &Arc<Web>) -> Result<Self, Failure> {
-        // The guard let the request in, so it is the one user there is.
-        let name = web.auth.as_ref().map_or_else(|| NOBODY.to_owned(), |auth| auth.user.clone());
+        // The guard let the request in, and left word who it is.
+        let name = match (&web.auth, parts.extensions.get::<SignedIn>()) {
+            (None, _) => NOBODY.to_owned(),
+            (Some(_), Some(SignedIn(name))) => name.clone(),
+            (Some(_), None) => return Err(Failure::who_are_you()),
+        };
         Ok(Self(name, client(web, &parts.extensions, &parts.headers)))
     }
 }
@@ -103,10 +120,11 @@ fn client(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> Option<IpA
     Some(web.trusted_proxies.client(peer.ip(), forwarded))
 }
 
-/// Lets nobody in but the web user, if there is one.
-pub(super) async fn guard(State(web): State<Arc<Web>>, request: Request, next: Next) -> Response {
-    let welcome = web.auth.as_ref().is_none_or(|auth| auth.accepts(request.headers()));
-    if welcome {
+/// Lets nobody in but those who have a password, if one is asked for.
+pub(super) async fn guard(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
+    let Some(auth) = &web.auth else { return next.run(request).await };
+    if let Some(user) = auth.accepted(&web.accounts.now(), request.headers()) {
+        request.extensions_mut().insert(user);
         return next.run(request).await;
     }
     if request.headers().contains_key(header::AUTHORIZATION) {
@@ -128,14 +146,28 @@ mod tests {
     fn only_the_very_user_and_password_get_in() {
         let auth = WebAuth { user: "ops".to_owned(), password: Secret::new("a:b ü") };
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
-        assert!(auth.accepts(&with(&basic("ops:a:b ü"))));
-        assert!(auth.accepts(&with(&basic("ops:a:b ü").replace("Basic", "bAsIc"))));
-        for wrong in ["ops:a:b", "ops:", "ops", "", ":a:b ü", "OPS:a:b ü", "ops:a:b ü2"] {
-            assert!(!auth.accepts(&with(&basic(wrong))), "{wrong:?}");
+        let accounts = WebAccounts::parse("user=kim owners=net password=0123456789abcdef", "ops").unwrap();
+        let known = |headers: &HeaderMap| auth.accepted(&accounts, headers).map(|SignedIn(name)| name);
+        assert_eq!(known(&with(&basic("ops:a:b ü"))).as_deref(), Some("ops"));
+        assert_eq!(known(&with(&basic("ops:a:b ü").replace("Basic", "bAsIc"))).as_deref(), Some("ops"));
+        assert_eq!(known(&with(&basic("kim:0123456789abcdef"))).as_deref(), Some("kim"));
+        for wrong in [
+            "ops:a:b",
+            "ops:",
+            "ops",
+            "",
+            ":a:b ü",
+            "OPS:a:b ü",
+            "ops:a:b ü2",
+            "kim:a:b ü",
+            "ops:0123456789abcdef",
+            "kim:",
+        ] {
+            assert_eq!(known(&with(&basic(wrong))), None, "{wrong:?}");
         }
         for malformed in ["Basic", "Basic !!!", "Bearer b3BzOmE6YiDDvA==", "Basic /w=="] {
-            assert!(!auth.accepts(&with(malformed)), "{malformed:?}");
+            assert_eq!(known(&with(malformed)), None, "{malformed:?}");
         }
-        assert!(!auth.accepts(&HeaderMap::new()));
+        assert_eq!(known(&HeaderMap::new()), None);
     }
 }

@@ -43,6 +43,16 @@ struct Details {
     /// Whose it is, where that is in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     owner: Option<String>,
+    /// What is wrong field by field, for the page of a form.
+    #[serde(skip)]
+    problems: Vec<FieldProblem>,
+}
+
+/// What is wrong with a field, in words that stand beside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FieldProblem {
+    pub field: String,
+    pub text: String,
 }
 
 impl Failure {
@@ -52,8 +62,38 @@ impl Failure {
 
     /// With what a program can go by; people read the way out behind the message.
     fn with_details(self, field: Option<String>, reason: &'static str, way_out: &str) -> Self {
-        let details = Details { field, reason, way_out: way_out.to_owned(), owner: None };
+        let details = Details { field, reason, way_out: way_out.to_owned(), owner: None, problems: Vec::new() };
         Self { details: Some(Box::new(details)), ..self }
+    }
+
+    /// With what is wrong field by field, as texts that were not made harmless to read yet.
+    fn with_problems<'a>(mut self, problems: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let problem = |(field, text): (&str, &str)| FieldProblem { field: shown(field), text: in_quotes(&shown(text)) };
+        if let Some(details) = &mut self.details {
+            details.problems = problems.map(problem).collect();
+        }
+        self
+    }
+
+    /// The status of the answer.
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// What is wrong, and the way out.
+    pub(super) fn sentences(&self) -> String {
+        let way_out = self.details.as_ref().map(|details| format!(" {}", details.way_out)).unwrap_or_default();
+        format!("{}{way_out}", self.message)
+    }
+
+    /// What is wrong with fields, of which there can be several.
+    pub(super) fn problems(&self) -> Vec<FieldProblem> {
+        let Some(details) = &self.details else { return Vec::new() };
+        if details.problems.is_empty() {
+            let whole = |field: &String| FieldProblem { field: field.clone(), text: self.sentences() };
+            return details.field.iter().map(whole).collect();
+        }
+        details.problems.clone()
     }
 
     /// No route.
@@ -124,7 +164,7 @@ impl Failure {
     pub(super) fn unusable_field(field: &str, problem: &str, way_out: &str) -> Self {
         let message = format!("The field “{}” cannot be used: {}. Nothing was changed.", shown(field), shown(problem));
         let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not usable", message);
-        failure.with_details(Some(shown(field)), "unusable", way_out)
+        failure.with_details(Some(shown(field)), "unusable", way_out).with_problems([(field, problem)].into_iter())
     }
 
     /// A body that is no JSON.
@@ -201,6 +241,19 @@ impl Failure {
         Self::new(StatusCode::CONFLICT, title, in_quotes(&format!("{} Nothing was changed.", shown(why))))
     }
 
+    /// What is to be added goes by a name that is taken: a sentence.
+    pub(super) fn name_taken(why: &str, way_out: &str) -> Self {
+        Self::in_the_way("There before", why).with_details(Some("name".to_owned()), "name_taken", way_out)
+    }
+
+    /// Something is in the way of what was asked for, with a word for programs and a way out.
+    pub(super) fn not_now(explained: &Explanation) -> Self {
+        let message = in_quotes(&format!("{} Nothing was changed.", shown(&explained.message)));
+        let failure = Self::new(StatusCode::CONFLICT, "Not now", message);
+        let field = explained.field.map(str::to_owned);
+        failure.with_details(field, explained.code, &in_quotes(&shown(&explained.way_out)))
+    }
+
     /// A repository that another owner has claimed.
     pub(super) fn owned_by(url: &RepoUrl, owner: &OwnerName) -> Self {
         // Neither can hold anything but plain characters, and the end is not to be cut off.
@@ -235,9 +288,10 @@ impl Failure {
     fn wrong<'a>(problems: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Self {
         let lines = problems.clone().map(|(field, text)| format!("`{field}`: {}", shown(text)));
         let message = in_quotes(&format!("{} Nothing was changed.", lines.collect::<Vec<_>>().join(" ")));
-        let field = problems.map(|(field, _)| field.to_owned()).next();
+        let field = problems.clone().map(|(field, _)| field.to_owned()).next();
         let failure = Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Not as it has to be", message);
-        failure.with_details(field, "unusable", "Change what the sentences name, and send it again.")
+        let way_out = "Change what the sentences name, and send it again.";
+        failure.with_details(field, "unusable", way_out).with_problems(problems)
     }
 
     /// Another site, or a program without the marks of a browser, sent a form.
@@ -258,6 +312,11 @@ impl Failure {
     pub(super) fn not_allowed(denial: &Denial) -> Self {
         let text = format!("{} {} Nothing was changed.", denial.message(), denial.who_can.join(" "));
         Self::new(StatusCode::FORBIDDEN, "Not allowed", in_quotes(&shown(&text)))
+    }
+
+    /// It is not of the owners that the account is limited to: sentences.
+    pub(super) fn outside(why: &str) -> Self {
+        Self::new(StatusCode::FORBIDDEN, "Not allowed", in_quotes(&shown(why)))
     }
 
     /// Whether it is allowed cannot be told.
@@ -415,8 +474,7 @@ fn wants_html(path: &str, headers: &HeaderMap) -> bool {
 
 impl Failure {
     fn page(&self, web: &Web, reference: &str) -> Response {
-        let way_out = self.details.as_ref().map(|details| format!(" {}", details.way_out)).unwrap_or_default();
-        let message = format!("{}{way_out}", self.message);
+        let message = self.sentences();
         let view = View { title: self.title, message: &message, status: self.status.as_u16(), reference };
         match web.templates.render("error.html", &view) {
             Ok(page) => page.into_response(),

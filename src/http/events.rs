@@ -17,8 +17,9 @@ use axum::http::{HeaderMap, StatusCode, header};
 use tracing::{info, warn};
 
 use crate::context::Ctx;
+use crate::handlers::claimed::{self, Service};
 use crate::jobs::ReadDelivery;
-use crate::model::{DeliveryId, Event};
+use crate::model::{DeliveryId, Event, RepositoryNews};
 use crate::queue::Job;
 use crate::store::{Accepted, DeliveryState, NewDelivery};
 use crate::telemetry::Metric;
@@ -74,27 +75,12 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
         content_type: text_header(headers, &header::CONTENT_TYPE),
         body: body.to_vec(),
     };
-    let news: Vec<_> = event.news().into_iter().filter(|news| ctx.settings.allowlist.allows(&news.repo)).collect();
     let allowed = event.repo().is_none_or(|repo| ctx.settings.allowlist.allows(repo));
-    let accepted = match event {
-        Event::Repositories { .. } if news.is_empty() => ctx.store.delivery_ignore(&new, NOT_SERVED).await,
-        Event::Repositories { .. } => ctx.store.delivery_note(&new, &news).await,
-        Event::Ignored { reason } => {
-            let accepted = ctx.store.delivery_ignore(&new, &reason).await;
-            if let Ok(Accepted::New(_)) = accepted {
-                count(ctx, DeliveryState::Ignored.as_str());
-            }
-            accepted
-        }
-        event @ (Event::Pull(_) | Event::Comment(_)) => {
-            let job = |delivery: DeliveryId| ReadDelivery { delivery, event }.to_new();
-            ctx.store.delivery_accept_with(&new, &news, job).await
-        }
-    };
-    match accepted {
+    match keep(ctx, &new, event).await {
         Ok(Accepted::New(id)) => {
             info!(delivery = %id, forge.delivery = new.forge_delivery, event = new.event, "Took a delivery");
             ctx.nudge.nudge();
+            ctx.mirror_nudge.nudge();
             answer(allowed)
         }
         Ok(Accepted::Duplicate) => {
@@ -107,6 +93,39 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHe
             refuse(StatusCode::SERVICE_UNAVAILABLE, "the delivery could not be kept; send it again")
         }
     }
+}
+
+/// Puts a delivery where every server finds it. What it tells of repositories that are not served is not told further.
+async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event) -> Result<Accepted, sqlx::Error> {
+    let (news, unserved) = served(ctx, event.news()).await?;
+    match event {
+        Event::Repositories { .. } if news.is_empty() => ctx.store.delivery_ignore(new, unserved).await,
+        Event::Repositories { .. } => ctx.store.delivery_note(new, &news).await,
+        Event::Ignored { reason } => {
+            let accepted = ctx.store.delivery_ignore(new, &reason).await;
+            if let Ok(Accepted::New(_)) = accepted {
+                count(ctx, DeliveryState::Ignored.as_str());
+            }
+            accepted
+        }
+        event @ (Event::Pull(_) | Event::Comment(_)) => {
+            let job = |delivery: DeliveryId| ReadDelivery { delivery, event }.to_new();
+            ctx.store.delivery_accept_with(new, &news, job).await
+        }
+    }
+}
+
+/// The news of repositories that are served, and why there are none if there are none.
+async fn served(ctx: &Ctx, news: Vec<RepositoryNews>) -> Result<(Vec<RepositoryNews>, &'static str), sqlx::Error> {
+    let (mut kept, mut unserved) = (Vec::new(), NOT_SERVED);
+    for news in news {
+        match claimed::service(ctx, &news.repo).await? {
+            Service::Served => kept.push(news),
+            Service::Unclaimed => unserved = claimed::UNCLAIMED,
+            Service::NotAllowlisted => {}
+        }
+    }
+    Ok((kept, unserved))
 }
 
 fn count(ctx: &Ctx, outcome: &str) {

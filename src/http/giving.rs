@@ -1,6 +1,7 @@
 //! Taking locks from pulls, for the pages and the API: who may, what came of it, and how that is said.
 
 use super::errors::Failure;
+use super::reach::Sight;
 use super::web::Web;
 use crate::config::access::Asker;
 use crate::handlers::authz::Resource;
@@ -51,8 +52,19 @@ pub(super) enum Found {
     None,
 }
 
+/// Looks for a lock as [`find_lock`] does, among those that somebody may see.
+pub(super) async fn find_seen_lock(web: &Web, sight: &Sight, asked: &str) -> Result<Found, Failure> {
+    let found = find_lock(web, asked).await?;
+    match &found {
+        Found::One(lock) => sight.must_see(&Resource::Lock(lock)).await?,
+        // Nothing is told of either.
+        Found::Several | Found::None => {}
+    }
+    Ok(found)
+}
+
 /// Looks for a lock by identifier or classic name (see [`LockName`]); with the host before it, a name means one lock.
-pub(super) async fn find_lock(web: &Web, asked: &str) -> Result<Found, Failure> {
+async fn find_lock(web: &Web, asked: &str) -> Result<Found, Failure> {
     if let Ok(id) = asked.parse::<LockId>() {
         let lock = web.store.lock_get(id).await?;
         return Ok(lock.map_or(Found::None, |lock| Found::One(Box::new(lock))));
@@ -66,8 +78,8 @@ pub(super) async fn find_lock(web: &Web, asked: &str) -> Result<Found, Failure> 
 }
 
 /// The one lock that a script means.
-pub(super) async fn the_lock(web: &Web, asked: &str) -> Result<Lock, Failure> {
-    match find_lock(web, asked).await? {
+pub(super) async fn the_lock(web: &Web, sight: &Sight, asked: &str) -> Result<Lock, Failure> {
+    match find_seen_lock(web, sight, asked).await? {
         Found::One(lock) => Ok(*lock),
         Found::None => Err(Failure::no_such_lock(asked)),
         Found::Several => Err(Failure::several_locks(asked)),

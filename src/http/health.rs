@@ -12,6 +12,7 @@ use serde::Serialize;
 use tracing::error;
 
 use super::Web;
+use super::auth::is_known;
 
 /// A probe wants an answer before its own patience ends.
 const PING_TIME: Duration = Duration::from_secs(5);
@@ -59,7 +60,7 @@ struct Status {
 
 /// What a rollout waits for (reference 11).
 async fn status(State(web): State<Arc<Web>>, headers: HeaderMap) -> Result<Json<Status>, super::Failure> {
-    let known = web.auth.as_ref().is_none_or(|auth| auth.accepts(&headers));
+    let known = is_known(&web, &headers);
     Ok(Json(Status {
         shutting_down: web.shutting_down.is_cancelled(),
         in_progress_operations: web.store.command_count_running().await?,

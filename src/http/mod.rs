@@ -4,6 +4,7 @@
 //! Invariants, by name:
 //! - *guarded unless open*: every route, known or not, asks for the web user when there is one; only [`health`] and
 //!   the webhook door are open, and they are separate routers, so no spelling of a path slips past the guard;
+//! - *limited unless whole*: an account that is limited to owners reaches only the routes that [`reach`] names;
 //! - *no change without intent*: whatever changes something goes through [`csrf`];
 //! - *one voice for errors*: a handler returns a [`Failure`]; one layer turns it into a page or JSON with a reference
 //!   that the log knows, and nothing else of the cause leaves the process;
@@ -12,6 +13,7 @@
 
 mod api;
 mod apply_locks;
+mod apps;
 mod auth;
 mod csrf;
 mod errors;
@@ -24,6 +26,7 @@ mod leases;
 mod metrics;
 mod operations;
 mod pages;
+mod reach;
 mod repos;
 mod trace;
 mod web;
@@ -40,6 +43,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{WebAuth, WebUser};
 pub use errors::Failure;
+pub use reach::LIMITED;
 pub use web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web};
 
 use crate::context::Ctx;
@@ -67,6 +71,7 @@ pub fn router(web: Arc<Web>) -> Router {
         .fallback(|| async { Failure::no_such_page() })
         .method_not_allowed_fallback(|| async { Failure::wrong_method() })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
+        .layer(middleware::from_fn_with_state(Arc::clone(&web), reach::guard))
         .layer(middleware::from_fn_with_state(Arc::clone(&web), auth::guard));
     guarded
         .merge(health::router())

@@ -18,10 +18,11 @@ use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
 use crate::config::access::{Action, Asker, Identity};
 use crate::config::server::{Periods, TrustedProxies};
-use crate::context::FileState;
-use crate::handlers::authz::{AuthzError, Decision, Resource};
+use crate::context::{FileState, LiveAccounts};
+use crate::handlers::authz::{AuthzError, Decision, Outside, Resource};
 use crate::locks::{Gave, Giving};
-use crate::model::{CommandId, ForgeHosts};
+use crate::model::{Actor, CommandId, ForgeHosts};
+use crate::queue::Nudge;
 use crate::store::Store;
 use crate::telemetry::Metrics;
 use crate::workflow::OutputHub;
@@ -50,11 +51,11 @@ pub enum Cancelling {
     Over,
 }
 
-/// Cancels a command for somebody at the dashboard, and tells the pull.
+/// Cancels a command for somebody at the dashboard or a script, and tells the pull.
 #[async_trait]
 pub trait Cancel: Send + Sync + 'static {
     /// An apply under way is only interrupted with `force`.
-    async fn cancel(&self, id: CommandId, who: &str, force: bool) -> Result<Cancelling, sqlx::Error>;
+    async fn cancel(&self, id: CommandId, who: &Actor, force: bool) -> Result<Cancelling, sqlx::Error>;
 }
 
 /// Decides who may do what. Whatever changes something asks first.
@@ -62,6 +63,9 @@ pub trait Cancel: Send + Sync + 'static {
 pub trait Authority: Send + Sync + 'static {
     /// Decides, and puts a denial on record.
     async fn check(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError>;
+
+    /// Whether something is within what a user is limited to. Nothing is put on record.
+    async fn within(&self, user: &str, on: &Resource<'_>) -> Result<Result<(), Outside>, AuthzError>;
 
     /// Whether a page should offer it to somebody.
     fn offers(&self, who: &Identity, action: Action) -> bool;
@@ -81,6 +85,8 @@ pub struct Setup {
     pub public_url: Url,
     /// Who may use the pages and the API; `None` lets everybody in.
     pub auth: Option<WebAuth>,
+    /// Who of these is limited to owners.
+    pub accounts: Arc<LiveAccounts>,
     /// Who is believed about where a request comes from.
     pub trusted_proxies: TrustedProxies,
     /// The word that starts commands at pulls, for hints.
@@ -105,6 +111,8 @@ pub struct Setup {
     pub periods: Periods,
     /// Hosts that are forges.
     pub forges: ForgeHosts,
+    /// Wakes the repair of mirrors.
+    pub mirror_nudge: Nudge,
     /// How it stands about the file of `--repo-config`; `None`: there is none.
     pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
 }
@@ -117,6 +125,7 @@ pub struct Web {
     pub(super) hub: OutputHub,
     pub(super) public_url: Url,
     pub(super) auth: Option<WebAuth>,
+    pub(super) accounts: Arc<LiveAccounts>,
     pub(super) trusted_proxies: TrustedProxies,
     pub(super) executable: String,
     pub(super) giving: Arc<dyn GiveLocks>,
@@ -131,6 +140,7 @@ pub struct Web {
     pub(super) keep_runs: Option<Duration>,
     pub(super) periods: Periods,
     pub(super) forges: ForgeHosts,
+    pub(super) mirror_nudge: Nudge,
     pub(super) repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
     pub(super) csrf: CsrfKey,
     pub(super) viewers: Arc<Semaphore>,
@@ -149,6 +159,7 @@ impl Web {
             hub: setup.hub,
             public_url: setup.public_url,
             auth: setup.auth,
+            accounts: setup.accounts,
             trusted_proxies: setup.trusted_proxies,
             executable: setup.executable,
             giving: setup.giving,
@@ -162,6 +173,7 @@ impl Web {
             keep_runs: setup.keep_runs,
             periods: setup.periods,
             forges: setup.forges,
+            mirror_nudge: setup.mirror_nudge,
             repo_config: setup.repo_config,
             csrf,
             viewers: Arc::new(Semaphore::new(VIEWERS)),

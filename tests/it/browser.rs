@@ -66,6 +66,8 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
     let misconfigured = Site::serve(mistaken.open_app().await).await;
     let (exclusive, mirrored) = (pages::leases::world().await, pages::repos::world().await);
     let (leased, kept) = (Site::serve(exclusive.open_app().await).await, Site::serve(mirrored.open_app().await).await);
+    let (registered, [planned, busy]) = pages::apps::world().await;
+    let apps = Site::serve(registered.open_app().await).await;
     let looked = look(
         &[
             ("empty", new.at("/"), &["No locks are held.", "Nothing was asked for yet."]),
@@ -92,9 +94,13 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
             ("frozen", frozen.at("/"), &["All applies are stopped", "2 more apply locks"]),
             ("owners", owned.at("/owners"), &["net", "web", "ada"]),
             ("owner", owned.at("/owners/net"), &["a-repository-with-a-long-name", "a token", "user ci-bot", "never"]),
+            ("app", apps.at(&planned), &["2 to add, 1 to change", "Apply…", "Discard the plan"]),
+            ("app-busy", apps.at(&busy), &["Something works on it right now", "Cancel…"]),
             ("claims", owned.at("/claims"), &["All owners", "shop"]),
+            ("audit", owned.at("/audit"), &["All owners", "repository claimed", "registered", "by comment"]),
             ("no-owners", new.at("/owners"), &["There are none."]),
             ("no-claims", new.at("/claims"), &["No repository is claimed"]),
+            ("no-audit", new.at("/audit"), &["Nothing is in the log yet."]),
             ("no-apply-locks", new.at("/apply-locks"), &["None is set.", "Stop these applies"]),
             ("operations-empty", new.at("/operations"), &["Everything is in order", "Nothing is waiting"]),
             ("operations", troubled.at("/operations"), &["Somebody should look at this", "closed_pulls", "whole"]),
@@ -128,6 +134,7 @@ async fn hostile_text_is_read_and_not_run() {
         &[
             ("hostile-home", site.at("/"), &["All applies are stopped", ATTACK, ATTACK_PATH, ATTACK_WORKSPACE]),
             ("hostile-apply-locks", site.at("/apply-locks"), &[ATTACK, ATTACK_PATH]),
+            ("hostile-audit", site.at("/audit"), &attacks),
             ("hostile-lock", site.at(&format!("/locks/{}", shown.lock)), &attacks),
             ("hostile-finished", site.at(&format!("/jobs/{}", shown.finished)), &attacks),
             ("hostile-running", site.at(&format!("/jobs/{}", shown.running)), &attacks),

@@ -2,8 +2,11 @@
 
 pub mod fixture;
 
+mod accounts;
 mod api;
 pub mod apply_locks;
+pub mod apps;
+mod audit;
 mod changes;
 pub mod credentials;
 mod guard;
@@ -12,6 +15,7 @@ pub mod home;
 mod hostile;
 mod job;
 pub mod leases;
+mod limited;
 mod lock;
 pub mod operations;
 mod owners;

@@ -8,9 +8,10 @@ use axum::http::StatusCode;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
-use crate::http::apply_locks::{Stopping, allow, set_before, stop};
+use crate::http::apply_locks::{Stopping, allow, seen, set_before, stop};
 use crate::http::csrf::Script;
 use crate::http::extract::{JsonBody, Segment};
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::model::{
     ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope,
@@ -60,8 +61,8 @@ impl From<ApplyLock> for ApplyLockJson {
 }
 
 /// `GET /api/apply-locks`
-pub(super) async fn list(State(web): State<Arc<Web>>) -> Result<Json<ApplyLocks>, Failure> {
-    let locks = web.store.apply_lock_list().await?;
+pub(super) async fn list(State(web): State<Arc<Web>>, sight: Sight) -> Result<Json<ApplyLocks>, Failure> {
+    let locks = seen(&web, &sight).await?;
     Ok(Json(ApplyLocks { apply_locks: locks.into_iter().map(ApplyLockJson::from).collect() }))
 }
 

@@ -7,18 +7,23 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use super::claims::{PAGE, asked_owner, next_of};
+use super::claims::{PAGE, next_of};
 use super::owners::{cause, owner_name};
 use super::time;
-use crate::claims::{ApplicationSaved, application_add, application_change, application_remove};
-use crate::config::access::Action;
+use crate::claims::{ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove};
+use crate::config::access::{Action, Asker};
+use crate::handlers::applications::Deed;
 use crate::handlers::authz::Resource;
+use crate::handlers::lock_facts::LockJson;
+use crate::http::apps::{Stopping, app_id, ask, cancel, discard, runs_of, seen_app, the_app};
 use crate::http::csrf::Script;
 use crate::http::extract::{Asked, JsonBody, Segment};
-use crate::http::{Failure, Web};
-use crate::model::{ApplicationFields, ApplicationId};
-use crate::store::Application;
+use crate::http::reach::{Sight, each, first_of};
+use crate::http::{Cancelling, Failure, Web};
+use crate::model::{ApplicationFields, ApplicationId, CommandId, PlanRecord};
+use crate::store::{Application, ApplicationRuns, CommandRow};
 
 /// A part of the list.
 #[derive(Serialize)]
@@ -71,17 +76,101 @@ pub(super) struct Which {
 }
 
 /// `GET /api/apps?owner=…`, `?after=…`
-pub(super) async fn list(State(web): State<Arc<Web>>, Asked(which): Asked<Which>) -> Result<Json<Apps>, Failure> {
-    let owner = asked_owner(&web, which.owner.as_deref()).await?;
-    let apps = web.store.application_list(owner, which.after, PAGE).await?;
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Apps>, Failure> {
+    let mut apps = Vec::new();
+    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+        apps.extend(web.store.application_list(owner, which.after, PAGE).await?);
+    }
+    let apps = first_of(apps, PAGE, |app| app.id);
     let next = next_of(&apps, |app| app.id.to_string());
     Ok(Json(Apps { apps: apps.into_iter().map(AppJson::from).collect(), next }))
 }
 
-/// `GET /api/apps/{id}`
-pub(super) async fn show(State(web): State<Arc<Web>>, Segment(asked): Segment) -> Result<Json<AppJson>, Failure> {
-    let app = web.store.application_get(app_id(&asked)?).await?;
-    app.map(|app| Json(app.into())).ok_or_else(Failure::no_such_app)
+/// `GET /api/apps/{id}`: with its last plan, its locks and its newest runs.
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Segment(asked): Segment,
+) -> Result<Json<Value>, Failure> {
+    let app = seen_app(&web, &sight, &asked).await?;
+    let ApplicationRuns { commands, plan, locks } = runs_of(&web, &app).await?;
+    let mut runs = Vec::new();
+    for command in &commands {
+        runs.push(command_json(&web, command).await?);
+    }
+    let mut shown = json!(AppJson::from(app));
+    shown["plan"] = json!(plan.as_ref().map(plan_json));
+    shown["locks"] = json!(locks.iter().map(LockJson::from).collect::<Vec<_>>());
+    shown["runs"] = json!(runs);
+    Ok(Json(shown))
+}
+
+fn plan_json(plan: &PlanRecord) -> Value {
+    json!({
+        "state": plan.state, "commit": plan.head, "counts": plan.counts, "made_at": time(plan.created_at),
+        "url_path": format!("/jobs/{}", plan.run),
+    })
+}
+
+async fn command_json(web: &Web, command: &CommandRow) -> Result<Value, Failure> {
+    let jobs = web.store.run_list(command.id).await?;
+    let jobs = jobs.iter().map(|run| {
+        json!({
+            "id": run.id, "kind": run.kind, "state": run.state, "outcome": run.outcome, "message": run.message,
+            "url_path": format!("/jobs/{}", run.id),
+        })
+    });
+    Ok(json!({
+        "id": command.id, "kind": command.kind, "state": command.state, "outcome": command.outcome,
+        "reason": command.reason, "commit": command.head, "by": command.actor.login, "origin": command.actor.origin,
+        "asked_at": time(command.created_at), "ended_at": command.finished_at.map(time),
+        "result": web.store.command_result(command.id).await?, "jobs": jobs.collect::<Vec<_>>(),
+    }))
+}
+
+/// `POST /api/apps/{id}/plan`, `…/apply`, `…/discard`. The first two are 202: a server takes the run up in a moment.
+pub(super) async fn act(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment((asked, deed)): Segment<(String, String)>,
+) -> Result<(StatusCode, Json<Value>), Failure> {
+    let who = who.by_script();
+    let deed = match deed.as_str() {
+        "plan" => Deed::Plan,
+        "apply" => Deed::Apply,
+        "discard" => {
+            let locks = discard(&web, &the_app(&web, &asked).await?, &who).await?;
+            let locks: Vec<LockJson> = locks.iter().map(LockJson::from).collect();
+            return Ok((StatusCode::OK, Json(json!({ "released": locks }))));
+        }
+        _ => return Err(Failure::no_such_page()),
+    };
+    let app = the_app(&web, &asked).await?;
+    let command = ask(&web, &app, deed, &who).await?;
+    Ok((StatusCode::ACCEPTED, where_to_look(&web, &app, command)))
+}
+
+fn where_to_look(web: &Web, app: &Application, command: CommandId) -> Json<Value> {
+    let link = |path: String| format!("{}{path}", web.public_url.as_str().trim_end_matches('/'));
+    let (page, look) = (link(format!("/apps/{}", app.id)), link(format!("/api/apps/{}", app.id)));
+    Json(json!({ "id": command, "page": page, "look": look }))
+}
+
+/// `POST /api/apps/{id}/cancel`: 200 for what had not begun and never will, 202 for what is asked to stop.
+pub(super) async fn stop(
+    State(web): State<Arc<Web>>,
+    Script(who): Script,
+    Segment(asked): Segment,
+    JsonBody(stopping): JsonBody<Stopping>,
+) -> Result<(StatusCode, Json<Value>), Failure> {
+    let app = the_app(&web, &asked).await?;
+    let (command, outcome) = cancel(&web, &app, &stopping, &who.by_script()).await?;
+    let status = if outcome == Cancelling::Dropped { StatusCode::OK } else { StatusCode::ACCEPTED };
+    Ok((status, where_to_look(&web, &app, command)))
 }
 
 /// What is to be registered, or to become different.
@@ -115,8 +204,9 @@ pub(super) async fn add(
     JsonBody(wish): JsonBody<Wish>,
 ) -> Result<(StatusCode, Json<AppJson>), Failure> {
     let who = who.by_script();
-    web.permit(&who, Action::Owners, &Resource::Server).await?;
-    let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default())?;
+    let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
+    web.permit(&who, Action::Owners, &Resource::of_owner(owner.as_ref().ok())).await?;
+    let owner = owner?;
     let spec = wish.fields().spec(&web.forges).map_err(|problems| Failure::wrong_application(&problems))?;
     let saved = application_add(&web.store, &owner, &spec, &cause(&who)).await?;
     Ok((StatusCode::CREATED, Json(saved_or_why(saved)?.into())))
@@ -130,7 +220,7 @@ pub(super) async fn change(
     JsonBody(wish): JsonBody<Wish>,
 ) -> Result<Json<AppJson>, Failure> {
     let who = who.by_script();
-    web.permit(&who, Action::Owners, &Resource::Server).await?;
+    permit_app(&web, &who, Action::Owners, &asked).await?;
     if wish.owner.is_some() {
         let way_out = "Remove the application, and let the other owner add it.";
         return Err(Failure::unusable_field("owner", "an application stays with its owner", way_out));
@@ -148,21 +238,41 @@ pub(super) async fn remove(
     Segment(asked): Segment,
 ) -> Result<Json<AppJson>, Failure> {
     let who = who.by_script();
-    web.permit(&who, Action::Owners, &Resource::Server).await?;
+    permit_app(&web, &who, Action::Owners, &asked).await?;
     let removed = application_remove(&web.store, app_id(&asked)?, &cause(&who)).await?;
-    removed.map(|app| Json(app.into())).ok_or_else(Failure::no_such_app)
+    Ok(Json(removed_or_why(removed)?.into()))
 }
 
-fn app_id(asked: &str) -> Result<ApplicationId, Failure> {
-    asked.parse().map_err(|_| Failure::no_such_app())
+/// What was removed, or why it was not.
+pub(in crate::http) fn removed_or_why(removed: ApplicationRemoved) -> Result<Application, Failure> {
+    match removed {
+        ApplicationRemoved::Removed(app) => Ok(app),
+        ApplicationRemoved::NotThere(_) => Err(Failure::no_such_app()),
+        busy @ ApplicationRemoved::InUse(..) => {
+            Err(Failure::in_the_way("In use", &busy.or_why().err().unwrap_or_default()))
+        }
+    }
 }
 
-fn saved_or_why(saved: ApplicationSaved) -> Result<Application, Failure> {
+/// Goes on only if somebody may do something with an application.
+pub(super) async fn permit_app(web: &Web, who: &Asker, action: Action, asked: &str) -> Result<(), Failure> {
+    let app = match asked.parse() {
+        Ok(id) => web.store.application_get(id).await?,
+        Err(_) => None,
+    };
+    web.permit(who, action, &Resource::of_owner(app.as_ref().map(|app| &app.owner))).await
+}
+
+/// What was registered, or why it was not.
+pub(in crate::http) fn saved_or_why(saved: ApplicationSaved) -> Result<Application, Failure> {
     match saved {
         ApplicationSaved::Saved(app) => Ok(app),
         ApplicationSaved::OwnedBy(url, owner) => Err(Failure::owned_by(&url, &owner)),
         ApplicationSaved::NoOwner(name) => Err(Failure::no_such_owner(name.as_str())),
         ApplicationSaved::NotThere(_) => Err(Failure::no_such_app()),
+        busy @ ApplicationSaved::InUse(..) => {
+            Err(Failure::in_the_way("In use", &busy.or_why().err().unwrap_or_default()))
+        }
         there @ ApplicationSaved::AlreadyThere(_) => {
             let why = there.or_why().err().unwrap_or_default();
             Err(Failure::in_the_way("There before", &why))

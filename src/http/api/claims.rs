@@ -7,11 +7,12 @@ use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 
-use super::owners::owner_name;
 use super::time;
+use crate::handlers::authz::Resource;
 use crate::http::extract::Asked;
+use crate::http::reach::{Sight, each, first_of};
 use crate::http::{Failure, Web};
-use crate::model::{OwnerId, RepoUrl};
+use crate::model::RepoUrl;
 use crate::store::Claim;
 
 /// Most that one answer lists.
@@ -62,14 +63,22 @@ pub(super) struct Which {
 }
 
 /// `GET /api/claims?url=…`, `?owner=…`, `?after=…`
-pub(super) async fn list(State(web): State<Arc<Web>>, Asked(which): Asked<Which>) -> Result<Json<Claims>, Failure> {
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Claims>, Failure> {
     if let Some(url) = &which.url {
         let claim = web.store.claim_get(&repo_url(&web, "url", url)?).await?;
+        sight.must_see(&Resource::of_owner(claim.as_ref().map(|claim| &claim.owner))).await?;
         return Ok(Json(Claims { claims: claim.into_iter().map(ClaimJson::from).collect(), next: None }));
     }
-    let owner = asked_owner(&web, which.owner.as_deref()).await?;
     let after = which.after.as_deref().map(|url| repo_url(&web, "after", url)).transpose()?;
-    let claims = web.store.claim_list(owner, after.as_ref(), PAGE).await?;
+    let mut claims = Vec::new();
+    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+        claims.extend(web.store.claim_list(owner, after.as_ref(), PAGE).await?);
+    }
+    let claims = first_of(claims, PAGE, |claim| claim.url.clone());
     let next = next_of(&claims, |claim| claim.url.to_string());
     Ok(Json(Claims { claims: claims.into_iter().map(ClaimJson::from).collect(), next }))
 }
@@ -79,13 +88,6 @@ pub(super) fn repo_url(web: &Web, field: &str, text: &str) -> Result<RepoUrl, Fa
     let way_out = "Write the address as in https://github.com/acme/infra.";
     let url = RepoUrl::parse_at(text, &web.forges);
     url.map_err(|error| Failure::unusable_field(field, &error.to_string(), way_out))
-}
-
-/// The owner that a list is limited to.
-pub(super) async fn asked_owner(web: &Web, asked: Option<&str>) -> Result<Option<OwnerId>, Failure> {
-    let Some(asked) = asked else { return Ok(None) };
-    let owner = web.store.owner_get(&owner_name("owner", asked)?).await?;
-    owner.map(|owner| Some(owner.id)).ok_or_else(|| Failure::no_such_owner(asked))
 }
 
 /// Where the rest of a list begins, if what was read may not be all.

@@ -7,15 +7,16 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
-use super::claims::{PAGE, repo_url};
+use super::claims::{PAGE, next_of, repo_url};
 use super::owners::{cause, owner_name};
 use super::time;
 use crate::claims::{ChangeCredential, CredentialError};
-use crate::config::access::Action;
+use crate::config::access::{Action, Asker};
 use crate::credential::{Access, CredentialKind, PublicParts};
 use crate::handlers::authz::Resource;
 use crate::http::csrf::Script;
 use crate::http::extract::{Asked, JsonBody, Segment};
+use crate::http::reach::{Sight, each, first_of};
 use crate::http::{Failure, Web};
 use crate::model::{CredentialId, OwnerName};
 use crate::secret::Secret;
@@ -25,6 +26,8 @@ use crate::store::CredentialRow;
 #[derive(Serialize)]
 pub(super) struct CredentialsJson {
     credentials: Vec<CredentialJson>,
+    /// What to ask for with `after` to see more; `null`: there is no more.
+    next: Option<String>,
 }
 
 /// One of them, without its secret.
@@ -65,27 +68,38 @@ impl From<CredentialRow> for CredentialJson {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
+    /// Those of this owner.
     owner: Option<String>,
+    /// Those for this repository, in any spelling.
     url: Option<String>,
+    /// Those that come after this one.
+    after: Option<CredentialId>,
 }
 
-/// `GET /api/credentials?owner=…&url=…`
+/// `GET /api/credentials?owner=…&url=…&after=…`
 pub(super) async fn list(
     State(web): State<Arc<Web>>,
+    sight: Sight,
     Asked(which): Asked<Which>,
 ) -> Result<Json<CredentialsJson>, Failure> {
-    let owner = which.owner.as_deref().map(|name| owner_name("owner", name)).transpose()?;
     let url = which.url.as_deref().map(|url| repo_url(&web, "url", url)).transpose()?;
-    let rows = web.store.credential_list(owner.as_ref(), url.as_ref(), PAGE).await?;
-    Ok(Json(CredentialsJson { credentials: rows.into_iter().map(CredentialJson::from).collect() }))
+    let mut rows = Vec::new();
+    for owner in each(sight.narrowed(which.owner.as_deref()).await?) {
+        rows.extend(web.store.credential_list(owner, url.as_ref(), which.after, PAGE).await?);
+    }
+    let rows = first_of(rows, PAGE, |row| row.id);
+    let next = next_of(&rows, |row| row.id.to_string());
+    Ok(Json(CredentialsJson { credentials: rows.into_iter().map(CredentialJson::from).collect(), next }))
 }
 
 /// `GET /api/credentials/{id}`
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
+    sight: Sight,
     Segment(asked): Segment,
 ) -> Result<Json<CredentialJson>, Failure> {
     let row = web.store.credential_get(credential_id(&asked)?).await?;
+    sight.must_see(&Resource::of_owner(row.as_ref().map(|row| &row.owner_name))).await?;
     row.map(|row| Json(row.into())).ok_or_else(Failure::no_such_credential)
 }
 
@@ -154,8 +168,9 @@ pub(super) async fn add(
     JsonBody(wish): JsonBody<Wish>,
 ) -> Result<(StatusCode, Json<CredentialJson>), Failure> {
     let who = who.by_script();
-    web.permit(&who, Action::Owners, &Resource::Server).await?;
-    let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default())?;
+    let owner = owner_name("owner", wish.owner.as_deref().unwrap_or_default());
+    web.permit(&who, Action::Owners, &Resource::of_owner(owner.as_ref().ok())).await?;
+    let owner = owner?;
     let url = repo_url(&web, "url", wish.url.as_deref().unwrap_or_default())?;
     let access = needed("kind", wish.access()?)?;
     let kept = web.credentials.add(&owner, &url, &access, &cause(&who)).await.map_err(why)?;
@@ -170,7 +185,7 @@ pub(super) async fn change(
     JsonBody(wish): JsonBody<Wish>,
 ) -> Result<Json<CredentialJson>, Failure> {
     let who = who.by_script();
-    web.permit(&who, Action::Owners, &Resource::Server).await?;
+    permit_credential(&web, &who, &asked).await?;
     if wish.owner.is_some() {
         let way_out = "Remove the credential, and let the other owner add one.";
         return Err(Failure::unusable_field("owner", "a credential stays with its owner", way_out));
@@ -188,7 +203,7 @@ pub(super) async fn remove(
     Segment(asked): Segment,
 ) -> Result<Json<CredentialJson>, Failure> {
     let who = who.by_script();
-    web.permit(&who, Action::Owners, &Resource::Server).await?;
+    permit_credential(&web, &who, &asked).await?;
     let removed = web.store.credential_remove(credential_id(&asked)?, &cause(&who)).await?;
     removed.map(|row| Json(row.into())).ok_or_else(Failure::no_such_credential)
 }
@@ -196,6 +211,15 @@ pub(super) async fn remove(
 async fn shown(web: &Web, id: CredentialId) -> Result<Json<CredentialJson>, Failure> {
     let row = web.store.credential_get(id).await?;
     row.map(|row| Json(row.into())).ok_or_else(Failure::no_such_credential)
+}
+
+/// Goes on only if somebody may change a credential.
+async fn permit_credential(web: &Web, who: &Asker, asked: &str) -> Result<(), Failure> {
+    let row = match asked.parse() {
+        Ok(id) => web.store.credential_get(id).await?,
+        Err(_) => None,
+    };
+    web.permit(who, Action::Owners, &Resource::of_owner(row.as_ref().map(|row| &row.owner_name))).await
 }
 
 fn credential_id(asked: &str) -> Result<CredentialId, Failure> {

@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 use crate::handlers::as_json;
 use crate::http::csrf::Script;
 use crate::http::extract::{Asked, Segment};
-use crate::http::leases::{Release, release};
+use crate::http::leases::{Release, release, seen};
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::store::{FreeLease, LeaseRow};
 
-/// `GET /api/leases`: all of them, by key.
-pub(super) async fn list(State(web): State<Arc<Web>>) -> Result<Json<Value>, Failure> {
-    let leases: Vec<Value> = web.store.lease_list().await?.iter().map(as_json::lease).collect();
+/// `GET /api/leases`: all that may be seen, by key.
+pub(super) async fn list(State(web): State<Arc<Web>>, sight: Sight) -> Result<Json<Value>, Failure> {
+    let leases: Vec<Value> = seen(&web, &sight).await?.iter().map(as_json::lease).collect();
     Ok(Json(json!({ "leases": leases })))
 }
 

@@ -10,6 +10,7 @@ use crate::http::apply_locks::{Stopping, allow_all, stop};
 use crate::http::csrf::Script;
 use crate::http::extract::Asked;
 use crate::http::giving::{LockWish, give_lock, read_reason, the_lock};
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::model::ApplyLockFields;
 
@@ -43,10 +44,11 @@ pub(super) struct WhichLock {
 pub(super) async fn discard(
     State(web): State<Arc<Web>>,
     Script(who): Script,
+    sight: Sight,
     Asked(which): Asked<WhichLock>,
 ) -> Result<&'static str, Failure> {
     let asked = which.id.ok_or_else(|| Failure::query_wanted("id"))?;
-    let lock = the_lock(&web, &asked).await?;
+    let lock = the_lock(&web, &sight, &asked).await?;
     let wish = LockWish { to: None, force: true, reason: read_reason(BY_A_SCRIPT)? };
     give_lock(&web, lock.id, &asked, &who.by_script(), wish).await?;
     Ok("The lock is given back and its plans are discarded.\n")

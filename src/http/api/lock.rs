@@ -14,13 +14,18 @@ use crate::handlers::lock_facts::{LockFacts, LockFactsJson, LockJson};
 use crate::http::csrf::Script;
 use crate::http::extract::{JsonBody, Segment};
 use crate::http::giving::{LockWish, give_lock, read_reason, the_lock};
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::locks::Given;
 use crate::model::PullNumber;
 
 /// `GET /api/locks/{id}`
-pub(super) async fn show(State(web): State<Arc<Web>>, Segment(asked): Segment) -> Result<Json<LockFactsJson>, Failure> {
-    let lock = the_lock(&web, &asked).await?;
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Segment(asked): Segment,
+) -> Result<Json<LockFactsJson>, Failure> {
+    let lock = the_lock(&web, &sight, &asked).await?;
     let facts = LockFacts::read(&web.store, lock).await?;
     Ok(Json(LockFactsJson::from(&facts)))
 }
@@ -63,6 +68,7 @@ pub(super) async fn change(
     State(web): State<Arc<Web>>,
     Segment(path): Segment,
     Script(who): Script,
+    sight: Sight,
     JsonBody(wanted): JsonBody<Wanted>,
 ) -> Result<Json<Done>, Failure> {
     let release = path.strip_suffix("/release").map(|asked| (asked, false));
@@ -74,7 +80,7 @@ pub(super) async fn change(
         (true, pull) => Some(receiver(pull)?),
     };
     let reason = read_reason(&wanted.reason.unwrap_or_default())?;
-    let lock = the_lock(&web, asked).await?;
+    let lock = the_lock(&web, &sight, asked).await?;
     let wish = LockWish { to, force: wanted.force, reason };
     let given = give_lock(&web, lock.id, asked, &who.by_script(), wish).await?;
     Ok(Json(Done::from(&given)))

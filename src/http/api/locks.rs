@@ -1,12 +1,14 @@
-//! `GET /api/locks`.
+//! `GET /api/locks?owner=…`.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use chrono::SecondsFormat;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use crate::http::extract::Asked;
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::model::{Lock, LockName};
 
@@ -36,11 +38,29 @@ struct LockJson {
     id: String,
     host: String,
     reason: String,
+    /// What an application is called that holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    application: Option<String>,
 }
 
-/// Answers with every lock.
-pub(super) async fn list(State(web): State<Arc<Web>>) -> Result<Json<Locks>, Failure> {
-    let locks = web.store.lock_list().await?;
+/// `?owner=…`, which Atlantis has not.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// Those in repositories that this owner has claimed.
+    owner: Option<String>,
+}
+
+/// Answers with every lock that may be seen.
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Locks>, Failure> {
+    let locks = match sight.repos(which.owner.as_deref()).await? {
+        Some(repos) => web.store.lock_list_of_repos(&repos).await?,
+        None => web.store.lock_list().await?,
+    };
     Ok(Json(Locks { locks: locks.iter().map(LockJson::from).collect() }))
 }
 
@@ -60,6 +80,7 @@ impl From<&Lock> for LockJson {
             id: lock.id.to_string(),
             host: lock.key.repo.host().to_string(),
             reason: lock.reason.clone(),
+            application: lock.title.clone(),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod apply_locks;
 mod apps;
+mod audit;
 mod claims;
 mod credentials;
 mod leases;
@@ -23,6 +24,9 @@ use axum::routing::{delete, get, post};
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::{Web, operations};
+
+pub(super) use apps::{removed_or_why, saved_or_why};
+pub(super) use owners::{created_or_why, deleted_or_why};
 
 /// `/api/…` and the routes that Atlantis' own page uses.
 pub(super) fn router() -> Router<Arc<Web>> {
@@ -41,8 +45,11 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/api/owners", get(owners::list).post(owners::add))
         .route("/api/owners/{name}", delete(owners::remove))
         .route("/api/claims", get(claims::list))
+        .route("/api/audit", get(audit::list))
         .route("/api/apps", get(apps::list).post(apps::add))
         .route("/api/apps/{id}", get(apps::show).post(apps::change).delete(apps::remove))
+        .route("/api/apps/{id}/cancel", post(apps::stop))
+        .route("/api/apps/{id}/{deed}", post(apps::act))
         .route("/api/credentials", get(credentials::list).post(credentials::add))
         .route("/api/credentials/{id}", get(credentials::show).post(credentials::change).delete(credentials::remove))
         .route("/apply/lock", post(legacy::stop_applies))

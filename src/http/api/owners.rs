@@ -7,19 +7,23 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 
+use super::claims::{PAGE, next_of};
 use super::time;
 use crate::config::access::{Action, Asker};
 use crate::handlers::authz::Resource;
 use crate::http::csrf::Script;
-use crate::http::extract::{JsonBody, Segment};
+use crate::http::extract::{Asked, JsonBody, Segment};
+use crate::http::reach::{Sight, first_of};
 use crate::http::{Failure, Web};
 use crate::model::{Cause, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner};
 
-/// All of them, by name.
+/// A part of the list, by name.
 #[derive(Serialize)]
 pub(super) struct Owners {
     owners: Vec<OwnerJson>,
+    /// What to ask for with `after` to see more; `null`: there is no more.
+    next: Option<String>,
 }
 
 /// One of them.
@@ -42,10 +46,30 @@ impl From<Owner> for OwnerJson {
     }
 }
 
-/// `GET /api/owners`
-pub(super) async fn list(State(web): State<Arc<Web>>) -> Result<Json<Owners>, Failure> {
-    let owners = web.store.owner_list().await?;
-    Ok(Json(Owners { owners: owners.into_iter().map(OwnerJson::from).collect() }))
+/// Which are asked for.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// Those that come after this name.
+    after: Option<String>,
+}
+
+/// `GET /api/owners?after=…`
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Owners>, Failure> {
+    let after = which.after.as_deref().map(|name| owner_name("after", name)).transpose()?;
+    let owners = match sight.narrowed(None).await? {
+        Some(mut own) => {
+            own.retain(|owner| after.as_ref().is_none_or(|after| owner.name > *after));
+            first_of(own, PAGE, |owner| owner.name.clone())
+        }
+        None => web.store.owner_part(after.as_ref(), PAGE).await?,
+    };
+    let next = next_of(&owners, |owner| owner.name.to_string());
+    Ok(Json(Owners { owners: owners.into_iter().map(OwnerJson::from).collect(), next }))
 }
 
 /// Who is to be added.
@@ -64,11 +88,17 @@ pub(super) async fn add(
     let who = who.by_script();
     web.permit(&who, Action::Owners, &Resource::Server).await?;
     let name = owner_name("name", &wish.name)?;
-    match web.store.owner_create(&name, &cause(&who)).await? {
-        CreateOwner::Created(owner) => Ok((StatusCode::CREATED, Json(owner.into()))),
-        CreateOwner::AlreadyThere(owner) => Err(Failure::in_the_way(
-            "There before",
+    let owner = created_or_why(web.store.owner_create(&name, &cause(&who)).await?)?;
+    Ok((StatusCode::CREATED, Json(owner.into())))
+}
+
+/// Who was added, or why nobody was.
+pub(in crate::http) fn created_or_why(created: CreateOwner) -> Result<Owner, Failure> {
+    match created {
+        CreateOwner::Created(owner) => Ok(owner),
+        CreateOwner::AlreadyThere(owner) => Err(Failure::name_taken(
             &format!("There is an owner `{}` already, added by {}.", owner.name, owner.created_by),
+            "Use that one, or give the new one another name.",
         )),
     }
 }
@@ -82,9 +112,15 @@ pub(super) async fn remove(
     let who = who.by_script();
     web.permit(&who, Action::Owners, &Resource::Server).await?;
     let name = OwnerName::new(&asked).map_err(|_| Failure::no_such_owner(&asked))?;
-    match web.store.owner_delete(&name, &cause(&who)).await? {
-        DeleteOwner::Deleted(owner) => Ok(Json(owner.into())),
-        DeleteOwner::NotThere => Err(Failure::no_such_owner(&asked)),
+    let owner = deleted_or_why(web.store.owner_delete(&name, &cause(&who)).await?, &name)?;
+    Ok(Json(owner.into()))
+}
+
+/// Who was removed, or why nobody was.
+pub(in crate::http) fn deleted_or_why(deleted: DeleteOwner, name: &OwnerName) -> Result<Owner, Failure> {
+    match deleted {
+        DeleteOwner::Deleted(owner) => Ok(owner),
+        DeleteOwner::NotThere => Err(Failure::no_such_owner(name.as_str())),
         DeleteOwner::InUse { applications, credentials } => Err(Failure::in_the_way(
             "Still in use",
             &format!(

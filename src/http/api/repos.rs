@@ -11,31 +11,54 @@ use serde_json::{Value, json};
 use crate::handlers::as_json;
 use crate::http::csrf::Script;
 use crate::http::extract::{Asked, JsonBody, Segment};
+use crate::http::reach::Sight;
 use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
 use crate::http::{Failure, Web};
+use crate::store::MirrorSearch;
 
 /// Mirrors in one answer.
 const LISTED: i64 = 1000;
 
-/// `?q=…&state=…`
+/// `?q=…&state=…&owner=…&page=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Search {
     q: String,
     state: String,
+    owner: Option<String>,
+    /// Counted from 1.
+    page: Option<u32>,
 }
 
-/// `GET /api/repos`: those in trouble first. `found` says how many there are beyond the first thousand.
-pub(super) async fn list(State(web): State<Arc<Web>>, Asked(search): Asked<Search>) -> Result<Json<Value>, Failure> {
-    let found = web.store.mirror_search(read_state(&search.state), search.q.trim(), LISTED).await?;
+/// `GET /api/repos`: those in trouble first, a thousand in an answer. `found` says how many there are in all, and `next` is
+/// the page to ask for to see more, or `null`.
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(search): Asked<Search>,
+) -> Result<Json<Value>, Failure> {
+    let (repos, page) = (sight.repos(search.owner.as_deref()).await?, search.page.unwrap_or(1).max(1));
+    let wish = MirrorSearch {
+        state: read_state(&search.state),
+        text: search.q.trim(),
+        repos: repos.as_deref(),
+        skip: i64::from(page - 1) * LISTED,
+        limit: LISTED,
+    };
+    let found = web.store.mirror_search(wish).await?;
+    let next = (found.count > i64::from(page) * LISTED).then_some(i64::from(page) + 1);
     let mirrors: Vec<Value> = found.rows.iter().map(as_json::mirror).collect();
-    Ok(Json(json!({ "found": found.count, "mirrors": mirrors })))
+    Ok(Json(json!({ "found": found.count, "mirrors": mirrors, "next": next })))
 }
 
 /// `GET /api/repos/{host}/{path}`: the mirrors of one repository, by disk.
-pub(super) async fn show(State(web): State<Arc<Web>>, Segment(asked): Segment) -> Result<Json<Value>, Failure> {
+pub(super) async fn show(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Segment(asked): Segment,
+) -> Result<Json<Value>, Failure> {
     let repo = read_repo(&asked)?;
-    let mirrors: Vec<Value> = mirrors_of(&web, &repo).await?.iter().map(as_json::mirror).collect();
+    let mirrors: Vec<Value> = mirrors_of(&web, &sight, &repo).await?.iter().map(as_json::mirror).collect();
     Ok(Json(json!({ "repo": repo, "mirrors": mirrors })))
 }
 

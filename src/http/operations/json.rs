@@ -7,7 +7,6 @@ use super::{LATELY, Operations, Repair};
 use crate::context::{FileState, Refused};
 use crate::handlers::as_json;
 use crate::handlers::reconcile::Scope;
-use crate::model::LockEvent;
 use crate::store::{FailedJob, LaneRow, QueueLine, ReconcilerRow, ReplicaRow};
 
 /// Everything.
@@ -31,6 +30,7 @@ pub(super) fn of(all: &Operations, version: &str) -> Value {
             "locks": all.held.locks, "lock_waiters": all.held.waiters, "apply_locks": all.held.apply_locks,
         },
         "repo_config": all.repo_config.as_ref().map(repo_config),
+        "web_accounts": all.web_accounts.as_ref().map(web_accounts),
     })
 }
 
@@ -38,6 +38,15 @@ fn repo_config(state: &FileState) -> Value {
     let refused = |refused: &Refused| json!({ "at": refused.at, "digest": refused.digest, "error": refused.error });
     json!({
         "file": state.path(), "sha256": state.digest(), "since": state.since,
+        "refused": state.refused.as_ref().map(refused),
+    })
+}
+
+/// Without digests: with them somebody could try out passwords.
+fn web_accounts((state, accounts): &(FileState, usize)) -> Value {
+    let refused = |refused: &Refused| json!({ "at": refused.at, "error": refused.error });
+    json!({
+        "file": state.path(), "accounts": accounts, "since": state.since,
         "refused": state.refused.as_ref().map(refused),
     })
 }
@@ -101,16 +110,6 @@ fn audit(log: &Log) -> Value {
             "last_seq": seal.last_seq, "last_at": seal.last_at, "events": seal.events, "hash": seal.last_hash,
             "actor": seal.actor, "sealed_at": seal.sealed_at,
         })).collect::<Value>(),
-        "newest": log.newest.iter().map(event).collect::<Value>(),
-    })
-}
-
-fn event(kept: &LockEvent) -> Value {
-    let (event, cause) = (&kept.event, &kept.event.cause);
-    json!({
-        "seq": kept.seq, "at": kept.at, "kind": event.kind,
-        "repo": event.pull.as_ref().map(|pull| &pull.repo), "lock": event.key.as_ref().map(ToString::to_string),
-        "pull": event.pull.as_ref().map(|pull| pull.number.0), "actor": cause.actor.login,
-        "origin": cause.actor.origin, "remote": cause.remote, "reason": cause.reason, "hash": kept.hash,
+        "newest": log.newest.iter().map(as_json::event).collect::<Value>(),
     })
 }

@@ -50,6 +50,8 @@ pub(super) struct Operations {
     pub held: Held,
     /// How it stands about the file of `--repo-config` on this server; `None`: there is none.
     pub repo_config: Option<FileState>,
+    /// The same about the file of `--web-accounts-file`, and how many accounts it has.
+    pub web_accounts: Option<(FileState, usize)>,
 }
 
 impl Operations {
@@ -81,6 +83,7 @@ impl Operations {
             deliveries: store.delivery_count_since(now - LATELY).await?,
             held: store.held().await?,
             repo_config: (web.repo_config)(),
+            web_accounts: web.accounts.file().map(|state| (state, web.accounts.now().limited().len())),
         })
     }
 }

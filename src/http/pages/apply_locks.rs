@@ -8,11 +8,13 @@ use axum::response::{IntoResponse, Redirect, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::forms::Wrong;
 use super::text::{Stamp, Until, shown};
 use super::visitor::Visitor;
-use crate::http::apply_locks::{Stopping, allow, set_before, stop};
+use crate::http::apply_locks::{Stopping, allow, seen, set_before, stop};
 use crate::http::csrf::Confirmed;
 use crate::http::extract::{Asked, Segment};
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::model::{
     ApplyLock, ApplyLockField, ApplyLockFields, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope, Reason,
@@ -91,35 +93,10 @@ pub(super) struct Typed {
     until: String,
 }
 
-/// What is wrong with it, by field.
-#[derive(Default, Serialize)]
-struct Wrong {
-    any: bool,
-    /// Nothing is wrong with a single field.
-    all: Option<String>,
-    repo: Option<String>,
-    dir: Option<String>,
-    reason: Option<String>,
-    until: Option<String>,
-}
-
-impl Wrong {
-    fn new(problems: Vec<ApplyLockProblem>) -> Self {
-        let mut wrong = Self { any: true, ..Self::default() };
-        for problem in problems {
-            let place = match problem.field {
-                ApplyLockField::Repo => &mut wrong.repo,
-                ApplyLockField::Dir => &mut wrong.dir,
-                ApplyLockField::Reason => &mut wrong.reason,
-                ApplyLockField::Until => &mut wrong.until,
-            };
-            place.get_or_insert_with(|| shown(&problem.text.replace('`', "")));
-        }
-        wrong
-    }
-}
-
 impl Typed {
+    /// As the form has them.
+    const NAMES: &[&str] = &["repo", "dir", "reason", "until"];
+
     /// The whole server, as the form of the first page means it.
     pub fn everywhere(reason: String) -> Self {
         Self { scope: "server".to_owned(), reason, ..Self::default() }
@@ -169,21 +146,23 @@ impl Typed {
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     Asked(wish): Asked<Wish>,
 ) -> Result<Response, Failure> {
-    let typed = Typed { scope: "server".to_owned(), ..Typed::default() };
-    page(&web, &visitor, notice(&wish.notice), typed, Wrong::default()).await
+    let scope = if sight.owners().is_none() { "server" } else { "repo" };
+    let typed = Typed { scope: scope.to_owned(), ..Typed::default() };
+    page(&web, (&visitor, &sight), notice(&wish.notice), typed, Wrong::default()).await
 }
 
 async fn page(
     web: &Web,
-    visitor: &Visitor,
+    (visitor, sight): (&Visitor, &Sight),
     notice: Option<&'static str>,
     typed: Typed,
     wrong: Wrong,
 ) -> Result<Response, Failure> {
     let now = web.clock.now();
-    let locks = web.store.apply_lock_list().await?;
+    let locks = seen(web, sight).await?;
     let locks = locks.iter().map(|lock| ApplyLockView::new(lock, now)).collect();
     let (most_chars, longest_dir) = (Reason::MAX_CHARS, RepoPath::MAX_BYTES);
     visitor.page("apply_locks.html", &View { notice, locks, typed, wrong, most_chars, longest_dir })
@@ -193,9 +172,10 @@ async fn page(
 pub(super) async fn set(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     form: Confirmed<Typed>,
 ) -> Result<Response, Failure> {
-    match set_or_ask_again(&web, &visitor, form).await? {
+    match set_or_ask_again(&web, (&visitor, &sight), form).await? {
         Ok(_) => Ok(to_page(&web, "set").into_response()),
         Err(again) => Ok(again),
     }
@@ -204,18 +184,18 @@ pub(super) async fn set(
 /// Sets what was typed; else the page again, with what is wrong and all that was typed.
 pub(super) async fn set_or_ask_again(
     web: &Web,
-    visitor: &Visitor,
+    who: (&Visitor, &Sight),
     form: Confirmed<Typed>,
 ) -> Result<Result<ApplyLock, Response>, Failure> {
     let typed = form.fields;
     let (status, wrong) = match stop(web, typed.wish(), &form.who.at_page()).await? {
         Stopping::Set(lock) => return Ok(Ok(lock)),
-        Stopping::AlreadySet(lock) => {
-            (StatusCode::CONFLICT, Wrong { any: true, all: Some(set_before(&lock)), ..Wrong::default() })
+        Stopping::AlreadySet(lock) => (StatusCode::CONFLICT, Wrong::whole(set_before(&lock))),
+        Stopping::Wrong(problems) => {
+            (StatusCode::UNPROCESSABLE_ENTITY, Wrong::beside(Typed::NAMES, Failure::wrong_fields(&problems).problems()))
         }
-        Stopping::Wrong(problems) => (StatusCode::UNPROCESSABLE_ENTITY, Wrong::new(problems)),
     };
-    Ok(Err((status, page(web, visitor, None, typed, wrong).await?).into_response()))
+    Ok(Err((status, page(web, who, None, typed, wrong).await?).into_response()))
 }
 
 /// No fields but the token.

@@ -11,6 +11,7 @@ use super::home::Notice;
 use super::visitor::Visitor;
 use crate::http::apply_locks::allow_all;
 use crate::http::csrf::Confirmed;
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 
 /// Why.
@@ -24,11 +25,12 @@ pub(super) struct Stop {
 pub(super) async fn stop(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     form: Confirmed<Stop>,
 ) -> Result<Response, Failure> {
     let Confirmed { who, fields } = form;
     let form = Confirmed { who, fields: Typed::everywhere(fields.reason) };
-    Ok(match set_or_ask_again(&web, &visitor, form).await? {
+    Ok(match set_or_ask_again(&web, (&visitor, &sight), form).await? {
         Ok(_) => back(&web, Notice::Stopped).into_response(),
         Err(again) => again,
     })

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::text::{Badge, PullName, Search, Stamp, duration, shown};
 use crate::http::{Failure, Web};
-use crate::model::{CommandId, PullRef};
+use crate::model::{CommandId, PullRef, RepoId};
 use crate::store::{CommandRow, RunRow};
 
 /// Commands that a search looks through.
@@ -33,21 +33,28 @@ pub(super) struct CommandLine {
 
 /// A run of a command.
 #[derive(Serialize)]
-struct RunLink {
+pub(super) struct RunLink {
     id: String,
     project: String,
     badge: Badge,
 }
 
-/// The newest commands that the search finds.
+/// The newest commands that the search finds; on pulls of these repositories, or of any.
 pub(super) async fn recent_commands(
     web: &Web,
+    repos: Option<&[RepoId]>,
     search: &Search,
     now: DateTime<Utc>,
 ) -> Result<Vec<CommandLine>, Failure> {
-    let commands = web.store.command_list(SEARCHED).await?;
+    let (commands, recent) = match repos {
+        Some(repos) => (
+            web.store.command_list_of_repos(repos, SEARCHED).await?,
+            web.store.run_list_recent_of_repos(repos, RUNS).await?,
+        ),
+        None => (web.store.command_list(SEARCHED).await?, web.store.run_list_recent(RUNS).await?),
+    };
     let mut runs: HashMap<CommandId, Vec<RunRow>> = HashMap::new();
-    for run in web.store.run_list_recent(RUNS).await? {
+    for run in recent {
         runs.entry(run.command).or_default().push(run);
     }
     let lines = commands.iter().filter_map(|command| {
@@ -58,7 +65,8 @@ pub(super) async fn recent_commands(
 }
 
 fn is_found(search: &Search, command: &CommandRow, runs: &[RunRow]) -> bool {
-    let mut fields = vec![command.kind.as_str().to_owned(), command.pull.to_string(), command.actor.login.clone()];
+    let pull = format!("{} {}", command.pull, command.title.as_deref().unwrap_or_default());
+    let mut fields = vec![command.kind.as_str().to_owned(), pull, command.actor.login.clone()];
     fields.extend(runs.iter().map(|run| run.project.to_string()));
     let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
     search.finds(&fields)
@@ -80,7 +88,7 @@ impl CommandLine {
             .map(|note| shown(&note.replace('`', "")));
         Self {
             kind: command.kind.as_str(),
-            pull: PullName::new(&command.pull, &pull_page(command)),
+            pull: PullName::titled(&command.pull, &pull_page(command), command.title.as_deref()),
             actor: shown(&command.actor.login),
             way: command.actor.origin.way(),
             asked: Stamp::new(command.created_at, now),
@@ -90,6 +98,11 @@ impl CommandLine {
             runs: runs.iter().rev().map(RunLink::new).collect(),
         }
     }
+}
+
+/// Links to the runs of a command, in the order in which they were made.
+pub(super) fn run_links(runs: &[RunRow]) -> Vec<RunLink> {
+    runs.iter().map(RunLink::new).collect()
 }
 
 impl RunLink {

@@ -12,18 +12,22 @@ use super::apply_locks::ApplyLockView;
 use super::commands::{CommandLine, recent_commands};
 use super::text::{PullName, Search, Stamp, shown};
 use super::visitor::Visitor;
+use crate::http::apply_locks::seen as apply_locks_seen;
 use crate::http::extract::Asked;
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::model::{ApplyLock, ApplyScope, Lock};
 
 /// Locks on one page; a search finds the others.
 const LOCKS_SHOWN: usize = 300;
 
-/// `?q=…&notice=…`
+/// `?q=…&owner=…&notice=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Wish {
     q: String,
+    /// Only what is in repositories that this owner has claimed.
+    owner: String,
     notice: String,
 }
 
@@ -74,6 +78,7 @@ impl Notice {
 #[derive(Serialize)]
 struct View {
     q: String,
+    owner: String,
     /// This page again, with the search and without the notice.
     here: String,
     notice: Option<&'static str>,
@@ -112,7 +117,7 @@ impl LockLine {
     pub fn new(lock: &Lock, now: DateTime<Utc>) -> Self {
         Self {
             id: lock.id.to_string(),
-            pull: PullName::new(&lock.pull, &lock.pull_url),
+            pull: PullName::titled(&lock.pull, &lock.pull_url, lock.title.as_deref()),
             dir: shown(lock.key.dir.as_str()),
             workspace: shown(lock.key.workspace.as_str()),
             name: lock.project.name.as_ref().map(|name| shown(name.as_str())),
@@ -127,18 +132,23 @@ impl LockLine {
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     Asked(wish): Asked<Wish>,
 ) -> Result<Response, Failure> {
     let (now, search) = (web.clock.now(), Search::new(&wish.q));
-    let all = web.store.lock_list().await?;
+    let repos = sight.repos(Some(&wish.owner)).await?;
+    let all = match &repos {
+        Some(repos) => web.store.lock_list_of_repos(repos).await?,
+        None => web.store.lock_list().await?,
+    };
     let found: Vec<&Lock> = all.iter().filter(|lock| is_found(&search, lock)).collect();
-    let commands = recent_commands(&web, &search, now).await?;
+    let commands = recent_commands(&web, repos.as_deref(), &search, now).await?;
     let locks: Vec<LockLine> = found.iter().take(LOCKS_SHOWN).map(|lock| LockLine::new(lock, now)).collect();
-    let apply_locks = web.store.apply_lock_list().await?;
+    let apply_locks = apply_locks_seen(&web, &sight).await?;
     let everything = stops_everything(&apply_locks);
     let view = View {
         several_hosts: are_several(locks.iter().map(LockLine::host).chain(commands.iter().map(CommandLine::host))),
-        here: here(&web, &wish.q),
+        here: here(&web, &wish.q, &wish.owner),
         notice: Notice::find(&wish.notice),
         other_apply_locks: apply_locks.len() - usize::from(everything.is_some()),
         apply_lock: everything.map(|lock| ApplyLockView::new(lock, now)),
@@ -147,6 +157,7 @@ pub(super) async fn show(
         found: found.len(),
         commands,
         q: wish.q,
+        owner: shown(wish.owner.trim()),
     };
     visitor.page("home.html", &view)
 }
@@ -161,10 +172,12 @@ fn are_several<'a>(mut hosts: impl Iterator<Item = &'a str>) -> bool {
     hosts.next().is_some_and(|first| hosts.any(|other| other != first))
 }
 
-fn here(web: &Web, query: &str) -> String {
-    let query =
-        if query.is_empty() { String::new() } else { format!("?q={}", utf8_percent_encode(query, NON_ALPHANUMERIC)) };
-    web.link(&format!("/{query}"))
+fn here(web: &Web, query: &str, owner: &str) -> String {
+    let said = [("q", query), ("owner", owner)].into_iter().filter(|(_, text)| !text.is_empty());
+    let said: Vec<String> =
+        said.map(|(name, text)| format!("{name}={}", utf8_percent_encode(text, NON_ALPHANUMERIC))).collect();
+    let mark = if said.is_empty() { "" } else { "?" };
+    web.link(&format!("/{mark}{}", said.join("&")))
 }
 
 fn is_found(search: &Search, lock: &Lock) -> bool {
@@ -173,6 +186,7 @@ fn is_found(search: &Search, lock: &Lock) -> bool {
         &lock.key.repo.to_string(),
         &lock.key.to_string(),
         &lock.pull.to_string(),
+        lock.title.as_deref().unwrap_or_default(),
         name,
         &lock.holder,
         &lock.reason,

@@ -22,6 +22,7 @@ use crate::config::access::Action;
 use crate::handlers::authz::Resource;
 use crate::http::csrf::Confirmed;
 use crate::http::extract::Segment;
+use crate::http::reach::Sight;
 use crate::http::{Cancelling, Failure, Web};
 use crate::model::{RunId, RunKind};
 use crate::store::{CommandRow, CommandState, OutputPiece, RunRow, RunState, StopKind, Store};
@@ -71,10 +72,11 @@ struct Output {
     left_out: u64,
 }
 
-/// Finds a run by the text in the address.
-pub(super) async fn find_run(web: &Web, asked: &str) -> Result<RunRow, Failure> {
+/// Finds a run by the text in the address, for somebody who may see it.
+pub(super) async fn find_run(web: &Web, sight: &Sight, asked: &str) -> Result<RunRow, Failure> {
     let id: RunId = asked.parse().map_err(|_| Failure::no_such_run())?;
     if let Some(run) = web.store.run_get(id).await? {
+        sight.must_see(&Resource::Repository(&run.pull.repo)).await?;
         return Ok(run);
     }
     Err(removed(web, asked).unwrap_or_else(Failure::no_such_run))
@@ -95,10 +97,11 @@ fn removed(web: &Web, asked: &str) -> Option<Failure> {
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     Segment(asked): Segment,
 ) -> Result<Response, Failure> {
     // First the state and then the output: a run that is over by now has printed everything.
-    let run = find_run(&web, &asked).await?;
+    let run = find_run(&web, &sight, &asked).await?;
     let command = web.store.command_get(run.command).await?.ok_or_else(Failure::no_such_run)?;
     let output = read_output(&web.store, run.id).await?;
     visitor.page("job.html", &View::new(&run, &command, output, web.clock.now()))
@@ -128,7 +131,7 @@ impl View {
             } else {
                 Badge::of_run(run.state, run.outcome)
             },
-            pull: PullName::new(&run.pull, &pull_page(command)),
+            pull: PullName::titled(&run.pull, &pull_page(command), command.title.as_deref()),
             dir: shown(run.project.dir.as_str()),
             workspace: shown(run.project.workspace.as_str()),
             name: run.project.name.as_ref().map(|name| shown(name.as_str())),
@@ -154,14 +157,16 @@ pub(super) struct Wish {
 /// `POST /jobs/{id}/cancel`: cancels the command of a run, with all its runs.
 pub(super) async fn cancel(
     State(web): State<Arc<Web>>,
+    sight: Sight,
     Segment(asked): Segment,
     form: Confirmed<Wish>,
 ) -> Result<Redirect, Failure> {
-    let run = find_run(&web, &asked).await?;
+    let run = find_run(&web, &sight, &asked).await?;
     let force = form.fields.force == "yes";
     let action = if force { Action::CancelForce } else { Action::Cancel };
-    web.permit(&form.who.at_page(), action, &Resource::Unseen { pull: &run.pull, via: None, args: &[] }).await?;
-    let outcome = web.cancel.cancel(run.command, &form.who.0, force).await?;
+    let who = form.who.at_page();
+    web.permit(&who, action, &Resource::Unseen { pull: &run.pull, via: None, args: &[] }).await?;
+    let outcome = web.cancel.cancel(run.command, &who.actor(), force).await?;
     warn!(who = form.who.0, command = %run.command, ?outcome, "Somebody cancels a command");
     match outcome {
         Cancelling::Dropped | Cancelling::Interrupted => Ok(Redirect::to(&web.link(&format!("/jobs/{}", run.id)))),
@@ -218,8 +223,12 @@ impl Tail {
 }
 
 /// `GET /jobs/{id}/output.txt`: everything, without colours, as it is stored at this moment.
-pub(super) async fn plain(State(web): State<Arc<Web>>, Segment(asked): Segment) -> Result<Response, Failure> {
-    let run = find_run(&web, &asked).await?;
+pub(super) async fn plain(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Segment(asked): Segment,
+) -> Result<Response, Failure> {
+    let run = find_run(&web, &sight, &asked).await?;
     let body = Body::from_stream(plain_text(web.store.clone(), run.id));
     Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], body).into_response())
 }

@@ -12,12 +12,14 @@ use super::apply_switch::back;
 use super::home::{LockLine, Notice};
 use super::text::{PullName, Stamp, shown};
 use super::visitor::Visitor;
+use crate::handlers::authz::Resource;
 use crate::handlers::lock_facts::{LockFacts, MOST_WAITERS};
 use crate::handlers::locks::explain;
 use crate::http::csrf::Confirmed;
 use crate::http::errors::in_quotes;
 use crate::http::extract::{Asked, Segment};
-use crate::http::giving::{Found, LockWish, find_lock, give_lock, read_reason};
+use crate::http::giving::{Found, LockWish, find_seen_lock, give_lock, read_reason};
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::locks::WhyNot;
 use crate::model::{Lock, LockEvent, LockEventKind, LockId, PlanRecord, PlanState, PullNumber, Waiter};
@@ -84,7 +86,7 @@ impl WaiterLine {
 #[derive(Serialize)]
 struct EventLine {
     what: &'static str,
-    pull: Option<i64>,
+    pull: Option<String>,
     who: String,
     way: &'static str,
     why: String,
@@ -96,7 +98,7 @@ impl EventLine {
         let (event, cause) = (&kept.event, &kept.event.cause);
         Self {
             what: event_words(event.kind),
-            pull: event.pull.as_ref().map(|pull| pull.number.0),
+            pull: kept.of_whom().map(|whom| shown(&whom)),
             who: shown(&cause.actor.login),
             way: cause.actor.origin.way(),
             why: shown(&cause.reason.replace('`', "")),
@@ -132,7 +134,7 @@ impl PlanLine {
     }
 }
 
-const fn state_words(state: PlanState) -> &'static str {
+pub(super) const fn state_words(state: PlanState) -> &'static str {
     match state {
         PlanState::Planned => "waiting to be applied",
         PlanState::NoChanges => "nothing to apply",
@@ -147,12 +149,14 @@ const fn state_words(state: PlanState) -> &'static str {
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     Segment(asked): Segment,
 ) -> Result<Response, Failure> {
     let Ok(id) = asked.parse::<LockId>() else {
-        return lead_to(&web, &asked).await;
+        return lead_to(&web, &sight, &asked).await;
     };
     let lock = web.store.lock_get(id).await?.ok_or_else(|| Failure::no_such_lock(&asked))?;
+    sight.must_see(&Resource::Lock(&lock)).await?;
     let (now, plans) = (web.clock.now(), plans_under(&web, &lock).await?);
     let LockFacts { lock, standing, waiters, history } = LockFacts::read(&web.store, lock).await?;
     let view = View {
@@ -180,13 +184,17 @@ pub(super) struct ById {
 }
 
 /// `GET /lock?id=…`, where Atlantis shows a lock.
-pub(super) async fn by_query(State(web): State<Arc<Web>>, Asked(by): Asked<ById>) -> Result<Response, Failure> {
+pub(super) async fn by_query(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(by): Asked<ById>,
+) -> Result<Response, Failure> {
     let asked = by.id.ok_or_else(|| Failure::query_wanted("id"))?;
-    lead_to(&web, &asked).await
+    lead_to(&web, &sight, &asked).await
 }
 
-async fn lead_to(web: &Web, asked: &str) -> Result<Response, Failure> {
-    let path = match find_lock(web, asked).await? {
+async fn lead_to(web: &Web, sight: &Sight, asked: &str) -> Result<Response, Failure> {
+    let path = match find_seen_lock(web, sight, asked).await? {
         Found::One(lock) => format!("/locks/{}", lock.id),
         Found::Several => format!("/?q={}", utf8_percent_encode(asked.trim_end_matches('/'), NON_ALPHANUMERIC)),
         Found::None => return Err(Failure::no_such_lock(asked)),
@@ -232,7 +240,8 @@ fn read_pull(text: &str) -> Result<Option<PullNumber>, Failure> {
     text.parse().map(|number| Some(PullNumber(number))).map_err(wrong)
 }
 
-const fn event_words(kind: LockEventKind) -> &'static str {
+/// What happened, in words.
+pub(super) const fn event_words(kind: LockEventKind) -> &'static str {
     match kind {
         LockEventKind::Taken => "taken",
         LockEventKind::Renewed => "still used",
@@ -245,6 +254,7 @@ const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::ApplyLocked => "applies stopped",
         LockEventKind::ApplyUnlocked => "applies allowed",
         LockEventKind::LeaseReleased => "lease given back by hand",
+        LockEventKind::SyncAsked => "sync asked for",
         LockEventKind::Claimed => "repository claimed",
         LockEventKind::Unclaimed => "claim ended",
         LockEventKind::Registered => "registered",

@@ -8,12 +8,16 @@
 mod ansi;
 mod apply_locks;
 mod apply_switch;
+mod apps;
+mod audit;
 mod commands;
+mod forms;
 mod home;
 mod jobs;
 mod leases;
 mod locks;
 mod operations;
+mod owner_forms;
 mod owners;
 mod repos;
 mod stream;
@@ -52,8 +56,15 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/operations/leases/release", post(leases::end))
         .route("/repos", get(repos::list))
         .route("/repos/{*repo}", get(repos::show).post(repos::sync))
-        .route("/owners", get(owners::list))
+        .route("/owners", get(owners::list).post(owner_forms::add))
         .route("/owners/{name}", get(owners::show))
+        .route("/owners/{name}/remove", post(owner_forms::remove))
+        .route("/owners/{name}/apps", post(owner_forms::add_app))
+        .route("/owners/{name}/{things}/{id}/remove", post(owner_forms::remove_thing))
         .route("/claims", get(owners::claims))
+        .route("/audit", get(audit::show))
+        .route("/apps/{id}", get(apps::show))
+        .route("/apps/{id}/cancel", post(apps::stop))
+        .route("/apps/{id}/{deed}", post(apps::act))
         .route("/static/{hash}/{name}", get(templates::file))
 }

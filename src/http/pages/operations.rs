@@ -53,16 +53,25 @@ struct View {
     waiters: i64,
     audit: AuditView,
     repo_config: Option<FileView>,
+    web_accounts: Option<AccountsView>,
 }
 
-/// The file of `--repo-config`.
+/// The file of `--repo-config` or `--web-accounts-file`.
 #[derive(Serialize)]
 struct FileView {
     path: String,
-    digest: String,
     since: Stamp,
     badge: Badge,
     refused: Option<RefusedView>,
+    /// Of `--repo-config` alone: it would help somebody who tries out passwords.
+    digest: Option<String>,
+}
+
+#[derive(Serialize)]
+struct AccountsView {
+    accounts: usize,
+    #[serde(flatten)]
+    file: FileView,
 }
 
 #[derive(Serialize)]
@@ -208,7 +217,11 @@ impl View {
             locks: all.held.locks,
             waiters: all.held.waiters,
             audit: AuditView::new(&all.log, now),
-            repo_config: all.repo_config.as_ref().map(|state| FileView::new(state, now)),
+            repo_config: all.repo_config.as_ref().map(|state| FileView::new(state, now).with_digest(state)),
+            web_accounts: all
+                .web_accounts
+                .as_ref()
+                .map(|(state, accounts)| AccountsView { accounts: *accounts, file: FileView::new(state, now) }),
         }
     }
 }
@@ -220,8 +233,11 @@ fn troubles(all: &Operations) -> Vec<String> {
         let audit::Broken { seq, fault } = broken;
         troubles.push(format!("The audit log is broken: event {seq} {fault}."));
     }
-    if all.repo_config.as_ref().is_some_and(|state| state.refused.is_some()) {
-        troubles.push("The file of --repo-config is refused; what it said before holds.".to_owned());
+    let accounts = all.web_accounts.as_ref().map(|(state, _)| state);
+    for (flag, state) in [("--repo-config", all.repo_config.as_ref()), ("--web-accounts-file", accounts)] {
+        if state.is_some_and(|state| state.refused.is_some()) {
+            troubles.push(format!("The file of {flag} is refused; what it said before holds."));
+        }
     }
     for repair in &all.repairs {
         match repair.last() {
@@ -265,14 +281,18 @@ impl FileView {
         let refused = |refused: &Refused| RefusedView { at: Stamp::new(refused.at, now), error: refused.error.clone() };
         Self {
             path: shown(&state.path().display().to_string()),
-            digest: state.digest().as_str().chars().take(Self::DIGEST).collect(),
             since: Stamp::new(state.since, now),
             badge: match state.refused {
                 Some(_) => Badge::new("bad", "refused"),
                 None => Badge::new("good", "holds"),
             },
             refused: state.refused.as_ref().map(refused),
+            digest: None,
         }
+    }
+
+    fn with_digest(self, state: &FileState) -> Self {
+        Self { digest: Some(state.digest().as_str().chars().take(Self::DIGEST).collect()), ..self }
     }
 }
 

@@ -7,9 +7,13 @@ use axum::response::Response;
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::text::{Stamp, shown};
+use super::forms::Wrong;
+use super::owner_forms::{NewApp, NewOwner, notice};
+use super::text::{Stamp, query, shown};
 use super::visitor::Visitor;
+use crate::handlers::authz::Resource;
 use crate::http::extract::{Asked, Segment};
+use crate::http::reach::{Sight, each, first_of};
 use crate::http::{Failure, Web};
 use crate::model::{OwnerName, RepoUrl};
 use crate::store::{Application, Claim, CredentialRow, OwnerOverview};
@@ -19,8 +23,21 @@ const MOST_OWNERS: i64 = 2_000;
 /// Most claims, applications or credentials on a page; the list of claims goes on on another.
 const MOST: i64 = 500;
 
+/// What a page says about the form that was sent last, and what stands in its fields.
+#[derive(Default, Serialize)]
+pub(super) struct Said<T> {
+    pub notice: Option<&'static str>,
+    /// A button did nothing: why, and the way out.
+    pub refused: Option<String>,
+    pub typed: T,
+    pub wrong: Wrong,
+}
+
 #[derive(Serialize)]
-struct Owners {
+struct OwnerList {
+    #[serde(flatten)]
+    said: Said<NewOwner>,
+    longest: usize,
     owners: Vec<OwnerLine>,
     is_cut: bool,
 }
@@ -49,16 +66,52 @@ impl OwnerLine {
 }
 
 /// `GET /owners`
-pub(super) async fn list(State(web): State<Arc<Web>>, visitor: Visitor) -> Result<Response, Failure> {
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    visitor: Visitor,
+    sight: Sight,
+    Asked(Told { notice: code }): Asked<Told>,
+) -> Result<Response, Failure> {
+    list_page(&web, (&visitor, &sight), Said { notice: notice(&code), ..Said::default() }).await
+}
+
+/// The page of all owners that somebody may see.
+pub(super) async fn list_page(
+    web: &Web,
+    (visitor, sight): (&Visitor, &Sight),
+    said: Said<NewOwner>,
+) -> Result<Response, Failure> {
     let now = web.clock.now();
-    let owners = web.store.owner_overview(MOST_OWNERS).await?;
-    let owners: Vec<_> = owners.iter().map(|owner| OwnerLine::new(owner, now)).collect();
+    let owners = overview(web, sight).await?;
     let is_cut = is_full(owners.len(), MOST_OWNERS);
-    visitor.page("owners.html", &Owners { owners, is_cut })
+    let owners: Vec<_> = owners.iter().map(|owner| OwnerLine::new(owner, now)).collect();
+    visitor.page("owners.html", &OwnerList { said, longest: OwnerName::MAX_BYTES, owners, is_cut })
+}
+
+/// `?notice=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Told {
+    notice: String,
+}
+
+/// The owners that somebody may see.
+async fn overview(web: &Web, sight: &Sight) -> Result<Vec<OwnerOverview>, Failure> {
+    Ok(match sight.owners() {
+        None => web.store.owner_overview(MOST_OWNERS).await?,
+        Some(names) => web.store.owner_overview_of(names).await?,
+    })
+}
+
+/// The names of owners that a list can be limited to.
+pub(super) async fn owners_to_choose(web: &Web, sight: &Sight) -> Result<Vec<String>, Failure> {
+    Ok(overview(web, sight).await?.iter().map(|owner| owner.name.to_string()).collect())
 }
 
 #[derive(Serialize)]
 struct OwnerPage {
+    #[serde(flatten)]
+    said: Said<NewApp>,
     name: String,
     by: String,
     since: Stamp,
@@ -70,6 +123,7 @@ struct OwnerPage {
 
 #[derive(Serialize)]
 struct ApplicationLine {
+    id: String,
     repo: String,
     branch: String,
     dir: String,
@@ -83,6 +137,7 @@ impl ApplicationLine {
     fn new(application: &Application, now: DateTime<Utc>) -> Self {
         let spec = &application.spec;
         Self {
+            id: application.id.to_string(),
             repo: short(&spec.url),
             branch: shown(&spec.branch.to_string()),
             dir: shown(&spec.dir.to_string()),
@@ -125,16 +180,31 @@ impl CredentialLine {
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     Segment(asked): Segment,
+    Asked(Told { notice: code }): Asked<Told>,
 ) -> Result<Response, Failure> {
-    let name = OwnerName::new(&asked).map_err(|_| Failure::no_such_owner(&asked))?;
-    let owner = web.store.owner_get(&name).await?.ok_or_else(|| Failure::no_such_owner(&asked))?;
+    owner_page(&web, (&visitor, &sight), &asked, Said { notice: notice(&code), ..Said::default() }).await
+}
+
+/// The page of an owner.
+pub(super) async fn owner_page(
+    web: &Web,
+    (visitor, sight): (&Visitor, &Sight),
+    asked: &str,
+    said: Said<NewApp>,
+) -> Result<Response, Failure> {
+    let name = OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))?;
+    sight.must_see(&Resource::Owner(&name)).await?;
+    let owner = web.store.owner_get(&name).await?.ok_or_else(|| Failure::no_such_owner(asked))?;
     let now = web.clock.now();
     let claims = web.store.claim_list(Some(owner.id), None, MOST).await?;
     let applications = web.store.application_list(Some(owner.id), None, MOST).await?;
-    let credentials = web.store.credential_list(Some(&owner.name), None, MOST).await?;
+    let mut credentials = web.store.credential_list(Some(owner.id), None, None, MOST).await?;
+    credentials.sort_by(|one, other| (&one.url, one.id).cmp(&(&other.url, other.id)));
     let is_cut = [claims.len(), applications.len(), credentials.len()].into_iter().any(|len| is_full(len, MOST));
     let page = OwnerPage {
+        said,
         name: owner.name.to_string(),
         by: shown(&owner.created_by),
         since: Stamp::new(owner.created_at, now),
@@ -187,36 +257,24 @@ struct ClaimsPage {
 pub(super) async fn claims(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     Asked(which): Asked<Which>,
 ) -> Result<Response, Failure> {
-    let asked = Some(which.owner.trim()).filter(|name| !name.is_empty());
-    let owner = match asked {
-        Some(asked) => {
-            let name = OwnerName::new(asked).map_err(|_| Failure::no_such_owner(asked))?;
-            Some(web.store.owner_get(&name).await?.ok_or_else(|| Failure::no_such_owner(asked))?)
-        }
-        None => None,
-    };
+    let asked = which.owner.trim();
     // A place that is none is the beginning.
-    let after = RepoUrl::normalised(&which.after).ok();
-    let claims = web.store.claim_list(owner.as_ref().map(|owner| owner.id), after.as_ref(), MOST).await?;
-    let now = web.clock.now();
+    let (after, mut claims) = (RepoUrl::normalised(&which.after).ok(), Vec::new());
+    for owner in each(sight.narrowed(Some(asked)).await?) {
+        claims.extend(web.store.claim_list(owner, after.as_ref(), MOST).await?);
+    }
+    let claims = first_of(claims, MOST, |claim| claim.url.clone());
+    let (now, last) = (web.clock.now(), claims.last().filter(|_| is_full(claims.len(), MOST)));
     let page = ClaimsPage {
-        next: claims
-            .last()
-            .filter(|_| is_full(claims.len(), MOST))
-            .map(|last| next_page(asked.unwrap_or_default(), last)),
+        next: last.map(|last| query(&[("owner", asked), ("after", last.url.as_str())])),
         claims: claims.iter().map(|claim| ClaimLine::new(claim, now)).collect(),
-        owners: web.store.owner_overview(MOST_OWNERS).await?.iter().map(|owner| owner.name.to_string()).collect(),
-        owner: owner.map(|owner| owner.name.to_string()).unwrap_or_default(),
+        owners: owners_to_choose(&web, &sight).await?,
+        owner: shown(&asked.to_lowercase()),
     };
     visitor.page("claims.html", &page)
-}
-
-/// The query of the page that goes on after a claim.
-fn next_page(owner: &str, last: &Claim) -> String {
-    let mut query = url::form_urlencoded::Serializer::new(String::new());
-    query.append_pair("owner", owner).append_pair("after", last.url.as_str()).finish()
 }
 
 /// Without what every address begins with.
@@ -224,6 +282,7 @@ fn short(url: &RepoUrl) -> String {
     shown(url.as_str().strip_prefix("https://").unwrap_or(url.as_str()))
 }
 
-fn is_full(read: usize, most: i64) -> bool {
+/// Whether there may be more than what was read.
+pub(super) fn is_full(read: usize, most: i64) -> bool {
     usize::try_from(most).is_ok_and(|most| read >= most)
 }

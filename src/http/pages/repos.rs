@@ -8,24 +8,29 @@ use axum::response::{Redirect, Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 
-use super::text::{Badge, Stamp, Until, shown};
+use super::owners::owners_to_choose;
+use super::text::{Badge, Stamp, Until, query, shown};
 use super::visitor::Visitor;
 use crate::http::csrf::Confirmed;
 use crate::http::extract::{Asked, Segment};
+use crate::http::reach::Sight;
 use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
 use crate::http::{Failure, Web};
-use crate::model::{MirrorState, Reason, SyncState, Verification};
-use crate::store::MirrorRow;
+use crate::model::{MirrorState, Reason, RepoId, RepoUrl, SyncState, Verification};
+use crate::store::{MirrorRow, MirrorSearch};
 
 /// Mirrors on one page; a search finds the others.
 const SHOWN: i64 = 200;
 
-/// `?q=…&state=…&notice=…`
+/// `?q=…&state=…&owner=…&page=…&notice=…`
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Wish {
     q: String,
     state: String,
+    owner: String,
+    /// Counted from 1.
+    page: Option<u32>,
     notice: String,
 }
 
@@ -34,9 +39,17 @@ struct View {
     q: String,
     state: &'static str,
     states: Vec<Choice>,
+    owner: String,
+    /// Those to choose from.
+    owners: Vec<String>,
     found: i64,
     all: i64,
     mirrors: Vec<Line>,
+    /// How many come before the first that is shown.
+    skipped: i64,
+    /// The query of the page before this one, and of that after it.
+    before: Option<String>,
+    next: Option<String>,
 }
 
 /// A state to choose.
@@ -81,18 +94,29 @@ struct Wanting {
 pub(super) async fn list(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     Asked(wish): Asked<Wish>,
 ) -> Result<Response, Failure> {
-    let (now, state, q) = (web.clock.now(), read_state(&wish.state), wish.q.trim());
-    let found = web.store.mirror_search(state, q, SHOWN).await?;
-    let counts = web.store.mirror_count_all().await?;
+    let (now, state, q, owner) = (web.clock.now(), read_state(&wish.state), wish.q.trim(), wish.owner.trim());
+    let repos = sight.repos(Some(owner)).await?;
+    let page = i64::from(wish.page.unwrap_or(1).max(1));
+    let skip = (page - 1) * SHOWN;
+    let search = MirrorSearch { state, text: q, repos: repos.as_deref(), skip, limit: SHOWN };
+    let found = web.store.mirror_search(search).await?;
+    let counts = web.store.mirror_count_all(repos.as_deref()).await?;
+    let at = |page: i64| query(&[("q", q), ("state", &wish.state), ("owner", owner), ("page", &page.to_string())]);
     let view = View {
         q: shown(q),
         state: state.map_or("", |state| state.as_str()),
         states: choices(&counts, state),
+        owner: shown(&owner.to_lowercase()),
+        owners: owners_to_choose(&web, &sight).await?,
         found: found.count,
         all: counts.iter().map(|(_, count)| count).sum(),
         mirrors: found.rows.iter().map(|row| Line::new(row, now)).collect(),
+        skipped: skip,
+        before: (page > 1).then(|| at(page - 1)),
+        next: (found.count > skip + SHOWN).then(|| at(page + 1)),
     };
     visitor.page("repos.html", &view)
 }
@@ -171,6 +195,8 @@ impl Line {
 #[derive(Serialize)]
 struct Detail {
     repo: String,
+    /// Who has claimed it.
+    owner: Option<String>,
     notice: Option<&'static str>,
     mirrors: Vec<MirrorView>,
     most_chars: usize,
@@ -240,14 +266,21 @@ fn size(bytes: u64) -> String {
 pub(super) async fn show(
     State(web): State<Arc<Web>>,
     visitor: Visitor,
+    sight: Sight,
     Segment(asked): Segment,
     Asked(wish): Asked<Wish>,
 ) -> Result<Response, Failure> {
     let (now, repo) = (web.clock.now(), read_repo(&asked)?);
-    let mirrors = mirrors_of(&web, &repo).await?.iter().map(|row| MirrorView::new(row, now)).collect();
+    let owner = owner_of(&web, &repo).await?;
+    let mirrors = mirrors_of(&web, &sight, &repo).await?.iter().map(|row| MirrorView::new(row, now)).collect();
     let notice = (wish.notice == "asked").then_some("A sync is asked for. Each server begins its own in a moment.");
-    let view = Detail { repo: repo.to_string(), notice, mirrors, most_chars: Reason::MAX_CHARS };
+    let view = Detail { repo: repo.to_string(), owner, notice, mirrors, most_chars: Reason::MAX_CHARS };
     visitor.page("repo.html", &view)
+}
+
+async fn owner_of(web: &Web, repo: &RepoId) -> Result<Option<String>, Failure> {
+    let Ok(url) = RepoUrl::of(repo) else { return Ok(None) };
+    Ok(web.store.claim_owner(&url).await?.map(|owner| owner.to_string()))
 }
 
 /// Why.

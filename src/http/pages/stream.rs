@@ -4,6 +4,8 @@
 //! shorten the wait. An event is a piece as HTML and its id is the number of the piece, so a browser that was cut off
 //! says where it was and goes on from there. Races, by name:
 //! - *news while we read*: the receiver exists before the first read, so news cannot fall between the two;
+//! - *whoever is gone sees no more*: before each read the account is looked at again, and if it is not what it was, the
+//!   connection ends; the browser comes back with its password and is judged anew;
 //! - *last words*: the state of the run is read before its output; when it says finished, nothing is printed after.
 
 use std::convert::Infallible;
@@ -24,6 +26,7 @@ use tracing::warn;
 use super::ansi::Painter;
 use super::jobs::{PIECES, find_run};
 use crate::http::extract::{Asked, Segment};
+use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::model::RunId;
 use crate::store::{OutputPiece, RunState, Store};
@@ -45,16 +48,18 @@ pub(super) struct From {
 /// Answers with the stream.
 pub(super) async fn events(
     State(web): State<Arc<Web>>,
+    sight: Sight,
     Segment(asked): Segment,
     Asked(from): Asked<From>,
     headers: HeaderMap,
 ) -> Result<Response, Failure> {
     let news = web.hub.subscribe();
-    let run = find_run(&web, &asked).await?;
+    let run = find_run(&web, &sight, &asked).await?;
     let place = Arc::clone(&web.viewers).try_acquire_owned().map_err(|_| Failure::too_many_viewers())?;
     let seq = last_seen(&headers).or(from.after).unwrap_or(0).max(0);
     let mut watch = Watch {
         store: web.store.clone(),
+        sight,
         run: run.id,
         seq: 0,
         painter: Painter::default(),
@@ -74,6 +79,7 @@ fn last_seen(headers: &HeaderMap) -> Option<i64> {
 /// Somebody who watches a run.
 struct Watch {
     store: Store,
+    sight: Sight,
     run: RunId,
     /// The last piece that was sent.
     seq: i64,
@@ -114,6 +120,9 @@ impl Watch {
     /// The next events; `None` in place of the watch after the last.
     async fn batch(mut self) -> Option<(Vec<Result<Event, Infallible>>, Option<Self>)> {
         loop {
+            if !self.sight.still_holds() {
+                return None;
+            }
             match self.read().await {
                 Ok(Step::Pieces(pieces)) => {
                     let events = pieces.iter().map(|piece| Ok(self.event(piece))).collect();

@@ -76,6 +76,15 @@ pub(super) fn duration(length: TimeDelta) -> String {
     }
 }
 
+/// What follows the `?` of a link: what is said, without what is not.
+pub(super) fn query(pairs: &[(&str, &str)]) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for (name, text) in pairs.iter().filter(|(_, text)| !text.is_empty()) {
+        query.append_pair(name, text);
+    }
+    query.finish()
+}
+
 /// A text of somebody else's, made harmless to read: nothing that hides, overwrites or reorders what stands around it,
 /// and not endless. Escaping is the templates' work.
 pub(in crate::http) fn shown(text: &str) -> String {
@@ -99,7 +108,7 @@ pub(super) fn web_link(text: &str) -> Option<String> {
     matches!(url.scheme(), "https" | "http").then(|| url.to_string())
 }
 
-/// A pull as it is named on pages.
+/// A pull, or an application, as it is named on pages.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PullName {
     /// `acme/infra`
@@ -107,7 +116,13 @@ pub(super) struct PullName {
     /// `github.com`
     pub host: String,
     pub number: i64,
-    /// The forge's page.
+    /// `#12`, `application network (branch main)`
+    pub short: String,
+    /// `pull request #12`, `application network (branch main)`
+    pub called: String,
+    /// It is an application, which the forge knows nothing of.
+    pub is_application: bool,
+    /// The forge's page, or that of the application.
     pub link: Option<String>,
 }
 
@@ -117,12 +132,22 @@ impl PullName {
         Self { link: web_link(url), ..Self::without_link(pull) }
     }
 
+    /// Of an application it is known what it is called.
+    pub fn titled(pull: &PullRef, url: &str, title: Option<&str>) -> Self {
+        let title = title.map(shown);
+        let (short, called) = (pull.number.called_short(title.as_deref()), pull.number.called(title.as_deref()));
+        Self { short, called, ..Self::new(pull, url) }
+    }
+
     /// Where only the name is on record.
     pub fn without_link(pull: &PullRef) -> Self {
         Self {
             repo: shown(pull.repo.full_name()),
             host: pull.repo.host().to_string(),
             number: pull.number.0,
+            short: pull.number.called_short(None),
+            called: pull.number.called(None),
+            is_application: pull.number.is_application(),
             link: None,
         }
     }

@@ -9,7 +9,7 @@ use axum::response::{AppendHeaders, IntoResponse, Response};
 use serde::Serialize;
 
 use super::text::Stamp;
-use crate::config::access::Action;
+use crate::config::access::{Action, Standing};
 use crate::http::csrf::Session;
 use crate::http::{Failure, Web, WebUser};
 
@@ -27,6 +27,8 @@ struct Page<'a, V> {
     token: String,
     /// What this person may do here.
     may: May,
+    /// The owners that the account is limited to; empty: it is the whole server.
+    limited_to: Vec<String>,
     now: Stamp,
     #[serde(flatten)]
     view: &'a V,
@@ -36,6 +38,8 @@ struct Page<'a, V> {
 #[derive(Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a button of its own")]
 struct May {
+    plan: bool,
+    apply: bool,
     discard: bool,
     unlock_any: bool,
     apply_lock: bool,
@@ -43,6 +47,9 @@ struct May {
     sync: bool,
     cancel: bool,
     cancel_force: bool,
+    owners: bool,
+    /// Of these things, also those that concern everybody.
+    whole_server: bool,
 }
 
 impl FromRequestParts<Arc<Web>> for Visitor {
@@ -57,9 +64,20 @@ impl FromRequestParts<Arc<Web>> for Visitor {
 }
 
 impl Visitor {
+    /// The owners that the account is limited to; `None`: it is the whole server.
+    fn limited_to(&self) -> Option<Vec<String>> {
+        match self.web.accounts.now().standing(&self.user.0) {
+            Standing::Whole => None,
+            Standing::Limited(account) => Some(account.owners.iter().map(ToString::to_string).collect()),
+            Standing::Unknown => Some(Vec::new()),
+        }
+    }
+
     fn may(&self) -> May {
         let may = |action| self.web.authority.offers(&self.user.at_page().who, action);
         May {
+            plan: may(Action::Plan),
+            apply: may(Action::Apply),
             discard: may(Action::Discard),
             unlock_any: may(Action::UnlockAny),
             apply_lock: may(Action::ApplyLock),
@@ -67,6 +85,8 @@ impl Visitor {
             sync: may(Action::Sync),
             cancel: may(Action::Cancel),
             cancel_force: may(Action::CancelForce),
+            owners: may(Action::Owners),
+            whole_server: self.limited_to().is_none(),
         }
     }
 
@@ -74,7 +94,8 @@ impl Visitor {
     pub fn page<V: Serialize>(&self, template: &str, view: &V) -> Result<Response, Failure> {
         let now = self.web.clock.now();
         let token = self.web.csrf.token(&self.session, &self.user);
-        let page = Page { token, may: self.may(), now: Stamp::new(now, now), view };
+        let limited_to = self.limited_to().unwrap_or_default();
+        let page = Page { token, may: self.may(), limited_to, now: Stamp::new(now, now), view };
         let html = self.web.templates.render(template, &page)?;
         let cookie = self.is_new.then(|| (header::SET_COOKIE, self.session.set_cookie(&self.web.public_url)));
         Ok((AppendHeaders(cookie), html).into_response())

@@ -88,10 +88,10 @@ async fn what_is_wrong_is_said_at_the_field_and_what_was_typed_stays() {
             &["Choose one repository there", "Choose one directory there"],
         ),
         ("scope=repo&reason=x", &["Name the repository with its host"]),
-        ("scope=repo&reason=x&repo=infra", &["infra is not a repository: expected host/owner/name"]),
+        ("scope=repo&reason=x&repo=infra", &["“infra” is not a repository: expected “host/owner/name”"]),
         ("scope=repo&reason=x&repo=github.com%2Fa%2Fb&dir=net", &["A whole repository is chosen above"]),
         ("scope=path&reason=x&dir=net", &["Name the repository of the directory"]),
-        ("scope=path&reason=x&repo=github.com%2Fa%2Fb&dir=..%2Fx", &["../x leaves the repository"]),
+        ("scope=path&reason=x&repo=github.com%2Fa%2Fb&dir=..%2Fx", &["“../x” leaves the repository"]),
         (
             "scope=server&reason=x&until=2026-03-04T05%3A00",
             &["2026-03-04 05:00 UTC is over: it is 2026-03-04 05:06 UTC now"],
@@ -105,6 +105,7 @@ async fn what_is_wrong_is_said_at_the_field_and_what_was_typed_stays() {
             assert!(answer.text().contains(problem), "{fields} {}", answer.text());
         }
         assert!(answer.body.contains("role=\"alert\"") && answer.body.contains("aria-invalid=\"true\""), "{fields}");
+        assert_eq!(answer.body.matches(" autofocus").count(), 1, "{fields}");
     }
     let fields = "scope=path&repo=%22%3Ex&dir=a+b&reason=because&until=soon";
     let page = browser.post("/apply-locks", fields).await.body;

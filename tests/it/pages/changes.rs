@@ -65,13 +65,14 @@ async fn applies_are_not_stopped_without_a_reason_and_the_reason_is_not_endless(
 }
 
 /// Everything a form can change.
-const CHANGES: [&str; 6] = [
+const CHANGES: [&str; 7] = [
     "/apply-locks",
     "/apply-locks/00000000-0000-7000-8000-000000000001/end",
     "/apply-lock/stop",
     "/apply-lock/allow",
     "/locks/00000000-0000-7000-8000-000000000001",
     "/jobs/00000000-0000-7000-8000-000000000001/cancel",
+    "/apps/00000000-0000-7000-8000-000000000001/cancel",
 ];
 
 async fn refused(browser: &Browser, request: axum::http::request::Builder, fields: &str) {

@@ -124,7 +124,7 @@ async fn what_is_wrong_is_named_without_the_secret_and_nothing_is_kept() {
         assert_eq!(answer.status.as_u16(), status, "{}", answer.body);
         assert!(answer.body.contains(expected) && !answer.body.contains("ghp_"), "{expected}: {}", answer.body);
     }
-    assert_eq!(world.store.credential_list(None, None, 10).await.unwrap().len(), 3);
+    assert_eq!(world.store.credential_list(None, None, None, 10).await.unwrap().len(), 3);
 }
 
 #[tokio::test]

@@ -12,10 +12,10 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use lockkeeper::claims::Credentials;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
-use lockkeeper::config::access::{Action, Asker, Identity, WebRules};
+use lockkeeper::config::access::{Action, Asker, Identity, WebAccounts, WebRules};
 use lockkeeper::config::server::{Periods, TrustedProxies};
-use lockkeeper::context::FileState;
-use lockkeeper::handlers::authz::{AuthzError, Decision, Resource, by_web_rules};
+use lockkeeper::context::{FileState, LiveAccounts};
+use lockkeeper::handlers::authz::{AuthzError, Decision, Outside, Resource, by_web, web_offers, within};
 use lockkeeper::handlers::locks::give;
 use lockkeeper::http::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth, router};
 use lockkeeper::locks::{Ask, Gave, Giving, Wish, take_all};
@@ -24,17 +24,21 @@ use lockkeeper::model::{
     Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockKey, PlanCounts, PlanId,
     PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RunId, RunKind, Sha256Digest,
 };
+use lockkeeper::queue::Nudge;
 use lockkeeper::seal::{Keyring, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
-    CancelWhat, CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob, NewRun, OutputPiece,
-    RecordPlan, Store, TakeLock,
+    CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob,
+    NewRun, OutputPiece, RecordPlan, Store, TakeLock,
 };
 use lockkeeper::telemetry::Metrics;
 use lockkeeper::workflow::OutputHub;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+
+use crate::support::db::Backend;
+use crate::support::postgres::{self, Content};
 
 /// Every test's browser has this cookie, so that the token of its forms is always the same.
 const SESSION: &str = "5e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n0";
@@ -50,6 +54,8 @@ pub struct World {
     pub repo_config: Option<FileState>,
     /// What the pages and the API may be used for (`--web-allow`).
     pub web_rules: WebRules,
+    /// The file of accounts that are limited to owners (`--web-accounts-file`).
+    pub web_accounts: &'static str,
     /// Who is believed about where a request comes from.
     pub trusted_proxies: TrustedProxies,
     pub denials: Denials,
@@ -58,11 +64,13 @@ pub struct World {
 
 pub struct Browser {
     app: Router,
+    /// Who is limited to owners on its server.
+    pub accounts: Arc<LiveAccounts>,
     https: bool,
     authorization: Option<String>,
     cookie: Option<String>,
     /// The database lives as long as somebody may ask for it.
-    _dir: Arc<TempDir>,
+    kept: Arc<TempDir>,
 }
 
 pub struct Answer {
@@ -85,21 +93,30 @@ impl GiveLocks for PlainGiving {
 /// What was denied, and from where it was asked.
 pub type Denials = Arc<Mutex<Vec<String>>>;
 
-/// Nothing but `--web-allow`, which is all that the pages know of permission.
-struct PlainAuthority(WebRules, Denials);
+/// What the pages know of permission: `--web-allow`, and who is limited to owners.
+struct PlainAuthority {
+    store: Store,
+    rules: WebRules,
+    accounts: Arc<LiveAccounts>,
+    denials: Denials,
+}
 
 #[async_trait]
 impl Authority for PlainAuthority {
-    async fn check(&self, who: &Asker, action: Action, _: &Resource<'_>) -> Result<Decision, AuthzError> {
-        let decision = by_web_rules(&self.0, &who.who, action);
+    async fn check(&self, who: &Asker, action: Action, on: &Resource<'_>) -> Result<Decision, AuthzError> {
+        let decision = by_web(&self.store, &self.rules, &self.accounts.now(), &who.who, action, on).await?;
         if decision != Decision::Granted {
-            self.1.lock().unwrap().push(format!("{action} from {:?}", who.remote));
+            self.denials.lock().unwrap().push(format!("{action} from {:?}", who.remote));
         }
         Ok(decision)
     }
 
-    fn offers(&self, _: &Identity, action: Action) -> bool {
-        self.0.allows(action)
+    async fn within(&self, user: &str, on: &Resource<'_>) -> Result<Result<(), Outside>, AuthzError> {
+        within(&self.store, &self.accounts.now(), user, on).await
+    }
+
+    fn offers(&self, who: &Identity, action: Action) -> bool {
+        web_offers(&self.rules, &self.accounts.now(), who.name(), action)
     }
 }
 
@@ -108,12 +125,18 @@ struct PlainCancel(Store);
 
 #[async_trait]
 impl Cancel for PlainCancel {
-    async fn cancel(&self, id: CommandId, who: &str, force: bool) -> Result<Cancelling, sqlx::Error> {
-        let why = format!("`{who}` cancelled it on the dashboard");
-        let cancelled = self.0.command_cancel(CancelWhat::One(id), &why, force, |_| Vec::new()).await?;
-        Ok(match (cancelled.interrupted.len(), cancelled.spared.len()) {
-            (1, _) => Cancelling::Interrupted,
-            (_, 1) => Cancelling::ApplyRunning,
+    async fn cancel(&self, id: CommandId, who: &Actor, force: bool) -> Result<Cancelling, sqlx::Error> {
+        let why = format!("`{}` cancelled it {}", who.login, who.origin.way());
+        let end = |row: &CommandRow| {
+            let (outcome, result) = (CommandOutcome::Refused, Some(format!("{why} before its turn came.")));
+            FinishedCommand { id: row.id, outcome, reason: None, result, outbox: Vec::new() }
+        };
+        let ends = |cancelled: &Cancelled| cancelled.dropped.iter().map(end).collect();
+        let cancelled = self.0.command_cancel(CancelWhat::One(id), &why, force, ends).await?;
+        Ok(match (cancelled.dropped.len(), cancelled.interrupted.len(), cancelled.spared.len()) {
+            (1, ..) => Cancelling::Dropped,
+            (_, 1, _) => Cancelling::Interrupted,
+            (_, _, 1) => Cancelling::ApplyRunning,
             _ => Cancelling::Over,
         })
     }
@@ -121,18 +144,39 @@ impl Cancel for PlainCancel {
 
 impl World {
     pub async fn new() -> Self {
+        Self::on(Backend::Sqlite).await
+    }
+
+    /// With a database of this kind.
+    pub async fn on(backend: Backend) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let start = DateTime::parse_from_rfc3339("2026-03-04T05:06:07Z").unwrap().to_utc();
         let (clock, ids) = (Arc::new(ManualClock::new(start)), Arc::new(CountingIds::default()));
-        let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
+        let url = match backend {
+            Backend::Sqlite => DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db")),
+            Backend::Postgres => postgres::new_database(Content::Migrated).await,
+        };
         let store =
             Store::open(&url, Arc::clone(&clock) as Arc<dyn Clock>, Arc::clone(&ids) as Arc<dyn Ids>).await.unwrap();
         store.setting_get_or_insert("csrf_key", KEY).await.unwrap();
         let (hub, stop) = (OutputHub::default(), CancellationToken::new());
-        let (web_rules, trusted_proxies) = (WebRules::default(), TrustedProxies::default());
+        let (web_rules, web_accounts, trusted_proxies) = (WebRules::default(), "", TrustedProxies::default());
         let (denials, metrics) = (Denials::default(), Metrics::default());
         let (repo_config, dir) = (None, Arc::new(dir));
-        Self { store, clock, ids, hub, stop, metrics, repo_config, web_rules, trusted_proxies, denials, dir }
+        Self {
+            store,
+            clock,
+            ids,
+            hub,
+            stop,
+            metrics,
+            repo_config,
+            web_rules,
+            web_accounts,
+            trusted_proxies,
+            denials,
+            dir,
+        }
     }
 
     pub async fn browser(&self) -> Browser {
@@ -142,6 +186,13 @@ impl World {
     pub async fn browser_of_user(&self) -> Browser {
         let mut browser = self.browser_with(Some(("ops", "hunter2 ü")), "https://locks.example").await;
         browser.authorization = Some(basic("ops", "hunter2 ü"));
+        browser
+    }
+
+    /// Somebody with an account that is limited to owners; scripts are [`Browser::without_cookie`].
+    pub async fn browser_of(&self, user: &str, password: &str) -> Browser {
+        let mut browser = self.browser_of_user().await;
+        browser.authorization = Some(basic(user, password));
         browser
     }
 
@@ -155,16 +206,17 @@ impl World {
         public_url: &str,
         giving: Arc<dyn GiveLocks>,
     ) -> Browser {
-        let app = self.app(auth, public_url, giving).await;
+        let accounts = self.accounts(auth.map_or("", |(user, _)| user));
+        let app = self.app(auth, public_url, giving, Arc::clone(&accounts)).await;
         let https = public_url.starts_with("https");
         let name = if https { "__Host-lockkeeper" } else { "lockkeeper" };
         let cookie = Some(format!("{name}={}", SESSION.replace(['n', '5'], "f")));
-        Browser { app, https, authorization: None, cookie, _dir: Arc::clone(&self.dir) }
+        Browser { app, accounts, https, authorization: None, cookie, kept: Arc::clone(&self.dir) }
     }
 
     /// The server that lets everybody in.
     pub async fn open_app(&self) -> Router {
-        self.app(None, "http://127.0.0.1", self.giving()).await
+        self.app(None, "http://127.0.0.1", self.giving(), Arc::default()).await
     }
 
     /// What owners gave for their repositories, with a key to encrypt it.
@@ -178,7 +230,23 @@ impl World {
         Arc::new(PlainGiving(self.store.clone(), Arc::clone(&self.clock), Arc::clone(&self.ids)))
     }
 
-    async fn app(&self, auth: Option<(&str, &str)>, public_url: &str, giving: Arc<dyn GiveLocks>) -> Router {
+    fn accounts(&self, main: &str) -> Arc<LiveAccounts> {
+        if self.web_accounts.is_empty() {
+            return Arc::default();
+        }
+        let (accounts, digest) =
+            (WebAccounts::parse(self.web_accounts, main), Sha256Digest::of(self.web_accounts.as_bytes()));
+        let path = "/etc/lockkeeper/accounts".into();
+        Arc::new(LiveAccounts::of_file(accounts.unwrap(), path, digest, self.clock_now()))
+    }
+
+    async fn app(
+        &self,
+        auth: Option<(&str, &str)>,
+        public_url: &str,
+        giving: Arc<dyn GiveLocks>,
+        accounts: Arc<LiveAccounts>,
+    ) -> Router {
         let setup = Setup {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock) as Arc<dyn Clock>,
@@ -186,18 +254,25 @@ impl World {
             hub: self.hub.clone(),
             public_url: public_url.parse().unwrap(),
             auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
+            accounts: Arc::clone(&accounts),
             trusted_proxies: self.trusted_proxies.clone(),
             executable: "lockkeeper".to_owned(),
             giving,
             cancel: Arc::new(PlainCancel(self.store.clone())),
             credentials: self.credentials(),
-            authority: Arc::new(PlainAuthority(self.web_rules.clone(), Arc::clone(&self.denials))),
+            authority: Arc::new(PlainAuthority {
+                store: self.store.clone(),
+                rules: self.web_rules.clone(),
+                accounts,
+                denials: Arc::clone(&self.denials),
+            }),
             shutting_down: self.stop.clone(),
             version: "1.2.3".to_owned(),
             metrics: self.metrics.clone(),
             keep_runs: Some(Duration::from_hours(90 * 24)),
             periods: Periods::DEFAULT,
             forges: ForgeHosts::public(),
+            mirror_nudge: Nudge::default(),
             repo_config: {
                 let file = self.repo_config.clone();
                 Arc::new(move || file.clone())
@@ -273,7 +348,7 @@ impl World {
     }
 
     pub async fn end_command(&self, id: CommandId, outcome: CommandOutcome, reason: Option<&str>) {
-        let end = FinishedCommand { id, outcome, reason: reason.map(str::to_owned), outbox: Vec::new() };
+        let end = FinishedCommand { id, outcome, reason: reason.map(str::to_owned), result: None, outbox: Vec::new() };
         assert!(self.store.command_finish(&end).await.unwrap());
     }
 
@@ -331,6 +406,18 @@ pub fn basic(user: &str, password: &str) -> String {
 }
 
 impl Browser {
+    /// Somebody else at the same server.
+    pub fn signed_in(&self, user: &str, password: &str) -> Self {
+        Self {
+            app: self.app.clone(),
+            accounts: Arc::clone(&self.accounts),
+            https: self.https,
+            authorization: Some(basic(user, password)),
+            cookie: self.cookie.clone(),
+            kept: Arc::clone(&self.kept),
+        }
+    }
+
     #[must_use]
     pub fn without_cookie(mut self) -> Self {
         self.cookie = None;
@@ -355,9 +442,12 @@ impl Browser {
         self.send(form(request, &format!("token={token}&{fields}"))).await
     }
 
-    /// The token in the forms of the first page.
+    /// The token in the forms of the first page; where that has none, of the next.
     pub async fn token(&self) -> String {
-        let page = self.get("/").await.body;
+        let mut page = self.get("/").await.body;
+        if !page.contains("name=\"token\"") {
+            page = self.get("/apply-locks").await.body;
+        }
         let start = page.split_once("name=\"token\" value=\"").expect("the page has a form").1;
         start.split_once('"').unwrap().0.to_owned()
     }

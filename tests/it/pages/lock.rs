@@ -90,7 +90,7 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     just now
     Hand over…
     to pull request #13
-    The pull request that holds the lock, #12, has applied something under it and is not merged: the next plan of another pull request would undo that.
+    The lock is held by pull request #12, which has applied something under it that is not merged: the next plan of another pull request would undo that.
     #13 gets the lock, whatever its place in the line, and is planned. Plans of #12 under it are discarded. Both are told.
     Why
     Yes, hand over to #13
@@ -102,12 +102,12 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     just now
     Hand over…
     to pull request #14
-    The pull request that holds the lock, #12, has applied something under it and is not merged: the next plan of another pull request would undo that.
+    The lock is held by pull request #12, which has applied something under it that is not merged: the next plan of another pull request would undo that.
     #14 gets the lock, whatever its place in the line, and is planned. Plans of #12 under it are discarded. Both are told.
     Why
     Yes, hand over to #14
     Give it back
-    It cannot be released now. The pull request that holds the lock, #12, has applied something under it and is not merged: the next plan of another pull request would undo that. Merge it, or use force, with a reason.
+    It cannot be released now. The lock is held by pull request #12, which has applied something under it that is not merged: the next plan of another pull request would undo that. Merge it, or use force, with a reason.
     Take it away by force…
     Plans under the lock are discarded, one that is being made is interrupted, and the first in line gets the lock.
     Pull request #12 is told, with your reason.

@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use insta::assert_snapshot;
-use lockkeeper::config::server::ReposFile;
 use lockkeeper::context::{FileState, Refused};
 use lockkeeper::model::{PullState, Sha256Digest};
 use lockkeeper::queue::LEASE;
@@ -132,12 +131,12 @@ async fn programs_are_told_the_same() {
 }
 
 fn file_that_holds(world: &World) -> FileState {
-    let file = ReposFile {
+    FileState {
         path: "/etc/lockkeeper/repos.yaml".into(),
         digest: Sha256Digest::of(b"repos: []\n"),
-        without_locking: false,
-    };
-    FileState { file, since: world.clock_now(), refused: None }
+        since: world.clock_now(),
+        refused: None,
+    }
 }
 
 fn refused(world: &World, state: FileState, error: &str) -> FileState {

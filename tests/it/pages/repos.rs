@@ -6,7 +6,7 @@ use lockkeeper::config::access::WebRules;
 use lockkeeper::model::{
     AttemptLease, FailureKind, HomeId, Jitter, MirrorEvent, RepoId, Sha256Digest, SyncFacts, SyncFailure, SyncState,
 };
-use lockkeeper::store::MirrorChange;
+use lockkeeper::store::{MirrorChange, MirrorSearch};
 use serde_json::{Value, json};
 
 use super::fixture::{Browser, World, form};
@@ -103,6 +103,12 @@ async fn the_page_of_a_repository_tells_all_that_is_known_of_its_mirrors() {
     }
 }
 
+/// What, by whom, and why.
+async fn last_event(world: &World) -> (String, String, String) {
+    let event = world.store.lock_event_list(1).await.unwrap().remove(0).event;
+    (event.kind.to_string(), event.cause.actor.login, event.cause.reason)
+}
+
 #[tokio::test]
 async fn a_sync_is_asked_for_on_every_disk_with_the_reason() {
     let world = world().await;
@@ -114,7 +120,12 @@ async fn a_sync_is_asked_for_on_every_disk_with_the_reason() {
     let text = browser.get(answer.header("location")).await.text();
     assert!(text.contains("A sync is asked for."), "{text}");
     assert_eq!(text.matches("by ops: access was given").count(), 2, "{text}");
-    let rows = world.store.mirror_search(Some(SyncState::Pending), "rather-long", 9).await.unwrap().rows;
+    assert_eq!(
+        last_event(&world).await,
+        ("sync_asked".to_owned(), "ops".to_owned(), format!("{INFRA}: access was given"))
+    );
+    let wish = MirrorSearch { state: Some(SyncState::Pending), text: "rather-long", limit: 9, ..Default::default() };
+    let rows = world.store.mirror_search(wish).await.unwrap().rows;
     assert_eq!(rows.len(), 2);
     assert!(rows.iter().all(|row| row.state.is_due(world.clock_now())), "nobody waits for a backoff");
     assert_eq!(browser.post("/repos/github.com/acme/x", "reason=y").await.status, StatusCode::NOT_FOUND);
@@ -134,7 +145,7 @@ async fn who_may_not_ask_is_not_offered_it() {
     let answer = browser.send(form(request, &format!("token={token}&reason=x"))).await;
     assert_eq!(answer.status, StatusCode::FORBIDDEN);
     assert!(answer.text().contains("may not ask for repositories to be synchronised"), "{}", answer.text());
-    let found = world.store.mirror_search(None, "", 9).await.unwrap();
+    let found = world.store.mirror_search(MirrorSearch { limit: 9, ..MirrorSearch::default() }).await.unwrap();
     assert!(found.rows.iter().all(|row| row.state.asked.is_none()));
 }
 
@@ -160,6 +171,7 @@ async fn programs_see_mirrors_and_ask_for_a_sync() {
     assert_eq!((status, told), (StatusCode::ACCEPTED, json!({ "repo": INFRA, "mirrors": 2 })));
     let asked = read(&format!("/api/repos/{INFRA}")).await["mirrors"][0]["asked"].take();
     assert_eq!((&asked["by"], &asked["reason"]), (&json!("ops"), &json!("access was given")));
+    assert_eq!(last_event(&world).await.0, "sync_asked");
     for (path, body, status) in [
         (path.as_str(), "", StatusCode::UNPROCESSABLE_ENTITY),
         (path.as_str(), r#"{"why":"x"}"#, StatusCode::UNPROCESSABLE_ENTITY),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::world::{WEB_PASSWORD, WEB_USER, World};
+use super::world::{REPO, WEB_PASSWORD, WEB_USER, World};
+use crate::support::server::HOST;
 
 /// A server in trouble takes longer; then it is not asked.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -56,6 +57,16 @@ pub async fn stop_applies(world: &World, server: usize, time: Duration) {
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     world.broken("applies cannot be allowed again");
+}
+
+/// Asks for the mirrors of the repository to be brought in step.
+pub async fn ask_for_sync(world: &World, server: usize) -> Result<(), String> {
+    let url = format!("{}/api/repos/{HOST}/{REPO}/sync", world.post.url(server));
+    let request = world.post.client().post(url).basic_auth(WEB_USER, Some(WEB_PASSWORD)).timeout(PATIENCE);
+    let request = request.json(&serde_json::json!({ "reason": "the round is over" }));
+    let answer = request.send().await.map_err(|error| error.to_string())?;
+    let (status, text) = (answer.status(), answer.text().await.map_err(|error| error.to_string())?);
+    if status.is_success() { Ok(()) } else { Err(format!("{status}: {text}")) }
 }
 
 async fn send(world: &World, server: usize, method: reqwest::Method, path: &str) -> Result<String, String> {

@@ -10,7 +10,7 @@ use lockkeeper::render::MachineLine;
 
 use super::post::Letter;
 use super::world::{REPO, World};
-use super::{api, ledger};
+use super::{api, ledger, mirrors};
 use crate::support::server::{BOT, LOOK};
 
 /// A close that nobody told is found within this time after the start of a server.
@@ -24,6 +24,7 @@ pub async fn all(world: &World) {
     locks(world).await;
     statuses(world);
     nothing_left(world).await;
+    mirrors::check(world).await;
     audit(world).await;
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::schedule::{Act, BadMoment, Edit, Fault};
 use super::world::{REPO, World};
-use super::{api, checks};
+use super::{api, checks, mirrors};
 use crate::support::server::Server;
 
 /// More would only make rounds longer.
@@ -80,6 +80,10 @@ impl World {
         self.quiet().await;
         checks::all(self).await;
         for n in 0..self.servers.len() {
+            self.restart(n).await;
+        }
+        mirrors::check_checkouts(self).await;
+        for n in 0..self.servers.len() {
             let mut server = self.server(n).lock().await;
             server.terminate();
             let end = server.exit().await;
@@ -94,6 +98,9 @@ impl World {
         let done = match act {
             Act::Open(edits) => self.open(&edits).await,
             Act::Push(some, edits) => self.push(some, &edits).await,
+            Act::ForcePush(some, edits) => self.force_push(some, &edits).await,
+            Act::Branch(some) => self.branch(some).await,
+            Act::DropBranch(some) => self.drop_branch(some).await,
             Act::Comment(some, words) => self.comment(some, &words).await,
             Act::Close(some) => match self.pull(some, |state| state == PullState::Open) {
                 Some(pull) => self.github.close(REPO, pull, "bob").await,
@@ -151,7 +158,7 @@ impl World {
         self.github.pull(REPO, pull).ok().map(|pull| pull.state)
     }
 
-    fn serial(&self) -> u64 {
+    pub fn serial(&self) -> u64 {
         let mut record = self.record();
         record.serial += 1;
         record.serial
@@ -180,6 +187,14 @@ impl World {
         let Some(pull) = self.pull(some, |state| state == PullState::Open) else { return Ok(()) };
         let branch = self.github.pull(REPO, pull)?.head_branch.to_string();
         let head = self.github.push(REPO, &branch, &self.changes(edits)).await?;
+        self.record().heads.insert(head);
+        Ok(())
+    }
+
+    async fn force_push(&self, some: usize, edits: &[Edit]) -> Result<(), EmulatorError> {
+        let Some(pull) = self.pull(some, |state| state == PullState::Open) else { return Ok(()) };
+        let branch = self.github.pull(REPO, pull)?.head_branch.to_string();
+        let head = self.github.force_push(REPO, &branch, &self.changes(edits)).await?;
         self.record().heads.insert(head);
         Ok(())
     }
@@ -215,10 +230,13 @@ impl World {
             }
             Fault::PlansAway(time) => self.plans_away(time).await,
             Fault::DiskFull(n, time) => self.disk_full(n, time).await,
+            Fault::Git(moment, times) => self.git_in_trouble(moment, times),
+            Fault::Damage(n, damage) => self.damage(n, damage).await,
+            Fault::InSync(n, halt, time) => self.halt_in_sync(n, halt, time).await,
         }
     }
 
-    async fn kill(&self, n: usize, back: Duration) {
+    pub async fn kill(&self, n: usize, back: Duration) {
         let mut server = self.server(n).lock().await;
         if server.has_died() {
             self.broken(&format!("server {n} ended by itself"));
@@ -255,7 +273,7 @@ impl World {
         self.start_again(n, &mut server).await;
     }
 
-    async fn pause(&self, n: usize, time: Duration) {
+    pub async fn pause(&self, n: usize, time: Duration) {
         let mut server = self.server(n).lock().await;
         if server.is_running() && !server.has_died() {
             self.count("servers paused");

@@ -80,7 +80,12 @@ impl Look {
     pub async fn end_leases(&self, replica: &str) {
         let Self::Postgres(options) = self else { return };
         let mut connection = options.connect().await.expect("PostgreSQL runs");
-        let sql = "UPDATE jobs SET lease_until = TIMESTAMPTZ 'epoch' WHERE lease_holder = $1 AND state = 'running'";
-        sqlx::query(sql).bind(replica).execute(&mut connection).await.expect("the leases are ended");
+        for sql in [
+            "UPDATE jobs SET lease_until = TIMESTAMPTZ 'epoch' WHERE lease_holder = $1 AND state = 'running'",
+            // Not so long ago that its row would be removed before what it held is given back.
+            "UPDATE replicas SET lease_until = now() - INTERVAL '5 minutes' WHERE name = $1",
+        ] {
+            sqlx::query(sql).bind(replica).execute(&mut connection).await.expect("the leases are ended");
+        }
     }
 }

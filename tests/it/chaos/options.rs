@@ -19,7 +19,7 @@ pub struct Options {
     pub rounds: u64,
     /// Things that people do in one round.
     pub actions: usize,
-    /// Faults in one round.
+    /// Faults in one round; half as many that concern mirrors come on top.
     pub faults: usize,
     /// Whether to wait for leases of killed servers to run out, and to pause servers for longer than a lease. Without
     /// it the lease of a killed server is ended by hand: who is dead cannot tell the difference.

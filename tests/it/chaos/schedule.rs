@@ -21,6 +21,12 @@ pub enum Act {
     Open(Vec<Edit>),
     /// Somebody pushes to a pull.
     Push(usize, Vec<Edit>),
+    /// Somebody throws the commits of a pull away and pushes others.
+    ForcePush(usize, Vec<Edit>),
+    /// Somebody pushes to a branch that no pull comes from.
+    Branch(usize),
+    /// Somebody deletes such a branch.
+    DropBranch(usize),
     /// Somebody comments on a pull.
     Comment(usize, String),
     /// A pull is closed.
@@ -65,6 +71,51 @@ pub enum Fault {
     PlansAway(Duration),
     /// A server cannot write a single byte to any file, nor can what it starts.
     DiskFull(usize, Duration),
+    /// GitHub's git has a bad moment, so many times.
+    Git(GitMoment, u32),
+    /// A server finds its mirror damaged.
+    Damage(usize, Damage),
+    /// SIGKILL or SIGSTOP while mirrors are being brought in step, and a new process or SIGCONT after a while.
+    InSync(usize, Halt, Duration),
+}
+
+/// What GitHub answers to git.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GitMoment {
+    /// 401.
+    Unauthorized,
+    /// 404.
+    NotFound,
+    /// 503.
+    Unavailable,
+    /// Drops the connection.
+    Dropped,
+    /// Nothing at all.
+    Silent,
+}
+
+/// What is wrong with a mirror.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage {
+    /// Its objects are gone.
+    Objects,
+    /// The file of its references holds something else.
+    Refs,
+    /// Its configuration cannot be read.
+    Config,
+    /// `HEAD` is empty.
+    Head,
+    /// Lock files and half a clone of somebody who was killed lie around.
+    Leftovers,
+}
+
+/// How a server is halted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Halt {
+    /// SIGKILL.
+    Kill,
+    /// SIGSTOP.
+    Pause,
 }
 
 /// Where a wire of a server leads.
@@ -115,6 +166,10 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
         .collect();
     for _ in 0..options.faults {
         acts.push((within(&mut rng, length), Act::Fault(fault(&mut rng, backend, options.patient))));
+    }
+    // In every round something happens to mirrors.
+    for _ in 0..options.faults.div_ceil(2) {
+        acts.push((within(&mut rng, length), Act::Fault(of_mirrors(&mut rng, options.patient))));
     }
     if options.patient && backend == Backend::Postgres && rng.random_ratio(1, 3) {
         let pause = Duration::from_secs(rng.random_range(62..75));
@@ -170,12 +225,15 @@ fn by_people(rng: &mut StdRng) -> Act {
     let (some, server) = (rng.random_range(0..1000), rng.random_range(0..SERVERS));
     match rng.random_range(0..100) {
         0..14 => open(rng),
-        14..22 => Act::Push(some, edits(rng)),
-        22..26 => Act::Close(some),
-        26..29 => Act::Reopen(some),
-        29..32 => Act::Merge(some),
-        32..35 => Act::Discard(some, server),
-        35..37 => Act::StopApplies(server, millis(rng, 200, 2000)),
+        14..20 => Act::Push(some, edits(rng)),
+        20..24 => Act::ForcePush(some, edits(rng)),
+        24..28 => Act::Branch(some),
+        28..30 => Act::DropBranch(some),
+        30..34 => Act::Close(some),
+        34..37 => Act::Reopen(some),
+        37..40 => Act::Merge(some),
+        40..43 => Act::Discard(some, server),
+        43..45 => Act::StopApplies(server, millis(rng, 200, 2000)),
         _ => Act::Comment(some, words(rng)),
     }
 }
@@ -216,6 +274,21 @@ fn fault(rng: &mut StdRng, backend: Backend, patient: bool) -> Fault {
     }
 }
 
+fn of_mirrors(rng: &mut StdRng, patient: bool) -> Fault {
+    const MOMENTS: [GitMoment; 5] =
+        [GitMoment::Unauthorized, GitMoment::NotFound, GitMoment::Unavailable, GitMoment::Dropped, GitMoment::Silent];
+    const DAMAGES: [Damage; 5] = [Damage::Objects, Damage::Refs, Damage::Config, Damage::Head, Damage::Leftovers];
+    let server = rng.random_range(0..SERVERS);
+    match rng.random_range(0..3) {
+        0 => Fault::Git(MOMENTS[rng.random_range(0..MOMENTS.len())], rng.random_range(1..4)),
+        1 => Fault::Damage(server, DAMAGES[rng.random_range(0..DAMAGES.len())]),
+        _ => {
+            let halt = if rng.random_bool(0.6) { Halt::Kill } else { Halt::Pause };
+            Fault::InSync(server, halt, millis(rng, 0, if patient { 9000 } else { 2000 }))
+        }
+    }
+}
+
 fn trouble(rng: &mut StdRng) -> Trouble {
     match rng.random_range(0..6) {
         0 => Trouble::Refused,
@@ -253,5 +326,10 @@ fn a_round_follows_from_the_seed() {
     assert_eq!(first, round(&options, Backend::Postgres, 2, 1));
     assert_ne!(first, round(&options, Backend::Postgres, 2, 0));
     assert_ne!(first, round(&Options::parse("--seed 6"), Backend::Postgres, 2, 1));
-    assert!(first.len() >= options.actions + options.faults);
+    assert!(first.len() >= options.actions + options.faults + options.faults.div_ceil(2));
+    let faults: Vec<Act> = (0..200).flat_map(|n| round(&options, Backend::Sqlite, n, 0)).map(|(_, act)| act).collect();
+    let of_mirrors = faults.iter().filter(|act| {
+        matches!(act, Act::Fault(Fault::Git(..) | Fault::Damage(..) | Fault::InSync(..)) | Act::DropBranch(_))
+    });
+    assert!(of_mirrors.count() > 200, "a schedule without trouble for mirrors proves little");
 }

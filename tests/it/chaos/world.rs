@@ -232,7 +232,7 @@ impl World {
 }
 
 /// What is kept of the database.
-const TRACES: [(&str, &str); 5] = [
+const TRACES: [(&str, &str); 7] = [
     (
         "jobs",
         "SELECT CAST(id AS TEXT), kind, lane, state, CAST(attempt AS TEXT), COALESCE(lease_holder, ''), \
@@ -255,8 +255,15 @@ const TRACES: [(&str, &str); 5] = [
         "plans",
         "SELECT CAST(id AS TEXT), CAST(pull AS TEXT), dir, state, COALESCE(digest, '') FROM plans ORDER BY created_at",
     ),
+    ("mirrors", MIRRORS),
+    ("leases", "SELECT key, holder, purpose, CAST(taken_at AS TEXT), CAST(until AS TEXT) FROM leases ORDER BY key"),
     ("locks", "SELECT CAST(id AS TEXT), dir, workspace, CAST(pull AS TEXT), holder, reason FROM locks"),
 ];
+
+/// Where each mirror stands.
+pub const MIRRORS: &str = "SELECT replica, repo, state, verification, CAST(retry_count AS TEXT), \
+     COALESCE(CAST(retry_at AS TEXT), ''), COALESCE(asked_by, ''), COALESCE(lease_holder, ''), COALESCE(failure, '') \
+     FROM repository_syncs ORDER BY replica, repo";
 
 impl Wires {
     async fn new(github: &Emulator, database: Option<&DatabaseUrl>) -> Self {
@@ -298,6 +305,7 @@ fn settings(dir: &Path) -> Settings {
         .survives_full_disks()
         .flag(&format!("--share-plan-dir={}", dir.join("plans").display()))
         .flag("--shutdown-grace=3s")
+        .flag("--fetch-timeout=5s")
         .flag("--web-basic-auth")
         .flag(&format!("--web-username={WEB_USER}"))
         .variable("LOCKKEEPER_WEB_PASSWORD", WEB_PASSWORD)

@@ -47,7 +47,11 @@ async fn settings(backend: Backend) -> Settings {
 /// Kills the server and starts it again.
 async fn crash(world: &mut World, backend: Backend) {
     world.server.kill9().await;
+    let left = world.server.data_dir().join("tmp/ssh-of-the-dead/login");
+    std::fs::create_dir_all(&left).expect("the directory is ours");
+    std::fs::write(left.join("key"), "a key that was in use").expect("the directory is ours");
     start_again(world, backend).await;
+    assert!(!left.join("key").exists(), "what the dead server had in use for a while is gone");
 }
 
 /// Starts a server that was killed. On a shared database another replica may only take over when the leases of the dead

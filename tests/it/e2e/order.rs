@@ -76,7 +76,7 @@ projects:
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_in_a_shared_module_plans_its_users_and_nobody_else() {
-    let settings = Settings::default().flag("--autoplan-modules");
+    let settings = Settings::default().flag("--autoplan-modules").flag("--sparse-checkout");
     let module = |value: &str| format!("{}\noutput \"it\" {{ value = 1 }}\n", resource("inner", value));
     let world = World::start_with(settings, |files| {
         let user = |name: &str| files.backend(name) + "module \"wrap\" { source = \"../shared/wrap\" }\n";

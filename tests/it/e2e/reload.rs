@@ -1,4 +1,8 @@
-//! The file of `--repo-config` is read again when the server is told to (SIGHUP), with its real signals and log.
+//! The files of `--repo-config` and `--web-accounts-file` are read again when the server is told to (SIGHUP), with its real
+//! signals and log.
+
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 
 use nix::sys::signal::Signal;
 
@@ -42,5 +46,59 @@ async fn a_hangup_has_the_file_of_repositories_read_again() {
         }
     })
     .await;
+    world.finish(&["#1 . default"]).await;
+}
+
+const KIM: &str = "user=kim owners=net password=kims-password-of-kim\n";
+const LEE: &str = "user=lee owners=net password=lees-password-of-lee\n";
+
+/// As an editor does: a new file in the place of the old one, which nobody else may read.
+fn put(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    let mut file = std::fs::File::options().create_new(true).write(true).mode(0o600).open(&new).unwrap();
+    std::io::Write::write_all(&mut file, text.as_bytes()).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_has_the_file_of_accounts_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("accounts");
+    put(&file, KIM);
+    let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
+    let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse");
+    let settings = settings.flag(&format!("--web-accounts-file={}", file.display()));
+    let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
+    let pull = world.open("feature", &[("main.tf", "# changed\n")]).await;
+    world.answer(pull).await.is("autoplan success | . default no_changes");
+    let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let asked = async |path: &str, user: &str, password: &str| {
+        let request = client.get(format!("{}{path}", world.server.url())).basic_auth(user, Some(password));
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    assert_eq!(asked("/", "kim", "kims-password-of-kim").await.0, 200);
+    assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 401);
+
+    put(&file, &format!("{LEE}user=kim owners=net\n"));
+    world.server.signal(Signal::SIGHUP);
+    let line = world.server.logged("--web-accounts-file is refused, what it said before goes on to hold").await;
+    assert!(line.contains(&file.display().to_string()) && line.contains("line 2: `password=` is missing"), "{line}");
+    assert_eq!(asked("/", "kim", "kims-password-of-kim").await.0, 200, "the old one is in force");
+    assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 401);
+    let (_, page) = asked("/operations", "ops", "correct horse").await;
+    assert!(page.contains("The file of --web-accounts-file is refused") && page.contains("line 2: "), "{page}");
+
+    put(&file, LEE);
+    world.server.signal(Signal::SIGHUP);
+    world.server.logged("has changed, and holds for every request from now on").await;
+    assert_eq!(asked("/", "kim", "kims-password-of-kim").await.0, 401, "whoever is gone is out at once");
+    assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 200);
+
+    // Without a signal the file is found to have changed, too; what others may read is refused.
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    world.server.logged("others than its owner may read or change it").await;
+    assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 200);
+    assert!(!world.server.log().contains("-password-of-"), "{}", world.server.log());
     world.finish(&["#1 . default"]).await;
 }

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use lockkeeper::emulator::NewPull;
 use lockkeeper::handlers::dashboard;
-use lockkeeper::model::PullNumber;
+use lockkeeper::model::{Actor, Origin, PullNumber};
 use lockkeeper::queue::Tick;
 use tokio::task::JoinHandle;
 
@@ -244,9 +244,10 @@ async fn a_plan_that_waits_for_a_place_is_cancelled(backend: Backend) {
 async fn an_apply_is_cancelled_on_the_dashboard(backend: Backend) {
     let (mut bot, pull, command) = applying(backend, "# fake: hang apply\n", "hanging").await;
     let run = bot.store().run_list_recent(1).await.unwrap().remove(0);
-    let spared = dashboard::cancel_command(&bot.replica.ctx, run.command, "ops", false).await.unwrap();
+    let ops = Actor { login: "ops".to_owned(), origin: Origin::Page };
+    let spared = dashboard::cancel_command(&bot.replica.ctx, run.command, &ops, false).await.unwrap();
     assert_eq!((spared.spared.len(), spared.interrupted.len()), (1, 0));
-    let cut = dashboard::cancel_command(&bot.replica.ctx, run.command, "ops", true).await.unwrap();
+    let cut = dashboard::cancel_command(&bot.replica.ctx, run.command, &ops, true).await.unwrap();
     assert_eq!(cut.interrupted.len(), 1);
     end_of(&bot, command).await;
     let told = bot.comment(pull);

@@ -3,11 +3,12 @@
 use insta::assert_snapshot;
 use lockkeeper::claims::Credentials;
 use lockkeeper::credential::Access;
-use lockkeeper::model::{CredentialId, OwnerName, PullNumber, RepoId, RepoUrl};
+use lockkeeper::model::{CredentialId, OwnerName, PullNumber, RepoId, RepoUrl, SyncState};
 use lockkeeper::seal::key_line;
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Acquired;
 
+use crate::stories::repositories::{infra, infra_of, round};
 use crate::support::bot::{APP_KEY, Bot, REPO, TEAM_LOGIN, TEAM_TOKEN};
 use crate::support::db::{Backend, by, story};
 
@@ -15,6 +16,7 @@ story!(
     a_repository_that_nobody_has_claimed_is_refused_once_and_served_when_claimed,
     without_the_flag_nobody_has_to_claim_anything,
     locks_go_back_although_the_claim_was_given_up,
+    a_repository_that_nobody_has_claimed_has_no_mirror,
     the_token_of_the_owner_is_used_for_git_and_the_api,
     the_app_installation_of_the_owner_is_used_for_git_and_the_api,
     a_token_that_was_replaced_is_not_used_any_more,
@@ -120,6 +122,41 @@ async fn locks_go_back_although_the_claim_was_given_up(backend: Backend) {
     bot.settle().await;
     assert_eq!(bot.locks().await, [""; 0]);
     assert_eq!(bot.heard(pull).len(), 1, "it is told what was given back");
+    bot.end(&[]).await;
+}
+
+async fn a_repository_that_nobody_has_claimed_has_no_mirror(backend: Backend) {
+    let keys = tempfile::tempdir().unwrap();
+    let flags = [("require-claims", "true"), ("encryption-key-file", &key_file(&keys))];
+    let mut bot = Bot::with(backend, FILES, &flags).await;
+    round(&bot.replica).await;
+    bot.push("side", &[("README.md", "The first.\n")]).await;
+    let pull = bot.open_pull("wider", CHANGED).await;
+    assert!(bot.answer(pull).starts_with("**Command refused**"));
+    round(&bot.replica).await;
+    let ignored = "push ignored: nobody has claimed the repository (--require-claims)";
+    let deliveries = bot.deliveries().await;
+    assert!(deliveries.iter().any(|line| line == ignored), "{deliveries:#?}");
+    assert!(!deliveries.iter().any(|line| line == "push handled"), "{deliveries:#?}");
+    let told = async |bot: &Bot| bot.store().repository_event_list(0, 99).await.unwrap().len();
+    assert_eq!((told(&bot).await, bot.fetches()), (0, 0));
+    let mirror = async |bot: &Bot| bot.store().mirror_get(bot.replica.ctx.syncer.home(), &infra()).await.unwrap();
+    assert_eq!(mirror(&bot).await, None);
+
+    let id = add(&bot, &token(TEAM_TOKEN)).await;
+    bot.push("side", &[("README.md", "The second.\n")]).await;
+    round(&bot.replica).await;
+    assert_eq!(infra_of(&bot.replica).await.state, SyncState::Synced, "it is served from now on");
+
+    // Asked for while it was claimed: the worker comes upon it when it is not any more.
+    bot.ask_for_sync().await;
+    let before = (told(&bot).await, bot.fetches());
+    assert!(before.0 > 0 && before.1 > 0, "{before:?}");
+    bot.store().credential_remove(id, by()).await.unwrap();
+    bot.push("side", &[("README.md", "The third.\n")]).await;
+    round(&bot.replica).await;
+    assert_eq!(mirror(&bot).await, None, "it is forgotten");
+    assert_eq!((told(&bot).await, bot.fetches()), before);
     bot.end(&[]).await;
 }
 

@@ -1,5 +1,6 @@
 //! Stories: what people do at a pull request and the very comments they read, on both databases.
 
+mod applications;
 mod apply;
 mod cancel;
 mod claims;
@@ -21,6 +22,7 @@ mod moves;
 mod needs;
 mod order;
 mod outbox;
+mod parts;
 mod pending;
 mod permission;
 mod plan;
@@ -31,7 +33,9 @@ mod reconcilers;
 mod refusals;
 mod replicas;
 mod repositories;
+mod repositories_faults;
 mod search;
+mod sparse;
 mod supersede;
 mod switches;
 mod unlock;

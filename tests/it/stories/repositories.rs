@@ -1,42 +1,48 @@
 //! Mirrors in step with the forge: real git over HTTP, several data directories, and a forge on a bad day.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
 use lockkeeper::app::Replica;
 use lockkeeper::emulator::{Change, Exchange, Fault};
-use lockkeeper::git::{Git, GitSettings, RefName};
+use lockkeeper::git::{DiskPart, Git, GitSettings, RefName};
 use lockkeeper::model::{
-    Asked, AttemptLease, FailureKind, MirrorEvent, MirrorState, PullNumber, PullRef, RepoId, SyncState, Verification,
+    AttemptLease, FailureKind, MirrorEvent, MirrorState, PullNumber, PullRef, RepoId, SyncState, Verification,
 };
+use lockkeeper::process::Cmd;
 use lockkeeper::store::{Hold, MirrorChange, NewLease};
 use lockkeeper::sync::Attempt;
 
 use crate::stories::NETWORK;
 use crate::support::bot::{Bot, REPO};
-use crate::support::db::{Backend, story};
+use crate::support::db::{Backend, by, story};
 
 story!(
     a_push_brings_the_mirror_in_step,
     a_killed_sync_is_given_up_and_made_again,
     what_the_forge_answers_is_told_apart_and_shown_with_the_fix,
     a_failing_repository_keeps_no_other_waiting,
+    so_many_mirrors_are_worked_at_and_no_more,
     an_update_during_a_sync_is_not_lost,
     a_damaged_mirror_is_made_anew,
+    every_object_is_looked_for_once_a_day,
+    a_mirror_that_somebody_is_at_is_not_removed,
+    what_a_server_that_never_comes_back_began_is_ended_by_others,
     a_sync_under_somebody_elses_lease_ends_at_once,
     commands_that_wait_share_one_fetch,
     a_repository_that_is_not_served_any_more_is_forgotten,
     a_mirror_that_was_removed_comes_back_when_it_is_used,
 );
 
-const GIT: &str = "GET /acme/infra.git/info/refs";
+pub(super) const GIT: &str = "GET /acme/infra.git/info/refs";
 
-fn infra() -> RepoId {
+pub(super) fn infra() -> RepoId {
     format!("github.test/{REPO}").parse().unwrap()
 }
 
-async fn round(replica: &Replica) -> u64 {
+pub(super) async fn round(replica: &Replica) -> u64 {
     let found = replica.tick("repositories").await.unwrap();
     replica.ctx.syncer.idle().await;
     found.repaired
@@ -47,12 +53,12 @@ async fn mirror_of(replica: &Replica, repo: &RepoId) -> MirrorState {
     ctx.store.mirror_get(ctx.syncer.home(), repo).await.unwrap().expect("the mirror is known").state
 }
 
-async fn infra_of(replica: &Replica) -> MirrorState {
+pub(super) async fn infra_of(replica: &Replica) -> MirrorState {
     mirror_of(replica, &infra()).await
 }
 
 /// `main: 1234567`, a line for each branch and pull in the mirror on the disk.
-async fn on_disk(bot: &Bot, data: &str) -> Vec<String> {
+pub(super) async fn on_disk(bot: &Bot, data: &str) -> Vec<String> {
     let git = Git::new(GitSettings::new(bot.db.dir.path().join(data), "/usr/local/bin:/usr/bin:/bin"));
     let refs = git.mirror(&infra()).refs().await.unwrap();
     refs.iter().map(|(name, id)| format!("{name} {id}")).collect()
@@ -60,7 +66,7 @@ async fn on_disk(bot: &Bot, data: &str) -> Vec<String> {
 
 impl Bot {
     /// A repository of one branch whose mirror is in step.
-    async fn in_step(backend: Backend) -> Self {
+    pub(super) async fn in_step(backend: Backend) -> Self {
         let bot = Self::new(backend, &[NETWORK]).await;
         round(&bot.replica).await;
         bot.push("side", &[("README.md", "The first.\n")]).await;
@@ -69,12 +75,11 @@ impl Bot {
         bot
     }
 
-    async fn ask_for_sync(&self) {
-        let asked = Asked { at: self.db.now(), by: "ada".to_owned(), reason: None };
-        assert_eq!(self.store().mirror_ask(&infra(), &asked).await.unwrap(), 1);
+    pub(super) async fn ask_for_sync(&self) {
+        assert_eq!(self.store().mirror_ask(&infra(), by()).await.unwrap(), 1);
     }
 
-    fn fetches(&self) -> usize {
+    pub(super) fn fetches(&self) -> usize {
         let is_one = |request: &&Exchange| request.path.ends_with("/infra.git/info/refs") && request.status == 200;
         self.github.requests().iter().filter(is_one).count()
     }
@@ -96,6 +101,12 @@ async fn a_push_brings_the_mirror_in_step(backend: Backend) {
         assert!(refs.contains(&format!("refs/heads/side {commit}")) && refs.len() == 2, "{refs:?}");
         let state = infra_of(replica).await;
         assert_eq!((state.state, state.verification, state.refs), (SyncState::Synced, Verification::Verified, Some(2)));
+        let size = Git::new(GitSettings::new(bot.db.dir.path().join(data), "")).mirror(&infra()).size().await.unwrap();
+        assert!(
+            size > 4096 && state.bytes.is_some_and(|bytes| bytes.abs_diff(size) < 16 << 10),
+            "{:?} {size}",
+            state.bytes
+        );
     }
     let sums: Vec<_> = join_all(replicas.iter().map(|(_, replica)| infra_of(replica))).await;
     assert!(sums.iter().all(|state| state.checksum == sums[0].checksum));
@@ -200,6 +211,30 @@ async fn a_failing_repository_keeps_no_other_waiting(backend: Backend) {
     bot.end(&[]).await;
 }
 
+async fn so_many_mirrors_are_worked_at_and_no_more(backend: Backend) {
+    let mut bot = Bot::in_step(backend).await;
+    bot.restart_with(&[("sync-parallel", &["2"])]).await;
+    let names = ["acme/a", "acme/b", "acme/c", "acme/d", "acme/e"];
+    for name in names {
+        bot.github.create_repo(name, &[("README.md", name)]).await.unwrap();
+        bot.github.fault(&format!("GET /{name}.git/info/refs"), 1, Fault::Hang);
+        bot.github.push(name, "main", &[Change::write("x", "1\n")]).await.unwrap();
+    }
+    let states = async |bot: &Bot| {
+        let of = names.map(|name| format!("github.test/{name}").parse::<RepoId>().unwrap());
+        join_all(of.iter().map(|repo| mirror_of(&bot.replica, repo))).await.into_iter().map(|of| of.state)
+    };
+    bot.replica.tick("repositories").await.unwrap();
+    bot.github.hanging(2).await;
+    bot.replica.tick("repositories").await.unwrap();
+    assert_eq!(states(&bot).await.filter(|state| *state == SyncState::Started).count(), 2, "while these two hang");
+    bot.github.clear_faults();
+    bot.replica.ctx.syncer.idle().await;
+    round(&bot.replica).await;
+    assert!(states(&bot).await.all(|state| state == SyncState::Synced));
+    bot.end(&[]).await;
+}
+
 async fn an_update_during_a_sync_is_not_lost(backend: Backend) {
     let bot = Bot::in_step(backend).await;
     let ctx = Arc::clone(&bot.replica.ctx);
@@ -232,6 +267,69 @@ async fn a_damaged_mirror_is_made_anew(backend: Backend) {
     let state = infra_of(&bot.replica).await;
     assert_eq!((state.state, &state.failure), (SyncState::Synced, &None));
     assert_eq!(on_disk(&bot, "data").await, before);
+    bot.end(&[]).await;
+}
+
+/// Takes an object out of a mirror. It has to be taken out of its pack before.
+async fn lose_object(mirror: &Path, name: &str) {
+    let git = || Cmd::new("git").env("PATH", "/usr/local/bin:/usr/bin:/bin").dir(mirror);
+    let packs = std::fs::read_dir(mirror.join("objects/pack")).unwrap().map(|entry| entry.unwrap().path());
+    let packs: Vec<_> = packs.filter(|path| path.extension().is_some_and(|is| is == "pack")).collect();
+    for pack in packs {
+        let bytes = std::fs::read(&pack).unwrap();
+        std::fs::remove_file(pack.with_extension("idx")).unwrap();
+        std::fs::remove_file(&pack).unwrap();
+        assert!(git().args(["unpack-objects", "-q"]).input(bytes).output().await.unwrap().is_success());
+    }
+    let id = git().args(["rev-parse", name]).output().await.unwrap().stdout.text().trim().to_owned();
+    let (dir, file) = id.split_at(2);
+    std::fs::remove_file(mirror.join("objects").join(dir).join(file)).unwrap();
+}
+
+async fn every_object_is_looked_for_once_a_day(backend: Backend) {
+    let bot = Bot::in_step(backend).await;
+    let checked = infra_of(&bot.replica).await.connectivity_at.expect("a new mirror is looked through");
+    lose_object(&bot.db.dir.path().join("data/mirrors/github.test/acme/infra.git"), "refs/heads/side:README.md").await;
+    bot.ask_for_sync().await;
+    round(&bot.replica).await;
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, state.connectivity_at), (SyncState::Synced, Some(checked)), "no sync needs that object");
+    bot.db.clock.advance(Duration::from_hours(25));
+    round(&bot.replica).await;
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, state.needs_rebuild()), (SyncState::Failed, true), "{:?}", state.failure);
+    bot.db.clock.advance(Duration::from_mins(2));
+    round(&bot.replica).await;
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, state.connectivity_at > Some(checked)), (SyncState::Synced, true), "{:?}", state.failure);
+    let git = Git::new(GitSettings::new(bot.db.dir.path().join("data"), "/usr/local/bin:/usr/bin:/bin"));
+    git.mirror(&infra()).check_connectivity().await.unwrap();
+    bot.end(&[]).await;
+}
+
+async fn a_mirror_that_somebody_is_at_is_not_removed(backend: Backend) {
+    let bot = Bot::in_step(backend).await;
+    let (ctx, part) = (&bot.replica.ctx, DiskPart::Mirror(infra()));
+    let gate = ctx.syncer.gate(&infra()).await;
+    assert!(!ctx.checkouts.evict(&part).await.unwrap(), "a sync may be about to say what it found");
+    drop(gate);
+    assert!(ctx.checkouts.evict(&part).await.unwrap());
+    let state = infra_of(&bot.replica).await;
+    assert_eq!((state.state, state.evicted_at.is_some(), state.checksum), (SyncState::Pending, true, None));
+    bot.end(&[]).await;
+}
+
+async fn what_a_server_that_never_comes_back_began_is_ended_by_others(backend: Backend) {
+    let bot = Bot::in_step(backend).await;
+    let (store, gone) = (bot.store(), "gone".parse().unwrap());
+    store.mirror_know(&gone, &infra(), None).await.unwrap();
+    let lease = AttemptLease { key: format!("repository_sync:gone:{}", infra()), holder: "gone/1".to_owned() };
+    let began = store.mirror_change(&gone, &infra(), &MirrorEvent::Started { at: bot.db.now(), lease }).await.unwrap();
+    assert!(matches!(began, MirrorChange::Changed(_)));
+    round(&bot.replica).await;
+    let row = store.mirror_get(&gone, &infra()).await.unwrap().unwrap();
+    let failure = row.state.failure.unwrap();
+    assert_eq!((row.state.state, failure.kind), (SyncState::Failed, FailureKind::Interrupted), "{}", failure.message);
     bot.end(&[]).await;
 }
 

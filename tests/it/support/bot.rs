@@ -371,7 +371,7 @@ async fn open_door(replica: &Arc<Replica>) -> (url::Url, tokio::task::JoinHandle
 }
 
 /// The same with `ID` for every identifier.
-fn without_ids(text: &str) -> String {
+pub fn without_ids(text: &str) -> String {
     let mut parts = text.split(ID_START);
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |all, part| all + "ID" + &part[ID_LENGTH - ID_START.len()..])

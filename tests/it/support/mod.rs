@@ -9,3 +9,4 @@ pub mod postgres;
 pub mod program;
 pub mod redis;
 pub mod server;
+pub mod sshd;

@@ -1,0 +1,267 @@
+//! Mirrors: what goes wrong with them, and what must be true of them when a round is over.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lockkeeper::emulator::{Change, EmulatorError, Fault as GitHubFault};
+use lockkeeper::git::{Git, GitSettings, RefList};
+
+use super::api;
+use super::schedule::{Damage, GitMoment, Halt};
+use super::world::{MIRRORS, REPO, World};
+use crate::support::server::{HOST, LOOK};
+
+/// Branches that no pull comes from.
+const BRANCHES: usize = 4;
+/// A push reaches the mirrors within this time if nothing else is in trouble.
+const MEANWHILE: Duration = Duration::from_secs(2);
+/// Everything is in step, and nothing is left over, within this time after all is well. What a server left that was killed
+/// is found when it is missed, which takes a minute.
+const IN_STEP: Duration = Duration::from_secs(40);
+const MISSED: Duration = Duration::from_secs(80);
+/// A failed sync is asked for again after so long.
+const ASKED_AGAIN: Duration = Duration::from_secs(2);
+/// How git asks for references, and for objects.
+const ASKS: [&str; 2] = ["GET /acme/infra.git/info/refs", "POST /acme/infra.git/git-upload-pack"];
+
+impl World {
+    /// A push to a branch that no pull comes from.
+    pub async fn branch(&self, some: usize) -> Result<(), EmulatorError> {
+        let content = format!("{}\n", self.serial());
+        let changes = [Change::write("notes.txt", &content)];
+        let name = format!("notes-{}", some % BRANCHES);
+        if some.is_multiple_of(3) {
+            return self.github.force_push(REPO, &name, &changes).await.map(drop);
+        }
+        self.github.push(REPO, &name, &changes).await.map(drop)
+    }
+
+    /// One of them goes.
+    pub async fn drop_branch(&self, some: usize) -> Result<(), EmulatorError> {
+        let branches = self.github.branches(REPO).await?;
+        let names: Vec<&String> = branches.keys().filter(|name| name.starts_with("notes-")).collect();
+        match names.get(some % names.len().max(1)) {
+            Some(name) => self.github.delete_branch(REPO, name).await,
+            None => Ok(()),
+        }
+    }
+
+    /// GitHub's git has a bad moment.
+    pub fn git_in_trouble(&self, moment: GitMoment, times: u32) {
+        self.count("git in trouble");
+        for ask in ASKS {
+            self.github.fault(ask, times, moment.into());
+        }
+    }
+
+    /// The mirror of a server is damaged, whatever the server does at this moment.
+    pub async fn damage(&self, n: usize, damage: Damage) {
+        let mirror = mirror(&self.server(n).lock().await.data_dir());
+        if !mirror.exists() {
+            return;
+        }
+        self.count("mirrors damaged");
+        // The server may remove the directory at the same moment.
+        let write = |name: &str, text: &str| {
+            std::fs::write(mirror.join(name), text).ok();
+        };
+        match damage {
+            Damage::Objects => {
+                std::fs::remove_dir_all(mirror.join("objects")).ok();
+                std::fs::create_dir(mirror.join("objects")).ok();
+            }
+            Damage::Refs => write("packed-refs", "no references\n"),
+            Damage::Config => write("config", "[core\n"),
+            Damage::Head => write("HEAD", ""),
+            Damage::Leftovers => {
+                for name in
+                    ["refs/heads/main.lock", "refs/heads/notes-1.lock", "packed-refs.lock", "objects/pack/tmp_pack_x"]
+                {
+                    write(name, "");
+                }
+                std::fs::create_dir_all(mirror.with_added_extension("new~").join("objects")).ok();
+            }
+        }
+    }
+
+    /// The server is halted when mirrors are being brought in step: after a push, and while GitHub keeps the first who asks
+    /// waiting.
+    pub async fn halt_in_sync(&self, n: usize, halt: Halt, time: Duration) {
+        self.github.fault(ASKS[usize::from(time.as_millis().is_multiple_of(2))], 1, GitHubFault::Hang);
+        if let Err(error) = self.branch(1).await {
+            self.say(&format!("GitHub did not do it: {error}"));
+        }
+        if tokio::time::timeout(MEANWHILE, self.github.hanging(1)).await.is_ok() {
+            self.count("halted in a sync");
+        }
+        match halt {
+            Halt::Kill => self.kill(n, time).await,
+            Halt::Pause => self.pause(n, time).await,
+        }
+    }
+}
+
+impl From<GitMoment> for GitHubFault {
+    fn from(moment: GitMoment) -> Self {
+        match moment {
+            GitMoment::Unauthorized => Self::Unauthorized,
+            GitMoment::NotFound => Self::NotFound,
+            GitMoment::Unavailable => Self::ServiceUnavailable,
+            GitMoment::Dropped => Self::DropConnection,
+            GitMoment::Silent => Self::Hang,
+        }
+    }
+}
+
+fn mirror(data: &Path) -> PathBuf {
+    data.join("mirrors").join(HOST).join(format!("{REPO}.git"))
+}
+
+/// Every mirror is in step and verified, and holds what GitHub has; nothing of an attempt that was cut off is left in the
+/// database or on a disk. Somebody asks for a sync, and again when one has failed, so that nobody has to wait for the end of
+/// a backoff.
+pub async fn check(world: &World) {
+    let (begun, limit) = (Instant::now(), if world.options.patient { MISSED } else { IN_STEP });
+    let (mut asked, mut wrong) = (None, vec!["nobody has looked yet".to_owned()]);
+    while !wrong.is_empty() {
+        if begun.elapsed() > limit {
+            return wrong.iter().for_each(|wrong| world.broken(wrong));
+        }
+        let has_failed = wrong.iter().any(|wrong| wrong.contains(" | failed | "));
+        if asked.is_none_or(|at: Instant| has_failed && at.elapsed() > ASKED_AGAIN) {
+            match api::ask_for_sync(world, 0).await {
+                Ok(()) => asked = Some(Instant::now()),
+                Err(error) => world.say(&format!("a sync cannot be asked for: {error}")),
+            }
+        }
+        tokio::time::sleep(LOOK * 5).await;
+        wrong = look(world).await;
+        if asked.is_none() {
+            wrong.push("a sync cannot be asked for".to_owned());
+        }
+    }
+}
+
+async fn look(world: &World) -> Vec<String> {
+    let mut wrong = [rows(world).await, leases(world).await].concat();
+    // Only what the rows say is right is looked at on the disks.
+    if wrong.is_empty() {
+        for n in 0..world.servers.len() {
+            wrong.extend(on_disk(world, n).await);
+        }
+    }
+    wrong
+}
+
+/// One row per data directory, all of them in step.
+async fn rows(world: &World) -> Vec<String> {
+    let (mut wrong, mut missing) = (Vec::new(), BTreeSet::new());
+    for server in &world.servers {
+        missing.insert(std::fs::read_to_string(server.lock().await.data_dir().join("replica-id")).unwrap_or_default());
+    }
+    let mut missing: BTreeSet<&str> = missing.iter().map(|home| home.trim()).collect();
+    let rows = world.look.rows(MIRRORS).await;
+    for row in &rows {
+        missing.remove(row[0].as_str());
+        if (row[2].as_str(), row[3].as_str()) != ("synced", "verified") {
+            wrong.push(format!("a mirror is not in step: {}", row.join(" | ")));
+        }
+    }
+    wrong.extend(missing.into_iter().map(|home| format!("the registry does not know the mirror of {home}")));
+    let orphans = "SELECT replica FROM repository_syncs s WHERE state = 'started' AND NOT EXISTS \
+                   (SELECT 1 FROM leases l WHERE l.key = s.lease_key AND l.holder = s.lease_holder)";
+    let orphans = world.look.rows(orphans).await;
+    wrong.extend(orphans.into_iter().flatten().map(|home| format!("an attempt on {home} has no lease and no end")));
+    wrong
+}
+
+/// Nobody works on a mirror, and nobody who is gone holds anything.
+async fn leases(world: &World) -> Vec<String> {
+    let mut living = BTreeSet::new();
+    for server in &world.servers {
+        living.extend(server.lock().await.replica().map(str::to_owned));
+    }
+    let leases = world.look.rows("SELECT key, holder FROM leases ORDER BY key").await;
+    let is_orphan = |lease: &Vec<String>| {
+        let holder = lease[1].rsplit_once('/').map_or(lease[1].as_str(), |(replica, _)| replica);
+        lease[0].starts_with("repository_sync:") || !living.contains(holder)
+    };
+    let orphans = leases.into_iter().filter(is_orphan);
+    orphans.map(|lease| format!("a lease is left over: {} of {}", lease[0], lease[1])).collect()
+}
+
+async fn on_disk(world: &World, n: usize) -> Vec<String> {
+    let data = world.server(n).lock().await.data_dir();
+    let git = Git::new(GitSettings::new(&data, "/usr/local/bin:/usr/bin:/bin"));
+    let repo = format!("{HOST}/{REPO}").parse().expect("the name of a repository");
+    let mut wrong = match git.mirror(&repo).refs().await {
+        Ok(refs) => differences(world, &refs).await,
+        Err(error) => vec![format!("the references of the mirror cannot be read: {error}")],
+    };
+    wrong.extend(leftovers(&data).into_iter().map(|path| format!("{} is left over", path.display())));
+    wrong.into_iter().map(|wrong| format!("server {n}: {wrong}")).collect()
+}
+
+/// Every branch is there, and of the heads of pulls none that GitHub does not have.
+async fn differences(world: &World, refs: &RefList) -> Vec<String> {
+    let branches = world.github.branches(REPO).await.expect("the repository exists");
+    let mut there: BTreeSet<String> = branches.iter().map(|(name, id)| format!("refs/heads/{name} {id}")).collect();
+    let mut wrong = Vec::new();
+    for (name, id) in refs.iter() {
+        let line = format!("{name} {id}");
+        let is_right = match name.as_str().strip_prefix("refs/pull/").and_then(|rest| rest.split('/').next()) {
+            Some(number) => {
+                let number = lockkeeper::model::PullNumber(number.parse().expect("a number"));
+                world.github.pull(REPO, number).is_ok_and(|pull| pull.head == *id)
+            }
+            None => there.remove(&line),
+        };
+        if !is_right {
+            wrong.push(format!("the mirror has {line}, and GitHub has not"));
+        }
+    }
+    wrong.extend(there.into_iter().map(|line| format!("GitHub has {line}, and the mirror has not")));
+    wrong
+}
+
+/// When every pull is closed no disk has anything of one, whoever died over its removal. Servers look after that now and
+/// then, and when they start. A pull that held nothing when its close was lost is open for all they know, until they next
+/// look through the lists of open pulls.
+pub async fn check_checkouts(world: &World) {
+    let begun = Instant::now();
+    let rows = world.look.rows("SELECT CAST(number AS TEXT) FROM pulls WHERE state = 'open'").await;
+    let open: BTreeSet<String> = rows.into_iter().flatten().collect();
+    let is_open =
+        |dir: &PathBuf| dir.file_name().and_then(|name| name.to_str()).is_some_and(|name| open.contains(name));
+    for n in 0..world.servers.len() {
+        let data = world.server(n).lock().await.data_dir();
+        loop {
+            let of_repo = entries(data.join("checkouts").join(HOST).join(REPO));
+            let left: Vec<PathBuf> = of_repo.filter(|dir| !is_open(dir)).collect();
+            if left.is_empty() {
+                break;
+            }
+            if begun.elapsed() > IN_STEP {
+                world.broken(&format!("server {n}: every pull is closed, and there still are {left:?}"));
+                break;
+            }
+            tokio::time::sleep(LOOK * 5).await;
+        }
+    }
+}
+
+fn entries(dir: PathBuf) -> impl Iterator<Item = PathBuf> {
+    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path())
+}
+
+/// Whatever is only there while somebody works: half a clone or pack, the place of a run, the key of a login.
+fn leftovers(data: &Path) -> Vec<PathBuf> {
+    let mirror = mirror(data);
+    let name = |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
+    let beside = entries(mirror.parent().expect("it has an owner").to_owned()).filter(|path| name(path).ends_with('~'));
+    let packs = entries(mirror.join("objects/pack"))
+        .filter(|path| name(path).starts_with("tmp_") || name(path).starts_with(".tmp-"));
+    let names = entries(data.to_owned()).filter(|path| name(path).starts_with("replica-id."));
+    beside.chain(packs).chain(entries(data.join("tmp"))).chain(names).collect()
+}

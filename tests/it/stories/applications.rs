@@ -1,0 +1,437 @@
+//! Registered projects that are planned and applied on their branch, without a pull request.
+
+use insta::assert_snapshot;
+use lockkeeper::claims::{
+    ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove,
+};
+use lockkeeper::handlers::applications::{Deed, ask, ask_to_stop, queued_or_why};
+use lockkeeper::handlers::dashboard;
+use lockkeeper::locks::{Gave, Giving};
+use lockkeeper::model::{
+    Actor, ApplicationFields, CommandId, ForgeHosts, Origin, OwnerName, PlanState, ProjectOutcome, RunKind,
+};
+use lockkeeper::queue::Tick;
+use lockkeeper::store::{Application, CommandState, DiscardedPlan};
+
+use crate::support::bot::{Bot, without_ids};
+use crate::support::db::{Backend, allow_applies, by, stop_applies, story};
+
+story!(
+    an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_out_until_then,
+    a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed,
+    an_apply_that_was_cut_off_is_told_and_never_done_again,
+    what_an_application_is_must_be_in_the_repository,
+    a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plans,
+    an_apply_of_an_application_is_interrupted_only_by_force,
+    what_an_application_applied_waits_for_no_merge,
+    letter_case_gives_nobody_the_repository_of_somebody_else,
+);
+
+const NETWORK: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+const LOCK: &str = "acme/infra/network/default by #-1";
+
+async fn register(bot: &Bot, fields: ApplicationFields<'_>) -> Application {
+    register_for(bot, "net", "https://github.test/acme/infra", fields).await
+}
+
+async fn register_for(bot: &Bot, owner: &str, url: &str, fields: ApplicationFields<'_>) -> Application {
+    let owner = OwnerName::new(owner).unwrap();
+    drop(bot.store().owner_create(&owner, by()).await.unwrap());
+    let url = Some(url);
+    let branch = fields.branch.or(Some("main"));
+    let spec = ApplicationFields { url, branch, ..fields }.spec(&ForgeHosts::public()).unwrap();
+    application_add(bot.store(), &owner, &spec, by()).await.unwrap().or_why().unwrap()
+}
+
+async fn network(bot: &Bot) -> Application {
+    register(bot, ApplicationFields { dir: Some("network"), ..ApplicationFields::default() }).await
+}
+
+/// Asks for a run, or tells why it was not taken.
+async fn asked(bot: &Bot, app: &Application, deed: Deed) -> Result<CommandId, String> {
+    let actor = Actor { login: "ops".to_owned(), origin: Origin::Api };
+    let asked = ask(bot.store(), app.id, deed, &actor).await.unwrap();
+    let why = |why: Option<lockkeeper::handlers::locks::Explanation>| why.map(|why| without_ids(&why.message));
+    queued_or_why(asked).map_err(|explained| why(explained).unwrap_or_default())
+}
+
+/// Asks for a run, and tells what came of it.
+async fn told(bot: &Bot, app: &Application, deed: Deed) -> String {
+    let command = asked(bot, app, deed).await.unwrap();
+    bot.settle().await;
+    let text = bot.store().command_result(command).await.unwrap().expect("something is told");
+    without_ids(&text)
+}
+
+async fn last_plan(bot: &Bot, app: &Application) -> Option<PlanState> {
+    let runs = bot.store().application_runs(&app.at().unwrap(), 9).await.unwrap();
+    runs.plan.map(|plan| plan.state)
+}
+
+fn applies(bot: &Bot) -> usize {
+    bot.calls().iter().filter(|call| call.starts_with("apply ")).count()
+}
+
+async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_out_until_then(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let app = network(&bot).await;
+    assert_snapshot!(asked(&bot, &app, Deed::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: there is none.");
+    assert_snapshot!(told(&bot, &app, Deed::Plan).await, @r#"
+    Ran Plan for dir: `network` workspace: `default`: planned
+
+    **Plan: 2 to add, 1 to change, 0 to destroy.**
+
+    ```diff
+    Terraform will perform the following actions:
+
+      # terraform_data.it will be created
+    + resource "terraform_data" "it" {
+          + id = (known after apply)
+        }
+
+    Plan: 2 to add, 1 to change, 0 to destroy.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `872810df` · 0 s</sub>
+    "#);
+    assert_eq!(bot.locks().await, [LOCK]);
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Plan for dir: `network` workspace: `default`: locked
+
+    **Plan waits**: application [`network (branch main)`](https://locks.example.com/apps/ID) holds the lock of this directory and workspace. `ops` has had it since 2026-03-02 09:00 UTC (planned through the API).
+
+    This pull request is **next in line**: it is planned by itself when its turn comes. To leave the line, comment `lockkeeper unlock` here.
+
+    The lock becomes free when its plan is applied, or when somebody throws the plan away on [the page of the application](https://locks.example.com/apps/ID) or [releases the lock](https://locks.example.com/locks/ID).
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `ed94f5c7` · 0 s</sub>
+    ");
+    let in_use = application_remove(bot.store(), app.id, by()).await.unwrap().or_why().unwrap_err();
+    assert!(in_use.starts_with("Application network (branch main) holds the lock of"), "{in_use}");
+    let moved = ApplicationFields { dir: Some("dns"), ..ApplicationFields::default() };
+    let moved = moved.change(&ForgeHosts::public()).unwrap();
+    let moved = application_change(bot.store(), app.id, &moved, by()).await.unwrap();
+    assert!(matches!(moved, ApplicationSaved::InUse(..)), "{moved:?}");
+    assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
+    Ran Apply for dir: `network` workspace: `default`: applied
+
+    **1 added, 0 changed, 0 destroyed.**
+
+    ```diff
+    terraform_data.it: Creating...
+    terraform_data.it: Creation complete after 0s
+
+    Apply complete! Resources: 1 added, 0 changed, 0 destroyed.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `872810df` · 0 s</sub>
+    ");
+    assert_eq!(applies(&bot), 1);
+    assert_eq!(last_plan(&bot, &app).await, Some(PlanState::Applied));
+    assert!(!bot.statuses(pull).contains("application"));
+    assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
+    let turn = bot.answer(pull);
+    assert!(turn.contains("this pull request was next in line after application network (branch main)."), "{turn}");
+    let told = told(&bot, &app, Deed::Plan).await;
+    assert!(told.contains("**Plan refused**: pull request [#1]("), "{told}");
+    assert!(told.contains(" holds the lock of this directory and workspace. `alice` has had it since"), "{told}");
+    let history = bot.store().lock_event_list(99).await.unwrap();
+    let of_app = |kept: &lockkeeper::model::LockEvent| {
+        let whom = kept.of_whom().filter(|whom| whom.starts_with("application"))?;
+        Some(format!("{} {whom} by {}: {}", kept.event.kind, kept.event.cause.actor.login, kept.event.cause.reason))
+    };
+    let lines: Vec<String> = history.iter().rev().filter_map(of_app).collect();
+    assert_snapshot!(lines.join("\n"), @"
+    taken application network (branch main) by ops: planned through the API
+    released application network (branch main) by ops: the apply ended
+    ");
+    let removed = application_remove(bot.store(), app.id, by()).await.unwrap();
+    assert!(matches!(removed, ApplicationRemoved::Removed(_)), "{removed:?}");
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn a_plan_is_applied_only_as_it_was_shown_and_only_where_that_is_allowed(backend: Backend) {
+    let demands = r#"{"repos": [{"id": "/.*/", "apply_requirements": ["undiverged"]}]}"#;
+    let mut bot =
+        Bot::with(backend, &[NETWORK], &[("repo-config-json", demands), ("checkout-strategy", "merge")]).await;
+    let app = network(&bot).await;
+    told(&bot, &app, Deed::Plan).await;
+    stop_applies(bot.store(), "olga", "no changes today").await;
+    assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
+    **Apply refused**: applies are stopped on this whole server, by `olga` since 2026-03-02 09:00 UTC, until somebody allows them again. Why: no changes today
+
+    * Whoever may use the pages of this server can allow applies again on `https://locks.example.com/apply-locks`, and whoever operates it with `lockkeeper apply-lock clear`.
+    * The plans stay as they are until then; ask for it again afterwards.
+
+    <sub>Commit `872810df` · 0 s</sub>
+    ");
+    assert!(allow_applies(bot.store()).await);
+    bot.push("main", &[("network/main.tf", "# fake: no changes\n")]).await;
+    bot.settle().await;
+    assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: the plan was made for commit `872810df`, and the branch `main` is at `124c1bfd` now. Nothing was applied.
+
+    * Plan again, look at the plan, then apply it.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `124c1bfd` · 0 s</sub>
+    ");
+    assert_eq!((applies(&bot), bot.locks().await), (0, vec![LOCK.to_owned()]));
+    let discarded = bot.store().application_discard(app.id, by()).await.unwrap();
+    assert!(matches!(discarded, DiscardedPlan::Done(freed) if freed.len() == 1));
+    assert_eq!((last_plan(&bot, &app).await, bot.locks().await), (Some(PlanState::Discarded), vec![]));
+    assert_snapshot!(asked(&bot, &app, Deed::Apply).await.unwrap_err(), @"Application network (branch main) has no plan that could be applied: the last one was thrown away.");
+    let unchanged = told(&bot, &app, Deed::Plan).await;
+    assert!(unchanged.contains("Nothing has to be applied."), "{unchanged}");
+    assert_eq!((last_plan(&bot, &app).await, bot.locks().await), (Some(PlanState::NoChanges), vec![]));
+    bot.push("main", &[NETWORK]).await;
+    bot.settle().await;
+    told(&bot, &app, Deed::Plan).await;
+    bot.configure(
+        "repo-config-json",
+        r#"{"repos": [{"id": "/.*/", "apply_requirements": ["approved", "undiverged"]}]}"#,
+    );
+    bot.crash_and_restart().await;
+    assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
+    Ran Apply for dir: `network` workspace: `default`: refused
+
+    **Apply refused**: `approved` is required (line 1 of the server's `--repo-config-json`, for `/.*/`), and that can only hold of a pull request: an application has none.
+    Nothing was applied, and the plan is kept.
+
+    * Make the change in a pull request, and apply it there.
+    * Or have that line changed, if applications are to be applied without a review.
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `ea25505e` · 0 s</sub>
+    ");
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[LOCK]).await;
+}
+
+async fn an_apply_that_was_cut_off_is_told_and_never_done_again(backend: Backend) {
+    let mut bot = Bot::new(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
+    let app = network(&bot).await;
+    told(&bot, &app, Deed::Plan).await;
+    let command = asked(&bot, &app, Deed::Apply).await.unwrap();
+    let working = bot.begin_command();
+    bot.printed("hanging").await;
+    assert_snapshot!(asked(&bot, &app, Deed::Plan).await.unwrap_err(), @"Application network (branch main) is being worked on: `apply` of `ops` (ID) has not ended.");
+    let busy = application_remove(bot.store(), app.id, by()).await.unwrap();
+    assert!(matches!(busy, ApplicationRemoved::InUse(..)), "{busy:?}");
+    working.abort();
+    drop(working.await);
+    bot.crash_and_restart().await;
+    bot.settle().await;
+    let text = bot.store().command_result(command).await.unwrap().expect("something is told");
+    assert!(text.contains("The server stopped in the middle of this apply") && !text.contains("comment"), "{text}");
+    let row = bot.store().command_get(command).await.unwrap().unwrap();
+    assert_eq!((row.state, applies(&bot)), (CommandState::Finished, 1));
+    assert!(asked(&bot, &app, Deed::Apply).await.is_err(), "nobody can say how far it came");
+    let runs = bot.store().run_list(command).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.kind).collect::<Vec<_>>(), [RunKind::Apply]);
+    drop(bot.store().application_discard(app.id, by()).await.unwrap());
+    bot.end(&[]).await;
+}
+
+async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
+    let config = "version: 3\nprojects:\n- dir: network\n  name: net\n- dir: network\n  name: net-b\n";
+    let bot = Bot::new(backend, &[NETWORK, ("atlantis.yaml", config)]).await;
+    let nameless = network(&bot).await;
+    assert_snapshot!(told(&bot, &nameless, Deed::Plan).await, @"
+    **Plan refused**: 2 projects are in the directory `network` with the workspace `default`: choose one by its name with `-p net`, `-p net-b`; an application means the one whose name it is registered under.
+
+    <sub>Commit `480e17f6` · 0 s</sub>
+    ");
+    let fields = |dir, name, branch| ApplicationFields { dir, name, branch, ..ApplicationFields::default() };
+    let wrong = register(&bot, fields(Some("dns"), Some("net"), None)).await;
+    assert_snapshot!(told(&bot, &wrong, Deed::Plan).await, @"
+    **Plan refused**: the application is registered under the name `net`, and the configuration of the repository has no project of that name in `dns` with the workspace `default`. Add it there, or change the application.
+
+    <sub>Commit `480e17f6` · 0 s</sub>
+    ");
+    let gone = register(&bot, fields(Some("network"), Some("net"), Some("gone"))).await;
+    assert_snapshot!(told(&bot, &gone, Deed::Plan).await, @"
+    **Plan refused**: the branch `gone` is not in the repository.
+
+    * Make it, or change the application.
+
+    <sub>0 s</sub>
+    ");
+    let name = ApplicationFields { name: Some("net"), ..ApplicationFields::default() };
+    let name = name.change(&ForgeHosts::public()).unwrap();
+    let named = application_change(bot.store(), nameless.id, &name, by()).await.unwrap().or_why().unwrap();
+    let planned = told(&bot, &named, Deed::Plan).await;
+    assert!(
+        planned.starts_with("Ran Plan for project: `net` dir: `network` workspace: `default`: planned"),
+        "{planned}"
+    );
+    assert_eq!(bot.calls(), ["init network", "plan network"]);
+    bot.end(&[LOCK]).await;
+}
+
+fn olga(origin: Origin) -> Actor {
+    Actor { login: "olga".to_owned(), origin }
+}
+
+/// What came of a run that has ended.
+async fn end_of(bot: &Bot, command: CommandId) -> String {
+    let row = bot.store().command_get(command).await.unwrap().unwrap();
+    assert_eq!(row.state, CommandState::Finished);
+    without_ids(&bot.store().command_result(command).await.unwrap().expect("something is told"))
+}
+
+/// Asks on the command line, which only has the database; tells why not, if so.
+async fn stop_asked(bot: &Bot, app: &Application, force: bool) -> Result<CommandId, String> {
+    let asked = ask_to_stop(bot.store(), app.id, &olga(Origin::Cli), force).await.unwrap();
+    let asked = asked.map(|command| command.id);
+    asked.map_err(|why| why.map_or_else(String::new, |why| format!("{} {}", why.code, without_ids(&why.message))))
+}
+
+async fn a_run_of_an_application_is_cancelled_before_it_begins_and_while_it_plans(backend: Backend) {
+    let bot = Bot::new(backend, &[("network/main.tf", "# fake: hang plan\n")]).await;
+    let app = network(&bot).await;
+    assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"over No such run of application network (branch main) waits or is under way: it has ended, or there was none.");
+    let ctx = &bot.replica.ctx;
+    let waiting = asked(&bot, &app, Deed::Plan).await.unwrap();
+    let cancelled = dashboard::cancel_command(ctx, waiting, &olga(Origin::Page), false).await.unwrap();
+    assert_eq!((cancelled.dropped.len(), cancelled.interrupted.len()), (1, 0));
+    assert_snapshot!(end_of(&bot, waiting).await, @"
+    **Plan cancelled**: `olga` cancelled it on the dashboard before its turn came. Nothing was run.
+
+    <sub>0 s</sub>
+    ");
+    let waiting = asked(&bot, &app, Deed::Plan).await.unwrap();
+    assert_eq!(stop_asked(&bot, &app, false).await.unwrap(), waiting);
+    assert!(asked(&bot, &app, Deed::Plan).await.is_err(), "a server has to end it first");
+    bot.settle().await;
+    assert_snapshot!(end_of(&bot, waiting).await, @"
+    **Plan cancelled**: `olga` cancelled it on the command line before its turn came. Nothing was run.
+
+    <sub>0 s</sub>
+    ");
+    assert_eq!(bot.calls(), [""; 0]);
+    let running = asked(&bot, &app, Deed::Plan).await.unwrap();
+    let working = bot.begin_command();
+    bot.printed("hanging").await;
+    let cancelled = dashboard::cancel_command(ctx, running, &olga(Origin::Api), false).await.unwrap();
+    assert_eq!((cancelled.dropped.len(), cancelled.interrupted.len()), (0, 1));
+    assert_eq!(working.await.unwrap(), Tick::Worked);
+    bot.settle().await;
+    assert_snapshot!(end_of(&bot, running).await, @"
+    Ran Plan for dir: `network` workspace: `default`: cancelled
+
+    **Plan cancelled**: `olga` cancelled it through the API, so `terraform plan` was interrupted.
+
+    ```diff
+    hanging
+    Interrupt received.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `5df2fcfd` · 0 s</sub>
+    ");
+    assert_eq!(
+        (bot.calls(), last_plan(&bot, &app).await),
+        (vec!["init network".to_owned(), "plan network".to_owned()], None)
+    );
+    bot.end(&[]).await;
+}
+
+async fn an_apply_of_an_application_is_interrupted_only_by_force(backend: Backend) {
+    let bot = Bot::new(backend, &[("network/main.tf", "# fake: hang apply\n")]).await;
+    let app = network(&bot).await;
+    told(&bot, &app, Deed::Plan).await;
+    let command = asked(&bot, &app, Deed::Apply).await.unwrap();
+    let working = bot.begin_command();
+    bot.printed("hanging").await;
+    let spared = dashboard::cancel_command(&bot.replica.ctx, command, &olga(Origin::Page), false).await.unwrap();
+    assert_eq!((spared.spared.len(), spared.interrupted.len()), (1, 0));
+    assert_snapshot!(stop_asked(&bot, &app, false).await.unwrap_err(), @"apply_running The apply of application network (branch main) that `ops` asked for is under way, so it was not interrupted: an apply that is cut off can leave the infrastructure half changed.");
+    bot.replica.tick("stops").await.unwrap();
+    let row = bot.store().command_get(command).await.unwrap().unwrap();
+    assert_eq!((row.state, row.stop), (CommandState::Running, None));
+    assert_eq!(stop_asked(&bot, &app, true).await.unwrap(), command);
+    bot.replica.tick("stops").await.unwrap();
+    assert_eq!(working.await.unwrap(), Tick::Worked);
+    bot.settle().await;
+    assert_snapshot!(end_of(&bot, command).await, @"
+    Ran Apply for dir: `network` workspace: `default`: cancelled
+
+    **Apply cancelled**: `olga` cancelled it on the command line, so `terraform apply` was stopped.
+
+    * What was applied until then is in the state. Plan again to see what is left.
+
+    ```diff
+    hanging
+    Interrupt received.
+    ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `89a5fa19` · 0 s</sub>
+    ");
+    let runs = bot.store().run_list(command).await.unwrap();
+    assert_eq!(runs.iter().map(|run| run.outcome).collect::<Vec<_>>(), [Some(ProjectOutcome::Cancelled)]);
+    assert_eq!((applies(&bot), last_plan(&bot, &app).await), (1, Some(PlanState::ApplyFailed)));
+    assert_eq!(stop_asked(&bot, &app, true).await.unwrap_err().split(' ').next(), Some("over"));
+    bot.end(&[LOCK]).await;
+}
+
+async fn what_an_application_applied_waits_for_no_merge(backend: Backend) {
+    let bot = Bot::new(backend, &[NETWORK]).await;
+    let app = network(&bot).await;
+    for deed in [Deed::Plan, Deed::Apply, Deed::Plan] {
+        told(&bot, &app, deed).await;
+    }
+    let lock = bot.store().lock_list().await.unwrap().remove(0);
+    let standing = bot.store().lock_standing(&lock).await.unwrap();
+    assert!(standing.is_idle(), "{standing:?}");
+    let actor = olga(Origin::Page);
+    let release = Giving { lock: lock.id, to: None, force: false, reason: None, actor, remote: None };
+    let Gave::Done(given) = dashboard::give_lock(&bot.replica.ctx, &release).await.unwrap() else {
+        panic!("nothing is to be merged first")
+    };
+    assert_eq!((given.applied, given.plan, given.now), (false, true, None));
+    assert_eq!(last_plan(&bot, &app).await, Some(PlanState::Discarded));
+    bot.end(&[]).await;
+}
+
+/// Who does not know the server's forge keeps the letter case of an address: a claim of its own, of the same repository.
+async fn letter_case_gives_nobody_the_repository_of_somebody_else(backend: Backend) {
+    let bot = Bot::new(backend, &[NETWORK]).await;
+    let fields = ApplicationFields { dir: Some("network"), ..ApplicationFields::default() };
+    let other = register_for(&bot, "dns", "https://github.test/Acme/Infra", fields).await;
+    assert_snapshot!(told(&bot, &other, Deed::Plan).await, @"
+    **Plan refused**: nobody has claimed the repository `https://github.test/acme/infra`, and this application was registered for `dns` with the address `https://github.test/Acme/Infra`.
+
+    * Remove the application and register it anew with the address `https://github.test/acme/infra`.
+    * Commands on the server's machine must be given the `--gh-hostname` of the server: then they write addresses as it does.
+
+    <sub>0 s</sub>
+    ");
+    let own = network(&bot).await;
+    assert_snapshot!(told(&bot, &other, Deed::Plan).await, @"
+    **Plan refused**: `net` has claimed the repository `https://github.test/acme/infra`, and this application was registered for `dns` with the address `https://github.test/Acme/Infra`.
+
+    * Remove the application and register it anew for `net` with the address `https://github.test/acme/infra`.
+    * Commands on the server's machine must be given the `--gh-hostname` of the server: then they write addresses as it does.
+
+    <sub>0 s</sub>
+    ");
+    assert_eq!((bot.calls(), bot.locks().await), (vec![], vec![]));
+    let told = told(&bot, &own, Deed::Plan).await;
+    assert!(told.starts_with("Ran Plan for dir: `network` workspace: `default`: planned"), "{told}");
+    bot.end(&[&format!("acme/infra/network/default by #{}", own.number)]).await;
+}

@@ -1,0 +1,190 @@
+//! Submodules and files kept with Git LFS (`--checkout-submodules`, `--checkout-lfs`), from a push to the comment.
+
+use insta::assert_snapshot;
+use lockkeeper::emulator::{Change, NewPull};
+use lockkeeper::model::{CommitSha, PullNumber};
+
+use crate::stories::APP;
+use crate::support::bot::{Bot, REPO};
+use crate::support::db::{Backend, story};
+
+story!(
+    a_module_in_a_submodule_is_there_for_plan_and_apply,
+    without_the_flag_a_submodule_is_an_empty_directory,
+    a_submodule_from_elsewhere_is_refused,
+    a_submodule_that_cannot_be_had_is_refused,
+    a_file_kept_with_lfs_is_there_for_the_plan,
+    without_the_flag_a_file_kept_with_lfs_is_the_text_that_stands_for_it,
+    a_file_that_was_not_uploaded_is_named,
+);
+
+const SUBMODULES: [(&str, &str); 1] = [("checkout-submodules", "true")];
+const LFS: [(&str, &str); 1] = [("checkout-lfs", "true")];
+/// What reads the module of a submodule.
+const USES_VPC: &str = "# fake: reads ../lib/vpc/main.tf\nmodule \"vpc\" {\n  source = \"../lib/vpc\"\n}\n";
+const READS_BUNDLE: &str = "# fake: reads bundle.pem\n";
+
+/// A commit that has the submodule `lib`.
+fn with_submodule(url: &str, commit: &CommitSha) -> [Change; 3] {
+    let list = format!("[submodule \"lib\"]\n\tpath = lib\n\turl = {url}\n");
+    [Change::write("app/main.tf", USES_VPC), Change::write(".gitmodules", &list), Change::submodule("lib", commit)]
+}
+
+/// A commit that keeps a file with LFS, for which this text stands.
+fn with_lfs(pointer: &str) -> [Change; 3] {
+    [
+        Change::write("app/main.tf", READS_BUNDLE),
+        Change::write(".gitattributes", "*.pem filter=lfs diff=lfs merge=lfs -text\n"),
+        Change::write("app/bundle.pem", pointer),
+    ]
+}
+
+impl Bot {
+    /// A repository with a module; returns its commit.
+    async fn modules(&self, name: &str) -> CommitSha {
+        self.github.create_repo(name, &[("vpc/main.tf", "# the module\n")]).await.unwrap()
+    }
+
+    async fn open_pull_of(&self, changes: &[Change]) -> PullNumber {
+        self.github.push(REPO, "change", changes).await.unwrap();
+        let pull = self.github.open_pull(REPO, NewPull::from_branch("change")).await.unwrap();
+        self.settle().await;
+        pull
+    }
+
+    /// What the bot says to one more commit in the pull.
+    async fn answer_to(&mut self, pull: PullNumber, changes: &[Change]) -> String {
+        self.github.push(REPO, "change", changes).await.unwrap();
+        self.settle().await;
+        self.answer(pull)
+    }
+}
+
+/// Its first line, and what the stand-in has read.
+fn read_in(comment: &str) -> String {
+    let lines =
+        comment.lines().enumerate().filter(|(at, line)| *at == 0 || line.contains(": ") && line.contains("main.tf"));
+    lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n")
+}
+
+async fn a_module_in_a_submodule_is_there_for_plan_and_apply(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
+    let commit = bot.modules("acme/modules").await;
+    let pull = bot.open_pull_of(&with_submodule("../modules.git", &commit)).await;
+    assert_snapshot!(read_in(&bot.answer(pull)), @"
+    Ran Plan for dir: `app` workspace: `default`: planned
+    ../lib/vpc/main.tf: # the module
+    ");
+    std::fs::remove_dir_all(bot.db.dir.path().join("data/checkouts")).unwrap();
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.answer(pull).starts_with("Ran Apply for dir: `app` workspace: `default`: applied\n"));
+    let module = bot.db.dir.path().join("data/checkouts/github.test/acme/infra/1/default/lib/vpc/main.tf");
+    assert_eq!(std::fs::read_to_string(module).unwrap(), "# the module\n", "an apply has it too");
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn without_the_flag_a_submodule_is_an_empty_directory(backend: Backend) {
+    let mut bot = Bot::new(backend, &[APP]).await;
+    let commit = bot.modules("acme/modules").await;
+    let pull = bot.open_pull_of(&with_submodule("../modules.git", &commit)).await;
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Plan for dir: `app` workspace: `default`: failed
+
+    **Plan failed**: `terraform plan` ended with exit code 1.
+
+    * The submodules of this repository are not checked out. If the file is in one of them, have whoever runs Lockkeeper switch on `--checkout-submodules`, then plan again.
+
+    ```text
+    Error: Unreadable file
+
+    open ../lib/vpc/main.tf: no such file or directory
+    ```
+
+    * To **plan** this project again, comment:
+      ```shell
+      lockkeeper plan -d app
+      ```
+
+    [Output](https://locks.example.com/jobs/ID)
+
+    <sub>Commit `154b1da1` · 0 s</sub>
+    ");
+    bot.end(&[]).await;
+}
+
+async fn a_submodule_from_elsewhere_is_refused(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
+    let commit = bot.modules("other/modules").await;
+    let pull = bot.open_pull_of(&with_submodule("../../other/modules.git", &commit)).await;
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/other/modules, which `--repo-allowlist` does not allow. Have whoever runs Lockkeeper add github.test/other/modules to `--repo-allowlist` or switch off `--checkout-submodules`, or name another repository in `.gitmodules`.
+
+    <sub>Commit `7bbe809e` · 0 s</sub>
+    ");
+    assert_eq!(bot.locks().await, [""; 0]);
+    let said = bot.answer_to(pull, &with_submodule("/srv/git/acme/modules.git", &commit)).await;
+    assert_snapshot!(said, @"
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: its URL begins with `/srv/git/acme/modules.git`, and only those of the same forge may be used: `https://…`, `git@…` or `../…`. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`.
+
+    <sub>Commit `9b229790` · 0 s</sub>
+    ");
+    let said = bot.answer_to(pull, &with_submodule("https://evil.example/acme/modules.git", &commit)).await;
+    assert_snapshot!(said, @"
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: its URL leads to `https://evil.example`, another host or port than that of the repository. Mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`.
+
+    <sub>Commit `5742eb44` · 0 s</sub>
+    ");
+    assert_eq!(bot.calls(), [""; 0], "nothing has run");
+    bot.end(&[]).await;
+}
+
+async fn a_submodule_that_cannot_be_had_is_refused(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
+    bot.modules("acme/modules").await;
+    let gone: CommitSha = "ab".repeat(20).parse().unwrap();
+    let pull = bot.open_pull_of(&with_submodule("../modules.git", &gone)).await;
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: github.test/acme/modules has no commit `abababab` (any more): push it there, or name another one here.
+
+    <sub>Commit `f703f7bc` · 0 s</sub>
+    ");
+    let said = bot.answer_to(pull, &with_submodule("../none.git", &gone)).await;
+    assert_snapshot!(said.replace(bot.github.base_url().trim_start_matches("http://"), "FORGE"), @"
+    **Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: the forge does not show github.test/acme/none to the account or App that reads this repository (remote: Repository not found. fatal: repository 'http:&#8203;//FORGE/acme/none.git/' not found). Let it read github.test/acme/none, mend `.gitmodules`, or have whoever runs Lockkeeper switch off `--checkout-submodules`.
+
+    <sub>Commit `27b5c248` · 0 s</sub>
+    ");
+    assert_eq!(bot.calls(), [""; 0], "nothing has run");
+    bot.end(&[]).await;
+}
+
+async fn a_file_kept_with_lfs_is_there_for_the_plan(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &LFS).await;
+    let pointer = bot.github.keep_lfs(REPO, &"the bundle\n".repeat(200)).unwrap();
+    let pull = bot.open_pull_of(&with_lfs(&pointer)).await;
+    let planned = bot.answer(pull);
+    assert!(planned.contains("bundle.pem: the bundle\n"), "{planned}");
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn without_the_flag_a_file_kept_with_lfs_is_the_text_that_stands_for_it(backend: Backend) {
+    let mut bot = Bot::new(backend, &[APP]).await;
+    let pointer = bot.github.keep_lfs(REPO, &"the bundle\n".repeat(200)).unwrap();
+    let pull = bot.open_pull_of(&with_lfs(&pointer)).await;
+    let planned = bot.answer(pull);
+    assert!(planned.contains("bundle.pem: version https://git-lfs.github.com/spec/v1\n"), "{planned}");
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn a_file_that_was_not_uploaded_is_named(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &LFS).await;
+    let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{}\nsize 8\n", "ab".repeat(32));
+    let pull = bot.open_pull_of(&with_lfs(&pointer)).await;
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: cannot fetch the files of github.test/acme/infra that are kept with LFS: the forge does not have the content of `app/bundle.pem`. Push it with `git lfs push --all origin` from a clone that has it, or have whoever runs Lockkeeper switch off `--checkout-lfs`.
+
+    <sub>Commit `7de93705` · 0 s</sub>
+    ");
+    assert_eq!(bot.calls(), [""; 0], "nothing has run");
+    bot.end(&[]).await;
+}

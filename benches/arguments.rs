@@ -23,8 +23,12 @@ pub enum Part {
     Comment,
     /// Finding projects.
     Discovery,
+    /// The scheduler of mirrors with many repositories.
+    Registry,
     /// Checking a large repository out.
     Checkouts,
+    /// Pulls of a repository of many gigabytes.
+    Large,
 }
 
 /// What to measure, and on which disk.
@@ -47,8 +51,8 @@ impl Arguments {
                 "--only" => arguments.only = parts(&words.next().context("--only: no value")?)?,
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
-                    "`{other}` is not known; use --only door,locks,line,claims,queue,recovery,comment,discovery,checkouts or \
-                     --dir DIRECTORY"
+                    "`{other}` is not known; use --only \
+                     door,locks,line,claims,queue,recovery,comment,discovery,registry,checkouts,large or --dir DIRECTORY"
                 ),
             }
         }
@@ -71,10 +75,13 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "recovery" => Ok(Part::Recovery),
         "comment" => Ok(Part::Comment),
         "discovery" => Ok(Part::Discovery),
+        "registry" => Ok(Part::Registry),
         "checkouts" => Ok(Part::Checkouts),
+        "large" => Ok(Part::Large),
         other => {
             bail!(
-                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, discovery, checkouts"
+                "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, discovery, registry, \
+                 checkouts, large"
             )
         }
     };

@@ -1,16 +1,19 @@
 //! How long a pull of a large repository waits for its files: with no mirror yet, with one, and with a part of the files
 //! only, against the time of `git clone --depth 1` of the same repository in the same run.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
+use lockkeeper::discovery::{Reach, Start, Tree, reach};
 use lockkeeper::git::{
     Checkout, CheckoutStrategy, Extent, Git, GitSettings, Mirror, Prepared, RefSelection, Remote, Wanted,
 };
 use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use lockkeeper::process::Cmd;
+use tokio::runtime::Handle;
 
 use crate::report::{Section, Table};
 use crate::stats::{Samples, ratio};
@@ -25,9 +28,10 @@ const SPARSE: usize = 4;
 /// Times that each is measured.
 const ROUNDS: usize = 5;
 /// Longest time for one exchange.
-const DEADLINE: Duration = Duration::from_mins(10);
+pub const DEADLINE: Duration = Duration::from_mins(10);
 
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Where programs are looked for.
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// Measures and reports.
 pub async fn measure(work: &Path) -> anyhow::Result<Section> {
@@ -35,8 +39,8 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let served = work.join("srv/acme/infra.git");
     std::fs::create_dir_all(&served).context("cannot make a directory for the repository")?;
     let commits = repository(&served).await?;
-    let git = GitServer::start(&work.join("srv"), None).await;
-    let url = format!("{}/acme/infra.git", git.url);
+    let forge = GitServer::start(&work.join("srv"), None).await;
+    let url = format!("{}/acme/infra.git", forge.url);
     let bench = Bench { work: &work, url: &url, commits };
     let clone = bench.clones().await?;
     let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "rounds", "÷ git clone --depth 1"]);
@@ -49,13 +53,17 @@ pub async fn measure(work: &Path) -> anyhow::Result<Section> {
     let (mirror, _kept) = bench.mirror("warm").await?;
     row("in step already: asking the forge", &bench.in_step(&mirror).await?);
     row("warm: another pull", &bench.warm(&mirror, &Extent::Whole, 1_000).await?);
-    row("warm, sparse: another pull", &bench.warm(&mirror, &sparse()?, 2_000).await?);
+    let (extent, found) = bench.reached(&mirror).await?;
+    ensure!(extent == sparse()?, "the project reaches {extent:?}");
+    row("sparse: what a project reaches", &found);
+    row("warm, sparse: another pull", &bench.warm(&mirror, &extent, 2_000).await?);
     row("the next push to a pull", &bench.pushed(&mirror, &Extent::Whole, 3_000).await?);
-    row("sparse: the next push to a pull", &bench.pushed(&mirror, &sparse()?, 4_000).await?);
+    row("sparse: the next push to a pull", &bench.pushed(&mirror, &extent, 4_000).await?);
     let mut section = Section::new("Checkouts of a large repository").with_table(table);
     section.note(format!(
         "{} files in {DIRS} directories, served by `git http-backend` on this machine; sparse: {SPARSE} of the directories. \
-         A push changes one file.",
+         What a project reaches is found once for a command: all files are listed, and the code of the project and its modules \
+         is read. A push changes one file.",
         DIRS * FILES
     ));
     Ok(section)
@@ -72,12 +80,12 @@ fn dir(number: usize) -> String {
 
 /// Makes the repository with two commits, the second with one file changed.
 async fn repository(dir: &Path) -> anyhow::Result<[CommitSha; 2]> {
-    let git = || Cmd::new("git").env("PATH", PATH).env("HOME", "/dev/null").dir(dir).deadline(DEADLINE);
-    run(git().args(["init", "--quiet", "--bare", "--initial-branch=main"])).await?;
-    run(git().args(["fast-import", "--quiet"]).input(history())).await?;
+    run(git(dir).args(["init", "--quiet", "--bare", "--initial-branch=main"])).await?;
+    run(git(dir).args(["fast-import", "--quiet"]).input(history())).await?;
     // As a forge has it: in one pack.
-    run(git().args(["repack", "-a", "-d", "-q"])).await?;
-    let commit = async |name: &str| Ok::<_, anyhow::Error>(run(git().args(["rev-parse", name])).await?.trim().parse()?);
+    run(git(dir).args(["repack", "-a", "-d", "-q"])).await?;
+    let commit =
+        async |name: &str| Ok::<_, anyhow::Error>(run(git(dir).args(["rev-parse", name])).await?.trim().parse()?);
     Ok([commit("main~1").await?, commit("main").await?])
 }
 
@@ -91,11 +99,21 @@ fn history() -> String {
             write!(text, "M 644 inline {name}\ndata {}\n{code}\n", code.len()).expect("a text takes everything");
         }
     }
+    let module = |number| format!("module \"m{number}\" {{\n  source = \"../../{}\"\n}}\n", self::dir(number));
+    let modules = (1..SPARSE).map(module).collect::<Vec<_>>().concat();
+    write!(text, "M 644 inline {}/modules.tf\ndata {}\n{modules}\n", self::dir(0), modules.len())
+        .expect("a text takes everything");
     write!(text, "{HEAD}M 644 inline {}/file0.tf\ndata 7\nchanged\n", self::dir(0)).expect("a text takes everything");
     text
 }
 
-async fn run(cmd: Cmd) -> anyhow::Result<String> {
+/// Git, which knows nothing of this machine's settings.
+pub fn git(dir: &Path) -> Cmd {
+    Cmd::new("git").env("PATH", PATH).env("HOME", "/dev/null").dir(dir).deadline(DEADLINE)
+}
+
+/// What a program prints that has to succeed.
+pub async fn run(cmd: Cmd) -> anyhow::Result<String> {
     let output = cmd.output().await.context("cannot run git")?;
     ensure!(output.is_success(), "git failed: {}", output.stderr.text());
     Ok(output.stdout.text().into_owned())
@@ -114,9 +132,8 @@ impl Bench<'_> {
         let mut samples = Samples::default();
         for round in 0..ROUNDS {
             let into = self.work.join(format!("clone{round}"));
-            let cmd = Cmd::new("git").env("PATH", PATH).env("HOME", "/dev/null").deadline(DEADLINE);
             let since = Instant::now();
-            run(cmd.args(["clone", "--quiet", "--depth=1", self.url]).arg(&into)).await?;
+            run(git(self.work).args(["clone", "--quiet", "--depth=1", self.url]).arg(&into)).await?;
             samples.push(since.elapsed());
             std::fs::remove_dir_all(into).context("cannot remove a clone")?;
         }
@@ -172,6 +189,30 @@ impl Bench<'_> {
             samples.push(since.elapsed());
         }
         Ok(samples)
+    }
+
+    /// As a command with `--sparse-checkout` does it.
+    async fn reached(&self, mirror: &Mirror) -> anyhow::Result<(Extent, Samples)> {
+        let (mut samples, mut extent) = (Samples::default(), Extent::Whole);
+        for _ in 0..ROUNDS {
+            let since = Instant::now();
+            let tree = Tree::new(mirror.files(&self.commits[1]).await?.paths);
+            let (reader, runtime) = (RefCell::new(mirror.reader(&self.commits[1])), Handle::current());
+            let start = Start { dir: RepoPath::new(&dir(0))?, texts: Vec::new() };
+            let search = move || {
+                let read = |path: &RepoPath| {
+                    let bytes = runtime.block_on(reader.borrow_mut().read(path, 1 << 20)).ok().flatten();
+                    bytes.and_then(|bytes| String::from_utf8(bytes).ok())
+                };
+                reach(&tree, &read, &[start])
+            };
+            let reached = tokio::task::spawn_blocking(search).await.context("the search broke off")?;
+            samples.push(since.elapsed());
+            if let Reach::These { dirs, files } = reached {
+                extent = Extent::of_dirs(dirs).with_files(&files);
+            }
+        }
+        Ok((extent, samples))
     }
 
     async fn pushed(&self, mirror: &Mirror, extent: &Extent, pull: usize) -> anyhow::Result<Samples> {

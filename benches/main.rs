@@ -14,6 +14,7 @@ mod deliveries;
 mod discovery;
 mod disk;
 mod door;
+mod large;
 mod line;
 mod load;
 mod locks;
@@ -21,6 +22,7 @@ mod machine;
 mod memory;
 mod queue;
 mod recovery;
+mod registry;
 mod report;
 mod server;
 mod stats;
@@ -88,8 +90,14 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     if arguments.wants(Part::Discovery) {
         print(discovery::measure(work.path()).context("discovery")?);
     }
+    if arguments.wants(Part::Registry) {
+        print(runtime.block_on(registry::measure(work.path())).context("the registry of mirrors")?);
+    }
     if arguments.wants(Part::Checkouts) {
         print(runtime.block_on(checkouts::measure(work.path())).context("checkouts")?);
+    }
+    if arguments.wants(Part::Large) {
+        print(runtime.block_on(large::measure(work.path())).context("a large repository")?);
     }
     print(machine::afterwards());
     Ok(failures)

@@ -59,7 +59,9 @@ pub fn millis(duration: Duration) -> String {
     format!("{:.2}", duration.as_secs_f64() * 1000.0)
 }
 
-/// How many times as long.
+/// How many times as long: `2.6`, and of what is much shorter `0.008`.
 pub fn ratio(this: Duration, that: Duration) -> String {
-    format!("{:.1}", this.as_secs_f64() / that.as_secs_f64())
+    let times = this.as_secs_f64() / that.as_secs_f64();
+    let places = if times < 0.1 { 3 } else { 1 };
+    format!("{times:.places$}")
 }

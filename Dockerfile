@@ -29,9 +29,9 @@ RUN touch src/lib.rs src/main.rs \
  && LOCKKEEPER_COMMIT="$COMMIT" cargo build --release --locked --bin lockkeeper
 
 FROM debian:bookworm-slim
-# openssh-client is for modules that Terraform fetches by ssh; Lockkeeper itself fetches by https only.
+# openssh-client is for credentials with an SSH key, and for modules that Terraform fetches by ssh.
 RUN apt-get update \
- && apt-get install -y --no-install-recommends ca-certificates git openssh-client tini \
+ && apt-get install -y --no-install-recommends ca-certificates git git-lfs openssh-client tini \
  && rm -rf /var/lib/apt/lists/* \
  && useradd --uid 1000 --create-home lockkeeper \
  && install -d -o lockkeeper -g lockkeeper -m 0700 /var/lib/lockkeeper

@@ -4,6 +4,8 @@ SHELL := /bin/bash
 # Tools that this machine lacks are put there by .ci/setup.
 export PATH := $(CURDIR)/.tools/bin:$(PATH)
 ARGS ?=
+# A test waits for databases, git and browsers half of its time: two for each processor keep it busy.
+export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test lint bench chaos
@@ -20,7 +22,7 @@ demo: ## Try Lockkeeper on this machine, without an account anywhere (ARGS=--exi
 
 test: ## Run all tests (ARGS: passed on to cargo test)
 	@.ci/setup test
-	cargo test --locked $(ARGS)
+	.ci/scratch cargo test --locked $(ARGS)
 
 lint: ## Check formatting, lints and documentation
 	@.ci/setup build
@@ -34,5 +36,5 @@ bench: ## Measure (ARGS: passed on to cargo bench)
 
 chaos: ## Let everything go wrong for a while (ARGS="--seconds 600 --seed 7 --database sqlite|postgres|both")
 	@.ci/setup test
-	LOCKKEEPER_CHAOS="$(ARGS)" cargo test --locked --test it fuzz::no_text -- --nocapture --test-threads 1
-	LOCKKEEPER_CHAOS="$(ARGS)" cargo test --locked --test it chaos::promises -- --nocapture --test-threads 1
+	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it fuzz::no_text -- --nocapture --test-threads 1
+	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it chaos::promises -- --nocapture --test-threads 1

@@ -18,7 +18,7 @@
 use super::lines::conflict;
 use super::take::lines_of;
 use crate::model::{
-    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber, Reason,
+    Actor, Cause, CommandId, CommandKind, Lock, LockEventKind, LockId, LockStanding, PullNumber, Reason, Subject,
 };
 use crate::store::{LockChange, NewJob, Result, Store, WaiterRow};
 
@@ -193,8 +193,11 @@ impl Giving {
 
     /// What the one that was chosen is told: "this pull request was …".
     fn to_the_chosen(&self, lock: &Lock) -> String {
-        let (by, from) = (plain(&self.actor.login), lock.pull.number);
-        format!("given it by {by}, who took it from pull request {from}{}", self.in_brackets())
+        let from = match lock.pull.number.subject() {
+            Subject::Pull(number) => format!("pull request {number}"),
+            Subject::Application(_) => lock.called(),
+        };
+        format!("given it by {}, who took it from {from}{}", plain(&self.actor.login), self.in_brackets())
     }
 
     /// Why a plan is cut off, a clause.

@@ -29,46 +29,28 @@ const AFTER_ERROR: Duration = Duration::from_secs(2);
 const LISTEN_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// What was counted is added up this often where nobody asks for it.
 const TIDY_EVERY: Duration = Duration::from_secs(30);
+/// After news the next look waits so long for more of them.
+const GATHER: Duration = Duration::from_millis(200);
 /// Where another replica had the turn, the next try is after so much of the period, in case that one is gone by then.
 const TRIES_IN_A_PERIOD: u32 = 5;
 
 /// Starts every loop. Workers claim nothing more once `closing` is cancelled, and end when their job has; the others end
 /// with the last of them.
 pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: &CancellationToken) -> JoinSet<()> {
-    let mut workers = JoinSet::new();
-    let turn = || Arc::new(Mutex::new(replica.ctx.nudge.listen()));
-    let (short_turn, command_turn) = (turn(), turn());
-    for _ in 0..SHORT_WORKERS {
-        let (replica, turn, ended) = (Arc::clone(replica), Arc::clone(&short_turn), ended.clone());
-        // Short jobs go on while commands end: what they have to say is to be posted.
-        workers.spawn(async move { work(&replica.short, &turn, &ended).await });
-    }
-    for _ in 0..commands_of_a_repo(&replica.ctx).saturating_mul(BUSY_REPOS) {
-        let (replica, turn, closing) = (Arc::clone(replica), Arc::clone(&command_turn), closing.clone());
-        workers.spawn(async move { work(&replica.long, &turn, &closing).await });
-    }
-    spawn_until(&mut workers, ended, replica, |r| async move { r.watch_leases().await });
-    spawn_until(&mut workers, ended, replica, listen);
-    spawn_until(&mut workers, ended, replica, |r| async move {
-        // Others learn at once that this server takes nothing more.
-        r.ctx.closing.cancelled().await;
-        r.tick_leases().await.ok();
-    });
-    spawn_every(&mut workers, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
-    spawn_every(&mut workers, leases::LOOK_EVERY, ended, replica, |r| async move {
-        r.ctx.leases.tick().await;
-        Ok(())
-    });
-    spawn_every(&mut workers, leases::LOOK_EVERY, ended, replica, |r| async move {
-        r.ctx.leases.look();
-        Ok(())
-    });
-    spawn_every(&mut workers, TIDY_EVERY, ended, replica, |r| async move {
+    let mut tasks = JoinSet::new();
+    start_workers(&mut tasks, replica, closing, ended);
+    start_leases(&mut tasks, replica, ended);
+    spawn_until(&mut tasks, ended, replica, listen);
+    spawn_every(&mut tasks, TIDY_EVERY, ended, replica, |r| async move {
         r.ctx.metrics.tidy();
         Ok(())
     });
-    spawn_every(&mut workers, reload::LOOK_EVERY, ended, replica, |r| async move {
+    spawn_every(&mut tasks, reload::LOOK_EVERY, ended, replica, |r| async move {
         r.tick_repo_config().await?;
+        Ok(())
+    });
+    spawn_every(&mut tasks, reload::LOOK_EVERY, ended, replica, |r| async move {
+        r.tick_web_accounts().await?;
         Ok(())
     });
     for reconciler in RECONCILERS {
@@ -77,24 +59,79 @@ pub(super) fn start(replica: &Arc<Replica>, closing: &CancellationToken, ended: 
             Until::End => ended,
         };
         let (replica, until) = (Arc::clone(replica), until.clone());
-        workers.spawn(async move { repair(&replica, reconciler, &until).await });
+        tasks.spawn(async move { repair(&replica, reconciler, &until).await });
     }
-    workers
+    tasks
 }
 
-/// Turns a reconciler on its timer. What goes wrong is logged where it is measured.
+fn start_workers(
+    tasks: &mut JoinSet<()>,
+    replica: &Arc<Replica>,
+    closing: &CancellationToken,
+    ended: &CancellationToken,
+) {
+    let turn = || Arc::new(Mutex::new(replica.ctx.nudge.listen()));
+    let (short_turn, command_turn) = (turn(), turn());
+    for _ in 0..SHORT_WORKERS {
+        let (replica, turn, ended) = (Arc::clone(replica), Arc::clone(&short_turn), ended.clone());
+        // Short jobs go on while commands end: what they have to say is to be posted.
+        tasks.spawn(async move { work(&replica.short, &turn, &ended).await });
+    }
+    for _ in 0..commands_of_a_repo(&replica.ctx).saturating_mul(BUSY_REPOS) {
+        let (replica, turn, closing) = (Arc::clone(replica), Arc::clone(&command_turn), closing.clone());
+        tasks.spawn(async move { work(&replica.long, &turn, &closing).await });
+    }
+}
+
+/// Whatever is held is renewed, or given up in time.
+fn start_leases(tasks: &mut JoinSet<()>, replica: &Arc<Replica>, ended: &CancellationToken) {
+    spawn_until(tasks, ended, replica, |r| async move { r.watch_leases().await });
+    spawn_until(tasks, ended, replica, |r| async move {
+        // Others learn at once that this server takes nothing more.
+        r.ctx.closing.cancelled().await;
+        r.tick_leases().await.ok();
+    });
+    spawn_every(tasks, RENEW_EVERY, ended, replica, |r| async move { Ok(r.tick_leases().await?) });
+    spawn_every(tasks, leases::LOOK_EVERY, ended, replica, |r| async move {
+        r.ctx.leases.tick().await;
+        Ok(())
+    });
+    spawn_every(tasks, leases::LOOK_EVERY, ended, replica, |r| async move {
+        r.ctx.leases.look();
+        Ok(())
+    });
+}
+
+/// Turns a reconciler on its timer, or when it hears of something to do. What goes wrong is logged where it is measured.
 async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &CancellationToken) {
     let period = replica.every(reconciler);
+    let mut nudges = reconciler.hears_of_mirrors.then(|| replica.ctx.mirror_nudge.listen());
+    let mut is_first = true;
     while !until.is_cancelled() {
-        let pause = match replica.turn(reconciler).await {
+        let turned = match is_first {
+            true => replica.first_turn(reconciler).await,
+            false => replica.turn(reconciler).await,
+        };
+        is_first &= turned.is_err();
+        let pause = match turned {
             Ok(Turn::Ours(_)) | Err(_) => period,
             Ok(Turn::Anothers) => period / TRIES_IN_A_PERIOD,
         };
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
+            () = heard(nudges.as_mut()) => {}
             () = until.cancelled() => {}
         }
     }
+}
+
+/// Waits until something was heard, and a moment longer: where much happens, one look is for all of it.
+async fn heard(nudges: Option<&mut Nudges>) {
+    match nudges {
+        Some(nudges) => nudges.heard().await,
+        None => std::future::pending().await,
+    }
+    tokio::time::sleep(GATHER).await;
 }
 
 /// Hears what other replicas tell. Without it everything is found by looking, only later, as behind a proxy that shares
@@ -112,7 +149,7 @@ async fn listen(replica: Arc<Replica>) {
 
 /// Does something until the server has ended.
 fn spawn_until<F>(
-    workers: &mut JoinSet<()>,
+    tasks: &mut JoinSet<()>,
     ended: &CancellationToken,
     replica: &Arc<Replica>,
     what: fn(Arc<Replica>) -> F,
@@ -120,7 +157,7 @@ fn spawn_until<F>(
     F: Future<Output = ()> + Send + 'static,
 {
     let (replica, ended) = (Arc::clone(replica), ended.clone());
-    workers.spawn(async move { ended.run_until_cancelled(what(replica)).await.unwrap_or_default() });
+    tasks.spawn(async move { ended.run_until_cancelled(what(replica)).await.unwrap_or_default() });
 }
 
 async fn work(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &CancellationToken) {
@@ -160,7 +197,7 @@ async fn next(worker: &Worker<Jobs>, turn: &Mutex<Nudges>, closing: &Cancellatio
 
 /// Does something again and again; it takes no argument and may run at any time.
 fn spawn_every<F>(
-    workers: &mut JoinSet<()>,
+    tasks: &mut JoinSet<()>,
     period: Duration,
     closing: &CancellationToken,
     replica: &Arc<Replica>,
@@ -169,7 +206,7 @@ fn spawn_every<F>(
     F: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
     let (replica, closing) = (Arc::clone(replica), closing.clone());
-    workers.spawn(async move {
+    tasks.spawn(async move {
         while !closing.is_cancelled() {
             if let Err(error) = tick(Arc::clone(&replica)).await {
                 error!(

@@ -93,6 +93,11 @@ impl Replica {
         reload::look(&self.ctx).await
     }
 
+    /// Looks whether the file of `--web-accounts-file` has changed, and takes what it says if it can.
+    pub async fn tick_web_accounts(&self) -> anyhow::Result<Look> {
+        reload::look_at_accounts(&self.ctx).await
+    }
+
     /// Stops all work whenever the leases could not be renewed in time. Never returns.
     pub async fn watch_leases(&self) {
         tokio::join!(self.keeper.watch(), self.ctx.leases.watch(&self.ctx.terraform.supervisor.pulse));
@@ -124,6 +129,12 @@ impl Replica {
     pub async fn turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
         self.prepare(which).await?;
         self.rounds.turn(which).await
+    }
+
+    /// Turns a reconciler for the first time since this replica began.
+    pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
+        self.prepare(which).await?;
+        self.rounds.first_turn(which).await
     }
 
     async fn prepare(&self, which: &Reconciler) -> anyhow::Result<()> {

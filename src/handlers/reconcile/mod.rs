@@ -87,17 +87,32 @@ pub struct Reconciler {
     pub scope: Scope,
     /// How long.
     pub until: Until,
+    /// Whether news of repositories wake it before its time ([`crate::store::News::Mirrors`]).
+    pub hears_of_mirrors: bool,
     /// Whether the server renews its own leases before. After a pause of the whole machine they look like those of a
     /// dead server, and it would take work over from itself.
     pub renews_first: bool,
+    /// Whether a server that starts looks at once, also if another has had the turn: what happened while it was away, or
+    /// was told to it in vain, is not to wait for a period.
+    pub looks_at_start: bool,
     tick: Tick,
 }
 
 impl Reconciler {
     /// One of those that share a database turns it, until it is told to stop.
     const fn new(name: &'static str, repairs: &'static str, period: Duration, tick: Tick) -> Self {
-        let (scope, until) = (Scope::OnePerGroup, Until::Closing);
-        Self { name, repairs, period, set: None, scope, until, renews_first: false, tick }
+        Self {
+            name,
+            repairs,
+            period,
+            set: None,
+            scope: Scope::OnePerGroup,
+            until: Until::Closing,
+            hears_of_mirrors: false,
+            renews_first: false,
+            looks_at_start: false,
+            tick,
+        }
     }
 
     /// A setting says how long it is from one look to the next.
@@ -110,8 +125,16 @@ impl Reconciler {
         Self { scope: Scope::EveryReplica, until: Until::End, ..self }
     }
 
+    const fn hearing_of_mirrors(self) -> Self {
+        Self { hears_of_mirrors: true, ..self }
+    }
+
     const fn renewing_first(self) -> Self {
         Self { renews_first: true, ..self }
+    }
+
+    const fn looking_at_start(self) -> Self {
+        Self { looks_at_start: true, ..self }
     }
 
     /// How long from one look to the next on this server.
@@ -127,7 +150,8 @@ pub static RECONCILERS: &[Reconciler] = &[
         "Gives back what closed pull requests still hold: the close event was missed, or a server died over it.",
         Duration::from_mins(5),
         |ctx| Box::pin(closed_pulls::tick(ctx)),
-    ),
+    )
+    .looking_at_start(),
     Reconciler::new(
         "orphans",
         "Puts the work of servers that are gone back into the queue, and ends what else they had claimed.",
@@ -176,6 +200,7 @@ pub static RECONCILERS: &[Reconciler] = &[
         |ctx| Box::pin(repositories::tick(ctx)),
     )
     .on_every_replica()
+    .hearing_of_mirrors()
     .renewing_first(),
     // All files of all checkouts are counted, so not too often.
     Reconciler::new(

@@ -82,6 +82,15 @@ impl Rounds {
         }
     }
 
+    /// The first turn of a server that starts. Another may have looked just before, and so before this one could be told
+    /// of anything: what must not wait for the next period is looked at all the same.
+    pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
+        match self.turn(which).await? {
+            Turn::Anothers if which.looks_at_start => self.tick(which).await.map(Turn::Ours),
+            turn => Ok(turn),
+        }
+    }
+
     /// How long from one look to the next.
     pub fn every(&self, which: &Reconciler) -> Duration {
         which.every(&self.ctx.settings.periods)

@@ -34,6 +34,13 @@ mod what_one_per_group_does_is_done_once_in_a_period_and_by_another_when_a_serve
     }
 }
 
+mod a_server_that_starts_looks_for_lost_closes_although_another_has_just_looked {
+    #[test]
+    fn postgres() {
+        super::tell(super::at_the_start());
+    }
+}
+
 async fn get(pages: &Router, path: &str) -> String {
     let request = Request::get(path).header("host", "locks.example.com").body(Body::empty()).unwrap();
     let response = pages.clone().oneshot(request).await.unwrap();
@@ -114,6 +121,28 @@ async fn once_in_a_period() {
             assert!(matches!(server.turn(reconciler).await.unwrap(), Turn::Ours(_)), "{}", reconciler.name);
         }
     }
+    bot.end(&[]).await;
+}
+
+async fn at_the_start() {
+    let mut bot = Bot::new(Backend::Postgres, &[NETWORK]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    bot.answer(pull);
+    bot.replica.tick_leases().await.unwrap();
+    assert_eq!(closed_pulls(&bot.replica).await, Turn::Ours(Found { looked_at: 1, repaired: 0 }));
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github.close(REPO, pull, "alice").await.unwrap();
+    bot.github.lose_next().unwrap();
+    let started = bot.replica_beside().await;
+    started.tick_leases().await.unwrap();
+    assert_eq!(closed_pulls(&started).await, Turn::Anothers);
+    let first = async |name| started.first_turn(find(name).unwrap()).await.unwrap();
+    assert_eq!(first("closed_pulls").await, Turn::Ours(Found { looked_at: 1, repaired: 1 }));
+    bot.settle().await;
+    assert!(bot.answer(pull).contains("its lock is free"));
+    let audit = find("audit").unwrap();
+    assert!(matches!(bot.replica.turn(audit).await.unwrap(), Turn::Ours(_)));
+    assert_eq!(first("audit").await, Turn::Anothers, "what can wait for its period does");
     bot.end(&[]).await;
 }
 

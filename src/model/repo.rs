@@ -72,7 +72,10 @@ pub struct RepoId {
 impl RepoId {
     /// `path` is what follows the host: `owner/name`, on some forges with more segments.
     pub fn new(host: HostName, path: &str) -> Result<Self, InvalidRepo> {
-        let invalid = |reason| InvalidRepo { text: path.to_owned(), reason };
+        let text = path;
+        let invalid = |reason| InvalidRepo { text: text.to_owned(), reason };
+        // Before it is looked at: there are letters whose lower case is none.
+        let path = path.to_lowercase();
         if path.len() > 512 {
             return Err(invalid("the name is longer than 512 characters"));
         }
@@ -90,7 +93,7 @@ impl RepoId {
         if !segments.iter().all(segment_is_fine) {
             return Err(invalid("each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"));
         }
-        Ok(Self { host, path: path.to_lowercase() })
+        Ok(Self { host, path })
     }
 
     /// The host.
@@ -135,6 +138,8 @@ text_type!(RepoId);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -142,6 +147,25 @@ mod tests {
         let a: RepoId = "GitHub.com/Acme/Infra".parse().unwrap();
         assert_eq!(a, "github.com/acme/infra".parse().unwrap());
         assert_eq!((a.owner(), a.name()), ("acme", "infra"));
+    }
+
+    #[test]
+    fn what_was_read_can_be_read_again() {
+        for path in ["acme/\u{130}", "acme/a\u{130}b", "\u{212a}x/\u{1e9e}", "ACME/ÜBER", "acme/ǅ"] {
+            if let Ok(repo) = format!("github.com/{path}").parse::<RepoId>() {
+                assert_eq!(repo.to_string().parse::<RepoId>().unwrap(), repo);
+            }
+        }
+        assert!("github.com/acme/\u{130}".parse::<RepoId>().is_err(), "its lower case has a mark that is no letter");
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_was_read_can_be_read_again(path in "\\PC{1,12}/\\PC{1,12}|[a-zA-Zİẞǅ.-]{1,6}/[a-zA-Zİẞǅ.-]{1,6}") {
+            if let Ok(repo) = format!("github.com/{path}").parse::<RepoId>() {
+                prop_assert_eq!(repo.to_string().parse::<RepoId>().unwrap(), repo);
+            }
+        }
     }
 
     #[test]

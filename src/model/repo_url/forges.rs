@@ -53,7 +53,7 @@ impl ForgeHosts {
         let folds = self.is_forge(&host);
         let mut segments: Vec<String> = spelling.segments.clone();
         if folds {
-            segments = segments.iter().map(|segment| segment.to_lowercase()).collect();
+            segments = folded(&segments)?;
         }
         strip_git(&mut segments)?;
         check_shape(&host, segments.len())?;
@@ -100,6 +100,16 @@ fn is_on(forge: &str, name: &str) -> bool {
     forge.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
+/// In lower case. That may make of a text what none may be: there are capital letters outside of ASCII whose small ones
+/// are in it.
+fn folded(segments: &[String]) -> Result<Vec<String>, RepoUrlFault> {
+    let fold = |segment: &String| {
+        let folded = segment.to_lowercase();
+        check_segment(&folded).map(|()| folded)
+    };
+    segments.iter().map(fold).collect()
+}
+
 /// Git serves `name` and `name.git` as one.
 fn strip_git(segments: &mut [String]) -> Result<(), RepoUrlFault> {
     let Some(name) = segments.last_mut() else {
@@ -128,11 +138,14 @@ fn azure(spelling: &Spelling) -> Result<Option<Place>, RepoUrlFault> {
     if spelling.way == Way::Web && spelling.port.is_some() {
         return Ok(None);
     }
-    let mut parts: Vec<String> = spelling.segments.iter().map(|segment| segment.to_lowercase()).collect();
+    let mut parts = folded(&spelling.segments)?;
     let organisation = spelling.host.strip_suffix(".visualstudio.com").filter(|name| *name != "vs-ssh");
     match (spelling.host.as_str(), organisation) {
         (AZURE | "ssh.dev.azure.com" | "vs-ssh.visualstudio.com", _) => {}
-        (_, Some(organisation)) if !organisation.contains('.') => parts.insert(0, organisation.to_owned()),
+        (_, Some(organisation)) if !organisation.contains('.') => {
+            check_segment(organisation)?;
+            parts.insert(0, organisation.to_owned());
+        }
         _ => return Ok(None),
     }
     strip_git(&mut parts)?;

@@ -10,7 +10,7 @@
 //! - The *scheme* is always `https`, whatever was written (`http`, `ssh`, `git`, `git@host:path`): it is a name, not a way.
 //! - The *host* is lower-case ASCII (`bücher.example` becomes `xn--bcher-kva.example`), without a dot at its end. Second
 //!   names of the public forges (`ssh.github.com`, `acme.visualstudio.com` …) become the first.
-//! - The *port* of `https` and `http` stays unless it is the default one: another port is another server. A port of `ssh`
+//! - The *port* of `https` and `http` stays unless it is 443 or 80: another port is another server. A port of `ssh`
 //!   or `git` tells nothing about that of `https`. Where the host is known as a forge ([`ForgeHosts`]) the address of that
 //!   forge is taken; on another host any but the default port is refused, and the way out is the `https` address.
 //! - The *path* has no `.git` and no slash at its end, each character percent-encoded exactly if it is none of letters,
@@ -80,7 +80,14 @@ impl RepoUrl {
         Self::parse_at(&format!("{SCHEME}{}/{}", repo.host(), path.join("/")), &only)
     }
 
+    /// Rows are read back through [`Self::normalised`], so nothing else may ever come out.
     fn read(text: &str, forges: &ForgeHosts) -> Result<Self, RepoUrlFault> {
+        let url = Self::rewritten(text, forges)?;
+        let again = Self::rewritten(&url.0, &ForgeHosts::public())?;
+        if again == url { Ok(url) } else { Err(RepoUrlFault::NotNormal(again.0)) }
+    }
+
+    fn rewritten(text: &str, forges: &ForgeHosts) -> Result<Self, RepoUrlFault> {
         let spelling = Spelling::read(text)?;
         let place = forges.place(&spelling)?;
         let path: Vec<String> = place.segments.iter().map(|segment| encoded(segment)).collect();

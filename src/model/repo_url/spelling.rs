@@ -47,11 +47,11 @@ impl Spelling {
 
     /// `scheme://[user[:password]@]host[:port]/path`.
     fn of_url(scheme: &str, rest: &str) -> Result<Self, RepoUrlFault> {
-        let (way, default) = match scheme {
-            "https" => (Way::Web, 443),
-            "http" => (Way::Web, 80),
-            "ssh" | "git+ssh" | "ssh+git" => (Way::Shell, 22),
-            "git" => (Way::Shell, 9418),
+        // What is written for one of the two schemes of the web is a name for both.
+        let (way, defaults): (Way, &[u16]) = match scheme {
+            "https" | "http" => (Way::Web, &[443, 80]),
+            "ssh" | "git+ssh" | "ssh+git" => (Way::Shell, &[22]),
+            "git" => (Way::Shell, &[9418]),
             "file" => return Err(RepoUrlFault::File),
             _ => return Err(RepoUrlFault::Scheme),
         };
@@ -62,7 +62,7 @@ impl Spelling {
             return Err(RepoUrlFault::Query);
         }
         let (host, port) = split_port(address)?;
-        let port = port.filter(|port| *port != default);
+        let port = port.filter(|port| !defaults.contains(port));
         Ok(Self { way, host: host_name(host)?, port, segments: segments(path)? })
     }
 
@@ -148,7 +148,7 @@ fn segment(text: &str) -> Result<String, RepoUrlFault> {
     Ok(text.into_owned())
 }
 
-/// What no part of a path may be; also asked again when `.git` is off.
+/// What no part of a path may be; also asked again when `.git` is off, and of what becomes one.
 pub(super) fn check_segment(text: &str) -> Result<(), RepoUrlFault> {
     match text {
         "" => Err(RepoUrlFault::EmptyPart),

@@ -319,8 +319,8 @@ fn spelled(repository: &Repository, dice: &[u8]) -> String {
     let user = ["", "git@", "ann@"][usize::from(roll(3))];
     let any_port = if is_forge { ["", ":22", ":2222"] } else { ["", ":22", ":"] }[usize::from(roll(3))];
     match way {
-        0 => format!("https://{user}{host}{}/{path}", ["", ":443", ":"][usize::from(roll(3))]),
-        1 => format!("http://{user}{host}{}/{path}", ["", ":80"][usize::from(roll(2))]),
+        0 => format!("https://{user}{host}{}/{path}", ["", ":443", ":", ":80"][usize::from(roll(4))]),
+        1 => format!("http://{user}{host}{}/{path}", ["", ":80", ":443"][usize::from(roll(3))]),
         2 => format!("ssh://{user}{host}{any_port}/{path}"),
         3 => format!("{user}{host}:{path}"),
         4 => format!("git://{host}{}/{path}", ["", ":9418"][usize::from(roll(2))]),
@@ -355,7 +355,8 @@ proptest! {
 
     #[test]
     fn no_text_breaks_the_parser_and_what_comes_out_is_normal(
-        text in "\\PC{0,60}|(https://|ssh://|git@|)[a-zA-Z0-9.:/@%\\-_ü~\\[\\]]{0,40}",
+        text in "\\PC{0,60}|(https://|ssh://|git@|)[a-zA-Z0-9.:/@%\\-_ü~\\[\\]]{0,40}\
+                 |https?://(github\\.com|h|-?[a-zİK-]{1,4}\\.visualstudio\\.com)(:80|:443|:8443)?/[a-zİKẞ-]{1,9}/(_git/)?[a-zİKẞ-]{1,4}",
     ) {
         if let Ok(url) = RepoUrl::parse(&text) {
             prop_assert_eq!(&RepoUrl::normalised(url.as_str()).unwrap(), &url);

@@ -49,10 +49,11 @@ const CONFIG: &[(&str, &str)] = &[
     ("maintenance.auto", "false"),
     ("init.defaultBranch", "main"),
     ("advice.detachedHead", "false"),
-    // A stalled transfer is given up: below 1000 bytes a second for a minute.
     ("protocol.version", "2"),
+    // A stalled transfer is given up: below 1000 bytes a second for ten minutes. Not sooner: a forge that puts a large pack
+    // together sends five bytes every five seconds until it is done.
     ("http.lowSpeedLimit", "1000"),
-    ("http.lowSpeedTime", "60"),
+    ("http.lowSpeedTime", "600"),
     // A renamed repository redirects the first request; credentials are bound to the first host, see below.
     ("http.followRedirects", "initial"),
     // Helpers of an outer scope are forgotten.

@@ -75,5 +75,5 @@ pub(super) fn above_modules(dir: &RepoPath) -> Option<RepoPath> {
 fn project(input: &Input<'_>, dir: RepoPath, why: Why, group: i32) -> Project {
     let workspace = cloud::workspace(input, &dir);
     let key = ProjectKey { dir, workspace, name: None };
-    Project { key, terraform_version: None, autoplan: true, order: Order { group, after: vec![] }, why }
+    Project { key, terraform_version: None, autoplan: true, order: Order::in_group(group), why }
 }

@@ -55,7 +55,7 @@ impl<'c> Configured<'c> {
             key: self.key,
             terraform_version: self.config.terraform_version.clone(),
             autoplan: self.config.autoplan.enabled,
-            order: Order { group: self.config.execution_order_group, after: self.config.depends_on.clone() },
+            order: Order::of(self.config),
             why,
         }
     }

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use crate::config::repo::ProjectConfig;
 use crate::model::{ProjectKey, ProjectName};
 
 /// When the turn of a project comes.
@@ -15,6 +16,18 @@ pub struct Order {
     pub group: i32,
     /// `depends_on`: projects that come first, by name. Names of projects that are not part of the command mean nothing.
     pub after: Vec<ProjectName>,
+}
+
+impl Order {
+    /// As an entry says.
+    pub fn of(entry: &ProjectConfig) -> Self {
+        Self { group: entry.execution_order_group, after: entry.depends_on.clone() }
+    }
+
+    /// By its group alone.
+    pub fn in_group(group: i32) -> Self {
+        Self { group, after: Vec::new() }
+    }
 }
 
 /// Projects that may run side by side, when all stages before are done.

@@ -3,7 +3,7 @@
 use super::configured::{self, Configured, Expanded};
 use super::names;
 use super::refusal::SelectError;
-use super::{Input, Order, Project, Why, links, restrict, sorted};
+use super::{Input, Order, Project, Why, auto, links, restrict, sorted, terragrunt};
 use crate::config::repo::{DirGlob, nearest};
 use crate::model::{ProjectKey, ProjectName, RepoPath, WorkspaceName};
 
@@ -161,8 +161,9 @@ fn unconfigured(
     {
         return Err(SelectError::Ignored { dir, glob: glob.to_string(), by: by.clone() });
     }
+    let group = terragrunt::group(input.tree, input.read, &dir, &|file| auto::counts(input, file));
     let key = ProjectKey { dir, workspace, name: None };
-    Ok(Project { key, terraform_version: None, autoplan: true, order: Order::default(), why: Why::ByPlace })
+    Ok(Project { key, terraform_version: None, autoplan: true, order: Order::in_group(group), why: Why::ByPlace })
 }
 
 fn by_glob(

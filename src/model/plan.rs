@@ -150,6 +150,8 @@ pub struct PlanRecord {
     pub tool_version: semver::Version,
     /// What the workflow that made it does ([`crate::config::workflow::Workflow::fingerprint`]); no other one applies it.
     pub workflow: Sha256Digest,
+    /// Its group in the order in which it was planned: `execution_order_group`, or its place among the units of Terragrunt.
+    pub order_group: i32,
     /// Digest of the plan file; `None` when there is nothing to apply, or when the workflow needs no file.
     pub digest: Option<Sha256Digest>,
     /// What it would do.

@@ -94,7 +94,9 @@ fn body(report: &Report, limits: &Limits) -> String {
         Body::Refused(refusal) => templates::render("refusal.md.j2", &view::refusal(report, refusal)),
         Body::ConfigErrors(text) => templates::render("config_errors.md.j2", &view::config_errors(report, text)),
         Body::Broken(text) => templates::render("broken.md.j2", &view::broken(report, text)),
-        Body::Explained(explanation) => templates::render("explained.md.j2", &view::explained(report, explanation)),
+        Body::Explained(explanation, warnings) => {
+            templates::render("explained.md.j2", &view::explained(report, explanation, warnings))
+        }
         Body::Help(text) => templates::render("help.md.j2", &view::help(text)),
         Body::Mistake(text) => templates::render("mistake.md.j2", &view::help(text)),
         Body::Unlocked(released) | Body::Closed { released, .. } => {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::{MachineLine, MachineProject};
 use super::plan_output::{DiffStyle, StateLock};
-use crate::discovery::explain::Explanation;
+use crate::discovery::explain::{Explanation, Warning};
 use crate::model::{
     Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome,
     PullNumber,
@@ -90,7 +90,7 @@ pub enum Body {
     /// Something broke that is not for the people at the pull to mend.
     Broken(UserText),
     /// The answer to `explain`.
-    Explained(Box<Explanation>),
+    Explained(Box<Explanation>, Vec<Warning>),
     /// The answer to `help`: the text that `command/` makes.
     Help(String),
     /// The command could not be read: the text that `command/` makes.
@@ -346,7 +346,7 @@ impl Body {
             Self::Refused(_) | Self::Mistake(_) | Self::Dropped(_) => CommandOutcome::Refused,
             Self::Cancelled(lines) => cancel_outcome(lines),
             Self::NoProjects(_)
-            | Self::Explained(_)
+            | Self::Explained(..)
             | Self::Help(_)
             | Self::Unlocked(_)
             | Self::Closed { .. }
@@ -391,7 +391,7 @@ impl Report {
             Body::LockExpired { .. } => Some("lock_expired"),
             Body::Projects(_)
             | Body::NoProjects(_)
-            | Body::Explained(_)
+            | Body::Explained(..)
             | Body::Help(_)
             | Body::Unlocked(_)
             | Body::Closed { .. }
@@ -408,7 +408,7 @@ impl Report {
             Body::Unlocked(released) | Body::Closed { released, .. } | Body::LockExpired { released, .. } => {
                 released.iter().map(discarded).collect()
             }
-            Body::Explained(explanation) => {
+            Body::Explained(explanation, _) => {
                 explanation.planned.iter().map(|planned| MachineProject::concerned(&planned.key)).collect()
             }
             Body::LockLost(lost) => vec![MachineProject::new(&lost.key, ProjectOutcome::Discarded, None)],

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::*;
 use crate::config::repo::RepoConfig;
 use crate::config::repos::ServerRepos;
-use crate::discovery::explain::{Explanation, Question, Tool, explain};
+use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain};
 use crate::discovery::{Input, Settings, Tree};
 use crate::model::{
     Actor, ApplyLock, ApplyScope, ChangeKind, ChangedFile, CommandId, CommandKind, Distribution, Origin, PlanCounts,
@@ -280,13 +280,26 @@ fn explained() -> Explanation {
     explain(&Question { input: &input, rules: &rules, tool, autoplan: true }).expect("there is not much to it")
 }
 
+fn warnings() -> Vec<Warning> {
+    let warning = |file: &str, line, what: &str| Warning {
+        file: file.to_owned(),
+        line,
+        what: what.to_owned(),
+        help: "correct it, or remove it".to_owned(),
+    };
+    vec![
+        warning("live/app/terragrunt.hcl", Some(7), "the `source` is not known: `run_cmd()` runs a program"),
+        warning("lockkeeper.yaml", None, "no project uses the workflow `a|b`</details>"),
+    ]
+}
+
 fn explain_samples() -> Vec<(&'static str, Report)> {
     let nothing = Explanation { planned: Vec::new(), ..explained() };
     let hooks = Explanation { hooks: 2, ..explained() };
     vec![
-        ("explained_without_hooks", report(CommandKind::Explain, Body::Explained(Box::new(hooks)))),
-        ("explained", report(CommandKind::Explain, Body::Explained(Box::new(explained())))),
-        ("explained_nothing", report(CommandKind::Explain, Body::Explained(Box::new(nothing)))),
+        ("explained_without_hooks", report(CommandKind::Explain, Body::Explained(Box::new(hooks), vec![]))),
+        ("explained", report(CommandKind::Explain, Body::Explained(Box::new(explained()), warnings()))),
+        ("explained_nothing", report(CommandKind::Explain, Body::Explained(Box::new(nothing), vec![]))),
     ]
 }
 
@@ -386,11 +399,11 @@ fn an_explanation_of_very_many_projects_is_bounded_and_says_what_it_left_out() {
     let planned = (0..2_000).map(|n| {
         let mut planned = one.clone();
         planned.key = key(&format!("dir/{n}"), "default", None);
-        planned.rules.execution_order_group = n / 10;
+        planned.order.group = n / 10;
         planned
     });
     let explanation = Explanation { planned: planned.collect(), ..explained() };
-    let all = comments(&report(CommandKind::Explain, Body::Explained(Box::new(explanation))), &Limits::default());
+    let all = comments(&report(CommandKind::Explain, Body::Explained(Box::new(explanation), vec![])), &Limits::default());
     assert_eq!(all.len(), 1);
     assert!(all[0].body.starts_with("Ran Explain: 2000 of 2003 projects would be planned"), "{}", all[0].body);
     assert!(all[0].body.contains("\n1800 more projects would be planned, with other settings.\n"));

@@ -26,10 +26,10 @@ pub enum RecordPlan {
 }
 
 const CURRENT_OF_PULL: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
-     tool_version, workflow, digest, counts, state, created_at FROM plans \
+     tool_version, workflow, order_group, digest, counts, state, created_at FROM plans \
      WHERE repo = $1 AND pull = $2 AND state <> 'discarded'";
 const BY_ID: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
-     tool_version, workflow, digest, counts, state, created_at FROM plans WHERE id = $1";
+     tool_version, workflow, order_group, digest, counts, state, created_at FROM plans WHERE id = $1";
 
 impl Store {
     /// Keeps a plan, if the lock it was made under is still held; one that needed none, if the pull is open.
@@ -149,8 +149,8 @@ async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>)
     execute!(
         tx,
         "INSERT INTO plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
-         tool_version, workflow, digest, counts, state, created_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)",
+         tool_version, workflow, order_group, digest, counts, state, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
         plan.id,
         &plan.pull.repo,
         plan.pull.number,
@@ -164,6 +164,7 @@ async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>)
         plan.distribution,
         plan.tool_version.to_string(),
         &plan.workflow,
+        plan.order_group,
         plan.digest.as_ref(),
         JsonText(plan.counts),
         plan.state,
@@ -250,6 +251,7 @@ pub(super) struct PlanRow {
     #[sqlx(try_from = "String")]
     tool_version: ToolVersion,
     workflow: Sha256Digest,
+    order_group: i32,
     digest: Option<Sha256Digest>,
     counts: JsonText<PlanCounts>,
     state: PlanState,
@@ -280,6 +282,7 @@ impl From<PlanRow> for PlanRecord {
             distribution: row.distribution,
             tool_version: row.tool_version.0,
             workflow: row.workflow,
+            order_group: row.order_group,
             digest: row.digest,
             counts: row.counts.0,
             state: row.state,

@@ -125,7 +125,7 @@ fn a_change_is_explained_with_what_is_not_committed() {
       README.md    it matches `when_modified` of no project
       old/main.tf  it matches `when_modified` of no project
 
-    Without effect (2)
+    Without effect, or not known (2)
       lockkeeper.yaml:5     the directory `old` does not exist: correct `dir`, or
                             remove the project
       lockkeeper.yaml:7     no file matches `*.py` of `when_modified`: patterns are

@@ -176,7 +176,7 @@ impl Page<'_, '_> {
         if verdict.warnings.is_empty() {
             return Ok(());
         }
-        self.heading("Without effect", verdict.warnings.len())?;
+        self.heading("Without effect, or not known", verdict.warnings.len())?;
         for warning in verdict.warnings.iter().take(self.shown) {
             let line = warning.line.map(|line| format!(":{line}")).unwrap_or_default();
             let text = format!("{}: {}", warning.what, warning.help);

@@ -156,8 +156,8 @@ impl<'a> PlannedJson<'a> {
                 code: planned.tool.code.iter().map(ToString::to_string).collect(),
             },
             lock: LockJson::of(&rules.lock),
-            execution_order_group: rules.execution_order_group,
-            depends_on: rules.depends_on.iter().map(ProjectName::as_str).collect(),
+            execution_order_group: planned.order.group,
+            depends_on: planned.order.after.iter().map(ProjectName::as_str).collect(),
             silenced: ValueJson { value: silenced, by: DeciderJson::from(&rules.silenced.by) },
         }
     }

@@ -24,7 +24,7 @@ pub use warnings::{Warning, warnings};
 use super::limits::LimitExceeded;
 use super::terragrunt::PassedOver;
 use super::{
-    Input, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths, configured, discover, links,
+    Input, Order, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths, configured, discover, links,
     required_versions, select_for_plan, terragrunt,
 };
 use crate::config::BranchFilter;
@@ -106,6 +106,8 @@ pub struct Planned {
     pub only_asked: Option<Decider>,
     /// What holds for it.
     pub rules: ProjectRules,
+    /// When its turn comes.
+    pub order: Order,
     /// What would run it.
     pub tool: Tool,
 }
@@ -236,7 +238,7 @@ fn tool(question: &Question<'_>, rules: &ProjectRules, dir: &RepoPath) -> Tool {
 
 fn planned(question: &Question<'_>, project: Project) -> Planned {
     let config = question.input.config;
-    let Project { key, why, autoplan, .. } = project;
+    let Project { key, why, autoplan, order, .. } = project;
     let rules = question.rules.project(config, &key);
     let entry = config.and_then(|config| entry_line(config, &key));
     let tool = tool(question, &rules, &key.dir);
@@ -245,7 +247,7 @@ fn planned(question: &Question<'_>, project: Project) -> Planned {
         (true, false) => Some(entry.clone().unwrap_or(Decider::Default)),
         (true, true) => None,
     };
-    Planned { key, why, configured: entry, only_asked, rules, tool }
+    Planned { key, why, configured: entry, only_asked, rules, order, tool }
 }
 
 /// The line that an entry begins at.

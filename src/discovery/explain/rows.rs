@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use super::Planned;
+use super::{Order, Planned};
 use crate::config::repo::{quoted, shown};
 use crate::config::repos::{Decider, Demands, LockPolicy};
 use crate::model::{LockMode, RunKind};
@@ -147,14 +147,17 @@ fn hours(time: std::time::Duration) -> String {
 }
 
 fn order(planned: &Planned) -> Option<Row> {
-    let rules = &planned.rules;
-    let by = planned.configured.as_ref().unwrap_or(&Decider::Default);
+    let Order { group, after } = &planned.order;
+    let Some(by) = &planned.configured else {
+        let text = format!("in group {group}, after the units that it needs");
+        return (*group != 0).then(|| Row { label: "order", parts: vec![Part::plain(text)] });
+    };
     let mut parts = Vec::new();
-    if rules.execution_order_group != 0 {
-        parts.push(Part::new(format!("in group {}", rules.execution_order_group), by));
+    if *group != 0 {
+        parts.push(Part::new(format!("in group {group}"), by));
     }
-    if !rules.depends_on.is_empty() {
-        let names = quoted(rules.depends_on.iter().map(|name| shown(name.as_str())));
+    if !after.is_empty() {
+        let names = quoted(after.iter().map(|name| shown(name.as_str())));
         parts.push(Part::new(format!("after {names}"), by));
     }
     (!parts.is_empty()).then_some(Row { label: "order", parts })

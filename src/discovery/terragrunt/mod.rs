@@ -32,7 +32,7 @@ use std::fmt;
 
 pub use concern::{Cause, Chain, concerned};
 
-pub(super) use projects::{Search, passed_over};
+pub(super) use projects::{Search, group, passed_over};
 
 use files::Files;
 use limits::{MAX_UNITS, MAX_UNRESOLVED};

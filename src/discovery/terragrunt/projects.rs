@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::reading::CONFIG;
-use super::{Chain, PassedOver, Watch, concerned, is_used, runs, units};
+use super::{Chain, Found, PassedOver, Watch, concerned, is_used, runs, units};
 use crate::discovery::Tree;
 use crate::model::RepoPath;
 
@@ -31,6 +31,23 @@ pub(in crate::discovery) fn passed_over(
     found
 }
 
+/// The group of the order that a directory is in whose projects nobody configured.
+pub(in crate::discovery) fn group(
+    tree: &Tree,
+    read: &dyn Fn(&RepoPath) -> Option<String>,
+    dir: &RepoPath,
+    counts: &dyn Fn(&RepoPath) -> bool,
+) -> i32 {
+    if !runs(tree, dir) || !wanted(dir, counts) {
+        return 0;
+    }
+    group_of(&units(tree, read), dir)
+}
+
+fn group_of(found: &Found, dir: &RepoPath) -> i32 {
+    found.unit(dir).map_or(0, |unit| i32::try_from(unit.order).unwrap_or(i32::MAX))
+}
+
 /// The projects that are units and stacks.
 #[derive(Default)]
 pub(in crate::discovery) struct Search {
@@ -55,9 +72,8 @@ impl Search {
         let mut found = units(tree, read);
         found.units.retain(|unit| wanted(&unit.dir, counts));
         let code = |file: &RepoPath| counts(file) || is_own_language(file);
-        let group = |dir: &RepoPath| found.unit(dir).map_or(0, |unit| i32::try_from(unit.order).unwrap_or(i32::MAX));
         let concerned = concerned(&found, tree, changed, &code);
-        let concerned = concerned.into_iter().map(|(dir, chain)| (dir.clone(), chain, group(&dir))).collect();
+        let concerned = concerned.into_iter().map(|(dir, chain)| (dir.clone(), chain, group_of(&found, &dir))).collect();
         let sources = found.units.iter().flat_map(|unit| &unit.watches).filter(|(_, watch)| **watch != Watch::Own);
         let mut owned: HashSet<RepoPath> = sources.map(|(dir, _)| dir.clone()).collect();
         owned.extend(tree.dirs().filter(|dir| runs(tree, dir) && wanted(dir, counts)).cloned());

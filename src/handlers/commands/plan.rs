@@ -393,6 +393,7 @@ async fn record(
         distribution: made.tool.distribution,
         tool_version: made.tool.version,
         workflow: made.workflow,
+        order_group: project.order.group,
         digest,
         counts: read.counts.unwrap_or_default(),
         state: if read.no_changes { PlanState::NoChanges } else { PlanState::Planned },

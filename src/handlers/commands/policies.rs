@@ -86,10 +86,14 @@ impl Policies {
         self.config.as_ref()
     }
 
-    /// When the turn of a project comes; `None`: the repository may have said what could not be read.
-    pub fn order(&self, project: &ProjectKey) -> Option<Order> {
-        let rules = (!self.is_unread).then(|| self.rules.project(self.config.as_ref(), project))?;
-        Some(Order { group: rules.execution_order_group, after: rules.depends_on })
+    /// When the turn of a plan comes; `None`: the repository may have said what could not be read. A project that nobody
+    /// configured keeps the place that the search gave it.
+    pub fn order(&self, plan: &PlanRecord) -> Option<Order> {
+        if self.is_unread {
+            return None;
+        }
+        let entry = self.config.as_ref().and_then(|config| config.entry_of(&plan.project));
+        Some(entry.map_or_else(|| Order::in_group(plan.order_group), Order::of))
     }
 
     /// Whether the repository may have demanded something of an apply that nobody can read now.

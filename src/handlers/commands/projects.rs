@@ -176,9 +176,9 @@ impl Work {
         all.into_iter().map(|stage| grouped(stage, |project| &project.key)).collect()
     }
 
-    /// When the turn of a project comes, by what was planned; `None`: that cannot be found out.
-    pub fn order(&self, project: &ProjectKey) -> Option<Order> {
-        self.policies.order(project)
+    /// When the turn of a plan comes; `None`: that cannot be found out.
+    pub fn order(&self, plan: &PlanRecord) -> Option<Order> {
+        self.policies.order(plan)
     }
 
     /// Whether a failure in one group of the order keeps the later groups from running.

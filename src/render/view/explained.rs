@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::{Footer, Label};
 use crate::discovery::explain::{
-    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, groups, hooks_not_run, skipped_groups,
+    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, Warning, groups, hooks_not_run, skipped_groups,
 };
 use crate::render::report::Report;
 
@@ -30,6 +30,8 @@ pub(in crate::render) struct ExplainedView {
     skipped: Vec<SkippedView>,
     files_count: usize,
     files: Vec<FileView>,
+    warnings_count: usize,
+    warnings: Vec<WarningView>,
     footer: Footer,
 }
 
@@ -66,8 +68,20 @@ struct FileView {
     reason: String,
 }
 
+#[derive(Serialize)]
+struct WarningView {
+    /// Name of the file, and the line if it is about one.
+    place: String,
+    what: String,
+    help: String,
+}
+
 /// Everything there is to say about a change.
-pub(in crate::render) fn explained(report: &Report, explanation: &Explanation) -> ExplainedView {
+pub(in crate::render) fn explained(
+    report: &Report,
+    explanation: &Explanation,
+    warnings: &[Warning],
+) -> ExplainedView {
     let skipped = skipped_groups(&explanation.skipped);
     let idle = explanation.idle_files();
     let file = |(file, reason): (&FileVerdict, &FileWhyNot)| FileView {
@@ -84,6 +98,8 @@ pub(in crate::render) fn explained(report: &Report, explanation: &Explanation) -
         skipped: skipped.iter().take(SHOWN).map(left_out).collect(),
         files_count: explanation.idle_files().count(),
         files: idle.take(SHOWN).map(file).collect(),
+        warnings_count: warnings.len(),
+        warnings: warnings.iter().take(SHOWN).map(warning).collect(),
         footer: Footer::of(report),
     }
 }
@@ -104,6 +120,12 @@ fn group(group: &PlannedGroup<'_>) -> GroupView {
 
 fn project(planned: &Planned) -> PlannedView {
     PlannedView { it: Label::of(&planned.key), why: planned.because() }
+}
+
+fn warning(warning: &Warning) -> WarningView {
+    let Warning { file, line, what, help } = warning;
+    let place = line.map_or_else(|| file.clone(), |line| format!("{file}:{line}"));
+    WarningView { place, what: what.clone(), help: help.clone() }
 }
 
 fn left_out(group: &SkippedGroup<'_>) -> SkippedView {

@@ -278,7 +278,7 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
         | Body::Refused(_)
         | Body::ConfigErrors(_)
         | Body::Broken(_)
-        | Body::Explained(_)
+        | Body::Explained(..)
         | Body::Help(_)
         | Body::Mistake(_)
         | Body::Dropped(_)

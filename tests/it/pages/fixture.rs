@@ -379,6 +379,7 @@ impl World {
             distribution: Distribution::Terraform,
             tool_version: "1.9.8".parse().unwrap(),
             workflow: Sha256Digest::of(b"workflow"),
+            order_group: 0,
             digest: Some(Sha256Digest::of(b"plan")),
             counts: PlanCounts { add: 2, change: 1, ..PlanCounts::default() },
             state: PlanState::Planned,

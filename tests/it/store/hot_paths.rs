@@ -146,8 +146,8 @@ fn years() -> Vec<String> {
         rows(
             100_000,
             "plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, tool_version, \
-             workflow, counts, state, created_at)",
-            "ID, REPO, n / 2, 'd' || (1000000 + n), 'default', '', ID, COMMIT, 'main', COMMIT, 'terraform', '1.9.8', DIGEST, COUNTS, 'planned', TIME",
+             workflow, order_group, counts, state, created_at)",
+            "ID, REPO, n / 2, 'd' || (1000000 + n), 'default', '', ID, COMMIT, 'main', COMMIT, 'terraform', '1.9.8', DIGEST, 0, COUNTS, 'planned', TIME",
         ),
         rows(
             100_000,

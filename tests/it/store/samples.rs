@@ -132,6 +132,7 @@ pub async fn new_plan(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> Plan
         distribution: Distribution::OpenTofu,
         tool_version: "1.9.0-alpha2+build.7".parse().unwrap(),
         workflow: Sha256Digest::of(b"workflow"),
+        order_group: -7,
         digest: Some(Sha256Digest::of(b"plan")),
         counts: PlanCounts { add: 1, change: 2, destroy: 3, import: 4, forget: u32::MAX },
         state: PlanState::Planned,

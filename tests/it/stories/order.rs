@@ -13,6 +13,7 @@ story!(
     a_failure_keeps_later_groups_from_running_in_both_modes,
     without_the_key_later_groups_run_after_a_failure,
     a_failed_apply_keeps_later_groups_and_dependents_from_running,
+    units_of_terragrunt_run_after_those_they_need,
 );
 
 /// By directory alone, `app` would come first.
@@ -118,4 +119,29 @@ async fn a_failed_apply_keeps_later_groups_and_dependents_from_running(backend: 
     bot.say(pull, "lockkeeper apply -p app").await;
     assert!(bot.answer(pull).starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n"));
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+}
+
+async fn units_of_terragrunt_run_after_those_they_need(backend: Backend) {
+    let app = "dependency \"vpc\" {\n  config_path = \"../vpc\"\n}\nterraform {\n  source = run_cmd(\"pwd\")\n}\n";
+    let files = [
+        ("live/app/main.tf", "# narrow\n"),
+        ("live/app/terragrunt.hcl", app),
+        ("live/vpc/main.tf", "# narrow\n"),
+        ("live/vpc/terragrunt.hcl", ""),
+    ];
+    let mut bot = Bot::new(backend, &files).await;
+    let changes = [("live/app/main.tf", "# fake: add 1\n"), ("live/vpc/main.tf", "# fake: add 2\n")];
+    let pull = bot.open_pull("both", &changes).await;
+    assert!(bot.answer(pull).starts_with("Ran Plan for 2 projects:"));
+    assert_eq!(bot.calls(), ["init vpc", "plan vpc", "init app", "plan app"]);
+
+    bot.say(pull, "lockkeeper explain").await;
+    assert_snapshot!(bot.answer(pull), @"");
+    // Also one that was planned again by itself keeps its place.
+    bot.say(pull, "lockkeeper plan -d live/app").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.answer(pull).starts_with("Ran Apply for 2 projects:"));
+    assert_eq!(bot.calls()[6..], ["apply vpc", "apply app"]);
+    bot.end(&["acme/infra/live/app/default by #1", "acme/infra/live/vpc/default by #1"]).await;
 }

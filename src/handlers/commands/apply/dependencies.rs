@@ -12,7 +12,7 @@ use crate::render::UserText;
 
 /// Why a plan has to wait for others, if so. All of them are named.
 pub(super) async fn unmet(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<Option<UserText>, JobError> {
-    let Some(order) = work.order(&plan.project) else { return Ok(Some(unread())) };
+    let Some(order) = work.order(plan) else { return Ok(Some(unread())) };
     if order.after.is_empty() {
         return Ok(None);
     }

@@ -93,9 +93,9 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
 /// A plan and the run that is to apply it.
 type Run = (RunId, PlanRecord);
 
-/// The plans in the order of the configuration that was planned.
+/// The plans in the order of the configuration that was planned; where it cannot be read, in that of their groups.
 fn in_order(work: &Work, runs: Vec<Run>) -> Vec<Stage<Vec<Run>>> {
-    let order = |run: Run| (work.order(&run.1.project).unwrap_or_default(), run);
+    let order = |run: Run| (work.order(&run.1).unwrap_or_else(|| Order::in_group(run.1.order_group)), run);
     let all = stages(runs.into_iter().map(order).collect(), |(order, (_, plan))| (&plan.project, order));
     let without = |stage: Stage<(Order, Run)>| Stage {
         group: stage.group,

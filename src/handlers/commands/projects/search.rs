@@ -12,7 +12,7 @@ use super::{ABREAST, Work, abreast};
 use crate::command;
 use crate::config::repo::RepoConfig;
 use crate::config::repos::RepoRules;
-use crate::discovery::explain::{self, Explanation, Question, Tool};
+use crate::discovery::explain::{self, Explanation, Question, Tool, Warning};
 use crate::discovery::{self, Input, ModuleGraph, Tree};
 use crate::git::{Checkout, GitError, Ignored, TreeFiles};
 use crate::handlers::commands::CommandCx;
@@ -55,8 +55,8 @@ pub(in crate::handlers::commands) async fn select(
 
 /// What there is to say about a plan before it is made.
 pub(in crate::handlers::commands) enum Explained {
-    /// All of it.
-    Answer(Box<Explanation>),
+    /// All of it, and what has no effect or cannot be told.
+    Answer(Box<Explanation>, Vec<Warning>),
     /// Nothing, and the answer says why.
     Refused(Reply),
 }
@@ -72,13 +72,15 @@ pub(in crate::handlers::commands) async fn explain(
     let autoplan = settings.autoplan;
     let find = move |input: &Input<'_>| {
         let question = Question { input, rules: &rules, tool, autoplan };
-        match &target {
+        let warnings = explain::warnings(&question).map_err(|error| Trouble::of_limit(&error))?;
+        let explanation = match &target {
             Some(target) => explain::explain_target(target, &question).map_err(|error| Trouble::of_target(&error)),
             None => explain::explain(&question).map_err(|error| Trouble::of_limit(&error)),
-        }
+        };
+        Ok((explanation?, warnings))
     };
     match look(cx, None, find).await {
-        Ok((explanation, _)) => Ok(Explained::Answer(Box::new(explanation))),
+        Ok(((explanation, warnings), _)) => Ok(Explained::Answer(Box::new(explanation), warnings)),
         Err(Stop::Refused(reply)) => Ok(Explained::Refused(reply)),
         Err(Stop::Broken(error)) => Err(error),
     }

@@ -447,6 +447,20 @@ fn names_come_from_atlantis_if_wanted() {
 }
 
 #[test]
+fn switching_off_what_is_always_so_is_warned_of_with_the_way_out() {
+    let flags = [("parallel-plan", "false"), ("skip-clone-no-changes", "false"), ("parallel-apply", "true")];
+    let variables = [("ATLANTIS_GH_ALLOW_MERGEABLE_BYPASS_APPLY", "no"), ("LOCKKEEPER_WEBSOCKET_CHECK_ORIGIN", "0")];
+    let (_, warnings) = read_with(&flags, &variables).unwrap();
+    assert_snapshot!(warnings, @"
+    --gh-allow-mergeable-bypass-apply (LOCKKEEPER_GH_ALLOW_MERGEABLE_BYPASS_APPLY): cannot be switched off here: a status that Lockkeeper itself has yet to set never keeps it from applying; what must hold before an apply is said by `apply_requirements` in the file of --repo-config
+    --parallel-apply (LOCKKEEPER_PARALLEL_APPLY): not needed: projects run side by side, at most --parallel-pool-size of them on this server
+    --parallel-plan (LOCKKEEPER_PARALLEL_PLAN): cannot be switched off here: projects run side by side, at most --parallel-pool-size of them on this server; write `parallel_plan: false` into the atlantis.yaml of a repository to have its projects planned one at a time
+    --websocket-check-origin (LOCKKEEPER_WEBSOCKET_CHECK_ORIGIN): cannot be switched off here: output is streamed without websockets, and only to pages of this server; other sites can link to the page of a run
+    --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): on the command line every process of this machine can read it; use the variable or a file
+    ");
+}
+
+#[test]
 fn the_settings_of_an_atlantis_server_are_understood() {
     let variables = [
         ("ATLANTIS_PORT", "tcp://10.0.0.1:80"),

@@ -303,8 +303,8 @@ fn limits_are_refused_with_the_way_out() {
     ];
     let told = refusals.map(|refusal| refusal.unwrap_err().to_string());
     insta::assert_snapshot!(told.join("\n"), @"
-    this command concerns 4 projects, and 3 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`
-    this command concerns 10 projects, and 9 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`
+    this command concerns 4 projects, and 3 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`; whoever runs Lockkeeper can allow more with `--max-projects`
+    this command concerns 10 projects, and 9 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`; whoever runs Lockkeeper can allow more with `--max-projects`
     the patterns of `dir` in the configuration file match more than 50000 directories: write narrower ones
     so many files changed, and the projects have so many patterns in `when_modified`, that the search for projects was given up: use fewer patterns, or choose projects with `-d` or `-p`
     ");

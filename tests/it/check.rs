@@ -171,6 +171,20 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
 }
 
 #[test]
+fn more_projects_than_the_server_allows_are_told_with_the_flag() {
+    let tree = WorkingTree::new(&[("a/main.tf", CODE), ("b/main.tf", CODE)]);
+    tree.write(&[("a/main.tf", "# changed\n"), ("b/main.tf", "# changed\n")]);
+    let words = |said: Said| said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let refused = words(tree.check_with(&[], &[("LOCKKEEPER_MAX_PROJECTS", "1")]));
+    assert!(
+        refused.contains("would refuse that: a command may concern 1 projects at most (`--max-projects`)."),
+        "{refused}"
+    );
+    let allowed = words(tree.check(&["--max-projects", "2"]));
+    assert!(allowed.contains("2 projects would be planned") && !allowed.contains("refuse"), "{allowed}");
+}
+
+#[test]
 fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
     let tree = WorkingTree::new(&[
         ("terragrunt.hcl", ""),

@@ -49,6 +49,8 @@ pub(super) struct Verdict {
     pub elsewhere: Option<String>,
     /// Commands that the server runs before it looks for the projects of a plan.
     pub hooks: usize,
+    /// How many projects a command of the server may concern.
+    pub max_projects: usize,
     /// What is wrong.
     pub problems: Vec<FileProblem>,
     /// What has no effect.
@@ -72,6 +74,7 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
         knows_permissions: true,
         elsewhere: None,
         hooks: 0,
+        max_projects: config.planning.max_projects,
         problems: Vec::new(),
         warnings: Vec::new(),
         explanation: None,
@@ -93,7 +96,7 @@ impl Verdict {
     /// How many projects a command may concern, if this one concerns more.
     pub fn over_limit(&self) -> Option<usize> {
         let planned = self.explanation.as_ref().map_or(0, |explanation| explanation.planned.len());
-        (planned > Settings::DEFAULT_MAX_PROJECTS).then_some(Settings::DEFAULT_MAX_PROJECTS)
+        (planned > self.max_projects).then_some(self.max_projects)
     }
 
     /// Whether it was said, or could be found out, which repository it is.

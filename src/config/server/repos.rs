@@ -108,6 +108,8 @@ pub struct PlanningConfig {
     pub module_files: Option<Vec<String>>,
     /// Whether only what changed may be planned by name or directory.
     pub restrict_file_list: bool,
+    /// Projects that one command may concern.
+    pub max_projects: usize,
     /// Whether files that no commit has count as changed.
     pub untracked_files: bool,
     /// Labels that keep something from being done.
@@ -136,6 +138,7 @@ impl PlanningConfig {
         let modules = reader.switch("autoplan-modules");
         let module_files = read_patterns(reader, "autoplan-modules-from-projects");
         let restrict_file_list = reader.switch("restrict-file-list");
+        let max_projects = reader.number::<usize>("max-projects");
         let untracked_files = reader.switch("include-git-untracked-files");
         let files = files?;
         Ok(Self {
@@ -145,6 +148,7 @@ impl PlanningConfig {
             autoplan_files: files,
             autodiscover: autodiscover?.expect("the mode has a default"),
             restrict_file_list: restrict_file_list?,
+            max_projects: max_projects?.expect("the number has a default"),
             untracked_files: untracked_files?,
             labels,
         })

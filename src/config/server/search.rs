@@ -23,7 +23,7 @@ pub struct SearchConfig {
 
 impl SearchConfig {
     /// The flags that count here.
-    pub const FLAGS: [&str; 10] = [
+    pub const FLAGS: [&str; 11] = [
         "repo-config",
         "repo-config-json",
         "autodiscover-mode",
@@ -31,6 +31,7 @@ impl SearchConfig {
         "autoplan-modules",
         "autoplan-modules-from-projects",
         "disable-autoplan",
+        "max-projects",
         "default-tf-distribution",
         "default-tf-version",
         "disable-repo-locking",

@@ -378,6 +378,14 @@ pub static SETTINGS: &[Setting] = &[
         "restrict-file-list",
         "`plan -d` and `plan -p` plan only what the pull request changes; otherwise they are refused.",
     ),
+    Setting::new(
+        Planning,
+        "max-projects",
+        "NUMBER",
+        Number(1, 10_000),
+        "Projects that one command may concern; one that concerns more is refused.",
+    )
+    .or("1000"),
     Setting::switch(
         Planning,
         "include-git-untracked-files",

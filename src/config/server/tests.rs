@@ -322,6 +322,21 @@ fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
 }
 
 #[test]
+fn a_command_concerns_a_thousand_projects_at_most_unless_the_operator_says_otherwise() {
+    assert_eq!(config(&[]).planning.max_projects, 1_000);
+    assert_eq!(config(&[("max-projects", "10000")]).planning.max_projects, 10_000);
+    for wrong in ["0", "10001", "many"] {
+        assert_eq!(
+            errors(&[("max-projects", wrong)]),
+            format!(
+                "1. --max-projects (LOCKKEEPER_MAX_PROJECTS): `{wrong}` is not a number in the allowed range\n\
+                 Fix: write a whole number from 1 to 10000"
+            )
+        );
+    }
+}
+
+#[test]
 fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
     let plain = config(&[]);
     assert_eq!((plain.comments.look, plain.planning.labels), (LookConfig::default(), Labels::default()));

@@ -2,7 +2,7 @@
 
 use crate::app::discovery_settings;
 use crate::config::repo::{self, ConfigErrors, RepoConfig};
-use crate::config::repos::{ConfigSource, RepoRules, ServerRepos};
+use crate::config::repos::{ConfigSource, Decided, Decider, RepoRules, ServerRepos};
 use crate::config::server::SearchConfig;
 use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, hooks_before_plan, warnings};
 use crate::discovery::{Input, ModuleGraph, Settings, Tree};
@@ -82,7 +82,7 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
     let server = verdict.server(config);
     let rules = server.as_ref().map(|server| server.rules(&asked.repo));
     verdict.knows_permissions = rules.is_some();
-    verdict.elsewhere = rules.as_ref().and_then(read_elsewhere);
+    verdict.elsewhere = rules.as_ref().and_then(|rules| read_elsewhere(rules, config.config_source.as_ref()));
     verdict.hooks = rules.as_ref().map_or(0, |rules| hooks_before_plan(rules, &verdict.branch));
     let tree = Tree::new(verdict.local.files.iter().cloned()).with_links(verdict.local.links());
     let repo_config = verdict.config(&tree, rules.as_ref());
@@ -176,9 +176,10 @@ impl Verdict {
     }
 }
 
-/// Whether a pull request cannot change the file that holds for it.
-fn read_elsewhere(rules: &RepoRules) -> Option<String> {
-    let source = rules.config_source()?;
+/// Whether a pull request cannot change the file that holds for it: by its entry, else by the flag.
+fn read_elsewhere(rules: &RepoRules, flag: Option<&ConfigSource>) -> Option<String> {
+    let by_flag = || Some(Decided { value: flag?.clone(), by: Decider::Flag("repo-config-source") });
+    let source = rules.config_source().cloned().or_else(by_flag)?;
     match source.value {
         ConfigSource::PullHead | ConfigSource::MergeResult => None,
         ConfigSource::Base | ConfigSource::Branch(_) => Some(format!("`{}` ({})", source.value, source.by)),

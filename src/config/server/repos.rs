@@ -1,11 +1,10 @@
 //! Which repositories and pulls are served, and when a plan is made by itself.
 
-use globset::Glob;
-
 use super::allowlist::RepoAllowlist;
 use super::choice::choice;
 use super::reader::{Read, Reader};
 use crate::config::MirrorFilter;
+use crate::config::repo::Patterns;
 
 choice! {
     /// What is planned.
@@ -160,15 +159,15 @@ fn module_files_of(switch: bool, named: Vec<String>, autoplan_files: &[String]) 
     if named.is_empty() { switch.then(|| autoplan_files.to_vec()) } else { Some(named) }
 }
 
+/// What the search for projects could not go by is told now, all of it.
 fn read_patterns(reader: &mut Reader<'_>, flag: &'static str) -> Read<Vec<String>> {
+    const FIX: &str = "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them";
     let patterns = reader.list(flag);
-    let is_bad = |pattern: &&String| Glob::new(pattern.trim_start_matches('!')).is_err();
-    match patterns.iter().find(is_bad) {
-        None => Ok(patterns),
-        Some(bad) => reader.refuse(
-            flag,
-            format!("`{bad}` is not a pattern"),
-            "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them",
-        ),
+    let mut result = Ok(());
+    for pattern in &patterns {
+        if let Err(reason) = Patterns::new([pattern.as_str()]) {
+            result = reader.refuse(flag, format!("`{pattern}` is not a pattern: {reason}"), FIX);
+        }
     }
+    result.map(|()| patterns)
 }

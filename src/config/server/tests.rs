@@ -166,7 +166,7 @@ fn all_mistakes_are_reported_at_once() {
      14. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): there is no command `destroy`
          Fix: choose from plan, apply, unlock, cancel, explain, version, import, state, or `all`
 
-     15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern
+     15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern: `[` is not closed by `]`
          Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
 
      16. --repo-config-json:1:19: `github.com/acme/*` is neither a repository nor a regular expression between slashes
@@ -318,6 +318,25 @@ fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
     assert_snapshot!(errors(&[("repo-config-source", "main")]), @"
     1. --repo-config-source (LOCKKEEPER_REPO_CONFIG_SOURCE): `main` is neither `pull_head`, `merge_result`, `base` nor `branch:NAME`
     Fix: write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch
+    ");
+}
+
+/// They are held against the reader of patterns that the search goes by.
+#[test]
+fn every_wrong_pattern_is_told_with_its_flag_and_what_dockerignore_allows_is_accepted() {
+    let fine = config(&[("autoplan-file-list", "x{.tf, !a/**,[^a]*.tf"), ("autoplan-modules-from-projects", "{a")]);
+    assert_eq!(fine.planning.autoplan_files, ["x{.tf", "!a/**", "[^a]*.tf"]);
+    assert_eq!(fine.planning.module_files, Some(vec!["{a".to_owned()]));
+    let flags = [("autoplan-file-list", "**/*.tf,[a-],!,b\\"), ("autoplan-modules-from-projects", "[z-a]")];
+    assert_snapshot!(errors(&flags), @r"
+    1. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a-]` is not a pattern: `[…]` is empty, or has `-` or `]` in a place where a backslash must precede it
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+    2. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `!` is not a pattern: `!` is not followed by a pattern
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+    3. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `b\` is not a pattern: `\` at the end has no character to take as it is
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+    4. --autoplan-modules-from-projects (LOCKKEEPER_AUTOPLAN_MODULES_FROM_PROJECTS): `[z-a]` is not a pattern: a range in `[…]` ends before it begins
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
     ");
 }
 

@@ -375,6 +375,7 @@ pub fn discovery_settings(
         file_list: patterns("--autoplan-file-list", &planning.autoplan_files)?,
         modules: modules.map(|files| patterns("--autoplan-modules-from-projects", files)).transpose()?,
         restrict: planning.restrict_file_list,
+        max_projects: planning.max_projects,
         distribution: terraform.distribution,
         ..discovery::Settings::default()
     })

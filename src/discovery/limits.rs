@@ -21,7 +21,7 @@ pub enum LimitExceeded {
     /// The command would run too many projects.
     #[error(
         "this command concerns {found} projects, and {allowed} are allowed at once: change fewer of them in one pull \
-         request, or choose some with `-d` or `-p`"
+         request, or choose some with `-d` or `-p`; whoever runs Lockkeeper can allow more with `--max-projects`"
     )]
     Projects {
         /// Projects found.

@@ -94,7 +94,7 @@ pub struct Settings {
     pub file_list: Patterns,
     /// `--default-tf-distribution`: whose files are read.
     pub distribution: Distribution,
-    /// Projects of one command.
+    /// `--max-projects`: projects of one command.
     pub max_projects: usize,
     /// `--autoplan-modules`, and with which files a directory is one whose modules count
     /// (`--autoplan-modules-from-projects`); `None`: modules concern nobody.
@@ -110,7 +110,7 @@ impl Settings {
     pub const DEFAULT_FILE_LIST: &str = "**/*.tf,**/*.tf.json,**/*.tfvars,**/*.tfvars.json,**/*.tofu,**/*.tofu.json,\
                                          **/terragrunt.hcl,**/.terraform.lock.hcl";
 
-    /// Projects of one command, unless the operator says otherwise: more than any comment could show.
+    /// Default of `--max-projects`: more than any comment could show.
     pub const DEFAULT_MAX_PROJECTS: usize = 1_000;
 
     fn check_count(&self, found: usize) -> Result<(), LimitExceeded> {

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, HashSet};
 use super::terragrunt::Chain;
 use super::*;
 use crate::config::repo::Permissions;
+use crate::config::server::{Compat, SETTINGS};
 use crate::model::ChangeKind;
 
 mod rules;
@@ -303,12 +304,22 @@ fn limits_are_refused_with_the_way_out() {
     ];
     let told = refusals.map(|refusal| refusal.unwrap_err().to_string());
     insta::assert_snapshot!(told.join("\n"), @"
-    this command concerns 4 projects, and 3 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`
-    this command concerns 10 projects, and 9 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`
+    this command concerns 4 projects, and 3 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`; whoever runs Lockkeeper can allow more with `--max-projects`
+    this command concerns 10 projects, and 9 are allowed at once: change fewer of them in one pull request, or choose some with `-d` or `-p`; whoever runs Lockkeeper can allow more with `--max-projects`
     the patterns of `dir` in the configuration file match more than 50000 directories: write narrower ones
     so many files changed, and the projects have so many patterns in `when_modified`, that the search for projects was given up: use fewer patterns, or choose projects with `-d` or `-p`
     ");
     assert_eq!(World::new(&files).at_most(3).discover(&all(3)).unwrap().len(), 3);
+}
+
+#[test]
+fn defaults_are_those_of_the_flags() {
+    let flag = |name: &str| {
+        let setting = SETTINGS.iter().find(|setting| setting.flag == name).unwrap();
+        setting.default_text(Compat::None).unwrap()
+    };
+    assert_eq!(Settings::DEFAULT_FILE_LIST, flag("autoplan-file-list"));
+    assert_eq!(Settings::DEFAULT_MAX_PROJECTS.to_string(), flag("max-projects"));
 }
 
 fn chosen(world: &World, target: &Target) -> String {

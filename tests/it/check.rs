@@ -171,6 +171,44 @@ fn the_settings_of_the_server_count_from_flags_and_variables() {
 }
 
 #[test]
+fn more_projects_than_the_server_allows_are_told_with_the_flag() {
+    let tree = WorkingTree::new(&[("a/main.tf", CODE), ("b/main.tf", CODE)]);
+    tree.write(&[("a/main.tf", "# changed\n"), ("b/main.tf", "# changed\n")]);
+    let words = |said: Said| said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    let refused = words(tree.check_with(&[], &[("LOCKKEEPER_MAX_PROJECTS", "1")]));
+    assert!(
+        refused.contains("would refuse that: a command may concern 1 projects at most (`--max-projects`)."),
+        "{refused}"
+    );
+    let allowed = words(tree.check(&["--max-projects", "2"]));
+    assert!(allowed.contains("2 projects would be planned") && !allowed.contains("refuse"), "{allowed}");
+}
+
+#[test]
+fn a_server_that_reads_the_configuration_elsewhere_is_told_of_by_entry_and_by_flag() {
+    let tree = WorkingTree::new(&[("a/main.tf", CODE), ("lockkeeper.yaml", "version: 3\nprojects:\n- {dir: a}\n")]);
+    tree.write(&[
+        ("a/main.tf", "# changed\n"),
+        ("base.yaml", "repos:\n- {id: /.*/, repo_config_source: base}\n"),
+        ("head.yaml", "repos:\n- {id: /.*/, repo_config_source: pull_head}\n"),
+    ]);
+    let told = |args: &[&str], source: &str| {
+        let said = tree.check_with(args, &[("LOCKKEEPER_REPO_CONFIG_SOURCE", source)]);
+        let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+        let (_, rest) = words.split_once("The server reads the repository's file from ")?;
+        rest.split_once("; here it is that of the working tree.").map(|(source, _)| source.to_owned())
+    };
+    let flag = "(`--repo-config-source` of the server)";
+    assert_eq!(told(&[], "base"), Some(format!("`base` {flag}")));
+    assert_eq!(told(&["--repo-config-source", "branch:main"], "base"), Some(format!("`branch:main` {flag}")));
+    let entry = "`base` (line 2 of the server's `base.yaml`, for `/.*/`)";
+    assert_eq!(told(&["--repo-config", "base.yaml"], "pull_head").as_deref(), Some(entry));
+    assert_eq!(told(&["--repo-config", "head.yaml"], "base"), None, "the entry wins");
+    assert_eq!(told(&[], ""), None);
+    assert_eq!(tree.check(&["--repo-config-source", "main"]).code, 2);
+}
+
+#[test]
 fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
     let tree = WorkingTree::new(&[
         ("terragrunt.hcl", ""),

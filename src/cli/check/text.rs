@@ -81,8 +81,8 @@ impl Page<'_, '_> {
         self.about(verdict)?;
         if let Some(limit) = verdict.over_limit() {
             self.prose(&format!(
-                "The server would refuse that: a command may concern {limit} projects at most. Change fewer in one pull \
-                 request, or plan some of them with `-d` or `-p`."
+                "The server would refuse that: a command may concern {limit} projects at most (`--max-projects`). Change \
+                 fewer in one pull request, or plan some of them with `-d` or `-p`."
             ))?;
         }
         if verdict.local.left_out > 0 {

@@ -2,7 +2,7 @@
 
 use crate::app::discovery_settings;
 use crate::config::repo::{self, ConfigErrors, RepoConfig};
-use crate::config::repos::{ConfigSource, RepoRules, ServerRepos};
+use crate::config::repos::{ConfigSource, Decided, Decider, RepoRules, ServerRepos};
 use crate::config::server::SearchConfig;
 use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, hooks_before_plan, warnings};
 use crate::discovery::{Input, ModuleGraph, Settings, Tree};
@@ -49,6 +49,8 @@ pub(super) struct Verdict {
     pub elsewhere: Option<String>,
     /// Commands that the server runs before it looks for the projects of a plan.
     pub hooks: usize,
+    /// How many projects a command of the server may concern.
+    pub max_projects: usize,
     /// What is wrong.
     pub problems: Vec<FileProblem>,
     /// What has no effect.
@@ -72,6 +74,7 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
         knows_permissions: true,
         elsewhere: None,
         hooks: 0,
+        max_projects: config.planning.max_projects,
         problems: Vec::new(),
         warnings: Vec::new(),
         explanation: None,
@@ -79,7 +82,7 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
     let server = verdict.server(config);
     let rules = server.as_ref().map(|server| server.rules(&asked.repo));
     verdict.knows_permissions = rules.is_some();
-    verdict.elsewhere = rules.as_ref().and_then(read_elsewhere);
+    verdict.elsewhere = rules.as_ref().and_then(|rules| read_elsewhere(rules, config.config_source.as_ref()));
     verdict.hooks = rules.as_ref().map_or(0, |rules| hooks_before_plan(rules, &verdict.branch));
     let tree = Tree::new(verdict.local.files.iter().cloned()).with_links(verdict.local.links());
     let repo_config = verdict.config(&tree, rules.as_ref());
@@ -93,7 +96,7 @@ impl Verdict {
     /// How many projects a command may concern, if this one concerns more.
     pub fn over_limit(&self) -> Option<usize> {
         let planned = self.explanation.as_ref().map_or(0, |explanation| explanation.planned.len());
-        (planned > Settings::DEFAULT_MAX_PROJECTS).then_some(Settings::DEFAULT_MAX_PROJECTS)
+        (planned > self.max_projects).then_some(self.max_projects)
     }
 
     /// Whether it was said, or could be found out, which repository it is.
@@ -173,9 +176,10 @@ impl Verdict {
     }
 }
 
-/// Whether a pull request cannot change the file that holds for it.
-fn read_elsewhere(rules: &RepoRules) -> Option<String> {
-    let source = rules.config_source()?;
+/// Whether a pull request cannot change the file that holds for it: by its entry, else by the flag.
+fn read_elsewhere(rules: &RepoRules, flag: Option<&ConfigSource>) -> Option<String> {
+    let by_flag = || Some(Decided { value: flag?.clone(), by: Decider::Flag("repo-config-source") });
+    let source = rules.config_source().cloned().or_else(by_flag)?;
     match source.value {
         ConfigSource::PullHead | ConfigSource::MergeResult => None,
         ConfigSource::Base | ConfigSource::Branch(_) => Some(format!("`{}` ({})", source.value, source.by)),

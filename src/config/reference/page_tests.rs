@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::{repo_schema, repo_tables, server_schema, server_tables};
+use super::{mappings, repo_schema, repo_tables, server_schema, server_tables};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{RepoRules, ServerRepos};
-use crate::config::server::SettingsFile;
+use crate::config::server::{SETTINGS, SettingsFile};
+use crate::config::{repo, repos};
 use crate::model::ProjectKey;
 
 fn page() -> String {
@@ -27,6 +28,16 @@ fn the_tables_of_the_page_are_those_of_the_readers() {
             block.trim() == expected.trim(),
             "put this between the marks {mark} in docs/configuration.md:\n{expected}"
         );
+    }
+}
+
+/// One of Atlantis that decides nothing here would be a default that is not true.
+#[test]
+fn every_flag_that_is_the_default_of_a_key_is_a_setting() {
+    for key in [&repo::TOP, &repos::TOP].into_iter().flat_map(mappings).flat_map(|keys| keys.list) {
+        for flag in key.default.split('`').filter_map(|word| word.strip_prefix("--")) {
+            assert!(SETTINGS.iter().any(|setting| setting.flag == flag), "{}: --{flag}", key.name);
+        }
     }
 }
 

@@ -42,14 +42,14 @@ pub(in crate::config) static TOP: Keys = Keys {
         Key::new(
             "parallel_plan",
             Kind::Switch,
-            "`--parallel-plan`",
+            "`true`",
             "Whether projects are planned side by side.",
             "true",
         ),
         Key::new(
             "parallel_apply",
             Kind::Switch,
-            "`--parallel-apply`",
+            "`true`",
             "Whether projects are applied side by side.",
             "true",
         ),

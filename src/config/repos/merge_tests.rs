@@ -9,6 +9,8 @@ use crate::config::Hook;
 use crate::config::repo::{AllowedOverrides, AutodiscoverMode, OverrideKey, RepoConfig};
 use crate::model::{BranchName, CommandKind, ProjectKey, Requirement};
 
+mod overridden;
+
 /// Entries of `repos`, one a line, and what else is in the file.
 fn server_with(lines: &[&str], more: &str) -> RepoRules {
     let lines: Vec<_> = lines.iter().map(|line| format!("  - {{{line}}}\n")).collect();

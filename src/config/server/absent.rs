@@ -25,15 +25,18 @@ pub struct Absent {
     pub harmless: &'static [&'static str],
     /// Why.
     pub reason: Reason,
+    /// Of a switch whose work is always done: what holds for whoever switches it off all the same, with the way out.
+    /// `None`: off asks for nothing that is not so.
+    pub off: Option<&'static str>,
 }
 
 impl Absent {
     const fn value(flag: &'static str, harmless: &'static [&'static str]) -> Self {
-        Self { flag, kind: Kind::Text, harmless, reason: Reason::NotYet }
+        Self { flag, kind: Kind::Text, harmless, reason: Reason::NotYet, off: None }
     }
 
     const fn switch(flag: &'static str) -> Self {
-        Self { flag, kind: Kind::Switch, harmless: &["false"], reason: Reason::NotYet }
+        Self { kind: Kind::Switch, ..Self::value(flag, &["false"]) }
     }
 
     const fn taking(mut self, kind: Kind) -> Self {
@@ -48,6 +51,11 @@ impl Absent {
 
     const fn because(mut self, reason: Reason) -> Self {
         self.reason = reason;
+        self
+    }
+
+    const fn warning_if_off(mut self, off: &'static str) -> Self {
+        self.off = Some(off);
         self
     }
 
@@ -67,9 +75,15 @@ const OWN_GIT: Reason = Reason::Always(
 const MIRROR: Reason = Reason::Always("every repository is fetched once into a mirror that all checkouts share");
 const PARALLEL: Reason =
     Reason::Always("projects run side by side, at most --parallel-pool-size of them on this server");
+const PLANS_ONE_BY_ONE: &str = "write `parallel_plan: false` into the atlantis.yaml of a repository to have its \
+                                projects planned one at a time";
+const APPLIES_ONE_BY_ONE: &str = "write `parallel_apply: false` into the atlantis.yaml of a repository to have its \
+                                  projects applied one at a time";
 const OWN_STATUS: Reason =
     Reason::Always("a status that Lockkeeper itself has yet to set never keeps it from applying");
+const OTHER_GATES: &str = "what must hold before an apply is said by `apply_requirements` in the file of --repo-config";
 const SAME_ORIGIN: Reason = Reason::Always("output is streamed without websockets, and only to pages of this server");
+const OTHER_SITES: &str = "other sites can link to the page of a run";
 
 /// The flags.
 pub static ABSENT: &[Absent] = &[
@@ -121,17 +135,42 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("enable-external-stores"),
     Absent::switch("enable-policy-checks"),
     Absent::switch("enable-profiling-api"),
-    Absent::switch("gh-allow-mergeable-bypass-apply").because(OWN_STATUS),
+    Absent::switch("gh-allow-mergeable-bypass-apply").because(OWN_STATUS).warning_if_off(OTHER_GATES),
     Absent::switch("gitlab-status-retry-enabled"),
     Absent::switch("hide-prev-plan-comments"),
-    Absent::switch("parallel-apply").because(PARALLEL),
-    Absent::switch("parallel-plan").because(PARALLEL),
+    Absent::switch("parallel-apply").because(PARALLEL).warning_if_off(APPLIES_ONE_BY_ONE),
+    Absent::switch("parallel-plan").because(PARALLEL).warning_if_off(PLANS_ONE_BY_ONE),
     Absent::switch("pending-apply-status"),
     Absent::switch("quiet-policy-checks"),
     Absent::switch("redis-insecure-skip-verify").because(POSTGRES),
     Absent::switch("redis-tls-enabled").because(POSTGRES),
     Absent::switch("skip-clone-no-changes").because(MIRROR),
     Absent::switch("tfe-local-execution-mode"),
-    Absent::switch("websocket-check-origin").because(SAME_ORIGIN),
+    Absent::switch("websocket-check-origin").because(SAME_ORIGIN).warning_if_off(OTHER_SITES),
     Absent::switch("write-git-creds").because(OWN_GIT),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Switches whose work is always done, and what off asks for is so all the same.
+    const OFF_IS_SO: &[(&str, &str)] = &[
+        ("skip-clone-no-changes", "the repository is fetched whatever changed"),
+        ("write-git-creds", "no file with credentials is written"),
+    ];
+
+    #[test]
+    fn whoever_switches_off_what_is_always_done_is_told_unless_there_is_a_reason() {
+        let is_excused = |flag: &str| OFF_IS_SO.iter().any(|(excused, _)| *excused == flag);
+        for absent in ABSENT {
+            let is_always = matches!(absent.reason, Reason::Always(_));
+            assert_eq!(
+                absent.off.is_some(),
+                absent.is_switch() && is_always && !is_excused(absent.flag),
+                "--{}: is its off told, or excused?",
+                absent.flag
+            );
+        }
+    }
+}

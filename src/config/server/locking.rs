@@ -39,8 +39,7 @@ impl LockingConfig {
         let file = read_from(reader);
         let is_off = reader.switch("disable-repo-locking");
         let queue = reader.switch("lock-queue");
-        let fix = "write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch";
-        let config_source = reader.parsed("repo-config-source", str::parse::<ConfigSource>, fix);
+        let config_source = read_config_source(reader);
         let (repos, is_off) = (repos?, is_off?);
         if is_off {
             let advice = "no lock is taken anywhere, so two pull requests can change the same state at once; deprecated: \
@@ -52,6 +51,12 @@ impl LockingConfig {
         let file = file.map(|file| ReposFile { without_locking: is_off, ..file });
         Ok(Self { repos: Arc::new(repos), config_source: config_source?, file, queue: queue? })
     }
+}
+
+/// What the file of a repository is read from, where its entry says nothing.
+pub(super) fn read_config_source(reader: &mut Reader<'_>) -> Read<Option<ConfigSource>> {
+    let fix = "write `pull_head`, `merge_result`, `base`, or `branch:` and the name of a branch";
+    reader.parsed("repo-config-source", str::parse::<ConfigSource>, fix)
 }
 
 fn read_from(reader: &mut Reader<'_>) -> Option<ReposFile> {

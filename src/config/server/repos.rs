@@ -1,11 +1,10 @@
 //! Which repositories and pulls are served, and when a plan is made by itself.
 
-use globset::Glob;
-
 use super::allowlist::RepoAllowlist;
 use super::choice::choice;
 use super::reader::{Read, Reader};
 use crate::config::MirrorFilter;
+use crate::config::repo::Patterns;
 
 choice! {
     /// What is planned.
@@ -108,6 +107,8 @@ pub struct PlanningConfig {
     pub module_files: Option<Vec<String>>,
     /// Whether only what changed may be planned by name or directory.
     pub restrict_file_list: bool,
+    /// Projects that one command may concern.
+    pub max_projects: usize,
     /// Whether files that no commit has count as changed.
     pub untracked_files: bool,
     /// Labels that keep something from being done.
@@ -136,6 +137,7 @@ impl PlanningConfig {
         let modules = reader.switch("autoplan-modules");
         let module_files = read_patterns(reader, "autoplan-modules-from-projects");
         let restrict_file_list = reader.switch("restrict-file-list");
+        let max_projects = reader.number::<usize>("max-projects");
         let untracked_files = reader.switch("include-git-untracked-files");
         let files = files?;
         Ok(Self {
@@ -145,6 +147,7 @@ impl PlanningConfig {
             autoplan_files: files,
             autodiscover: autodiscover?.expect("the mode has a default"),
             restrict_file_list: restrict_file_list?,
+            max_projects: max_projects?.expect("the number has a default"),
             untracked_files: untracked_files?,
             labels,
         })
@@ -156,15 +159,15 @@ fn module_files_of(switch: bool, named: Vec<String>, autoplan_files: &[String]) 
     if named.is_empty() { switch.then(|| autoplan_files.to_vec()) } else { Some(named) }
 }
 
+/// What the search for projects could not go by is told now, all of it.
 fn read_patterns(reader: &mut Reader<'_>, flag: &'static str) -> Read<Vec<String>> {
+    const FIX: &str = "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them";
     let patterns = reader.list(flag);
-    let is_bad = |pattern: &&String| Glob::new(pattern.trim_start_matches('!')).is_err();
-    match patterns.iter().find(is_bad) {
-        None => Ok(patterns),
-        Some(bad) => reader.refuse(
-            flag,
-            format!("`{bad}` is not a pattern"),
-            "write patterns as in .dockerignore, such as `**/*.tf`, with commas between them",
-        ),
+    let mut result = Ok(());
+    for pattern in &patterns {
+        if let Err(reason) = Patterns::new([pattern.as_str()]) {
+            result = reader.refuse(flag, format!("`{pattern}` is not a pattern: {reason}"), FIX);
+        }
     }
+    result.map(|()| patterns)
 }

@@ -53,8 +53,17 @@ fn is_harmless(absent: &Absent, text: &str) -> bool {
         || absent.harmless.iter().any(|harmless| harmless.eq_ignore_ascii_case(text))
 }
 
+/// What to tell whoever switches off what is always done.
+fn told_if_off(absent: &Absent, text: &str) -> Option<&'static str> {
+    absent.off.filter(|_| parse_switch(text.trim()) == Some(false))
+}
+
 /// What the value is not is told even if nothing would be done with it.
 fn check_value(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
+    if let (Some(way_out), Reason::Always(why)) = (told_if_off(absent, given.text), absent.reason) {
+        let subject = subject(absent);
+        return reader.warn(Warning::about(format!("{subject}: cannot be switched off here: {why}; {way_out}")));
+    }
     if is_harmless(absent, given.text) {
         return;
     }

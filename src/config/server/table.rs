@@ -378,6 +378,14 @@ pub static SETTINGS: &[Setting] = &[
         "restrict-file-list",
         "`plan -d` and `plan -p` plan only what the pull request changes; otherwise they are refused.",
     ),
+    Setting::new(
+        Planning,
+        "max-projects",
+        "NUMBER",
+        Number(1, 10_000),
+        "Projects that one command may concern; one that concerns more is refused.",
+    )
+    .or("1000"),
     Setting::switch(
         Planning,
         "include-git-untracked-files",
@@ -469,8 +477,8 @@ pub static SETTINGS: &[Setting] = &[
         "LIST",
         List,
         "More of the server's variables to hand to Terraform and steps, `*` allowed. Always handed over: PATH, HOME, \
-         locale, proxy and certificate variables, TF_*, AWS_*, ARM_*, AZURE_*, GOOGLE_*, GCLOUD_*, CLOUDSDK_*, \
-         KUBE_*. Never: LOCKKEEPER_*, ATLANTIS_* and DATABASE_URL, which hold the server's own secrets.",
+         locale, proxy and certificate variables, TF_*, TG_*, TERRAGRUNT_*, AWS_*, ARM_*, AZURE_*, GOOGLE_*, GCLOUD_*, \
+         CLOUDSDK_*, KUBE_*. Never: LOCKKEEPER_*, ATLANTIS_* and DATABASE_URL, which hold the server's own secrets.",
     ),
     Setting::new(
         Operation,

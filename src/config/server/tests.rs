@@ -166,7 +166,7 @@ fn all_mistakes_are_reported_at_once() {
      14. --allow-commands (LOCKKEEPER_ALLOW_COMMANDS): there is no command `destroy`
          Fix: choose from plan, apply, unlock, cancel, explain, version, import, state, or `all`
 
-     15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern
+     15. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a` is not a pattern: `[` is not closed by `]`
          Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
 
      16. --repo-config-json:1:19: `github.com/acme/*` is neither a repository nor a regular expression between slashes
@@ -321,6 +321,40 @@ fn the_source_of_the_repositorys_file_is_a_word_or_a_branch() {
     ");
 }
 
+/// They are held against the reader of patterns that the search goes by.
+#[test]
+fn every_wrong_pattern_is_told_with_its_flag_and_what_dockerignore_allows_is_accepted() {
+    let fine = config(&[("autoplan-file-list", "x{.tf, !a/**,[^a]*.tf"), ("autoplan-modules-from-projects", "{a")]);
+    assert_eq!(fine.planning.autoplan_files, ["x{.tf", "!a/**", "[^a]*.tf"]);
+    assert_eq!(fine.planning.module_files, Some(vec!["{a".to_owned()]));
+    let flags = [("autoplan-file-list", "**/*.tf,[a-],!,b\\"), ("autoplan-modules-from-projects", "[z-a]")];
+    assert_snapshot!(errors(&flags), @r"
+    1. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `[a-]` is not a pattern: `[…]` is empty, or has `-` or `]` in a place where a backslash must precede it
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+    2. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `!` is not a pattern: `!` is not followed by a pattern
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+    3. --autoplan-file-list (LOCKKEEPER_AUTOPLAN_FILE_LIST): `b\` is not a pattern: `\` at the end has no character to take as it is
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+    4. --autoplan-modules-from-projects (LOCKKEEPER_AUTOPLAN_MODULES_FROM_PROJECTS): `[z-a]` is not a pattern: a range in `[…]` ends before it begins
+    Fix: write patterns as in .dockerignore, such as `**/*.tf`, with commas between them
+    ");
+}
+
+#[test]
+fn a_command_concerns_a_thousand_projects_at_most_unless_the_operator_says_otherwise() {
+    assert_eq!(config(&[]).planning.max_projects, 1_000);
+    assert_eq!(config(&[("max-projects", "10000")]).planning.max_projects, 10_000);
+    for wrong in ["0", "10001", "many"] {
+        assert_eq!(
+            errors(&[("max-projects", wrong)]),
+            format!(
+                "1. --max-projects (LOCKKEEPER_MAX_PROJECTS): `{wrong}` is not a number in the allowed range\n\
+                 Fix: write a whole number from 1 to 10000"
+            )
+        );
+    }
+}
+
 #[test]
 fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
     let plain = config(&[]);
@@ -444,6 +478,20 @@ fn names_come_from_atlantis_if_wanted() {
     assert_eq!(config.comments.executable_names, ["atlantis"]);
     assert_eq!(config.comments.status_name, "locks");
     assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/.atlantis"));
+}
+
+#[test]
+fn switching_off_what_is_always_so_is_warned_of_with_the_way_out() {
+    let flags = [("parallel-plan", "false"), ("skip-clone-no-changes", "false"), ("parallel-apply", "true")];
+    let variables = [("ATLANTIS_GH_ALLOW_MERGEABLE_BYPASS_APPLY", "no"), ("LOCKKEEPER_WEBSOCKET_CHECK_ORIGIN", "0")];
+    let (_, warnings) = read_with(&flags, &variables).unwrap();
+    assert_snapshot!(warnings, @"
+    --gh-allow-mergeable-bypass-apply (LOCKKEEPER_GH_ALLOW_MERGEABLE_BYPASS_APPLY): cannot be switched off here: a status that Lockkeeper itself has yet to set never keeps it from applying; what must hold before an apply is said by `apply_requirements` in the file of --repo-config
+    --parallel-apply (LOCKKEEPER_PARALLEL_APPLY): not needed: projects run side by side, at most --parallel-pool-size of them on this server
+    --parallel-plan (LOCKKEEPER_PARALLEL_PLAN): cannot be switched off here: projects run side by side, at most --parallel-pool-size of them on this server; write `parallel_plan: false` into the atlantis.yaml of a repository to have its projects planned one at a time
+    --websocket-check-origin (LOCKKEEPER_WEBSOCKET_CHECK_ORIGIN): cannot be switched off here: output is streamed without websockets, and only to pages of this server; other sites can link to the page of a run
+    --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): on the command line every process of this machine can read it; use the variable or a file
+    ");
 }
 
 #[test]

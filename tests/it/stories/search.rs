@@ -10,6 +10,7 @@ use crate::support::db::{Backend, story};
 story!(
     a_change_in_a_module_plans_its_users,
     only_what_changed_may_be_planned_by_name,
+    more_projects_than_the_operator_allows_are_refused,
     an_expression_chooses_several_projects,
     an_ignored_directory_is_refused_with_its_rule,
     a_project_for_another_branch_is_left_out_and_named,
@@ -56,6 +57,19 @@ async fn only_what_changed_may_be_planned_by_name(backend: Backend) {
     bot.say(pull, "lockkeeper plan -d db").await;
     assert!(bot.answer(pull).starts_with("Ran Plan for project: `all-db` dir: `db` workspace: `default`: planned\n"));
     bot.end(&["acme/infra/app/default by #1", "acme/infra/db/default by #1"]).await;
+}
+
+async fn more_projects_than_the_operator_allows_are_refused(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP, DB, NETWORK], &[("max-projects", "1")]).await;
+    let pull = bot.open_pull("both", &[("app/main.tf", "# 1\n"), ("db/main.tf", "# 1\n")]).await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper plan").await;
+    let refusal = bot.answer(pull);
+    assert!(refusal.contains("concerns 2 projects, and 1 are allowed at once"), "{refusal}");
+    assert!(refusal.contains("can allow more with `--max-projects`"), "{refusal}");
+    bot.say(pull, "lockkeeper plan -d db").await;
+    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `db` workspace: `default`: planned\n"));
+    bot.end(&["acme/infra/db/default by #1"]).await;
 }
 
 async fn an_expression_chooses_several_projects(backend: Backend) {

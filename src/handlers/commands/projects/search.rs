@@ -260,8 +260,10 @@ impl Ground {
         graph: Graph,
     ) -> Result<Found<T>, Trouble> {
         let Self { view, reading, files, made, changed, base, rules } = self;
+        // Whatever was made may be a link.
+        let maybe_links = files.links.iter().chain(&made.paths);
         let links: Vec<(RepoPath, String)> =
-            files.links.iter().filter_map(|link| Some((link.clone(), view.link_target(link)?))).collect();
+            maybe_links.filter_map(|link| Some((link.clone(), view.link_target(link)?))).collect();
         let tree = Tree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
         let config = reading
             .config(view.checkout().map(|checkout| &**checkout))

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use semver::Version;
+use tracing::warn;
 
 use super::ToolError;
 use crate::model::Distribution;
@@ -92,14 +93,25 @@ impl Programs {
         let Some(program) = self.look(name) else {
             return Err(ToolError::Missing { program: name.to_owned(), searched: self.searched() });
         };
-        self.check(program, distribution, wanted).await
+        match (self.check(program, distribution, wanted).await, wanted) {
+            // Such as a script that chooses among versions, and was not told which.
+            (Err(error @ (ToolError::Unreadable { .. } | ToolError::Process(_))), Some(wanted)) => {
+                let (title, wanted, error) = (distribution.title(), wanted.clone(), Box::new(error));
+                Err(ToolError::Unasked { title, wanted, error })
+            }
+            (checked, _) => checked,
+        }
     }
 
     /// The versions that are here, sorted: those in the names of programs, and that of the one without.
     pub async fn installed(&self, distribution: Distribution) -> Vec<Version> {
         let name = distribution.program();
         let mut versions: Vec<Version> = self.dirs.iter().flat_map(|dir| named_versions(dir, name)).collect();
-        versions.extend(self.find(distribution, None).await.ok().map(|tool| tool.version));
+        match self.find(distribution, None).await {
+            Ok(tool) => versions.push(tool.version),
+            Err(error) if error.is_absence() => {}
+            Err(error) => warn!(%error, "A program does not say which version it is, so it does not count"),
+        }
         versions.sort();
         versions.dedup();
         versions

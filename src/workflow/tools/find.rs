@@ -163,12 +163,27 @@ impl Programs {
             .env("CHECKPOINT_DISABLE", "1")
             .deadline(VERSION_DEADLINE);
         let output = patiently(&cmd).await?;
-        let answer: Option<VersionAnswer> = serde_json::from_slice(&output.stdout.bytes).ok();
-        answer.map(|answer| answer.terraform_version).ok_or_else(|| ToolError::Unreadable {
+        answered(&output).ok_or_else(|| ToolError::Unreadable {
             program: program.display().to_string(),
             answer: output.stdout.text().lines().chain(output.stderr.text().lines()).next().unwrap_or("").to_owned(),
         })
     }
+}
+
+/// The version in what a program answered. Terraform before 0.13 knows no `-json` there and answers with text.
+fn answered(output: &Output) -> Option<Version> {
+    let answer: Option<VersionAnswer> = serde_json::from_slice(&output.stdout.bytes).ok();
+    match answer {
+        Some(answer) => Some(answer.terraform_version),
+        None if output.is_success() => output.stdout.text().lines().find_map(version_in),
+        None => None,
+    }
+}
+
+/// `Terraform v0.12.31` (reference 12.1).
+fn version_in(line: &str) -> Option<Version> {
+    let version = ["Terraform v", "OpenTofu v"].iter().find_map(|title| line.strip_prefix(title))?;
+    Version::parse(version.split_whitespace().next()?).ok()
 }
 
 /// A program that was written a moment ago counts as open for writing while a child that was being started at that moment
@@ -200,4 +215,26 @@ fn named_versions(dir: &Path, program: &str) -> Vec<Version> {
 #[derive(serde::Deserialize)]
 struct VersionAnswer {
     terraform_version: Version,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_from_the_line_that_says_it() {
+        for (line, expected) in [
+            ("Terraform v0.12.31", "0.12.31"),
+            ("Terraform v0.12.0-rc1", "0.12.0-rc1"),
+            ("Terraform v0.12.0-dev (0a1b2c3d)", "0.12.0-dev"),
+            ("OpenTofu v1.9.0", "1.9.0"),
+            ("Terraform v", ""),
+            ("Terraform vague", ""),
+            ("+ provider.aws v2.70.0", ""),
+            ("Your version of Terraform is out of date! The latest version", ""),
+            ("is Terraform v1.9.8. You can update by downloading from https://www.terraform.io", ""),
+        ] {
+            assert_eq!(version_in(line).map(|version| version.to_string()).unwrap_or_default(), expected, "{line}");
+        }
+    }
 }

@@ -346,6 +346,26 @@ async fn a_program_that_does_not_say_what_it_is_is_named_where_nothing_can_be_do
     assert_eq!(tool.version, version("1.9.9"), "those that say it count");
 }
 
+/// As Terraform before 0.13 answers, also to `version -json`.
+const PLAIN: &[u8] = b"#!/bin/sh\nprintf 'Terraform v0.12.31\\n+ provider.aws v2.70.0\\n\\n'\n\
+    printf 'Your version of Terraform is out of date! The latest version\\nis 1.9.8.\\n'\n";
+
+#[tokio::test]
+async fn a_program_that_answers_with_text_is_understood() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "terraform", PLAIN);
+    put(dir.path(), "terraform0.12.30", PLAIN);
+    let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
+    let (tool, choice) = tools.choose(&wish("~> 0.12.31")).await.unwrap();
+    assert_eq!((tool.program, tool.version), (dir.path().join("terraform"), version("0.12.31")));
+    assert_eq!(choice.to_string(), "Terraform 0.12.31, because line 2 of `versions.tf` says `~> 0.12.31`");
+    let error = tools.find(Distribution::Terraform, Some(&version("0.12.30"))).await.unwrap_err();
+    assert_eq!(error.to_string(), "Terraform 0.12.30 is asked for, and this server has 0.12.31");
+    put(dir.path(), "terraform", &[PLAIN, b"exit 1\n"].concat());
+    let error = tools.find(Distribution::Terraform, None).await.unwrap_err();
+    assert!(matches!(error, ToolError::Unreadable { .. }), "it failed: {error}");
+}
+
 #[tokio::test]
 async fn distributions_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();

@@ -212,7 +212,7 @@ fn added(path: &RepoPath) -> ChangedFile {
 enum Graph {
     NotWanted,
     Known(Arc<ModuleGraph>),
-    /// To be kept under the id of the tree, unless files were made that are no part of it.
+    /// To be kept under the id of the tree, unless what is read may be something else.
     ToBuild(Option<String>),
 }
 
@@ -221,7 +221,8 @@ impl Graph {
         if cx.ctx.settings.discovery.modules.is_none() {
             return Ok(Self::NotWanted);
         }
-        if !made.paths.is_empty() {
+        // Hooks may also have changed files that are part of the tree.
+        if !made.paths.is_empty() || hooks::any_before(cx, work.policies.of_operator()) {
             return Ok(Self::ToBuild(None));
         }
         let tree = cx.ctx.checkouts.tree_id(work.source(), commit).await.map_err(JobError::retry)?;

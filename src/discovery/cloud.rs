@@ -3,26 +3,18 @@
 
 use hcl_edit::structure::{Block, Body};
 
-use super::Input;
-use super::code::{self, MAX_DIR_BYTES, MAX_FILE_BYTES, unlabelled};
+use super::code::{self, Budget, unlabelled};
+use super::{Input, links};
 use crate::model::{RepoPath, WorkspaceName};
 
 /// The workspace named in the code of a directory, else `default`. Files that cannot be read, are too large or no HCL
 /// are passed over: Terraform itself will say what is wrong with them.
 pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
-    let mut budget = MAX_DIR_BYTES;
-    for file in code::native(input.tree.files_in(dir), input.settings.distribution) {
-        let Some(text) = (input.read)(file) else { continue };
-        // Most files have no such block, and parsing is the slow part.
-        if text.len() > MAX_FILE_BYTES.min(budget) || !text.contains("cloud") {
-            continue;
-        }
-        budget -= text.len();
-        if let Some(workspace) = named_in(&text) {
-            return workspace;
-        }
-    }
-    WorkspaceName::default()
+    let mut budget = Budget::of_dir();
+    // Most files have no such block, and parsing is the slow part.
+    let text = |file: &RepoPath| budget.text("cloud", || links::read_code(input.tree, file, input.read));
+    let files = code::native(input.tree.files_in(dir), input.settings.distribution);
+    files.filter_map(text).find_map(|text| named_in(&text)).unwrap_or_default()
 }
 
 fn named_in(text: &str) -> Option<WorkspaceName> {
@@ -42,6 +34,7 @@ fn name_of(cloud: &Block) -> Option<WorkspaceName> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::code::MAX_FILE_BYTES;
     use super::super::{Autodiscover, Settings, Tree};
     use super::*;
     use crate::model::Distribution;

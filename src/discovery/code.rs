@@ -8,7 +8,36 @@ use crate::model::{Distribution, RepoPath};
 pub(super) const MAX_FILE_BYTES: usize = 512 << 10;
 
 /// Bytes of one directory that are parsed.
-pub(super) const MAX_DIR_BYTES: usize = 4 << 20;
+const MAX_DIR_BYTES: usize = 4 << 20;
+
+/// Bytes of one directory that are read. A link is read as often as there are links to the same file.
+const MAX_DIR_READ: usize = 64 << 20;
+
+/// What of one directory may still be looked into.
+pub(super) struct Budget {
+    read: usize,
+    parsed: usize,
+}
+
+impl Budget {
+    pub(super) fn of_dir() -> Self {
+        Self { read: MAX_DIR_READ, parsed: MAX_DIR_BYTES }
+    }
+
+    /// The text of a file, if it is to be parsed: not too large, and it has the word.
+    pub(super) fn text(&mut self, word: &str, read: impl FnOnce() -> Option<String>) -> Option<String> {
+        if self.read == 0 {
+            return None;
+        }
+        let text = read()?;
+        self.read = self.read.saturating_sub(text.len());
+        if text.len() > MAX_FILE_BYTES.min(self.parsed) || !text.contains(word) {
+            return None;
+        }
+        self.parsed -= text.len();
+        Some(text)
+    }
+}
 
 /// The HCL files of a directory among its sorted `files`: Terraform reads `*.tf`; OpenTofu also `*.tofu`, and there
 /// `x.tofu` hides `x.tf` (reference 12.2).
@@ -54,6 +83,24 @@ pub(super) fn unlabelled<'a>(body: &'a Body, name: &'a str) -> impl Iterator<Ite
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_directory_costs_has_an_end() {
+        let large = "x".repeat(MAX_FILE_BYTES + 1);
+        let (mut budget, mut reads) = (Budget::of_dir(), 0);
+        for _ in 0..1_000 {
+            let read = || {
+                reads += 1;
+                Some(large.clone())
+            };
+            assert_eq!(budget.text("x", read), None);
+        }
+        assert_eq!(reads, MAX_DIR_READ / MAX_FILE_BYTES);
+        let (mut budget, text) = (Budget::of_dir(), "word".repeat(MAX_FILE_BYTES / 4));
+        let parsed = (0..20).filter_map(|_| budget.text("word", || Some(text.clone()))).count();
+        assert_eq!(parsed, MAX_DIR_BYTES / MAX_FILE_BYTES);
+        assert_eq!(Budget::of_dir().text("other", || Some(text)), None);
+    }
 
     #[test]
     fn each_tool_reads_its_own_files() {

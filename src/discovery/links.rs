@@ -71,6 +71,15 @@ pub(super) fn resolve(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
     Some(done)
 }
 
+/// The text of a file of code, by a `read` that follows no link. What is a link is read as if the file that it leads to
+/// lay there, as the tools do; one that leads to no file of the repository has no text.
+pub(super) fn read_code(tree: &Tree, file: &RepoPath, read: &dyn Fn(&RepoPath) -> Option<String>) -> Option<String> {
+    if !tree.is_link(file) {
+        return read(file);
+    }
+    read(&resolve(tree, file).filter(|target| tree.has_file(target))?)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -116,6 +125,33 @@ mod tests {
         }
         assert_eq!(resolve(&tree(&[("live/out", "../../..")]), &path("live/out/etc")), None);
         assert_eq!(resolve(&tree(&[("a", "base"), ("b", "a")]), &path("b/x")), Some(path("base/x")));
+    }
+
+    #[test]
+    fn code_is_read_through_links_to_files_of_the_repository() {
+        let links = [
+            ("live/prod/common.tf", "../../base/main.tf"),
+            ("live/prod/again.tf", "common.tf"),
+            ("live/prod/deep.tf", "lib/net/main.tf"),
+            ("live/prod/lib", "../../modules"),
+            ("live/prod/passwd.tf", "/etc/passwd"),
+            ("live/prod/out.tf", "../../../etc/passwd"),
+            ("live/prod/back.tf", "../../../infra/base/main.tf"),
+            ("live/prod/a.tf", "b.tf"),
+            ("live/prod/b.tf", "a.tf"),
+            ("live/prod/gone.tf", "../../base/gone.tf"),
+            ("live/prod/dir.tf", "../../base"),
+            ("live/prod/root.tf", "../.."),
+        ];
+        let tree = tree(&links);
+        let text = |file: &str| read_code(&tree, &path(file), &|file| Some(file.to_string())).unwrap_or_default();
+        assert_eq!(text("base/main.tf"), "base/main.tf");
+        assert_eq!(text("live/prod/common.tf"), "base/main.tf");
+        assert_eq!(text("live/prod/again.tf"), "base/main.tf");
+        assert_eq!(text("live/prod/deep.tf"), "modules/net/main.tf");
+        for (link, _) in &links[4..] {
+            assert_eq!(text(link), "", "{link}");
+        }
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub struct Input<'a> {
     /// What the operator set.
     pub settings: &'a Settings,
     /// Gives the text of a file of the checkout; `None` when it cannot be read. Should not follow links, and not read
-    /// more than a megabyte.
+    /// more than a megabyte. Of code that is a link the file is asked for that it leads to.
     pub read: &'a dyn Fn(&RepoPath) -> Option<String>,
 }
 

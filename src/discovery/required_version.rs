@@ -11,7 +11,7 @@ use hcl_edit::structure::{Attribute, Body};
 use semver::Version;
 use serde_json::Value;
 
-use super::code::{self, MAX_DIR_BYTES, MAX_FILE_BYTES};
+use super::code::{self, Budget};
 use super::version_constraint::{InvalidConstraint, VersionConstraint};
 use crate::model::{Distribution, RepoPath};
 
@@ -85,19 +85,15 @@ impl fmt::Display for RequiredVersions {
 }
 
 /// What the code of one directory demands. `files` are the files directly in it, sorted; `read` gives the text of one of
-/// them, and `None` when it cannot be read. Files that are too large or no HCL are passed over: the tool itself will say
+/// them, of a symbolic link that of the file it leads to, and `None` when it cannot be read. Files that are too large or no HCL are passed over: the tool itself will say
 /// what is wrong with them.
 pub fn required_versions(
     files: &[RepoPath],
     distribution: Distribution,
     read: &dyn Fn(&RepoPath) -> Option<String>,
 ) -> RequiredVersions {
-    let mut budget = MAX_DIR_BYTES;
-    let mut text_of = |file: &RepoPath| {
-        let text = read(file).filter(|text| text.len() <= MAX_FILE_BYTES.min(budget) && text.contains(KEY))?;
-        budget -= text.len();
-        Some(text)
-    };
+    let mut budget = Budget::of_dir();
+    let mut text_of = |file: &RepoPath| budget.text(KEY, || read(file));
     let mut found = Vec::new();
     for file in code::native(files, distribution) {
         found.extend(text_of(file).map(|text| in_native(file, &text)).unwrap_or_default());
@@ -160,6 +156,7 @@ fn line_at(text: &str, offset: usize) -> usize {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::code::MAX_FILE_BYTES;
     use super::*;
 
     fn found(distribution: Distribution, files: &[(&str, &str)]) -> RequiredVersions {

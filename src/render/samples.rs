@@ -403,7 +403,8 @@ fn an_explanation_of_very_many_projects_is_bounded_and_says_what_it_left_out() {
         planned
     });
     let explanation = Explanation { planned: planned.collect(), ..explained() };
-    let all = comments(&report(CommandKind::Explain, Body::Explained(Box::new(explanation), vec![])), &Limits::default());
+    let all =
+        comments(&report(CommandKind::Explain, Body::Explained(Box::new(explanation), vec![])), &Limits::default());
     assert_eq!(all.len(), 1);
     assert!(all[0].body.starts_with("Ran Explain: 2000 of 2003 projects would be planned"), "{}", all[0].body);
     assert!(all[0].body.contains("\n1800 more projects would be planned, with other settings.\n"));

@@ -249,6 +249,40 @@ fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
 }
 
 #[test]
+fn code_that_is_a_link_counts_where_the_link_is() {
+    let demand = "terraform {\n  required_version = \"~> 1.9.0\"\n}\n";
+    let tree = WorkingTree::new(&[
+        ("base/main.tf", "module \"net\" {\n  source = \"../../modules/net\"\n}\n"),
+        ("base/versions.tf", demand),
+        ("modules/net/main.tf", CODE),
+        ("lockkeeper.yaml", "version: 3\nprojects:\n- dir: live/prod\n"),
+    ]);
+    let dir = tree.path().join("live/prod");
+    std::fs::create_dir_all(&dir).unwrap();
+    for (name, target) in [
+        ("main.tf", "../../base/main.tf"),
+        ("versions.tf", "../../base/versions.tf"),
+        ("circle.tf", "circle.tf"),
+        ("passwd.tf", "/etc/passwd"),
+    ] {
+        std::os::unix::fs::symlink(target, dir.join(name)).unwrap();
+    }
+    tree.git(&["checkout", "-q", "main"]);
+    tree.commit();
+    tree.git(&["checkout", "-q", "-B", "change"]);
+    tree.write(&[("modules/net/main.tf", "# changed\n")]);
+    let said = tree.check(&["--autoplan-modules"]);
+    let words = said.out.split_whitespace().collect::<Vec<_>>().join(" ");
+    for part in [
+        "Would be planned (1)",
+        "live/prod `modules/net/main.tf` changed, in a module that it uses: `modules/net`",
+        "the newest version that fits: line 2 of `live/prod/versions.tf` says `~> 1.9.0`",
+    ] {
+        assert!(words.contains(part), "{part}\n{}", said.out);
+    }
+}
+
+#[test]
 fn a_thousand_projects_are_told_in_a_screenful() {
     let names: Vec<String> = (0..1000).map(|n| format!("team{:02}/app{n:03}", n / 50)).collect();
     let files: Vec<(String, &str)> = names.iter().map(|name| (format!("{name}/main.tf"), CODE)).collect();

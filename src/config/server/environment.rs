@@ -30,8 +30,7 @@ const ALWAYS: &[&str] = &[
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "TF_*",
-    // Those of Terragrunt, and their older names.
-    "TG_*",
+    // Not `TG_*`, its newer ones: other programs have variables of that name, some of them secret.
     "TERRAGRUNT_*",
     "AWS_*",
     "ARM_*",
@@ -108,8 +107,7 @@ mod tests {
             ("LC_ALL", true),
             ("AWS_PROFILE", true),
             ("TF_VAR_region", true),
-            ("TG_TF_PATH", true),
-            ("TG_PROVIDER_CACHE", true),
+            ("TG_PROVIDER_CACHE", false),
             ("TERRAGRUNT_DOWNLOAD", true),
             ("MY_TG_TF_PATH", false),
             ("DATADOG_API_KEY", true),

@@ -477,7 +477,7 @@ pub static SETTINGS: &[Setting] = &[
         "LIST",
         List,
         "More of the server's variables to hand to Terraform and steps, `*` allowed. Always handed over: PATH, HOME, \
-         locale, proxy and certificate variables, TF_*, TG_*, TERRAGRUNT_*, AWS_*, ARM_*, AZURE_*, GOOGLE_*, GCLOUD_*, \
+         locale, proxy and certificate variables, TF_*, TERRAGRUNT_*, AWS_*, ARM_*, AZURE_*, GOOGLE_*, GCLOUD_*, \
          CLOUDSDK_*, KUBE_*. Never: LOCKKEEPER_*, ATLANTIS_* and DATABASE_URL, which hold the server's own secrets.",
     ),
     Setting::new(

@@ -24,8 +24,8 @@ pub use warnings::{Warning, warnings};
 use super::limits::LimitExceeded;
 use super::terragrunt::PassedOver;
 use super::{
-    Input, Order, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths, configured, discover, links,
-    required_versions, select_for_plan, terragrunt,
+    Input, Order, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths, configured, discover,
+    links, required_versions, select_for_plan, terragrunt,
 };
 use crate::config::BranchFilter;
 use crate::config::repo::{AutodiscoverMode, RepoConfig};
@@ -227,10 +227,11 @@ fn autodiscovery(input: &Input<'_>) -> Autodiscovery {
 /// The files come first, then the code, then the flag (reference 12.1), as when it is run.
 fn tool(question: &Question<'_>, rules: &ProjectRules, dir: &RepoPath) -> Tool {
     let input = question.input;
+    let read = |file: &RepoPath| links::read_code(input.tree, file, input.read);
     let distribution = rules.distribution.clone().unwrap_or_else(|| question.tool.distribution.clone());
     let code = match &rules.version {
         Some(_) => RequiredVersions::default(),
-        None => required_versions(input.tree.files_in(dir), distribution.value, input.read),
+        None => required_versions(input.tree.files_in(dir), distribution.value, &read),
     };
     let of_flag = question.tool.version.clone().filter(|_| code.is_empty());
     Tool { distribution, version: rules.version.clone().or(of_flag), code }

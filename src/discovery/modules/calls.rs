@@ -6,7 +6,7 @@
 use hcl_edit::structure::Body;
 use serde_json::Value;
 
-use super::Tree;
+use super::{Tree, links};
 use crate::model::RepoPath;
 
 /// Bytes of one file that are parsed; code of this size is not written by hand.
@@ -25,7 +25,7 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    /// Reads all code files of a directory; `None` when the budget of bytes is used up.
+    /// Reads all code files of a directory, links to code too; `None` when the budget of bytes is used up.
     pub fn of_dir(
         tree: &Tree,
         dir: &RepoPath,
@@ -35,7 +35,7 @@ impl Calls {
         let mut calls = Self::default();
         for file in tree.files_in(dir) {
             let Some(kind) = Kind::of(file.file_name()) else { continue };
-            let Some(text) = read(file) else { continue };
+            let Some(text) = links::read_code(tree, file, read) else { continue };
             *budget = budget.checked_sub(text.len())?;
             if text.len() <= MAX_FILE_BYTES && calls.sources.len() < MAX_SOURCES {
                 calls.add(kind, &text);

@@ -73,7 +73,8 @@ impl Search {
         found.units.retain(|unit| wanted(&unit.dir, counts));
         let code = |file: &RepoPath| counts(file) || is_own_language(file);
         let concerned = concerned(&found, tree, changed, &code);
-        let concerned = concerned.into_iter().map(|(dir, chain)| (dir.clone(), chain, group_of(&found, &dir))).collect();
+        let concerned =
+            concerned.into_iter().map(|(dir, chain)| (dir.clone(), chain, group_of(&found, &dir))).collect();
         let sources = found.units.iter().flat_map(|unit| &unit.watches).filter(|(_, watch)| **watch != Watch::Own);
         let mut owned: HashSet<RepoPath> = sources.map(|(dir, _)| dir.clone()).collect();
         owned.extend(tree.dirs().filter(|dir| runs(tree, dir) && wanted(dir, counts)).cloned());

@@ -298,6 +298,31 @@ fn modules_are_found_behind_links() {
     ");
 }
 
+/// Symbolic links: code says what it would say if it lay where the link is.
+#[test]
+fn code_that_is_a_link_counts_where_the_link_is() {
+    let links = [
+        ("live/prod/main.tf", "../../base/main.tf"),
+        ("live/prod/circle.tf", "circle.tf"),
+        ("live/prod/out.tf", "../../../base/other.tf"),
+        ("modules/net/main.tf", "../../base/net.tf"),
+    ];
+    let world = || {
+        World::new(&["base/main.tf", "base/net.tf", "base/other.tf", "modules/net/x.tf", "modules/dns/x.tf"])
+            .with_modules("live/*/*")
+            .calls("base/main.tf", &["../../modules/net"])
+            .calls("base/net.tf", &["../dns"])
+            .calls("base/other.tf", &["../../modules/other"])
+            .linked(&links)
+    };
+    insta::assert_snapshot!(world().reasons(&["modules/dns/x.tf"]), @"live/prod/default: `modules/dns/x.tf` changed, in a module that it uses: `modules/net`, which uses `modules/dns`");
+    assert_eq!(world().planned(&["modules/net/x.tf"]), "live/prod/default");
+    assert_eq!(world().planned(&["base/net.tf"]), "base/default live/prod/default");
+    assert_eq!(world().planned(&["modules/other/main.tf"]), "");
+    let named = World::new(&["base/cloud.tf"]).linked(&[("live/prod/cloud.tf", "../../base/cloud.tf")]);
+    assert_eq!(named.planned(&["base/cloud.tf"]), "base/base live/prod/base");
+}
+
 /// Symbolic links: a change is one wherever it is seen.
 #[test]
 fn what_changes_behind_a_link_changes_at_the_link() {

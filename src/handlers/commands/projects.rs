@@ -413,7 +413,7 @@ fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
         RunError::Tool(ToolError::Missing { program, .. }) => vec![format!(
             "Whoever runs Lockkeeper has to install `{program}` on the PATH of the server or in `--tf-bin-dir`."
         )],
-        RunError::Tool(ToolError::OtherVersion { wanted, .. }) => vec![format!(
+        RunError::Tool(ToolError::OtherVersion { wanted, .. } | ToolError::Unasked { wanted, .. }) => vec![format!(
             "Ask for a version this server has, or have {wanted} put into `--tf-bin-dir` under its name and version."
         )],
         RunError::Tool(ToolError::Download { wanted, .. }) => vec![format!(

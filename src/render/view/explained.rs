@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::{Footer, Label};
 use crate::discovery::explain::{
-    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, Warning, groups, hooks_not_run, skipped_groups,
+    Explanation, FileVerdict, FileWhyNot, Planned, PlannedGroup, SkippedGroup, Warning, groups, hooks_not_run,
+    skipped_groups,
 };
 use crate::render::report::Report;
 
@@ -77,11 +78,7 @@ struct WarningView {
 }
 
 /// Everything there is to say about a change.
-pub(in crate::render) fn explained(
-    report: &Report,
-    explanation: &Explanation,
-    warnings: &[Warning],
-) -> ExplainedView {
+pub(in crate::render) fn explained(report: &Report, explanation: &Explanation, warnings: &[Warning]) -> ExplainedView {
     let skipped = skipped_groups(&explanation.skipped);
     let idle = explanation.idle_files();
     let file = |(file, reason): (&FileVerdict, &FileWhyNot)| FileView {

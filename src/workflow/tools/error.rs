@@ -29,6 +29,16 @@ pub enum ToolError {
         /// The version found.
         found: Version,
     },
+    /// There is one without a version in its name, and it cannot be told whether it is that one.
+    #[error("{title} {wanted} is asked for, and the one that this server has cannot be asked which it is: {error}")]
+    Unasked {
+        /// `Terraform` or `OpenTofu`.
+        title: &'static str,
+        /// The version asked for.
+        wanted: Version,
+        /// Why not; it names the program.
+        error: Box<Self>,
+    },
     /// It is not here, and downloading it failed.
     #[error("{title} {wanted} is not installed on this server, and downloading it failed: {error}")]
     Download {
@@ -71,7 +81,7 @@ impl ToolError {
     /// Whether another version may be all that is missing.
     pub(super) fn is_absence(&self) -> bool {
         match self {
-            Self::Missing { .. } | Self::OtherVersion { .. } => true,
+            Self::Missing { .. } | Self::OtherVersion { .. } | Self::Unasked { .. } => true,
             Self::Download { .. }
             | Self::Constraint(_)
             | Self::Unsatisfied { .. }

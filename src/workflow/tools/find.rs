@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use semver::Version;
+use tracing::warn;
 
 use super::ToolError;
 use crate::model::Distribution;
@@ -92,14 +93,25 @@ impl Programs {
         let Some(program) = self.look(name) else {
             return Err(ToolError::Missing { program: name.to_owned(), searched: self.searched() });
         };
-        self.check(program, distribution, wanted).await
+        match (self.check(program, distribution, wanted).await, wanted) {
+            // Such as a script that chooses among versions, and was not told which.
+            (Err(error @ (ToolError::Unreadable { .. } | ToolError::Process(_))), Some(wanted)) => {
+                let (title, wanted, error) = (distribution.title(), wanted.clone(), Box::new(error));
+                Err(ToolError::Unasked { title, wanted, error })
+            }
+            (checked, _) => checked,
+        }
     }
 
     /// The versions that are here, sorted: those in the names of programs, and that of the one without.
     pub async fn installed(&self, distribution: Distribution) -> Vec<Version> {
         let name = distribution.program();
         let mut versions: Vec<Version> = self.dirs.iter().flat_map(|dir| named_versions(dir, name)).collect();
-        versions.extend(self.find(distribution, None).await.ok().map(|tool| tool.version));
+        match self.find(distribution, None).await {
+            Ok(tool) => versions.push(tool.version),
+            Err(error) if error.is_absence() => {}
+            Err(error) => warn!(%error, "A program does not say which version it is, so it does not count"),
+        }
         versions.sort();
         versions.dedup();
         versions
@@ -151,12 +163,27 @@ impl Programs {
             .env("CHECKPOINT_DISABLE", "1")
             .deadline(VERSION_DEADLINE);
         let output = patiently(&cmd).await?;
-        let answer: Option<VersionAnswer> = serde_json::from_slice(&output.stdout.bytes).ok();
-        answer.map(|answer| answer.terraform_version).ok_or_else(|| ToolError::Unreadable {
+        answered(&output).ok_or_else(|| ToolError::Unreadable {
             program: program.display().to_string(),
             answer: output.stdout.text().lines().chain(output.stderr.text().lines()).next().unwrap_or("").to_owned(),
         })
     }
+}
+
+/// The version in what a program answered. Terraform before 0.13 knows no `-json` there and answers with text.
+fn answered(output: &Output) -> Option<Version> {
+    let answer: Option<VersionAnswer> = serde_json::from_slice(&output.stdout.bytes).ok();
+    match answer {
+        Some(answer) => Some(answer.terraform_version),
+        None if output.is_success() => output.stdout.text().lines().find_map(version_in),
+        None => None,
+    }
+}
+
+/// `Terraform v0.12.31` (reference 12.1).
+fn version_in(line: &str) -> Option<Version> {
+    let version = ["Terraform v", "OpenTofu v"].iter().find_map(|title| line.strip_prefix(title))?;
+    Version::parse(version.split_whitespace().next()?).ok()
 }
 
 /// A program that was written a moment ago counts as open for writing while a child that was being started at that moment
@@ -188,4 +215,26 @@ fn named_versions(dir: &Path, program: &str) -> Vec<Version> {
 #[derive(serde::Deserialize)]
 struct VersionAnswer {
     terraform_version: Version,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_read_from_the_line_that_says_it() {
+        for (line, expected) in [
+            ("Terraform v0.12.31", "0.12.31"),
+            ("Terraform v0.12.0-rc1", "0.12.0-rc1"),
+            ("Terraform v0.12.0-dev (0a1b2c3d)", "0.12.0-dev"),
+            ("OpenTofu v1.9.0", "1.9.0"),
+            ("Terraform v", ""),
+            ("Terraform vague", ""),
+            ("+ provider.aws v2.70.0", ""),
+            ("Your version of Terraform is out of date! The latest version", ""),
+            ("is Terraform v1.9.8. You can update by downloading from https://www.terraform.io", ""),
+        ] {
+            assert_eq!(version_in(line).map(|version| version.to_string()).unwrap_or_default(), expected, "{line}");
+        }
+    }
 }

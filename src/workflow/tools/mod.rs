@@ -65,6 +65,9 @@ impl Tools {
         let found = self.programs.find(distribution, wanted).await;
         match (found, wanted, &self.downloads) {
             (Err(error), Some(wanted), Some(downloads)) if error.is_absence() => {
+                if let ToolError::Unasked { .. } = error {
+                    warn!(%error, "A program does not say which version it is; the one that is asked for is downloaded");
+                }
                 self.download(downloads, distribution, wanted).await
             }
             (found, ..) => found,
@@ -136,6 +139,7 @@ impl Tools {
             ToolError::Missing { .. } | ToolError::OtherVersion { .. } => error::ReleaseList::NotAllowed,
             other @ (ToolError::Constraint(_)
             | ToolError::Unsatisfied { .. }
+            | ToolError::Unasked { .. }
             | ToolError::Unreadable { .. }
             | ToolError::Process(_)) => return other,
         };

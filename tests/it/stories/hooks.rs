@@ -16,6 +16,7 @@ story!(
     hooks_run_for_the_commands_they_are_for,
     what_a_pull_request_chooses_is_no_source_for_hooks_either,
     a_configuration_that_links_elsewhere_is_not_read_after_hooks,
+    what_a_hook_makes_of_the_code_counts_for_its_command_alone,
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -161,4 +162,23 @@ async fn a_configuration_that_links_elsewhere_is_not_read_after_hooks(backend: B
     let said = bot.comment(pull);
     assert!(said.contains("it is not a regular file") && !said.contains("root:"), "{said}");
     bot.end(&[]).await;
+}
+
+async fn what_a_hook_makes_of_the_code_counts_for_its_command_alone(backend: Backend) {
+    let call = r#"printf 'module "vpc" {\n  source = "../shared/vpc"\n}\n' >>app/main.tf"#;
+    let hooks = with_hooks(&json!([{"run": call, "commands": "plan"}]), &json!([]));
+    let config = ("atlantis.yaml", "version: 3\nprojects:\n- dir: app\n- dir: network\n");
+    let module = ("shared/vpc/main.tf", "resource \"terraform_data\" \"vpc\" {}\n");
+    let flags = [("repo-config-json", hooks.as_str()), ("autoplan-modules", "true")];
+    let mut bot = Bot::with(backend, &[NETWORK, APP, config, module], &flags).await;
+    let pull = bot.open_pull("module", &[("shared/vpc/main.tf", "# changed\n")]).await;
+    let planned = "Ran Plan for dir: `app` workspace: `default`: planned\n";
+    assert!(bot.answer(pull).starts_with(planned), "the hook has made it a user of the module");
+    // The same commit as it is: what was found after the hook was not kept for it, nor the other way round.
+    bot.say(pull, "lockkeeper explain").await;
+    let said = bot.answer(pull);
+    assert!(said.starts_with("Ran Explain: ") && !said.contains("in a module that it uses"), "{said}");
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.answer(pull).starts_with(planned));
+    bot.end(&["acme/infra/app/default by #1"]).await;
 }

@@ -2,6 +2,7 @@
 //! (reference 3.5 to 3.12).
 
 use insta::assert_snapshot;
+use lockkeeper::emulator::Change;
 
 use crate::stories::{APP, DB, NETWORK};
 use crate::support::bot::Bot;
@@ -9,6 +10,7 @@ use crate::support::db::{Backend, story};
 
 story!(
     a_change_in_a_module_plans_its_users,
+    code_that_is_a_link_counts_where_the_link_is,
     only_what_changed_may_be_planned_by_name,
     more_projects_than_the_operator_allows_are_refused,
     an_expression_chooses_several_projects,
@@ -35,6 +37,34 @@ async fn a_change_in_a_module_plans_its_users(backend: Backend) {
     bot.say(pull, "lockkeeper plan").await;
     assert!(bot.answer(pull).starts_with("Ran Plan for project: `app` dir: `app` workspace: `default`: planned\n"));
     bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn code_that_is_a_link_counts_where_the_link_is(backend: Backend) {
+    let config = ("atlantis.yaml", "version: 3\nprojects:\n- dir: live/prod\n");
+    let main = ("base/main.tf", "module \"vpc\" {\n  source = \"../../shared/vpc\"\n}\n");
+    let demand = |text: &str| format!("terraform {{\n  required_version = \"{text}\"\n}}\n");
+    let (fits, other) = (demand("~> 1.11.0"), demand("~> 1.9.0"));
+    // One database takes whole checkouts, the other one parts.
+    let sparse = if backend == Backend::Postgres { "true" } else { "false" };
+    let flags = [("autoplan-modules", "true"), ("sparse-checkout", sparse)];
+    let mut bot = Bot::with(backend, &[config, main, MODULE, ("base/versions.tf", &fits)], &flags).await;
+    let link = |name: &str, target: &str| Change::symlink(&format!("live/prod/{name}"), target);
+    let links = [
+        link("main.tf", "../../base/main.tf"),
+        link("versions.tf", "../../base/versions.tf"),
+        link("passwd.tf", "/etc/passwd"),
+        link("out.tf", "../../../../../../../../../etc/passwd"),
+        link("circle.tf", "circle.tf"),
+    ];
+    bot.change("main", &links).await;
+
+    let pull = bot.open_pull("versions", &[("base/versions.tf", &other)]).await;
+    let said = bot.answer(pull);
+    assert!(said.contains("line 2 of `live/prod/versions.tf` says `~> 1.9.0`"), "{said}");
+    bot.update("versions", &[("base/versions.tf", &fits), ("shared/vpc/main.tf", "# changed\n")]).await;
+    let said = bot.answer(pull);
+    assert!(said.starts_with("Ran Plan for dir: `live/prod` workspace: `default`: planned\n"), "{said}");
+    bot.end(&["acme/infra/live/prod/default by #1"]).await;
 }
 
 async fn only_what_changed_may_be_planned_by_name(backend: Backend) {

@@ -160,6 +160,7 @@ fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
         | ToolError::Download { .. }
         | ToolError::Constraint(_)
         | ToolError::Unsatisfied { .. }
+        | ToolError::Unasked { .. }
         | ToolError::Unreadable { .. }
         | ToolError::Process(_) => {
             format!("the plan was made by {made}, which this server does not have any more: {}", describe_error(error))

@@ -1,4 +1,5 @@
-//! Reading files of a checkout, such as the code that the search looks into. No link is followed.
+//! Reading files of a checkout, such as the code that the search looks into. No link is followed, but to the code of a
+//! project that is run, as its tool does, and then never out of the checkout.
 
 use crate::discovery::{self, RequiredVersions};
 use crate::git::Checkout;
@@ -21,7 +22,18 @@ pub(super) fn required(checkout: &Checkout, dir: &RepoPath, distribution: Distri
     let file = |entry: std::fs::DirEntry| dir.join(entry.file_name().to_str()?).ok();
     let mut files: Vec<RepoPath> = entries.into_iter().flatten().filter_map(Result::ok).filter_map(file).collect();
     files.sort_unstable();
-    discovery::required_versions(&files, distribution, &|path| read_code(checkout, path))
+    discovery::required_versions(&files, distribution, &|path| read_linked_code(checkout, path))
+}
+
+/// The text of a file of code, or of the one that a symbolic link leads to, if that is in the checkout and not of git.
+fn read_linked_code(checkout: &Checkout, path: &RepoPath) -> Option<String> {
+    let root = checkout.path.canonicalize().ok()?;
+    let real = root.join(path.as_str()).canonicalize().ok()?;
+    let inside = real.strip_prefix(&root).ok()?;
+    if inside.components().any(|part| part.as_os_str() == ".git") {
+        return None;
+    }
+    read_code(checkout, &RepoPath::new(inside.to_str()?).ok()?)
 }
 
 /// What a symbolic link says; a run may have put something else in its place.
@@ -47,4 +59,58 @@ pub(in crate::handlers::commands) fn read_file(
         return Err(invalid(format!("it is larger than {most} bytes")));
     }
     std::fs::read_to_string(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::git::Extent;
+    use crate::model::CommitSha;
+
+    const DEMAND: &str = "terraform {\n  required_version = \"~> 1.9.0\"\n}\n";
+
+    /// What the code of `live/prod` demands where its `versions.tf` is a link, and this is beside the checkout.
+    fn demanded(target: &str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkout");
+        for place in ["live/prod", "base", ".git"] {
+            std::fs::create_dir_all(path.join(place)).unwrap();
+        }
+        for file in ["versions.tf", "base/versions.tf", ".git/versions.tf", "../versions.tf"] {
+            std::fs::write(path.join(file), DEMAND).unwrap();
+        }
+        symlink("../../base", path.join("live/prod/lib")).unwrap();
+        symlink("again.tf", path.join("live/prod/circle.tf")).unwrap();
+        symlink("circle.tf", path.join("live/prod/again.tf")).unwrap();
+        symlink(target.replace("ROOT", path.to_str().unwrap()), path.join("live/prod/versions.tf")).unwrap();
+        let commit = CommitSha::new(&"1".repeat(40)).unwrap();
+        let (head, base, hold) = (commit.clone(), commit.clone(), dir.path().join("hold"));
+        let checkout = Checkout { path, hold, commit, head, base, merged: false, extent: Extent::Whole, fresh: true };
+        required(&checkout, &"live/prod".parse().unwrap(), Distribution::Terraform).to_string()
+    }
+
+    #[test]
+    fn code_behind_links_counts_where_the_link_is() {
+        for target in ["../../versions.tf", "../../base/versions.tf", "lib/versions.tf"] {
+            assert_eq!(demanded(target), "line 2 of `live/prod/versions.tf` says `~> 1.9.0`", "{target}");
+        }
+    }
+
+    #[test]
+    fn links_out_of_the_checkout_in_a_circle_or_to_no_code_are_not_followed() {
+        for target in [
+            "../../../versions.tf",
+            "ROOT/../versions.tf",
+            "/etc/passwd",
+            "circle.tf",
+            "versions.tf",
+            "gone.tf",
+            "../../base",
+            "../../.git/versions.tf",
+        ] {
+            assert_eq!(demanded(target), "", "{target}");
+        }
+    }
 }

@@ -214,7 +214,7 @@ fn added(path: &RepoPath) -> ChangedFile {
 enum Graph {
     NotWanted,
     Known(Arc<ModuleGraph>),
-    /// To be kept under the id of the tree, unless files were made that are no part of it.
+    /// To be kept under the id of the tree, unless what is read may be something else.
     ToBuild(Option<String>),
 }
 
@@ -223,7 +223,8 @@ impl Graph {
         if cx.ctx.settings.discovery.modules.is_none() {
             return Ok(Self::NotWanted);
         }
-        if !made.paths.is_empty() {
+        // Hooks may also have changed files that are part of the tree.
+        if !made.paths.is_empty() || hooks::any_before(cx, work.policies.of_operator()) {
             return Ok(Self::ToBuild(None));
         }
         let tree = cx.ctx.checkouts.tree_id(work.source(), commit).await.map_err(JobError::retry)?;
@@ -262,8 +263,10 @@ impl Ground {
         graph: Graph,
     ) -> Result<Found<T>, Trouble> {
         let Self { view, reading, files, made, changed, base, rules } = self;
+        // Whatever was made may be a link.
+        let maybe_links = files.links.iter().chain(&made.paths);
         let links: Vec<(RepoPath, String)> =
-            files.links.iter().filter_map(|link| Some((link.clone(), view.link_target(link)?))).collect();
+            maybe_links.filter_map(|link| Some((link.clone(), view.link_target(link)?))).collect();
         let tree = Tree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
         let config = reading
             .config(view.checkout().map(|checkout| &**checkout))

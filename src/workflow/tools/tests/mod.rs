@@ -88,8 +88,12 @@ fn version(text: &str) -> Version {
 }
 
 fn install(dir: &Path, name: &str, version: &str) {
+    put(dir, name, &program(version));
+}
+
+fn put(dir: &Path, name: &str, script: &[u8]) {
     let file = dir.join(name);
-    std::fs::write(&file, program(version)).unwrap();
+    std::fs::write(&file, script).unwrap();
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
@@ -303,6 +307,63 @@ async fn without_leave_to_download_only_what_is_here_counts() {
     no version of Terraform meets what the code demands: line 2 of `versions.tf` says `>= 2`. This server has 1.9.8, 1.5.7; it may not download others (`--tf-download=false`)
     the version to use cannot be found out: line 2 of `versions.tf`: `lots` is not a version constraint: `lots` is not a version; write one such as `1.9.0`
     ");
+}
+
+/// As one that chooses among versions answers where none is chosen.
+const UNDECIDED: &[u8] = b"#!/bin/sh\necho 'No version is chosen' >&2\nexit 1\n";
+
+#[tokio::test]
+async fn a_program_that_does_not_say_what_it_is_keeps_no_version_from_being_downloaded() {
+    let (tools, mirror, dir, _) = World::with(&["1.9.8", "1.9.9"]).await.tools();
+    put(&dir.path().join("own"), "terraform", UNDECIDED);
+    let downloaded = |version: &str| dir.path().join(format!("bin/terraform{version}"));
+    let tool = tools.find(Distribution::Terraform, Some(&version("1.9.8"))).await.unwrap();
+    assert_eq!((tool.program, tool.version), (downloaded("1.9.8"), version("1.9.8")));
+    let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
+    assert_eq!(tool.program, downloaded("1.9.9"));
+    let error = tools.find(Distribution::Terraform, None).await.unwrap_err();
+    assert!(matches!(error, ToolError::Unreadable { .. }), "any will do, and that is the one: {error}");
+    assert_eq!(mirror.asked(".zip"), 2);
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_say_what_it_is_is_named_where_nothing_can_be_downloaded() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "terraform", UNDECIDED);
+    install(dir.path(), "terraform1.9.9", "1.9.9");
+    let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
+    let wanted = version("1.9.8");
+    let error = || async {
+        let error = tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap_err();
+        error.to_string().replace(&dir.path().display().to_string(), "BIN")
+    };
+    let first = error().await;
+    std::fs::set_permissions(dir.path().join("terraform"), std::fs::Permissions::from_mode(0o644)).unwrap();
+    let second = error().await;
+    assert!(second.contains("BIN/terraform\""), "{second}");
+    insta::assert_snapshot!(first, @"Terraform 1.9.8 is asked for, and the one that this server has cannot be asked which it is: `BIN/terraform version` did not answer with a version: No version is chosen");
+    let (tool, _) = tools.choose(&wish("~> 1.9.0")).await.unwrap();
+    assert_eq!(tool.version, version("1.9.9"), "those that say it count");
+}
+
+/// As Terraform before 0.13 answers, also to `version -json`.
+const PLAIN: &[u8] = b"#!/bin/sh\nprintf 'Terraform v0.12.31\\n+ provider.aws v2.70.0\\n\\n'\n\
+    printf 'Your version of Terraform is out of date! The latest version\\nis 1.9.8.\\n'\n";
+
+#[tokio::test]
+async fn a_program_that_answers_with_text_is_understood() {
+    let dir = tempfile::tempdir().unwrap();
+    put(dir.path(), "terraform", PLAIN);
+    put(dir.path(), "terraform0.12.30", PLAIN);
+    let tools = Tools::new(&[dir.path()], ChildEnvironment::default());
+    let (tool, choice) = tools.choose(&wish("~> 0.12.31")).await.unwrap();
+    assert_eq!((tool.program, tool.version), (dir.path().join("terraform"), version("0.12.31")));
+    assert_eq!(choice.to_string(), "Terraform 0.12.31, because line 2 of `versions.tf` says `~> 0.12.31`");
+    let error = tools.find(Distribution::Terraform, Some(&version("0.12.30"))).await.unwrap_err();
+    assert_eq!(error.to_string(), "Terraform 0.12.30 is asked for, and this server has 0.12.31");
+    put(dir.path(), "terraform", &[PLAIN, b"exit 1\n"].concat());
+    let error = tools.find(Distribution::Terraform, None).await.unwrap_err();
+    assert!(matches!(error, ToolError::Unreadable { .. }), "it failed: {error}");
 }
 
 #[tokio::test]

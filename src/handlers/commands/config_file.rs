@@ -171,16 +171,34 @@ fn wanted(ctx: &Ctx, rules: &RepoRules) -> ConfigSource {
     })
 }
 
+/// Whether what the repository says depends on the commit of the base branch.
+pub(super) fn goes_by_base(ctx: &Ctx, rules: &RepoRules) -> bool {
+    matches!(wanted(ctx, rules), ConfigSource::Base | ConfigSource::MergeResult)
+}
+
+/// Whether hooks have a say in it.
+pub(super) fn is_of_checkout(ctx: &Ctx, rules: &RepoRules) -> bool {
+    is_checked_out(&wanted(ctx, rules), ctx.checkouts.strategy())
+}
+
+fn is_checked_out(wanted: &ConfigSource, strategy: CheckoutStrategy) -> bool {
+    match wanted {
+        ConfigSource::PullHead => strategy == CheckoutStrategy::Branch,
+        ConfigSource::MergeResult => strategy == CheckoutStrategy::Merge,
+        ConfigSource::Base | ConfigSource::Branch(_) => false,
+    }
+}
+
 async fn origin(
     cx: &CommandCx<'_>,
     wanted: &ConfigSource,
     source: &Source,
     has_checkout: bool,
 ) -> Result<Origin, ConfigTrouble> {
-    let strategy = cx.ctx.checkouts.strategy();
+    if has_checkout && is_checked_out(wanted, cx.ctx.checkouts.strategy()) {
+        return Ok(Origin::Checkout);
+    }
     Ok(match wanted {
-        ConfigSource::PullHead if has_checkout && strategy == CheckoutStrategy::Branch => Origin::Checkout,
-        ConfigSource::MergeResult if has_checkout && strategy == CheckoutStrategy::Merge => Origin::Checkout,
         ConfigSource::PullHead => Origin::Commit { commit: source.head.clone(), name: None },
         ConfigSource::MergeResult => Origin::Commit { commit: cx.ctx.checkouts.merged(source).await?, name: None },
         ConfigSource::Base => Origin::Commit {

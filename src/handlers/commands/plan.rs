@@ -318,7 +318,7 @@ async fn attempt(
     };
     cx.ctx.store.run_start(run).await?;
     cx.ctx.hub.announce(run);
-    if work.policies().workflow(key).keeps_output_private() {
+    if work.policies(key).workflow(key).keeps_output_private() {
         cx.ctx.store.run_keep_private(run).await?;
     }
     let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), run);

@@ -1,6 +1,7 @@
 //! What holds for the locks of the projects of a command: the rules of the operator, and what the repository says. A
-//! plan goes by the checkout that it plans, an apply by the head commit that was planned.
+//! plan goes by the checkout that it plans, an apply by the commits that were planned.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{CommandCx, config_file};
@@ -22,9 +23,47 @@ pub(super) struct Policies {
     refusal: Option<String>,
 }
 
+/// What holds for the plans of an apply: each goes by the configuration of what it was made of.
+pub(super) struct OfPlans {
+    /// Of the first of them, and of all that were made of the same.
+    pub policies: Policies,
+    /// Of those that were made of another state of the base branch, where the configuration depends on that.
+    pub others: HashMap<ProjectKey, Arc<Policies>>,
+}
+
+impl OfPlans {
+    /// Reads each configuration once.
+    pub async fn read(cx: &CommandCx<'_>, plans: &[&PlanRecord]) -> Self {
+        let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
+        let goes_by_base = config_file::goes_by_base(cx.ctx, &rules);
+        let Some((first, rest)) = plans.split_first() else {
+            return Self { policies: Policies::new(rules, None), others: HashMap::new() };
+        };
+        let policies = Policies::of_plan(cx, first).await;
+        let (mut others, mut read) = (HashMap::new(), HashMap::new());
+        for plan in rest.iter().filter(|plan| goes_by_base && plan.base != first.base) {
+            if !read.contains_key(&plan.base) {
+                read.insert(plan.base.clone(), Arc::new(Policies::of_plan(cx, plan).await));
+            }
+            others.insert(plan.project.clone(), Arc::clone(&read[&plan.base]));
+        }
+        Self { policies, others }
+    }
+
+    /// Why nothing may be applied: what the operator wants to be asked cannot be.
+    pub fn refusal(&self) -> Option<Reply> {
+        self.policies.refusal()
+    }
+}
+
 impl Policies {
     pub fn new(rules: RepoRules, config: Option<RepoConfig>) -> Self {
         Self { rules, config, is_unread: false, refusal: None }
+    }
+
+    /// Where nobody can find out what the repository says.
+    pub fn unread(rules: RepoRules) -> Self {
+        Self { is_unread: true, ..Self::new(rules, None) }
     }
 
     pub fn with_config(self, config: Option<RepoConfig>) -> Self {
@@ -40,13 +79,12 @@ impl Policies {
             Err(error) => {
                 tracing::warn!(error = describe_error(&*error), "The configuration that was planned cannot be read");
                 let refusal = config_file::refusal(cx.ctx, &rules, &error);
-                Self { is_unread: true, refusal, ..Self::new(rules, None) }
+                Self { refusal, ..Self::unread(rules) }
             }
         }
     }
 
-    /// Why nothing may be applied: what the operator wants to be asked cannot be.
-    pub fn refusal(&self) -> Option<Reply> {
+    fn refusal(&self) -> Option<Reply> {
         let hint = "Comment the same again once it can be read; nothing was applied.".to_owned();
         self.refusal.clone().map(|message| Reply::refused("config", message, vec![hint]))
     }

@@ -21,11 +21,12 @@ pub(super) use search::{Explained, Selection, checkout_refusal, explain, select}
 pub(super) use wanted::Wanted;
 
 use super::CommandCx;
-use super::config_file::Reading;
+use super::config_file::{self, Reading};
 use super::needs::Findings;
-use super::policies::Policies;
+use super::policies::{OfPlans, Policies};
 use crate::command::var_files_outside;
-use crate::config::repos::{Demands, LockPolicy};
+use crate::config::repo::RepoConfig;
+use crate::config::repos::{Demands, LockPolicy, RepoRules};
 use crate::config::workflow::{Stage as Steps, Workflow};
 use crate::context::Ctx;
 use crate::discovery::{Order, Project, Stage, stages};
@@ -48,8 +49,10 @@ pub(super) struct Work {
     abreast: Semaphore,
     /// What was checked out; `None` for an apply, where each plan record says it.
     pub source: Option<Source>,
-    /// What the operator and the repository say about locks.
+    /// What the operator and the repository say.
     policies: Policies,
+    /// For an apply: the same by the configuration of another state of the base branch, of which these were planned.
+    others: HashMap<ProjectKey, Arc<Policies>>,
     /// What was found out about the pull.
     pub findings: Findings,
     checkouts: Mutex<HashMap<(Source, WorkspaceName), Slot>>,
@@ -101,13 +104,19 @@ pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<P
 pub(super) struct Stopped;
 
 impl Work {
-    /// For an apply: each plan says itself what it was made of. `parallel_apply: false` at the head that was planned lets
-    /// only one group be applied at a time.
-    pub fn of_plans(policies: Policies, plans: &[PlanRecord]) -> Self {
-        let abreast = Semaphore::new(abreast(policies.config().and_then(|config| config.parallel_apply)));
+    /// For an apply: each plan says itself what it was made of.
+    pub fn of_plans(OfPlans { policies, others }: OfPlans, plans: &[PlanRecord]) -> Self {
         let findings = Findings::default();
         let reached = Reached::of(plans.iter().map(|plan| plan.project.clone()));
-        Self { projects: Vec::new(), abreast, source: None, policies, findings, checkouts: Mutex::default(), reached }
+        let abreast = Semaphore::new(ABREAST);
+        let (projects, source, checkouts) = (Vec::new(), None, Mutex::default());
+        Self { projects, abreast, source, policies, others, findings, checkouts, reached }.with_places_to_apply()
+    }
+
+    /// `parallel_apply: false` lets only one group be applied at a time.
+    fn with_places_to_apply(self) -> Self {
+        let parallel = self.configs().all(|config| config.parallel_apply != Some(false));
+        Self { abreast: Semaphore::new(abreast(Some(parallel))), ..self }
     }
 
     /// For an apply with hooks: by the configuration as it is after them, which may be in the checkout in which they ran.
@@ -120,23 +129,39 @@ impl Work {
             Err(error) => Err(error.into()),
         };
         let policies = self.policies.of_checkout(found);
-        let abreast = Semaphore::new(abreast(policies.config().and_then(|config| config.parallel_apply)));
-        Self { abreast, policies, ..self }
+        let others = if config_file::is_of_checkout(cx.ctx, policies.of_operator()) {
+            // The hooks have made it of one state of the base branch only.
+            let unread = Arc::new(Policies::unread(policies.of_operator().clone()));
+            self.others.into_keys().map(|project| (project, Arc::clone(&unread))).collect()
+        } else {
+            self.others
+        };
+        Self { policies, others, ..self }.with_places_to_apply()
     }
 
-    /// What the operator and the repository say.
-    pub fn policies(&self) -> &Policies {
-        &self.policies
+    /// What the operator says.
+    pub fn rules(&self) -> &RepoRules {
+        self.policies.of_operator()
+    }
+
+    /// What the operator and the repository say for a project.
+    pub fn policies(&self, project: &ProjectKey) -> &Policies {
+        self.others.get(project).map_or(&self.policies, |policies| &**policies)
+    }
+
+    fn configs(&self) -> impl Iterator<Item = &RepoConfig> {
+        let others = self.others.values().map(|policies| &**policies);
+        std::iter::once(&self.policies).chain(others).filter_map(Policies::config)
     }
 
     /// What holds for the lock of a project.
     pub fn policy(&self, project: &ProjectKey) -> LockPolicy {
-        self.policies.of(project)
+        self.policies(project).of(project)
     }
 
     /// What must hold before something is run on a project. Of a `state rm` nothing can be demanded (reference 1.7).
     pub fn demands(&self, kind: RunKind, project: &ProjectKey) -> Demands {
-        let rules = self.policies.project(project);
+        let rules = self.policies(project).project(project);
         match kind {
             RunKind::Plan => rules.plan_requirements,
             RunKind::Apply => rules.apply_requirements,
@@ -146,15 +171,15 @@ impl Work {
     }
 
     /// Whether the repository may have demanded something of an apply that nobody can read now.
-    pub fn hides_demands(&self) -> bool {
-        self.policies.hides_demands()
+    pub fn hides_demands(&self, project: &ProjectKey) -> bool {
+        self.policies(project).hides_demands()
     }
 
     /// Marks the reports that comments leave out (`silence_pr_comments`): only what went well. Whatever did not, somebody
     /// has to hear of (P10).
     pub fn silence(&self, kind: RunKind, reports: &mut [ProjectReport]) {
         for report in reports.iter_mut().filter(|report| report.outcome.is_success()) {
-            report.silenced = self.policies.project(&report.key).silenced.value.contains(&kind);
+            report.silenced = self.policies(&report.key).project(&report.key).silenced.value.contains(&kind);
         }
     }
 
@@ -178,12 +203,12 @@ impl Work {
 
     /// When the turn of a plan comes; `None`: that cannot be found out.
     pub fn order(&self, plan: &PlanRecord) -> Option<Order> {
-        self.policies.order(plan)
+        self.policies(&plan.project).order(plan)
     }
 
     /// Whether a failure in one group of the order keeps the later groups from running.
     pub fn aborts(&self) -> bool {
-        self.policies.config().is_some_and(|config| config.abort_on_execution_order_fail)
+        self.configs().any(|config| config.abort_on_execution_order_fail)
     }
 
     pub fn source(&self) -> &Source {
@@ -229,7 +254,7 @@ impl Work {
         output: &RunOutput,
     ) -> Result<(PlanMade, Arc<Checkout>), RunError> {
         let checkout = self.checkout(cx, &project.key.workspace).await?;
-        let workflow = self.policies.workflow(&project.key);
+        let workflow = self.policies(&project.key).workflow(&project.key);
         let facts = self.facts(cx, RunKind::Plan, &workflow, extra).await;
         let site = Site::of(cx, &checkout, &project.key, facts).await?;
         let place = site.place(cx, &project.key, &workflow, extra, output);
@@ -247,7 +272,7 @@ impl Work {
         arguments: &[String],
         output: &RunOutput,
     ) -> StateWork {
-        let workflow = self.policies.workflow(project);
+        let workflow = self.policies(project).workflow(project);
         match self.site(cx, project, arguments).await {
             Ok((site, wish)) => {
                 let place = site.place(cx, project, &workflow, arguments, output);
@@ -264,7 +289,7 @@ impl Work {
         project: &ProjectKey,
         output: &RunOutput,
     ) -> Result<String, RunError> {
-        let workflow = self.policies.workflow(project);
+        let workflow = self.policies(project).workflow(project);
         let (site, wish) = self.site(cx, project, &[]).await?;
         cx.ctx.terraform.version(&site.place(cx, project, &workflow, &[], output), &wish).await
     }
@@ -284,13 +309,16 @@ impl Work {
 
     /// The program of a project.
     pub fn distribution(&self, cx: &CommandCx<'_>, project: &ProjectKey) -> Distribution {
-        self.policies.project(project).distribution.map_or(cx.ctx.settings.distribution, |decided| decided.value)
+        self.policies(project)
+            .project(project)
+            .distribution
+            .map_or(cx.ctx.settings.distribution, |decided| decided.value)
     }
 
     /// What is said about the program of a project: by the operator, its configuration, and its code as it is on the disk,
     /// where hooks may have written some of it.
     async fn wish(&self, cx: &CommandCx<'_>, checkout: &Arc<Checkout>, project: &ProjectKey) -> Wish {
-        let rules = self.policies.project(project);
+        let rules = self.policies(project).project(project);
         let distribution = self.distribution(cx, project);
         let (checkout, dir) = (Arc::clone(checkout), project.dir.clone());
         let code = tokio::task::spawn_blocking(move || required(&checkout, &dir, distribution)).await;

@@ -13,6 +13,7 @@ story!(
     what_the_pull_says_about_projects_counts_by_itself,
     a_pull_cannot_change_what_is_read_from_the_base_branch,
     mistakes_on_the_base_branch_are_shown_with_the_branch_they_are_on,
+    each_plan_is_applied_by_the_configuration_it_was_made_with,
     a_named_branch_is_read_as_it_is_now,
     a_named_branch_that_is_not_there_stops_plan_and_apply,
     an_entry_of_the_servers_file_wins_over_the_flag,
@@ -61,6 +62,33 @@ async fn mistakes_on_the_base_branch_are_shown_with_the_branch_they_are_on(backe
     let note = format!("The file is read from the base branch `main` at {commit}, not from this pull request");
     assert!(comment.contains("`projcts` is not a key of the file") && comment.contains(&note), "{comment}");
     bot.end(&[]).await;
+}
+
+async fn each_plan_is_applied_by_the_configuration_it_was_made_with(backend: Backend) {
+    let json = r#"{"repos": [{"id": "/.*/", "allowed_overrides": ["apply_requirements", "workflow"],
+        "allow_custom_workflows": true}]}"#;
+    let file = |app: &str| {
+        format!(
+            "version: 3\nprojects:\n- {{name: net, dir: network}}\n- {{name: app, dir: app{app}}}\nworkflows:\n  own: {{}}\n"
+        )
+    };
+    let flags = [("repo-config-source", "base"), ("repo-config-json", json)];
+    let mut bot = Bot::with(backend, &[NETWORK, APP, ("atlantis.yaml", &file(""))], &flags).await;
+    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")]).await;
+    bot.heard(pull);
+    // What is demanded from now on holds for what is planned from now on.
+    bot.push("main", &[("atlantis.yaml", &file(", apply_requirements: [approved], workflow: own"))]).await;
+    bot.say(pull, "lockkeeper plan -p app").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    let answer = bot.comment(pull);
+    assert!(answer.contains("`approved` is required (line 4 of `atlantis.yaml`)"), "{answer}");
+    assert_eq!(bot.calls().last().map(String::as_str), Some("apply network"), "{answer}");
+    bot.approve(pull, "bob");
+    bot.say(pull, "lockkeeper apply").await;
+    bot.heard(pull);
+    assert_eq!(bot.calls().last().map(String::as_str), Some("apply app"));
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
 }
 
 async fn a_named_branch_is_read_as_it_is_now(backend: Backend) {

@@ -83,7 +83,7 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
     let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await;
     let checkout =
         checkout.map_err(|error| Shut::stale(format!("the code that was planned cannot be checked out: {error}")))?;
-    if work.hides_demands() {
+    if work.hides_demands(&plan.project) {
         return Err(Shut::stale(
             "what the repository demands of an apply (`apply_requirements` in its configuration at the commit that was \
              planned) cannot be read, or is not allowed any more",
@@ -103,11 +103,11 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
 /// The workflow that made the plan (P5). Its steps are what was looked at; where a plan has no file there is nothing else
 /// that ties the apply to it.
 fn same_workflow(work: &Work, plan: &PlanRecord) -> Result<Arc<Workflow>, Shut> {
-    let workflow = work.policies().workflow(&plan.project);
+    let workflow = work.policies(&plan.project).workflow(&plan.project);
     if workflow.fingerprint() == plan.workflow {
         return Ok(workflow);
     }
-    if work.policies().is_unread() {
+    if work.policies(&plan.project).is_unread() {
         let message = "which workflow made the plan cannot be found out, because the configuration of this repository \
                        cannot be read as it was planned. Nothing was applied.";
         return Err(Shut::Stale(UserText::new(message, [])));

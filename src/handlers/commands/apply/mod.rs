@@ -20,7 +20,7 @@ use super::CommandCx;
 use super::course::Course;
 use super::hooks::{self, Given};
 use super::permission;
-use super::policies::Policies;
+use super::policies::OfPlans;
 use super::projects::{self, Ready, Work};
 use crate::command::{ApplyCommand, MergeMethod, MergeWish};
 use crate::config::access::Action;
@@ -62,12 +62,7 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = stopped::refusal(cx, &plans).await? {
         return Ok(refusal);
     }
-    // Plans of other commits are refused; what their configuration says must not count for the others.
-    let of_this_commit = plans.iter().find(|plan| gate::compare(cx.pull, plan).is_ok());
-    let policies = match of_this_commit.or(plans.first()) {
-        Some(plan) => Policies::of_plan(cx, plan).await,
-        None => Policies::new(cx.ctx.settings.rules(&cx.pull.at.repo), None),
-    };
+    let policies = policies_of(cx, &plans).await;
     if let Some(refusal) = policies.refusal() {
         return Ok(refusal);
     }
@@ -88,6 +83,15 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     let mut reports = course.into_reports();
     work.silence(RunKind::Apply, &mut reports);
     answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
+}
+
+/// Plans of other commits are refused; what their configuration says must not count for the others.
+async fn policies_of(cx: &CommandCx<'_>, plans: &[PlanRecord]) -> OfPlans {
+    let mut meant: Vec<&PlanRecord> = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok()).collect();
+    if meant.is_empty() {
+        meant.extend(plans.first());
+    }
+    OfPlans::read(cx, &meant).await
 }
 
 /// A plan and the run that is to apply it.
@@ -127,7 +131,7 @@ async fn with_hooks(
     plans: &[PlanRecord],
     command: &ApplyCommand,
 ) -> Result<Result<Work, Reply>, JobError> {
-    let rules = work.policies().of_operator();
+    let rules = work.rules();
     let mut of_this_commit = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok());
     let Some(plan) = of_this_commit.next().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
     let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;

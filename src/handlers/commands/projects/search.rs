@@ -1,5 +1,6 @@
 //! From what is asked for to the projects of a plan.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -147,6 +148,7 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
         abreast: Semaphore::new(ABREAST),
         source: Some(source),
         policies: Policies::new(rules, None),
+        others: HashMap::new(),
         findings: Findings::default(),
         checkouts: Mutex::default(),
         reached: Reached::default(),

@@ -102,12 +102,12 @@ impl Work {
 
     /// With what the steps and the configuration of a project say of other places.
     fn start(&self, key: &ProjectKey) -> Start {
-        let workflow = self.policies.workflow(key);
+        let workflow = self.policies(key).workflow(key);
         let is_about = |project: &&ProjectConfig| match &project.dir {
             ProjectDir::Path(dir) => *dir == key.dir,
             ProjectDir::Glob(glob) => glob.arrives_at(&key.dir),
         };
-        let configured = self.policies.config().into_iter().flat_map(|config| &config.projects).filter(is_about);
+        let configured = self.policies(key).config().into_iter().flat_map(|config| &config.projects).filter(is_about);
         let patterns = configured.flat_map(|project| project.autoplan.when_modified.texts());
         Start { dir: key.dir.clone(), texts: workflow.texts().chain(patterns).map(str::to_owned).collect() }
     }

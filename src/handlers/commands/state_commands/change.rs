@@ -143,7 +143,7 @@ impl Changing<'_> {
     async fn carry_out(&self) -> Result<StateWork, JobError> {
         let Self { cx, work, key, run, order, .. } = self;
         let Order { change, arguments, .. } = order;
-        if change.stage(&work.policies().workflow(key)).keeps_output_private() {
+        if change.stage(&work.policies(key).workflow(key)).keeps_output_private() {
             cx.ctx.store.run_keep_private(*run).await?;
         }
         let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), *run);

@@ -16,9 +16,22 @@ use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::store::{FreeLease, LeaseRow};
 
+/// `?owner=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// Those of mirrors of repositories that this owner has claimed.
+    owner: Option<String>,
+}
+
 /// `GET /api/leases`: all that may be seen, by key.
-pub(super) async fn list(State(web): State<Arc<Web>>, sight: Sight) -> Result<Json<Value>, Failure> {
-    let leases: Vec<Value> = seen(&web, &sight).await?.iter().map(as_json::lease).collect();
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Value>, Failure> {
+    let leases = seen(&web, &sight, which.owner.as_deref()).await?;
+    let leases: Vec<Value> = leases.iter().map(as_json::lease).collect();
     Ok(Json(json!({ "leases": leases })))
 }
 

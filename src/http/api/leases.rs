@@ -14,7 +14,7 @@ use crate::http::extract::{Asked, Segment};
 use crate::http::leases::{Release, release, seen};
 use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
-use crate::store::{FreeLease, LeaseRow};
+use crate::store::{FreeLease, LeaseRow, Store};
 
 /// `?owner=…`
 #[derive(Default, Deserialize)]
@@ -24,15 +24,16 @@ pub(super) struct Which {
     owner: Option<String>,
 }
 
-/// `GET /api/leases`: all that may be seen, by key.
+/// `GET /api/leases`: all that may be seen, by key, a thousand at most; `more` says that there may be others.
 pub(super) async fn list(
     State(web): State<Arc<Web>>,
     sight: Sight,
     Asked(which): Asked<Which>,
 ) -> Result<Json<Value>, Failure> {
     let leases = seen(&web, &sight, which.owner.as_deref()).await?;
+    let more = leases.len() >= usize::from(Store::LEASES_LISTED);
     let leases: Vec<Value> = leases.iter().map(as_json::lease).collect();
-    Ok(Json(json!({ "leases": leases })))
+    Ok(Json(json!({ "leases": leases, "more": more })))
 }
 
 /// `?reason=…&holder=…`

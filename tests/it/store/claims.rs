@@ -32,6 +32,7 @@ store_test!(
     a_change_to_anothers_repository_changes_nothing,
     the_last_application_takes_the_claim_with_it,
     a_claim_that_nothing_refers_to_is_collected,
+    a_claim_that_cannot_be_collected_keeps_none_of_the_others,
     an_owner_who_is_gone_claims_nothing,
     lists_are_read_part_by_part,
     lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner,
@@ -301,6 +302,22 @@ async fn a_claim_that_nothing_refers_to_is_collected(db: &TestDb) {
     let newest = &store.lock_event_list(1).await.unwrap()[0].event;
     assert_eq!(newest.kind, LockEventKind::Unclaimed);
     assert_eq!(newest.cause.reason, "https://github.com/acme/dns of net: nothing refers to the claim");
+}
+
+/// Rows that somebody made by hand, with addresses that no claim can have.
+async fn a_claim_that_cannot_be_collected_keeps_none_of_the_others(db: &TestDb) {
+    let store = db.store();
+    let net = owner(store, "net").await;
+    for address in [INFRA, DNS, "https://github.com/acme/labs"] {
+        let _claimed = store.claim_acquire(net.id, &url(address), by()).await.unwrap();
+    }
+    for (name, wrong) in [("dns", "0"), ("infra", "1")] {
+        let sql = format!("UPDATE repository_claims SET url = '{wrong}' WHERE url = 'https://github.com/acme/{name}'");
+        execute(db, &sql).await;
+    }
+    let failed = format!("{:#}", collect(store).await.unwrap_err());
+    assert!(failed.starts_with("1 more claims failed as well: the claim "), "{failed}");
+    assert_eq!(store.claim_get(&url("https://github.com/acme/labs")).await.unwrap(), None);
 }
 
 async fn an_owner_who_is_gone_claims_nothing(db: &TestDb) {

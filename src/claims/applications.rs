@@ -5,9 +5,9 @@ use crate::model::{
     ApplicationChange, ApplicationId, ApplicationSpec, Cause, LockEventKind, NewLockEvent, OwnerName, RepoUrl,
 };
 use crate::store::{
-    Acquired, Application, ApplicationUse, ClaimUse, Result, Store, Tx, application_delete_in_tx,
-    application_hold_in_tx, application_is_taken_in_tx, application_use_in_tx, claim_refer_in_tx, owner_event,
-    owner_share_named_in_tx,
+    Acquired, Application, ApplicationUse, ClaimUse, Result, Store, Tx, application_count_in_tx,
+    application_delete_in_tx, application_hold_in_tx, application_is_taken_in_tx, application_use_in_tx,
+    claim_refer_in_tx, owner_event, owner_share_named_in_tx,
 };
 
 /// What came of adding or changing an application.
@@ -22,6 +22,8 @@ pub enum ApplicationSaved {
     AlreadyThere(Box<Application>),
     /// There is no such owner.
     NoOwner(OwnerName),
+    /// The owner has as many as there may be of one; nothing was changed.
+    TooMany(OwnerName),
     /// There is no such application.
     NotThere(ApplicationId),
     /// It holds a lock, or something works on it; nothing was changed.
@@ -39,10 +41,20 @@ impl ApplicationSaved {
                 there.spec, there.id, there.owner
             )),
             Self::NoOwner(name) => Err(no_owner(&name)),
+            Self::TooMany(name) => Err(too_many(&name)),
             Self::NotThere(id) => Err(no_application(id)),
             Self::InUse(application, busy) => Err(in_use(&application, &busy)),
         }
     }
+}
+
+/// Why nothing more is registered for an owner, and what to do: sentences.
+fn too_many(owner: &OwnerName) -> String {
+    format!(
+        "`{owner}` has {most} applications, and no owner may have more. Remove some that nobody needs (`lockkeeper apps \
+         list --owner {owner}`, `lockkeeper apps remove ID`), or add another owner for some of the repositories.",
+        most = Store::MAX_APPLICATIONS
+    )
 }
 
 fn no_application(id: ApplicationId) -> String {
@@ -141,6 +153,9 @@ async fn try_add(
     };
     let inserted = store.application_insert_in_tx(&mut tx, (owner.id, &owner.name), spec, cause).await?;
     let Some(application) = inserted else { return there_is(store, tx, spec).await };
+    if application_count_in_tx(&mut tx, owner.id).await? > Store::MAX_APPLICATIONS {
+        return Ok(Some(ApplicationSaved::TooMany(owner.name)));
+    }
     claim_refer_in_tx(&mut tx, ClaimUse::Application(application.id), claim).await?;
     store.application_open_in_tx(&mut tx, &application).await?;
     events.push(event(LockEventKind::Registered, &application, cause));

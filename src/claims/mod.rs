@@ -23,6 +23,14 @@ pub fn owned_by(url: &RepoUrl, owner: &OwnerName) -> String {
     )
 }
 
+/// Why nobody was added: sentences with the way out.
+pub fn too_many_owners(most: i64) -> String {
+    format!(
+        "There are {most} owners, and no server may have more. Remove some that nothing belongs to any more: `lockkeeper \
+         owners list`, `lockkeeper owners remove NAME`."
+    )
+}
+
 /// There is no such owner: a sentence with the way out.
 pub fn no_owner(name: &OwnerName) -> String {
     format!("There is no owner `{name}`. `lockkeeper owners add {name}` adds one, `lockkeeper owners list` shows all.")

@@ -74,6 +74,9 @@ async fn list(store: &Store, as_json: bool, terminal: &mut Terminal<'_>) -> Outc
             terminal.line(line(row))?;
         }
     }
+    if leases.len() >= usize::from(Store::LEASES_LISTED) {
+        terminal.note(format_args!("Only the first {}, by key, are shown; there may be more.", leases.len()));
+    }
     Ok(Exit::Success)
 }
 

@@ -1,22 +1,25 @@
 //! Stopping applies and allowing them again, for the pages and the API alike.
 
+use std::collections::BTreeSet;
+
 use tracing::warn;
 
 use super::reach::Sight;
 use super::{Failure, Web};
 use crate::config::access::{Action, Asker};
-use crate::model::{ApplyLock, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope, Cause, Origin, minute};
+use crate::model::{
+    ApplyLock, ApplyLockId, ApplyLockProblem, ApplyLockWish, ApplyScope, Cause, Origin, RepoId, minute,
+};
 use crate::store::SetApplyLock;
 
-/// Those that concern what somebody may see: what stops everything concerns everybody.
-pub(super) async fn seen(web: &Web, sight: &Sight) -> Result<Vec<ApplyLock>, Failure> {
-    let mut seen = Vec::new();
-    for lock in web.store.apply_lock_list().await? {
-        if lock.scope.repo().is_none() || sight.sees(&(&lock.scope).into()).await? {
-            seen.push(lock);
-        }
-    }
-    Ok(seen)
+/// Those that concern what somebody may see, or the repositories of one owner alone: what stops everything concerns
+/// everybody.
+pub(super) async fn seen(web: &Web, sight: &Sight, owner: Option<&str>) -> Result<Vec<ApplyLock>, Failure> {
+    let locks = web.store.apply_lock_list().await?;
+    let Some(repos) = sight.repos(owner).await? else { return Ok(locks) };
+    let repos: BTreeSet<RepoId> = repos.into_iter().collect();
+    let concerns = |lock: &ApplyLock| lock.scope.repo().is_none_or(|repo| repos.contains(repo));
+    Ok(locks.into_iter().filter(concerns).collect())
 }
 
 /// What came of the wish to stop applies.

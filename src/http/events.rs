@@ -19,7 +19,7 @@ use tracing::{info, warn};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
 use crate::jobs::ReadDelivery;
-use crate::model::{DeliveryId, Event, RepositoryNews};
+use crate::model::{DeliveryId, Event, OwnerName, RepositoryEventKind, RepositoryNews};
 use crate::queue::Job;
 use crate::store::{Accepted, DeliveryState, NewDelivery};
 use crate::telemetry::Metric;
@@ -100,7 +100,13 @@ async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event) -> Result<Accepted, sq
     let (news, unserved) = served(ctx, event.news()).await?;
     match event {
         Event::Repositories { .. } if news.is_empty() => ctx.store.delivery_ignore(new, unserved).await,
-        Event::Repositories { .. } => ctx.store.delivery_note(new, &news).await,
+        Event::Repositories { .. } => {
+            let accepted = ctx.store.delivery_note(new, &news).await?;
+            if matches!(accepted, Accepted::New(_)) {
+                warn_of_two_names(ctx, &news).await;
+            }
+            Ok(accepted)
+        }
         Event::Ignored { reason } => {
             let accepted = ctx.store.delivery_ignore(new, &reason).await;
             if let Ok(Accepted::New(_)) = accepted {
@@ -111,6 +117,30 @@ async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event) -> Result<Accepted, sq
         event @ (Event::Pull(_) | Event::Comment(_)) => {
             let job = |delivery: DeliveryId| ReadDelivery { delivery, event }.to_new();
             ctx.store.delivery_accept_with(new, &news, job).await
+        }
+    }
+}
+
+/// To this server a repository that has another name is another repository: what belongs to one name holds nobody off who
+/// comes by the other. Somebody has to move it (docs/ownership.md).
+async fn warn_of_two_names(ctx: &Ctx, news: &[RepositoryNews]) {
+    for RepositoryNews { repo, .. } in news.iter().filter(|news| news.kind == RepositoryEventKind::Renamed) {
+        let belongings = async {
+            let owner = ctx.store.claim_owner_of(repo).await?;
+            Ok::<_, sqlx::Error>((owner, ctx.store.lock_list_of_repos(std::slice::from_ref(repo)).await?.len()))
+        };
+        match belongings.await {
+            Ok((None, 0)) => {}
+            Ok((owner, locks)) => warn!(
+                %repo,
+                owner = owner.as_ref().map(OwnerName::as_str),
+                locks,
+                "A repository was renamed or transferred: the claim and the locks under this name do not hold for its other \
+                 name. Move them (docs/ownership.md, When a repository gets another name)"
+            ),
+            Err(error) => {
+                warn!(%repo, %error, "Whether something belongs to a repository that was renamed could not be asked");
+            }
         }
     }
 }

@@ -18,9 +18,9 @@ pub(super) struct Release<'a> {
     pub reason: &'a str,
 }
 
-/// The leases that somebody may see, by key: those of the mirrors of repositories, or all.
-pub(super) async fn seen(web: &Web, sight: &Sight) -> Result<Vec<LeaseRow>, Failure> {
-    Ok(match sight.repos(None).await? {
+/// The leases that somebody may see, by key: those of the mirrors of repositories, also of one owner alone, or all.
+pub(super) async fn seen(web: &Web, sight: &Sight, owner: Option<&str>) -> Result<Vec<LeaseRow>, Failure> {
+    Ok(match sight.repos(owner).await? {
         Some(repos) => web.store.lease_list_of_repos(&repos).await?,
         None => web.store.lease_list().await?,
     })

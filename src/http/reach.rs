@@ -137,11 +137,6 @@ impl Sight {
         }
     }
 
-    /// Whether this may be seen, for lists that are short.
-    pub async fn sees(&self, on: &Resource<'_>) -> Result<bool, Failure> {
-        Ok(self.owners.is_none() || self.web.authority.within(&self.who.0, on).await?.is_ok())
-    }
-
     /// The owners that a list is of: the one that is asked for, or all that may be seen; `None`: whatever there is.
     pub async fn narrowed(&self, asked: Option<&str>) -> Result<Option<Vec<Owner>>, Failure> {
         let asked = asked.map(str::trim).filter(|asked| !asked.is_empty());

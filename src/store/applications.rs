@@ -84,6 +84,9 @@ impl Application {
 }
 
 impl Store {
+    /// Most applications of one owner (P12).
+    pub const MAX_APPLICATIONS: i64 = 10_000;
+
     /// The application that goes by this number.
     pub async fn application_of(&self, number: PullNumber) -> Result<Option<Application>> {
         let row = on_pool!(self, db => sqlx::query_as::<_, ApplicationRow>(application_sql!("WHERE p.number = $1"))
@@ -217,6 +220,12 @@ pub(crate) async fn application_is_taken_in_tx(tx: &mut Tx, id: ApplicationId, s
         "SELECT COUNT(*) FROM applications WHERE url = $1 AND branch = $2 AND dir = $3 AND workspace = $4 AND id <> $5")
         .bind(&spec.url).bind(&spec.branch).bind(&spec.dir).bind(&spec.workspace).bind(id).fetch_one(db))
     .map(|others| others > 0)
+}
+
+/// How many an owner has.
+pub(crate) async fn application_count_in_tx(tx: &mut Tx, owner: OwnerId) -> Result<i64> {
+    on_tx!(tx, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM applications WHERE owner = $1")
+        .bind(owner).fetch_one(db))
 }
 
 /// Removes one whose reference is gone.

@@ -16,9 +16,6 @@ use crate::model::{Cause, Concern, LockEventKind, NewLockEvent, RepoId, minute};
 /// So long a holder that may be at work has to stop, once somebody gave its lease back by hand: longer than a replica
 /// takes to hear of it, and longer than one that cannot hear of it works on.
 pub const TIME_TO_LET_GO: TimeDelta = TimeDelta::seconds(60);
-/// Leases that are listed.
-const LISTED: i64 = 1000;
-
 /// A claim, by what is claimed and who claims it: what one needs to renew it and to give it back.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
@@ -195,6 +192,9 @@ const REVOKE: &str = concat!(
 );
 
 impl Store {
+    /// Leases that are listed at most. Whoever shows as many says that there may be more.
+    pub const LEASES_LISTED: u16 = 1000;
+
     /// Takes the lease if it is free, has ended, or its holder is gone. One statement decides.
     pub async fn lease_take(&self, new: NewLease<'_>) -> Result<TakeLease> {
         let mut tx = self.begin().await?;
@@ -245,7 +245,8 @@ impl Store {
     pub async fn lease_list(&self) -> Result<Vec<LeaseRow>> {
         let now = self.skew().await?.of(self.now());
         let sql = self.either(LIST[0], LIST[1]);
-        let rows = on_pool!(self, db => sqlx::query_as::<_, ListRow>(sql).bind(now).bind(LISTED).fetch_all(db))?;
+        let rows = on_pool!(self, db => sqlx::query_as::<_, ListRow>(sql).bind(now)
+            .bind(i64::from(Self::LEASES_LISTED)).fetch_all(db))?;
         Ok(rows.into_iter().map(|row| row.at(now)).collect())
     }
 
@@ -254,7 +255,7 @@ impl Store {
         let now = self.skew().await?.of(self.now());
         let (sql, repos) = (self.either(OF_REPOS[0], OF_REPOS[1]), listed(repos));
         let rows = on_pool!(self, db => sqlx::query_as::<_, ListRow>(sql)
-            .bind(repos).bind(now).bind(LISTED).fetch_all(db))?;
+            .bind(repos).bind(now).bind(i64::from(Self::LEASES_LISTED)).fetch_all(db))?;
         Ok(rows.into_iter().map(|row| row.at(now)).collect())
     }
 

@@ -170,7 +170,9 @@ macro_rules! execute {
 }
 
 pub(crate) use application_runs::application_use_in_tx;
-pub(crate) use applications::{application_delete_in_tx, application_hold_in_tx, application_is_taken_in_tx};
+pub(crate) use applications::{
+    application_count_in_tx, application_delete_in_tx, application_hold_in_tx, application_is_taken_in_tx,
+};
 pub(crate) use claims::claim_refer_in_tx;
 pub(crate) use lock_change::LockChange;
 pub(crate) use owners::{owner_event, owner_share_named_in_tx};

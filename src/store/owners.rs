@@ -5,7 +5,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
+use super::{Result, Store, Tx, application_count_in_tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::model::{Cause, Concern, LockEventKind, NewLockEvent, OwnerId, OwnerName};
 
 macro_rules! owner_sql {
@@ -35,6 +35,8 @@ pub enum CreateOwner {
     Created(Owner),
     /// There was one of this name, which stays as it is.
     AlreadyThere(Owner),
+    /// There are as many as there may be, which is this many.
+    TooMany(i64),
 }
 
 /// What came of removing an owner.
@@ -55,7 +57,10 @@ pub enum DeleteOwner {
 }
 
 impl Store {
-    /// Adds an owner.
+    /// Most owners of one server (P12): pages and lists show every one.
+    pub const MAX_OWNERS: i64 = 10_000;
+
+    /// Adds an owner, unless there are as many as there may be.
     pub async fn owner_create(&self, name: &OwnerName, cause: &Cause) -> Result<CreateOwner> {
         let mut tx = self.begin().await?;
         let owner = Owner {
@@ -76,6 +81,10 @@ impl Store {
             drop(tx);
             let there = self.owner_get(name).await?.ok_or(sqlx::Error::RowNotFound)?;
             return Ok(CreateOwner::AlreadyThere(there));
+        }
+        let there = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM owners").fetch_one(db))?;
+        if there > Self::MAX_OWNERS {
+            return tx.roll_back().await.map(|()| CreateOwner::TooMany(Self::MAX_OWNERS));
         }
         let event = owner_event(LockEventKind::Registered, cause, name, &format!("owner {name}"));
         self.lock_events_in_tx(&mut tx, vec![event]).await?;
@@ -103,8 +112,9 @@ impl Store {
     pub async fn owner_delete(&self, name: &OwnerName, cause: &Cause) -> Result<DeleteOwner> {
         let mut tx = self.begin().await?;
         let Some(owner) = owner_hold_in_tx(&mut tx, name).await? else { return Ok(DeleteOwner::NotThere) };
-        let applications = count_in_tx(&mut tx, "SELECT COUNT(*) FROM applications WHERE owner = $1", owner.id).await?;
-        let credentials = count_in_tx(&mut tx, "SELECT COUNT(*) FROM credentials WHERE owner = $1", owner.id).await?;
+        let applications = application_count_in_tx(&mut tx, owner.id).await?;
+        let credentials = on_tx!(&mut tx, db => sqlx::query_scalar::<_, i64>(
+            "SELECT COUNT(*) FROM credentials WHERE owner = $1").bind(owner.id).fetch_one(db))?;
         if applications > 0 || credentials > 0 {
             return Ok(DeleteOwner::InUse { applications, credentials });
         }
@@ -140,10 +150,6 @@ async fn owner_hold_in_tx(tx: &mut Tx, name: &OwnerName) -> Result<Option<Owner>
         Tx::Postgres(_) => owner_sql!("WHERE name = $1 FOR UPDATE"),
     };
     on_tx!(tx, db => sqlx::query_as::<_, Owner>(sql).bind(name).fetch_optional(db))
-}
-
-async fn count_in_tx(tx: &mut Tx, sql: &'static str, owner: OwnerId) -> Result<i64> {
-    on_tx!(tx, db => sqlx::query_scalar::<_, i64>(sql).bind(owner).fetch_one(db))
 }
 
 /// An event about an owner and what belongs to it: it concerns no lock, so what it is about stands before the reason.

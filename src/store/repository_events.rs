@@ -44,6 +44,16 @@ const SIGN_OF_LIFE: TimeDelta = TimeDelta::minutes(10);
 const APPEND: &str = "INSERT INTO repository_events (repo, kind, installation, at) VALUES ($1, $2, $3, $4)";
 const AFTER: &str =
     "SELECT seq, repo, kind, installation, at FROM repository_events WHERE seq > $1 ORDER BY seq LIMIT $2";
+/// Whoever keeps a cursor has a row for each repository whose events were removed since, so that none is missing here. One
+/// whose mirrors were all removed to make room, and of which nothing else is known, stays so until somebody uses it.
+const BEGIN: &str = "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
+     verification, verification_retry_count, created_at, evicted_at) \
+     SELECT $1, known.repo, MAX(known.installation), 0, 'pending', $2, 0, 'unknown', 0, $2, \
+     CASE WHEN COUNT(known.evicted_at) = COUNT(*) THEN MAX(known.evicted_at) END FROM (\
+     SELECT repo, installation, evicted_at FROM repository_syncs \
+     UNION ALL SELECT repo, installation, NULL FROM watched_repos \
+     UNION ALL SELECT repo, installation, NULL FROM repository_events) AS known \
+     WHERE TRUE GROUP BY known.repo ON CONFLICT (replica, repo) DO NOTHING";
 const PRUNE: &str = "DELETE FROM repository_events WHERE seq IN (SELECT seq FROM repository_events WHERE at < $1 \
      AND seq <= COALESCE((SELECT MIN(seq) FROM repository_event_cursors), 9223372036854775807) ORDER BY seq LIMIT $2)";
 
@@ -83,7 +93,8 @@ impl Store {
     }
 
     /// A data directory begins to walk, or comes back after it was dropped: what it does not know of the past is made
-    /// good by bringing every repository in step that events are known of. Tells how many those are.
+    /// good by bringing every repository in step that anybody knows of, be it by its pulls, by an event that is still kept
+    /// or by the mirror of another data directory. Tells how many those are.
     pub async fn repository_event_begin(&self, home: &HomeId) -> Result<u64> {
         let mut tx = self.begin().await?;
         let now = self.skew_in_tx(&mut tx).await?.of(self.now());
@@ -104,16 +115,7 @@ impl Store {
             let updated = MirrorEvent::Updated { at: self.now() };
             let _changed = self.mirror_change_in_tx(&mut tx, home, repo, &updated).await?;
         }
-        // SQLite takes ON for a part of FROM unless there is a WHERE.
-        let new = execute!(
-            &mut tx,
-            "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
-             verification, verification_retry_count, created_at) \
-             SELECT $1, w.repo, w.installation, 0, 'pending', $2, 0, 'unknown', 0, $2 FROM watched_repos w \
-             WHERE TRUE ON CONFLICT (replica, repo) DO NOTHING",
-            home,
-            self.now(),
-        )?;
+        let new = execute!(&mut tx, BEGIN, home, self.now())?;
         tx.commit().await.map(|()| known.len() as u64 + new)
     }
 

@@ -293,7 +293,7 @@ impl Inner {
                     debug!(%repo, ?outcome, "An attempt at a mirror ended");
                 }
                 Ok(false) => {
-                    if let Err(error) = self.parts.store.mirror_forget(&self.parts.home, &repo).await {
+                    if let Err(error) = self.forget(wants, &repo).await {
                         error!(%repo, %error, "A mirror of a repository that is not served any more could not be forgotten");
                     }
                 }
@@ -302,6 +302,17 @@ impl Inner {
             }
         }
         drop(place);
+    }
+
+    /// Forgets a mirror that is not wanted. That is asked once more after its row was read: what is told of it from then on,
+    /// as when somebody claims the repository and pushes, keeps the row.
+    async fn forget(&self, wants: &Wants, repo: &RepoId) -> Result<(), sqlx::Error> {
+        let Parts { home, store, .. } = &self.parts;
+        let Some(row) = store.mirror_get(home, repo).await? else { return Ok(()) };
+        if !wants.includes(store, repo).await? && !store.mirror_forget(&row).await? {
+            debug!(%repo, "A mirror that was to be forgotten was changed at that moment, and is looked at again");
+        }
+        Ok(())
     }
 
     /// Different for each mirror on each disk, so that those of many are not looked at in the same moment.

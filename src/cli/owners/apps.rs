@@ -20,7 +20,7 @@ fn command() -> Command {
         .about("Register a project, and claim its repository for its owner")
         .long_about(
             "Registers a project and claims its repository.\n\nExit code 1: the repository is another owner's, who is \
-             named, or the same project is registered already; nothing was changed.",
+             named, the same project is registered already, or the owner has too many; nothing was changed.",
         )
         .arg(owner_arg().required(true).help("Whose it is"))
         .args(field_args())

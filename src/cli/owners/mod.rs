@@ -11,6 +11,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use serde_json::{Value, json};
 
 use super::{Exit, Outcome, Subcommand, Terminal, block_on, database, environment};
+use crate::claims::too_many_owners;
 use crate::config::server::{StorageConfig, forge_hosts};
 use crate::model::{Actor, Cause, ForgeHosts, Origin, OwnerName};
 use crate::store::{CreateOwner, DeleteOwner, Owner, Store};
@@ -108,6 +109,10 @@ async fn run_add(store: &Store, name: &OwnerName, as_json: bool, terminal: &mut 
         CreateOwner::Created(owner) => show(&owner, as_json, terminal).map(|()| Exit::Success),
         CreateOwner::AlreadyThere(owner) => {
             terminal.note(plain(&format!("error: there is an owner `{name}` already, added by {}", owner.created_by)));
+            Ok(Exit::Failure)
+        }
+        CreateOwner::TooMany(most) => {
+            terminal.note(format_args!("error: nothing was changed. {}", too_many_owners(most)));
             Ok(Exit::Failure)
         }
     }

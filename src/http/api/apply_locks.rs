@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::http::apply_locks::{Stopping, allow, seen, set_before, stop};
 use crate::http::csrf::Script;
-use crate::http::extract::{JsonBody, Segment};
+use crate::http::extract::{Asked, JsonBody, Segment};
 use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::model::{
@@ -60,9 +60,21 @@ impl From<ApplyLock> for ApplyLockJson {
     }
 }
 
+/// `?owner=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// Those that stop applies in repositories that this owner has claimed, with those that stop everything.
+    owner: Option<String>,
+}
+
 /// `GET /api/apply-locks`
-pub(super) async fn list(State(web): State<Arc<Web>>, sight: Sight) -> Result<Json<ApplyLocks>, Failure> {
-    let locks = seen(&web, &sight).await?;
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<ApplyLocks>, Failure> {
+    let locks = seen(&web, &sight, which.owner.as_deref()).await?;
     Ok(Json(ApplyLocks { apply_locks: locks.into_iter().map(ApplyLockJson::from).collect() }))
 }
 

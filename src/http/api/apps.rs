@@ -277,5 +277,8 @@ pub(in crate::http) fn saved_or_why(saved: ApplicationSaved) -> Result<Applicati
             let why = there.or_why().err().unwrap_or_default();
             Err(Failure::in_the_way("There before", &why))
         }
+        many @ ApplicationSaved::TooMany(_) => {
+            Err(Failure::in_the_way("Too many applications", &many.or_why().err().unwrap_or_default()))
+        }
     }
 }

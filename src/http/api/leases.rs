@@ -14,12 +14,26 @@ use crate::http::extract::{Asked, Segment};
 use crate::http::leases::{Release, release, seen};
 use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
-use crate::store::{FreeLease, LeaseRow};
+use crate::store::{FreeLease, LeaseRow, Store};
 
-/// `GET /api/leases`: all that may be seen, by key.
-pub(super) async fn list(State(web): State<Arc<Web>>, sight: Sight) -> Result<Json<Value>, Failure> {
-    let leases: Vec<Value> = seen(&web, &sight).await?.iter().map(as_json::lease).collect();
-    Ok(Json(json!({ "leases": leases })))
+/// `?owner=…`
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Which {
+    /// Those of mirrors of repositories that this owner has claimed.
+    owner: Option<String>,
+}
+
+/// `GET /api/leases`: all that may be seen, by key, a thousand at most; `more` says that there may be others.
+pub(super) async fn list(
+    State(web): State<Arc<Web>>,
+    sight: Sight,
+    Asked(which): Asked<Which>,
+) -> Result<Json<Value>, Failure> {
+    let leases = seen(&web, &sight, which.owner.as_deref()).await?;
+    let more = leases.len() >= usize::from(Store::LEASES_LISTED);
+    let leases: Vec<Value> = leases.iter().map(as_json::lease).collect();
+    Ok(Json(json!({ "leases": leases, "more": more })))
 }
 
 /// `?reason=…&holder=…`

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::claims::{PAGE, next_of};
 use super::time;
+use crate::claims::too_many_owners;
 use crate::config::access::{Action, Asker};
 use crate::handlers::authz::Resource;
 use crate::http::csrf::Script;
@@ -100,6 +101,7 @@ pub(in crate::http) fn created_or_why(created: CreateOwner) -> Result<Owner, Fai
             &format!("There is an owner `{}` already, added by {}.", owner.name, owner.created_by),
             "Use that one, or give the new one another name.",
         )),
+        CreateOwner::TooMany(most) => Err(Failure::in_the_way("Too many owners", &too_many_owners(most))),
     }
 }
 

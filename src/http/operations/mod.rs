@@ -16,7 +16,7 @@ pub(super) use reconcilers::Repair;
 use self::audit::Log;
 use super::{Failure, Web};
 use crate::context::FileState;
-use crate::store::{DeliveryState, FailedJob, Held, LaneRow, LeaseRow, QueueLine, ReplicaRow};
+use crate::store::{DeliveryState, FailedJob, Held, LaneRow, LeaseRow, QueueLine, ReplicaRow, Store};
 
 /// Deliveries and failures that count as of late.
 const LATELY: TimeDelta = TimeDelta::days(1);
@@ -36,8 +36,10 @@ pub(super) struct Operations {
     pub more_replicas: usize,
     /// By key.
     pub leases: Vec<LeaseRow>,
-    /// How many there are beyond those.
+    /// How many were read beyond those.
     pub more_leases: usize,
+    /// Whether there may be others that were not even read.
+    pub leases_are_cut: bool,
     pub queue: Vec<QueueLine>,
     /// Those that wait longest.
     pub lanes: Vec<LaneRow>,
@@ -65,6 +67,7 @@ impl Operations {
         replicas.truncate(SHOWN);
         let mut leases = store.lease_list().await?;
         let more_leases = leases.len().saturating_sub(LEASES);
+        let leases_are_cut = leases.len() >= usize::from(Store::LEASES_LISTED);
         leases.truncate(LEASES);
         let shown = i64::try_from(SHOWN).unwrap_or(i64::MAX);
         let (failed, failed_count) = store.job_list_failed_since(now - LATELY, shown).await?;
@@ -74,6 +77,7 @@ impl Operations {
             more_replicas,
             leases,
             more_leases,
+            leases_are_cut,
             queue: store.queue_lines().await?,
             lanes: store.lane_list(shown).await?,
             failed,

@@ -162,7 +162,7 @@ async fn page(
     wrong: Wrong,
 ) -> Result<Response, Failure> {
     let now = web.clock.now();
-    let locks = seen(web, sight).await?;
+    let locks = seen(web, sight, None).await?;
     let locks = locks.iter().map(|lock| ApplyLockView::new(lock, now)).collect();
     let (most_chars, longest_dir) = (Reason::MAX_CHARS, RepoPath::MAX_BYTES);
     visitor.page("apply_locks.html", &View { notice, locks, typed, wrong, most_chars, longest_dir })

@@ -144,7 +144,7 @@ pub(super) async fn show(
     let found: Vec<&Lock> = all.iter().filter(|lock| is_found(&search, lock)).collect();
     let commands = recent_commands(&web, repos.as_deref(), &search, now).await?;
     let locks: Vec<LockLine> = found.iter().take(LOCKS_SHOWN).map(|lock| LockLine::new(lock, now)).collect();
-    let apply_locks = apply_locks_seen(&web, &sight).await?;
+    let apply_locks = apply_locks_seen(&web, &sight, None).await?;
     let everything = stops_everything(&apply_locks);
     let view = View {
         several_hosts: are_several(locks.iter().map(LockLine::host).chain(commands.iter().map(CommandLine::host))),

@@ -63,9 +63,12 @@ impl FailureKind {
     pub const fn fix(self) -> &'static str {
         match self {
             Self::Authentication => {
-                "The forge refused the credentials. Check that the token (--gh-token, --gh-token-file) is valid and may \
-                 read the contents of the repository, or that the GitHub App is installed on it with that permission; if \
-                 an SSH key was given for it, that the forge knows that key. Then ask for a sync, or push."
+                "The forge refused the credentials. If the owner of the repository gave one for it (`lockkeeper credentials \
+                 list --url URL` shows it), that one is used and no other: put one in its place that is valid (`lockkeeper \
+                 credentials change`), or, if the message says that a key is missing, put that back into the file of \
+                 --encryption-key-file. Otherwise check that the token of the server (--gh-token, --gh-token-file) is valid \
+                 and may read the contents of the repository, or that the GitHub App is installed on it with that \
+                 permission. Then ask for a sync, or push."
             }
             Self::NotFound => {
                 "The repository does not exist under this name, or the credentials may not see it. Give the account or \

@@ -2,7 +2,7 @@
 //!
 //! What may follow from what is decided by [`crate::model::MirrorState::next`] alone. A change is read, decided and written back by one
 //! conditional UPDATE that compares the row's revision, and so its state, its lease and everything that may have come in
-//! between; whoever comes second reads and decides again.
+//! between; whoever comes second reads and decides again. A row is removed in the same way.
 
 mod due;
 mod row;
@@ -112,10 +112,17 @@ impl Store {
         tx.commit().await.map(|()| many)
     }
 
-    /// Forgets a mirror that nobody wants any more; an attempt that is under way finds that out at its end.
-    pub async fn mirror_forget(&self, home: &HomeId, repo: &RepoId) -> Result<bool> {
+    /// Forgets a mirror that nobody wants any more, unless something has happened to it since the row was read: whoever
+    /// read it before asking who wants it loses no news that came in since. `false`: it stays, or is gone already.
+    pub async fn mirror_forget(&self, row: &MirrorRow) -> Result<bool> {
         let mut tx = self.begin().await?;
-        let rows = execute!(&mut tx, "DELETE FROM repository_syncs WHERE replica = $1 AND repo = $2", home, repo)?;
+        let rows = execute!(
+            &mut tx,
+            "DELETE FROM repository_syncs WHERE replica = $1 AND repo = $2 AND revision = $3",
+            &row.home,
+            &row.repo,
+            row.revision,
+        )?;
         tx.commit().await.map(|()| rows == 1)
     }
 

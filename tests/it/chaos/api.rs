@@ -60,10 +60,10 @@ pub async fn stop_applies(world: &World, server: usize, time: Duration) {
 }
 
 /// Asks for the mirrors of the repository to be brought in step.
-pub async fn ask_for_sync(world: &World, server: usize) -> Result<(), String> {
+pub async fn ask_for_sync(world: &World, server: usize, reason: &str) -> Result<(), String> {
     let url = format!("{}/api/repos/{HOST}/{REPO}/sync", world.post.url(server));
     let request = world.post.client().post(url).basic_auth(WEB_USER, Some(WEB_PASSWORD)).timeout(PATIENCE);
-    let request = request.json(&serde_json::json!({ "reason": "the round is over" }));
+    let request = request.json(&serde_json::json!({ "reason": reason }));
     let answer = request.send().await.map_err(|error| error.to_string())?;
     let (status, text) = (answer.status(), answer.text().await.map_err(|error| error.to_string())?);
     if status.is_success() { Ok(()) } else { Err(format!("{status}: {text}")) }

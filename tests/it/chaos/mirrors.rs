@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use lockkeeper::emulator::{Change, EmulatorError, Fault as GitHubFault};
 use lockkeeper::git::{Git, GitSettings, RefList};
+use nix::sys::signal::Signal;
 
 use super::api;
 use super::schedule::{Damage, GitMoment, Halt};
 use super::world::{MIRRORS, REPO, World};
-use crate::support::server::{HOST, LOOK};
+use crate::support::server::{HOST, LOOK, Server};
 
 /// Branches that no pull comes from.
 const BRANCHES: usize = 4;
@@ -20,6 +21,9 @@ const MEANWHILE: Duration = Duration::from_secs(2);
 /// is found when it is missed, which takes a minute.
 const IN_STEP: Duration = Duration::from_secs(40);
 const MISSED: Duration = Duration::from_secs(80);
+/// A server is halted in a sync within this time, whatever else goes wrong: one that was killed before may have to be missed
+/// first.
+const CAUGHT: Duration = Duration::from_secs(100);
 /// A failed sync is asked for again after so long.
 const ASKED_AGAIN: Duration = Duration::from_secs(2);
 /// How git asks for references, and for objects.
@@ -85,20 +89,85 @@ impl World {
         }
     }
 
-    /// The server is halted when mirrors are being brought in step: after a push, and while GitHub keeps the first who asks
-    /// waiting.
+    /// The server is halted while it brings its mirror in step. That it was is told by the registry, to which a halted server
+    /// writes nothing more; until it was, that is tried again.
     pub async fn halt_in_sync(&self, n: usize, halt: Halt, time: Duration) {
-        self.github.fault(ASKS[usize::from(time.as_millis().is_multiple_of(2))], 1, GitHubFault::Hang);
+        let mut server = self.server(n).lock().await;
+        let begun = Instant::now();
+        while !self.halts_in_sync(n, &mut server, halt, time).await {
+            if begun.elapsed() > CAUGHT {
+                return self.broken(&format!("server {n} could not be halted in a sync within {CAUGHT:?}"));
+            }
+        }
+        self.count(match halt {
+            Halt::Kill => "killed in a sync",
+            Halt::Pause => "paused in a sync",
+        });
+    }
+
+    /// One try. `false`: no sync began, or it had ended before the signal came.
+    async fn halts_in_sync(&self, n: usize, server: &mut Server, halt: Halt, time: Duration) -> bool {
+        if server.has_died() {
+            self.broken(&format!("server {n} ended by itself"));
+        }
+        if !server.is_running() {
+            self.start_again(n, server).await;
+            return false;
+        }
+        let home = std::fs::read_to_string(server.data_dir().join("replica-id")).unwrap_or_default();
+        let (home, replica) = (home.trim(), server.replica().unwrap_or_default().to_owned());
+        if !self.begins_sync(n, home, &replica, time).await {
+            return false;
+        }
+        match halt {
+            Halt::Kill => {
+                self.count("servers killed");
+                server.kill9().await;
+                let is_caught = self.is_in_sync(home, &replica).await;
+                self.come_back(n, server, time).await;
+                is_caught
+            }
+            Halt::Pause => {
+                self.count("servers paused");
+                server.signal(Signal::SIGSTOP);
+                let is_caught = self.is_in_sync(home, &replica).await;
+                tokio::time::sleep(time).await;
+                server.signal(Signal::SIGCONT);
+                is_caught
+            }
+        }
+    }
+
+    /// GitHub keeps everybody waiting who asks for references, or for objects; somebody pushes and asks for a sync. `false`:
+    /// the server has not begun one, because of another fault that is not over yet.
+    async fn begins_sync(&self, n: usize, home: &str, replica: &str, time: Duration) -> bool {
+        let ask = ASKS[usize::from(time.as_millis().is_multiple_of(2))];
+        self.github.fault(ask, u32::try_from(self.servers.len()).expect("there are a few"), GitHubFault::Hang);
         if let Err(error) = self.branch(1).await {
             self.say(&format!("GitHub did not do it: {error}"));
         }
-        if tokio::time::timeout(MEANWHILE, self.github.hanging(1)).await.is_ok() {
-            self.count("halted in a sync");
+        match tokio::time::timeout(MEANWHILE, api::ask_for_sync(self, n, "somebody is to be halted in it")).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => self.say(&format!("a sync cannot be asked for: {error}")),
+            Err(_) => self.say("nobody answers who asks for a sync"),
         }
-        match halt {
-            Halt::Kill => self.kill(n, time).await,
-            Halt::Pause => self.pause(n, time).await,
+        let begun = Instant::now();
+        while begun.elapsed() < MEANWHILE {
+            if self.is_in_sync(home, replica).await {
+                // Git is started now. Where something else keeps it from asking, the server is halted all the same.
+                tokio::time::timeout(MEANWHILE / 2, self.github.hanging(1)).await.ok();
+                return true;
+            }
+            tokio::time::sleep(LOOK).await;
         }
+        false
+    }
+
+    /// Whether the registry says that this process of a server is at its mirror.
+    async fn is_in_sync(&self, home: &str, replica: &str) -> bool {
+        let rows = self.look.rows(MIRRORS).await;
+        let is_held = |holder: &str| holder.rsplit_once('/').is_some_and(|(name, _)| name == replica);
+        rows.iter().any(|row| row[0] == home && row[2] == "started" && is_held(&row[7]))
     }
 }
 
@@ -130,7 +199,7 @@ pub async fn check(world: &World) {
         }
         let has_failed = wrong.iter().any(|wrong| wrong.contains(" | failed | "));
         if asked.is_none_or(|at: Instant| has_failed && at.elapsed() > ASKED_AGAIN) {
-            match api::ask_for_sync(world, 0).await {
+            match api::ask_for_sync(world, 0, "the round is over").await {
                 Ok(()) => asked = Some(Instant::now()),
                 Err(error) => world.say(&format!("a sync cannot be asked for: {error}")),
             }

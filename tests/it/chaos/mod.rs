@@ -61,6 +61,7 @@ async fn run(backend: Backend) {
     }
     totals.print(backend, &options, begun);
     assert_eq!(failed, [""; 0], "promises were broken; what was broken is said above");
+    totals.assert_halted();
 }
 
 /// Plays the rounds of a world; `false` if a promise was broken.
@@ -116,6 +117,13 @@ impl Totals {
         add("deliveries lost", letters.iter().filter(|letter| letter.lost).count());
         add("deliveries taken twice or more", letters.iter().filter(|letter| letter.accepted > 1).count());
         add("deliveries not taken at once", letters.iter().filter(|letter| !letter.trouble.is_empty()).count());
+    }
+
+    /// Both are part of every world: promises that nothing could break were not proved.
+    fn assert_halted(&self) {
+        for what in ["killed in a sync", "paused in a sync"] {
+            assert!(self.rounds == 0 || self.counts.contains_key(what), "no server was {what}");
+        }
     }
 
     #[expect(clippy::print_stdout, reason = "whoever runs it for hours wants to know what came of it")]

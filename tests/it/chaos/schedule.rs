@@ -175,6 +175,13 @@ pub fn round(options: &Options, backend: Backend, world: u64, round: u64) -> Vec
         let pause = Duration::from_secs(rng.random_range(62..75));
         acts.push((within(&mut rng, length), Act::Fault(Fault::Pause(rng.random_range(0..SERVERS), pause))));
     }
+    // However short a run is, it meets both.
+    if round == 0 {
+        for halt in [Halt::Kill, Halt::Pause] {
+            let (server, time) = (rng.random_range(0..SERVERS), millis(&mut rng, 0, 1000));
+            acts.push((within(&mut rng, length), Act::Fault(Fault::InSync(server, halt, time))));
+        }
+    }
     acts.sort_by_key(|(at, _)| *at);
     acts
 }
@@ -332,4 +339,15 @@ fn a_round_follows_from_the_seed() {
         matches!(act, Act::Fault(Fault::Git(..) | Fault::Damage(..) | Fault::InSync(..)) | Act::DropBranch(_))
     });
     assert!(of_mirrors.count() > 200, "a schedule without trouble for mirrors proves little");
+}
+
+#[test]
+fn in_every_world_servers_are_killed_and_paused_in_a_sync() {
+    for (world, backend) in (0..50).zip([Backend::Sqlite, Backend::Postgres].into_iter().cycle()) {
+        let acts = round(&Options::short(), backend, world, 0);
+        for halt in [Halt::Kill, Halt::Pause] {
+            let halts = |act: &Act| matches!(act, Act::Fault(Fault::InSync(_, how, _)) if *how == halt);
+            assert!(acts.iter().any(|(_, act)| halts(act)), "{backend:?} {world}: {halt:?}");
+        }
+    }
 }

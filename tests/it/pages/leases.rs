@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
 use chrono::TimeDelta;
 use lockkeeper::config::access::WebRules;
-use lockkeeper::store::{Hold, NewLease, Presence, ReplicaId, TakeLease};
+use lockkeeper::store::{Hold, NewLease, Presence, ReplicaId, Store, TakeLease};
 use serde_json::{Value, json};
 
 use super::fixture::{Browser, World};
@@ -50,6 +50,21 @@ async fn the_page_tells_who_does_what_since_when_and_until_when() {
     insta::assert_snapshot!(section(&text));
     let text = World::new().await.browser().await.get("/operations").await.text();
     assert!(section(&text).contains("No lease is held: no server changes a mirror"), "{text}");
+}
+
+#[tokio::test]
+async fn a_list_that_is_cut_says_so() {
+    let world = World::new().await;
+    for n in 0..=Store::LEASES_LISTED {
+        let claim = Hold { key: format!("reconciler:{n:04}"), holder: "keeper-1/1".to_owned() };
+        let new = NewLease { hold: &claim, purpose: "looks", until: world.clock_now() + TimeDelta::hours(3) };
+        assert!(matches!(world.store.lease_take(new).await.unwrap(), TakeLease::Taken(_)));
+    }
+    let browser = world.browser().await;
+    let text = browser.get("/operations").await.text();
+    assert!(text.contains("At least 950 more are not shown"), "{text}");
+    let json: Value = serde_json::from_str(&browser.without_cookie().get("/api/leases").await.body).unwrap();
+    assert_eq!((json["leases"].as_array().unwrap().len(), &json["more"]), (1000, &json!(true)));
 }
 
 #[tokio::test]
@@ -104,6 +119,7 @@ async fn programs_see_leases_and_take_them_away() {
     let browser = world.browser_of_user().await.without_cookie();
     let body = browser.get("/api/leases").await.body;
     let mut json: Value = serde_json::from_str(&body).unwrap();
+    assert_eq!(json["more"], json!(false));
     insta::assert_json_snapshot!(json["leases"][1].take(), @r#"
     {
       "holder": "keeper-1/1",

@@ -17,11 +17,12 @@ use sqlx::{AssertSqlSafe, Connection, PgConnection, SqliteConnection};
 use tokio::task::JoinSet;
 
 use super::samples::{URL, command, project, run, taken};
-use crate::support::db::{TestDb, by, store_test};
+use crate::support::db::{TestDb, by, execute, store_test};
 
 store_test!(
     owners_are_added_listed_and_removed,
     an_owner_with_applications_stays,
+    owners_and_the_applications_of_each_have_a_limit,
     who_claims_first_has_it_and_the_second_is_told_whose_it_is,
     every_change_is_on_record_with_its_repository,
     an_application_takes_locks_only_where_it_is_and_its_number_is_never_given_again,
@@ -31,6 +32,7 @@ store_test!(
     a_change_to_anothers_repository_changes_nothing,
     the_last_application_takes_the_claim_with_it,
     a_claim_that_nothing_refers_to_is_collected,
+    a_claim_that_cannot_be_collected_keeps_none_of_the_others,
     an_owner_who_is_gone_claims_nothing,
     lists_are_read_part_by_part,
     lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner,
@@ -54,7 +56,7 @@ fn name(text: &str) -> OwnerName {
 async fn owner(store: &Store, text: &str) -> Owner {
     match store.owner_create(&name(text), by()).await.unwrap() {
         CreateOwner::Created(owner) => owner,
-        there @ CreateOwner::AlreadyThere(_) => panic!("{there:?}"),
+        refused @ (CreateOwner::AlreadyThere(_) | CreateOwner::TooMany(_)) => panic!("{refused:?}"),
     }
 }
 
@@ -104,6 +106,43 @@ async fn owners_are_added_listed_and_removed(db: &TestDb) {
     assert_eq!(store.owner_delete(&name("net"), by()).await.unwrap(), DeleteOwner::Deleted(net));
     assert_eq!(store.owner_delete(&name("net"), by()).await.unwrap(), DeleteOwner::NotThere);
     assert_eq!(store.owner_get(&name("net")).await.unwrap(), None);
+}
+
+/// What is there was made by hand, because ten thousand transactions take their time.
+async fn owners_and_the_applications_of_each_have_a_limit(db: &TestDb) {
+    const NUMBERS: &str = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n <";
+    let (store, time) = (db.store(), "2026-03-04 05:06:07+00:00");
+    let (net, dns) = (owner(store, "net").await, owner(store, "dns").await);
+    let (owners, applications) = (Store::MAX_OWNERS - 3, Store::MAX_APPLICATIONS - 1);
+    let more_owners = format!(
+        "{NUMBERS} {owners}) INSERT INTO owners (id, name, created_by, created_at) \
+         SELECT 'owner-' || n, 'team-' || n, 'ada', '{time}' FROM numbers"
+    );
+    let more_applications = format!(
+        "{NUMBERS} {applications}) INSERT INTO applications \
+         (id, owner, url, branch, dir, workspace, number, created_by, created_at, updated_at) \
+         SELECT 'app-' || n, '{}', '{INFRA}', 'main', 'dir-' || n, 'default', -1000000 - n, 'ada', '{time}', '{time}' \
+         FROM numbers",
+        net.id
+    );
+    for sql in [more_owners, more_applications] {
+        execute(db, &sql).await;
+    }
+    owner(store, "last").await;
+    assert_eq!(store.owner_create(&name("more"), by()).await.unwrap(), CreateOwner::TooMany(Store::MAX_OWNERS));
+    assert_eq!(store.owner_get(&name("more")).await.unwrap(), None);
+    assert_eq!(store.owner_create(&name("dns"), by()).await.unwrap(), CreateOwner::AlreadyThere(dns));
+    let last = added(store, "net", INFRA, "last").await;
+    let refused = add(store, "net", INFRA, "more").await;
+    assert_eq!(refused, ApplicationSaved::TooMany(name("net")));
+    let why = refused.or_why().unwrap_err();
+    assert!(why.starts_with("`net` has 10000 applications, and no owner may have more. Remove some"), "{why}");
+    assert!(matches!(add(store, "net", INFRA, "last").await, ApplicationSaved::AlreadyThere(_)));
+    assert_eq!(add(store, "net", DNS, "more").await, ApplicationSaved::TooMany(name("net")));
+    assert_eq!(shown(store).await, one(INFRA, "net", 1), "what is refused claims nothing");
+    added(store, "dns", DNS, "more").await;
+    drop(application_remove(store, last.id, by()).await.unwrap());
+    added(store, "net", INFRA, "more").await;
 }
 
 async fn an_owner_with_applications_stays(db: &TestDb) {
@@ -263,6 +302,22 @@ async fn a_claim_that_nothing_refers_to_is_collected(db: &TestDb) {
     let newest = &store.lock_event_list(1).await.unwrap()[0].event;
     assert_eq!(newest.kind, LockEventKind::Unclaimed);
     assert_eq!(newest.cause.reason, "https://github.com/acme/dns of net: nothing refers to the claim");
+}
+
+/// Rows that somebody made by hand, with addresses that no claim can have.
+async fn a_claim_that_cannot_be_collected_keeps_none_of_the_others(db: &TestDb) {
+    let store = db.store();
+    let net = owner(store, "net").await;
+    for address in [INFRA, DNS, "https://github.com/acme/labs"] {
+        let _claimed = store.claim_acquire(net.id, &url(address), by()).await.unwrap();
+    }
+    for (name, wrong) in [("dns", "0"), ("infra", "1")] {
+        let sql = format!("UPDATE repository_claims SET url = '{wrong}' WHERE url = 'https://github.com/acme/{name}'");
+        execute(db, &sql).await;
+    }
+    let failed = format!("{:#}", collect(store).await.unwrap_err());
+    assert!(failed.starts_with("1 more claims failed as well: the claim "), "{failed}");
+    assert_eq!(store.claim_get(&url("https://github.com/acme/labs")).await.unwrap(), None);
 }
 
 async fn an_owner_who_is_gone_claims_nothing(db: &TestDb) {

@@ -269,7 +269,8 @@ async fn mirrors(db: &TestDb) {
     let orphaned = MirrorEvent::Orphaned { at: db.now(), jitter: Jitter(0) };
     let _changed = store.mirror_change(&orphans[0].0, &orphans[0].1, &orphaned).await.unwrap();
     store.mirror_ask(&news.repo, by()).await.unwrap();
-    store.mirror_forget(&home, &news.repo).await.unwrap();
+    let row = store.mirror_get(&home, &news.repo).await.unwrap().unwrap();
+    assert!(store.mirror_forget(&row).await.unwrap());
 }
 
 /// Claiming repositories, and what comes and goes with it. What the collector looks for is left out: it reads all claims,

@@ -2,11 +2,11 @@
 
 use chrono::TimeDelta;
 use futures::future::join_all;
-use lockkeeper::model::{HomeId, RepoId, RepositoryEventKind, RepositoryNews, SyncState};
+use lockkeeper::model::{HomeId, MirrorEvent, MirrorState, RepoId, RepositoryEventKind, RepositoryNews, SyncState};
 use lockkeeper::store::{Accepted, EventWalk, HeadNews, MirrorQuery, NewDelivery, Store};
 
 use super::samples::{job, pull};
-use crate::support::db::{TestDb, store_test};
+use crate::support::db::{TestDb, by, store_test};
 
 store_test!(
     an_event_moves_the_mirrors_of_every_home_once,
@@ -14,6 +14,7 @@ store_test!(
     a_cursor_never_passes_an_event_that_commits_late,
     of_two_that_walk_for_one_home_each_event_is_walked_once,
     a_home_that_begins_looks_at_every_repository_that_is_known,
+    a_home_that_begins_looks_at_what_only_another_home_has,
     events_that_all_have_walked_are_removed_and_no_others,
     who_was_not_heard_of_for_long_is_dropped_and_begins_anew,
     a_newer_installation_is_taken_from_events,
@@ -141,12 +142,36 @@ async fn a_home_that_begins_looks_at_every_repository_that_is_known(db: &TestDb)
     let told = HeadNews::Told(None, Some(7));
     store.head_note(&pull(1), told).await.unwrap();
     store.repository_event_append(&push("past")).await.unwrap();
-    assert_eq!(store.repository_event_begin(&home("a")).await.unwrap(), 1);
+    assert_eq!(store.repository_event_begin(&home("a")).await.unwrap(), 2);
     assert_eq!(store.repository_event_begin(&home("a")).await.unwrap(), 0, "it has begun");
     assert_eq!(walk(store, "a").await, EventWalk::Walked(0), "what was before is not walked");
-    assert_eq!(pending(store, "a").await, [pull(1).repo.name()]);
+    assert_eq!(pending(store, "a").await, [pull(1).repo.name(), "past"]);
     let row = store.mirror_get(&home("a"), &pull(1).repo).await.unwrap().unwrap();
-    assert_eq!(row.installation, Some(7));
+    assert_eq!((row.installation, row.state), (Some(7), MirrorState::new(db.now())));
+}
+
+/// A server is in step with repositories of which only pushes were seen, long ago; another one joins.
+async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
+    let store = db.store();
+    store.repository_event_begin(&home("a")).await.unwrap();
+    for name in ["evicted", "forgotten", "pushed"] {
+        let news = RepositoryNews { installation: Some(7), ..push(name) };
+        store.repository_event_append(&news).await.unwrap();
+    }
+    assert_eq!(walk(store, "a").await, EventWalk::Walked(3));
+    let evicted = MirrorEvent::Evicted { at: db.now() };
+    let _changed = store.mirror_change(&home("a"), &repo("evicted"), &evicted).await.unwrap();
+    let row = store.mirror_get(&home("a"), &repo("forgotten")).await.unwrap().unwrap();
+    assert!(store.mirror_forget(&row).await.unwrap());
+    db.clock.advance(std::time::Duration::from_hours(25));
+    assert_eq!(store.repository_event_prune(db.now() - TimeDelta::days(1), 10).await.unwrap(), 3);
+    assert_eq!(store.repository_event_begin(&home("b")).await.unwrap(), 2);
+    assert_eq!(pending(store, "b").await, ["evicted", "pushed"]);
+    let row = store.mirror_get(&home("b"), &repo("pushed")).await.unwrap().unwrap();
+    assert_eq!((row.installation, row.state), (Some(7), MirrorState::new(db.now())));
+    let due = store.mirror_list_due(&home("b"), 10).await.unwrap();
+    assert_eq!(due.never, [repo("pushed")], "what nobody has any more waits until somebody uses it");
+    assert_eq!(store.mirror_ask(&repo("evicted"), by()).await.unwrap(), 2, "or asks for it");
 }
 
 async fn events_that_all_have_walked_are_removed_and_no_others(db: &TestDb) {

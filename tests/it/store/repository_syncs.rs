@@ -23,6 +23,7 @@ store_test!(
     somebody_asks_for_the_mirrors_of_all_homes,
     a_refusal_makes_the_installation_doubtful,
     mirrors_are_listed_counted_and_forgotten,
+    a_mirror_that_was_told_of_since_it_was_read_is_not_forgotten,
 );
 
 fn home(name: &str) -> HomeId {
@@ -303,7 +304,22 @@ async fn mirrors_are_listed_counted_and_forgotten(db: &TestDb) {
     assert_eq!(list(query).await, ["a a", "a b"]);
     assert_eq!(list(MirrorQuery { repo: Some(repo("a")), ..MirrorQuery::default() }).await, ["a a", "z a"]);
     assert_eq!(store.mirror_count(&home("a")).await.unwrap(), [(SyncState::Pending, 1), (SyncState::Synced, 2)]);
-    assert!(store.mirror_forget(&home("a"), &repo("a")).await.unwrap());
-    assert!(!store.mirror_forget(&home("a"), &repo("a")).await.unwrap());
+    let row = db.mirror("a").await;
+    assert!(store.mirror_forget(&row).await.unwrap());
+    assert!(!store.mirror_forget(&row).await.unwrap(), "it is gone");
     assert_eq!(list(MirrorQuery::default()).await, ["a b", "a c", "z a"]);
+}
+
+/// The worker heard that nobody has claimed the repository; then somebody does, and pushes.
+async fn a_mirror_that_was_told_of_since_it_was_read_is_not_forgotten(db: &TestDb) {
+    let store = db.store();
+    db.know("infra").await;
+    let before = db.mirror("infra").await;
+    db.changed("infra", &db.is_updated()).await;
+    assert!(!store.mirror_forget(&before).await.unwrap());
+    let (after, other) = (db.mirror("infra").await, db.reopen().await);
+    let (told, forgotten) = tokio::join!(db.change("infra", &db.is_updated()), other.mirror_forget(&after));
+    let was_told_first = matches!(told, MirrorChange::Changed(_));
+    assert_ne!(was_told_first, forgotten.unwrap(), "one of them was first: {told:?}");
+    assert_eq!(store.mirror_get(&home("a"), &repo("infra")).await.unwrap().is_some(), was_told_first);
 }

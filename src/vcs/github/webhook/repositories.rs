@@ -4,12 +4,12 @@ use super::payload::{PayloadError, ignored, repo_id};
 use super::shape::{GrantPayload, Installation, Repository, RepositoryPayload};
 use crate::model::{Event, HostName, RepoId, RepositoryEventKind, RepositoryNews};
 
-/// `push` has no action. A repository that has another name is news of both names: what was known under the old one is
+/// `push` has no action. A repository that has another name or owner is news of both names: what was known under the old one is
 /// looked at as well.
 pub(super) fn changed(payload: &RepositoryPayload, host: &HostName) -> Result<Event, PayloadError> {
     let kind = kind_of(payload.action.as_deref());
     let repo = repo_id(host, &payload.repository.full_name)?;
-    let old = old_name(payload).and_then(|old| RepoId::new(host.clone(), &format!("{}/{old}", repo.owner())).ok());
+    let old = old_name(payload, &repo).and_then(|old| RepoId::new(host.clone(), &old).ok());
     let installation = installation(payload.installation.as_ref());
     let news = |repo| RepositoryNews { repo, kind, installation };
     Ok(Event::Repositories { news: [Some(repo), old].into_iter().flatten().map(news).collect() })
@@ -24,8 +24,18 @@ fn kind_of(action: Option<&str>) -> RepositoryEventKind {
     }
 }
 
-fn old_name(payload: &RepositoryPayload) -> Option<&str> {
-    Some(&payload.changes.as_ref()?.repository.as_ref()?.name.as_ref()?.from)
+/// What a repository was called that has another name or owner now.
+fn old_name(payload: &RepositoryPayload, now: &RepoId) -> Option<String> {
+    let changes = payload.changes.as_ref()?;
+    let name = changes.repository.as_ref().and_then(|renaming| renaming.name.as_ref());
+    let from = changes.owner.as_ref().and_then(|transfer| transfer.from.as_ref());
+    let owner = from.and_then(|from| from.user.as_ref().or(from.organization.as_ref()));
+    match (owner, name) {
+        (None, None) => None,
+        (None, Some(name)) => Some(format!("{}/{}", now.owner(), name.from)),
+        (Some(owner), None) => Some(format!("{}/{}", owner.login, now.name())),
+        (Some(owner), Some(name)) => Some(format!("{}/{}", owner.login, name.from)),
+    }
 }
 
 /// The app may see more repositories, or fewer, which is the same as if those were gone.
@@ -77,6 +87,12 @@ mod tests {
         assert_eq!(changed_by(renamed), ["renamed github.com/acme/infra None", "renamed github.com/acme/old None"]);
         let mut transferred = named("transferred");
         transferred["changes"] = json!({"owner": {"from": {"user": {"login": "x"}}}});
+        assert_eq!(changed_by(transferred), ["renamed github.com/acme/infra None", "renamed github.com/x/infra None"]);
+        let mut transferred = named("transferred");
+        transferred["changes"] = json!({"owner": {"from": {"organization": {"login": "Acme-Old"}}}});
+        assert_eq!(changed_by(transferred)[1], "renamed github.com/acme-old/infra None");
+        let mut transferred = named("transferred");
+        transferred["changes"] = json!({"owner": {"from": {}}});
         assert_eq!(changed_by(transferred), ["renamed github.com/acme/infra None"]);
     }
 

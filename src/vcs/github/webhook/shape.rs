@@ -108,6 +108,8 @@ pub(super) struct RepositoryPayload {
 pub(super) struct RepositoryChanges {
     #[serde(default)]
     pub repository: Option<Renaming>,
+    #[serde(default)]
+    pub owner: Option<Transfer>,
 }
 
 #[derive(Deserialize)]
@@ -119,6 +121,21 @@ pub(super) struct Renaming {
 #[derive(Deserialize)]
 pub(super) struct Before {
     pub from: String,
+}
+
+#[derive(Deserialize)]
+pub(super) struct Transfer {
+    #[serde(default)]
+    pub from: Option<OwnerBefore>,
+}
+
+/// One of them.
+#[derive(Deserialize)]
+pub(super) struct OwnerBefore {
+    #[serde(default)]
+    pub user: Option<User>,
+    #[serde(default)]
+    pub organization: Option<User>,
 }
 
 /// `installation_repositories`.

@@ -67,7 +67,7 @@ pub use objects::{Ignored, TreeFiles};
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
 pub use remote::Remote;
 pub use sparse::Extent;
-pub use submodules::Submodule;
+pub use submodules::{Admission, Submodule, SubmoduleRules};
 pub use sync::Synced;
 pub use tree_reader::TreeReader;
 pub use work_tree::{Base, WorkTree, WorkTreeChanges};

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use url::Url;
 
 use super::mirror::remove_all;
@@ -39,6 +40,26 @@ pub struct Submodule {
     pub(super) dir: PathBuf,
 }
 
+/// Whether a repository may be fetched as a submodule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Admission {
+    /// It may.
+    Admitted,
+    /// It may not: why, and the way out.
+    Refused(String),
+    /// That cannot be told at this moment: why. It is not fetched.
+    Unknown(String),
+}
+
+/// Says which repositories may be fetched as submodules.
+#[async_trait]
+pub trait SubmoduleRules: Send + Sync {
+    /// What holds for a repository. `by_owner`: it would be fetched with a credential that the owner of its parent gave, and
+    /// not with the server's own.
+    async fn admission(&self, repo: &RepoId, by_owner: bool) -> Admission;
+}
+
 /// A submodule before it is fetched.
 struct Named {
     path: RepoPath,
@@ -62,13 +83,13 @@ fn list_file() -> RepoPath {
 }
 
 impl Mirror {
-    /// Fetches what is missing of the submodules of a commit, and of theirs. `allows` says which repositories may be
-    /// fetched. The caller sees to it that nobody else does so for this mirror.
+    /// Fetches what is missing of the submodules of a commit, and of theirs, as far as the rules admit them: what is here is
+    /// judged as well. The caller sees to it that nobody else does so for this mirror.
     pub async fn bring_submodules(
         &self,
         remote: &Remote<'_>,
         commit: &CommitSha,
-        allows: &(dyn Fn(&RepoId) -> bool + Sync),
+        rules: &dyn SubmoduleRules,
     ) -> Result<Vec<Submodule>, GitError> {
         let doing = format!("find the submodules of {}", self.repo);
         let url = self.check(&doing, remote)?.into_url();
@@ -86,9 +107,7 @@ impl Mirror {
                 }
                 let url = submodule_url::resolve(&parent.url, &named.url).map_err(|error| refused(&doing, &error))?;
                 let repo = self.repo_at(&url).ok_or_else(|| refused(&doing, &NO_REPOSITORY))?;
-                if !allows(&repo) {
-                    return Err(not_allowed(doing, &repo));
-                }
+                admit(&doing, remote, &repo, rules).await?;
                 let mirror = self.submodule(&repo);
                 mirror.bring_commit(&doing, &Remote { url: url.as_str(), ..*remote }, &named.commit).await?;
                 found.push(Submodule {
@@ -197,12 +216,13 @@ fn refused(doing: impl Into<String>, why: &impl std::fmt::Display) -> GitError {
     )
 }
 
-fn not_allowed(doing: String, repo: &RepoId) -> GitError {
-    let why = format!(
-        "it comes from {repo}, which `--repo-allowlist` does not allow. Have whoever runs Lockkeeper add {repo} to \
-         `--repo-allowlist` or switch off `--checkout-submodules`, or name another repository in `.gitmodules`"
-    );
-    GitError::other(doing, why)
+async fn admit(doing: &str, remote: &Remote<'_>, repo: &RepoId, rules: &dyn SubmoduleRules) -> Result<(), GitError> {
+    let by_owner = remote.credentials.is_some_and(|credentials| credentials.of_owner);
+    match rules.admission(repo, by_owner).await {
+        Admission::Admitted => Ok(()),
+        Admission::Refused(why) => Err(GitError::other(doing, why)),
+        Admission::Unknown(message) => Err(GitError::Unreachable { doing: doing.to_owned(), message }),
+    }
 }
 
 /// `submodule.NAME.path LF a/b NUL submodule.NAME.url LF ../b.git NUL`.

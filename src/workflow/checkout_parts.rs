@@ -1,7 +1,7 @@
 //! What a checkout has besides the files of its commit: submodules, and files kept with LFS.
 
 use super::{CheckoutError, Checkouts, Source};
-use crate::git::{Checkout, GitError, LfsFile, Mirror, Remote, Submodule};
+use crate::git::{Checkout, GitError, LfsFile, Mirror, Remote, Submodule, SubmoduleRules};
 use crate::model::{CommitSha, RepoId};
 use crate::vcs::{Forge, Installation};
 
@@ -13,7 +13,7 @@ pub struct CheckoutParts {
 }
 
 impl Checkouts {
-    /// Fetches what a checkout of this source has besides, as far as the operator wants that. `allows` says which
+    /// Fetches what a checkout of this source has besides, as far as the operator wants that. `rules` say which
     /// repositories may be submodules.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ impl Checkouts {
         forge: &dyn Forge,
         source: &Source,
         via: Installation,
-        allows: &(dyn Fn(&RepoId) -> bool + Sync),
+        rules: &dyn SubmoduleRules,
     ) -> Result<CheckoutParts, CheckoutError> {
         if !self.contents.submodules && !self.contents.lfs {
             return Ok(CheckoutParts::default());
@@ -36,7 +36,7 @@ impl Checkouts {
         let held = self.leases.obtain(repo, &format!("fetch submodules and LFS files for {}", source.pull)).await?;
         let url = forge.clone_url(repo);
         let remote = Remote { url: &url, credentials: Some(&credentials), deadline: self.fetch_time };
-        let brought = held.run(self.bring(&self.git.mirror(repo), &remote, &commit, allows)).await.done();
+        let brought = held.run(self.bring(&self.git.mirror(repo), &remote, &commit, rules)).await.done();
         let brought = brought.ok_or_else(|| CheckoutError::LeaseLost { repo: repo.clone() })?;
         brought.map_err(of_part)
     }
@@ -46,11 +46,11 @@ impl Checkouts {
         mirror: &Mirror,
         remote: &Remote<'_>,
         commit: &CommitSha,
-        allows: &(dyn Fn(&RepoId) -> bool + Sync),
+        rules: &dyn SubmoduleRules,
     ) -> Result<CheckoutParts, GitError> {
         let mut parts = CheckoutParts::default();
         if self.contents.submodules {
-            parts.submodules = mirror.bring_submodules(remote, commit, allows).await?;
+            parts.submodules = mirror.bring_submodules(remote, commit, rules).await?;
         }
         if self.contents.lfs {
             parts.lfs = mirror.bring_lfs(remote, commit).await?;

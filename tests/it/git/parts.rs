@@ -1,12 +1,24 @@
 //! Submodules and files kept with LFS.
 
-use lockkeeper::git::{Remote, Submodule};
+use async_trait::async_trait;
+use lockkeeper::git::{Admission, Remote, Submodule, SubmoduleRules};
 use lockkeeper::model::{RepoId, Sha256Digest};
 
 use super::*;
 
-fn allows(repo: &RepoId) -> bool {
-    repo.owner() == "acme"
+/// Repositories of `acme` may be submodules, and others where the owner of the parent gave the credential.
+struct OfAcme;
+
+#[async_trait]
+impl SubmoduleRules for OfAcme {
+    async fn admission(&self, repo: &RepoId, by_owner: bool) -> Admission {
+        match repo.owner() {
+            "acme" => Admission::Admitted,
+            "down" => Admission::Unknown("nobody answers".to_owned()),
+            _ if by_owner => Admission::Admitted,
+            _ => Admission::Refused(format!("{repo} is not acme's")),
+        }
+    }
 }
 
 impl World {
@@ -37,7 +49,7 @@ impl World {
     async fn bring(&self, commit: &CommitSha) -> Result<Vec<Submodule>, GitError> {
         let (url, credentials) = (self.url(), GitCredentials::new(USER.into(), Secret::new(PASSWORD)));
         let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
-        self.mirror().bring_submodules(&remote, commit, &allows).await
+        self.mirror().bring_submodules(&remote, commit, &OfAcme).await
     }
 
     async fn with_submodules(&self, commits: &(CommitSha, CommitSha)) -> Checkout {
@@ -100,7 +112,7 @@ async fn a_submodule_from_elsewhere_is_refused_with_the_way_out() {
         (local.as_str(), &lib, "begins with `file:`"),
         ("ext::sh -c x", &lib, "not one"),
         ("https://evil.example/acme/lib.git", &lib, "another host"),
-        ("../../secret/lib.git", &secret, "--repo-allowlist"),
+        ("../../secret/lib.git", &secret, "github.com/secret/lib is not acme's"),
         ("../lib.git", &gone, "has no commit"),
         ("../none.git", &lib, "switch off `--checkout-submodules`"),
     ];
@@ -119,6 +131,26 @@ async fn a_submodule_from_elsewhere_is_refused_with_the_way_out() {
     let commits = world.pull_with(&many).await;
     assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
     assert!(world.bring(&commits.1).await.unwrap_err().to_string().contains("more than 50 submodules"));
+}
+
+#[tokio::test]
+async fn the_credential_of_an_owner_is_told_from_that_of_the_server() {
+    let world = World::new().await;
+    let secret = world.repository("secret/lib", "f=secret", &[]).await;
+    let commits = world.pull_with(&[("lib/x", "../../secret/lib.git", &secret)]).await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    assert!(matches!(world.bring(&commits.1).await, Err(GitError::Other { .. })));
+    let (url, own) = (world.url(), GitCredentials::new(USER.into(), Secret::new(PASSWORD)));
+    let given = GitCredentials { of_owner: true, ..own };
+    let remote = Remote { url: &url, credentials: Some(&given), deadline: Duration::from_mins(1) };
+    let brought = world.mirror().bring_submodules(&remote, &commits.1, &OfAcme).await.unwrap();
+    assert_eq!(brought.len(), 1);
+    // What is here by a credential of the owner is judged anew when that is gone.
+    assert!(matches!(world.bring(&commits.1).await, Err(GitError::Other { .. })));
+    let commits = world.pull_with(&[("lib/x", "../../down/lib.git", &secret)]).await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    let error = world.bring(&commits.1).await.unwrap_err();
+    assert!(matches!(error, GitError::Unreachable { .. }), "it is tried again: {error}");
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use url::Url;
 
+use super::fetch::FETCH;
 use super::mirror::remove_all;
 use super::objects::{Entry, entries};
 use super::remote::Checked;
@@ -26,6 +27,10 @@ const MAX_DEPTH: usize = 4;
 const MAX_LIST: u64 = 256 * 1024;
 /// Bytes of one repository.
 const MAX_BYTES: u64 = 2 << 30;
+
+/// What was admitted is what is fetched: of a repository that was renamed the forge leads on to the new name, which may be
+/// that of somebody else.
+const STAY: [&str; 2] = ["-c", "http.followRedirects=false"];
 
 /// A submodule that was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,7 +169,8 @@ impl Mirror {
         let remote = self.check(doing, remote)?;
         self.init().await?;
         let spec = format!("+{commit}:refs/lockkeeper/{commit}");
-        let cmd = self.fetch_cmd(&remote).arg("--depth=1").operands([remote.url().to_owned(), spec]);
+        let cmd = self.git_to(&remote).args(STAY).args(FETCH).arg("--depth=1");
+        let cmd = cmd.operands([remote.url().to_owned(), spec]);
         let output = self.call(doing, &cmd).await?;
         if output.is_success() {
             return self.check_size(doing).await;
@@ -183,6 +189,10 @@ impl Mirror {
             let (repo, commit) = (&self.repo, commit.short());
             let why = format!("{repo} has no commit `{commit}` (any more): push it there, or name another one here");
             return GitError::other(doing, why);
+        }
+        if classify::is_redirect(&output.stderr.text()) {
+            let why = format!("the forge leads on from {} to another address: it may have a new name", self.repo);
+            return refused(doing, &why);
         }
         let failure = remote.failure(doing, output);
         if let GitError::AuthFailed { doing, message } | GitError::NotFound { doing, message } = failure {

@@ -154,6 +154,19 @@ async fn the_credential_of_an_owner_is_told_from_that_of_the_server() {
 }
 
 #[tokio::test]
+async fn a_submodule_is_not_looked_for_where_the_forge_leads_on_to() {
+    let world = World::new().await;
+    let lib = world.repository("acme/lib", "f=lib", &[]).await;
+    let commits = world.pull_with(&[("lib/x", "../lib.git", &lib)]).await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    let front = GitServer::redirecting_to(&world.server).await;
+    let url = format!("{}/acme/infra.git", front.url);
+    let remote = Remote { url: &url, credentials: None, deadline: Duration::from_mins(1) };
+    let error = world.mirror().bring_submodules(&remote, &commits.1, &OfAcme).await.unwrap_err().to_string();
+    assert!(error.contains("leads on from github.com/acme/lib") && error.contains("Mend `.gitmodules`"), "{error}");
+}
+
+#[tokio::test]
 async fn files_kept_with_lfs_have_their_content_and_one_that_is_missing_is_named() {
     let world = World::new().await;
     assert!(world.git.lfs_version().await.unwrap().starts_with("git-lfs/"));

@@ -33,6 +33,7 @@ mod ls_refs;
 mod merge;
 mod mirror;
 mod objects;
+mod parts_upkeep;
 mod place;
 mod rebuild;
 mod refs;

@@ -163,8 +163,8 @@ impl Mirror {
 
     /// The files of one commit, without its history, under a ref of its own that keeps them.
     async fn bring_commit(&self, doing: &str, remote: &Remote<'_>, commit: &CommitSha) -> Result<(), GitError> {
-        if self.dir().exists() && self.has_commit(commit).await? {
-            return Ok(());
+        if self.has_whole(commit).await? {
+            return self.note_commit(commit).map_err(GitError::from_io(doing));
         }
         let remote = self.check(doing, remote)?;
         self.init().await?;
@@ -173,7 +173,8 @@ impl Mirror {
         let cmd = cmd.operands([remote.url().to_owned(), spec]);
         let output = self.call(doing, &cmd).await?;
         if output.is_success() {
-            return self.check_size(doing).await;
+            self.check_size(doing).await?;
+            return self.note_commit(commit).map_err(GitError::from_io(doing));
         }
         Err(self.not_brought(doing, commit, &remote, &output))
     }

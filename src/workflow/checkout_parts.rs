@@ -73,7 +73,7 @@ impl Checkouts {
         if self.contents.submodules {
             of.place_submodules(checkout, &parts.submodules).await?;
         }
-        if !parts.lfs.is_empty() {
+        if self.contents.lfs {
             of.place_lfs(checkout, parts.lfs.clone()).await?;
         }
         Ok(())

@@ -75,10 +75,21 @@ impl Mirror {
         noted.map(|()| files).map_err(GitError::from_io(doing))
     }
 
+    /// Whether a commit that is here has files that are kept with LFS.
+    pub async fn has_lfs(&self, commit: &CommitSha) -> Result<bool, GitError> {
+        let doing = format!("look for files of {} that are kept with LFS", self.repo);
+        Ok(!self.lfs_names(&doing, commit).await?.stdout.bytes.is_empty())
+    }
+
+    /// Their paths, one in a line.
+    async fn lfs_names(&self, doing: &str, commit: &CommitSha) -> Result<Output, GitError> {
+        let cmd = self.git().cap(objects::MAX_LIST).args(["lfs", "ls-files", "--name-only", commit.as_str()]);
+        self.run(doing, cmd).await
+    }
+
     /// Those that a commit has, whether they are here or not.
     async fn lfs_files(&self, doing: &str, commit: &CommitSha) -> Result<Vec<LfsFile>, GitError> {
-        let cmd = self.git().cap(objects::MAX_LIST).args(["lfs", "ls-files", "--name-only", commit.as_str()]);
-        let output = self.run(doing, cmd).await?;
+        let output = self.lfs_names(doing, commit).await?;
         let (mut reader, mut files, mut bytes) = (self.reader(commit), Vec::new(), 0_u64);
         for path in output.stdout.bytes.split(|byte| *byte == b'\n').filter_map(objects::path_of) {
             let text = reader.read(&path, MAX_POINTER).await?;

@@ -14,7 +14,7 @@ pub struct CheckoutParts {
 
 impl Checkouts {
     /// Fetches what a checkout of this source has besides, as far as the operator wants that. `rules` say which
-    /// repositories may be submodules.
+    /// repositories may be submodules. A commit without any of it waits for nobody.
     ///
     /// # Errors
     ///
@@ -31,6 +31,9 @@ impl Checkouts {
         }
         let repo = &source.pull.repo;
         let commit = self.commit(source).await?;
+        if !self.has_parts(&self.git.mirror(repo), &commit).await {
+            return Ok(CheckoutParts::default());
+        }
         let _gate = self.syncer.gate(repo).await;
         let credentials = forge.git_credentials(repo, via).await?;
         let held = self.leases.obtain(repo, &format!("fetch submodules and LFS files for {}", source.pull)).await?;
@@ -39,6 +42,13 @@ impl Checkouts {
         let brought = held.run(self.bring(&self.git.mirror(repo), &remote, &commit, rules)).await.done();
         let brought = brought.ok_or_else(|| CheckoutError::LeaseLost { repo: repo.clone() })?;
         brought.map_err(of_part)
+    }
+
+    /// Whether a commit has anything to be fetched besides. Of what cannot be read now that is found out when nobody else is
+    /// at the mirror.
+    async fn has_parts(&self, mirror: &Mirror, commit: &CommitSha) -> bool {
+        let has_submodules = self.contents.submodules && mirror.has_submodules(commit).await.unwrap_or(true);
+        has_submodules || (self.contents.lfs && mirror.has_lfs(commit).await.unwrap_or(true))
     }
 
     async fn bring(

@@ -1,14 +1,20 @@
 //! Submodules and files kept with Git LFS (`--checkout-submodules`, `--checkout-lfs`), from a push to the comment.
 
+use std::time::Duration;
+
+use async_trait::async_trait;
 use insta::assert_snapshot;
 use lockkeeper::credential::Access;
 use lockkeeper::emulator::{Change, NewPull};
-use lockkeeper::model::{CommitSha, OwnerName, PullNumber, RepoId, RepoUrl};
+use lockkeeper::git::{Admission, SubmoduleRules};
+use lockkeeper::model::{CommitSha, OwnerName, PullNumber, PullRef, RepoId, RepoUrl};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Acquired;
+use lockkeeper::workflow::Source;
 
 use crate::stories::APP;
 use crate::stories::claims::key_file;
+use crate::stories::repositories::infra;
 use crate::support::bot::{Bot, REPO, TEAM_TOKEN};
 use crate::support::db::{Backend, by, story};
 
@@ -23,6 +29,7 @@ story!(
     a_file_kept_with_lfs_is_there_for_the_plan,
     without_the_flag_a_file_kept_with_lfs_is_the_text_that_stands_for_it,
     a_file_that_was_not_uploaded_is_named,
+    a_commit_without_submodules_and_lfs_does_not_wait_for_a_sync,
 );
 
 const SUBMODULES: [(&str, &str); 1] = [("checkout-submodules", "true")];
@@ -263,4 +270,27 @@ async fn a_file_that_was_not_uploaded_is_named(backend: Backend) {
     ");
     assert_eq!(bot.calls(), [""; 0], "nothing has run");
     bot.end(&[]).await;
+}
+
+/// No repository may be a submodule.
+struct Nobody;
+
+#[async_trait]
+impl SubmoduleRules for Nobody {
+    async fn admission(&self, repo: &RepoId, _by_owner: bool) -> Admission {
+        Admission::Refused(format!("{repo} may not"))
+    }
+}
+
+async fn a_commit_without_submodules_and_lfs_does_not_wait_for_a_sync(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &[SUBMODULES[0], LFS[0]]).await;
+    let pull = bot.open_pull_of(&[Change::write("app/main.tf", "# wider\n")]).await;
+    assert_eq!(first_line(&bot.answer(pull)), "Ran Plan for dir: `app` workspace: `default`: planned");
+    let plans = bot.store().plan_list(&PullRef { repo: infra(), number: pull }).await.unwrap();
+    let (ctx, source) = (&bot.replica.ctx, Source::of_plan(&plans[0]));
+    let gate = ctx.syncer.gate(&infra()).await;
+    let parts = ctx.checkouts.bring_parts(&*ctx.forge, &source, None, &Nobody);
+    tokio::time::timeout(Duration::from_mins(1), parts).await.expect("it does not wait").unwrap();
+    drop(gate);
+    bot.end(&["acme/infra/app/default by #1"]).await;
 }

@@ -78,6 +78,11 @@ pub(super) fn is_refused_commit(stderr: &str) -> bool {
     has_any(stderr, &["not our ref", "does not allow request for unadvertised object"])
 }
 
+/// `fatal: unable to access 'https://…': The requested URL returned error: 301`, where redirects are not followed.
+pub(super) fn is_redirect(stderr: &str) -> bool {
+    has_any(stderr, &["The requested URL returned error: 30"])
+}
+
 /// `error: cannot lock ref 'refs/heads/a/b': 'refs/heads/a' exists; cannot create 'refs/heads/a/b'`: a branch was
 /// replaced by one whose name lies below or above it. Also said as ` ! [new branch] … (unable to update local ref)`.
 pub(super) fn is_name_in_the_way(stderr: &str) -> bool {

@@ -146,13 +146,14 @@ fn places(part: &DiskPart, dir: &Path) -> Vec<PathBuf> {
     std::iter::once(dir.to_owned()).chain(beside).collect()
 }
 
-async fn removed(doing: &str, dir: PathBuf) -> Result<(), GitError> {
+/// Removes a directory, which may be large.
+pub(super) async fn removed(doing: &str, dir: PathBuf) -> Result<(), GitError> {
     let removed = apart(move || remove_all(&dir)).await.flatten();
     removed.map_err(GitError::from_io(doing))
 }
 
 /// Does what takes the disk long apart from the asynchronous threads.
-async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+pub(super) async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)
 }
 

@@ -4,13 +4,15 @@
 //! program `git-lfs` is asked which they are and to fetch their contents, from the forge of the repository whatever its
 //! `.lfsconfig` says; the contents are put in their places afterwards.
 
-use std::fs;
+use std::borrow::Cow;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::mirror::{make_dir, remove_all};
+use super::parts_upkeep::now_on;
 use super::remote::Checked;
-use super::{Checkout, Git, GitError, Mirror, Remote, environment, objects};
+use super::{Checkout, Git, GitError, Mirror, Remote, environment, objects, place};
 use crate::model::{CommitSha, RepoPath};
 use crate::process::{Cmd, Output};
 
@@ -55,21 +57,39 @@ impl Mirror {
         let remote = self.check(&doing, remote)?;
         let files = self.lfs_files(&doing, commit).await?;
         if files.iter().all(LfsFile::is_here) {
-            return Ok(files);
+            return self.note_use(&doing, files);
         }
         let cmd = with_endpoint(self.git_to(&remote), &remote).args(["lfs", "fetch", "origin", commit.as_str()]);
         let output = self.call(&doing, &cmd).await?;
         let missing = files.iter().find(|file| !file.is_here());
         match missing {
-            None if output.is_success() => Ok(files),
+            None if output.is_success() => self.note_use(&doing, files),
             _ => Err(not_brought(&doing, &remote, &output, missing)),
         }
     }
 
+    /// Upkeep leaves alone what was used lately.
+    fn note_use(&self, doing: &str, files: Vec<LfsFile>) -> Result<Vec<LfsFile>, GitError> {
+        let noted = now_on(self.dir())
+            .and_then(|now| files.iter().try_for_each(|file| File::open(&file.content)?.set_modified(now)));
+        noted.map(|()| files).map_err(GitError::from_io(doing))
+    }
+
+    /// Whether a commit that is here has files that are kept with LFS.
+    pub async fn has_lfs(&self, commit: &CommitSha) -> Result<bool, GitError> {
+        let doing = format!("look for files of {} that are kept with LFS", self.repo);
+        Ok(!self.lfs_names(&doing, commit).await?.stdout.bytes.is_empty())
+    }
+
+    /// Their paths, one in a line.
+    async fn lfs_names(&self, doing: &str, commit: &CommitSha) -> Result<Output, GitError> {
+        let cmd = self.git().cap(objects::MAX_LIST).args(["lfs", "ls-files", "--name-only", commit.as_str()]);
+        self.run(doing, cmd).await
+    }
+
     /// Those that a commit has, whether they are here or not.
     async fn lfs_files(&self, doing: &str, commit: &CommitSha) -> Result<Vec<LfsFile>, GitError> {
-        let cmd = self.git().cap(objects::MAX_LIST).args(["lfs", "ls-files", "--name-only", commit.as_str()]);
-        let output = self.run(doing, cmd).await?;
+        let output = self.lfs_names(doing, commit).await?;
         let (mut reader, mut files, mut bytes) = (self.reader(commit), Vec::new(), 0_u64);
         for path in output.stdout.bytes.split(|byte| *byte == b'\n').filter_map(objects::path_of) {
             let text = reader.read(&path, MAX_POINTER).await?;
@@ -86,16 +106,21 @@ impl Mirror {
         Ok(files)
     }
 
-    /// Puts the contents into a checkout, in the place of the texts that stand for them.
+    /// Puts the contents into a checkout, in the place of the texts that stand for them, and notes which it has.
     pub async fn place_lfs(&self, checkout: &Checkout, files: Vec<LfsFile>) -> Result<(), GitError> {
         let doing = format!("check out the files of {} that are kept with LFS", self.repo);
         let _hold = self.hold(&doing, &checkout.hold).await?;
-        let (root, extent) = (checkout.path.clone(), checkout.extent.clone());
-        let place = move || {
-            let root = root.canonicalize()?;
-            files.iter().filter(|file| extent.has(&file.path)).try_for_each(|file| place(&root, file))
+        let Some(admin) = self.admin_dir(&checkout.path) else {
+            return Err(GitError::other(doing, "the checkout is not whole"));
         };
-        let placed = tokio::task::spawn_blocking(place).await.map_err(io::Error::other);
+        let (root, extent) = (checkout.path.clone(), checkout.extent.clone());
+        let put = move || {
+            let root = root.canonicalize()?;
+            files.iter().filter(|file| extent.has(&file.path)).try_for_each(|file| put(&root, file))?;
+            let note = files.iter().map(|file| format!("{} {}\n", file.id(), file.path)).collect::<Vec<_>>().concat();
+            fs::write(admin.join(place::LFS_FILES), note)
+        };
+        let placed = tokio::task::spawn_blocking(put).await.map_err(io::Error::other);
         placed.flatten().map_err(GitError::from_io(doing))
     }
 }
@@ -105,9 +130,13 @@ impl LfsFile {
         self.content.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() == self.bytes)
     }
 
+    fn id(&self) -> Cow<'_, str> {
+        self.content.file_name().unwrap_or_default().to_string_lossy()
+    }
+
     /// Whether the forge says so: `[1234…] Object does not exist: [404] Object does not exist`.
     fn is_unknown_by(&self, stderr: &str) -> bool {
-        let id = self.content.file_name().unwrap_or_default().to_string_lossy();
+        let id = self.id();
         stderr.lines().any(|line| line.contains(&*id) && (line.contains("[404]") || line.contains("[410]")))
     }
 }
@@ -149,7 +178,7 @@ fn pointer(text: &[u8]) -> Option<(&str, u64)> {
 }
 
 /// A file that a run has put in the way, or a link, is left as it is: the text was not written there either.
-fn place(root: &Path, file: &LfsFile) -> io::Result<()> {
+fn put(root: &Path, file: &LfsFile) -> io::Result<()> {
     let to = root.join(file.path.as_str());
     let dir = to.parent().unwrap_or(root);
     let is_pointer = to.symlink_metadata().is_ok_and(|meta| meta.is_file() && meta.len() < MAX_POINTER);

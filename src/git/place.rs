@@ -56,6 +56,14 @@ pub(super) const FILTER: &str = ".lockkeeper-filter";
 pub(super) const DAMAGED: &str = ".lockkeeper-damaged";
 /// File in a mirror that says what its packs took when they were last made into one.
 pub(super) const PACKED: &str = ".lockkeeper-packed";
+/// Directory in the repository of a submodule with a file for each commit that is whole; its time is that of the last use.
+pub(super) const COMMITS: &str = "lockkeeper-commits";
+/// File in the repository of a submodule from which commits were dropped whose objects are still there.
+pub(super) const UNTIDY: &str = "lockkeeper-untidy";
+/// File beside the index of a checkout: which submodules are in it, `<commit> <path>` in a line.
+pub(super) const SUBMODULES: &str = "lockkeeper-submodules";
+/// File beside the index of a checkout: which files kept with LFS its commit has, `<id> <path>` in a line.
+pub(super) const LFS_FILES: &str = "lockkeeper-lfs";
 /// Directory of lock files in the directory of a pull's checkouts.
 pub(super) const HOLDS: &str = ".hold";
 

@@ -7,12 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::mirror::{make_dir, remove_all};
 use super::submodules::Submodule;
-use super::{Checkout, GitError, Mirror};
+use super::{Checkout, GitError, Mirror, place};
 use crate::model::RepoPath;
 use crate::process::Cmd;
 
-/// File beside the index of a checkout: which submodules are in it, `<commit> <path>` in a line.
-const PLACED: &str = "lockkeeper-submodules";
 /// Index of the one that is being written.
 const INDEX: &str = "lockkeeper-submodule-index";
 
@@ -25,7 +23,7 @@ impl Mirror {
             return Err(GitError::other(doing, "the checkout is not whole"));
         };
         let io = || GitError::from_io(&doing);
-        let noted = admin.join(PLACED);
+        let noted = admin.join(place::SUBMODULES);
         let placed = read_note(&noted);
         // Who is killed over it leaves nothing that could be taken for whole.
         remove_all(&noted).map_err(io())?;

@@ -9,8 +9,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use url::Url;
 
+use super::fetch::FETCH;
 use super::mirror::remove_all;
 use super::objects::{Entry, entries};
 use super::remote::Checked;
@@ -26,6 +28,10 @@ const MAX_LIST: u64 = 256 * 1024;
 /// Bytes of one repository.
 const MAX_BYTES: u64 = 2 << 30;
 
+/// What was admitted is what is fetched: of a repository that was renamed the forge leads on to the new name, which may be
+/// that of somebody else.
+const STAY: [&str; 2] = ["-c", "http.followRedirects=false"];
+
 /// A submodule that was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submodule {
@@ -37,6 +43,26 @@ pub struct Submodule {
     pub commit: CommitSha,
     /// The repository on this disk.
     pub(super) dir: PathBuf,
+}
+
+/// Whether a repository may be fetched as a submodule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Admission {
+    /// It may.
+    Admitted,
+    /// It may not: why, and the way out.
+    Refused(String),
+    /// That cannot be told at this moment: why. It is not fetched.
+    Unknown(String),
+}
+
+/// Says which repositories may be fetched as submodules.
+#[async_trait]
+pub trait SubmoduleRules: Send + Sync {
+    /// What holds for a repository. `by_owner`: it would be fetched with a credential that the owner of its parent gave, and
+    /// not with the server's own.
+    async fn admission(&self, repo: &RepoId, by_owner: bool) -> Admission;
 }
 
 /// A submodule before it is fetched.
@@ -62,13 +88,13 @@ fn list_file() -> RepoPath {
 }
 
 impl Mirror {
-    /// Fetches what is missing of the submodules of a commit, and of theirs. `allows` says which repositories may be
-    /// fetched. The caller sees to it that nobody else does so for this mirror.
+    /// Fetches what is missing of the submodules of a commit, and of theirs, as far as the rules admit them: what is here is
+    /// judged as well. The caller sees to it that nobody else does so for this mirror.
     pub async fn bring_submodules(
         &self,
         remote: &Remote<'_>,
         commit: &CommitSha,
-        allows: &(dyn Fn(&RepoId) -> bool + Sync),
+        rules: &dyn SubmoduleRules,
     ) -> Result<Vec<Submodule>, GitError> {
         let doing = format!("find the submodules of {}", self.repo);
         let url = self.check(&doing, remote)?.into_url();
@@ -86,9 +112,7 @@ impl Mirror {
                 }
                 let url = submodule_url::resolve(&parent.url, &named.url).map_err(|error| refused(&doing, &error))?;
                 let repo = self.repo_at(&url).ok_or_else(|| refused(&doing, &NO_REPOSITORY))?;
-                if !allows(&repo) {
-                    return Err(not_allowed(doing, &repo));
-                }
+                admit(&doing, remote, &repo, rules).await?;
                 let mirror = self.submodule(&repo);
                 mirror.bring_commit(&doing, &Remote { url: url.as_str(), ..*remote }, &named.commit).await?;
                 found.push(Submodule {
@@ -139,16 +163,18 @@ impl Mirror {
 
     /// The files of one commit, without its history, under a ref of its own that keeps them.
     async fn bring_commit(&self, doing: &str, remote: &Remote<'_>, commit: &CommitSha) -> Result<(), GitError> {
-        if self.dir().exists() && self.has_commit(commit).await? {
-            return Ok(());
+        if self.has_whole(commit).await? {
+            return self.note_commit(commit).map_err(GitError::from_io(doing));
         }
         let remote = self.check(doing, remote)?;
         self.init().await?;
         let spec = format!("+{commit}:refs/lockkeeper/{commit}");
-        let cmd = self.fetch_cmd(&remote).arg("--depth=1").operands([remote.url().to_owned(), spec]);
+        let cmd = self.git_to(&remote).args(STAY).args(FETCH).arg("--depth=1");
+        let cmd = cmd.operands([remote.url().to_owned(), spec]);
         let output = self.call(doing, &cmd).await?;
         if output.is_success() {
-            return self.check_size(doing).await;
+            self.check_size(doing).await?;
+            return self.note_commit(commit).map_err(GitError::from_io(doing));
         }
         Err(self.not_brought(doing, commit, &remote, &output))
     }
@@ -164,6 +190,10 @@ impl Mirror {
             let (repo, commit) = (&self.repo, commit.short());
             let why = format!("{repo} has no commit `{commit}` (any more): push it there, or name another one here");
             return GitError::other(doing, why);
+        }
+        if classify::is_redirect(&output.stderr.text()) {
+            let why = format!("the forge leads on from {} to another address: it may have a new name", self.repo);
+            return refused(doing, &why);
         }
         let failure = remote.failure(doing, output);
         if let GitError::AuthFailed { doing, message } | GitError::NotFound { doing, message } = failure {
@@ -197,12 +227,13 @@ fn refused(doing: impl Into<String>, why: &impl std::fmt::Display) -> GitError {
     )
 }
 
-fn not_allowed(doing: String, repo: &RepoId) -> GitError {
-    let why = format!(
-        "it comes from {repo}, which `--repo-allowlist` does not allow. Have whoever runs Lockkeeper add {repo} to \
-         `--repo-allowlist` or switch off `--checkout-submodules`, or name another repository in `.gitmodules`"
-    );
-    GitError::other(doing, why)
+async fn admit(doing: &str, remote: &Remote<'_>, repo: &RepoId, rules: &dyn SubmoduleRules) -> Result<(), GitError> {
+    let by_owner = remote.credentials.is_some_and(|credentials| credentials.of_owner);
+    match rules.admission(repo, by_owner).await {
+        Admission::Admitted => Ok(()),
+        Admission::Refused(why) => Err(GitError::other(doing, why)),
+        Admission::Unknown(message) => Err(GitError::Unreachable { doing: doing.to_owned(), message }),
+    }
 }
 
 /// `submodule.NAME.path LF a/b NUL submodule.NAME.url LF ../b.git NUL`.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{GitError, Mirror, place};
 
 /// Walking or repacking the largest repositories.
-const DEADLINE: Duration = Duration::from_hours(1);
+pub(super) const DEADLINE: Duration = Duration::from_hours(1);
 /// What git says when this machine is to blame, and not the mirror.
 const SHORTAGES: [&str; 4] =
     ["Out of memory", "Cannot allocate memory", "Too many open files", "Resource temporarily unavailable"];
@@ -49,7 +49,7 @@ impl Mirror {
 
     /// Packs refs and objects and drops what nothing needs, for a reconciler to call now and then. Checkouts keep what
     /// they need, and what came within a day stays. It may be killed at any time; what it leaves behind the next one
-    /// removes. No mirror is fine.
+    /// removes. No mirror is fine. The caller sees to it that nobody brings submodules or files of LFS meanwhile.
     pub async fn maintain(&self) -> Result<(), GitError> {
         let _transfer = self.locks.transfer.lock().await;
         self.clear_leftovers()?;
@@ -60,6 +60,7 @@ impl Mirror {
         self.clear_locks().map_err(GitError::from_io(self.maintaining()))?;
         self.prune(&self.maintaining()).await?;
         drop(writer);
+        self.tidy_parts(&self.maintaining()).await?;
         // Nothing below takes away what a checkout that is being made just now needs, so it need not wait.
         self.run(&self.maintaining(), self.git().args(["pack-refs", "--all", "--prune"])).await?;
         self.pack().await?;

@@ -7,12 +7,12 @@
 use crate::command::{ApplyCommand, Command, DirSelector, PlanCommand, Target};
 use crate::config::access::Action;
 use crate::context::Ctx;
-use crate::handlers::Spec;
 use crate::handlers::commands::cancelled_by;
 use crate::handlers::locks::Explanation;
+use crate::handlers::{Spec, claimed};
 use crate::jobs::RunCommand;
 use crate::model::{
-    Actor, ApplicationId, CommandId, CommandKind, OwnerName, PlanState, Pull, PullNumber, PullRef, PullState, RepoUrl,
+    Actor, ApplicationId, CommandId, CommandKind, OwnerName, PlanState, Pull, PullNumber, PullRef, PullState,
 };
 use crate::queue::Job;
 use crate::render::UserText;
@@ -251,7 +251,7 @@ pub(super) async fn registered(ctx: &Ctx, at: &PullRef) -> std::result::Result<A
 }
 
 fn not_the_owner(application: &Application, at: &PullRef, claimed_by: Option<&OwnerName>) -> UserText {
-    let url = RepoUrl::of(&at.repo).map_or_else(|_| at.repo.to_string(), |url| url.to_string());
+    let url = claimed::address(&at.repo);
     let (registered, owner) = (&application.spec.url, &application.owner);
     let whose = claimed_by.map_or_else(|| "nobody has claimed".to_owned(), |other| format!("`{other}` has claimed"));
     let message = format!(

@@ -39,8 +39,12 @@ pub(super) async fn is_claimed(ctx: &Ctx, repo: &RepoId) -> Result<bool, sqlx::E
 
 /// What is said where nobody has claimed the repository.
 pub(super) fn refusal(ctx: &Ctx, repo: &RepoId) -> Refusal {
-    let url = RepoUrl::of(repo).map_or_else(|_| repo.to_string(), |url| url.to_string());
-    Refusal::unclaimed(repo, &url, &format!("{}/claims", ctx.settings.public_url))
+    Refusal::unclaimed(repo, &address(repo), &format!("{}/claims", ctx.settings.public_url))
+}
+
+/// The address by which a repository is claimed.
+pub(super) fn address(repo: &RepoId) -> String {
+    RepoUrl::of(repo).map_or_else(|_| repo.to_string(), |url| url.to_string())
 }
 
 /// What led to the pull being told.

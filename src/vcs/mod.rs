@@ -87,17 +87,19 @@ pub struct GitCredentials {
     pub password: Secret,
     /// Where there is one, git goes by SSH, whatever the URL says, and the others are empty.
     pub ssh: Option<Arc<SshLogin>>,
+    /// Whether the owner of the repository gave them; if not, they are the server's own.
+    pub of_owner: bool,
 }
 
 impl GitCredentials {
     /// User name and password.
     pub fn new(username: String, password: Secret) -> Self {
-        Self { username, password, ssh: None }
+        Self { username, password, ssh: None, of_owner: false }
     }
 
-    /// An SSH key.
+    /// An SSH key, which only owners give.
     pub fn by_ssh(login: SshLogin) -> Self {
-        Self { username: String::new(), password: Secret::new(""), ssh: Some(Arc::new(login)) }
+        Self { username: String::new(), password: Secret::new(""), ssh: Some(Arc::new(login)), of_owner: true }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a checkout has besides the files of its commit: submodules, and files kept with LFS.
 
 use super::{CheckoutError, Checkouts, Source};
-use crate::git::{Checkout, GitError, LfsFile, Mirror, Remote, Submodule};
+use crate::git::{Checkout, GitError, LfsFile, Mirror, Remote, Submodule, SubmoduleRules};
 use crate::model::{CommitSha, RepoId};
 use crate::vcs::{Forge, Installation};
 
@@ -13,8 +13,8 @@ pub struct CheckoutParts {
 }
 
 impl Checkouts {
-    /// Fetches what a checkout of this source has besides, as far as the operator wants that. `allows` says which
-    /// repositories may be submodules.
+    /// Fetches what a checkout of this source has besides, as far as the operator wants that. `rules` say which
+    /// repositories may be submodules. A commit without any of it waits for nobody.
     ///
     /// # Errors
     ///
@@ -24,21 +24,31 @@ impl Checkouts {
         forge: &dyn Forge,
         source: &Source,
         via: Installation,
-        allows: &(dyn Fn(&RepoId) -> bool + Sync),
+        rules: &dyn SubmoduleRules,
     ) -> Result<CheckoutParts, CheckoutError> {
         if !self.contents.submodules && !self.contents.lfs {
             return Ok(CheckoutParts::default());
         }
         let repo = &source.pull.repo;
         let commit = self.commit(source).await?;
+        if !self.has_parts(&self.git.mirror(repo), &commit).await {
+            return Ok(CheckoutParts::default());
+        }
         let _gate = self.syncer.gate(repo).await;
         let credentials = forge.git_credentials(repo, via).await?;
         let held = self.leases.obtain(repo, &format!("fetch submodules and LFS files for {}", source.pull)).await?;
         let url = forge.clone_url(repo);
         let remote = Remote { url: &url, credentials: Some(&credentials), deadline: self.fetch_time };
-        let brought = held.run(self.bring(&self.git.mirror(repo), &remote, &commit, allows)).await.done();
+        let brought = held.run(self.bring(&self.git.mirror(repo), &remote, &commit, rules)).await.done();
         let brought = brought.ok_or_else(|| CheckoutError::LeaseLost { repo: repo.clone() })?;
         brought.map_err(of_part)
+    }
+
+    /// Whether a commit has anything to be fetched besides. Of what cannot be read now that is found out when nobody else is
+    /// at the mirror.
+    async fn has_parts(&self, mirror: &Mirror, commit: &CommitSha) -> bool {
+        let has_submodules = self.contents.submodules && mirror.has_submodules(commit).await.unwrap_or(true);
+        has_submodules || (self.contents.lfs && mirror.has_lfs(commit).await.unwrap_or(true))
     }
 
     async fn bring(
@@ -46,11 +56,11 @@ impl Checkouts {
         mirror: &Mirror,
         remote: &Remote<'_>,
         commit: &CommitSha,
-        allows: &(dyn Fn(&RepoId) -> bool + Sync),
+        rules: &dyn SubmoduleRules,
     ) -> Result<CheckoutParts, GitError> {
         let mut parts = CheckoutParts::default();
         if self.contents.submodules {
-            parts.submodules = mirror.bring_submodules(remote, commit, allows).await?;
+            parts.submodules = mirror.bring_submodules(remote, commit, rules).await?;
         }
         if self.contents.lfs {
             parts.lfs = mirror.bring_lfs(remote, commit).await?;
@@ -73,7 +83,7 @@ impl Checkouts {
         if self.contents.submodules {
             of.place_submodules(checkout, &parts.submodules).await?;
         }
-        if !parts.lfs.is_empty() {
+        if self.contents.lfs {
             of.place_lfs(checkout, parts.lfs.clone()).await?;
         }
         Ok(())

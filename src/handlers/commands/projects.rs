@@ -4,6 +4,7 @@ mod files;
 mod plans;
 mod search;
 mod sparse;
+mod submodules;
 mod view;
 mod wanted;
 
@@ -32,7 +33,7 @@ use crate::context::Ctx;
 use crate::discovery::{Order, Project, Stage, stages};
 use crate::git::Checkout;
 use crate::handlers::reply::Reply;
-use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoId, RepoPath, RunKind, WorkspaceName};
+use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
 use crate::queue::Place as PoolPlace;
 use crate::render::ProjectReport;
 use crate::workflow::{
@@ -237,9 +238,9 @@ impl Work {
         }
         let extent = self.extent(cx, source, workspace).await?;
         let (ctx, via) = (cx.ctx, cx.row.installation);
-        let allows = |repo: &RepoId| ctx.settings.allowlist.allows(repo);
+        let rules = submodules::Rules { ctx, parent: &source.pull.repo };
         // Large, and awaited by everything that plans.
-        let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, via, &allows)).await?;
+        let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, via, &rules)).await?;
         let checkout = Arc::new(ctx.checkouts.prepare(source, workspace, &extent, &parts).await?);
         *slot = Some(Arc::clone(&checkout));
         Ok(checkout)

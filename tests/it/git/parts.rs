@@ -1,12 +1,24 @@
 //! Submodules and files kept with LFS.
 
-use lockkeeper::git::{Remote, Submodule};
+use async_trait::async_trait;
+use lockkeeper::git::{Admission, Remote, Submodule, SubmoduleRules};
 use lockkeeper::model::{RepoId, Sha256Digest};
 
 use super::*;
 
-fn allows(repo: &RepoId) -> bool {
-    repo.owner() == "acme"
+/// Repositories of `acme` may be submodules, and others where the owner of the parent gave the credential.
+struct OfAcme;
+
+#[async_trait]
+impl SubmoduleRules for OfAcme {
+    async fn admission(&self, repo: &RepoId, by_owner: bool) -> Admission {
+        match repo.owner() {
+            "acme" => Admission::Admitted,
+            "down" => Admission::Unknown("nobody answers".to_owned()),
+            _ if by_owner => Admission::Admitted,
+            _ => Admission::Refused(format!("{repo} is not acme's")),
+        }
+    }
 }
 
 impl World {
@@ -37,7 +49,7 @@ impl World {
     async fn bring(&self, commit: &CommitSha) -> Result<Vec<Submodule>, GitError> {
         let (url, credentials) = (self.url(), GitCredentials::new(USER.into(), Secret::new(PASSWORD)));
         let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
-        self.mirror().bring_submodules(&remote, commit, &allows).await
+        self.mirror().bring_submodules(&remote, commit, &OfAcme).await
     }
 
     async fn with_submodules(&self, commits: &(CommitSha, CommitSha)) -> Checkout {
@@ -100,7 +112,7 @@ async fn a_submodule_from_elsewhere_is_refused_with_the_way_out() {
         (local.as_str(), &lib, "begins with `file:`"),
         ("ext::sh -c x", &lib, "not one"),
         ("https://evil.example/acme/lib.git", &lib, "another host"),
-        ("../../secret/lib.git", &secret, "--repo-allowlist"),
+        ("../../secret/lib.git", &secret, "github.com/secret/lib is not acme's"),
         ("../lib.git", &gone, "has no commit"),
         ("../none.git", &lib, "switch off `--checkout-submodules`"),
     ];
@@ -119,6 +131,39 @@ async fn a_submodule_from_elsewhere_is_refused_with_the_way_out() {
     let commits = world.pull_with(&many).await;
     assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
     assert!(world.bring(&commits.1).await.unwrap_err().to_string().contains("more than 50 submodules"));
+}
+
+#[tokio::test]
+async fn the_credential_of_an_owner_is_told_from_that_of_the_server() {
+    let world = World::new().await;
+    let secret = world.repository("secret/lib", "f=secret", &[]).await;
+    let commits = world.pull_with(&[("lib/x", "../../secret/lib.git", &secret)]).await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    assert!(matches!(world.bring(&commits.1).await, Err(GitError::Other { .. })));
+    let (url, own) = (world.url(), GitCredentials::new(USER.into(), Secret::new(PASSWORD)));
+    let given = GitCredentials { of_owner: true, ..own };
+    let remote = Remote { url: &url, credentials: Some(&given), deadline: Duration::from_mins(1) };
+    let brought = world.mirror().bring_submodules(&remote, &commits.1, &OfAcme).await.unwrap();
+    assert_eq!(brought.len(), 1);
+    // What is here by a credential of the owner is judged anew when that is gone.
+    assert!(matches!(world.bring(&commits.1).await, Err(GitError::Other { .. })));
+    let commits = world.pull_with(&[("lib/x", "../../down/lib.git", &secret)]).await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    let error = world.bring(&commits.1).await.unwrap_err();
+    assert!(matches!(error, GitError::Unreachable { .. }), "it is tried again: {error}");
+}
+
+#[tokio::test]
+async fn a_submodule_is_not_looked_for_where_the_forge_leads_on_to() {
+    let world = World::new().await;
+    let lib = world.repository("acme/lib", "f=lib", &[]).await;
+    let commits = world.pull_with(&[("lib/x", "../lib.git", &lib)]).await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    let front = GitServer::redirecting_to(&world.server).await;
+    let url = format!("{}/acme/infra.git", front.url);
+    let remote = Remote { url: &url, credentials: None, deadline: Duration::from_mins(1) };
+    let error = world.mirror().bring_submodules(&remote, &commits.1, &OfAcme).await.unwrap_err().to_string();
+    assert!(error.contains("leads on from github.com/acme/lib") && error.contains("Mend `.gitmodules`"), "{error}");
 }
 
 #[tokio::test]
@@ -159,6 +204,106 @@ async fn files_kept_with_lfs_have_their_content_and_one_that_is_missing_is_named
         "{error}"
     );
     assert!(!error.contains(PASSWORD), "{error}");
+}
+
+const MIRROR: &str = "data/mirrors/github.com/acme/infra.git";
+
+#[tokio::test]
+async fn submodules_that_no_checkout_has_and_nobody_has_used_for_a_day_go() {
+    let world = World::new().await;
+    let other = world.repository("acme/other", "f=other", &[]).await;
+    let used = world.repository("acme/lib", "f=used", &[]).await;
+    let newer = "cd other && printf newer > f && git commit -qam newer && git push -q ../srv/acme/lib.git HEAD:main";
+    let newer: CommitSha = world.sh(&format!("{newer} && git rev-parse HEAD")).await.parse().unwrap();
+    let commits = world.pull_with(&[("lib/x", "../lib.git", &used)]).await;
+    world.with_submodules(&commits).await;
+    let to_newer = world.pull_with(&[("lib/x", "../lib.git", &newer), ("lib/y", "../other.git", &other)]).await;
+    assert_eq!(world.fetch(Some(&to_newer.1)).await.unwrap().wanted, Head::Present);
+    assert_eq!(world.bring(&to_newer.1).await.unwrap().len(), 2);
+    let there = async |commit: &CommitSha, module: &str| {
+        let script = format!("git --git-dir={MIRROR}/modules/acme%2F{module}.git cat-file -e {commit}^{{tree}}");
+        world.sh(&format!("{script} 2> /dev/null && echo yes || echo no")).await == "yes"
+    };
+    world.mirror().maintain().await.unwrap();
+    assert!(there(&newer, "lib").await && there(&other, "other").await, "they were used just now");
+    world.sh(&format!("touch -d '2 days ago' {MIRROR}/modules/*/lockkeeper-commits/*")).await;
+    world.sh(&format!("mkdir {MIRROR}/modules/acme%2Fgone.git.old~")).await;
+    world.mirror().maintain().await.unwrap();
+    assert!(there(&used, "lib").await, "the checkout has it");
+    assert!(!there(&newer, "lib").await);
+    assert_eq!(world.sh(&format!("ls {MIRROR}/modules")).await, "acme%2Flib.git");
+    assert_eq!(world.sh(&format!("ls {MIRROR}/modules/*/lockkeeper-commits")).await, used.as_str());
+
+    let checkout = world.with_submodules(&to_newer).await;
+    assert_eq!((read(&checkout, "lib/x/f"), read(&checkout, "lib/y/f")), ("newer".into(), "other".into()));
+    // It has the others now, and what it had before can go.
+    world.sh(&format!("touch -d '2 days ago' {MIRROR}/modules/*/lockkeeper-commits/*")).await;
+    world.mirror().maintain().await.unwrap();
+    assert!(there(&newer, "lib").await && there(&other, "other").await && !there(&used, "lib").await);
+    world.mirror().remove_pull(PULL).await.unwrap();
+    world.mirror().maintain().await.unwrap();
+    assert_eq!(world.sh(&format!("ls {MIRROR}/modules")).await, "", "no checkout has anything");
+}
+
+#[tokio::test]
+async fn a_submodule_of_which_only_a_part_is_left_is_fetched_again() {
+    let world = World::new().await;
+    let lib = world.repository("acme/lib", "a/f=lib", &[]).await;
+    let commits = world.pull_with(&[("lib/x", "../lib.git", &lib)]).await;
+    assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+    world.bring(&commits.1).await.unwrap();
+    // As upkeep leaves it that is killed between any two of its steps.
+    let module = format!("{MIRROR}/modules/acme%2Flib.git");
+    world.sh(&format!("rm {module}/lockkeeper-commits/*")).await;
+    world.sh(&format!("git --git-dir={module} update-ref -d refs/lockkeeper/{lib}")).await;
+    let tree = world.sh(&format!("git --git-dir={module} rev-parse {lib}^{{tree}}")).await;
+    world.sh(&format!("rm -f {module}/objects/{}/{}", &tree[..2], &tree[2..])).await;
+    let checkout = world.with_submodules(&commits).await;
+    assert_eq!(read(&checkout, "lib/x/a/f"), "lib");
+}
+
+#[tokio::test]
+async fn files_kept_with_lfs_that_no_checkout_has_and_nobody_has_used_for_a_day_go() {
+    let world = World::new().await;
+    let (url, credentials) = (world.url(), GitCredentials::new(USER.into(), Secret::new(PASSWORD)));
+    let remote = Remote { url: &url, credentials: Some(&credentials), deadline: Duration::from_mins(1) };
+    let bring = async |commits: &(CommitSha, CommitSha)| {
+        assert_eq!(world.fetch(Some(&commits.1)).await.unwrap().wanted, Head::Present);
+        world.mirror().bring_lfs(&remote, &commits.1).await.unwrap()
+    };
+    let (mut kept, mut pulls) = (Vec::new(), Vec::new());
+    for name in ["used", "old", "fresh"] {
+        let content = format!("{name} and kept elsewhere\n").repeat(100);
+        let id = Sha256Digest::of(content.as_bytes()).to_string();
+        let pointer = format!("version https://git-lfs.github.com/spec/v1\noid sha256:{id}\nsize {}\n", content.len());
+        std::fs::create_dir_all(world.path("work/a")).unwrap();
+        std::fs::write(world.path(&format!("work/a/{name}.bin")), pointer).unwrap();
+        pulls.push(world.pull("").await);
+        kept.push(world.path(&format!("{MIRROR}/lfs/objects/{}/{}/{id}", &id[..2], &id[2..4])));
+        world.server.log.lock().unwrap().lfs.insert(id, content);
+    }
+    for commits in &pulls[..2] {
+        bring(commits).await;
+    }
+    let checkout = world.checkout(&pulls[0]).await;
+    world.mirror().place_lfs(&checkout, bring(&pulls[0]).await).await.unwrap();
+    world.sh(&format!("mkdir -p {MIRROR}/lfs/incomplete && echo half > {MIRROR}/lfs/incomplete/x")).await;
+    world.sh(&format!("find {MIRROR}/lfs -type f -exec touch -d '2 days ago' {{}} +")).await;
+    bring(&pulls[2]).await;
+    world.mirror().maintain().await.unwrap();
+    let there: Vec<bool> = kept.iter().map(|file| file.exists()).collect();
+    assert_eq!(there, [true, false, true]);
+    assert!(!world.path(&format!("{MIRROR}/lfs/incomplete/x")).exists());
+
+    let checkout = world.checkout(&pulls[1]).await;
+    world.mirror().place_lfs(&checkout, bring(&pulls[1]).await).await.unwrap();
+    assert!(read(&checkout, "a/old.bin").starts_with("old and kept elsewhere\n"));
+    // What is used is as good as new; of the commit before the checkout has nothing any more.
+    world.sh(&format!("find {MIRROR}/lfs -type f -exec touch -d '2 days ago' {{}} +")).await;
+    bring(&pulls[2]).await;
+    world.mirror().maintain().await.unwrap();
+    let there: Vec<bool> = kept.iter().map(|file| file.exists()).collect();
+    assert_eq!(there, [false, true, true]);
 }
 
 #[tokio::test]

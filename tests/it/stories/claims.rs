@@ -57,7 +57,7 @@ fn token(text: &str) -> Access {
 }
 
 /// A file of keys that only we may read.
-fn key_file(dir: &tempfile::TempDir) -> String {
+pub(super) fn key_file(dir: &tempfile::TempDir) -> String {
     use std::os::unix::fs::PermissionsExt as _;
     let path = dir.path().join("keys");
     std::fs::write(&path, key_line(&"a".parse().unwrap(), b"0123456789abcdef0123456789abcdef").expose()).unwrap();

@@ -1,21 +1,35 @@
 //! Submodules and files kept with Git LFS (`--checkout-submodules`, `--checkout-lfs`), from a push to the comment.
 
+use std::time::Duration;
+
+use async_trait::async_trait;
 use insta::assert_snapshot;
+use lockkeeper::credential::Access;
 use lockkeeper::emulator::{Change, NewPull};
-use lockkeeper::model::{CommitSha, PullNumber};
+use lockkeeper::git::{Admission, SubmoduleRules};
+use lockkeeper::model::{CommitSha, OwnerName, PullNumber, PullRef, RepoId, RepoUrl};
+use lockkeeper::secret::Secret;
+use lockkeeper::store::Acquired;
+use lockkeeper::workflow::Source;
 
 use crate::stories::APP;
-use crate::support::bot::{Bot, REPO};
-use crate::support::db::{Backend, story};
+use crate::stories::claims::key_file;
+use crate::stories::repositories::infra;
+use crate::support::bot::{Bot, REPO, TEAM_TOKEN};
+use crate::support::db::{Backend, by, story};
 
 story!(
     a_module_in_a_submodule_is_there_for_plan_and_apply,
     without_the_flag_a_submodule_is_an_empty_directory,
     a_submodule_from_elsewhere_is_refused,
+    a_submodule_of_another_owner_is_refused_unless_the_owner_gave_the_credential,
+    a_submodule_that_is_claimed_is_refused_where_nobody_has_claimed_its_parent,
+    a_submodule_that_nobody_has_claimed_is_refused_where_claims_are_demanded,
     a_submodule_that_cannot_be_had_is_refused,
     a_file_kept_with_lfs_is_there_for_the_plan,
     without_the_flag_a_file_kept_with_lfs_is_the_text_that_stands_for_it,
     a_file_that_was_not_uploaded_is_named,
+    a_commit_without_submodules_and_lfs_does_not_wait_for_a_sync,
 );
 
 const SUBMODULES: [(&str, &str); 1] = [("checkout-submodules", "true")];
@@ -58,6 +72,24 @@ impl Bot {
         self.settle().await;
         self.answer(pull)
     }
+}
+
+fn url_of(repo: &str) -> RepoUrl {
+    RepoUrl::of(&format!("github.test/{repo}").parse::<RepoId>().unwrap()).unwrap()
+}
+
+impl Bot {
+    async fn claim_for(&self, owner: &str, repo: &str) {
+        let name = OwnerName::new(owner).unwrap();
+        drop(self.store().owner_create(&name, by()).await.unwrap());
+        let owner = self.store().owner_get(&name).await.unwrap().unwrap();
+        let acquired = self.store().claim_acquire(owner.id, &url_of(repo), by()).await.unwrap();
+        assert!(matches!(acquired, Acquired::Claimed(_)));
+    }
+}
+
+fn first_line(comment: &str) -> String {
+    comment.lines().next().unwrap_or_default().to_owned()
 }
 
 /// Its first line, and what the stand-in has read.
@@ -138,6 +170,57 @@ async fn a_submodule_from_elsewhere_is_refused(backend: Backend) {
     bot.end(&[]).await;
 }
 
+async fn a_submodule_of_another_owner_is_refused_unless_the_owner_gave_the_credential(backend: Backend) {
+    let keys = tempfile::tempdir().unwrap();
+    let flags = [("checkout-submodules", "true"), ("encryption-key-file", &key_file(&keys))];
+    let mut bot = Bot::with(backend, &[APP], &flags).await;
+    bot.claim_for("net", REPO).await;
+    bot.claim_for("dns", "acme/dns-secrets").await;
+    bot.claim_for("net", "acme/modules").await;
+    let (secrets, own) = (bot.modules("acme/dns-secrets").await, bot.modules("acme/modules").await);
+    let pull = bot.open_pull_of(&with_submodule("../dns-secrets.git", &secrets)).await;
+    assert_snapshot!(first_line(&bot.answer(pull)), @"**Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/acme/dns-secrets, which is owned by `dns`, and the server's own credential is not used for that. Give github.test/acme/infra a credential that may read both (`lockkeeper credentials add --owner net --url https://github.test/acme/infra`), or name another repository in `.gitmodules`.");
+    assert_eq!((bot.calls(), bot.locks().await), (vec![], vec![]), "nothing has run");
+    let mirror = bot.db.dir.path().join("data/mirrors/github.test/acme/infra.git");
+    assert!(!mirror.join("modules").exists(), "nothing was fetched");
+
+    let said = bot.answer_to(pull, &with_submodule("../modules.git", &own)).await;
+    assert_eq!(first_line(&said), "Ran Plan for dir: `app` workspace: `default`: planned", "one of its own");
+
+    let (net, token) = (OwnerName::new("net").unwrap(), Access::Token { user: None, token: Secret::new(TEAM_TOKEN) });
+    bot.replica.ctx.credentials.add(&net, &url_of(REPO), &token, by()).await.unwrap();
+    bot.github.push(REPO, "change", &with_submodule("../dns-secrets.git", &secrets)).await.unwrap();
+    bot.settle().await;
+    let said = bot.github.comments(REPO, pull).unwrap().pop().unwrap().body;
+    assert!(said.contains("Ran Plan for dir: `app` workspace: `default`: planned\n"), "what `net` may read: {said}");
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn a_submodule_that_is_claimed_is_refused_where_nobody_has_claimed_its_parent(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
+    bot.claim_for("dns", "acme/dns-secrets").await;
+    let secrets = bot.modules("acme/dns-secrets").await;
+    let pull = bot.open_pull_of(&with_submodule("../dns-secrets.git", &secrets)).await;
+    let said = bot.answer(pull);
+    assert!(said.contains("which is owned by `dns`") && said.contains("--owner TEAM --url"), "{said}");
+    assert_eq!(bot.calls(), [""; 0], "nothing has run");
+    bot.end(&[]).await;
+}
+
+async fn a_submodule_that_nobody_has_claimed_is_refused_where_claims_are_demanded(backend: Backend) {
+    let flags = [("checkout-submodules", "true"), ("require-claims", "true")];
+    let mut bot = Bot::with(backend, &[APP], &flags).await;
+    bot.claim_for("net", REPO).await;
+    let commit = bot.modules("acme/modules").await;
+    let pull = bot.open_pull_of(&with_submodule("../modules.git", &commit)).await;
+    assert_snapshot!(first_line(&bot.answer(pull)), @"**Plan refused**: cannot check out the submodule `lib` of github.test/acme/infra: it comes from github.test/acme/modules, which nobody has claimed, and this server only works for repositories that have an owner (`--require-claims`). Have it claimed (`lockkeeper credentials add --owner net --url https://github.test/acme/modules`, or `lockkeeper apps add`), or name another repository in `.gitmodules`.");
+    assert_eq!(bot.calls(), [""; 0], "nothing has run");
+    bot.claim_for("net", "acme/modules").await;
+    bot.say(pull, "lockkeeper plan").await;
+    assert_eq!(first_line(&bot.answer(pull)), "Ran Plan for dir: `app` workspace: `default`: planned");
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
 async fn a_submodule_that_cannot_be_had_is_refused(backend: Backend) {
     let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
     bot.modules("acme/modules").await;
@@ -187,4 +270,27 @@ async fn a_file_that_was_not_uploaded_is_named(backend: Backend) {
     ");
     assert_eq!(bot.calls(), [""; 0], "nothing has run");
     bot.end(&[]).await;
+}
+
+/// No repository may be a submodule.
+struct Nobody;
+
+#[async_trait]
+impl SubmoduleRules for Nobody {
+    async fn admission(&self, repo: &RepoId, _by_owner: bool) -> Admission {
+        Admission::Refused(format!("{repo} may not"))
+    }
+}
+
+async fn a_commit_without_submodules_and_lfs_does_not_wait_for_a_sync(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &[SUBMODULES[0], LFS[0]]).await;
+    let pull = bot.open_pull_of(&[Change::write("app/main.tf", "# wider\n")]).await;
+    assert_eq!(first_line(&bot.answer(pull)), "Ran Plan for dir: `app` workspace: `default`: planned");
+    let plans = bot.store().plan_list(&PullRef { repo: infra(), number: pull }).await.unwrap();
+    let (ctx, source) = (&bot.replica.ctx, Source::of_plan(&plans[0]));
+    let gate = ctx.syncer.gate(&infra()).await;
+    let parts = ctx.checkouts.bring_parts(&*ctx.forge, &source, None, &Nobody);
+    tokio::time::timeout(Duration::from_mins(1), parts).await.expect("it does not wait").unwrap();
+    drop(gate);
+    bot.end(&["acme/infra/app/default by #1"]).await;
 }

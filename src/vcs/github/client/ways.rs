@@ -61,7 +61,10 @@ impl Ways {
             return Ok(GitCredentials::by_ssh(login));
         }
         match self.of(wire, repo, "git").await? {
-            Some(given) => given.credentials.git(wire, repo, None).await,
+            Some(given) => {
+                let credentials = given.credentials.git(wire, repo, None).await?;
+                Ok(GitCredentials { of_owner: true, ..credentials })
+            }
             None => self.own.git(wire, repo, via).await,
         }
     }

@@ -1,0 +1,84 @@
+//! Which repositories may be submodules (`--checkout-submodules`).
+//!
+//! A submodule is fetched with the credential of the repository that has it. One that the owner gave reads what they may
+//! read, and that is theirs to decide. The server's own reads whatever the server works for, so with it claims count:
+//! nobody gets into a checkout what another owner has claimed.
+
+use async_trait::async_trait;
+use tracing::warn;
+
+use crate::context::Ctx;
+use crate::git::{Admission, SubmoduleRules};
+use crate::handlers::claimed::address;
+use crate::model::{OwnerName, RepoId};
+
+/// What holds for the submodules of a repository.
+pub(super) struct Rules<'a> {
+    pub ctx: &'a Ctx,
+    pub parent: &'a RepoId,
+}
+
+#[async_trait]
+impl SubmoduleRules for Rules<'_> {
+    async fn admission(&self, repo: &RepoId, by_owner: bool) -> Admission {
+        if !self.ctx.settings.allowlist.allows(repo) {
+            return Admission::Refused(not_allowed(repo));
+        }
+        if by_owner {
+            return Admission::Admitted;
+        }
+        match self.by_claims(repo).await {
+            Ok(admission) => admission,
+            Err(error) => {
+                warn!(%repo, %error, "Whose a repository is cannot be looked up, so it is not fetched as a submodule");
+                Admission::Unknown(format!("the database did not say whose {repo} is"))
+            }
+        }
+    }
+}
+
+impl Rules<'_> {
+    async fn by_claims(&self, repo: &RepoId) -> Result<Admission, sqlx::Error> {
+        let Self { ctx, parent } = self;
+        let own = ctx.store.claim_owner_of(parent).await?;
+        Ok(match ctx.store.claim_owner_of(repo).await? {
+            None if ctx.settings.allowlist.demands_claims() => Admission::Refused(unclaimed(repo, own.as_ref())),
+            Some(owner) if own.as_ref() != Some(&owner) => {
+                Admission::Refused(of_another(repo, &owner, parent, own.as_ref()))
+            }
+            None | Some(_) => Admission::Admitted,
+        })
+    }
+}
+
+fn not_allowed(repo: &RepoId) -> String {
+    format!(
+        "it comes from {repo}, which `--repo-allowlist` does not allow. Have whoever runs Lockkeeper add {repo} to \
+         `--repo-allowlist` or switch off `--checkout-submodules`, or name another repository in `.gitmodules`"
+    )
+}
+
+fn of_another(repo: &RepoId, owner: &OwnerName, parent: &RepoId, own: Option<&OwnerName>) -> String {
+    format!(
+        "it comes from {repo}, which is owned by `{owner}`, and the server's own credential is not used for that. Give \
+         {parent} a credential that may read both (`lockkeeper credentials add --owner {} --url {}`), or name another \
+         repository in `.gitmodules`",
+        name(own),
+        address(parent)
+    )
+}
+
+fn unclaimed(repo: &RepoId, own: Option<&OwnerName>) -> String {
+    format!(
+        "it comes from {repo}, which nobody has claimed, and this server only works for repositories that have an owner \
+         (`--require-claims`). Have it claimed (`lockkeeper credentials add --owner {} --url {}`, or \
+         `lockkeeper apps add`), or name another repository in `.gitmodules`",
+        name(own),
+        address(repo)
+    )
+}
+
+/// For a command that somebody is to give.
+fn name(owner: Option<&OwnerName>) -> &str {
+    owner.map_or("TEAM", OwnerName::as_str)
+}

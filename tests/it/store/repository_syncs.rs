@@ -318,7 +318,8 @@ async fn a_mirror_that_was_told_of_since_it_was_read_is_not_forgotten(db: &TestD
     db.changed("infra", &db.is_updated()).await;
     assert!(!store.mirror_forget(&before).await.unwrap());
     let (after, other) = (db.mirror("infra").await, db.reopen().await);
-    let (told, forgotten) = tokio::join!(db.change("infra", &db.is_updated()), other.mirror_forget(&after));
+    let updated = db.is_updated();
+    let (told, forgotten) = tokio::join!(db.change("infra", &updated), other.mirror_forget(&after));
     let was_told_first = matches!(told, MirrorChange::Changed(_));
     assert_ne!(was_told_first, forgotten.unwrap(), "one of them was first: {told:?}");
     assert_eq!(store.mirror_get(&home("a"), &repo("infra")).await.unwrap().is_some(), was_told_first);

@@ -239,7 +239,7 @@ CREATE TABLE plans (
     distribution TEXT NOT NULL,
     tool_version TEXT NOT NULL,
     workflow TEXT NOT NULL,
-    order_group INTEGER NOT NULL,
+    order_group BIGINT NOT NULL,
     digest TEXT,
     counts TEXT NOT NULL,
     state TEXT NOT NULL,

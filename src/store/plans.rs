@@ -164,7 +164,7 @@ async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>)
         plan.distribution,
         plan.tool_version.to_string(),
         &plan.workflow,
-        plan.order_group,
+        i64::from(plan.order_group),
         plan.digest.as_ref(),
         JsonText(plan.counts),
         plan.state,
@@ -251,6 +251,7 @@ pub(super) struct PlanRow {
     #[sqlx(try_from = "String")]
     tool_version: ToolVersion,
     workflow: Sha256Digest,
+    #[sqlx(try_from = "i64")]
     order_group: i32,
     digest: Option<Sha256Digest>,
     counts: JsonText<PlanCounts>,

@@ -108,10 +108,7 @@ async fn repair(replica: &Replica, reconciler: &'static Reconciler, until: &Canc
     let mut nudges = reconciler.hears_of_mirrors.then(|| replica.ctx.mirror_nudge.listen());
     let mut is_first = true;
     while !until.is_cancelled() {
-        let turned = match is_first {
-            true => replica.first_turn(reconciler).await,
-            false => replica.turn(reconciler).await,
-        };
+        let turned = if is_first { replica.first_turn(reconciler).await } else { replica.turn(reconciler).await };
         is_first &= turned.is_err();
         let pause = match turned {
             Ok(Turn::Ours(_)) | Err(_) => period,

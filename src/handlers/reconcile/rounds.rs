@@ -87,7 +87,7 @@ impl Rounds {
     pub async fn first_turn(&self, which: &Reconciler) -> anyhow::Result<Turn> {
         match self.turn(which).await? {
             Turn::Anothers if which.looks_at_start => self.tick(which).await.map(Turn::Ours),
-            turn => Ok(turn),
+            turn @ (Turn::Ours(_) | Turn::Anothers) => Ok(turn),
         }
     }
 

@@ -19,6 +19,8 @@ pub(super) struct Policies {
     config: Option<RepoConfig>,
     /// Whether the repository may have said what could not be read.
     is_unread: bool,
+    /// Whether hooks have a say in it, and have run on another state of the base branch.
+    is_moved: bool,
     /// Why nothing may be applied by what could not be read.
     refusal: Option<String>,
 }
@@ -58,12 +60,17 @@ impl OfPlans {
 
 impl Policies {
     pub fn new(rules: RepoRules, config: Option<RepoConfig>) -> Self {
-        Self { rules, config, is_unread: false, refusal: None }
+        Self { rules, config, is_unread: false, is_moved: false, refusal: None }
     }
 
     /// Where nobody can find out what the repository says.
-    pub fn unread(rules: RepoRules) -> Self {
+    fn unread(rules: RepoRules) -> Self {
         Self { is_unread: true, ..Self::new(rules, None) }
+    }
+
+    /// Where hooks have a say in what the repository says, and have run on another state of the base branch.
+    pub fn moved(rules: RepoRules) -> Self {
+        Self { is_moved: true, ..Self::unread(rules) }
     }
 
     pub fn with_config(self, config: Option<RepoConfig>) -> Self {
@@ -108,6 +115,11 @@ impl Policies {
     /// Whether it could not be found out what the repository says.
     pub fn is_unread(&self) -> bool {
         self.is_unread
+    }
+
+    /// Whether the hooks have run on another state of the base branch, so that nobody knows what the repository says.
+    pub fn is_moved(&self) -> bool {
+        self.is_moved
     }
 
     /// Everything that holds for a project.

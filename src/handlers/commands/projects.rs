@@ -132,8 +132,8 @@ impl Work {
         let policies = self.policies.of_checkout(found);
         let others = if config_file::is_of_checkout(cx.ctx, policies.of_operator()) {
             // The hooks have made it of one state of the base branch only.
-            let unread = Arc::new(Policies::unread(policies.of_operator().clone()));
-            self.others.into_keys().map(|project| (project, Arc::clone(&unread))).collect()
+            let moved = Arc::new(Policies::moved(policies.of_operator().clone()));
+            self.others.into_keys().map(|project| (project, Arc::clone(&moved))).collect()
         } else {
             self.others
         };

@@ -14,6 +14,7 @@ story!(
     a_pull_cannot_change_what_is_read_from_the_base_branch,
     mistakes_on_the_base_branch_are_shown_with_the_branch_they_are_on,
     each_plan_is_applied_by_the_configuration_it_was_made_with,
+    hooks_speak_for_the_state_of_the_base_branch_that_they_ran_on,
     a_named_branch_is_read_as_it_is_now,
     a_named_branch_that_is_not_there_stops_plan_and_apply,
     an_entry_of_the_servers_file_wins_over_the_flag,
@@ -88,6 +89,28 @@ async fn each_plan_is_applied_by_the_configuration_it_was_made_with(backend: Bac
     bot.say(pull, "lockkeeper apply").await;
     bot.heard(pull);
     assert_eq!(bot.calls().last().map(String::as_str), Some("apply app"));
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+}
+
+async fn hooks_speak_for_the_state_of_the_base_branch_that_they_ran_on(backend: Backend) {
+    let json = r#"{"repos": [{"id": "/.*/", "pre_workflow_hooks": [{"run": "true"}]}]}"#;
+    let flags = [("checkout-strategy", "merge"), ("repo-config-json", json)];
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
+    let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")]).await;
+    bot.heard(pull);
+    bot.push("main", &[("README.md", "# Merged meanwhile\n")]).await;
+    bot.say(pull, "lockkeeper plan -d network").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    let answer = bot.comment(pull);
+    assert!(answer.contains("1 refused, 1 applied"), "{answer}");
+    assert!(answer.contains("the hooks before this apply ran on another state of the base branch"), "{answer}");
+    assert!(
+        answer.contains("* Apply it by itself, by the line below: then they run on what it was made of.\n"),
+        "{answer}"
+    );
+    bot.say(pull, "lockkeeper apply -d network").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
 }
 

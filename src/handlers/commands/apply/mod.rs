@@ -260,6 +260,9 @@ impl Applying<'_> {
         if let Some(why) = self.halted.clone().filter(|_| !cx.stop.is_cancelled()) {
             return Ok(ProjectReport { outcome: ProjectOutcome::Skipped, message: Some(why), ..report });
         }
+        if let Err(shut) = gate::same_base(self.work, plan) {
+            return Ok(shut.into_report(cx, report));
+        }
         if let Some(why) = dependencies::unmet(cx, self.work, plan).await? {
             return Ok(Shut::ForNow(why).into_report(cx, report));
         }

@@ -22,6 +22,7 @@ use super::{Parts, Replica, build, loops, reload, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
 use crate::context::Ctx;
+use crate::leases::LeaseKey;
 use crate::store::ReplicaId;
 
 /// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
@@ -232,9 +233,16 @@ fn lock(path: &Path, what: &str) -> anyhow::Result<File> {
     }
 }
 
-/// On a database of our own every job that is marked as running was left by an earlier server.
+/// Whoever held the mirrors of this data directory is gone, because we hold its lock; commands that need one do not wait
+/// until others miss the dead one. On a database of our own every job that is marked as running was left by an earlier
+/// server, too.
 async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {
     if ctx.store.is_shared() {
+        let beginning = LeaseKey::beginning_of_home(ctx.syncer.home().as_str());
+        let mirrors = ctx.store.lease_end_all_of(&beginning).await?;
+        if mirrors > 0 {
+            info!(mirrors, "Taking over mirrors that an earlier server of this data directory was at");
+        }
         return Ok(());
     }
     ctx.store.replica_end_all().await?;

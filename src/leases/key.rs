@@ -40,6 +40,11 @@ impl LeaseKey {
         Self::of(LeaseKind::RepositorySync, &format!("{home}:{repo}"))
     }
 
+    /// What the keys of all mirrors below one data directory begin with.
+    pub fn beginning_of_home(home: &str) -> String {
+        format!("{}:{home}:", LeaseKind::RepositorySync.as_str())
+    }
+
     /// The turn of a reconciler.
     pub fn reconciler(name: &str) -> Self {
         Self::of(LeaseKind::Reconciler, name)
@@ -87,6 +92,8 @@ mod tests {
         let repo = "github.com/acme/infra".parse().unwrap();
         let sync = LeaseKey::repository_sync("0198", &repo);
         assert_eq!(sync.to_string(), "repository_sync:0198:github.com/acme/infra");
+        assert!(sync.as_str().starts_with(&LeaseKey::beginning_of_home("0198")));
+        assert!(!sync.as_str().starts_with(&LeaseKey::beginning_of_home("019")));
         assert_eq!(LeaseKey::reconciler("disk").as_str(), "reconciler:disk");
         let kinds = [sync.as_str(), "reconciler:disk", "reconciler", "", "x:reconciler:y"];
         let kinds = kinds.map(|key| LeaseKey::of_text(key).kind().as_str());

@@ -235,6 +235,15 @@ impl Store {
         tx.commit().await.map(|()| rows == 1)
     }
 
+    /// Removes the leases whose keys begin so, whoever holds them: for who knows that none of the holders lives. Tells how
+    /// many there were.
+    pub async fn lease_end_all_of(&self, beginning: &str) -> Result<u64> {
+        let mut tx = self.begin().await?;
+        let sql = "DELETE FROM leases WHERE substr(key, 1, length(CAST($1 AS TEXT))) = $1";
+        let rows = execute!(&mut tx, sql, beginning)?;
+        tx.commit().await.map(|()| rows)
+    }
+
     /// Who holds a lease: it has not ended, and its holder is not gone.
     pub async fn lease_get(&self, key: &str) -> Result<Option<Lease>> {
         let now = self.skew().await?.of(self.now());

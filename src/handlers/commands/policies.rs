@@ -1,4 +1,4 @@
-//! What holds for the locks of the projects of a command: the rules of the operator, and what the repository says. A
+//! What holds for the projects of a command: the rules of the operator, and what the repository says. A
 //! plan goes by the checkout that it plans, an apply by the commits that were planned.
 
 use std::collections::HashMap;
@@ -13,7 +13,7 @@ use crate::handlers::reply::Reply;
 use crate::jobs::describe_error;
 use crate::model::{PlanRecord, ProjectKey};
 
-/// What holds for the locks of the projects of a command.
+/// What holds for the projects of a command.
 pub(super) struct Policies {
     rules: RepoRules,
     config: Option<RepoConfig>,

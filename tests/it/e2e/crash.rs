@@ -2,7 +2,7 @@
 
 use chrono::TimeDelta;
 use lockkeeper::clock::{Clock, SystemClock};
-use lockkeeper::emulator::{Attempt, StatusState};
+use lockkeeper::emulator::{Attempt, Fault, StatusState};
 use lockkeeper::store::RunState;
 
 use super::gates::{ApplyGate, PlanGate};
@@ -35,6 +35,7 @@ on_both!(
     an_apply_cut_off_by_a_crash_is_reported_and_never_run_again,
     what_was_taken_before_a_crash_is_worked_on_after_it,
     a_pull_closed_while_the_server_was_down_is_not_planned_again,
+    a_mirror_that_the_dead_server_was_at_is_free_for_the_next_one_of_its_data_directory,
 );
 
 async fn settings(backend: Backend) -> Settings {
@@ -163,4 +164,20 @@ async fn a_pull_closed_while_the_server_was_down_is_not_planned_again(backend: B
     store.close().await;
     assert_eq!(world.server.calls("plan").len(), 1);
     world.finish(&[]).await;
+}
+
+async fn a_mirror_that_the_dead_server_was_at_is_free_for_the_next_one_of_its_data_directory(backend: Backend) {
+    let files = vec![("main.tf", String::new())];
+    let mut world = World::start_with(settings(backend).await, |_| files).await;
+    let pull = world.open("feature", &[("x.tf", "")]).await;
+    world.answer(pull).await.is("autoplan success | . default no_changes");
+    world.github.fault("POST /acme/infra.git/git-upload-pack", 1, Fault::Hang);
+    world.push("main", "notes.txt", "later").await;
+    world.github.hanging(1).await;
+    world.server.kill9().await;
+    world.github.clear_faults();
+    world.server.restart().await;
+    // Nobody has missed the dead one yet.
+    world.ask(pull, "lockkeeper plan").await.is("plan success | . default no_changes");
+    world.finish(&["#1 . default"]).await;
 }

@@ -29,6 +29,7 @@ store_test!(
     a_lease_that_nobody_works_under_is_freed_by_hand_at_once,
     only_the_holder_that_was_named_is_freed,
     releases_by_hand_are_on_record_and_one_of_many_is_the_first,
+    the_leases_of_one_data_directory_end_together,
 );
 
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
@@ -291,4 +292,19 @@ async fn releases_by_hand_are_on_record_and_one_of_many_is_the_first(db: &TestDb
     assert_eq!((event.event.kind, cause.actor.origin), (LockEventKind::LeaseReleased, Origin::Comment));
     assert_eq!((&event.event.key, &event.event.scope, &event.event.pull), (&None, &None, &None));
     assert_eq!(cause.reason, "as the test wants it; lease mirror, held by one/1 since 2026-03-02 09:00 UTC: sync it");
+}
+
+async fn the_leases_of_one_data_directory_end_together(db: &TestDb) {
+    beat(db, "a").await;
+    let keys =
+        ["repository_sync:0198:h/a/b", "repository_sync:0198:h/a/c", "repository_sync:0198-2:h/a/b", "reconciler:x"];
+    for key in keys {
+        let hold = Hold { key: key.to_owned(), holder: "a/1".to_owned() };
+        let new = NewLease { hold: &hold, purpose: "sync it", until: db.now() + MINUTE };
+        assert!(matches!(db.store().lease_take(new).await.unwrap(), TakeLease::Taken(_)));
+    }
+    assert_eq!(db.store().lease_end_all_of("repository_sync:0198:").await.unwrap(), 2);
+    for (key, is_held) in keys.into_iter().zip([false, false, true, true]) {
+        assert_eq!(db.store().lease_get(key).await.unwrap().is_some(), is_held, "{key}");
+    }
 }

@@ -54,6 +54,9 @@ pub(super) struct Work {
     policies: Policies,
     /// For an apply: the same by the configuration of another state of the base branch, of which these were planned.
     others: HashMap<ProjectKey, Arc<Policies>>,
+    /// For an apply: there are plans of several states of the base branch. Their checkouts have the same place, so they are
+    /// applied one after the other.
+    is_mixed: bool,
     /// What was found out about the pull.
     pub findings: Findings,
     checkouts: Mutex<HashMap<(Source, WorkspaceName), Slot>>,
@@ -111,12 +114,14 @@ impl Work {
         let reached = Reached::of(plans.iter().map(|plan| plan.project.clone()));
         let abreast = Semaphore::new(ABREAST);
         let (projects, source, checkouts) = (Vec::new(), None, Mutex::default());
-        Self { projects, abreast, source, policies, others, findings, checkouts, reached }.with_places_to_apply()
+        let is_mixed = plans.windows(2).any(|pair| pair[0].base != pair[1].base);
+        Self { projects, abreast, source, policies, others, is_mixed, findings, checkouts, reached }
+            .with_places_to_apply()
     }
 
     /// `parallel_apply: false` lets only one group be applied at a time.
     fn with_places_to_apply(self) -> Self {
-        let parallel = self.configs().all(|config| config.parallel_apply != Some(false));
+        let parallel = !self.is_mixed && self.configs().all(|config| config.parallel_apply != Some(false));
         Self { abreast: Semaphore::new(abreast(Some(parallel))), ..self }
     }
 

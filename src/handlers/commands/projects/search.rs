@@ -149,6 +149,7 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
         source: Some(source),
         policies: Policies::new(rules, None),
         others: HashMap::new(),
+        is_mixed: false,
         findings: Findings::default(),
         checkouts: Mutex::default(),
         reached: Reached::default(),

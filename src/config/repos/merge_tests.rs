@@ -392,12 +392,12 @@ fn the_old_form_of_locking_takes_a_lock_or_leaves_it_out() {
 }
 
 #[test]
-fn versions_order_and_dependencies_are_those_of_the_project() {
+fn the_program_and_its_version_are_those_of_the_project() {
     let rules = server(&["id: /.*/"]);
     let config = repo(
         &rules,
-        "projects:\n  - {dir: b, name: b}\n  - {dir: a, terraform_version: v1.9, terraform_distribution: opentofu, \
-         execution_order_group: -2, depends_on: [b]}\n",
+        "projects:\n  - {dir: b, terraform_version: v1.8}\n  - {dir: a, terraform_version: v1.9, \
+         terraform_distribution: opentofu}\n",
     );
     let project = of_a(&rules, Some(&config));
     let version = project.version.unwrap();
@@ -406,7 +406,6 @@ fn versions_order_and_dependencies_are_those_of_the_project() {
         ("1.9.0", "line 4 of `atlantis.yaml`")
     );
     assert_eq!(project.distribution.unwrap().value.as_str(), "opentofu");
-    assert_eq!((project.execution_order_group, project.depends_on.len()), (-2, 1));
 }
 
 #[test]

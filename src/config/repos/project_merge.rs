@@ -43,8 +43,6 @@ impl RepoRules {
             silenced: self.silenced_for(config, entry),
             distribution: own.and_then(|own| Some(own.decided(own.entry.distribution?, own.entry.line))),
             version: own.and_then(|own| Some(own.decided(own.entry.terraform_version.clone()?, own.entry.line))),
-            execution_order_group: entry.map_or(0, |entry| entry.execution_order_group),
-            depends_on: entry.map(|entry| entry.depends_on.clone()).unwrap_or_default(),
         }
     }
 

@@ -8,7 +8,7 @@ use semver::Version;
 
 use super::policy::{Decider, LockPolicy};
 use crate::config::workflow::Workflow;
-use crate::model::{Distribution, ProjectName, Requirement, RunKind};
+use crate::model::{Distribution, Requirement, RunKind};
 
 /// A value, and who decided it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -85,8 +85,4 @@ pub struct ProjectRules {
     pub distribution: Option<Decided<Distribution>>,
     /// The version, if the files say.
     pub version: Option<Decided<Version>>,
-    /// Its place in the order: lower ones come first.
-    pub execution_order_group: i32,
-    /// Projects that come first, by name.
-    pub depends_on: Vec<ProjectName>,
 }

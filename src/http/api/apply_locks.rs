@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 
+use super::OfOwner;
 use crate::http::apply_locks::{Stopping, allow, seen, set_before, stop};
 use crate::http::csrf::Script;
 use crate::http::extract::{Asked, JsonBody, Segment};
@@ -60,21 +61,14 @@ impl From<ApplyLock> for ApplyLockJson {
     }
 }
 
-/// `?owner=…`
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Which {
-    /// Those that stop applies in repositories that this owner has claimed, with those that stop everything.
-    owner: Option<String>,
-}
-
-/// `GET /api/apply-locks`
+/// `GET /api/apply-locks?owner=…`. Of an owner: those that stop applies in repositories that it has claimed, with those
+/// that stop everything.
 pub(super) async fn list(
     State(web): State<Arc<Web>>,
     sight: Sight,
-    Asked(which): Asked<Which>,
+    Asked(of): Asked<OfOwner>,
 ) -> Result<Json<ApplyLocks>, Failure> {
-    let locks = seen(&web, &sight, which.owner.as_deref()).await?;
+    let locks = seen(&web, &sight, of.owner.as_deref()).await?;
     Ok(Json(ApplyLocks { apply_locks: locks.into_iter().map(ApplyLockJson::from).collect() }))
 }
 

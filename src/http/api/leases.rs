@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::OfOwner;
 use crate::handlers::as_json;
 use crate::http::csrf::Script;
 use crate::http::extract::{Asked, Segment};
@@ -16,21 +17,14 @@ use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
 use crate::store::{FreeLease, LeaseRow, Store};
 
-/// `?owner=…`
-#[derive(Default, Deserialize)]
-#[serde(default)]
-pub(super) struct Which {
-    /// Those of mirrors of repositories that this owner has claimed.
-    owner: Option<String>,
-}
-
-/// `GET /api/leases`: all that may be seen, by key, a thousand at most; `more` says that there may be others.
+/// `GET /api/leases?owner=…`: all that may be seen, by key, a thousand at most; `more` says that there may be others.
+/// Of an owner: those of mirrors of repositories that it has claimed.
 pub(super) async fn list(
     State(web): State<Arc<Web>>,
     sight: Sight,
-    Asked(which): Asked<Which>,
+    Asked(of): Asked<OfOwner>,
 ) -> Result<Json<Value>, Failure> {
-    let leases = seen(&web, &sight, which.owner.as_deref()).await?;
+    let leases = seen(&web, &sight, of.owner.as_deref()).await?;
     let more = leases.len() >= usize::from(Store::LEASES_LISTED);
     let leases: Vec<Value> = leases.iter().map(as_json::lease).collect();
     Ok(Json(json!({ "leases": leases, "more": more })))

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{delete, get, post};
 use chrono::{DateTime, SecondsFormat, Utc};
+use serde::Deserialize;
 
 use super::{Web, operations};
 
@@ -55,6 +56,13 @@ pub(super) fn router() -> Router<Arc<Web>> {
         .route("/apply/lock", post(legacy::stop_applies))
         .route("/apply/unlock", delete(legacy::allow_applies))
         .route("/locks", delete(legacy::discard))
+}
+
+/// `?owner=…`: only what concerns this owner.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct OfOwner {
+    owner: Option<String>,
 }
 
 /// A time as answers show it.

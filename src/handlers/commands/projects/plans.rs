@@ -52,12 +52,14 @@ pub(in crate::handlers::commands) async fn plans(
 }
 
 /// The names of planned projects that are meant. What an expression must begin with, the configuration that was planned
-/// says.
+/// says: that of the commits that the pull request has now, if there are plans of them.
 async fn named(cx: &CommandCx<'_>, typed: &str, recorded: &[PlanRecord]) -> Result<BTreeSet<ProjectName>, NameError> {
     let known: Vec<&ProjectName> = recorded.iter().filter_map(|plan| plan.project.name.as_ref()).collect();
     let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
     let regexp = cx.ctx.settings.discovery.regexp;
-    let policies = match recorded.first().filter(|_| regexp && !names.contains(&typed)) {
+    let is_of_pull = |plan: &&PlanRecord| plan.head == cx.pull.head && plan.base_branch == cx.pull.base_branch;
+    let says = recorded.iter().find(is_of_pull).or(recorded.first());
+    let policies = match says.filter(|_| regexp && !names.contains(&typed)) {
         Some(plan) => Some(Policies::of_plan(cx, plan).await),
         None => None,
     };

@@ -49,6 +49,15 @@ impl Source {
     }
 }
 
+/// What decides what a checkout holds: sources for which it is the same share one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct CheckedOut {
+    pull: PullRef,
+    head: CommitSha,
+    /// Where the head is merged into it.
+    base: Option<CommitSha>,
+}
+
 /// Why there is no checkout.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckoutError {
@@ -302,6 +311,15 @@ impl Checkouts {
     /// Whether checkouts may hold less than a commit has.
     pub fn is_sparse(&self) -> bool {
         self.contents.sparse
+    }
+
+    /// What is checked out of a source.
+    pub fn checked_out(&self, source: &Source) -> CheckedOut {
+        let base = match self.contents.strategy {
+            CheckoutStrategy::Branch => None,
+            CheckoutStrategy::Merge => Some(source.base.clone()),
+        };
+        CheckedOut { pull: source.pull.clone(), head: source.head.clone(), base }
     }
 
     /// The commit that is checked out of a source.

@@ -18,7 +18,7 @@ mod uses;
 
 pub use artifacts::{ArtifactError, Artifacts, Saved};
 pub use checkout_parts::CheckoutParts;
-pub use checkouts::{CheckoutContents, CheckoutError, Checkouts, Source};
+pub use checkouts::{CheckedOut, CheckoutContents, CheckoutError, Checkouts, Source};
 pub use environment::ChildEnvironment;
 pub use facts::Facts;
 pub use hooks::HookPlace;

@@ -1,5 +1,6 @@
 //! The projects of a command, and what running one of them needs. How they are found is said in `search` and `plans`.
 
+mod applying;
 mod files;
 mod plans;
 mod search;
@@ -12,19 +13,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::Context;
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::debug;
 
+pub(super) use applying::Ready;
 pub(super) use files::read_file;
 pub(super) use plans::{Plans, plans};
 pub(super) use search::{Explained, Selection, checkout_refusal, explain, select};
 pub(super) use wanted::Wanted;
 
 use super::CommandCx;
-use super::config_file::{self, Reading};
 use super::needs::Findings;
-use super::policies::{OfPlans, Policies};
+use super::policies::Policies;
 use crate::command::var_files_outside;
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{Demands, LockPolicy, RepoRules};
@@ -37,7 +37,7 @@ use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath,
 use crate::queue::Place as PoolPlace;
 use crate::render::ProjectReport;
 use crate::workflow::{
-    CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StateWork, StepError, StepFailure, Tool,
+    CheckedOut, CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StateWork, StepError, StepFailure,
     ToolError, Wish,
 };
 use files::required;
@@ -54,12 +54,12 @@ pub(super) struct Work {
     policies: Policies,
     /// For an apply: the same by the configuration of another state of the base branch, of which these were planned.
     others: HashMap<ProjectKey, Arc<Policies>>,
-    /// For an apply: there are plans of several states of the base branch. Their checkouts have the same place, so they are
-    /// applied one after the other.
+    /// For an apply: the plans were made of more than one state of the base branch, and so are checked out differently, in
+    /// the same place. They are applied one after the other.
     is_mixed: bool,
     /// What was found out about the pull.
     pub findings: Findings,
-    checkouts: Mutex<HashMap<(Source, WorkspaceName), Slot>>,
+    checkouts: Mutex<HashMap<(CheckedOut, WorkspaceName), Slot>>,
     /// What checkouts have to hold.
     reached: Reached,
 }
@@ -108,43 +108,6 @@ pub(super) async fn place_in_pool(cx: &CommandCx<'_>, kind: RunKind) -> Result<P
 pub(super) struct Stopped;
 
 impl Work {
-    /// For an apply: each plan says itself what it was made of.
-    pub fn of_plans(OfPlans { policies, others }: OfPlans, plans: &[PlanRecord]) -> Self {
-        let findings = Findings::default();
-        let reached = Reached::of(plans.iter().map(|plan| plan.project.clone()));
-        let abreast = Semaphore::new(ABREAST);
-        let (projects, source, checkouts) = (Vec::new(), None, Mutex::default());
-        let is_mixed = plans.windows(2).any(|pair| pair[0].base != pair[1].base);
-        Self { projects, abreast, source, policies, others, is_mixed, findings, checkouts, reached }
-            .with_places_to_apply()
-    }
-
-    /// `parallel_apply: false` lets only one group be applied at a time.
-    fn with_places_to_apply(self) -> Self {
-        let parallel = !self.is_mixed && self.configs().all(|config| config.parallel_apply != Some(false));
-        Self { abreast: Semaphore::new(abreast(Some(parallel))), ..self }
-    }
-
-    /// For an apply with hooks: by the configuration as it is after them, which may be in the checkout in which they ran.
-    pub async fn after_hooks(self, cx: &CommandCx<'_>, source: &Source, checkout: Arc<Checkout>) -> Self {
-        let found = match Reading::of_source(cx, self.policies.of_operator(), source, true).await {
-            Ok(reading) => {
-                let read = tokio::task::spawn_blocking(move || reading.config(Some(&checkout))).await;
-                read.context("reading the configuration broke off").and_then(|config| Ok(config?))
-            }
-            Err(error) => Err(error.into()),
-        };
-        let policies = self.policies.of_checkout(found);
-        let others = if config_file::is_of_checkout(cx.ctx, policies.of_operator()) {
-            // The hooks have made it of one state of the base branch only.
-            let moved = Arc::new(Policies::moved(policies.of_operator().clone()));
-            self.others.into_keys().map(|project| (project, Arc::clone(&moved))).collect()
-        } else {
-            self.others
-        };
-        Self { policies, others, ..self }.with_places_to_apply()
-    }
-
     /// What the operator says.
     pub fn rules(&self) -> &RepoRules {
         self.policies.of_operator()
@@ -236,7 +199,8 @@ impl Work {
         source: &Source,
         workspace: &WorkspaceName,
     ) -> Result<Arc<Checkout>, CheckoutError> {
-        let slot = Arc::clone(self.checkouts.lock().await.entry((source.clone(), workspace.clone())).or_default());
+        let key = (cx.ctx.checkouts.checked_out(source), workspace.clone());
+        let slot = Arc::clone(self.checkouts.lock().await.entry(key).or_default());
         let mut slot = slot.lock().await;
         if let Some(checkout) = &*slot {
             return Ok(Arc::clone(checkout));
@@ -355,21 +319,6 @@ impl Work {
         (facts.approved, facts.mergeable) = (Some(approved), Some(mergeable));
         facts
     }
-
-    /// Applies one plan, in a checkout of exactly what was planned.
-    pub async fn apply(
-        &self,
-        cx: &CommandCx<'_>,
-        plan: &PlanRecord,
-        ready: &Ready,
-        extra: &[String],
-        output: &RunOutput,
-    ) -> Result<String, RunError> {
-        let facts = self.facts(cx, RunKind::Apply, &ready.workflow, extra).await;
-        let site = Site::of(cx, &ready.checkout, &plan.project, facts).await?;
-        let place = site.place(cx, &plan.project, &ready.workflow, extra, output);
-        cx.ctx.terraform.apply(&place, &ready.tool, ready.file.as_deref()).await
-    }
 }
 
 /// Those of a stage that share a directory and a workspace, and so files on disk, together.
@@ -380,15 +329,6 @@ pub(super) fn grouped<T>(stage: Stage<T>, key: impl Fn(&T) -> &ProjectKey) -> St
         groups.entry(place).or_default().push(member);
     }
     Stage { group: stage.group, members: groups.into_values().collect() }
-}
-
-/// What has to be at hand before the gate of an apply is asked.
-pub(super) struct Ready {
-    pub tool: Tool,
-    pub workflow: Arc<Workflow>,
-    /// The plan file, if the plan has one.
-    pub file: Option<Vec<u8>>,
-    pub checkout: Arc<Checkout>,
 }
 
 /// Where in a checkout a project is.

@@ -4,9 +4,10 @@
 use std::path::PathBuf;
 
 use lockkeeper::context::Look;
+use lockkeeper::queue::Tick;
 
 use crate::stories::{APP, NETWORK};
-use crate::support::bot::Bot;
+use crate::support::bot::{Bot, REPO};
 use crate::support::db::{Backend, story};
 
 story!(
@@ -14,6 +15,7 @@ story!(
     a_pull_cannot_change_what_is_read_from_the_base_branch,
     mistakes_on_the_base_branch_are_shown_with_the_branch_they_are_on,
     each_plan_is_applied_by_the_configuration_it_was_made_with,
+    plans_that_are_checked_out_alike_are_applied_beside_each_other_and_others_in_turn,
     hooks_speak_for_the_state_of_the_base_branch_that_they_ran_on,
     a_named_branch_is_read_as_it_is_now,
     a_named_branch_that_is_not_there_stops_plan_and_apply,
@@ -90,6 +92,35 @@ async fn each_plan_is_applied_by_the_configuration_it_was_made_with(backend: Bac
     bot.heard(pull);
     assert_eq!(bot.calls().last().map(String::as_str), Some("apply app"));
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+}
+
+async fn plans_that_are_checked_out_alike_are_applied_beside_each_other_and_others_in_turn(backend: Backend) {
+    // What is merged is another checkout in the same place for every state of the base branch.
+    for (strategy, is_shared) in [("branch", true), ("merge", false)] {
+        let flags = [("checkout-strategy", strategy), ("parallel-apply", "true")];
+        let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
+        let slow = [("network/main.tf", "# fake: wait apply\n"), ("app/main.tf", "# fake: wait apply\n")];
+        let pull = bot.open_pull("both", &slow).await;
+        bot.push("main", &[("README.md", "# Merged meanwhile\n")]).await;
+        bot.say(pull, "lockkeeper plan -d network").await;
+        bot.heard(pull);
+        bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+        bot.settle_short().await;
+        let command = bot.begin_command();
+        bot.printed("waiting in app").await;
+        if is_shared {
+            bot.printed("waiting in network").await;
+        }
+        bot.settle_short().await;
+        let statuses = bot.statuses(pull);
+        assert!(statuses.contains("lockkeeper/apply: app/default: Pending, Apply in progress..."), "{statuses}");
+        assert_eq!(statuses.contains("lockkeeper/apply: network/default: Pending"), is_shared, "{statuses}");
+        bot.go();
+        assert_eq!(command.await.unwrap(), Tick::Worked);
+        bot.settle().await;
+        assert!(bot.comment(pull).contains("2 applied"));
+        bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+    }
 }
 
 async fn hooks_speak_for_the_state_of_the_base_branch_that_they_ran_on(backend: Backend) {

@@ -62,12 +62,14 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = stopped::refusal(cx, &plans).await? {
         return Ok(refusal);
     }
-    let policies = policies_of(cx, &plans).await;
+    // Plans of other commits are refused; what their configuration says must not count for the others.
+    let meant: Vec<&PlanRecord> = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok()).collect();
+    let policies = OfPlans::read(cx, &meant).await;
     if let Some(refusal) = policies.refusal() {
         return Ok(refusal);
     }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
-    let work = match with_hooks(cx, Work::of_plans(policies, &plans), &plans, command).await? {
+    let work = match with_hooks(cx, Work::of_plans(cx.ctx, policies, &meant), &meant, command).await? {
         Ok(work) => work,
         Err(refusal) => return refused_by_hook(cx, refusal).await,
     };
@@ -83,15 +85,6 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     let mut reports = course.into_reports();
     work.silence(RunKind::Apply, &mut reports);
     answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
-}
-
-/// Plans of other commits are refused; what their configuration says must not count for the others.
-async fn policies_of(cx: &CommandCx<'_>, plans: &[PlanRecord]) -> OfPlans {
-    let mut meant: Vec<&PlanRecord> = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok()).collect();
-    if meant.is_empty() {
-        meant.extend(plans.first());
-    }
-    OfPlans::read(cx, &meant).await
 }
 
 /// A plan and the run that is to apply it.
@@ -123,17 +116,15 @@ fn target_refusal(arguments: &[String]) -> Option<Reply> {
 }
 
 /// The hooks before the apply, in a checkout of what was planned. They may write the configuration, as they did for the
-/// plan, so it is read again after them. Where there are none, nothing is checked out yet; for plans of
-/// another commit, which are refused, none run.
+/// plan, so it is read again after them. Where there are none, nothing is checked out yet; if no plan is meant, none run.
 async fn with_hooks(
     cx: &CommandCx<'_>,
     work: Work,
-    plans: &[PlanRecord],
+    meant: &[&PlanRecord],
     command: &ApplyCommand,
 ) -> Result<Result<Work, Reply>, JobError> {
     let rules = work.rules();
-    let mut of_this_commit = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok());
-    let Some(plan) = of_this_commit.next().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
+    let Some(plan) = meant.first().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
     let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;
     let prepared = match fetched {
         Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await.map(|checkout| (source, checkout)),

@@ -72,7 +72,7 @@ struct Search<'a> {
     dirs: BTreeSet<RepoPath>,
     files: BTreeSet<RepoPath>,
     /// The paths in the text of a file.
-    mentions: HashMap<RepoPath, Rc<[String]>>,
+    mentions: HashMap<RepoPath, Rc<[Mention]>>,
     files_left: usize,
     bytes_left: usize,
 }
@@ -144,21 +144,37 @@ impl Search<'_> {
         Some(())
     }
 
-    fn mentions_in(&mut self, file: &RepoPath) -> Option<Rc<[String]>> {
+    fn mentions_in(&mut self, file: &RepoPath) -> Option<Rc<[Mention]>> {
         if let Some(known) = self.mentions.get(file) {
             return Some(Rc::clone(known));
         }
         let text = (self.read)(file).unwrap_or_default();
         self.bytes_left = self.bytes_left.checked_sub(text.len())?;
-        let found: Rc<[String]> = mentions(&text).into();
+        let found: Rc<[Mention]> = mentions(&text).into();
         self.mentions.insert(file.clone(), Rc::clone(&found));
         Some(found)
     }
 
-    fn follow(&mut self, walk: &mut Walk<'_>, base: &RepoPath, path: &str) -> Option<()> {
+    fn follow(&mut self, walk: &mut Walk<'_>, base: &RepoPath, mention: &Mention) -> Option<()> {
         // Outside of the repository there is nothing that a checkout could hold.
-        let Some(at) = self.arrive(base, path) else { return Some(()) };
-        self.add(walk, &at)
+        let Some(at) = self.arrive(base, &mention.path) else { return Some(()) };
+        self.add(walk, &at)?;
+        let Some(next) = mention.next.filter(|_| !at.is_root()) else { return Some(()) };
+        for longer in self.beginning_with(&at, next) {
+            if let Some(at) = self.arrive(&longer.parent(), longer.file_name()) {
+                self.add(walk, &at)?;
+            }
+        }
+        Some(())
+    }
+
+    /// What is beside a path and has a name that begins with its name and this.
+    fn beginning_with(&self, at: &RepoPath, next: char) -> Vec<RepoPath> {
+        let (tree, start) = (self.tree, format!("{at}{next}"));
+        let files = tree.files_in(&at.parent()).iter().filter(|file| file.as_str().starts_with(&start));
+        let first = self.all_dirs.partition_point(|dir| dir.as_str() < start.as_str());
+        let dirs = self.all_dirs[first..].iter().copied().take_while(|dir| dir.as_str().starts_with(&start));
+        files.chain(dirs.filter(|dir| dir.parent() == at.parent())).cloned().collect()
     }
 
     fn add(&mut self, walk: &mut Walk<'_>, at: &RepoPath) -> Option<()> {
@@ -230,8 +246,16 @@ impl Search<'_> {
     }
 }
 
+/// A path with `..` in a text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Mention {
+    path: String,
+    /// What comes after it and may well be its end, or else a part of its last name, such as a space.
+    next: Option<char>,
+}
+
 /// The paths with `..` in a text. Where a path goes on with something that is not known, its last known directory.
-fn mentions(text: &str) -> Vec<String> {
+fn mentions(text: &str) -> Vec<Mention> {
     let is_unknown = |c: char| matches!(c, '$' | '%' | '{' | '*' | '?' | '[' | '\\');
     let ends = |c: char| c.is_whitespace() || is_unknown(c) || "\"'`}](),;=:|&<>#!".contains(c);
     let mut found = BTreeSet::new();
@@ -242,9 +266,13 @@ fn mentions(text: &str) -> Vec<String> {
         let end = rest[at..].find(ends).map_or(rest.len(), |length| at + length);
         let goes_on = rest[end..].starts_with(is_unknown);
         let path = &rest[begin..end];
+        // The name of a variable, as if it were in braces.
+        let is_variable = rest[..begin].ends_with('$');
+        let path = if is_variable { path.split_once('/').map_or("", |(_, path)| path) } else { path };
         let path = if goes_on { path.rsplit_once('/').map_or("", |(dir, _)| dir) } else { path };
         if path.split('/').any(|part| part == "..") {
-            found.insert(path.to_owned());
+            let next = rest[end..].chars().next().filter(|next| !goes_on && *next != '\n');
+            found.insert(Mention { path: path.to_owned(), next });
         }
         rest = &rest[end..];
     }
@@ -299,6 +327,30 @@ mod tests {
     }
 
     #[test]
+    fn names_with_spaces_and_signs_are_taken_whole() {
+        let files = [
+            (
+                "live/prod/main.tf",
+                "x = fileset(\"${path.module}/../../user data\", \"*\")\nsource = \"../../my mods/net\"",
+            ),
+            ("live/prod/y.tf", "file(\"../../o'brien.json\")"),
+            ("user data/a.json", ""),
+            ("user/b.json", ""),
+            ("user-data/c.json", ""),
+            ("my mods/net/main.tf", "source = \"../dns, internal\""),
+            ("my mods/dns, internal/main.tf", ""),
+            ("env=prod/x.tfvars", ""),
+            ("env=dev.tfvars", ""),
+            ("o'brien.json", ""),
+            ("scripts/check.sh", ""),
+        ];
+        assert_eq!(
+            told(&files, "live/prod", &["-var-file=../../env=prod/x.tfvars", "sh $DIR/../../scripts/check.sh"]),
+            "env=prod live/prod my mods my mods/dns, internal user user data | env=dev.tfvars o'brien.json scripts/check.sh"
+        );
+    }
+
+    #[test]
     fn links_are_followed_and_what_they_lead_to_is_read_where_they_are() {
         let files = [
             ("live/prod/main.tf", "->../../base/main.tf"),
@@ -345,7 +397,8 @@ mod tests {
             ("a..b 1...2 ... x...", ""),
             ("cd ../é&&x=../ü", "../é ../ü"),
         ] {
-            assert_eq!(mentions(text).join(" "), expected, "{text}");
+            let paths: Vec<String> = mentions(text).into_iter().map(|mention| mention.path).collect();
+            assert_eq!(paths.join(" "), expected, "{text}");
         }
     }
 

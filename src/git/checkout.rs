@@ -2,17 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use super::disk::apart;
 use super::merge::Merge;
 use super::mirror::{make_dir, remove_all};
 use super::place::{self, CheckoutPlace};
-use super::{Extent, GitError, Mirror};
+use super::{Extent, GitError, Mirror, kept};
 use crate::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use crate::process::{Cmd, Hold};
-
-/// What stays when a checkout moves to another commit: what `init` brought and local states. Everything else that is
-/// not tracked goes, so that files made from an older commit cannot take part in a newer plan.
-pub(super) const KEPT: &[&str] =
-    &[".terraform/", ".terragrunt-cache/", ".terraform.lock.hcl", "*.tfstate", "*.tfstate.*", "terraform.tfstate.d/"];
 
 /// What a checkout contains (reference 15.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +98,8 @@ impl Checkout {
 
 impl Mirror {
     /// Makes the checkout, or moves the one that is there. The commits must have been fetched. Tracked files are
-    /// exactly those of the commit. Untracked files stay while the commit stays; when it changes only those of `KEPT` do. Waits
+    /// exactly those of the commit. Untracked files stay while the commit stays; when it changes only those of
+    /// [`kept::PATTERNS`] do, and local states even where the checkout has to be made from nothing. Waits
     /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`] the
     /// next fetch replaces the mirror: fetch and prepare once more.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
@@ -142,12 +139,13 @@ impl Mirror {
     pub async fn remove(&self, pull: PullNumber, workspace: &WorkspaceName) -> Result<(), GitError> {
         let doing = format!("remove the checkout `{workspace}` of pull {pull} of {}", self.repo);
         let place = CheckoutPlace::new(&place::pull(&self.settings.data_dir, &self.repo, pull), workspace);
-        if !place.dir.exists() && !place.mark.exists() {
+        if [&place.dir, &place.mark, &place.aside].into_iter().all(|path| !path.exists()) {
             return Ok(());
         }
         let _hold = self.hold(&doing, &place.hold).await?;
         let _writer = self.locks.writer.lock().await;
         remove_all(&place.dir).map_err(GitError::from_io(&doing))?;
+        remove_all(&place.aside).map_err(GitError::from_io(&doing))?;
         remove_all(&place.mark).map_err(GitError::from_io(&doing))?;
         self.prune(&doing).await
     }
@@ -209,7 +207,7 @@ impl Mirror {
                 if admin.is_some() {
                     tracing::warn!(repo = %self.repo, dir = ?place.dir, %error, "Making a broken checkout anew");
                 }
-                self.add(doing, &place.dir, commit, wanted).await?;
+                self.make_anew(doing, place, commit, wanted).await?;
                 (true, wanted.clone())
             }
         };
@@ -265,10 +263,29 @@ impl Mirror {
         remove_all(&admin.join("index")).map_err(GitError::from_io(doing))?;
         self.run(doing, extent.read_into_index(git()).arg("HEAD")).await?;
         self.run(doing, git().args(["checkout", "--quiet", "--force", "--detach", commit.as_str()])).await?;
-        if !same {
-            self.run(doing, clean(git())).await?;
+        if same {
+            return Ok(());
         }
-        Ok(())
+        self.run(doing, clean(git())).await?;
+        self.sweep_submodules(doing, git(), dir).await
+    }
+
+    /// Makes the worktree from nothing, but for the local states in it. They wait beside it meanwhile; whoever is killed
+    /// over that leaves the mark, and then they come back with the next try.
+    async fn make_anew(
+        &self,
+        doing: &str,
+        place: &CheckoutPlace,
+        commit: &CommitSha,
+        extent: &Extent,
+    ) -> Result<(), GitError> {
+        let moved = async |from: &PathBuf, to: &PathBuf, moving: fn(&Path, &Path) -> std::io::Result<()>| {
+            let (from, to) = (from.clone(), to.clone());
+            apart(move || moving(&from, &to)).await.flatten().map_err(GitError::from_io(doing))
+        };
+        moved(&place.dir, &place.aside, kept::put_aside).await?;
+        self.add(doing, &place.dir, commit, extent).await?;
+        moved(&place.aside, &place.dir, kept::put_back).await
     }
 
     /// Makes the worktree from nothing. Forced twice: also over the remains of a `worktree add` that was killed.
@@ -294,7 +311,7 @@ impl Mirror {
     }
 }
 
-/// Removes what is not tracked, ignored or not, nested repositories too, except [`KEPT`].
+/// Removes what is not tracked, ignored or not, nested repositories too, except [`kept::PATTERNS`].
 fn clean(git: Cmd) -> Cmd {
-    git.args(["clean", "--quiet", "-ffdx"]).args(KEPT.iter().flat_map(|pattern| ["-e", *pattern]))
+    git.args(["clean", "--quiet", "-ffdx"]).args(kept::PATTERNS.iter().flat_map(|pattern| ["-e", *pattern]))
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use chrono::{DateTime, Utc};
 
 use super::mirror::{make_dir, remove_all};
-use super::{Git, GitError, Mirror, place};
+use super::{Git, GitError, Mirror, kept, place};
 use crate::model::{PullNumber, PullRef, RepoId};
 use crate::process::{Hold, HoldError};
 
@@ -216,18 +216,17 @@ struct Count {
 impl Count {
     /// Adds a directory and everything in it. What vanishes meanwhile takes nothing.
     fn walk(&mut self, root: &Path) {
-        let mut todo = vec![(root.to_owned(), true)];
-        while let Some((dir, may_hold_state)) = todo.pop() {
+        let mut todo = vec![root.to_owned()];
+        while let Some(dir) = todo.pop() {
             self.add(dir.symlink_metadata());
             for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
                 let name = entry.file_name();
                 let name = name.to_string_lossy();
                 match entry.metadata() {
-                    // There the settings of a backend lie under the name of a state.
-                    Ok(meta) if meta.is_dir() => todo.push((entry.path(), may_hold_state && name != ".terraform")),
+                    Ok(meta) if meta.is_dir() => todo.push(entry.path()),
                     meta => {
                         let is_empty = meta.as_ref().is_ok_and(|meta| meta.len() == 0);
-                        self.has_state |= may_hold_state && !is_empty && is_state(&name);
+                        self.has_state |= !is_empty && kept::is_state_in(dir.strip_prefix(root).unwrap_or(&dir), &name);
                         self.add(meta);
                     }
                 }
@@ -238,11 +237,6 @@ impl Count {
     fn add(&mut self, meta: io::Result<Metadata>) {
         self.bytes += meta.map_or(0, |meta| meta.blocks() * 512);
     }
-}
-
-/// The names under which a local state stays when a checkout moves to another commit.
-fn is_state(name: &str) -> bool {
-    name.ends_with(".tfstate") || name.contains(".tfstate.")
 }
 
 #[cfg(test)]

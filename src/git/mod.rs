@@ -28,6 +28,7 @@ mod environment;
 mod error;
 mod fetch;
 mod filter;
+mod kept;
 mod lfs;
 mod ls_refs;
 mod merge;

@@ -1,7 +1,6 @@
 //! Reading a mirror: commits, file lists and files, without a checkout.
 
-use super::checkout::KEPT;
-use super::{Checkout, GitError, Mirror, RefName};
+use super::{Checkout, GitError, Mirror, RefName, kept};
 use crate::model::{CommitSha, RepoPath};
 
 /// Most bytes read of a file list; some hundred thousand files.
@@ -112,7 +111,7 @@ impl Mirror {
         let doing = format!("list the files that were made in the checkout of {}", checkout.head.short());
         let cmd = self.git_in(&doing, &checkout.path)?.cap(MAX_LIST).args(["ls-files", "--others", "-z"]);
         let cmd = cmd.args((ignored == Ignored::LeftOut).then_some("--exclude-standard"));
-        let output = self.run(&doing, cmd.args(KEPT.iter().flat_map(|pattern| ["-x", *pattern]))).await?;
+        let output = self.run(&doing, cmd.args(kept::PATTERNS.iter().flat_map(|pattern| ["-x", *pattern]))).await?;
         let mut files = TreeFiles { truncated: output.stdout.truncated, ..TreeFiles::default() };
         for name in output.stdout.bytes.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
             match path_of(name) {

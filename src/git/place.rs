@@ -76,6 +76,8 @@ pub(super) struct CheckoutPlace {
     pub(super) hold: PathBuf,
     /// Exists while the worktree is being changed.
     pub(super) mark: PathBuf,
+    /// Local states of a worktree that is being made anew.
+    pub(super) aside: PathBuf,
 }
 
 impl CheckoutPlace {
@@ -85,6 +87,7 @@ impl CheckoutPlace {
             dir: pull_dir.join(&name),
             hold: pull_dir.join(HOLDS).join(&name),
             mark: pull_dir.join(".unfinished").join(&name),
+            aside: pull_dir.join(".aside").join(&name),
         }
     }
 }

@@ -5,9 +5,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::disk::apart;
 use super::mirror::{make_dir, remove_all};
+use super::objects::{self, path_of};
 use super::submodules::Submodule;
-use super::{Checkout, GitError, Mirror, place};
+use super::{Checkout, GitError, Mirror, kept, place};
 use crate::model::RepoPath;
 use crate::process::Cmd;
 
@@ -30,14 +32,29 @@ impl Mirror {
         for submodule in submodules {
             let Submodule { path, commit, .. } = submodule;
             let dir = empty_way(&checkout.path, path).map_err(io())?;
-            if placed.get(path).map(String::as_str) != Some(commit.as_str()) {
-                remove_all(&dir).map_err(io())?;
-            }
             make_dir(&dir).map_err(io())?;
+            if placed.get(path).map(String::as_str) != Some(commit.as_str()) {
+                swept(dir.clone()).await.map_err(io())?;
+            }
             self.write_files(&doing, &admin, &dir, submodule).await?;
         }
         let note = submodules.iter().map(|one| format!("{} {}\n", one.commit, one.path)).collect::<Vec<_>>().concat();
         fs::write(noted, note).map_err(io())
+    }
+
+    /// Removes what runs have left where the index has submodules: git looks past those directories. `git` is for the
+    /// worktree in `dir`.
+    pub(super) async fn sweep_submodules(&self, doing: &str, git: Cmd, dir: &Path) -> Result<(), GitError> {
+        let output = self.run(doing, git.cap(objects::MAX_LIST).args(["ls-files", "--stage", "-z"])).await?;
+        let links = output.stdout.bytes.split(|byte| *byte == 0).filter(|line| line.starts_with(b"160000 "));
+        let name = |line: &[u8]| line.iter().position(|byte| *byte == b'\t').and_then(|tab| path_of(&line[tab + 1..]));
+        for path in links.filter_map(name) {
+            let dir = empty_way(dir, &path).map_err(GitError::from_io(doing))?;
+            if dir.exists() {
+                swept(dir).await.map_err(GitError::from_io(doing))?;
+            }
+        }
+        Ok(())
     }
 
     async fn write_files(&self, doing: &str, admin: &Path, dir: &Path, one: &Submodule) -> Result<(), GitError> {
@@ -48,6 +65,11 @@ impl Mirror {
         self.run(doing, git().args(["checkout-index", "--all", "--force", "--quiet"])).await?;
         remove_all(&index).map_err(GitError::from_io(doing))
     }
+}
+
+/// Leaves of a directory what stays in checkouts that move to another commit.
+async fn swept(dir: PathBuf) -> io::Result<()> {
+    apart(move || kept::sweep(&dir)).await.flatten().map(drop)
 }
 
 fn read_note(file: &Path) -> BTreeMap<RepoPath, String> {

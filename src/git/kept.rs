@@ -1,0 +1,207 @@
+//! What programs leave in a checkout, and what of it stays.
+//!
+//! The need: files made from an older commit must not take part in a newer plan, but a local state is the only word on what
+//! was built, and nobody could make it anew. So states stay whatever happens to a checkout, and what `init` brought stays as
+//! long as the checkout itself does. Links are never followed: a run may have left them anywhere.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tracing::warn;
+
+use super::mirror::{make_dir, remove_all};
+
+/// What stays when a checkout moves to another commit, as patterns of git.
+pub(super) const PATTERNS: &[&str] =
+    &[".terraform/", ".terragrunt-cache/", ".terraform.lock.hcl", "*.tfstate", "*.tfstate.*", "terraform.tfstate.d/"];
+/// The directories and the file of [`PATTERNS`] that are no states.
+const DIRS: [&str; 3] = [DATA, ".terragrunt-cache", "terraform.tfstate.d"];
+const LOCK_FILE: &str = ".terraform.lock.hcl";
+/// There the settings of a backend lie under the name of a state.
+const DATA: &str = ".terraform";
+
+/// Whether a file with this name is a local state, or a copy or lock of one.
+fn is_state(name: &str) -> bool {
+    name.ends_with(".tfstate") || name.contains(".tfstate.")
+}
+
+/// The files of a directory that are states, if it may hold any.
+pub(super) fn is_state_in(dir: &Path, name: &str) -> bool {
+    is_state(name) && dir.components().all(|part| part.as_os_str() != DATA)
+}
+
+/// Removes everything below a directory but [`PATTERNS`], as `git clean` does where it looks: not in directories of
+/// submodules. Tells whether the directory is empty now.
+pub(super) fn sweep(dir: &Path) -> io::Result<bool> {
+    let mut is_empty = true;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let (name, path) = (entry.file_name(), entry.path());
+        let name = name.to_string_lossy();
+        let goes = if entry.file_type()?.is_dir() {
+            let goes = !DIRS.contains(&&*name) && sweep(&path)?;
+            if goes {
+                fs::remove_dir(&path)?;
+            }
+            goes
+        } else {
+            let goes = !is_state(&name) && name != LOCK_FILE;
+            if goes {
+                fs::remove_file(&path)?;
+            }
+            goes
+        };
+        is_empty &= goes;
+    }
+    Ok(is_empty)
+}
+
+/// Moves the states of a checkout that is to be made anew out of it. What is aside already stays, unless the checkout has a
+/// newer one.
+pub(super) fn put_aside(checkout: &Path, aside: &Path) -> io::Result<()> {
+    for state in states(checkout)? {
+        let place = aside.join(&state);
+        make_dir(place.parent().unwrap_or(aside))?;
+        fs::rename(checkout.join(&state), place)?;
+    }
+    Ok(())
+}
+
+/// Moves the states back. What the commit has itself counts instead; what has no place any more, because there is a file
+/// where its directory was, stays aside.
+pub(super) fn put_back(aside: &Path, checkout: &Path) -> io::Result<()> {
+    let mut is_all = true;
+    for state in states(aside)? {
+        if !make_way(checkout, &state)? {
+            is_all = false;
+            warn!(?state, ?aside, "A local state has no place in the checkout any more and is kept beside it");
+            continue;
+        }
+        let place = checkout.join(&state);
+        if place.symlink_metadata().is_err() {
+            fs::rename(aside.join(&state), place)?;
+        }
+    }
+    if is_all { remove_all(aside) } else { Ok(()) }
+}
+
+/// The states below a directory, as paths from there; none where there is no directory.
+fn states(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut found, mut todo) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(dir) = todo.pop() {
+        let entries = match fs::read_dir(root.join(&dir)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let (kind, name) = (entry.file_type()?, entry.file_name());
+            if kind.is_dir() {
+                todo.push(dir.join(name));
+            } else if kind.is_file() && is_state_in(&dir, &name.to_string_lossy()) {
+                found.push(dir.join(name));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Makes the directories of a file; `false` when something else is in the way.
+fn make_way(root: &Path, file: &Path) -> io::Result<bool> {
+    let mut dir = root.to_owned();
+    for part in file.parent().unwrap_or(Path::new("")) {
+        dir.push(part);
+        match dir.symlink_metadata() {
+            Ok(meta) if meta.is_dir() => {}
+            Ok(_) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_dir(&dir)?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn write(root: &Path, files: &[&str]) {
+        for file in files {
+            fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            fs::write(root.join(file), file).unwrap();
+        }
+    }
+
+    /// The files below a directory.
+    fn told(root: &Path) -> String {
+        let mut found = Vec::new();
+        let mut todo = vec![root.to_owned()];
+        while let Some(dir) = todo.pop() {
+            for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+                if entry.file_type().unwrap().is_dir() {
+                    todo.push(entry.path());
+                } else {
+                    found.push(entry.path().strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+                }
+            }
+        }
+        found.sort();
+        found.join(" ")
+    }
+
+    const LEFT: [&str; 9] = [
+        "x_override.tf",
+        "a/made/gen.auto.tfvars",
+        "a/terraform.tfstate",
+        "a/terraform.tfstate.backup",
+        "a/.terraform/terraform.tfstate",
+        "a/.terraform/providers/p",
+        "a/.terraform.lock.hcl",
+        "a/terraform.tfstate.d/eu/terraform.tfstate",
+        "b/.terragrunt-cache/1/main.tf",
+    ];
+
+    #[test]
+    fn a_sweep_leaves_what_init_brought_and_states() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        write(&root, &LEFT);
+        write(dir.path(), &["outside/x.tf"]);
+        symlink(dir.path().join("outside"), root.join("link")).unwrap();
+        assert!(!sweep(&root).unwrap());
+        let mut left = LEFT[2..].to_vec();
+        left.sort_unstable();
+        assert_eq!(told(&root), left.join(" "));
+        assert!(!root.join("a/made").exists() && root.join("a").exists());
+        assert_eq!(told(&dir.path().join("outside")), "x.tf");
+    }
+
+    #[test]
+    fn states_come_back_unless_the_commit_has_them_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, aside) = (dir.path().join("root"), dir.path().join("aside"));
+        put_aside(&root, &aside).unwrap();
+        put_back(&aside, &root).unwrap();
+        assert!(!aside.exists(), "nothing was there");
+        write(&root, &LEFT);
+        write(&root, &["own/terraform.tfstate", "gone/deep/terraform.tfstate"]);
+        put_aside(&root, &aside).unwrap();
+        let states = "a/terraform.tfstate a/terraform.tfstate.backup a/terraform.tfstate.d/eu/terraform.tfstate";
+        assert_eq!(told(&aside), format!("{states} gone/deep/terraform.tfstate own/terraform.tfstate"));
+        fs::remove_dir_all(&root).unwrap();
+        write(&root, &["main.tf", "gone"]);
+        fs::create_dir(root.join("own")).unwrap();
+        fs::write(root.join("own/terraform.tfstate"), "of the commit").unwrap();
+        put_back(&aside, &root).unwrap();
+        assert_eq!(told(&root), format!("{states} gone main.tf own/terraform.tfstate"));
+        assert_eq!(fs::read_to_string(root.join("own/terraform.tfstate")).unwrap(), "of the commit");
+        assert_eq!(told(&aside), "gone/deep/terraform.tfstate own/terraform.tfstate");
+        // Its directory is one again.
+        fs::remove_file(root.join("gone")).unwrap();
+        put_back(&aside, &root).unwrap();
+        assert!(root.join("gone/deep/terraform.tfstate").exists() && !aside.exists());
+    }
+}

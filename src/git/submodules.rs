@@ -5,7 +5,7 @@
 //! without history, into a repository of its own inside the mirror of its parent, with the credentials of the parent: what
 //! another repository's mirror holds by better credentials is out of reach. Numbers, depth and sizes have limits.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -99,7 +99,7 @@ impl Mirror {
         let doing = format!("find the submodules of {}", self.repo);
         let url = self.check(&doing, remote)?.into_url();
         let top = Parent { mirror: self.clone(), commit: commit.clone(), url, path: RepoPath::root(), depth: 0 };
-        let (mut todo, mut found) = (VecDeque::from([top]), Vec::new());
+        let (mut todo, mut found, mut shown) = (VecDeque::from([top]), Vec::new(), BTreeSet::new());
         while let Some(parent) = todo.pop_front() {
             for named in parent.mirror.named_submodules(&doing, &parent.commit).await? {
                 let path = parent.path.join(named.path.as_str()).map_err(|error| GitError::other(&doing, error))?;
@@ -114,7 +114,8 @@ impl Mirror {
                 let repo = self.repo_at(&url).ok_or_else(|| refused(&doing, &NO_REPOSITORY))?;
                 admit(&doing, remote, &repo, rules).await?;
                 let mirror = self.submodule(&repo);
-                mirror.bring_commit(&doing, &Remote { url: url.as_str(), ..*remote }, &named.commit).await?;
+                let is_known = !by_owner(remote) || !shown.insert(repo.clone());
+                mirror.bring_commit(&doing, &Remote { url: url.as_str(), ..*remote }, &named.commit, is_known).await?;
                 found.push(Submodule {
                     path: path.clone(),
                     repo,
@@ -161,12 +162,26 @@ impl Mirror {
         Self::new(Arc::new(settings), repo, Arc::new(Locks::default())).at(dir)
     }
 
-    /// The files of one commit, without its history, under a ref of its own that keeps them.
-    async fn bring_commit(&self, doing: &str, remote: &Remote<'_>, commit: &CommitSha) -> Result<(), GitError> {
+    /// The files of one commit, without its history, under a ref of its own that keeps them. Unless it is known that the
+    /// credential may read them, the forge is asked although they are here: another one may have brought them.
+    async fn bring_commit(
+        &self,
+        doing: &str,
+        remote: &Remote<'_>,
+        commit: &CommitSha,
+        is_known: bool,
+    ) -> Result<(), GitError> {
+        let remote = self.check(doing, remote)?;
         if self.has_whole(commit).await? {
+            if !is_known {
+                let cmd = self.git_to(&remote).args(STAY).args(["ls-remote", "--quiet"]);
+                let output = self.call(doing, &cmd.operands([remote.url(), "HEAD"])).await?;
+                if !output.is_success() {
+                    return Err(self.not_brought(doing, commit, &remote, &output));
+                }
+            }
             return self.note_commit(commit).map_err(GitError::from_io(doing));
         }
-        let remote = self.check(doing, remote)?;
         self.init().await?;
         let spec = format!("+{commit}:refs/lockkeeper/{commit}");
         let cmd = self.git_to(&remote).args(STAY).args(FETCH).arg("--depth=1");
@@ -227,9 +242,13 @@ fn refused(doing: impl Into<String>, why: &impl std::fmt::Display) -> GitError {
     )
 }
 
+/// Whether a credential is used that the owner of the parent gave.
+fn by_owner(remote: &Remote<'_>) -> bool {
+    remote.credentials.is_some_and(|credentials| credentials.of_owner)
+}
+
 async fn admit(doing: &str, remote: &Remote<'_>, repo: &RepoId, rules: &dyn SubmoduleRules) -> Result<(), GitError> {
-    let by_owner = remote.credentials.is_some_and(|credentials| credentials.of_owner);
-    match rules.admission(repo, by_owner).await {
+    match rules.admission(repo, by_owner(remote)).await {
         Admission::Admitted => Ok(()),
         Admission::Refused(why) => Err(GitError::other(doing, why)),
         Admission::Unknown(message) => Err(GitError::Unreachable { doing: doing.to_owned(), message }),

@@ -117,10 +117,12 @@ impl Inner {
 
     async fn bring_in_step(&self, row: &MirrorRow) -> Result<SyncFacts, SyncFailure> {
         let Parts { git, forge, .. } = &self.parts;
-        let credentials = forge.git_credentials(&row.repo, row.installation).await.map_err(|error| of_forge(&error))?;
+        let credentials =
+            || async { forge.git_credentials(&row.repo, row.installation).await.map_err(|error| of_forge(&error)) };
+        let given = credentials().await?;
         let wanted = self.wanted(&row.repo).await?;
         let (url, mirror) = (forge.clone_url(&row.repo), git.mirror(&row.repo));
-        let remote = Remote { url: &url, credentials: Some(&credentials), deadline: self.parts.fetch_time };
+        let remote = Remote { url: &url, credentials: Some(&given), deadline: self.parts.fetch_time };
         let synced = if row.state.needs_rebuild() {
             warn!(repo = %row.repo, "A mirror is made anew");
             mirror.rebuild(&remote, &wanted).await
@@ -128,6 +130,9 @@ impl Inner {
             mirror.sync(&remote, &wanted).await
         };
         synced.map_err(|error| of_git(&error))?;
+        // A clone may have taken as long as what it began with is good for.
+        let given = credentials().await?;
+        let remote = Remote { credentials: Some(&given), ..remote };
         let mut aboard = Aboard::default();
         let verdict = verify(&mirror, &remote, &wanted, || aboard = self.flights.aboard(&row.repo)).await;
         match verdict.map_err(|error| of_git(&error))? {

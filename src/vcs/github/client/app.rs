@@ -23,8 +23,9 @@ use crate::vcs::Installation;
 const JWT_BACKDATED: TimeDelta = TimeDelta::seconds(60);
 /// GitHub takes JWTs that end within ten minutes; one less for a clock that is slow.
 const JWT_LASTS: TimeDelta = TimeDelta::minutes(9);
-/// A token this close to its end is replaced: a git fetch that starts with it must be able to finish.
-const TOKEN_MARGIN: TimeDelta = TimeDelta::minutes(10);
+/// A token this close to its end is replaced: a git fetch that starts with it must be able to finish, and to ask for the
+/// rest. GitHub's are good for an hour; a fetch has 30 minutes, unless `--fetch-timeout` says otherwise.
+const TOKEN_MARGIN: TimeDelta = TimeDelta::minutes(35);
 /// Most repositories whose installation is remembered; looking one up again costs a request.
 const MAX_REMEMBERED: usize = 10_000;
 

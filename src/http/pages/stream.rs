@@ -4,8 +4,9 @@
 //! shorten the wait. An event is a piece as HTML and its id is the number of the piece, so a browser that was cut off
 //! says where it was and goes on from there. Races, by name:
 //! - *news while we read*: the receiver exists before the first read, so news cannot fall between the two;
-//! - *whoever is gone sees no more*: before each read the account is looked at again, and if it is not what it was, the
-//!   connection ends; the browser comes back with its password and is judged anew;
+//! - *whoever is gone sees no more*: before each read the account is looked at again, and whether it may still see the
+//!   repository, which may have got another owner. If not, the connection ends; the browser comes back with its password
+//!   and is judged anew;
 //! - *last words*: the state of the run is read before its output; when it says finished, nothing is printed after.
 
 use std::convert::Infallible;
@@ -25,10 +26,11 @@ use tracing::warn;
 
 use super::ansi::Painter;
 use super::jobs::{PIECES, find_run};
+use crate::handlers::authz::Resource;
 use crate::http::extract::{Asked, Segment};
 use crate::http::reach::Sight;
 use crate::http::{Failure, Web};
-use crate::model::RunId;
+use crate::model::{RepoId, RunId};
 use crate::store::{OutputPiece, RunState, Store};
 
 /// Other replicas write without telling us.
@@ -60,6 +62,7 @@ pub(super) async fn events(
     let mut watch = Watch {
         store: web.store.clone(),
         sight,
+        repo: run.pull.repo,
         run: run.id,
         seq: 0,
         painter: Painter::default(),
@@ -80,6 +83,7 @@ fn last_seen(headers: &HeaderMap) -> Option<i64> {
 struct Watch {
     store: Store,
     sight: Sight,
+    repo: RepoId,
     run: RunId,
     /// The last piece that was sent.
     seq: i64,
@@ -120,7 +124,7 @@ impl Watch {
     /// The next events; `None` in place of the watch after the last.
     async fn batch(mut self) -> Option<(Vec<Result<Event, Infallible>>, Option<Self>)> {
         loop {
-            if !self.sight.still_holds() {
+            if !self.sight.still_holds() || self.sight.must_see(&Resource::Repository(&self.repo)).await.is_err() {
                 return None;
             }
             match self.read().await {

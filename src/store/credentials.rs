@@ -160,7 +160,8 @@ impl Store {
     }
 
     async fn credential_insert_in_tx(&self, tx: &mut Tx, new: &NewCredential, by: &str) -> Result<()> {
-        let now = kept_time(self.now());
+        // Which one was added last must not depend on the clocks of several replicas.
+        let now = kept_time(self.skew_in_tx(tx).await?.of(self.now()));
         execute!(
             tx,
             "INSERT INTO credentials (id, owner, url, kind, public, key_id, secret, created_by, created_at, updated_at) \

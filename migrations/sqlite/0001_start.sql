@@ -103,6 +103,13 @@ CREATE INDEX commands_unfinished ON commands (repo, pull) WHERE state <> 'finish
 CREATE INDEX commands_unclaimed ON commands (repo, pull) WHERE spec = '{"ask":"unclaimed"}';
 CREATE INDEX commands_superseded ON commands (superseded_by) WHERE superseded_by IS NOT NULL;
 
+-- What the configuration of the repository was for a command whose hooks may have written it. `file`: none if there was none.
+CREATE TABLE command_configs (
+    command TEXT NOT NULL PRIMARY KEY REFERENCES commands (id) ON DELETE CASCADE,
+    file TEXT,
+    text TEXT NOT NULL
+);
+
 -- A command on one project, or a hook around it: `hook` is how that is called. `private`: parts of the output belong on
 -- pages only.
 CREATE TABLE runs (

@@ -509,7 +509,11 @@ async fn a_broken_checkout_is_made_anew() {
         ),
     ];
     for (what, damage) in breaks {
+        let state = first.path.join("app/terraform.tfstate");
+        std::fs::create_dir_all(state.parent().unwrap()).unwrap();
+        std::fs::write(&state, "what was built").unwrap();
         damage();
+        let is_there = state.exists();
         let checkout = world.checkout(&commits).await;
         assert!(checkout.fresh, "{what}");
         assert_eq!(
@@ -517,6 +521,7 @@ async fn a_broken_checkout_is_made_anew() {
             ("two".into(), "(NotFound)".into()),
             "{what}"
         );
+        assert_eq!(state.exists(), is_there, "{what}: nobody could make it anew");
         assert!(!world.checkout(&commits).await.fresh, "{what}: whole again");
     }
 }

@@ -2,14 +2,18 @@
 //! request brings its own along; the operator can take it from the base branch or from any other branch instead
 //! (`--repo-config-source`, `repo_config_source`), so that a pull request cannot change what holds for itself.
 
-use super::CommandCx;
+use std::collections::HashMap;
+
+use super::{CommandCx, hooks};
 use super::projects::read_file;
+use crate::config::Hook;
 use crate::config::repo::{self, CANDIDATES, Permissions, RepoConfig};
 use crate::config::repos::{ConfigSource, RepoRules};
 use crate::context::Ctx;
 use crate::git::{Checkout, CheckoutStrategy, GitError};
 use crate::jobs::describe_error;
-use crate::model::{BranchName, CommitSha, PlanRecord, RepoPath};
+use crate::model::{BranchName, CommandId, CommandKind, CommitSha, PlanRecord, RepoPath, RunId};
+use crate::store::WrittenConfig;
 use crate::workflow::{CheckoutError, Source};
 
 /// What the file is read from.
@@ -45,12 +49,20 @@ pub(super) struct Reading {
     base: BranchName,
     origin: Origin,
     /// What the commit says, if it is read from one.
-    said: Option<RepoConfig>,
+    said: Option<Said>,
+}
+
+/// What the repository says, and the text that says it.
+pub(super) struct Said {
+    pub file: RepoPath,
+    pub text: String,
+    pub config: RepoConfig,
 }
 
 impl Reading {
     /// For a plan, whose commits have been fetched. What another commit than that of the checkout says is read at once.
-    /// Without a checkout what it would say is read at once, too.
+    /// Without a checkout what it would say is read at once, too, and what the hooks of the plan have written for a command
+    /// that has none of its own.
     pub async fn of_source(
         cx: &CommandCx<'_>,
         rules: &RepoRules,
@@ -59,8 +71,18 @@ impl Reading {
     ) -> Result<Self, ConfigTrouble> {
         let origin = origin(cx, &wanted(cx.ctx, rules), source, has_checkout).await?;
         let reading = Self::new(rules, &source.base_branch, origin);
+        if let Some(written) = written_for_plans(cx, rules, source).await? {
+            let origin = Origin::Commit { commit: source.head.clone(), name: None };
+            let said = written.0.map(|(file, text)| reading.parse(&file, text)).transpose()?;
+            return Ok(Self { origin, said, ..reading });
+        }
         let said = reading.read_commit(cx).await?;
         Ok(Self { said, ..reading })
+    }
+
+    /// Whether the checkout is looked into.
+    pub fn is_of_checkout(&self) -> bool {
+        self.origin == Origin::Checkout
     }
 
     fn new(rules: &RepoRules, base: &BranchName, origin: Origin) -> Self {
@@ -69,7 +91,7 @@ impl Reading {
     }
 
     /// What the repository says; `None`: nothing. The checkout is looked into if it is read from there.
-    pub fn config(self, checkout: Option<&Checkout>) -> Result<Option<RepoConfig>, ConfigTrouble> {
+    pub fn said(self, checkout: Option<&Checkout>) -> Result<Option<Said>, ConfigTrouble> {
         match (&self.origin, checkout) {
             (Origin::Checkout, Some(checkout)) => self.read_checkout(checkout),
             (Origin::Checkout | Origin::Commit { .. }, _) => Ok(self.said),
@@ -77,7 +99,7 @@ impl Reading {
     }
 
     /// What the commit says; nothing if it is to be read from the checkout.
-    async fn read_commit(&self, cx: &CommandCx<'_>) -> Result<Option<RepoConfig>, ConfigTrouble> {
+    async fn read_commit(&self, cx: &CommandCx<'_>) -> Result<Option<Said>, ConfigTrouble> {
         let Origin::Commit { commit, .. } = &self.origin else { return Ok(None) };
         let mut found = Vec::new();
         for path in self.paths() {
@@ -94,11 +116,11 @@ impl Reading {
             }
         }
         let Some(chosen) = self.choose(found.iter().map(|(path, _)| path))? else { return Ok(None) };
-        let text = found.iter().find(|(path, _)| *path == chosen).map(|(_, text)| text.as_str()).unwrap_or_default();
+        let text = found.into_iter().find(|(path, _)| *path == chosen).map(|(_, text)| text).unwrap_or_default();
         self.parse(&chosen, text).map(Some)
     }
 
-    fn read_checkout(&self, checkout: &Checkout) -> Result<Option<RepoConfig>, ConfigTrouble> {
+    fn read_checkout(&self, checkout: &Checkout) -> Result<Option<Said>, ConfigTrouble> {
         let is_there = |path: &RepoPath| {
             let meta = checkout.path.join(path.as_str()).symlink_metadata();
             meta.is_ok_and(|meta| !meta.is_dir())
@@ -107,7 +129,7 @@ impl Reading {
         let Some(chosen) = self.choose(found.iter())? else { return Ok(None) };
         let text = read_file(checkout, &chosen, RepoConfig::MAX_BYTES as u64 + 1);
         let text = text.map_err(|error| self.wrong(format!("`{chosen}` cannot be read: {error}")))?;
-        self.parse(&chosen, &text).map(Some)
+        self.parse(&chosen, text).map(Some)
     }
 
     fn paths(&self) -> Vec<RepoPath> {
@@ -122,10 +144,11 @@ impl Reading {
         }
     }
 
-    fn parse(&self, path: &RepoPath, text: &str) -> Result<RepoConfig, ConfigTrouble> {
-        let config = RepoConfig::parse(path.as_str(), text, &self.permissions);
+    fn parse(&self, file: &RepoPath, text: String) -> Result<Said, ConfigTrouble> {
+        let config = RepoConfig::parse(file.as_str(), &text, &self.permissions);
         let config = config.map_err(|errors| self.wrong(errors.to_string()))?;
-        config.for_base(&self.base).map_err(|error| self.wrong(error.to_string()))
+        let config = config.for_base(&self.base).map_err(|error| self.wrong(error.to_string()))?;
+        Ok(Said { file: file.clone(), text, config })
     }
 
     /// Whoever looks for the mistake in the pull request would not find it.
@@ -140,16 +163,46 @@ impl Reading {
     }
 }
 
-/// What the repository said when a plan was made, for its apply. A named branch is read as it is now.
+/// What the hooks of the plan have written. A command that has no hooks of its own goes by that, whether or not the checkout
+/// it was written to is on this replica, and is still there.
+async fn written_for_plans(
+    cx: &CommandCx<'_>,
+    rules: &RepoRules,
+    source: &Source,
+) -> Result<Option<WrittenConfig>, ConfigTrouble> {
+    let for_plans = |hook: &Hook| [CommandKind::Plan, CommandKind::Autoplan].into_iter().any(|kind| hook.is_for(kind));
+    let is_theirs = rules.pre_hooks(&source.base_branch).any(for_plans) && !hooks::any_before(cx, rules);
+    if !is_theirs || !is_of_checkout(cx.ctx, rules) {
+        return Ok(None);
+    }
+    let written = cx.ctx.store.plan_config_of_head(&source.pull, &source.head).await;
+    written.map_err(|error| CheckoutError::from(error).into())
+}
+
+/// The commands of which hooks may have written the configuration, by the runs of theirs that made plans.
+pub(super) async fn written(cx: &CommandCx<'_>, rules: &RepoRules) -> Result<HashMap<RunId, CommandId>, sqlx::Error> {
+    if is_of_checkout(cx.ctx, rules) { cx.ctx.store.plan_configs(&cx.pull.at).await } else { Ok(HashMap::new()) }
+}
+
+/// What the repository said when a plan was made, for its apply. A named branch is read as it is now. `written`: the command
+/// that made it, if its hooks may have written that.
 pub(super) async fn of_plan(
     cx: &CommandCx<'_>,
     rules: &RepoRules,
     plan: &PlanRecord,
+    written: Option<CommandId>,
 ) -> anyhow::Result<Option<RepoConfig>> {
+    if let Some(command) = written
+        && let Some(written) = cx.ctx.store.command_config(command).await?
+    {
+        let reading = Reading::new(rules, &plan.base_branch, Origin::Checkout);
+        let said = written.0.map(|(file, text)| reading.parse(&file, text)).transpose()?;
+        return Ok(said.map(|said| said.config));
+    }
     let source = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await?;
     let origin = origin(cx, &wanted(cx.ctx, rules), &source, false).await?;
     let reading = Reading::new(rules, &plan.base_branch, origin);
-    Ok(reading.read_commit(cx).await?)
+    Ok(reading.read_commit(cx).await?.map(|said| said.config))
 }
 
 /// Why nothing may be applied as long as the configuration cannot be read; `None`: the operator's own rules are enough.
@@ -177,7 +230,7 @@ pub(super) fn goes_by_base(ctx: &Ctx, rules: &RepoRules) -> bool {
 }
 
 /// Whether hooks have a say in it.
-pub(super) fn is_of_checkout(ctx: &Ctx, rules: &RepoRules) -> bool {
+fn is_of_checkout(ctx: &Ctx, rules: &RepoRules) -> bool {
     is_checked_out(&wanted(ctx, rules), ctx.checkouts.strategy())
 }
 

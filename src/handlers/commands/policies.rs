@@ -11,7 +11,7 @@ use crate::config::workflow::Workflow;
 use crate::discovery::Order;
 use crate::handlers::reply::Reply;
 use crate::jobs::describe_error;
-use crate::model::{PlanRecord, ProjectKey};
+use crate::model::{CommandId, PlanRecord, ProjectKey};
 
 /// What holds for the projects of a command.
 pub(super) struct Policies {
@@ -19,37 +19,42 @@ pub(super) struct Policies {
     config: Option<RepoConfig>,
     /// Whether the repository may have said what could not be read.
     is_unread: bool,
-    /// Whether hooks have a say in it, and have run on another state of the base branch.
-    is_moved: bool,
     /// Why nothing may be applied by what could not be read.
     refusal: Option<String>,
 }
 
-/// What holds for the plans of an apply: each goes by the configuration of what it was made of.
+/// What holds for the plans of an apply: each goes by the configuration that it was made by.
 pub(super) struct OfPlans {
-    /// Of the first of them, and of all that were made of the same.
+    /// Of the first of them, and of all that were made by the same.
     pub policies: Policies,
-    /// Of those that were made of another state of the base branch, where the configuration depends on that.
+    /// Of those that were made by another one: of another state of the base branch, where that matters, or by what hooks
+    /// have written for another command.
     pub others: HashMap<ProjectKey, Arc<Policies>>,
 }
 
 impl OfPlans {
     /// Reads each configuration once.
-    pub async fn read(cx: &CommandCx<'_>, plans: &[&PlanRecord]) -> Self {
+    pub async fn read(cx: &CommandCx<'_>, plans: &[&PlanRecord]) -> Result<Self, sqlx::Error> {
         let rules = cx.ctx.settings.rules(&cx.pull.at.repo);
         let goes_by_base = config_file::goes_by_base(cx.ctx, &rules);
         let Some((first, rest)) = plans.split_first() else {
-            return Self { policies: Policies::new(rules, None), others: HashMap::new() };
+            return Ok(Self { policies: Policies::new(rules, None), others: HashMap::new() });
         };
-        let policies = Policies::of_plan(cx, first).await;
+        let written = config_file::written(cx, &rules).await?;
+        let made_by = |plan: &PlanRecord| {
+            let command = written.get(&plan.run).copied();
+            (command, (goes_by_base && command.is_none()).then(|| plan.base.clone()))
+        };
+        let policies = Policies::of_plan(cx, first, written.get(&first.run).copied()).await;
         let (mut others, mut read) = (HashMap::new(), HashMap::new());
-        for plan in rest.iter().filter(|plan| goes_by_base && plan.base != first.base) {
-            if !read.contains_key(&plan.base) {
-                read.insert(plan.base.clone(), Arc::new(Policies::of_plan(cx, plan).await));
+        for plan in rest.iter().filter(|plan| made_by(plan) != made_by(first)) {
+            let by = made_by(plan);
+            if !read.contains_key(&by) {
+                read.insert(by.clone(), Arc::new(Policies::of_plan(cx, plan, by.0).await));
             }
-            others.insert(plan.project.clone(), Arc::clone(&read[&plan.base]));
+            others.insert(plan.project.clone(), Arc::clone(&read[&by]));
         }
-        Self { policies, others }
+        Ok(Self { policies, others })
     }
 
     /// Why nothing may be applied: what the operator wants to be asked cannot be.
@@ -60,7 +65,7 @@ impl OfPlans {
 
 impl Policies {
     pub fn new(rules: RepoRules, config: Option<RepoConfig>) -> Self {
-        Self { rules, config, is_unread: false, is_moved: false, refusal: None }
+        Self { rules, config, is_unread: false, refusal: None }
     }
 
     /// Where nobody can find out what the repository says.
@@ -68,20 +73,16 @@ impl Policies {
         Self { is_unread: true, ..Self::new(rules, None) }
     }
 
-    /// Where hooks have a say in what the repository says, and have run on another state of the base branch.
-    pub fn moved(rules: RepoRules) -> Self {
-        Self { is_moved: true, ..Self::unread(rules) }
-    }
-
     pub fn with_config(self, config: Option<RepoConfig>) -> Self {
         Self { config, ..self }
     }
 
-    /// For an apply: the configuration at the head that was planned. If it cannot be read any more, or says what the
-    /// operator does not allow any more, the operator's own rules hold, and no lock is left out because of that (P6).
-    pub async fn of_plan(cx: &CommandCx<'_>, plan: &PlanRecord) -> Self {
+    /// For an apply: the configuration that the plan was made by; `written`: of the command whose hooks may have written it.
+    /// If it cannot be read any more, or says what the operator does not allow any more, the operator's own rules hold, and
+    /// no lock is left out because of that (P6).
+    pub async fn of_plan(cx: &CommandCx<'_>, plan: &PlanRecord, written: Option<CommandId>) -> Self {
         let rules = cx.ctx.settings.rules(&plan.pull.repo);
-        match config_file::of_plan(cx, &rules, plan).await {
+        match config_file::of_plan(cx, &rules, plan, written).await {
             Ok(config) => Self::new(rules, config),
             Err(error) => {
                 tracing::warn!(error = describe_error(&*error), "The configuration that was planned cannot be read");
@@ -101,25 +102,9 @@ impl Policies {
         &self.rules
     }
 
-    /// The configuration in a checkout in which the hooks of the operator may have written it.
-    pub fn of_checkout(self, found: anyhow::Result<Option<RepoConfig>>) -> Self {
-        match found {
-            Ok(config) => Self { config, is_unread: false, ..self },
-            Err(error) => {
-                tracing::warn!(error = describe_error(&*error), "The configuration after the hooks cannot be read");
-                Self { config: None, is_unread: true, ..self }
-            }
-        }
-    }
-
     /// Whether it could not be found out what the repository says.
     pub fn is_unread(&self) -> bool {
         self.is_unread
-    }
-
-    /// Whether the hooks have run on another state of the base branch, so that nobody knows what the repository says.
-    pub fn is_moved(&self) -> bool {
-        self.is_moved
     }
 
     /// Everything that holds for a project.

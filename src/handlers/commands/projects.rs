@@ -52,11 +52,8 @@ pub(super) struct Work {
     pub source: Option<Source>,
     /// What the operator and the repository say.
     policies: Policies,
-    /// For an apply: the same by the configuration of another state of the base branch, of which these were planned.
+    /// For an apply: the same by another configuration, by which these were planned.
     others: HashMap<ProjectKey, Arc<Policies>>,
-    /// For an apply: the plans were made of more than one state of the base branch, and so are checked out differently, in
-    /// the same place. They are applied one after the other.
-    is_mixed: bool,
     /// What was found out about the pull.
     pub findings: Findings,
     checkouts: Mutex<HashMap<(CheckedOut, WorkspaceName), Slot>>,

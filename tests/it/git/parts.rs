@@ -95,6 +95,17 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
     let moved = world.with_submodules(&commits).await;
     assert_eq!((read(&moved, "lib/x/a/f"), read(&moved, "lib/x/made")), ("newer".into(), "(NotFound)".into()));
     assert!(!world.path("srv/x").exists());
+    // What an older commit has left in one takes no part in a newer one, also where the submodule is the same; states stay.
+    for (file, text) in [("a/x_override.tf", "of before"), ("terraform.tfstate", "of now")] {
+        std::fs::write(checkout.path.join("lib/x").join(file), text).unwrap();
+    }
+    let commits = world.pull_with(&[("lib/x", "../lib2.git", &newer)]).await;
+    let moved = world.with_submodules(&commits).await;
+    assert_eq!(
+        ["a/f", "a/x_override.tf", "terraform.tfstate"].map(|file| read(&moved, &format!("lib/x/{file}"))),
+        ["newer", "(NotFound)", "of now"]
+    );
+    std::fs::remove_file(moved.path.join("lib/x/terraform.tfstate")).unwrap();
     // Without submodules nothing of them is left.
     let commits = world.pull_with(&[]).await;
     let without = world.with_submodules(&commits).await;
@@ -145,6 +156,12 @@ async fn the_credential_of_an_owner_is_told_from_that_of_the_server() {
     let remote = Remote { url: &url, credentials: Some(&given), deadline: Duration::from_mins(1) };
     let brought = world.mirror().bring_submodules(&remote, &commits.1, &OfAcme).await.unwrap();
     assert_eq!(brought.len(), 1);
+    // Being here already does not show it to another credential of an owner.
+    let narrower = GitCredentials { password: Secret::new("of another owner"), ..given.clone() };
+    let narrow = Remote { credentials: Some(&narrower), ..remote };
+    let error = world.mirror().bring_submodules(&narrow, &commits.1, &OfAcme).await.unwrap_err().to_string();
+    assert!(error.contains("the forge does not show github.com/secret/lib"), "{error}");
+    assert!(world.mirror().bring_submodules(&remote, &commits.1, &OfAcme).await.is_ok());
     // What is here by a credential of the owner is judged anew when that is gone.
     assert!(matches!(world.bring(&commits.1).await, Err(GitError::Other { .. })));
     let commits = world.pull_with(&[("lib/x", "../../down/lib.git", &secret)]).await;

@@ -25,9 +25,10 @@ use crate::support::db::{Backend, TestDb, by, execute};
 use crate::support::log;
 
 /// Tables that grow with use.
-const GROWING: [&str; 15] = [
+const GROWING: [&str; 16] = [
     "applications",
     "claim_applications",
+    "command_configs",
     "commands",
     "deliveries",
     "jobs",
@@ -222,6 +223,8 @@ async fn work(db: &TestDb) {
     let plan = new_plan(db, &pull, &hot).await;
     let _recorded = store.plan_record(&plan, Some(lock.id)).await.unwrap();
     store.plan_list(&pull).await.unwrap();
+    store.plan_configs(&pull).await.unwrap();
+    store.plan_config_of_head(&pull, &plan.head).await.unwrap();
     store.run_start(plan.run).await.unwrap();
     store.run_output_append(plan.run, &OutputPiece { seq: 1, text: "a line".to_owned() }).await.unwrap();
     store.run_output_after(plan.run, 0, 100).await.unwrap();

@@ -4,6 +4,7 @@ mod apply;
 mod apply_locks;
 mod claim_schedule;
 mod claims;
+mod command_configs;
 mod commands;
 mod credentials;
 mod deliveries;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lockkeeper::model::{
     CommandId, CommandKind, CommandOutcome, CommitSha, ProjectOutcome, PullRef, PullState, RunId, RunKind,
 };
-use lockkeeper::store::{FinishedCommand, NewRun, OutputPiece};
+use lockkeeper::store::{FinishedCommand, NewRun, OutputPiece, WrittenConfig};
 
 use super::samples::{URL, begin_apply, command, open_pull, planned, project, pull};
 use crate::support::db::{TestDb, by, store_test};
@@ -57,7 +57,9 @@ async fn a_command_goes_with_its_runs_and_what_they_printed(db: &TestDb) {
     later(db);
     let (stays, other) = ended(db, CommandKind::Plan, &pull(1), None, 2).await;
     assert_eq!(over(db).await, [gone], "one that ends now is not older than now");
+    db.store().command_config_keep(gone, &WrittenConfig(None)).await.unwrap();
     assert_eq!(db.store().command_remove(gone, db.now(), 100).await.unwrap(), 4, "two pieces, a run, a command");
+    assert_eq!(db.store().command_config(gone).await.unwrap(), None);
     assert!(db.store().command_get(gone).await.unwrap().is_none());
     assert!(db.store().run_get(run).await.unwrap().is_none());
     assert_eq!(db.store().run_output(run).await.unwrap(), "");

@@ -16,7 +16,7 @@ story!(
     mistakes_on_the_base_branch_are_shown_with_the_branch_they_are_on,
     each_plan_is_applied_by_the_configuration_it_was_made_with,
     plans_that_are_checked_out_alike_are_applied_beside_each_other_and_others_in_turn,
-    hooks_speak_for_the_state_of_the_base_branch_that_they_ran_on,
+    what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_on,
     a_named_branch_is_read_as_it_is_now,
     a_named_branch_that_is_not_there_stops_plan_and_apply,
     an_entry_of_the_servers_file_wins_over_the_flag,
@@ -123,25 +123,28 @@ async fn plans_that_are_checked_out_alike_are_applied_beside_each_other_and_othe
     }
 }
 
-async fn hooks_speak_for_the_state_of_the_base_branch_that_they_ran_on(backend: Backend) {
-    let json = r#"{"repos": [{"id": "/.*/", "pre_workflow_hooks": [{"run": "true"}]}]}"#;
-    let flags = [("checkout-strategy", "merge"), ("repo-config-json", json)];
+async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_on(backend: Backend) {
+    // On the base branch of now `app` has to be approved.
+    let generate = "printf 'version: 3\nprojects:\n- {name: net, dir: network}\n- {name: app, dir: app%s}\n' \
+                    \"$(cat demands 2>/dev/null)\" >atlantis.yaml";
+    let config = serde_json::json!({"repos": [{
+        "id": "/.*/", "allowed_overrides": ["apply_requirements"], "pre_workflow_hooks": [{"run": generate}],
+    }]});
+    let config = config.to_string();
+    let flags = [("checkout-strategy", "merge"), ("repo-config-json", config.as_str())];
     let mut bot = Bot::with(backend, &[NETWORK, APP], &flags).await;
     let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: add 1\n")]).await;
     bot.heard(pull);
-    bot.push("main", &[("README.md", "# Merged meanwhile\n")]).await;
-    bot.say(pull, "lockkeeper plan -d network").await;
+    bot.push("main", &[("demands", ", apply_requirements: [approved]")]).await;
+    bot.say(pull, "lockkeeper plan -p app").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper apply").await;
     let answer = bot.comment(pull);
+    assert!(answer.contains("`approved` is required (line 4 of `atlantis.yaml`)"), "{answer}");
     assert!(answer.contains("1 refused, 1 applied"), "{answer}");
-    assert!(answer.contains("the hooks before this apply ran on another state of the base branch"), "{answer}");
-    assert!(
-        answer.contains("* Apply it by itself, by the line below: then they run on what it was made of.\n"),
-        "{answer}"
-    );
-    bot.say(pull, "lockkeeper apply -d network").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for dir: `network` workspace: `default`: applied\n"));
+    bot.approve(pull, "bob");
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for project: `app` dir: `app`"));
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
 }
 

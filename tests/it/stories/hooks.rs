@@ -9,6 +9,7 @@ use crate::support::db::{Backend, story};
 
 story!(
     a_hook_writes_the_configuration_that_is_planned_and_applied,
+    what_a_hook_of_the_plan_wrote_holds_for_commands_without_it,
     a_hook_that_fails_is_shown_and_the_plan_goes_on,
     where_the_operator_wants_it_a_hook_that_fails_refuses_the_command,
     hooks_after_a_command_hear_how_it_ended,
@@ -46,6 +47,31 @@ async fn a_hook_writes_the_configuration_that_is_planned_and_applied(backend: Ba
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("Apply complete!"));
     assert_eq!(bot.calls(), ["init network", "plan network", "apply network"]);
+    bot.end(&[LOCK]).await;
+}
+
+async fn what_a_hook_of_the_plan_wrote_holds_for_commands_without_it(backend: Backend) {
+    let text = "version: 3\nprojects:\n- name: generated\n  dir: network\n  workflow: own\n  \
+                apply_requirements: [approved]\nworkflows:\n  own: {}\n";
+    let generate = format!("printf '{}' >lockkeeper.yaml", text.replace('\n', "\\n"));
+    let config = json!({"repos": [{
+        "id": "/.*/", "allowed_overrides": ["apply_requirements", "workflow"], "allow_custom_workflows": true,
+        "pre_workflow_hooks": [{"run": generate, "commands": "plan"}, {"run": "exit 1", "commands": "apply"}],
+    }]});
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &[("repo-config-json", &config.to_string())]).await;
+    let pull = bot.open_pull("wider", &[WIDER, ("app/main.tf", "# wider\n")]).await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for project: `generated` dir: `network`"));
+    // As on another replica, which never had the file.
+    std::fs::remove_dir_all(bot.db.dir.path().join("data/checkouts")).unwrap();
+    bot.say(pull, "lockkeeper apply").await;
+    let refused = bot.comment(pull);
+    assert!(refused.contains("`approved` is required (line 6 of `lockkeeper.yaml`)"), "{refused}");
+    bot.say(pull, "lockkeeper version -p generated").await;
+    let version = bot.comment(pull);
+    assert!(version.starts_with("Ran Version for project: `generated` dir: `network`"), "{version}");
+    bot.approve(pull, "bob");
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(bot.comment(pull).contains("Apply complete!"));
     bot.end(&[LOCK]).await;
 }
 

@@ -149,18 +149,6 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
     Err(Shut::ForNow(UserText::new(message, ["Look at the plan, then comment the command again.".to_owned()])))
 }
 
-/// Hooks run once for a command, on one state of the base branch. If they have a say in the configuration, it is not known
-/// for plans that were made of another one.
-pub(super) fn same_base(work: &Work, plan: &PlanRecord) -> Result<(), Shut> {
-    if !work.policies(&plan.project).is_moved() {
-        return Ok(());
-    }
-    let message = "the hooks before this apply ran on another state of the base branch than the one this plan was made of, \
-                   and they have a say in the configuration. Nothing was applied.";
-    let hint = "Apply it by itself, by the line below: then they run on what it was made of.";
-    Err(Shut::ForNow(UserText::new(message, [hint.to_owned()])))
-}
-
 /// The program that made the plan is not here any more.
 fn other_tool(plan: &PlanRecord, error: &ToolError) -> Shut {
     let made = format!("{} {}", plan.distribution.title(), plan.tool_version);

@@ -64,15 +64,15 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     }
     // Plans of other commits are refused; what their configuration says must not count for the others.
     let meant: Vec<&PlanRecord> = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok()).collect();
-    let policies = OfPlans::read(cx, &meant).await;
+    let policies = OfPlans::read(cx, &meant).await?;
     if let Some(refusal) = policies.refusal() {
         return Ok(refusal);
     }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
-    let work = match with_hooks(cx, Work::of_plans(cx.ctx, policies, &meant), &meant, command).await? {
-        Ok(work) => work,
-        Err(refusal) => return refused_by_hook(cx, refusal).await,
-    };
+    let work = Work::of_plans(cx.ctx, policies, &meant);
+    if let Some(refusal) = run_hooks(cx, &work, &meant, command).await? {
+        return refused_by_hook(cx, refusal).await;
+    }
     let mut course = Course::new(work.aborts());
     for stage in in_order(&work, runs_to_come(cx, plans).await?) {
         let halted = course.halted(stage.group);
@@ -115,33 +115,25 @@ fn target_refusal(arguments: &[String]) -> Option<Reply> {
     ))
 }
 
-/// The hooks before the apply, in a checkout of what was planned. They may write the configuration, as they did for the
-/// plan, so it is read again after them. Where there are none, nothing is checked out yet; if no plan is meant, none run.
-async fn with_hooks(
+/// The hooks before the apply, in a checkout of what was planned. What they write there changes nothing about what holds for
+/// the plans. Where there are none, nothing is checked out yet; if no plan is meant, none run.
+async fn run_hooks(
     cx: &CommandCx<'_>,
-    work: Work,
+    work: &Work,
     meant: &[&PlanRecord],
     command: &ApplyCommand,
-) -> Result<Result<Work, Reply>, JobError> {
+) -> Result<Option<Reply>, JobError> {
     let rules = work.rules();
-    let Some(plan) = meant.first().filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(work)) };
+    let Some(plan) = meant.first().filter(|_| hooks::any(cx, rules)) else { return Ok(None) };
     let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;
     let prepared = match fetched {
-        Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await.map(|checkout| (source, checkout)),
+        Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await,
         Err(error) => Err(error),
     };
-    let (source, checkout) = match prepared {
-        Ok(prepared) => prepared,
-        Err(error) => return projects::checkout_refusal(error).map(Err),
-    };
-    let given = Given::of(&command.target, &command.extra_args);
-    if let Some(failed) = hooks::before(cx, rules, &checkout, given).await? {
-        return Ok(Err(failed));
+    match prepared {
+        Ok(checkout) => hooks::before(cx, rules, &checkout, Given::of(&command.target, &command.extra_args)).await,
+        Err(error) => projects::checkout_refusal(error).map(Some),
     }
-    if !hooks::any_before(cx, rules) {
-        return Ok(Ok(work));
-    }
-    Ok(Ok(work.after_hooks(cx, &source, checkout).await))
 }
 
 /// Nothing was applied, so the pull stands where it stood.
@@ -250,9 +242,6 @@ impl Applying<'_> {
         }
         if let Some(why) = self.halted.clone().filter(|_| !cx.stop.is_cancelled()) {
             return Ok(ProjectReport { outcome: ProjectOutcome::Skipped, message: Some(why), ..report });
-        }
-        if let Err(shut) = gate::same_base(self.work, plan) {
-            return Ok(shut.into_report(cx, report));
         }
         if let Some(why) = dependencies::unmet(cx, self.work, plan).await? {
             return Ok(Shut::ForNow(why).into_report(cx, report));

@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use anyhow::Context;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::sparse::Reached;
@@ -12,11 +11,10 @@ use crate::config::workflow::Workflow;
 use crate::context::Ctx;
 use crate::git::Checkout;
 use crate::handlers::commands::CommandCx;
-use crate::handlers::commands::config_file::{self, Reading};
 use crate::handlers::commands::needs::Findings;
-use crate::handlers::commands::policies::{OfPlans, Policies};
+use crate::handlers::commands::policies::OfPlans;
 use crate::model::{PlanRecord, RunKind};
-use crate::workflow::{RunError, RunOutput, Source, Tool};
+use crate::workflow::{CheckedOut, RunError, RunOutput, Source, Tool};
 
 /// What has to be at hand before the gate of an apply is asked.
 pub(in crate::handlers::commands) struct Ready {
@@ -28,42 +26,24 @@ pub(in crate::handlers::commands) struct Ready {
 }
 
 impl Work {
-    /// For an apply: each plan says itself what it was made of.
+    /// For an apply: each plan says itself what it was made of. `parallel_apply: false` lets only one group be applied at a
+    /// time. So does the merging of several states of the base branch: they are checked out differently in the same place.
     pub fn of_plans(ctx: &Ctx, OfPlans { policies, others }: OfPlans, plans: &[&PlanRecord]) -> Self {
-        let findings = Findings::default();
         let reached = Reached::of(plans.iter().map(|plan| plan.project.clone()));
-        let abreast = Semaphore::new(ABREAST);
-        let (projects, source, checkouts) = (Vec::new(), None, Mutex::default());
-        let made_of = plans.iter().map(|plan| ctx.checkouts.checked_out(&Source::of_plan(plan)));
-        let is_mixed = made_of.collect::<HashSet<_>>().len() > 1;
-        Self { projects, abreast, source, policies, others, is_mixed, findings, checkouts, reached }
-            .with_places_to_apply()
-    }
-
-    /// `parallel_apply: false` lets only one group be applied at a time.
-    fn with_places_to_apply(self) -> Self {
-        let parallel = !self.is_mixed && self.configs().all(|config| config.parallel_apply != Some(false));
-        Self { abreast: Semaphore::new(abreast(Some(parallel))), ..self }
-    }
-
-    /// For an apply with hooks: by the configuration as it is after them, which may be in the checkout in which they ran.
-    pub async fn after_hooks(self, cx: &CommandCx<'_>, source: &Source, checkout: Arc<Checkout>) -> Self {
-        let found = match Reading::of_source(cx, self.policies.of_operator(), source, true).await {
-            Ok(reading) => {
-                let read = tokio::task::spawn_blocking(move || reading.config(Some(&checkout))).await;
-                read.context("reading the configuration broke off").and_then(|config| Ok(config?))
-            }
-            Err(error) => Err(error.into()),
+        let made_of: HashSet<CheckedOut> =
+            plans.iter().map(|plan| ctx.checkouts.checked_out(&Source::of_plan(plan))).collect();
+        let work = Self {
+            projects: Vec::new(),
+            abreast: Semaphore::new(ABREAST),
+            source: None,
+            policies,
+            others,
+            findings: Findings::default(),
+            checkouts: Mutex::default(),
+            reached,
         };
-        let policies = self.policies.of_checkout(found);
-        let others = if config_file::is_of_checkout(cx.ctx, policies.of_operator()) {
-            // The hooks have made it of one state of the base branch only.
-            let moved = Arc::new(Policies::moved(policies.of_operator().clone()));
-            self.others.into_keys().map(|project| (project, Arc::clone(&moved))).collect()
-        } else {
-            self.others
-        };
-        Self { policies, others, ..self }.with_places_to_apply()
+        let parallel = made_of.len() < 2 && work.configs().all(|config| config.parallel_apply != Some(false));
+        Self { abreast: Semaphore::new(abreast(Some(parallel))), ..work }
     }
 
     /// Applies one plan, in a checkout of exactly what was planned.

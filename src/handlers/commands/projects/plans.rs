@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::search::sentence;
 use crate::command;
 use crate::discovery::{NameError, choose_names};
-use crate::handlers::commands::CommandCx;
+use crate::handlers::commands::{CommandCx, config_file};
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::reply::Reply;
 use crate::model::{PlanRecord, PlanState, ProjectName};
@@ -26,7 +26,7 @@ pub(in crate::handlers::commands) async fn plans(
 ) -> Result<Plans, JobError> {
     let recorded = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let named = match target {
-        command::Target::Project(selector) => named(cx, selector.as_str(), &recorded).await,
+        command::Target::Project(selector) => named(cx, selector.as_str(), &recorded).await?,
         command::Target::Generic | command::Target::DirWorkspace { .. } => Ok(BTreeSet::new()),
     };
     let named = match named {
@@ -53,20 +53,27 @@ pub(in crate::handlers::commands) async fn plans(
 
 /// The names of planned projects that are meant. What an expression must begin with, the configuration that was planned
 /// says: that of the commits that the pull request has now, if there are plans of them.
-async fn named(cx: &CommandCx<'_>, typed: &str, recorded: &[PlanRecord]) -> Result<BTreeSet<ProjectName>, NameError> {
+async fn named(
+    cx: &CommandCx<'_>,
+    typed: &str,
+    recorded: &[PlanRecord],
+) -> Result<Result<BTreeSet<ProjectName>, NameError>, sqlx::Error> {
     let known: Vec<&ProjectName> = recorded.iter().filter_map(|plan| plan.project.name.as_ref()).collect();
     let names: Vec<&str> = known.iter().map(|name| name.as_str()).collect();
     let regexp = cx.ctx.settings.discovery.regexp;
     let is_of_pull = |plan: &&PlanRecord| plan.head == cx.pull.head && plan.base_branch == cx.pull.base_branch;
     let says = recorded.iter().find(is_of_pull).or(recorded.first());
     let policies = match says.filter(|_| regexp && !names.contains(&typed)) {
-        Some(plan) => Some(Policies::of_plan(cx, plan).await),
+        Some(plan) => {
+            let written = config_file::written(cx, &cx.ctx.settings.rules(&cx.pull.at.repo)).await?;
+            Some(Policies::of_plan(cx, plan, written.get(&plan.run).copied()).await)
+        }
         None => None,
     };
     let config = policies.as_ref().and_then(Policies::config);
     let prefixes = config.map_or(&[][..], |config| &config.allowed_regexp_prefixes);
-    let chosen = choose_names(typed, &names, regexp, prefixes)?;
-    Ok(known.into_iter().filter(|name| chosen.contains(name.as_str())).cloned().collect())
+    let chosen = choose_names(typed, &names, regexp, prefixes);
+    Ok(chosen.map(|chosen| known.into_iter().filter(|name| chosen.contains(name.as_str())).cloned().collect()))
 }
 
 fn concerns(target: &command::Target, named: &BTreeSet<ProjectName>, plan: &PlanRecord) -> bool {

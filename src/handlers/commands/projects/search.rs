@@ -11,21 +11,21 @@ use super::view::View;
 use super::wanted::{Wanted, to_discovery};
 use super::{ABREAST, Work, abreast};
 use crate::command;
-use crate::config::repo::RepoConfig;
 use crate::config::repos::RepoRules;
 use crate::discovery::explain::{self, Explanation, Question, Tool, Warning};
 use crate::discovery::{self, Input, ModuleGraph, Tree};
 use crate::git::{Checkout, GitError, Ignored, TreeFiles};
 use crate::handlers::commands::CommandCx;
-use crate::handlers::commands::config_file::{ConfigTrouble, Reading};
+use crate::handlers::commands::config_file::{ConfigTrouble, Reading, Said};
 use crate::handlers::commands::hooks::{self, Given};
 use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::reply::Reply;
 use crate::jobs::forge_job_error;
-use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, RepoPath};
+use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, RepoPath, RunKind};
 use crate::queue::JobError;
 use crate::render::Body;
+use crate::store::WrittenConfig;
 use crate::workflow::CheckoutError;
 
 /// What a plan command works on.
@@ -121,11 +121,17 @@ async fn look<T: Send + 'static>(
     {
         return Err(Stop::Refused(failed));
     }
+    let is_written = reading.is_of_checkout() && hooks::any_before(cx, work.policies.of_operator());
     let (ground, graph) = ground(cx, &work, view, reading).await?;
     let settings = cx.ctx.settings.discovery.clone();
     let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph)).await;
     let found = found.context("the search for projects broke off").map_err(JobError::Fail)?;
-    let Found { what, config, graph, seen } = found.map_err(Trouble::into_stop)?;
+    let Found { what, said, graph, seen } = found.map_err(Trouble::into_stop)?;
+    if is_written && cx.row.kind.runs() == Some(RunKind::Plan) {
+        let written = WrittenConfig(said.as_ref().map(|said| (said.file.clone(), said.text.clone())));
+        cx.ctx.store.command_config_keep(cx.row.id, &written).await.map_err(JobError::from)?;
+    }
+    let config = said.map(|said| said.config);
     work.reached = work.reached.with_seen(seen);
     if let Some((tree, graph)) = graph {
         cx.ctx.settings.modules.keep(tree, &graph);
@@ -149,7 +155,6 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
         source: Some(source),
         policies: Policies::new(rules, None),
         others: HashMap::new(),
-        is_mixed: false,
         findings: Findings::default(),
         checkouts: Mutex::default(),
         reached: Reached::default(),
@@ -250,7 +255,8 @@ struct Ground {
 /// What a search came to.
 struct Found<T> {
     what: T,
-    config: Option<RepoConfig>,
+    /// What the repository says.
+    said: Option<Said>,
     /// A graph that was not known before, and the tree it is of.
     graph: Option<(String, Arc<ModuleGraph>)>,
     /// What was looked at.
@@ -271,9 +277,10 @@ impl Ground {
         let links: Vec<(RepoPath, String)> =
             maybe_links.filter_map(|link| Some((link.clone(), view.link_target(link)?))).collect();
         let tree = Tree::new(files.paths.into_iter().chain(made.paths)).with_links(links);
-        let config = reading
-            .config(view.checkout().map(|checkout| &**checkout))
+        let said = reading
+            .said(view.checkout().map(|checkout| &**checkout))
             .map_err(|trouble| Trouble::Config(trouble.to_string()))?;
+        let config = said.as_ref().map(|said| &said.config);
         let read = |path: &RepoPath| view.read(&tree, path);
         let build = |from| {
             let graph = ModuleGraph::build(&tree, from, &read);
@@ -287,16 +294,16 @@ impl Ground {
         let input = Input {
             tree: &tree,
             changed: &changed,
-            config: config.as_ref(),
+            config,
             base: &base,
-            autodiscover: &rules.autodiscover(config.as_ref()),
+            autodiscover: &rules.autodiscover(config),
             modules: modules.as_deref(),
             settings,
             read: &read,
         };
         let found = find(&input);
         view.trouble().map_err(Trouble::Unread)?;
-        Ok(Found { what: found?, config, graph: tree_id.zip(modules), seen: Seen::new(view.commit(), tree) })
+        Ok(Found { what: found?, said, graph: tree_id.zip(modules), seen: Seen::new(view.commit(), tree) })
     }
 }
 

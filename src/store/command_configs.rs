@@ -1,0 +1,62 @@
+//! What the configuration of a repository was for a command whose hooks may have written it: no commit has it, and the checkout
+//! that it lay in is on one replica only. The plans of the command are applied by the same.
+
+use std::collections::HashMap;
+
+use super::{Result, Store, execute, free_text, on_pool};
+use crate::model::{CommandId, CommitSha, PullRef, RepoPath, RunId};
+
+/// What the configuration was: the file and its text; `None`: there was none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenConfig(pub Option<(RepoPath, String)>);
+
+type Row = (Option<RepoPath>, String);
+
+impl From<Row> for WrittenConfig {
+    fn from((file, text): Row) -> Self {
+        Self(file.map(|file| (file, text)))
+    }
+}
+
+impl Store {
+    /// Keeps what the configuration is for a command, in the place of what was kept before it was begun again.
+    pub async fn command_config_keep(&self, command: CommandId, config: &WrittenConfig) -> Result<()> {
+        let (file, text) = config.0.as_ref().map(|(file, text)| (file, text.as_str())).unzip();
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "INSERT INTO command_configs (command, file, text) VALUES ($1, $2, $3) \
+             ON CONFLICT (command) DO UPDATE SET file = excluded.file, text = excluded.text",
+            command,
+            file,
+            free_text(text.unwrap_or_default()).as_ref(),
+        )?;
+        tx.commit().await
+    }
+
+    /// What was kept for a command; `None`: nothing, so it went by a commit.
+    pub async fn command_config(&self, command: CommandId) -> Result<Option<WrittenConfig>> {
+        on_pool!(self, db => sqlx::query_as::<_, Row>("SELECT file, text FROM command_configs WHERE command = $1")
+            .bind(command).fetch_optional(db))
+        .map(|row| row.map(WrittenConfig::from))
+    }
+
+    /// The commands for which something was kept, by the runs of theirs that made plans of a pull which were not discarded.
+    pub async fn plan_configs(&self, pull: &PullRef) -> Result<HashMap<RunId, CommandId>> {
+        on_pool!(self, db => sqlx::query_as::<_, (RunId, CommandId)>(
+            "SELECT r.id, r.command FROM plans p JOIN runs r ON r.id = p.run JOIN command_configs c ON c.command = r.command \
+             WHERE p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded'")
+            .bind(&pull.repo).bind(pull.number).fetch_all(db))
+        .map(|rows| rows.into_iter().collect())
+    }
+
+    /// What was kept for the command that made the newest plan of a commit.
+    pub async fn plan_config_of_head(&self, pull: &PullRef, head: &CommitSha) -> Result<Option<WrittenConfig>> {
+        on_pool!(self, db => sqlx::query_as::<_, Row>(
+            "SELECT c.file, c.text FROM plans p JOIN runs r ON r.id = p.run JOIN command_configs c ON c.command = r.command \
+             WHERE p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded' AND p.head = $3 \
+             ORDER BY p.created_at DESC, p.id DESC LIMIT 1")
+            .bind(&pull.repo).bind(pull.number).bind(head).fetch_optional(db))
+        .map(|row| row.map(WrittenConfig::from))
+    }
+}

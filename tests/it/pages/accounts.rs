@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::StatusCode;
 use chrono::{DateTime, Utc};
 use futures::StreamExt;
-use lockkeeper::claims::application_add;
+use lockkeeper::claims::{application_add, application_remove};
 use lockkeeper::context::Look;
 use lockkeeper::model::{Actor, ApplicationFields, CommandKind, ForgeHosts, RunKind};
 use serde_json::Value;
@@ -89,6 +89,28 @@ async fn a_stream_ends_with_the_account_that_opened_it() {
         world.hub.announce(run);
         assert!(stream.next().await.is_none(), "nothing is told that was printed after the change: {other}");
     }
+}
+
+#[tokio::test]
+async fn a_stream_ends_when_the_repository_goes_to_another_owner() {
+    let world = world().await;
+    let (at, project) = (pull("github.com/acme/net", 7), project("net", "default", None));
+    let command = world.command(CommandKind::Plan, &at, Actor::commenter("ada")).await;
+    let run = world.run(command, RunKind::Plan, &at, &project).await;
+    let kim = world.browser_of("kim", "kims-password-of-kim").await;
+    let request = kim.request("GET", &format!("/jobs/{run}/events")).body(Body::empty()).unwrap();
+    let mut stream = kim.respond(request).await.into_body().into_data_stream();
+    world.print(run, 1, "before\n").await;
+    let seen = stream.next().await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&seen).contains("before"), "{seen:?}");
+    let net = world.store.owner_get(&"net".parse().unwrap()).await.unwrap().unwrap();
+    let application = world.store.application_list(Some(net.id), None, 1).await.unwrap().remove(0);
+    let _gone = application_remove(&world.store, application.id, by()).await.unwrap();
+    let dns = "dns".parse().unwrap();
+    application_add(&world.store, &dns, &application.spec, by()).await.unwrap().or_why().unwrap();
+    world.print(run, 2, "after\n").await;
+    world.hub.announce(run);
+    assert!(stream.next().await.is_none(), "what is printed now is for the other owner");
 }
 
 #[tokio::test]

@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 
-use super::{CommandCx, hooks};
 use super::projects::read_file;
+use super::{CommandCx, hooks};
 use crate::config::Hook;
 use crate::config::repo::{self, CANDIDATES, Permissions, RepoConfig};
 use crate::config::repos::{ConfigSource, RepoRules};

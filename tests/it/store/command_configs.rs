@@ -6,10 +6,7 @@ use lockkeeper::store::WrittenConfig;
 use super::samples::{open_pull, planned, project};
 use crate::support::db::{TestDb, by, store_test};
 
-store_test!(
-    what_was_written_for_a_command_is_found_by_its_plans,
-    that_there_was_no_file_is_kept_as_well,
-);
+store_test!(what_was_written_for_a_command_is_found_by_its_plans, that_there_was_no_file_is_kept_as_well,);
 
 fn written(text: &str) -> WrittenConfig {
     WrittenConfig(Some((RepoPath::new("atlantis.yaml").unwrap(), text.to_owned())))

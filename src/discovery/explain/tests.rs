@@ -45,6 +45,12 @@ impl World {
         Self { tree, config: None, settings: Settings::default(), server: ServerRepos::default(), base: "main" }
     }
 
+    fn linked(self, links: &[(&str, &str)]) -> Self {
+        let files = self.tree.files().iter().cloned().chain(links.iter().map(|(link, _)| path(link)));
+        let tree = Tree::new(files).with_links(links.iter().map(|(link, target)| (path(link), (*target).to_owned())));
+        Self { tree, ..self }
+    }
+
     fn config(self, text: &str) -> Self {
         let permissions = self.rules().permissions().clone();
         let config =
@@ -257,6 +263,31 @@ fn configured_projects_are_explained_with_the_lines_that_decide() {
     not  app/default: no changed file matches its `when_modified`: `*.tf`, `../net/*.md`
     not  free/default: the configuration lists projects, and this directory is not among them
     file free/main.tf: it matches `when_modified` of no project
+    ");
+}
+
+#[test]
+fn a_directory_that_is_a_link_is_told_with_where_it_leads() {
+    let world = World::new(&["a/main.tf", "b/c/main.tf"])
+        .linked(&[("lnk", "a"), ("out", "../.."), ("up", "b")])
+        .projects(&["dir: lnk", "dir: out", "dir: up/c"]);
+    insta::assert_snapshot!(world.told(&["a/main.tf"]), @"
+    not  a/default b/c/default: the configuration lists projects, and this directory is not among them
+    not  out/default: its directory does not exist
+    not  lnk/default: its directory is a symbolic link to `a`, and no project runs behind a link: write `dir: a`
+    not  up/c/default: its directory is a symbolic link to `b/c`, and no project runs behind a link: write `dir: b/c`
+    file a/main.tf: it matches `when_modified` of no project
+    file lnk/main.tf: it matches `when_modified` of no project
+    ");
+    let explanation = world.explained(&["a/main.tf"]);
+    let words: Vec<_> = explanation.skipped.iter().map(|skipped| skipped.why_not.word()).collect();
+    assert_eq!(words, ["not_configured", "not_configured", "dir_is_link", "dir_missing", "dir_is_link"]);
+    let warnings = world.ask(&[], |question| warnings(question).unwrap());
+    let told: Vec<_> = warnings.iter().map(|warning| format!("{warning} => {}", warning.help)).collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    the directory `lnk` is a symbolic link to `a`, and no project runs behind a link => write `dir: a`, or remove the project
+    the directory `out` does not exist => correct `dir`, or remove the project
+    the directory `up/c` is a symbolic link to `b/c`, and no project runs behind a link => write `dir: b/c`, or remove the project
     ");
 }
 

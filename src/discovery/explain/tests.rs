@@ -1,8 +1,9 @@
 //! A checkout, a change, and what is said about it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::super::{ModuleGraph, Patterns, Settings, Tree};
+use super::super::{DirSelector, ModuleGraph, Patterns, Settings, Tree};
 use super::*;
 use crate::config::repos::ServerRepos;
 use crate::model::{ChangeKind, ChangedFile, RepoPath};
@@ -108,12 +109,10 @@ impl World {
 
     fn explained(&self, files: &[&str]) -> Explanation {
         let explanation = self.ask(files, |question| explain(question).unwrap());
-        let planned: Vec<_> = explanation.planned.iter().map(|planned| planned.key.clone()).collect();
-        let discovered: Vec<_> = self
-            .ask(files, |question| discover(question.input).unwrap())
-            .into_iter()
-            .map(|project| project.key)
-            .collect();
+        let planned: BTreeSet<_> = explanation.planned.iter().map(|planned| planned.key.clone()).collect();
+        let discovered = self.ask(files, |question| discover(question.input).unwrap());
+        assert_eq!(explanation.planned.len(), discovered.len());
+        let discovered: BTreeSet<_> = discovered.into_iter().map(|project| project.key).collect();
         assert_eq!(planned, discovered, "an explanation says what a plan does");
         explanation
     }
@@ -329,6 +328,22 @@ fn every_file_names_all_projects_it_concerns() {
     shared.tf: one two
     x.md: two
     ");
+}
+
+#[test]
+fn projects_are_listed_in_the_order_in_which_they_would_run() {
+    let world = World::new(&["a/main.tf", "b/main.tf", "c/main.tf", "d/main.tf"]).projects(&[
+        "dir: a, name: a, depends_on: [b]",
+        "dir: b, name: b, execution_order_group: 1",
+        "dir: c, name: c, depends_on: [d]",
+        "dir: d, name: d",
+    ]);
+    let listed = |explanation: &Explanation| {
+        explanation.planned.iter().map(|planned| planned.key.status_id()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(listed(&world.explained(&["a/x.tf", "b/x.tf", "c/x.tf", "d/x.tf"])), "d c b a");
+    let all = Target::Place { dir: DirSelector::Glob("*".to_owned()), workspace: None };
+    assert_eq!(listed(&world.ask(&[], |question| explain_target(&all, question).unwrap())), "d c b a");
 }
 
 #[test]

@@ -520,6 +520,32 @@ projects:
     ");
 }
 
+/// What stands in for a bad value conflicts with nothing.
+#[test]
+fn one_mistake_brings_no_other_one() {
+    let text = "version: 3
+projects:
+  - {dir: a}
+  - {dir: a, workspace: $x}
+  - {dir: a, name: net work}
+  - {dir: a, branch: main}
+  - {dir: b, workspace: [w]}
+  - {dir: b}
+";
+    let errors = parse(text).unwrap_err();
+    let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    `$x` cannot be a workspace
+    `net work` cannot be the name of a project
+    `main` is not a regular expression between slashes
+    `workspace` must be a text, not a list
+    ");
+    let mended = text.replace("$x", "x").replace("net work", "net");
+    let errors = parse(&mended.replace("main", "/main/").replace("[w]", "w")).unwrap_err();
+    let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
+    assert_eq!(told, ["`dir: a` with workspace `default` is already the project of line 3"]);
+}
+
 #[test]
 fn a_mistake_behind_an_anchor_is_told_once() {
     let text = "version: 3\nprojects:\n  - {dir: a, autoplan: &x {enabeld: true}}\n  - {dir: b, autoplan: *x}\n";

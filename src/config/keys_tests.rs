@@ -62,6 +62,8 @@ const BAD: &[(&str, &str)] = &[
     ("the file.version", "4"),
     ("the file.workflows", "{'': {}}"),
     ("the file.emoji_reaction", "eyes"),
+    ("a project.dir", "''"),
+    ("a project.dir", "' '"),
     ("a project.dir", "../a"),
     ("a project.dir", "'a['"),
     ("a project.name", "a b"),

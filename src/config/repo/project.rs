@@ -181,6 +181,10 @@ fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<Pro
         reader.problem(node.place, "a project has no `dir`".to_owned(), HELP);
     }
     let dir = reader.text(fields, "dir")?;
+    if dir.text.trim().is_empty() {
+        reader.problem(dir.place, "`dir` is empty".to_owned(), HELP);
+        return None;
+    }
     if dir.text.split('/').any(|part| part == "..") {
         reader.problem(dir.place, format!("`dir` must not have `..`: `{}`", shown(&dir.text)), HELP);
         return None;

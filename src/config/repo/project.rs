@@ -115,6 +115,10 @@ impl PatternCache {
     const MAX: usize = 5_000;
 }
 
+/// Keys that can only be `false` in this version, and need permission all the same: it is the operator who decides.
+const ONLY_FALSE: [OverrideKey; 3] =
+    [OverrideKey::DeleteSourceBranchOnMerge, OverrideKey::PolicyCheck, OverrideKey::CustomPolicyCheck];
+
 /// An entry, as far as it could be read.
 pub(super) struct Entry {
     pub(super) project: ProjectConfig,
@@ -132,6 +136,9 @@ pub(super) fn read(
 ) -> Option<Entry> {
     let fields = reader.fields(node, &PROJECT)?;
     let allowed = around.permissions.overrides();
+    for key in ONLY_FALSE {
+        allowed.check(reader, &fields, key);
+    }
     let name = read_name(reader, &fields);
     let workspace = read_workspace(reader, &fields);
     let branch = BranchFilter::read(reader, &fields);

@@ -225,6 +225,8 @@ fn every_bad_value_of_the_file_is_named() {
 
 #[test]
 fn what_is_for_later_is_refused_by_name() {
+    let all: Permissions = OverrideKey::ALL.iter().copied().collect();
+    let parse = |text: &str| RepoConfig::parse("atlantis.yaml", text, &all);
     let mut told = String::new();
     for (keys, text) in [(&TOP, "version: 3\n"), (&PROJECT, "version: 3\nprojects:\n  - dir: a\n    ")] {
         for key in keys.list {

@@ -2,13 +2,13 @@
 //! seconds. What counts is what is in them: Kubernetes changes a `ConfigMap` by turning a link, editors put a new file in the
 //! place of the old one.
 
-use std::io::Read as _;
 use std::path::Path;
 use std::time::Duration;
 
 use tracing::{info, warn};
 
 use super::accounts;
+use crate::config::read_text;
 use crate::config::repos::ServerRepos;
 use crate::context::{Ctx, FileState, Look};
 use crate::telemetry::Metric;
@@ -101,10 +101,6 @@ fn number(state: &FileState) -> f64 {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    let mut text = String::new();
-    // One byte more than allowed shows that the file is too large.
-    let limited = std::fs::File::open(path).map(|file| file.take(ServerRepos::MAX_BYTES as u64 + 1));
-    let result = limited.and_then(|mut file| file.read_to_string(&mut text));
-    result.map_err(|error| format!("`{}` cannot be read: {error}", path.display()))?;
-    Ok(text)
+    let text = std::fs::File::open(path).and_then(|file| read_text(file, ServerRepos::MAX_BYTES));
+    text.map_err(|error| format!("`{}` cannot be read: {error}", path.display()))
 }

@@ -1,6 +1,5 @@
 //! `lockkeeper server [FLAGS]`: reads the settings, starts logging, and runs the server.
 
-use std::io::Read;
 use std::path::Path;
 
 use clap::{Arg, ArgMatches, Command};
@@ -9,6 +8,7 @@ use tracing::warn;
 use super::server_args::{ServerArgs, help};
 use super::{Exit, Outcome, Terminal, block_on, environment, settings_file};
 use crate::app::{self, Surroundings};
+use crate::config::read_text;
 use crate::config::server::{Problem, RawSettings, SETTINGS, ServerConfig, ServerRepos, Warning};
 use crate::telemetry;
 
@@ -63,11 +63,8 @@ pub(super) fn with_files(mut raw: RawSettings) -> RawSettings {
     raw
 }
 
-/// One byte more than allowed shows that a file is too large, without reading all of it.
 fn read_file(path: &Path, most: usize) -> std::io::Result<String> {
-    let mut text = String::new();
-    std::fs::File::open(path)?.take(most as u64 + 1).read_to_string(&mut text)?;
-    Ok(text)
+    read_text(std::fs::File::open(path)?, most)
 }
 
 /// Settings that name a file which must be there from the start.
@@ -123,7 +120,8 @@ mod tests {
         };
         assert_eq!(length("repos.yaml"), Ok(10));
         assert_eq!(length("large.yaml"), Ok(ServerRepos::MAX_BYTES + 1));
-        for file in ["absent.yaml", "binary.yaml", "."] {
+        assert_eq!(length("binary.yaml"), Err("line 1 is not UTF-8; save the file as UTF-8".to_owned()));
+        for file in ["absent.yaml", "."] {
             assert!(length(file).is_err(), "{file}");
         }
         assert!(with_files(RawSettings::default()).files.is_empty());

@@ -62,6 +62,8 @@ const BAD: &[(&str, &str)] = &[
     ("the file.version", "4"),
     ("the file.workflows", "{'': {}}"),
     ("the file.emoji_reaction", "eyes"),
+    ("a project.dir", "''"),
+    ("a project.dir", "' '"),
     ("a project.dir", "../a"),
     ("a project.dir", "'a['"),
     ("a project.name", "a b"),
@@ -267,6 +269,7 @@ fn every_key_that_needs_permission_is_refused_without_it() {
     the file.workflows
     the file.repo_locks
     the file.silence_pr_comments
+    the file.delete_source_branch_on_merge
     a project.workflow
     a project.plan_requirements
     a project.apply_requirements
@@ -274,6 +277,9 @@ fn every_key_that_needs_permission_is_refused_without_it() {
     a project.repo_locks
     a project.repo_locking
     a project.silence_pr_comments
+    a project.delete_source_branch_on_merge
+    a project.policy_check
+    a project.custom_policy_check
     ");
 }
 

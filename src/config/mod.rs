@@ -15,6 +15,7 @@ pub mod repo;
 pub mod repos;
 pub mod server;
 pub mod size;
+mod text;
 pub mod workflow;
 mod yaml;
 
@@ -23,6 +24,7 @@ pub use duration::parse_duration;
 pub use hook::Hook;
 pub use mirror_filter::{InvalidFilter, MirrorFilter};
 pub use permissions::Permissions;
+pub use text::{NotUtf8, read_text, text_of};
 
 #[cfg(test)]
 mod keys_tests;

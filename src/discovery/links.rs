@@ -71,6 +71,12 @@ pub(super) fn resolve(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
     Some(done)
 }
 
+/// The directory that a path which is none itself leads to through links; `None`: it leads to no directory of the
+/// repository.
+pub(super) fn dir_behind(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
+    resolve(tree, path).filter(|target| tree.dir_exists(target))
+}
+
 /// The text of a file of code, by a `read` that follows no link. What is a link is read as if the file that it leads to
 /// lay there, as the tools do; one that leads to no file of the repository has no text.
 pub(super) fn read_code(tree: &Tree, file: &RepoPath, read: &dyn Fn(&RepoPath) -> Option<String>) -> Option<String> {
@@ -125,6 +131,17 @@ mod tests {
         }
         assert_eq!(resolve(&tree(&[("live/out", "../../..")]), &path("live/out/etc")), None);
         assert_eq!(resolve(&tree(&[("a", "base"), ("b", "a")]), &path("b/x")), Some(path("base/x")));
+    }
+
+    #[test]
+    fn directories_are_found_behind_links() {
+        let tree = tree(&[("l", "base"), ("live/up", ".."), ("code", "base/main.tf"), ("out", "../.."), ("gone", "x")]);
+        for (link, target) in [("l", "base"), ("live/up", "."), ("live/up/modules/net", "modules/net")] {
+            assert_eq!(dir_behind(&tree, &path(link)), Some(path(target)), "{link}");
+        }
+        for link in ["code", "out", "gone", "nowhere"] {
+            assert_eq!(dir_behind(&tree, &path(link)), None, "{link}");
+        }
     }
 
     #[test]

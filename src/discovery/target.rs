@@ -111,7 +111,7 @@ fn check_dir(dir: &RepoPath, input: &Input<'_>) -> Result<(), SelectError> {
     if input.tree.dir_exists(dir) {
         return Ok(());
     }
-    if let Some(target) = links::resolve(input.tree, dir).filter(|target| input.tree.dir_exists(target)) {
+    if let Some(target) = links::dir_behind(input.tree, dir) {
         return Err(SelectError::DirIsLink { dir: dir.clone(), target });
     }
     let with_code = input.tree.dirs().filter(|dir| input.tree.has_code(dir)).map(RepoPath::as_str);

@@ -15,6 +15,7 @@ use super::state_lock;
 use super::uses::{InUse, Uses};
 use crate::clock::Clock;
 use crate::config::needs::BaseGap;
+use crate::config::{NotUtf8, text_of};
 use crate::git::{
     Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head,
     Ignored, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
@@ -394,11 +395,11 @@ impl Checkouts {
         max_bytes: u64,
     ) -> Result<Option<String>, GitError> {
         let bytes = self.git.mirror(repo).read(commit, path, max_bytes).await?;
-        let not_text = |_| GitError::Other {
+        let not_text = |error: NotUtf8| GitError::Other {
             doing: format!("read `{path}` at {}", commit.short()),
-            message: "it is not UTF-8".to_owned(),
+            message: error.to_string(),
         };
-        bytes.map(String::from_utf8).transpose().map_err(not_text)
+        bytes.map(text_of).transpose().map_err(not_text)
     }
 
     /// Whether a file is part of what is checked out.

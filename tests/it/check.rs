@@ -149,6 +149,17 @@ fn without_anything_to_compare_with_only_the_files_are_checked() {
 }
 
 #[test]
+fn files_that_are_no_text_and_json_that_is_none_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let check = |args: &[&str]| told(&run(env!("CARGO_BIN_EXE_lockkeeper"), dir.path(), args, &[]));
+    let json = check(&["check", "--repo-config-json", "{\"repos\":[}"]);
+    assert!(json.contains("error: this is not valid JSON: ") && !json.contains("yaml.org"), "{json}");
+    std::fs::write(dir.path().join("lockkeeper.yaml"), b"version: 3\n# caf\xe9\n").unwrap();
+    let file = check(&["check"]);
+    assert!(file.contains("error: `lockkeeper.yaml` cannot be read: line 2 is not UTF-8"), "{file}");
+}
+
+#[test]
 fn the_settings_of_the_server_count_from_flags_and_variables() {
     let tree = WorkingTree::new(&[("a/main.tf", CODE)]);
     tree.write(&[

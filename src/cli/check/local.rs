@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use super::origin;
+use crate::config::text_of;
 use crate::git::{Base, WorkTree};
 use crate::model::{BranchName, ChangeKind, ChangedFile, HostName, RepoId, RepoPath};
 
@@ -140,7 +141,7 @@ impl Local {
         if meta.len() > MAX_BYTES + 1 {
             return Err(invalid("it is larger than 1 MiB"));
         }
-        std::fs::read_to_string(path)
+        text_of(std::fs::read(path)?).map_err(std::io::Error::from)
     }
 }
 

@@ -108,7 +108,7 @@ impl Verdict {
         let Some(file) = &config.repo_file else {
             return Some(without_locking(ServerRepos::default(), config.locking_is_off));
         };
-        match ServerRepos::parse(&file.name, &file.text) {
+        match file.parse() {
             Ok(repos) => Some(without_locking(repos, config.locking_is_off)),
             Err(errors) => {
                 self.problems.push(FileProblem::Errors(errors));

@@ -37,7 +37,7 @@ use super::workflow::{FileVersion, Workflow, read_workflows};
 use super::yaml::{self, Fields, Node, Reader, Value};
 pub use super::yaml::{ConfigErrors, Place, Problem, nearest, quoted, shown};
 use crate::model::{BranchName, ProjectKey, ProjectName};
-use project::PatternCache;
+use project::{Entry, PatternCache};
 use wishes::Surroundings;
 
 /// What a repository says about itself, checked.
@@ -162,6 +162,8 @@ fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> Repo
     let Some(fields) = reader.fields(node, &TOP) else { return RepoConfig::default() };
     let version = read_version(reader, &fields);
     check_emoji(reader, &fields);
+    // It can only be `false` in this version, and needs permission all the same.
+    permissions.overrides().check(reader, &fields, OverrideKey::DeleteSourceBranchOnMerge);
     let workflows = read_own_workflows(reader, &fields, permissions, version);
     let own_workflows: Vec<&str> = workflows.keys().map(String::as_str).collect();
     let around = Surroundings { permissions, own_workflows: &own_workflows };
@@ -241,15 +243,15 @@ fn read_projects(reader: &mut Reader, fields: &Fields<'_>, around: &Surroundings
     }
     let mut cache = PatternCache::default();
     let read = |entry| Some((entry, project::read(reader, &mut cache, around, entry)?));
-    let projects: Vec<(&Node, ProjectConfig)> = entries.iter().filter_map(read).collect();
+    let projects: Vec<(&Node, Entry)> = entries.iter().filter_map(read).collect();
     check_globs(reader, &projects);
     check_conflicts(reader, &projects);
     check_dependencies(reader, &projects);
-    projects.into_iter().map(|(_, project)| project).collect()
+    projects.into_iter().map(|(_, entry)| entry.project).collect()
 }
 
-fn check_globs(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
-    let globs = projects.iter().filter(|(_, project)| matches!(project.dir, ProjectDir::Glob(_))).count();
+fn check_globs(reader: &mut Reader, projects: &[(&Node, Entry)]) {
+    let globs = projects.iter().filter(|(_, entry)| matches!(entry.project.dir, ProjectDir::Glob(_))).count();
     if globs > RepoConfig::MAX_GLOBS {
         let what = format!("{globs} projects have a pattern as their `dir`; {} are allowed", RepoConfig::MAX_GLOBS);
         reader.problem_of_file(what, "join patterns, for example with `{a,b}` or `**`");
@@ -257,24 +259,25 @@ fn check_globs(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
 }
 
 /// Projects without a `branch` meet all others; of those with one, we only know that equal expressions meet. The rest is
-/// seen when the base branch is known ([`RepoConfig::for_base`]).
-fn check_conflicts(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
+/// seen when the base branch is known ([`RepoConfig::for_base`]). What may follow from another mistake is not told.
+fn check_conflicts(reader: &mut Reader, projects: &[(&Node, Entry)]) {
+    let certain = projects.iter().filter(|(_, entry)| entry.is_certain);
+    let certain: Vec<(&Node, &ProjectConfig)> = certain.map(|(node, entry)| (*node, &entry.project)).collect();
     let filter = |project: &ProjectConfig| project.branch.as_ref().map(|branch| branch.as_str().to_owned());
-    let filters: HashSet<Option<String>> = projects.iter().map(|(_, project)| filter(project)).collect();
+    let filters: HashSet<Option<String>> = certain.iter().map(|(_, project)| filter(project)).collect();
     for branch in filters {
-        let meet = |(_, project): &&(&Node, ProjectConfig)| project.branch.is_none() || filter(project) == branch;
-        let (nodes, here): (Vec<&Node>, Vec<&ProjectConfig>) =
-            projects.iter().filter(meet).map(|(node, project)| (*node, project)).unzip();
+        let meet = |(_, project): &&(&Node, &ProjectConfig)| project.branch.is_none() || filter(project) == branch;
+        let (nodes, here): (Vec<&Node>, Vec<&ProjectConfig>) = certain.iter().filter(meet).copied().unzip();
         for conflict in conflicts::among(&here) {
             reader.problem(nodes[conflict.index].place, conflict.what, conflict.help);
         }
     }
 }
 
-fn check_dependencies(reader: &mut Reader, projects: &[(&Node, ProjectConfig)]) {
+fn check_dependencies(reader: &mut Reader, projects: &[(&Node, Entry)]) {
     let names: BTreeSet<&str> =
-        projects.iter().filter_map(|(_, project)| Some(project.name.as_ref()?.as_str())).collect();
-    for (node, project) in projects.iter().filter(|(_, project)| !project.depends_on.is_empty()) {
+        projects.iter().filter_map(|(_, entry)| Some(entry.project.name.as_ref()?.as_str())).collect();
+    for (node, Entry { project, .. }) in projects.iter().filter(|(_, entry)| !entry.project.depends_on.is_empty()) {
         let own: HashSet<&str> = project.depends_on.iter().map(ProjectName::as_str).collect();
         for item in dependencies(node) {
             // Names that cannot be names were refused already.

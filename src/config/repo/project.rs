@@ -115,23 +115,46 @@ impl PatternCache {
     const MAX: usize = 5_000;
 }
 
+/// Keys that can only be `false` in this version, and need permission all the same: it is the operator who decides.
+const ONLY_FALSE: [OverrideKey; 3] =
+    [OverrideKey::DeleteSourceBranchOnMerge, OverrideKey::PolicyCheck, OverrideKey::CustomPolicyCheck];
+
+/// An entry, as far as it could be read.
+pub(super) struct Entry {
+    pub(super) project: ProjectConfig,
+    /// Whether `name`, `workspace` and `branch` are what is written. Of an entry with a mistake there it cannot be told
+    /// whether it gets in the way of others.
+    pub(super) is_certain: bool,
+}
+
 /// Reads one project; `None` when it has no valid directory.
 pub(super) fn read(
     reader: &mut Reader,
     cache: &mut PatternCache,
     around: &Surroundings<'_>,
     node: &Node,
-) -> Option<ProjectConfig> {
+) -> Option<Entry> {
     let fields = reader.fields(node, &PROJECT)?;
     let allowed = around.permissions.overrides();
+    for key in ONLY_FALSE {
+        allowed.check(reader, &fields, key);
+    }
+    let name = read_name(reader, &fields);
+    let workspace = read_workspace(reader, &fields);
+    let branch = BranchFilter::read(reader, &fields);
+    let is_as_written = |key: &str, is_read: bool| is_read || fields.get(key).is_none();
+    let is_certain = is_as_written("name", name.is_some())
+        && is_as_written("workspace", workspace.is_some())
+        && is_as_written("branch", branch.is_some());
     let project = ProjectConfig {
-        name: read_name(reader, &fields),
+        name,
         dir: ProjectDir::Path(RepoPath::root()),
-        workspace: read_workspace(reader, &fields),
+        // The default also stands in for a bad one, so that the rest of the entry is still checked.
+        workspace: workspace.unwrap_or_default(),
         autoplan: read_autoplan(reader, cache, &fields),
         terraform_version: read_version(reader, &fields),
         repo_locks: lock_block::read_of_project(reader, &fields, allowed),
-        branch: BranchFilter::read(reader, &fields),
+        branch,
         workflow: read_workflow(reader, around, &fields),
         distribution: reader.word(&fields, "terraform_distribution", &words(Distribution::ALL, Distribution::as_str)),
         plan_requirements: read_requirements(reader, allowed, &fields, OverrideKey::PlanRequirements),
@@ -150,7 +173,7 @@ pub(super) fn read(
             "remove `name`, or write one entry for each directory",
         );
     }
-    Some(ProjectConfig { dir, ..project })
+    Some(Entry { project: ProjectConfig { dir, ..project }, is_certain })
 }
 
 /// Whether the names exist is seen when all projects are read.
@@ -165,6 +188,10 @@ fn read_dir(reader: &mut Reader, node: &Node, fields: &Fields<'_>) -> Option<Pro
         reader.problem(node.place, "a project has no `dir`".to_owned(), HELP);
     }
     let dir = reader.text(fields, "dir")?;
+    if dir.text.trim().is_empty() {
+        reader.problem(dir.place, "`dir` is empty".to_owned(), HELP);
+        return None;
+    }
     if dir.text.split('/').any(|part| part == "..") {
         reader.problem(dir.place, format!("`dir` must not have `..`: `{}`", shown(&dir.text)), HELP);
         return None;
@@ -194,17 +221,16 @@ fn read_project_name(reader: &mut Reader, name: &Located) -> Option<ProjectName>
     ProjectName::new(&name.text).map_err(invalid).ok()
 }
 
-/// The default also stands in for a bad one, so that the rest of the entry is still checked.
-fn read_workspace(reader: &mut Reader, fields: &Fields<'_>) -> WorkspaceName {
-    let Some(workspace) = reader.text(fields, "workspace") else { return WorkspaceName::default() };
-    WorkspaceName::new(&workspace.text).unwrap_or_else(|_| {
+fn read_workspace(reader: &mut Reader, fields: &Fields<'_>) -> Option<WorkspaceName> {
+    let workspace = reader.text(fields, "workspace")?;
+    let invalid = |_| {
         reader.problem(
             workspace.place,
             format!("`{}` cannot be a workspace", shown(&workspace.text)),
             "leave out slashes, `..`, `$` and white space, and do not begin with `-` or `~`",
         );
-        WorkspaceName::default()
-    })
+    };
+    WorkspaceName::new(&workspace.text).map_err(invalid).ok()
 }
 
 fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> Option<Version> {

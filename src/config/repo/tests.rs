@@ -225,6 +225,8 @@ fn every_bad_value_of_the_file_is_named() {
 
 #[test]
 fn what_is_for_later_is_refused_by_name() {
+    let all: Permissions = OverrideKey::ALL.iter().copied().collect();
+    let parse = |text: &str| RepoConfig::parse("atlantis.yaml", text, &all);
     let mut told = String::new();
     for (keys, text) in [(&TOP, "version: 3\n"), (&PROJECT, "version: 3\nprojects:\n  - dir: a\n    ")] {
         for key in keys.list {
@@ -518,6 +520,32 @@ projects:
        |                      ^
        = help: remove `name`, or write one entry for each directory
     ");
+}
+
+/// What stands in for a bad value conflicts with nothing.
+#[test]
+fn one_mistake_brings_no_other_one() {
+    let text = "version: 3
+projects:
+  - {dir: a}
+  - {dir: a, workspace: $x}
+  - {dir: a, name: net work}
+  - {dir: a, branch: main}
+  - {dir: b, workspace: [w]}
+  - {dir: b}
+";
+    let errors = parse(text).unwrap_err();
+    let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    `$x` cannot be a workspace
+    `net work` cannot be the name of a project
+    `main` is not a regular expression between slashes
+    `workspace` must be a text, not a list
+    ");
+    let mended = text.replace("$x", "x").replace("net work", "net");
+    let errors = parse(&mended.replace("main", "/main/").replace("[w]", "w")).unwrap_err();
+    let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
+    assert_eq!(told, ["`dir: a` with workspace `default` is already the project of line 3"]);
 }
 
 #[test]

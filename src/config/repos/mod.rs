@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::access::TeamAuthz;
 use super::workflow::{FileVersion, read_workflows};
-use super::yaml::{self, ConfigErrors, Fields, Node, Reader};
+use super::yaml::{self, ConfigErrors, Fields, Node, Reader, Syntax};
 use crate::model::RepoId;
 
 pub use config_source::{ConfigSource, InvalidSource};
@@ -58,8 +58,17 @@ impl ServerRepos {
 
     /// Reads the file. `name` is its path, for the errors.
     pub fn parse(name: &str, text: &str) -> Result<Self, ConfigErrors> {
+        Self::parse_as(Syntax::Yaml, name, text)
+    }
+
+    /// Reads the same as JSON.
+    pub fn parse_json(name: &str, text: &str) -> Result<Self, ConfigErrors> {
+        Self::parse_as(Syntax::Json, name, text)
+    }
+
+    fn parse_as(syntax: Syntax, name: &str, text: &str) -> Result<Self, ConfigErrors> {
         let mut reader = Reader::default();
-        let repos = read(&mut reader, text);
+        let repos = read(&mut reader, syntax, text);
         let file = name.rsplit('/').next().unwrap_or(name).into();
         if reader.problems.is_empty() {
             Ok(Self { file, warnings: reader.warnings, ..repos })
@@ -101,13 +110,13 @@ impl ServerRepos {
     }
 }
 
-fn read(reader: &mut Reader, text: &str) -> ServerRepos {
+fn read(reader: &mut Reader, syntax: Syntax, text: &str) -> ServerRepos {
     if text.len() > ServerRepos::MAX_BYTES {
         let what = format!("the file is larger than {} bytes", ServerRepos::MAX_BYTES);
         reader.problem_of_file(what, "let one regular expression speak for repositories that are treated alike");
         return ServerRepos::default();
     }
-    match yaml::read(text) {
+    match yaml::read_as(syntax, text) {
         Ok(Some(node)) => return read_top(reader, &node),
         Ok(None) => reader.problem_of_file(
             "the file is empty".to_owned(),

@@ -66,8 +66,8 @@ fn read_from(reader: &mut Reader<'_>) -> Option<ReposFile> {
 }
 
 fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {
-    let Some(RepoFile { name, text }) = RepoFile::read(reader)? else { return Ok(ServerRepos::default()) };
-    let repos = ServerRepos::parse(&name, &text).map_err(|errors| record(reader, &errors))?;
+    let Some(file) = RepoFile::read(reader)? else { return Ok(ServerRepos::default()) };
+    let repos = file.parse().map_err(|errors| record(reader, &errors))?;
     repos.warnings().into_iter().for_each(|sentence| reader.warn(Warning::about(sentence)));
     Ok(repos)
 }
@@ -77,11 +77,18 @@ fn read_repos(reader: &mut Reader<'_>) -> Read<ServerRepos> {
 pub struct RepoFile {
     /// Where it is, or the flag that has it.
     pub name: String,
-    /// The YAML.
-    pub text: String,
+    /// The YAML or JSON.
+    text: String,
+    is_json: bool,
 }
 
 impl RepoFile {
+    /// What it says.
+    pub fn parse(&self) -> Result<ServerRepos, yaml::ConfigErrors> {
+        let parse = if self.is_json { ServerRepos::parse_json } else { ServerRepos::parse };
+        parse(&self.name, &self.text)
+    }
+
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Option<Self>> {
         let file = reader.path("repo-config");
         let json = reader.text("repo-config-json");
@@ -90,11 +97,11 @@ impl RepoFile {
             (Some(_), Some(_)) => {
                 reader.refuse("repo-config", "set, and so is --repo-config-json", "keep one of the two")
             }
-            (None, Some(text)) => Ok(Some(Self { name: "--repo-config-json".to_owned(), text })),
+            (None, Some(text)) => Ok(Some(Self { name: "--repo-config-json".to_owned(), text, is_json: true })),
             (Some(path), None) => {
                 let name = path.display().to_string();
                 match reader.raw().files.get("repo-config") {
-                    Some(Ok(text)) => Ok(Some(Self { name, text: text.clone() })),
+                    Some(Ok(text)) => Ok(Some(Self { name, text: text.clone(), is_json: false })),
                     Some(Err(reason)) => unreadable(reader, &name, reason),
                     None => unreadable(reader, &name, "nobody has looked into it"),
                 }

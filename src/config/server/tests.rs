@@ -465,10 +465,10 @@ fn mistakes_in_the_file_of_repositories_are_shown_where_they_are() {
     Fix: keep one of the two
     ");
     assert_snapshot!(errors(&[("repo-config-json", "[")]), @"
-    1. --repo-config-json:1:1: this is not valid YAML: unclosed bracket '['
+    1. --repo-config-json:1:1: this is not valid JSON: unclosed bracket '['
     [
     ^
-    Fix: see https://yaml.org for how YAML is written
+    Fix: put texts in quotes, and close every bracket
     ");
 }
 

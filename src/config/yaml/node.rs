@@ -47,8 +47,20 @@ const MAX_DEPTH: usize = 16;
 /// Events that aliases may stand for. Anchors save typing; a file whose aliases multiply beyond this is a bomb.
 const MAX_REPLAYED_EVENTS: usize = 100_000;
 
+/// What a text is meant to be. JSON is YAML too, so it only matters for what is said of mistakes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::config) enum Syntax {
+    Yaml,
+    Json,
+}
+
 /// Reads one YAML document. `Ok(None)` is an empty one.
 pub(in crate::config) fn read(source: &str) -> Result<Option<Node>, Problem> {
+    read_as(Syntax::Yaml, source)
+}
+
+/// The same of a text that may be meant to be something else.
+pub(in crate::config) fn read_as(syntax: Syntax, source: &str) -> Result<Option<Node>, Problem> {
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: MAX_DEPTH,
@@ -67,18 +79,18 @@ pub(in crate::config) fn read(source: &str) -> Result<Option<Node>, Problem> {
     match serde_saphyr::from_str_with_options::<Spanned<Raw>>(source, options) {
         Ok(raw) => Ok(Some(node(source, raw)).filter(|node| node.value != Value::Null)),
         Err(serde_saphyr::Error::Eof { .. }) => Ok(None),
-        Err(error) => Err(unreadable(&error)),
+        Err(error) => Err(unreadable(&error, syntax)),
     }
 }
 
 /// Puts an error of the YAML reader into our words.
-fn unreadable(error: &serde_saphyr::Error) -> Problem {
+fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
     use serde_saphyr::Error as E;
 
     let place = error.location().and_then(|location| place_of(&location));
     #[expect(clippy::wildcard_enum_match_arm, reason = "the enum of another crate; it has a hundred variants")]
     let (what, help) = match error.without_snippet() {
-        E::AliasError { error: inner, .. } => return Problem { place, ..unreadable(inner) },
+        E::AliasError { error: inner, .. } => return Problem { place, ..unreadable(inner, syntax) },
         E::DuplicateMappingKey { key: Some(key), .. } => {
             (format!("`{key}` is written twice in one mapping"), "keep one of the two")
         }
@@ -92,9 +104,14 @@ fn unreadable(error: &serde_saphyr::Error) -> Problem {
         E::MultipleDocuments { .. } => {
             ("the file has more than one YAML document".to_owned(), "remove the `---` and all that follows it")
         }
-        other => {
-            (format!("this is not valid YAML: {}", message(other)), "see https://yaml.org for how YAML is written")
-        }
+        other => match syntax {
+            Syntax::Yaml => {
+                (format!("this is not valid YAML: {}", message(other)), "see https://yaml.org for how YAML is written")
+            }
+            Syntax::Json => {
+                (format!("this is not valid JSON: {}", message(other)), "put texts in quotes, and close every bracket")
+            }
+        },
     };
     Problem { place, what, help: help.to_owned() }
 }

@@ -25,7 +25,7 @@ use super::limits::LimitExceeded;
 use super::terragrunt::PassedOver;
 use super::{
     Input, Order, Project, RequiredVersions, SelectError, Target, Why, auto, changed_paths, configured, discover,
-    links, required_versions, select_for_plan, terragrunt,
+    links, required_versions, select_for_plan, stages, terragrunt,
 };
 use crate::config::BranchFilter;
 use crate::config::repo::{AutodiscoverMode, RepoConfig};
@@ -166,7 +166,7 @@ pub fn explain(question: &Question<'_>) -> Result<Explanation, LimitExceeded> {
     let files = files::verdicts(input, &changed, &configured, &projects, &passed_over);
     let search = skipped::Search { autodiscover: &autodiscover, passed_over: &passed_over, files: &files };
     let skipped = skipped::find(input, &configured, &projects, &search);
-    let planned = projects.into_iter().map(|project| planned(question, project)).collect();
+    let planned = in_turn(projects).into_iter().map(|project| planned(question, project)).collect();
     let hooks = hooks_before_plan(question.rules, input.base);
     Ok(Explanation { not_served: not_served(question), planned, skipped, files, autodiscover, hooks })
 }
@@ -199,7 +199,7 @@ fn passed_over(input: &Input<'_>) -> BTreeMap<RepoPath, PassedOver> {
 /// Explains what a plan of particular projects would do.
 pub fn explain_target(target: &Target, question: &Question<'_>) -> Result<Explanation, SelectError> {
     let projects = select_for_plan(target, question.input)?;
-    let planned = projects.into_iter().map(|project| planned(question, project)).collect();
+    let planned = in_turn(projects).into_iter().map(|project| planned(question, project)).collect();
     Ok(Explanation {
         not_served: not_served(question),
         planned,
@@ -208,6 +208,12 @@ pub fn explain_target(target: &Target, question: &Question<'_>) -> Result<Explan
         autodiscover: autodiscovery(question.input),
         hooks: hooks_before_plan(question.rules, question.input.base),
     })
+}
+
+/// The projects in the order in which they would run. `depends_on` is a stronger word than the group.
+fn in_turn(projects: Vec<Project>) -> Vec<Project> {
+    let stages = stages(projects, |project| (&project.key, &project.order));
+    stages.into_iter().flat_map(|stage| stage.members).collect()
 }
 
 fn not_served(question: &Question<'_>) -> Option<Decided<BranchFilter>> {

@@ -7,7 +7,7 @@ use std::fmt;
 use super::super::auto;
 use super::super::configured::{Configured, Expanded};
 use super::super::terragrunt::PassedOver;
-use super::super::{Input, Project};
+use super::super::{Input, Project, links};
 use super::files::FileVerdict;
 use super::{Autodiscovery, FileWhyNot};
 use crate::config::repo::{AutodiscoverMode, Autoplan, Patterns, quoted, shown};
@@ -30,6 +30,8 @@ pub struct Skipped {
 pub enum WhyNot {
     /// The directory is not in the checkout.
     DirMissing,
+    /// The directory is a symbolic link, or lies behind one, and this is where it leads.
+    DirIsLink(RepoPath),
     /// Its `branch` does not fit the branch that the pull goes into.
     OtherBranch {
         /// The expression, without slashes.
@@ -65,6 +67,7 @@ impl WhyNot {
     pub const fn word(&self) -> &'static str {
         match self {
             Self::DirMissing => "dir_missing",
+            Self::DirIsLink(_) => "dir_is_link",
             Self::OtherBranch { .. } => "other_branch",
             Self::Ignored { .. } => "ignored",
             Self::NoPatterns => "no_patterns",
@@ -84,6 +87,7 @@ impl WhyNot {
         match self {
             Self::NoMatch(patterns) => patterns.texts().collect(),
             Self::DirMissing
+            | Self::DirIsLink(_)
             | Self::OtherBranch { .. }
             | Self::Ignored { .. }
             | Self::NoPatterns
@@ -100,6 +104,14 @@ impl fmt::Display for WhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::DirMissing => f.write_str("its directory does not exist"),
+            Self::DirIsLink(target) => {
+                let target = shown(target.as_str());
+                write!(
+                    f,
+                    "its directory is a symbolic link to `{target}`, and no project runs behind a link: write `dir: \
+                     {target}`"
+                )
+            }
             Self::OtherBranch { filter, base } => {
                 write!(f, "its `branch` (`/{}/`) does not match `{}`", shown(filter), shown(base.as_str()))
             }
@@ -176,7 +188,7 @@ fn of_configured(input: &Input<'_>, one: &Configured<'_>, why_not: WhyNot) -> Sk
 
 fn unmatched(input: &Input<'_>, one: &Configured<'_>) -> WhyNot {
     if !input.tree.dir_exists(&one.key.dir) {
-        WhyNot::DirMissing
+        links::dir_behind(input.tree, &one.key.dir).map_or(WhyNot::DirMissing, WhyNot::DirIsLink)
     } else if one.patterns().is_empty() {
         WhyNot::NoPatterns
     } else {

@@ -1,8 +1,9 @@
 //! A checkout, a change, and what is said about it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::super::{ModuleGraph, Patterns, Settings, Tree};
+use super::super::{DirSelector, ModuleGraph, Patterns, Settings, Tree};
 use super::*;
 use crate::config::repos::ServerRepos;
 use crate::model::{ChangeKind, ChangedFile, RepoPath};
@@ -43,6 +44,12 @@ impl World {
     fn new(files: &[&str]) -> Self {
         let tree = Tree::new(files.iter().map(|file| path(file)));
         Self { tree, config: None, settings: Settings::default(), server: ServerRepos::default(), base: "main" }
+    }
+
+    fn linked(self, links: &[(&str, &str)]) -> Self {
+        let files = self.tree.files().iter().cloned().chain(links.iter().map(|(link, _)| path(link)));
+        let tree = Tree::new(files).with_links(links.iter().map(|(link, target)| (path(link), (*target).to_owned())));
+        Self { tree, ..self }
     }
 
     fn config(self, text: &str) -> Self {
@@ -102,12 +109,10 @@ impl World {
 
     fn explained(&self, files: &[&str]) -> Explanation {
         let explanation = self.ask(files, |question| explain(question).unwrap());
-        let planned: Vec<_> = explanation.planned.iter().map(|planned| planned.key.clone()).collect();
-        let discovered: Vec<_> = self
-            .ask(files, |question| discover(question.input).unwrap())
-            .into_iter()
-            .map(|project| project.key)
-            .collect();
+        let planned: BTreeSet<_> = explanation.planned.iter().map(|planned| planned.key.clone()).collect();
+        let discovered = self.ask(files, |question| discover(question.input).unwrap());
+        assert_eq!(explanation.planned.len(), discovered.len());
+        let discovered: BTreeSet<_> = discovered.into_iter().map(|project| project.key).collect();
         assert_eq!(planned, discovered, "an explanation says what a plan does");
         explanation
     }
@@ -261,6 +266,31 @@ fn configured_projects_are_explained_with_the_lines_that_decide() {
 }
 
 #[test]
+fn a_directory_that_is_a_link_is_told_with_where_it_leads() {
+    let world = World::new(&["a/main.tf", "b/c/main.tf"])
+        .linked(&[("lnk", "a"), ("out", "../.."), ("up", "b")])
+        .projects(&["dir: lnk", "dir: out", "dir: up/c"]);
+    insta::assert_snapshot!(world.told(&["a/main.tf"]), @"
+    not  a/default b/c/default: the configuration lists projects, and this directory is not among them
+    not  out/default: its directory does not exist
+    not  lnk/default: its directory is a symbolic link to `a`, and no project runs behind a link: write `dir: a`
+    not  up/c/default: its directory is a symbolic link to `b/c`, and no project runs behind a link: write `dir: b/c`
+    file a/main.tf: it matches `when_modified` of no project
+    file lnk/main.tf: it matches `when_modified` of no project
+    ");
+    let explanation = world.explained(&["a/main.tf"]);
+    let words: Vec<_> = explanation.skipped.iter().map(|skipped| skipped.why_not.word()).collect();
+    assert_eq!(words, ["not_configured", "not_configured", "dir_is_link", "dir_missing", "dir_is_link"]);
+    let warnings = world.ask(&[], |question| warnings(question).unwrap());
+    let told: Vec<_> = warnings.iter().map(|warning| format!("{warning} => {}", warning.help)).collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    the directory `lnk` is a symbolic link to `a`, and no project runs behind a link => write `dir: a`, or remove the project
+    the directory `out` does not exist => correct `dir`, or remove the project
+    the directory `up/c` is a symbolic link to `b/c`, and no project runs behind a link => write `dir: b/c`, or remove the project
+    ");
+}
+
+#[test]
 fn modes_of_discovery_give_their_reasons() {
     let world = || World::new(&["a/main.tf", "b/main.tf"]);
     insta::assert_snapshot!(world().mode(AutodiscoverMode::Disabled).told(&["a/main.tf"]), @"
@@ -298,6 +328,22 @@ fn every_file_names_all_projects_it_concerns() {
     shared.tf: one two
     x.md: two
     ");
+}
+
+#[test]
+fn projects_are_listed_in_the_order_in_which_they_would_run() {
+    let world = World::new(&["a/main.tf", "b/main.tf", "c/main.tf", "d/main.tf"]).projects(&[
+        "dir: a, name: a, depends_on: [b]",
+        "dir: b, name: b, execution_order_group: 1",
+        "dir: c, name: c, depends_on: [d]",
+        "dir: d, name: d",
+    ]);
+    let listed = |explanation: &Explanation| {
+        explanation.planned.iter().map(|planned| planned.key.status_id()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(listed(&world.explained(&["a/x.tf", "b/x.tf", "c/x.tf", "d/x.tf"])), "d c b a");
+    let all = Target::Place { dir: DirSelector::Glob("*".to_owned()), workspace: None };
+    assert_eq!(listed(&world.ask(&[], |question| explain_target(&all, question).unwrap())), "d c b a");
 }
 
 #[test]

@@ -7,8 +7,9 @@ use std::fmt;
 use super::super::configured::{self, Configured};
 use super::super::limits::{LimitExceeded, MAX_PATTERN_TESTS};
 use super::super::terragrunt::{self, Unresolved};
+use super::super::{Tree, links};
 use super::Question;
-use crate::config::repo::{Autoplan, ProjectDir, RepoConfig, shown};
+use crate::config::repo::{Autoplan, ProjectConfig, ProjectDir, RepoConfig, shown};
 use crate::config::repos::Decider;
 use crate::model::RepoPath;
 
@@ -88,20 +89,28 @@ fn dirs(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'
         configured.iter().filter(|one| tree.dir_exists(&one.key.dir)).map(Configured::line).collect();
     let entries = config.projects.iter().chain(&config.elsewhere);
     let idle = entries.filter(|entry| !used.contains(&entry.line));
-    let warning = |entry: &crate::config::repo::ProjectConfig| {
-        let dir = shown(&entry.dir.to_string());
-        let (what, help) = match entry.dir {
-            ProjectDir::Path(_) => {
-                (format!("the directory `{dir}` does not exist"), "correct `dir`, or remove the project")
-            }
-            ProjectDir::Glob(_) => (
-                format!("`{dir}` matches no directory with code that is not a project already"),
-                "correct the pattern, or remove the project",
+    let warning = |entry: &ProjectConfig| {
+        let (what, help) = match &entry.dir {
+            ProjectDir::Path(path) => no_dir(tree, path),
+            ProjectDir::Glob(glob) => (
+                format!("`{}` matches no directory with code that is not a project already", shown(glob.as_str())),
+                "correct the pattern, or remove the project".to_owned(),
             ),
         };
-        Warning { file: config.file_name.clone(), line: Some(entry.line), what, help: help.to_owned() }
+        Warning { file: config.file_name.clone(), line: Some(entry.line), what, help }
     };
     idle.map(warning).collect()
+}
+
+/// What is wrong with a path that is no directory, and how to mend it.
+fn no_dir(tree: &Tree, path: &RepoPath) -> (String, String) {
+    let dir = shown(path.as_str());
+    if let Some(target) = links::dir_behind(tree, path) {
+        let target = shown(target.as_str());
+        let what = format!("the directory `{dir}` is a symbolic link to `{target}`, and no project runs behind a link");
+        return (what, format!("write `dir: {target}`, or remove the project"));
+    }
+    (format!("the directory `{dir}` does not exist"), "correct `dir`, or remove the project".to_owned())
 }
 
 /// Patterns that no file matches, by entry: one that is a pattern of directories is only idle if it is so in all of

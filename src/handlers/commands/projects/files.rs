@@ -1,6 +1,7 @@
 //! Reading files of a checkout, such as the code that the search looks into. No link is followed, but to the code of a
 //! project that is run, as its tool does, and then never out of the checkout.
 
+use crate::config::text_of;
 use crate::discovery::{self, RequiredVersions};
 use crate::git::Checkout;
 use crate::model::{Distribution, RepoPath};
@@ -58,7 +59,7 @@ pub(in crate::handlers::commands) fn read_file(
     if meta.len() > most {
         return Err(invalid(format!("it is larger than {most} bytes")));
     }
-    std::fs::read_to_string(file)
+    text_of(std::fs::read(file)?).map_err(std::io::Error::from)
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
 }
 
 fn named_in(text: &str) -> Option<WorkspaceName> {
-    let body: Body = text.parse().ok()?;
+    let body: Body = code::unmarked(text).parse().ok()?;
     let cloud = |terraform: &Block| unlabelled(&terraform.body, "cloud").find_map(name_of);
     unlabelled(&body, "terraform").find_map(cloud)
 }
@@ -70,6 +70,7 @@ mod tests {
         let cases = [
             (cloud("\"prod\""), "prod"),
             (format!("terraform {{\n  required_version = \"1\"\n}}\n{}", cloud("\"prod\"")), "prod"),
+            (format!("\u{feff}{}", cloud("\"prod\"")), "prod"),
             (cloud("\"${var.x}\""), "default"),
             (cloud("\"a-${var.x}\""), "default"),
             (cloud("local.name"), "default"),

@@ -4,6 +4,9 @@ use hcl_edit::structure::{Block, Body};
 
 use crate::model::{Distribution, RepoPath};
 
+/// What some editors put before a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
 /// Bytes of one file that are parsed; code of this size is not written by hand.
 pub(super) const MAX_FILE_BYTES: usize = 512 << 10;
 
@@ -37,6 +40,12 @@ impl Budget {
         self.parsed -= text.len();
         Some(text)
     }
+}
+
+/// What there is to parse of a file: all but one byte order mark, as the tools read HCL. They refuse JSON that has one;
+/// it is read here all the same, and running it says what is wrong.
+pub(super) fn unmarked(text: &str) -> &str {
+    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
 /// The HCL files of a directory among its sorted `files`: Terraform reads `*.tf`; OpenTofu also `*.tofu`, and there
@@ -100,6 +109,13 @@ mod tests {
         let parsed = (0..20).filter_map(|_| budget.text("word", || Some(text.clone()))).count();
         assert_eq!(parsed, MAX_DIR_BYTES / MAX_FILE_BYTES);
         assert_eq!(Budget::of_dir().text("other", || Some(text)), None);
+    }
+
+    #[test]
+    fn one_byte_order_mark_is_passed_over() {
+        for (text, expected) in [("\u{feff}a", "a"), ("a", "a"), ("", ""), ("\u{feff}\u{feff}a", "\u{feff}a")] {
+            assert_eq!(unmarked(text), expected, "{text:?}");
+        }
     }
 
     #[test]

@@ -96,10 +96,10 @@ pub fn required_versions(
     let mut text_of = |file: &RepoPath| budget.text(KEY, || read(file));
     let mut found = Vec::new();
     for file in code::native(files, distribution) {
-        found.extend(text_of(file).map(|text| in_native(file, &text)).unwrap_or_default());
+        found.extend(text_of(file).map(|text| in_native(file, code::unmarked(&text))).unwrap_or_default());
     }
     for file in code::json(files, distribution) {
-        found.extend(text_of(file).map(|text| in_json(file, &text)).unwrap_or_default());
+        found.extend(text_of(file).map(|text| in_json(file, code::unmarked(&text))).unwrap_or_default());
     }
     found.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     let mut found = overridden(found);
@@ -186,6 +186,8 @@ mod tests {
             (demand("~> ${var.x}"), ""),
             (demand("x").replace("\"x\"", "local.version"), ""),
             (demand("x").replace("\"x\"", "1.9"), ""),
+            (format!("\u{feff}{}", demand("~> 1.9.0")), good),
+            (format!("\u{feff}\u{feff}{}", demand("~> 1.9.0")), ""),
             (format!("{}}}", demand("~> 1.9.0")), ""),
             ("# required_version".to_owned(), ""),
             (String::new(), ""),
@@ -213,6 +215,7 @@ mod tests {
     fn json_is_read_too() {
         let one = "{\n  \"terraform\": {\"required_version\": \">= 1.5\"}\n}";
         assert_eq!(says(&[("a.tf.json", one)]), "line 2 of `a.tf.json` says `>= 1.5`");
+        assert_eq!(says(&[("a.tf.json", &format!("\u{feff}{one}"))]), "line 2 of `a.tf.json` says `>= 1.5`");
         let list = r#"{"terraform": [{"required_version": ">= 1.5"}, {"required_version": "< 2"}, {"backend": {}}]}"#;
         assert_eq!(says(&[("a.tf.json", list)]), "`a.tf.json` says `>= 1.5` and `a.tf.json` says `< 2`");
         for nothing in

@@ -6,6 +6,7 @@
 use hcl_edit::structure::Body;
 use serde_json::Value;
 
+use super::super::code::{is_editor_file, unmarked};
 use super::{Tree, links};
 use crate::model::RepoPath;
 
@@ -49,6 +50,7 @@ impl Calls {
         if !["module", "backend", "cloud"].iter().any(|word| text.contains(word)) {
             return;
         }
+        let text = unmarked(text);
         match kind {
             Kind::Hcl => text.parse().iter().for_each(|body| self.add_hcl(body)),
             Kind::Json => serde_json::from_str(text).iter().for_each(|value| self.add_json(value)),
@@ -96,7 +98,7 @@ enum Kind {
 impl Kind {
     /// By the name of the file; `None`: no code, or a file that the tools pass over.
     fn of(name: &str) -> Option<Self> {
-        if super::super::code::is_editor_file(name) {
+        if is_editor_file(name) {
             return None;
         }
         let ends = |ending: &str| name.ends_with(ending);
@@ -130,6 +132,7 @@ mod tests {
         let hcl = "module \"a\" {\n  source = \"./a\"\n}\nmodule \"b\" {\n  source = \"../b\"\n  x = 1\n}\n";
         for name in ["main.tf", "main.tofu"] {
             assert_eq!(sources(name, hcl), "./a ../b", "{name}");
+            assert_eq!(sources(name, &format!("\u{feff}{hcl}")), "./a ../b", "{name} with a byte order mark");
         }
         for name in ["main.tf.json", "main.tofu.json"] {
             for json in [
@@ -138,6 +141,7 @@ mod tests {
                 r#"[{"module": {"a": {"source": "./a"}}}, {"module": {"b": {"source": "../b"}}}]"#,
             ] {
                 assert_eq!(sources(name, json), "./a ../b", "{name} {json}");
+                assert_eq!(sources(name, &format!("\u{feff}{json}")), "./a ../b", "{name} {json}");
             }
         }
         for name in [".main.tf", "main.tf~", "#main.tf#", "main.hcl", "main.json"] {

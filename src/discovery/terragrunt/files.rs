@@ -11,6 +11,7 @@ use hcl_edit::structure::{Attribute, Block, Body, Structure};
 use super::limits::{MAX_ALL_BYTES, MAX_ALL_STEPS, MAX_FILE_BYTES};
 use super::source::local_modules;
 use crate::discovery::Tree;
+use crate::discovery::code::unmarked;
 use crate::model::RepoPath;
 
 /// A file of Terragrunt's language, read.
@@ -101,6 +102,7 @@ impl<'a> Files<'a> {
 }
 
 fn parse(file: &RepoPath, text: &str) -> Parsed {
+    let text = unmarked(text);
     match hcl_edit::parser::parse_body(text) {
         Ok(body) => Parsed::Read(Rc::new(Source::new(file.clone(), body, text))),
         Err(error) => Parsed::Broken(error.location().line(), error.message().into()),

@@ -4,6 +4,7 @@ use hcl_edit::structure::{Body, Structure};
 
 use super::paths;
 use crate::discovery::Tree;
+use crate::discovery::code::unmarked;
 use crate::model::RepoPath;
 
 /// What a `source` names.
@@ -43,6 +44,7 @@ pub(super) fn is_code(name: &str) -> bool {
 
 /// The directories of local modules (`./x`, `../x`) that a file calls; none when it is no code or cannot be read.
 pub(super) fn local_modules(file: &RepoPath, text: &str) -> Vec<RepoPath> {
+    let text = unmarked(text);
     let sources = match file.file_name() {
         name if name.ends_with(".tf.json") || name.ends_with(".tofu.json") => in_json(text),
         name if is_code(name) => in_code(text),
@@ -114,6 +116,8 @@ mod tests {
         assert_eq!(local_modules(&path("m/a/main.tofu"), hcl), [path("m/b")]);
         let json = r#"{"module": {"x": {"source": "./y"}, "z": {"source": 3}}}"#;
         assert_eq!(local_modules(&path("m/a/main.tf.json"), json), [path("m/a/y")]);
+        assert_eq!(local_modules(&path("m/a/main.tf"), &format!("\u{feff}{hcl}")), [path("m/b")]);
+        assert_eq!(local_modules(&path("m/a/main.tf.json"), &format!("\u{feff}{json}")), [path("m/a/y")]);
         assert_eq!(local_modules(&path("m/a/README.md"), hcl), []);
         assert_eq!(local_modules(&path("a/main.tf"), &hcl.replace("../b", "../../../b")), []);
     }

@@ -223,6 +223,29 @@ fn what_is_wrong_is_reported_where_it_is_written() {
 }
 
 #[test]
+fn one_byte_order_mark_is_no_part_of_a_configuration() {
+    let world = |mark: &str| {
+        World::of(&[
+            ("root.hcl", &format!("{mark}locals {{\n  x = \"y\"\n}}\n")),
+            (
+                "live/a/terragrunt.hcl",
+                &format!("{mark}include \"root\" {{\n  path = find_in_parent_folders(\"root.hcl\")\n}}\n"),
+            ),
+            ("live/a/main.tf", &format!("{mark}module \"m\" {{\n  source = \"../../net\"\n}}\n")),
+            ("net/main.tf", mark),
+        ])
+    };
+    let found = world("\u{feff}").found();
+    assert_eq!(found, world("").found());
+    assert_eq!(found.unresolved, []);
+    let unit = found.unit(&path("live/a")).unwrap();
+    assert_eq!(unit.reads.get(&path("root.hcl")), Some(&How::Include));
+    assert_eq!(unit.watches.get(&path("net")), Some(&Watch::Module));
+    let told = world("\u{feff}\u{feff}").unresolved();
+    assert!(told.starts_with("live/a/terragrunt.hcl:1: it is not valid: "), "{told}");
+}
+
+#[test]
 fn what_a_unit_looks_for_concerns_it_even_if_it_is_gone() {
     let world =
         unit("locals {\n  x = try(file(\"gone.txt\"), \"\")\n  y = find_in_parent_folders(\"env.hcl\", \"\")\n}");

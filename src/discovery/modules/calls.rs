@@ -1,12 +1,12 @@
 //! The module calls of one directory: `module "x" { source = "./…" }` in each of the four kinds of code files.
 //!
 //! Only a literal source that begins with `./` or `../` is a directory of the repository; a source with `${…}` is not
-//! known before it is evaluated. Files that are no code are passed over: Terraform will say what is wrong with them.
+//! known before it is evaluated. Files that are no code are kept aside: Terraform will say what is wrong with them.
 
 use hcl_edit::structure::Body;
 use serde_json::Value;
 
-use super::super::code::{is_editor_file, unmarked};
+use super::super::code::{self, Unread, is_editor_file};
 use super::{Tree, links};
 use crate::model::RepoPath;
 
@@ -23,6 +23,8 @@ pub(super) struct Calls {
     pub sources: Vec<String>,
     /// Whether it says where its state is: `terraform { backend … }` or `terraform { cloud … }`.
     pub has_state: bool,
+    /// Files that may say one or the other, but cannot be read.
+    pub unread: Vec<Unread>,
 }
 
 impl Calls {
@@ -39,22 +41,22 @@ impl Calls {
             let Some(text) = links::read_code(tree, file, read) else { continue };
             *budget = budget.checked_sub(text.len())?;
             if text.len() <= MAX_FILE_BYTES && calls.sources.len() < MAX_SOURCES {
-                calls.add(kind, &text);
+                calls.add(file, kind, code::unmarked(&text));
             }
         }
         Some(calls)
     }
 
-    fn add(&mut self, kind: Kind, text: &str) {
+    fn add(&mut self, file: &RepoPath, kind: Kind, text: &str) {
         // Most files have neither, and parsing is the slow part.
         if !["module", "backend", "cloud"].iter().any(|word| text.contains(word)) {
             return;
         }
-        let text = unmarked(text);
-        match kind {
-            Kind::Hcl => text.parse().iter().for_each(|body| self.add_hcl(body)),
-            Kind::Json => serde_json::from_str(text).iter().for_each(|value| self.add_json(value)),
-        }
+        let added = match kind {
+            Kind::Hcl => code::parse(file, text).map(|body| self.add_hcl(&body)),
+            Kind::Json => code::parse_json(file, text).map(|value| self.add_json(&value)),
+        };
+        self.unread.extend(added.err());
     }
 
     fn add_hcl(&mut self, body: &Body) {
@@ -182,6 +184,21 @@ mod tests {
         ] {
             assert_eq!(read(&[(name, text)], &mut 10_000).unwrap().has_state, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn files_that_are_no_code_are_known_if_they_may_say_something() {
+        let files = [
+            ("a.tf", "module \"a\" {\n  source = \"./a\"\n}\n"),
+            ("b.tf", "module \"b\" {\n"),
+            ("c.tf", "}\n"),
+            ("d.tf.json", "{\"module\": }"),
+            ("e.md", "module {"),
+        ];
+        let calls = read(&files, &mut 10_000).unwrap();
+        assert_eq!(calls.sources, ["./a"]);
+        let unread: Vec<String> = calls.unread.iter().map(|one| format!("{}:{}", one.file, one.line)).collect();
+        assert_eq!(unread, ["b.tf:1", "d.tf.json:1"]);
     }
 
     #[test]

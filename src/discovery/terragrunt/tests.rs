@@ -246,6 +246,22 @@ fn one_byte_order_mark_is_no_part_of_a_configuration() {
 }
 
 #[test]
+fn code_of_units_that_cannot_be_read_is_known() {
+    let world = World::of(&[
+        ("live/a/terragrunt.hcl", "terraform {\n  source = \"../../net\"\n}\n"),
+        ("live/b/terragrunt.hcl", "skip = true\n"),
+        ("live/b/main.tf", "module {"),
+        ("net/calls.tf", "module \"m\" {\n  source = \"../mod\"\n}\n"),
+        ("mod/main.tf", "# module\nresource \"a\" {\n"),
+        ("other/main.tf", "module {"),
+    ]);
+    let Found { unread, unresolved, .. } = world.found();
+    let told: Vec<String> = unread.iter().map(|one| format!("{}:{}", one.file, one.line)).collect();
+    assert_eq!(told, ["mod/main.tf:2"]);
+    assert_eq!(unresolved, []);
+}
+
+#[test]
 fn what_a_unit_looks_for_concerns_it_even_if_it_is_gone() {
     let world =
         unit("locals {\n  x = try(file(\"gone.txt\"), \"\")\n  y = find_in_parent_folders(\"env.hcl\", \"\")\n}");

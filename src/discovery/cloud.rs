@@ -3,24 +3,34 @@
 
 use hcl_edit::structure::{Block, Body};
 
-use super::code::{self, Budget, unlabelled};
+use super::code::{self, Budget, Unread, unlabelled};
 use super::{Input, links};
 use crate::model::{RepoPath, WorkspaceName};
 
 /// The workspace named in the code of a directory, else `default`. Files that cannot be read, are too large or no HCL
 /// are passed over: Terraform itself will say what is wrong with them.
 pub(super) fn workspace(input: &Input<'_>, dir: &RepoPath) -> WorkspaceName {
-    let mut budget = Budget::of_dir();
-    // Most files have no such block, and parsing is the slow part.
-    let text = |file: &RepoPath| budget.text("cloud", || links::read_code(input.tree, file, input.read));
-    let files = code::native(input.tree.files_in(dir), input.settings.distribution);
-    files.filter_map(text).find_map(|text| named_in(&text)).unwrap_or_default()
+    bodies(input, dir).filter_map(Result::ok).find_map(|body| named_in(&body)).unwrap_or_default()
 }
 
-fn named_in(text: &str) -> Option<WorkspaceName> {
-    let body: Body = text.parse().ok()?;
+/// Files that may name it, but cannot be read.
+pub(super) fn unread(input: &Input<'_>, dir: &RepoPath) -> Vec<Unread> {
+    bodies(input, dir).filter_map(Result::err).collect()
+}
+
+/// The code of a directory that has the word. Most files have no such block, and parsing is the slow part.
+fn bodies(input: &Input<'_>, dir: &RepoPath) -> impl Iterator<Item = Result<Body, Unread>> {
+    let mut budget = Budget::of_dir();
+    let files = code::native(input.tree.files_in(dir), input.settings.distribution);
+    files.filter_map(move |file| {
+        let text = budget.text("cloud", || links::read_code(input.tree, file, input.read))?;
+        Some(code::parse(file, code::unmarked(&text)))
+    })
+}
+
+fn named_in(body: &Body) -> Option<WorkspaceName> {
     let cloud = |terraform: &Block| unlabelled(&terraform.body, "cloud").find_map(name_of);
-    unlabelled(&body, "terraform").find_map(cloud)
+    unlabelled(body, "terraform").find_map(cloud)
 }
 
 fn name_of(cloud: &Block) -> Option<WorkspaceName> {
@@ -70,6 +80,7 @@ mod tests {
         let cases = [
             (cloud("\"prod\""), "prod"),
             (format!("terraform {{\n  required_version = \"1\"\n}}\n{}", cloud("\"prod\"")), "prod"),
+            (format!("\u{feff}{}", cloud("\"prod\"")), "prod"),
             (cloud("\"${var.x}\""), "default"),
             (cloud("\"a-${var.x}\""), "default"),
             (cloud("local.name"), "default"),

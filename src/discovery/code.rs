@@ -1,8 +1,12 @@
 //! The files of a directory that Terraform or OpenTofu reads, and how they are looked into.
 
 use hcl_edit::structure::{Block, Body};
+use serde_json::Value;
 
 use crate::model::{Distribution, RepoPath};
+
+/// What some editors put before a text.
+const BYTE_ORDER_MARK: char = '\u{feff}';
 
 /// Bytes of one file that are parsed; code of this size is not written by hand.
 pub(super) const MAX_FILE_BYTES: usize = 512 << 10;
@@ -37,6 +41,42 @@ impl Budget {
         self.parsed -= text.len();
         Some(text)
     }
+}
+
+/// What there is to parse of a file: all but one byte order mark, as the tools read HCL. They refuse JSON that has one;
+/// it is read here all the same, and running it says what is wrong.
+pub(super) fn unmarked(text: &str) -> &str {
+    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
+}
+
+/// A file of code that cannot be read as what its name says. The tools may well read it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Unread {
+    /// Which.
+    pub file: RepoPath,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong there.
+    pub what: String,
+}
+
+/// Reads HCL.
+pub(super) fn parse(file: &RepoPath, text: &str) -> Result<Body, Unread> {
+    hcl_edit::parser::parse_body(text).map_err(|error| Unread {
+        file: file.clone(),
+        line: error.location().line(),
+        what: error.message().to_owned(),
+    })
+}
+
+/// Reads JSON.
+pub(super) fn parse_json(file: &RepoPath, text: &str) -> Result<Value, Unread> {
+    serde_json::from_str(text).map_err(|error| {
+        let (line, what) = (error.line(), error.to_string());
+        // The place is told already.
+        let what = what.split(" at line ").next().unwrap_or_default().to_owned();
+        Unread { file: file.clone(), line, what }
+    })
 }
 
 /// The HCL files of a directory among its sorted `files`: Terraform reads `*.tf`; OpenTofu also `*.tofu`, and there
@@ -100,6 +140,23 @@ mod tests {
         let parsed = (0..20).filter_map(|_| budget.text("word", || Some(text.clone()))).count();
         assert_eq!(parsed, MAX_DIR_BYTES / MAX_FILE_BYTES);
         assert_eq!(Budget::of_dir().text("other", || Some(text)), None);
+    }
+
+    #[test]
+    fn one_byte_order_mark_is_passed_over() {
+        for (text, expected) in [("\u{feff}a", "a"), ("a", "a"), ("", ""), ("\u{feff}\u{feff}a", "\u{feff}a")] {
+            assert_eq!(unmarked(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_the_line() {
+        let file: RepoPath = "a.tf".parse().unwrap();
+        let told = |unread: Unread| format!("{}:{}: {}", unread.file, unread.line, unread.what);
+        let hcl = parse(&file, "\na {\n").unwrap_err();
+        assert_eq!(told(hcl), "a.tf:2: invalid block body; expected `}`, newline or identifier");
+        let json = parse_json(&file, "{\n  \"a\": x\n}").unwrap_err();
+        assert_eq!(told(json), "a.tf:2: expected value");
     }
 
     #[test]

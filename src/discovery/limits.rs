@@ -9,6 +9,9 @@ pub(super) const MAX_PATTERN_TESTS: usize = 50_000_000;
 /// Names under which changed files are seen, through symbolic links too.
 pub(super) const MAX_LINKED: usize = 50_000;
 
+/// Directories and links that are looked at for those names: a second or two of work.
+pub(super) const MAX_LINK_LOOKS: usize = 1_000_000;
+
 /// Directories whose modules are read.
 pub(super) const MAX_MODULE_DIRS: usize = 50_000;
 
@@ -42,8 +45,8 @@ pub enum LimitExceeded {
     PatternTests,
     /// Links multiply the changed files.
     #[error(
-        "the changed files are seen under more than {MAX_LINKED} names through symbolic links, so the search for projects \
-         was given up: choose projects with `-d` or `-p`"
+        "the changed files are seen under more than {MAX_LINKED} names through symbolic links, or in so many places \
+         that looking took too long, so the search for projects was given up: choose projects with `-d` or `-p`"
     )]
     Links,
     /// Too much code to find out who uses which module.

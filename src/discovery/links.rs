@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Tree;
-use super::limits::{LimitExceeded, MAX_LINKED};
+use super::limits::{LimitExceeded, MAX_LINK_LOOKS, MAX_LINKED};
 use crate::model::RepoPath;
 
 /// Links one behind the other through which a change is seen.
@@ -15,40 +15,80 @@ const MAX_DEPTH: usize = 4;
 /// Links that are followed to find where a path leads, as many as Linux follows.
 const MAX_STEPS: usize = 40;
 
+/// The links that lead to a path.
+type Links<'a> = HashMap<RepoPath, Vec<&'a RepoPath>>;
+
 /// The changed paths, which are sorted, and every path under which they are seen through links; sorted.
 pub(super) fn seen(tree: &Tree, changed: Vec<RepoPath>) -> Result<Vec<RepoPath>, LimitExceeded> {
-    let mut to: HashMap<RepoPath, Vec<&RepoPath>> = HashMap::new();
-    for (link, _) in tree.links() {
-        if let Some(target) = resolve(tree, link).filter(|target| !target.contains(link)) {
-            to.entry(target).or_default().push(link);
-        }
-    }
-    if to.is_empty() {
+    let links = links(tree);
+    if links.is_empty() {
         return Ok(changed);
     }
-    let mut all: BTreeSet<RepoPath> = changed.iter().cloned().collect();
-    let mut newest = changed;
-    for _ in 0..MAX_DEPTH {
-        let behind: Vec<RepoPath> = newest.iter().flat_map(|path| through(&to, path)).collect();
-        newest = behind.into_iter().filter(|path| all.insert(path.clone())).collect();
-        if all.len() > MAX_LINKED {
-            return Err(LimitExceeded::Links);
-        }
-    }
-    Ok(all.into_iter().collect())
+    let mut names = Names::of(&changed);
+    names.follow(&links, changed)?;
+    Ok(names.all.into_iter().collect())
 }
 
-/// The names of a path through links to it, or to a directory above it.
-fn through(to: &HashMap<RepoPath, Vec<&RepoPath>>, path: &RepoPath) -> Vec<RepoPath> {
-    let mut names = Vec::new();
-    let mut above = path.clone();
-    while !above.is_root() {
-        let rest = &path.as_str()[above.as_str().len()..];
-        let links = to.get(&above).into_iter().flatten();
-        names.extend(links.filter_map(|link| RepoPath::new(&format!("{link}{rest}")).ok()));
-        above = above.parent();
+/// Every link by the path that it leads to. One to a directory that it is in counts for nothing.
+fn links(tree: &Tree) -> Links<'_> {
+    let mut links = Links::new();
+    for (link, _) in tree.links() {
+        if let Some(target) = resolve(tree, link).filter(|target| !target.contains(link)) {
+            links.entry(target).or_default().push(link);
+        }
     }
-    names
+    links
+}
+
+/// The names under which changes are seen, and the work that it took to find them.
+struct Names {
+    all: BTreeSet<RepoPath>,
+    /// Directories and links that were looked at. Each costs time, even if it comes to no name that is new.
+    looks: usize,
+}
+
+impl Names {
+    fn of(changed: &[RepoPath]) -> Self {
+        Self { all: changed.iter().cloned().collect(), looks: 0 }
+    }
+
+    /// Adds the names behind links, and those behind links to these, given up at the first that is too much.
+    fn follow(&mut self, links: &Links<'_>, changed: Vec<RepoPath>) -> Result<(), LimitExceeded> {
+        let mut newest = changed;
+        for _ in 0..MAX_DEPTH {
+            let mut behind = Vec::new();
+            for path in &newest {
+                self.add(links, path, &mut behind)?;
+            }
+            newest = behind;
+        }
+        Ok(())
+    }
+
+    /// Adds the names of a path through links to it, or to a directory above it. New ones are put into `behind` too.
+    fn add(&mut self, links: &Links<'_>, path: &RepoPath, behind: &mut Vec<RepoPath>) -> Result<(), LimitExceeded> {
+        let mut above = path.clone();
+        while !above.is_root() {
+            self.look()?;
+            let rest = &path.as_str()[above.as_str().len()..];
+            for link in links.get(&above).into_iter().flatten() {
+                if let Ok(name) = RepoPath::new(&format!("{link}{rest}"))
+                    && self.all.insert(name.clone())
+                {
+                    behind.push(name);
+                }
+                self.look()?;
+            }
+            above = above.parent();
+        }
+        Ok(())
+    }
+
+    /// Counts one more that was looked at.
+    fn look(&mut self) -> Result<(), LimitExceeded> {
+        self.looks += 1;
+        if self.looks > MAX_LINK_LOOKS || self.all.len() > MAX_LINKED { Err(LimitExceeded::Links) } else { Ok(()) }
+    }
 }
 
 /// Where a path leads when every link on the way is followed; `None`: outside of the repository, or in a circle.
@@ -171,12 +211,43 @@ mod tests {
         }
     }
 
+    /// A tree with links to `base` of which the names begin with a number, and files in `base` that changed.
+    fn many(links: usize, end: &str, files: usize) -> (Tree, Vec<RepoPath>) {
+        let links = (0..links).map(|n| (path(&format!("l{n}/{end}")), "../base".to_owned()));
+        let changed = (0..files).map(|n| path(&format!("base/f{n}"))).collect();
+        (Tree::new([path("base/f0")]).with_links(links), changed)
+    }
+
     #[test]
     fn links_that_multiply_are_refused() {
-        let links: Vec<(String, String)> = (0..300).map(|n| (format!("l{n}/x"), "../base".to_owned())).collect();
-        let links: Vec<_> = links.iter().map(|(link, target)| (link.as_str(), target.as_str())).collect();
-        let changed = (0..300).map(|n| path(&format!("base/f{n}"))).collect();
-        assert_eq!(seen(&tree(&links), changed), Err(LimitExceeded::Links));
+        let (tree, changed) = many(300, "x", 300);
+        assert_eq!(seen(&tree, changed), Err(LimitExceeded::Links));
+    }
+
+    #[test]
+    fn names_that_are_too_many_are_not_even_made() {
+        let (tree, changed) = many(5_000, "x", 3_000);
+        let mut names = Names::of(&changed);
+        assert_eq!(names.follow(&links(&tree), changed), Err(LimitExceeded::Links));
+        assert_eq!(names.all.len(), MAX_LINKED + 1);
+        assert!(names.looks <= MAX_LINKED + 100, "{} were looked at", names.looks);
+    }
+
+    #[test]
+    fn what_is_looked_at_in_vain_counts_too() {
+        let (tree, changed) = many(20, &"x".repeat(RepoPath::MAX_BYTES - 5), 20);
+        let mut names = Names { looks: MAX_LINK_LOOKS - 100, ..Names::of(&changed) };
+        assert_eq!(names.follow(&links(&tree), changed.clone()), Err(LimitExceeded::Links));
+        assert_eq!((names.all.len(), names.looks), (20, MAX_LINK_LOOKS + 1), "all names are too long");
+        let known = seen(&tree, changed.clone()).unwrap();
+        assert_eq!(known.len(), changed.len());
+    }
+
+    #[test]
+    fn names_that_changed_themselves_are_not_counted_twice() {
+        let links = [("live/prod/common.tf", "../../base/main.tf")];
+        let changed = ["base/main.tf", "live/prod/common.tf"].map(path).to_vec();
+        assert_eq!(seen(&tree(&links), changed.clone()), Ok(changed));
     }
 
     proptest! {

@@ -7,11 +7,11 @@
 use std::fmt;
 
 use hcl_edit::Span;
-use hcl_edit::structure::{Attribute, Body};
+use hcl_edit::structure::Attribute;
 use semver::Version;
 use serde_json::Value;
 
-use super::code::{self, Budget};
+use super::code::{self, Budget, Unread};
 use super::version_constraint::{InvalidConstraint, VersionConstraint};
 use crate::model::{Distribution, RepoPath};
 
@@ -33,32 +33,48 @@ pub struct RequiredVersion {
 
 /// Everything the code of a directory demands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct RequiredVersions(Vec<RequiredVersion>);
+pub struct RequiredVersions {
+    demands: Vec<RequiredVersion>,
+    /// Files that may demand something too.
+    unread: Vec<Unread>,
+}
 
 impl RequiredVersions {
     /// Whether nothing is demanded.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.demands.is_empty()
     }
 
     /// The demands, by file and line.
     pub fn iter(&self) -> impl Iterator<Item = &RequiredVersion> {
-        self.0.iter()
+        self.demands.iter()
+    }
+
+    /// Files that have the word, but cannot be read. They demand nothing.
+    pub(super) fn unread(&self) -> &[Unread] {
+        &self.unread
+    }
+
+    fn add(&mut self, read: Result<Vec<RequiredVersion>, Unread>) {
+        match read {
+            Ok(demands) => self.demands.extend(demands),
+            Err(unread) => self.unread.push(unread),
+        }
     }
 
     /// Whether a version meets all demands. One that cannot be read is met by nothing.
     pub fn matches(&self, version: &Version) -> bool {
-        self.0.iter().all(|one| one.constraint.as_ref().is_ok_and(|constraint| constraint.matches(version)))
+        self.demands.iter().all(|one| one.constraint.as_ref().is_ok_and(|constraint| constraint.matches(version)))
     }
 
     /// The first demand that cannot be read.
     pub fn unreadable(&self) -> Option<(&RequiredVersion, &InvalidConstraint)> {
-        self.0.iter().find_map(|one| Some((one, one.constraint.as_ref().err()?)))
+        self.demands.iter().find_map(|one| Some((one, one.constraint.as_ref().err()?)))
     }
 
     /// The one version that can match, if a demand names it.
     pub fn exact(&self) -> Option<&Version> {
-        self.0.iter().find_map(|one| one.constraint.as_ref().ok()?.exact())
+        self.demands.iter().find_map(|one| one.constraint.as_ref().ok()?.exact())
     }
 }
 
@@ -79,14 +95,14 @@ impl fmt::Display for RequiredVersion {
 
 impl fmt::Display for RequiredVersions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        let all: Vec<String> = self.demands.iter().map(ToString::to_string).collect();
         f.write_str(&all.join(" and "))
     }
 }
 
-/// What the code of one directory demands. `files` are the files directly in it, sorted; `read` gives the text of one of
-/// them, of a symbolic link that of the file it leads to, and `None` when it cannot be read. Files that are too large or no HCL are passed over: the tool itself will say
-/// what is wrong with them.
+/// What the code of one directory demands. `files` are the files directly in it, sorted; `read` gives the text of one
+/// of them, of a symbolic link that of the file it leads to, and `None` when it cannot be read. Files that are too large
+/// or no HCL are passed over: the tool itself will say what is wrong with them.
 pub fn required_versions(
     files: &[RepoPath],
     distribution: Distribution,
@@ -94,17 +110,23 @@ pub fn required_versions(
 ) -> RequiredVersions {
     let mut budget = Budget::of_dir();
     let mut text_of = |file: &RepoPath| budget.text(KEY, || read(file));
-    let mut found = Vec::new();
+    let mut found = RequiredVersions::default();
     for file in code::native(files, distribution) {
-        found.extend(text_of(file).map(|text| in_native(file, &text)).unwrap_or_default());
+        if let Some(text) = text_of(file) {
+            found.add(in_native(file, code::unmarked(&text)));
+        }
     }
     for file in code::json(files, distribution) {
-        found.extend(text_of(file).map(|text| in_json(file, &text)).unwrap_or_default());
+        if let Some(text) = text_of(file) {
+            found.add(in_json(file, code::unmarked(&text)));
+        }
     }
-    found.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
-    let mut found = overridden(found);
-    found.truncate(MOST);
-    RequiredVersions(found)
+    let RequiredVersions { mut demands, mut unread } = found;
+    demands.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
+    let mut demands = overridden(demands);
+    demands.truncate(MOST);
+    unread.truncate(MOST);
+    RequiredVersions { demands, unread }
 }
 
 /// The last override file that says something takes the place of everything before it.
@@ -122,20 +144,20 @@ fn is_override(file: &RepoPath) -> bool {
     stem == "override" || stem.ends_with("_override")
 }
 
-fn in_native(file: &RepoPath, text: &str) -> Vec<RequiredVersion> {
-    let Ok(body) = text.parse::<Body>() else { return Vec::new() };
+fn in_native(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread> {
+    let body = code::parse(file, text)?;
     let attributes = code::unlabelled(&body, "terraform").filter_map(|block| block.body.get_attribute(KEY));
     let one = |attribute: &Attribute| {
         let line = attribute.key.span().map(|span| line_at(text, span.start));
         let constraint = attribute.value.as_str()?.parse();
         Some(RequiredVersion { file: file.clone(), line, constraint })
     };
-    attributes.filter_map(one).collect()
+    Ok(attributes.filter_map(one).collect())
 }
 
 /// `{"terraform": {"required_version": "~> 1.9"}}`, or a list of such objects.
-fn in_json(file: &RepoPath, text: &str) -> Vec<RequiredVersion> {
-    let Ok(whole) = serde_json::from_str::<Value>(text) else { return Vec::new() };
+fn in_json(file: &RepoPath, text: &str) -> Result<Vec<RequiredVersion>, Unread> {
+    let whole = code::parse_json(file, text)?;
     let blocks = match whole.get("terraform") {
         Some(Value::Array(blocks)) => blocks.as_slice(),
         Some(block) => std::slice::from_ref(block),
@@ -145,7 +167,7 @@ fn in_json(file: &RepoPath, text: &str) -> Vec<RequiredVersion> {
     let mut places = text.match_indices(KEY).map(|(at, _)| line_at(text, at));
     let line = places.next().filter(|_| places.next().is_none());
     let texts = blocks.iter().filter_map(|block| block.get(KEY)?.as_str());
-    texts.map(|text| RequiredVersion { file: file.clone(), line, constraint: text.parse() }).collect()
+    Ok(texts.map(|text| RequiredVersion { file: file.clone(), line, constraint: text.parse() }).collect())
 }
 
 fn line_at(text: &str, offset: usize) -> usize {
@@ -186,6 +208,8 @@ mod tests {
             (demand("~> ${var.x}"), ""),
             (demand("x").replace("\"x\"", "local.version"), ""),
             (demand("x").replace("\"x\"", "1.9"), ""),
+            (format!("\u{feff}{}", demand("~> 1.9.0")), good),
+            (format!("\u{feff}\u{feff}{}", demand("~> 1.9.0")), ""),
             (format!("{}}}", demand("~> 1.9.0")), ""),
             ("# required_version".to_owned(), ""),
             (String::new(), ""),
@@ -213,6 +237,7 @@ mod tests {
     fn json_is_read_too() {
         let one = "{\n  \"terraform\": {\"required_version\": \">= 1.5\"}\n}";
         assert_eq!(says(&[("a.tf.json", one)]), "line 2 of `a.tf.json` says `>= 1.5`");
+        assert_eq!(says(&[("a.tf.json", &format!("\u{feff}{one}"))]), "line 2 of `a.tf.json` says `>= 1.5`");
         let list = r#"{"terraform": [{"required_version": ">= 1.5"}, {"required_version": "< 2"}, {"backend": {}}]}"#;
         assert_eq!(says(&[("a.tf.json", list)]), "`a.tf.json` says `>= 1.5` and `a.tf.json` says `< 2`");
         for nothing in
@@ -253,6 +278,23 @@ mod tests {
         assert_eq!(at.line, Some(2));
         assert!(error.to_string().contains("`latest` is not a version constraint"));
         assert!(!found.matches(&Version::new(1, 9, 8)));
+    }
+
+    #[test]
+    fn files_that_are_no_code_are_known_if_they_have_the_word() {
+        let found = found(
+            Distribution::Terraform,
+            &[
+                ("a.tf", &demand("~> 1.9.0")),
+                ("b.tf", "# required_version\n}\n"),
+                ("c.tf", "}\n"),
+                ("d.tf.json", "{\"required_version\""),
+                ("e.tofu", "# required_version\n}\n"),
+            ],
+        );
+        assert_eq!(found.to_string(), "line 2 of `a.tf` says `~> 1.9.0`");
+        let unread: Vec<String> = found.unread().iter().map(|one| format!("{}:{}", one.file, one.line)).collect();
+        assert_eq!(unread, ["b.tf:2", "d.tf.json:1"]);
     }
 
     #[test]

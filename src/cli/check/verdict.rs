@@ -169,9 +169,8 @@ impl Verdict {
         };
         let tool = Tool::of_server(config.terraform.distribution, config.terraform.version.clone());
         let question = Question { input: &input, rules, tool, autoplan: config.planning.autoplan };
-        let (found, explanation) = (warnings(&question)?, changed.map(|_| explain(&question)).transpose()?);
-        self.warnings = found;
-        self.explanation = explanation;
+        self.explanation = changed.map(|_| explain(&question)).transpose()?;
+        self.warnings = warnings(&question, self.explanation.as_ref())?;
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod files;
 mod json;
 mod rows;
 mod skipped;
+mod unread;
 mod warnings;
 
 use std::collections::BTreeMap;

@@ -17,8 +17,9 @@ struct World {
     base: &'static str,
 }
 
-/// A file `uses.tf` uses the module `../mod`; `versions.tf` demands a version, and `odd.tf` something that is none. Units
-/// of Terragrunt include the `root.hcl` beside their directory, and the one in `off` is excluded.
+/// A file `uses.tf` uses the module `../mod`; `versions.tf` demands a version, and `odd.tf` something that is none.
+/// `broken.tf` cannot be read. Units of Terragrunt include the `root.hcl` beside their directory, and the one in `off` is
+/// excluded.
 fn read(file: &RepoPath) -> Option<String> {
     let text = match file.file_name() {
         "terragrunt.hcl" if file.as_str().starts_with("off/") => "skip = true\n",
@@ -27,6 +28,7 @@ fn read(file: &RepoPath) -> Option<String> {
         "uses.tf" => "module \"m\" {\n  source = \"../mod\"\n}\n",
         "versions.tf" => "terraform {\n  required_version = \"~> 1.9.0\"\n}\n",
         "odd.tf" => "terraform {\n  required_version = \"about 1.9\"\n}\n",
+        "broken.tf" => "terraform {\n  required_version = \"~> 1.9.0\"\n  cloud {}\n}\nmodule \"m\" {\n",
         _ => return None,
     };
     Some(text.to_owned())
@@ -387,7 +389,7 @@ fn what_has_no_effect_is_a_warning() {
             "dir: 'none/*'",
             "dir: b/c, workspace: w",
         ]);
-    let warnings = world.ask(&[], |question| warnings(question).unwrap());
+    let warnings = world.ask(&[], |question| warnings(question, None).unwrap());
     let told: Vec<_> = warnings
         .iter()
         .map(|warning| format!("{}:{}: {warning}", warning.file, warning.line.unwrap_or_default()))
@@ -399,6 +401,45 @@ fn what_has_no_effect_is_a_warning() {
     lockkeeper.yaml:6: `none/*` matches no directory with code that is not a project already
     repos.yaml:2: `/acme/` fits a part of this repository's name only, so the entry does not hold for it
     ");
+}
+
+/// What is not known of a change of these files, a line each.
+fn not_known(world: &World, files: &[&str]) -> String {
+    let line = |warning: &Warning| {
+        let (what, rest) = warning.what.split_once(" (").unwrap_or((&warning.what, ""));
+        let lost = rest.rsplit_once("), ").map_or(rest, |(_, lost)| lost);
+        format!("{}:{}: {what}, {lost}", warning.file, warning.line.unwrap_or_default())
+    };
+    world.ask(files, |question| {
+        let explanation = explain(question).unwrap();
+        let warnings = warnings(question, Some(&explanation)).unwrap();
+        warnings.iter().map(line).collect::<Vec<_>>().join("\n")
+    })
+}
+
+#[test]
+fn code_that_cannot_be_read_is_a_warning_where_it_decides_something() {
+    let files = ["a/broken.tf", "b/main.tf", "idle/broken.tf"];
+    let world = || World::new(&files);
+    let version = "a/broken.tf:5: this code could not be read, so which version it demands is not known";
+    let workspace = "a/broken.tf:5: this code could not be read, so which workspace its `cloud` names is not known";
+    assert_eq!(not_known(&world(), &["a/x.tf", "b/main.tf"]), format!("{version}\n{workspace}"));
+    assert_eq!(not_known(&world().projects(&["dir: a"]), &["a/x.tf"]), version, "it names the workspace");
+    assert_eq!(not_known(&world().projects(&["dir: a, terraform_version: 1.9.8"]), &["a/x.tf"]), "");
+    assert_eq!(not_known(&world(), &["b/main.tf"]), "", "nothing is planned there");
+    let warnings = world().ask(&["a/x.tf"], |question| warnings(question, Some(&explain(question).unwrap())).unwrap());
+    insta::assert_snapshot!(warnings[0].help, @"correct it if the tool refuses it too, else name the version with `terraform_version`");
+    insta::assert_snapshot!(warnings[0].what, @"this code could not be read (invalid block body; expected `}`, newline or identifier), so which version it demands is not known");
+}
+
+#[test]
+fn modules_that_are_not_known_are_a_warning_of_whatever_may_use_them() {
+    let modules = "a/broken.tf:5: this code could not be read, so which modules it uses is not known";
+    let world = World::new(&["a/broken.tf", "b/main.tf"]).modules();
+    assert_eq!(not_known(&world, &["b/main.tf"]), modules);
+    let world = World::new(&["a/broken.tf", "a/terragrunt.hcl", "terragrunt.hcl", "b/main.tf"]);
+    assert_eq!(not_known(&world, &["b/main.tf"]), modules);
+    assert_eq!(not_known(&world.modules(), &["b/main.tf"]), modules, "once");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::super::configured::{self, Configured};
 use super::super::limits::{LimitExceeded, MAX_PATTERN_TESTS};
 use super::super::terragrunt::{self, Unresolved};
 use super::super::{Tree, links};
-use super::Question;
+use super::{Explanation, Question, unread};
 use crate::config::repo::{Autoplan, ProjectConfig, ProjectDir, RepoConfig, shown};
 use crate::config::repos::Decider;
 use crate::model::RepoPath;
@@ -32,10 +32,14 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Everything that has no effect or cannot be told, in the order of the files: those of the repository first.
-pub fn warnings(question: &Question<'_>) -> Result<Vec<Warning>, LimitExceeded> {
+/// Everything that has no effect or cannot be told, in the order of the files: those of the repository first. What is
+/// not known of single projects is told of those that are explained.
+pub fn warnings(question: &Question<'_>, explanation: Option<&Explanation>) -> Result<Vec<Warning>, LimitExceeded> {
     let mut all = of_server(question);
     all.extend(of_terragrunt(question));
+    all.extend(question.input.modules.into_iter().flat_map(|modules| unread::of_modules(modules.unread())));
+    let planned = explanation.into_iter().flat_map(|explanation| &explanation.planned);
+    all.extend(planned.flat_map(|planned| unread::of_planned(question.input, planned)));
     if let Some(config) = question.input.config {
         let expanded = configured::expand(question.input)?;
         let configured: Vec<Configured<'_>> = expanded.projects.into_iter().chain(expanded.elsewhere).collect();
@@ -80,7 +84,8 @@ fn of_terragrunt(question: &Question<'_>) -> Vec<Warning> {
                `mark_as_read`"
             .to_owned(),
     };
-    terragrunt::units(input.tree, input.read).unresolved.into_iter().map(warning).collect()
+    let found = terragrunt::units(input.tree, input.read);
+    found.unresolved.into_iter().map(warning).chain(unread::of_modules(&found.unread)).collect()
 }
 
 fn dirs(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'_>]) -> Vec<Warning> {

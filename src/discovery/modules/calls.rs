@@ -1,11 +1,12 @@
 //! The module calls of one directory: `module "x" { source = "./…" }` in each of the four kinds of code files.
 //!
 //! Only a literal source that begins with `./` or `../` is a directory of the repository; a source with `${…}` is not
-//! known before it is evaluated. Files that are no code are passed over: Terraform will say what is wrong with them.
+//! known before it is evaluated. Files that are no code are kept aside: Terraform will say what is wrong with them.
 
 use hcl_edit::structure::Body;
 use serde_json::Value;
 
+use super::super::code::{self, Unread, is_editor_file};
 use super::{Tree, links};
 use crate::model::RepoPath;
 
@@ -22,6 +23,8 @@ pub(super) struct Calls {
     pub sources: Vec<String>,
     /// Whether it says where its state is: `terraform { backend … }` or `terraform { cloud … }`.
     pub has_state: bool,
+    /// Files that may say one or the other, but cannot be read.
+    pub unread: Vec<Unread>,
 }
 
 impl Calls {
@@ -38,21 +41,22 @@ impl Calls {
             let Some(text) = links::read_code(tree, file, read) else { continue };
             *budget = budget.checked_sub(text.len())?;
             if text.len() <= MAX_FILE_BYTES && calls.sources.len() < MAX_SOURCES {
-                calls.add(kind, &text);
+                calls.add(file, kind, code::unmarked(&text));
             }
         }
         Some(calls)
     }
 
-    fn add(&mut self, kind: Kind, text: &str) {
+    fn add(&mut self, file: &RepoPath, kind: Kind, text: &str) {
         // Most files have neither, and parsing is the slow part.
         if !["module", "backend", "cloud"].iter().any(|word| text.contains(word)) {
             return;
         }
-        match kind {
-            Kind::Hcl => text.parse().iter().for_each(|body| self.add_hcl(body)),
-            Kind::Json => serde_json::from_str(text).iter().for_each(|value| self.add_json(value)),
-        }
+        let added = match kind {
+            Kind::Hcl => code::parse(file, text).map(|body| self.add_hcl(&body)),
+            Kind::Json => code::parse_json(file, text).map(|value| self.add_json(&value)),
+        };
+        self.unread.extend(added.err());
     }
 
     fn add_hcl(&mut self, body: &Body) {
@@ -96,7 +100,7 @@ enum Kind {
 impl Kind {
     /// By the name of the file; `None`: no code, or a file that the tools pass over.
     fn of(name: &str) -> Option<Self> {
-        if super::super::code::is_editor_file(name) {
+        if is_editor_file(name) {
             return None;
         }
         let ends = |ending: &str| name.ends_with(ending);
@@ -130,6 +134,7 @@ mod tests {
         let hcl = "module \"a\" {\n  source = \"./a\"\n}\nmodule \"b\" {\n  source = \"../b\"\n  x = 1\n}\n";
         for name in ["main.tf", "main.tofu"] {
             assert_eq!(sources(name, hcl), "./a ../b", "{name}");
+            assert_eq!(sources(name, &format!("\u{feff}{hcl}")), "./a ../b", "{name} with a byte order mark");
         }
         for name in ["main.tf.json", "main.tofu.json"] {
             for json in [
@@ -138,6 +143,7 @@ mod tests {
                 r#"[{"module": {"a": {"source": "./a"}}}, {"module": {"b": {"source": "../b"}}}]"#,
             ] {
                 assert_eq!(sources(name, json), "./a ../b", "{name} {json}");
+                assert_eq!(sources(name, &format!("\u{feff}{json}")), "./a ../b", "{name} {json}");
             }
         }
         for name in [".main.tf", "main.tf~", "#main.tf#", "main.hcl", "main.json"] {
@@ -178,6 +184,21 @@ mod tests {
         ] {
             assert_eq!(read(&[(name, text)], &mut 10_000).unwrap().has_state, expected, "{text}");
         }
+    }
+
+    #[test]
+    fn files_that_are_no_code_are_known_if_they_may_say_something() {
+        let files = [
+            ("a.tf", "module \"a\" {\n  source = \"./a\"\n}\n"),
+            ("b.tf", "module \"b\" {\n"),
+            ("c.tf", "}\n"),
+            ("d.tf.json", "{\"module\": }"),
+            ("e.md", "module {"),
+        ];
+        let calls = read(&files, &mut 10_000).unwrap();
+        assert_eq!(calls.sources, ["./a"]);
+        let unread: Vec<String> = calls.unread.iter().map(|one| format!("{}:{}", one.file, one.line)).collect();
+        assert_eq!(unread, ["b.tf:1", "d.tf.json:1"]);
     }
 
     #[test]

@@ -9,10 +9,14 @@ mod calls;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
+use super::code::Unread;
 use super::limits::{LimitExceeded, MAX_MODULE_BYTES, MAX_MODULE_DIRS};
 use super::{Patterns, Tree, links};
 use crate::model::RepoPath;
 use calls::Calls;
+
+/// Files that cannot be read, and are kept to tell people.
+const MAX_UNREAD: usize = 100;
 
 /// Why a directory is concerned by a change elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +40,8 @@ pub struct ModuleGraph {
     roots: HashSet<RepoPath>,
     /// Directories that say where their state is: projects, even if somebody uses them as a module.
     stateful: HashSet<RepoPath>,
+    /// Code that cannot be read: nobody knows what it uses.
+    unread: BTreeSet<Unread>,
 }
 
 impl ModuleGraph {
@@ -65,6 +71,10 @@ impl ModuleGraph {
                 }
                 graph.users.entry(module).or_default().insert(dir.clone());
             }
+            graph.unread.extend(calls.unread);
+            while graph.unread.len() > MAX_UNREAD {
+                graph.unread.pop_last();
+            }
             if calls.has_state {
                 graph.stateful.insert(dir);
             }
@@ -75,6 +85,11 @@ impl ModuleGraph {
     /// Whether a directory that uses modules is a project: somebody could name it one, and it is no module itself.
     pub(super) fn is_project(&self, dir: &RepoPath) -> bool {
         self.roots.contains(dir) && (self.stateful.contains(dir) || !self.users.contains_key(dir))
+    }
+
+    /// Code of these directories that cannot be read, by file.
+    pub(super) fn unread(&self) -> impl Iterator<Item = &Unread> {
+        self.unread.iter()
     }
 
     /// All directories that use a module in which one of the changed files is, by the shortest way. A file in a

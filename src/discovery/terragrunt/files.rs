@@ -8,9 +8,10 @@ use hcl_edit::Span;
 use hcl_edit::expr::Expression;
 use hcl_edit::structure::{Attribute, Block, Body, Structure};
 
-use super::limits::{MAX_ALL_BYTES, MAX_ALL_STEPS, MAX_FILE_BYTES};
+use super::limits::{MAX_ALL_BYTES, MAX_ALL_STEPS, MAX_FILE_BYTES, MAX_UNRESOLVED};
 use super::source::local_modules;
 use crate::discovery::Tree;
+use crate::discovery::code::{Unread, unmarked};
 use crate::model::RepoPath;
 
 /// A file of Terragrunt's language, read.
@@ -41,6 +42,8 @@ pub(super) struct Files<'a> {
     parsed: RefCell<HashMap<RepoPath, Parsed>>,
     texts: RefCell<HashMap<RepoPath, Option<Rc<str>>>>,
     modules: RefCell<HashMap<RepoPath, Rc<Vec<RepoPath>>>>,
+    /// Code that may call modules, but cannot be read.
+    unread: RefCell<Vec<Unread>>,
     bytes: Cell<usize>,
     pub(super) steps: Cell<usize>,
 }
@@ -53,6 +56,7 @@ impl<'a> Files<'a> {
             parsed: RefCell::default(),
             texts: RefCell::default(),
             modules: RefCell::default(),
+            unread: RefCell::default(),
             bytes: Cell::new(MAX_ALL_BYTES),
             steps: Cell::new(MAX_ALL_STEPS),
         }
@@ -92,15 +96,31 @@ impl<'a> Files<'a> {
         if let Some(modules) = self.modules.borrow().get(dir) {
             return Rc::clone(modules);
         }
-        let texts = self.tree.files_in(dir).iter().filter_map(|file| Some((file, self.load(file)?)));
-        let code = texts.filter(|(_, text)| text.contains("module"));
-        let modules = Rc::new(code.flat_map(|(file, text)| local_modules(file, &text)).collect::<Vec<_>>());
+        let mut modules = Vec::new();
+        for file in self.tree.files_in(dir) {
+            let Some(text) = self.load(file).filter(|text| text.contains("module")) else { continue };
+            match local_modules(file, &text) {
+                Ok(called) => modules.extend(called),
+                Err(unread) => self.unread.borrow_mut().push(unread),
+            }
+        }
+        let modules = Rc::new(modules);
         self.modules.borrow_mut().insert(dir.clone(), Rc::clone(&modules));
         modules
+    }
+
+    /// The code of some directories that cannot be read, sorted.
+    pub(super) fn into_unread(self, is_in: impl Fn(&RepoPath) -> bool) -> Vec<Unread> {
+        let mut unread = self.unread.into_inner();
+        unread.retain(|one| is_in(&one.file.parent()));
+        unread.sort_unstable();
+        unread.truncate(MAX_UNRESOLVED);
+        unread
     }
 }
 
 fn parse(file: &RepoPath, text: &str) -> Parsed {
+    let text = unmarked(text);
     match hcl_edit::parser::parse_body(text) {
         Ok(body) => Parsed::Read(Rc::new(Source::new(file.clone(), body, text))),
         Err(error) => Parsed::Broken(error.location().line(), error.message().into()),

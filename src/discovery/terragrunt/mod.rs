@@ -27,7 +27,7 @@ mod stack;
 mod unit;
 mod value;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 pub use concern::{Cause, Chain, concerned};
@@ -40,6 +40,7 @@ use reading::CONFIG;
 use unit::Draft;
 
 use super::Tree;
+use super::code::Unread;
 use crate::model::RepoPath;
 
 /// The file that makes a directory a stack.
@@ -57,6 +58,8 @@ pub struct Found {
     pub passed_over: BTreeMap<RepoPath, PassedOver>,
     /// What could not be found out, sorted.
     pub unresolved: Vec<Unresolved>,
+    /// Code of units that cannot be read, so that nobody knows which modules it calls; sorted.
+    pub unread: Vec<Unread>,
 }
 
 /// A directory that Terragrunt runs.
@@ -206,7 +209,9 @@ pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
     }
     let (mut units, passed_over) = unit::chosen(drafts, &files, &mut unresolved);
     order::set(&mut units, &mut unresolved);
-    Found { units, passed_over, unresolved: unresolved.into_iter().take(MAX_UNRESOLVED).collect() }
+    let code: HashSet<&RepoPath> = units.iter().flat_map(|unit| unit.watches.keys()).collect();
+    let unread = files.into_unread(|dir| code.contains(dir));
+    Found { units, passed_over, unresolved: unresolved.into_iter().take(MAX_UNRESOLVED).collect(), unread }
 }
 
 impl Found {

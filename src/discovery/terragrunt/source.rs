@@ -1,9 +1,10 @@
 //! Where the code of a unit is: the `source` of its `terraform` block, and the modules that the code calls.
 
-use hcl_edit::structure::{Body, Structure};
+use hcl_edit::structure::Structure;
 
 use super::paths;
 use crate::discovery::Tree;
+use crate::discovery::code::{Unread, parse, parse_json, unmarked};
 use crate::model::RepoPath;
 
 /// What a `source` names.
@@ -41,30 +42,31 @@ pub(super) fn is_code(name: &str) -> bool {
     [".tf", ".tf.json", ".tofu", ".tofu.json"].iter().any(|ending| name.ends_with(ending))
 }
 
-/// The directories of local modules (`./x`, `../x`) that a file calls; none when it is no code or cannot be read.
-pub(super) fn local_modules(file: &RepoPath, text: &str) -> Vec<RepoPath> {
+/// The directories of local modules (`./x`, `../x`) that a file calls; none when it is no code by its name.
+pub(super) fn local_modules(file: &RepoPath, text: &str) -> Result<Vec<RepoPath>, Unread> {
+    let text = unmarked(text);
     let sources = match file.file_name() {
-        name if name.ends_with(".tf.json") || name.ends_with(".tofu.json") => in_json(text),
-        name if is_code(name) => in_code(text),
+        name if name.ends_with(".tf.json") || name.ends_with(".tofu.json") => in_json(file, text)?,
+        name if is_code(name) => in_code(file, text)?,
         _ => vec![],
     };
     let dir = file.parent();
     let local = sources.iter().filter(|source| source.starts_with("./") || source.starts_with("../"));
-    local.filter_map(|source| dir.join(source).ok()).collect()
+    Ok(local.filter_map(|source| dir.join(source).ok()).collect())
 }
 
-fn in_code(text: &str) -> Vec<String> {
-    let Ok(body) = text.parse::<Body>() else { return vec![] };
+fn in_code(file: &RepoPath, text: &str) -> Result<Vec<String>, Unread> {
+    let body = parse(file, text)?;
     let modules = body.iter().filter_map(Structure::as_block).filter(|block| block.has_ident("module"));
     let sources = modules.filter_map(|block| block.body.get_attribute("source")?.value.as_str().map(str::to_owned));
-    sources.collect()
+    Ok(sources.collect())
 }
 
-fn in_json(text: &str) -> Vec<String> {
-    let Ok(json) = serde_json::from_str::<serde_json::Value>(text) else { return vec![] };
+fn in_json(file: &RepoPath, text: &str) -> Result<Vec<String>, Unread> {
+    let json = parse_json(file, text)?;
     let modules = json.get("module").and_then(serde_json::Value::as_object);
     let sources = modules.into_iter().flatten().filter_map(|(_, module)| module.get("source")?.as_str());
-    sources.map(str::to_owned).collect()
+    Ok(sources.map(str::to_owned).collect())
 }
 
 #[cfg(test)]
@@ -109,12 +111,17 @@ mod tests {
 
     #[test]
     fn modules_are_read_from_code_of_both_forms() {
+        let modules = |file: &str, text: &str| local_modules(&path(file), text).unwrap();
         let hcl = "module \"a\" {\n  source = \"../b\"\n}\nmodule \"r\" {\n  source = \"acme/x/aws\"\n}\n";
-        assert_eq!(local_modules(&path("m/a/main.tf"), hcl), [path("m/b")]);
-        assert_eq!(local_modules(&path("m/a/main.tofu"), hcl), [path("m/b")]);
+        assert_eq!(modules("m/a/main.tf", hcl), [path("m/b")]);
+        assert_eq!(modules("m/a/main.tofu", hcl), [path("m/b")]);
         let json = r#"{"module": {"x": {"source": "./y"}, "z": {"source": 3}}}"#;
-        assert_eq!(local_modules(&path("m/a/main.tf.json"), json), [path("m/a/y")]);
-        assert_eq!(local_modules(&path("m/a/README.md"), hcl), []);
-        assert_eq!(local_modules(&path("a/main.tf"), &hcl.replace("../b", "../../../b")), []);
+        assert_eq!(modules("m/a/main.tf.json", json), [path("m/a/y")]);
+        assert_eq!(modules("m/a/main.tf", &format!("\u{feff}{hcl}")), [path("m/b")]);
+        assert_eq!(modules("m/a/main.tf.json", &format!("\u{feff}{json}")), [path("m/a/y")]);
+        assert_eq!(modules("m/a/README.md", hcl), []);
+        assert_eq!(modules("a/main.tf", &hcl.replace("../b", "../../../b")), []);
+        assert_eq!(local_modules(&path("a/main.tf"), "module {").unwrap_err().line, 1);
+        assert_eq!(local_modules(&path("a/main.tf.json"), "\n{").unwrap_err().line, 2);
     }
 }

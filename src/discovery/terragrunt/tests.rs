@@ -223,6 +223,45 @@ fn what_is_wrong_is_reported_where_it_is_written() {
 }
 
 #[test]
+fn one_byte_order_mark_is_no_part_of_a_configuration() {
+    let world = |mark: &str| {
+        World::of(&[
+            ("root.hcl", &format!("{mark}locals {{\n  x = \"y\"\n}}\n")),
+            (
+                "live/a/terragrunt.hcl",
+                &format!("{mark}include \"root\" {{\n  path = find_in_parent_folders(\"root.hcl\")\n}}\n"),
+            ),
+            ("live/a/main.tf", &format!("{mark}module \"m\" {{\n  source = \"../../net\"\n}}\n")),
+            ("net/main.tf", mark),
+        ])
+    };
+    let found = world("\u{feff}").found();
+    assert_eq!(found, world("").found());
+    assert_eq!(found.unresolved, []);
+    let unit = found.unit(&path("live/a")).unwrap();
+    assert_eq!(unit.reads.get(&path("root.hcl")), Some(&How::Include));
+    assert_eq!(unit.watches.get(&path("net")), Some(&Watch::Module));
+    let told = world("\u{feff}\u{feff}").unresolved();
+    assert!(told.starts_with("live/a/terragrunt.hcl:1: it is not valid: "), "{told}");
+}
+
+#[test]
+fn code_of_units_that_cannot_be_read_is_known() {
+    let world = World::of(&[
+        ("live/a/terragrunt.hcl", "terraform {\n  source = \"../../net\"\n}\n"),
+        ("live/b/terragrunt.hcl", "skip = true\n"),
+        ("live/b/main.tf", "module {"),
+        ("net/calls.tf", "module \"m\" {\n  source = \"../mod\"\n}\n"),
+        ("mod/main.tf", "# module\nresource \"a\" {\n"),
+        ("other/main.tf", "module {"),
+    ]);
+    let Found { unread, unresolved, .. } = world.found();
+    let told: Vec<String> = unread.iter().map(|one| format!("{}:{}", one.file, one.line)).collect();
+    assert_eq!(told, ["mod/main.tf:2"]);
+    assert_eq!(unresolved, []);
+}
+
+#[test]
 fn what_a_unit_looks_for_concerns_it_even_if_it_is_gone() {
     let world =
         unit("locals {\n  x = try(file(\"gone.txt\"), \"\")\n  y = find_in_parent_folders(\"env.hcl\", \"\")\n}");

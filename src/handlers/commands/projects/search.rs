@@ -73,12 +73,12 @@ pub(in crate::handlers::commands) async fn explain(
     let autoplan = settings.autoplan;
     let find = move |input: &Input<'_>| {
         let question = Question { input, rules: &rules, tool, autoplan };
-        let warnings = explain::warnings(&question).map_err(|error| Trouble::of_limit(&error))?;
         let explanation = match &target {
             Some(target) => explain::explain_target(target, &question).map_err(|error| Trouble::of_target(&error)),
             None => explain::explain(&question).map_err(|error| Trouble::of_limit(&error)),
-        };
-        Ok((explanation?, warnings))
+        }?;
+        let warnings = explain::warnings(&question, Some(&explanation)).map_err(|error| Trouble::of_limit(&error))?;
+        Ok((explanation, warnings))
     };
     match look(cx, None, find).await {
         Ok(((explanation, warnings), _)) => Ok(Explained::Answer(Box::new(explanation), warnings)),

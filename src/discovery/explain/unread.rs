@@ -1,0 +1,45 @@
+//! Code that could not be read where something hangs on it: a plan goes on without, so people have to hear of it here.
+
+use super::super::code::Unread;
+use super::super::{Input, cloud};
+use super::{Planned, Warning};
+use crate::model::WorkspaceName;
+
+/// What is not known without a file.
+#[derive(Debug, Clone, Copy)]
+enum Lost {
+    Version,
+    Workspace,
+    Modules,
+}
+
+impl Lost {
+    fn of(self, unread: &Unread) -> Warning {
+        let Unread { file, line, what } = unread;
+        let (lost, instead) = match self {
+            Self::Version => ("which version it demands is not known", "name the version with `terraform_version`"),
+            Self::Workspace => ("which workspace its `cloud` names is not known", "configure the project"),
+            Self::Modules => ("which modules it uses is not known", "name their files in `when_modified`"),
+        };
+        Warning {
+            file: file.to_string(),
+            line: Some(*line),
+            what: format!("this code could not be read ({what}), so {lost}"),
+            help: format!("correct it if the tool refuses it too, else {instead}"),
+        }
+    }
+}
+
+/// What is not known of a project: its version, if only the code says it, and its workspace, if nobody named that.
+pub(super) fn of_planned(input: &Input<'_>, planned: &Planned) -> Vec<Warning> {
+    let version = planned.tool.code.unread().iter().map(|unread| Lost::Version.of(unread));
+    let is_found = planned.configured.is_none() && planned.why.file().is_some();
+    let is_default = planned.key.workspace == WorkspaceName::default();
+    let cloud = if is_found && is_default { cloud::unread(input, &planned.key.dir) } else { Vec::new() };
+    version.chain(cloud.iter().map(|unread| Lost::Workspace.of(unread))).collect()
+}
+
+/// Code of which nobody knows which modules it uses.
+pub(super) fn of_modules<'a>(unread: impl IntoIterator<Item = &'a Unread>) -> Vec<Warning> {
+    unread.into_iter().map(|unread| Lost::Modules.of(unread)).collect()
+}

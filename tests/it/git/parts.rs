@@ -99,7 +99,7 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
     for (file, text) in [("a/x_override.tf", "of before"), ("terraform.tfstate", "of now")] {
         std::fs::write(checkout.path.join("lib/x").join(file), text).unwrap();
     }
-    let commits = world.pull_with(&[("lib/x", "../lib2.git", &newer)]).await;
+    let commits = world.pull_with(&[("lib/x", "../lib2", &newer)]).await;
     let moved = world.with_submodules(&commits).await;
     assert_eq!(
         ["a/f", "a/x_override.tf", "terraform.tfstate"].map(|file| read(&moved, &format!("lib/x/{file}"))),

@@ -139,6 +139,7 @@ fn years() -> Vec<String> {
             "commands (id, kind, repo, pull, comment, actor, origin, spec, state, created_at)",
             "ID, 'plan', REPO, n / 2, n, 'ada', 'comment', '{}', 'finished', TIME",
         ),
+        rows(100_000, "command_configs (command, file, text)", "ID, 'atlantis.yaml', 'version: 3'"),
         rows(
             100_000,
             "runs (id, command, kind, repo, pull, dir, workspace, name, state, created_at)",

@@ -142,9 +142,11 @@ async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_o
     let answer = bot.comment(pull);
     assert!(answer.contains("`approved` is required (line 4 of `atlantis.yaml`)"), "{answer}");
     assert!(answer.contains("1 refused, 1 applied"), "{answer}");
+    assert_eq!(bot.calls().last().map(String::as_str), Some("apply network"));
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper apply").await;
-    assert!(bot.comment(pull).starts_with("Ran Apply for project: `app` dir: `app`"));
+    bot.heard(pull);
+    assert_eq!(bot.calls().last().map(String::as_str), Some("apply app"));
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
 }
 

@@ -283,7 +283,7 @@ fn a_directory_that_is_a_link_is_told_with_where_it_leads() {
     let explanation = world.explained(&["a/main.tf"]);
     let words: Vec<_> = explanation.skipped.iter().map(|skipped| skipped.why_not.word()).collect();
     assert_eq!(words, ["not_configured", "not_configured", "dir_is_link", "dir_missing", "dir_is_link"]);
-    let warnings = world.ask(&[], |question| warnings(question).unwrap());
+    let warnings = world.ask(&[], |question| warnings(question, None).unwrap());
     let told: Vec<_> = warnings.iter().map(|warning| format!("{warning} => {}", warning.help)).collect();
     insta::assert_snapshot!(told.join("\n"), @"
     the directory `lnk` is a symbolic link to `a`, and no project runs behind a link => write `dir: a`, or remove the project

@@ -155,7 +155,7 @@ async fn tokens_are_kept_until_shortly_before_they_end() {
     world.issues(7, "ghs_one");
     world.answers_pulls(3);
     github.pull(&pull(), Some(7)).await.unwrap();
-    world.clock.advance(Duration::from_mins(49));
+    world.clock.advance(Duration::from_mins(24));
     github.pull(&pull(), Some(7)).await.unwrap();
     assert_eq!(world.server.lines(), [issue(7).as_str(), PULL, PULL]);
     world.clock.advance(Duration::from_mins(1));

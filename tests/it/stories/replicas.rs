@@ -200,7 +200,7 @@ async fn a_plan_is_stopped_by_the_server_that_learns_of_the_close() {
     **Plan cancelled**: the pull request was closed, so `terraform plan` was interrupted.
 
     ```diff
-    waiting
+    waiting in network
     Interrupt received.
     ```
 

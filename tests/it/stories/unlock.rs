@@ -132,7 +132,7 @@ async fn a_pull_request_closed_during_its_apply_lets_it_end(backend: Backend) {
     **1 added, 0 changed, 0 destroyed.**
 
     ```diff
-    waiting
+    waiting in network
     terraform_data.it: Creating...
     terraform_data.it: Creation complete after 0s
 

@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use super::disk::apart;
+use super::kept::{self, Committed};
 use super::merge::Merge;
 use super::mirror::{make_dir, remove_all};
 use super::place::{self, CheckoutPlace};
-use super::{Extent, GitError, Mirror, kept};
+use super::{Extent, GitError, Mirror, objects};
 use crate::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
 use crate::process::{Cmd, Hold};
 
@@ -66,7 +67,7 @@ pub struct Checkout {
     pub merged: bool,
     /// What of the commit is there.
     pub extent: Extent,
-    /// Whether it was made just now, with nothing left of earlier runs.
+    /// Whether it was made just now, with nothing left of earlier runs but local states.
     pub fresh: bool,
 }
 
@@ -279,13 +280,26 @@ impl Mirror {
         commit: &CommitSha,
         extent: &Extent,
     ) -> Result<(), GitError> {
-        let moved = async |from: &PathBuf, to: &PathBuf, moving: fn(&Path, &Path) -> std::io::Result<()>| {
-            let (from, to) = (from.clone(), to.clone());
-            apart(move || moving(&from, &to)).await.flatten().map_err(GitError::from_io(doing))
-        };
-        moved(&place.dir, &place.aside, kept::put_aside).await?;
+        let committed = self.committed(&place.dir).await;
+        let (dir, aside) = (place.dir.clone(), place.aside.clone());
+        let put = apart(move || kept::put_aside(&dir, &aside, &committed)).await;
+        put.flatten().map_err(GitError::from_io(doing))?;
         self.add(doing, &place.dir, commit, extent).await?;
-        moved(&place.aside, &place.dir, kept::put_back).await
+        let (dir, aside) = (place.dir.clone(), place.aside.clone());
+        apart(move || kept::put_back(&aside, &dir)).await.flatten().map_err(GitError::from_io(doing))
+    }
+
+    /// What the commit of a worktree has, as far as that can be told: it may be broken, or of a mirror that was replaced.
+    async fn committed(&self, dir: &Path) -> Committed {
+        let Some(admin) = self.admin_dir(dir) else { return Committed::default() };
+        self.committed_in(self.git().env("GIT_DIR", admin), "HEAD").await
+    }
+
+    /// What a commit has; nothing if it is not here.
+    pub(super) async fn committed_in(&self, git: Cmd, commit: &str) -> Committed {
+        let cmd = git.cap(objects::MAX_LIST).args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", commit]);
+        let listed = self.run("list the files of an earlier commit", cmd).await;
+        listed.map(|output| Committed::of(&output.stdout.bytes)).unwrap_or_default()
     }
 
     /// Makes the worktree from nothing. Forced twice: also over the remains of a `worktree add` that was killed.

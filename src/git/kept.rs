@@ -2,10 +2,14 @@
 //!
 //! The need: files made from an older commit must not take part in a newer plan, but a local state is the only word on what
 //! was built, and nobody could make it anew. So states stay whatever happens to a checkout, and what `init` brought stays as
-//! long as the checkout itself does. Links are never followed: a run may have left them anywhere.
+//! long as the checkout itself does. What a commit had under such a name is of that commit, like its other files. Links are
+//! never followed: a run may have left them anywhere.
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use tracing::warn;
@@ -15,7 +19,7 @@ use super::mirror::{make_dir, remove_all};
 /// What stays when a checkout moves to another commit, as patterns of git.
 pub(super) const PATTERNS: &[&str] =
     &[".terraform/", ".terragrunt-cache/", ".terraform.lock.hcl", "*.tfstate", "*.tfstate.*", "terraform.tfstate.d/"];
-/// The directories and the file of [`PATTERNS`] that are no states.
+/// The directories of [`PATTERNS`], and the file that is no state.
 const DIRS: [&str; 3] = [DATA, ".terragrunt-cache", "terraform.tfstate.d"];
 const LOCK_FILE: &str = ".terraform.lock.hcl";
 /// There the settings of a backend lie under the name of a state.
@@ -31,22 +35,44 @@ pub(super) fn is_state_in(dir: &Path, name: &str) -> bool {
     is_state(name) && dir.components().all(|part| part.as_os_str() != DATA)
 }
 
-/// Removes everything below a directory but [`PATTERNS`], as `git clean` does where it looks: not in directories of
-/// submodules. Tells whether the directory is empty now.
-pub(super) fn sweep(dir: &Path) -> io::Result<bool> {
+/// Files of a commit, as paths from its root.
+#[derive(Debug, Default)]
+pub(super) struct Committed(HashSet<PathBuf>);
+
+impl Committed {
+    /// From names with a NUL behind each.
+    pub(super) fn of(names: &[u8]) -> Self {
+        let names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        Self(names.map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+    }
+
+    fn has(&self, file: &Path) -> bool {
+        self.0.contains(file)
+    }
+}
+
+/// Removes everything below a directory but files and directories of [`PATTERNS`] that were not committed, much as
+/// `git clean` does where it looks: not in directories of submodules.
+pub(super) fn sweep(root: &Path, committed: &Committed) -> io::Result<()> {
+    sweep_dir(root, Path::new(""), committed).map(drop)
+}
+
+/// Tells whether the directory is empty now.
+fn sweep_dir(root: &Path, dir: &Path, committed: &Committed) -> io::Result<bool> {
     let mut is_empty = true;
-    for entry in fs::read_dir(dir)? {
+    for entry in fs::read_dir(root.join(dir))? {
         let entry = entry?;
         let (name, path) = (entry.file_name(), entry.path());
+        let from_root = dir.join(&name);
         let name = name.to_string_lossy();
         let goes = if entry.file_type()?.is_dir() {
-            let goes = !DIRS.contains(&&*name) && sweep(&path)?;
+            let goes = !DIRS.contains(&&*name) && sweep_dir(root, &from_root, committed)?;
             if goes {
                 fs::remove_dir(&path)?;
             }
             goes
         } else {
-            let goes = !is_state(&name) && name != LOCK_FILE;
+            let goes = !is_state(&name) && name != LOCK_FILE || committed.has(&from_root);
             if goes {
                 fs::remove_file(&path)?;
             }
@@ -57,10 +83,10 @@ pub(super) fn sweep(dir: &Path) -> io::Result<bool> {
     Ok(is_empty)
 }
 
-/// Moves the states of a checkout that is to be made anew out of it. What is aside already stays, unless the checkout has a
-/// newer one.
-pub(super) fn put_aside(checkout: &Path, aside: &Path) -> io::Result<()> {
-    for state in states(checkout)? {
+/// Moves the states of a checkout that is to be made anew out of it, except those that were committed. One that is aside
+/// already stays, unless the checkout has it, too.
+pub(super) fn put_aside(checkout: &Path, aside: &Path, committed: &Committed) -> io::Result<()> {
+    for state in states(checkout)?.into_iter().filter(|state| !committed.has(state)) {
         let place = aside.join(&state);
         make_dir(place.parent().unwrap_or(aside))?;
         fs::rename(checkout.join(&state), place)?;
@@ -171,24 +197,27 @@ mod tests {
         write(&root, &LEFT);
         write(dir.path(), &["outside/x.tf"]);
         symlink(dir.path().join("outside"), root.join("link")).unwrap();
-        assert!(!sweep(&root).unwrap());
+        sweep(&root, &Committed::default()).unwrap();
         let mut left = LEFT[2..].to_vec();
         left.sort_unstable();
         assert_eq!(told(&root), left.join(" "));
         assert!(!root.join("a/made").exists() && root.join("a").exists());
         assert_eq!(told(&dir.path().join("outside")), "x.tf");
+        sweep(&root, &Committed::of(b"main.tf\0a/terraform.tfstate\0a/.terraform.lock.hcl\0")).unwrap();
+        left.retain(|file| !["a/terraform.tfstate", "a/.terraform.lock.hcl"].contains(file));
+        assert_eq!(told(&root), left.join(" "), "those were of a commit");
     }
 
     #[test]
     fn states_come_back_unless_the_commit_has_them_itself() {
         let dir = tempfile::tempdir().unwrap();
         let (root, aside) = (dir.path().join("root"), dir.path().join("aside"));
-        put_aside(&root, &aside).unwrap();
+        put_aside(&root, &aside, &Committed::default()).unwrap();
         put_back(&aside, &root).unwrap();
         assert!(!aside.exists(), "nothing was there");
         write(&root, &LEFT);
-        write(&root, &["own/terraform.tfstate", "gone/deep/terraform.tfstate"]);
-        put_aside(&root, &aside).unwrap();
+        write(&root, &["own/terraform.tfstate", "gone/deep/terraform.tfstate", "c/terraform.tfstate"]);
+        put_aside(&root, &aside, &Committed::of(b"c/terraform.tfstate\0")).unwrap();
         let states = "a/terraform.tfstate a/terraform.tfstate.backup a/terraform.tfstate.d/eu/terraform.tfstate";
         assert_eq!(told(&aside), format!("{states} gone/deep/terraform.tfstate own/terraform.tfstate"));
         fs::remove_dir_all(&root).unwrap();

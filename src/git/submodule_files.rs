@@ -6,11 +6,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::disk::apart;
+use super::kept::{self, Committed};
 use super::mirror::{make_dir, remove_all};
 use super::objects::{self, path_of};
 use super::submodules::Submodule;
-use super::{Checkout, GitError, Mirror, kept, place};
-use crate::model::RepoPath;
+use super::{Checkout, GitError, Mirror, place};
+use crate::model::{CommitSha, RepoPath};
 use crate::process::Cmd;
 
 /// Index of the one that is being written.
@@ -33,8 +34,9 @@ impl Mirror {
             let Submodule { path, commit, .. } = submodule;
             let dir = empty_way(&checkout.path, path).map_err(io())?;
             make_dir(&dir).map_err(io())?;
-            if placed.get(path).map(String::as_str) != Some(commit.as_str()) {
-                swept(dir.clone()).await.map_err(io())?;
+            let old = placed.get(path).map(String::as_str);
+            if old != Some(commit.as_str()) {
+                swept(dir.clone(), self.committed_there(submodule, old).await).await.map_err(io())?;
             }
             self.write_files(&doing, &admin, &dir, submodule).await?;
         }
@@ -46,15 +48,29 @@ impl Mirror {
     /// worktree in `dir`.
     pub(super) async fn sweep_submodules(&self, doing: &str, git: Cmd, dir: &Path) -> Result<(), GitError> {
         let output = self.run(doing, git.cap(objects::MAX_LIST).args(["ls-files", "--stage", "-z"])).await?;
+        if output.stdout.truncated {
+            return Err(GitError::other(
+                doing,
+                "there are more files than can be listed, so submodules may be overlooked",
+            ));
+        }
         let links = output.stdout.bytes.split(|byte| *byte == 0).filter(|line| line.starts_with(b"160000 "));
         let name = |line: &[u8]| line.iter().position(|byte| *byte == b'\t').and_then(|tab| path_of(&line[tab + 1..]));
         for path in links.filter_map(name) {
             let dir = empty_way(dir, &path).map_err(GitError::from_io(doing))?;
             if dir.exists() {
-                swept(dir).await.map_err(GitError::from_io(doing))?;
+                // What commits of them had is known when they are put there again.
+                swept(dir, Committed::default()).await.map_err(GitError::from_io(doing))?;
             }
         }
         Ok(())
+    }
+
+    /// What the commit had that was there before.
+    async fn committed_there(&self, submodule: &Submodule, old: Option<&str>) -> Committed {
+        let Some(old) = old.and_then(|old| CommitSha::new(old).ok()) else { return Committed::default() };
+        let repository = self.at(submodule.dir.clone());
+        repository.committed_in(repository.git(), old.as_str()).await
     }
 
     async fn write_files(&self, doing: &str, admin: &Path, dir: &Path, one: &Submodule) -> Result<(), GitError> {
@@ -68,8 +84,8 @@ impl Mirror {
 }
 
 /// Leaves of a directory what stays in checkouts that move to another commit.
-async fn swept(dir: PathBuf) -> io::Result<()> {
-    apart(move || kept::sweep(&dir)).await.flatten().map(drop)
+async fn swept(dir: PathBuf, committed: Committed) -> io::Result<()> {
+    apart(move || kept::sweep(&dir, &committed)).await.flatten()
 }
 
 fn read_note(file: &Path) -> BTreeMap<RepoPath, String> {

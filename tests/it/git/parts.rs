@@ -106,6 +106,16 @@ async fn submodules_and_theirs_are_files_of_the_checkout() {
         ["newer", "(NotFound)", "of now"]
     );
     std::fs::remove_file(moved.path.join("lib/x/terraform.tfstate")).unwrap();
+    // What an older commit of the same submodule had is of that commit, whatever it is called.
+    let with = world.repository("acme/lib3", "a/.terraform.lock.hcl=old terraform.tfstate=old", &[]).await;
+    let then = format!("cd other && git rm -rq . && printf x > f && git add f && {COMMIT}");
+    let gone: CommitSha = world.sh(&then).await.parse().unwrap();
+    world.sh("cd other && git push -q ../srv/acme/lib3.git HEAD:main").await;
+    let there = world.with_submodules(&world.pull_with(&[("lib/x", "../lib3", &with)]).await).await;
+    assert_eq!(read(&there, "lib/x/terraform.tfstate"), "old");
+    let moved = world.with_submodules(&world.pull_with(&[("lib/x", "../lib3", &gone)]).await).await;
+    let files = ["f", "a/.terraform.lock.hcl", "terraform.tfstate"].map(|file| read(&moved, &format!("lib/x/{file}")));
+    assert_eq!(files, ["x", "(NotFound)", "(NotFound)"]);
     // Without submodules nothing of them is left.
     let commits = world.pull_with(&[]).await;
     let without = world.with_submodules(&commits).await;

@@ -50,12 +50,11 @@ impl Store {
         .map(|rows| rows.into_iter().collect())
     }
 
-    /// What was kept for the command that made the newest plan of a commit.
-    pub async fn plan_config_of_head(&self, pull: &PullRef, head: &CommitSha) -> Result<Option<WrittenConfig>> {
+    /// What was kept for the newest command that planned a commit, whatever became of its plans.
+    pub async fn command_config_of_head(&self, pull: &PullRef, head: &CommitSha) -> Result<Option<WrittenConfig>> {
         on_pool!(self, db => sqlx::query_as::<_, Row>(
-            "SELECT c.file, c.text FROM plans p JOIN runs r ON r.id = p.run JOIN command_configs c ON c.command = r.command \
-             WHERE p.repo = $1 AND p.pull = $2 AND p.state <> 'discarded' AND p.head = $3 \
-             ORDER BY p.created_at DESC, p.id DESC LIMIT 1")
+            "SELECT c.file, c.text FROM commands o JOIN command_configs c ON c.command = o.id \
+             WHERE o.repo = $1 AND o.pull = $2 AND o.head = $3 ORDER BY o.created_at DESC, o.id DESC LIMIT 1")
             .bind(&pull.repo).bind(pull.number).bind(head).fetch_optional(db))
         .map(|row| row.map(WrittenConfig::from))
     }

@@ -80,11 +80,6 @@ impl Reading {
         Ok(Self { said, ..reading })
     }
 
-    /// Whether the checkout is looked into.
-    pub fn is_of_checkout(&self) -> bool {
-        self.origin == Origin::Checkout
-    }
-
     fn new(rules: &RepoRules, base: &BranchName, origin: Origin) -> Self {
         let path = rules.config_file().map(|path| path.value.clone());
         Self { path, permissions: rules.permissions().clone(), base: base.clone(), origin, said: None }
@@ -170,13 +165,19 @@ async fn written_for_plans(
     rules: &RepoRules,
     source: &Source,
 ) -> Result<Option<WrittenConfig>, ConfigTrouble> {
-    let for_plans = |hook: &Hook| [CommandKind::Plan, CommandKind::Autoplan].into_iter().any(|kind| hook.is_for(kind));
-    let is_theirs = rules.pre_hooks(&source.base_branch).any(for_plans) && !hooks::any_before(cx, rules);
-    if !is_theirs || !is_of_checkout(cx.ctx, rules) {
+    let has_own = cx.row.kind.runs().is_some() && hooks::any_before(cx, rules);
+    if has_own || !may_be_written(cx, rules) {
         return Ok(None);
     }
-    let written = cx.ctx.store.plan_config_of_head(&source.pull, &source.head).await;
+    let written = cx.ctx.store.command_config_of_head(&source.pull, &source.head).await;
     written.map_err(|error| CheckoutError::from(error).into())
+}
+
+/// Whether hooks of a plan may have written what is read, so that it has to be kept with the command. A plan that has none of
+/// its own goes by what those of an earlier one have left.
+pub(super) fn may_be_written(cx: &CommandCx<'_>, rules: &RepoRules) -> bool {
+    let for_plans = |hook: &Hook| [CommandKind::Plan, CommandKind::Autoplan].into_iter().any(|kind| hook.is_for(kind));
+    is_of_checkout(cx.ctx, rules) && rules.pre_hooks(&cx.pull.base_branch).any(for_plans)
 }
 
 /// The commands of which hooks may have written the configuration, by the runs of theirs that made plans.

@@ -225,7 +225,7 @@ async fn work(db: &TestDb) {
     let _recorded = store.plan_record(&plan, Some(lock.id)).await.unwrap();
     store.plan_list(&pull).await.unwrap();
     store.plan_configs(&pull).await.unwrap();
-    store.plan_config_of_head(&pull, &plan.head).await.unwrap();
+    store.command_config_of_head(&pull, &plan.head).await.unwrap();
     store.run_start(plan.run).await.unwrap();
     store.run_output_append(plan.run, &OutputPiece { seq: 1, text: "a line".to_owned() }).await.unwrap();
     store.run_output_after(plan.run, 0, 100).await.unwrap();

@@ -10,6 +10,8 @@ use crate::support::db::{Backend, story};
 story!(
     a_hook_writes_the_configuration_that_is_planned_and_applied,
     what_a_hook_of_the_plan_wrote_holds_for_commands_without_it,
+    what_a_hook_wrote_for_a_push_holds_for_a_plan_that_is_asked_for_and_its_apply,
+    what_a_hook_wrote_is_known_without_a_plan_and_without_the_checkout,
     a_hook_that_fails_is_shown_and_the_plan_goes_on,
     where_the_operator_wants_it_a_hook_that_fails_refuses_the_command,
     hooks_after_a_command_hear_how_it_ended,
@@ -61,8 +63,7 @@ async fn what_a_hook_of_the_plan_wrote_holds_for_commands_without_it(backend: Ba
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[("repo-config-json", &config.to_string())]).await;
     let pull = bot.open_pull("wider", &[WIDER, ("app/main.tf", "# wider\n")]).await;
     assert!(bot.comment(pull).starts_with("Ran Plan for project: `generated` dir: `network`"));
-    // As on another replica, which never had the file.
-    std::fs::remove_dir_all(bot.db.dir.path().join("data/checkouts")).unwrap();
+    lose_checkouts(&bot);
     bot.say(pull, "lockkeeper apply").await;
     let refused = bot.comment(pull);
     assert!(refused.contains("`approved` is required (line 6 of `lockkeeper.yaml`)"), "{refused}");
@@ -73,6 +74,49 @@ async fn what_a_hook_of_the_plan_wrote_holds_for_commands_without_it(backend: Ba
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains("Apply complete!"));
     bot.end(&[LOCK]).await;
+}
+
+/// As on another replica, which never had what hooks wrote.
+fn lose_checkouts(bot: &Bot) {
+    std::fs::remove_dir_all(bot.db.dir.path().join("data/checkouts")).unwrap();
+}
+
+async fn what_a_hook_wrote_for_a_push_holds_for_a_plan_that_is_asked_for_and_its_apply(backend: Backend) {
+    let text = "version: 3\nprojects:\n- name: generated\n  dir: network\n  apply_requirements: [approved]\n";
+    let generate = format!("printf '{}' >lockkeeper.yaml", text.replace('\n', "\\n"));
+    let config = json!({"repos": [{
+        "id": "/.*/", "allowed_overrides": ["apply_requirements"],
+        "pre_workflow_hooks": [{"run": generate, "commands": "autoplan"}],
+    }]});
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &[("repo-config-json", &config.to_string())]).await;
+    let pull = bot.open_pull("wider", &[WIDER]).await;
+    let planned = "Ran Plan for project: `generated` dir: `network`";
+    assert!(bot.comment(pull).starts_with(planned));
+    lose_checkouts(&bot);
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.comment(pull).starts_with(planned));
+    lose_checkouts(&bot);
+    bot.say(pull, "lockkeeper apply").await;
+    let refused = bot.comment(pull);
+    assert!(refused.contains("`approved` is required (line 5 of `lockkeeper.yaml`)"), "{refused}");
+    bot.end(&[LOCK]).await;
+}
+
+async fn what_a_hook_wrote_is_known_without_a_plan_and_without_the_checkout(backend: Backend) {
+    // Where hooks are for all commands, `explain` tells of them and runs none.
+    for (commands, asked, told) in [
+        ("plan", "version -p generated", "Ran Version for project: `generated` dir: `network`"),
+        ("", "explain", "`generated`"),
+    ] {
+        let mut bot = start(backend, &json!([{"run": GENERATE, "commands": commands}]), &json!([])).await;
+        let pull = bot.open_pull("wider", &[("network/main.tf", "# fake: fail plan\n")]).await;
+        assert!(bot.comment(pull).starts_with("Ran Plan for project: `generated` dir: `network`"));
+        lose_checkouts(&bot);
+        bot.say(pull, &format!("lockkeeper {asked}")).await;
+        let answer = bot.comment(pull);
+        assert!(answer.contains(told), "{answer}");
+        bot.end(&[]).await;
+    }
 }
 
 async fn a_hook_that_fails_is_shown_and_the_plan_goes_on(backend: Backend) {

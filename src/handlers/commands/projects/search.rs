@@ -16,7 +16,7 @@ use crate::discovery::explain::{self, Explanation, Question, Tool, Warning};
 use crate::discovery::{self, Input, ModuleGraph, Tree};
 use crate::git::{Checkout, GitError, Ignored, TreeFiles};
 use crate::handlers::commands::CommandCx;
-use crate::handlers::commands::config_file::{ConfigTrouble, Reading, Said};
+use crate::handlers::commands::config_file::{ConfigTrouble, Reading, Said, may_be_written};
 use crate::handlers::commands::hooks::{self, Given};
 use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::Policies;
@@ -121,13 +121,14 @@ async fn look<T: Send + 'static>(
     {
         return Err(Stop::Refused(failed));
     }
-    let is_written = reading.is_of_checkout() && hooks::any_before(cx, work.policies.of_operator());
+    let is_kept = cx.row.kind.runs() == Some(RunKind::Plan) && may_be_written(cx, work.policies.of_operator());
     let (ground, graph) = ground(cx, &work, view, reading).await?;
     let settings = cx.ctx.settings.discovery.clone();
     let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph)).await;
     let found = found.context("the search for projects broke off").map_err(JobError::Fail)?;
     let Found { what, said, graph, seen } = found.map_err(Trouble::into_stop)?;
-    if is_written && cx.row.kind.runs() == Some(RunKind::Plan) {
+    if is_kept {
+        cx.abandoned()?;
         let written = WrittenConfig(said.as_ref().map(|said| (said.file.clone(), said.text.clone())));
         cx.ctx.store.command_config_keep(cx.row.id, &written).await.map_err(JobError::from)?;
     }

@@ -1,10 +1,10 @@
 //! Hooks of the operator around a command: each once per command, in the root of the checkout of the default workspace
 //! (reference 6.9).
 //!
-//! Those before a plan or an apply may write the configuration of the repository, so they run before projects are looked
-//! for. Those after it run before the pull is answered: whoever reads the answer finds everything done. A command that is
-//! begun again after a crash runs its hooks again; an apply or another change that had begun is not, and neither are the
-//! hooks after it.
+//! Those before it may write the configuration of the repository, so they run before projects are looked for; an apply goes
+//! by what those of its plan wrote. Those after it run before the pull is answered: whoever reads the answer finds everything
+//! done. A command that is begun again after a crash runs its hooks again; an apply or another change that had begun is not,
+//! and neither are the hooks after it.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 //! What holds for the projects of a command: the rules of the operator, and what the repository says. A
-//! plan goes by the checkout that it plans, an apply by the commits that were planned.
+//! plan goes by the checkout that it plans, an apply by the configuration that its plan was made by.
 
 use std::collections::HashMap;
 use std::sync::Arc;

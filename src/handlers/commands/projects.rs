@@ -56,13 +56,13 @@ pub(super) struct Work {
     others: HashMap<ProjectKey, Arc<Policies>>,
     /// What was found out about the pull.
     pub findings: Findings,
-    checkouts: Mutex<HashMap<(CheckedOut, WorkspaceName), Slot>>,
+    checkouts: Mutex<HashMap<WorkspaceName, Slot>>,
     /// What checkouts have to hold.
     reached: Reached,
 }
 
-/// A checkout that somebody is making or has made.
-type Slot = Arc<Mutex<Option<Arc<Checkout>>>>;
+/// The place of a checkout that somebody is making or has made, and what is in it now.
+type Slot = Arc<Mutex<Option<(CheckedOut, Arc<Checkout>)>>>;
 
 /// Nothing but the pool limits how many runs there are at once.
 const ABREAST: usize = 10_000;
@@ -181,7 +181,7 @@ impl Work {
         self.source.as_ref().expect("a plan has fetched what it works on")
     }
 
-    /// The checkout for a workspace, made once per command.
+    /// The checkout for a workspace of what is planned.
     pub async fn checkout(
         &self,
         cx: &CommandCx<'_>,
@@ -190,25 +190,28 @@ impl Work {
         self.checkout_of(cx, self.source(), workspace).await
     }
 
+    /// The checkout for a workspace, made once per command, unless what is applied was made of several states of the base
+    /// branch: they have one place, so whoever comes after another one makes it anew.
     pub async fn checkout_of(
         &self,
         cx: &CommandCx<'_>,
         source: &Source,
         workspace: &WorkspaceName,
     ) -> Result<Arc<Checkout>, CheckoutError> {
-        let key = (cx.ctx.checkouts.checked_out(source), workspace.clone());
-        let slot = Arc::clone(self.checkouts.lock().await.entry(key).or_default());
+        let wanted = cx.ctx.checkouts.checked_out(source);
+        let slot = Arc::clone(self.checkouts.lock().await.entry(workspace.clone()).or_default());
         let mut slot = slot.lock().await;
-        if let Some(checkout) = &*slot {
+        if let Some((_, checkout)) = slot.as_ref().filter(|(there, _)| *there == wanted) {
             return Ok(Arc::clone(checkout));
         }
+        *slot = None;
         let extent = self.extent(cx, source, workspace).await?;
         let (ctx, via) = (cx.ctx, cx.row.installation);
         let rules = submodules::Rules { ctx, parent: &source.pull.repo };
         // Large, and awaited by everything that plans.
         let parts = Box::pin(ctx.checkouts.bring_parts(&*ctx.forge, source, via, &rules)).await?;
         let checkout = Arc::new(ctx.checkouts.prepare(source, workspace, &extent, &parts).await?);
-        *slot = Some(Arc::clone(&checkout));
+        *slot = Some((wanted, Arc::clone(&checkout)));
         Ok(checkout)
     }
 

@@ -16,6 +16,7 @@ story!(
     mistakes_on_the_base_branch_are_shown_with_the_branch_they_are_on,
     each_plan_is_applied_by_the_configuration_it_was_made_with,
     plans_that_are_checked_out_alike_are_applied_beside_each_other_and_others_in_turn,
+    each_plan_is_applied_in_the_state_of_the_base_branch_it_was_made_of,
     what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_on,
     a_named_branch_is_read_as_it_is_now,
     a_named_branch_that_is_not_there_stops_plan_and_apply,
@@ -123,6 +124,33 @@ async fn plans_that_are_checked_out_alike_are_applied_beside_each_other_and_othe
     }
 }
 
+async fn each_plan_is_applied_in_the_state_of_the_base_branch_it_was_made_of(backend: Backend) {
+    let tell = r#"echo "$REPO_REL_DIR is built on $(cat ../ground)""#;
+    let config = serde_json::json!({
+        "repos": [{"id": "/.*/", "workflow": "telling"}],
+        "workflows": {"telling": {"apply": {"steps": [{"run": tell}, "apply"]}}},
+    });
+    let config = config.to_string();
+    let flags = [("checkout-strategy", "merge"), ("repo-config-json", config.as_str())];
+    let before = [NETWORK, APP, ("zone/main.tf", "# narrow\n"), ("ground", "sand")];
+    let mut bot = Bot::with(backend, &before, &flags).await;
+    let add = "# fake: add 1\n";
+    let pull = bot.open_pull("all", &[WIDER, ("app/main.tf", add), ("zone/main.tf", add)]).await;
+    bot.push("main", &[("ground", "rock")]).await;
+    bot.say(pull, "lockkeeper plan -d network").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    let answer = bot.comment(pull);
+    // One after the other, and the last where the first was, although another was there in between.
+    for told in ["app is built on sand", "network is built on rock", "zone is built on sand", "3 applied"] {
+        assert!(answer.contains(told), "{answer}");
+    }
+    bot.end(
+        &["app", "network", "zone"].map(|dir| format!("acme/infra/{dir}/default by #1")).each_ref().map(String::as_str),
+    )
+    .await;
+}
+
 async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_on(backend: Backend) {
     // On the base branch of now `app` has to be approved.
     let generate = "printf 'version: 3\nprojects:\n- {name: net, dir: network}\n- {name: app, dir: app%s}\n' \
@@ -141,7 +169,12 @@ async fn what_hooks_wrote_holds_for_the_state_of_the_base_branch_that_they_ran_o
     bot.say(pull, "lockkeeper apply").await;
     let answer = bot.comment(pull);
     assert!(answer.contains("`approved` is required (line 4 of `atlantis.yaml`)"), "{answer}");
-    assert!(answer.contains("1 refused, 1 applied"), "{answer}");
+    // They have run for `app`, and what else they may have made is not there for `net`.
+    let why = "the hooks before this apply ran on another state of the base branch than the one this plan was made of, so \
+               what they make would be missing. Nothing was applied.";
+    assert!(answer.contains(why) && answer.contains("2 refused"), "{answer}");
+    bot.say(pull, "lockkeeper apply -p net").await;
+    assert!(bot.comment(pull).starts_with("Ran Apply for project: `net`"));
     assert_eq!(bot.calls().last().map(String::as_str), Some("apply network"));
     bot.approve(pull, "bob");
     bot.say(pull, "lockkeeper apply").await;

@@ -14,7 +14,7 @@ use crate::model::{ApplyLock, Lock, LockKey, PlanRecord, PlanState, ProjectOutco
 use crate::queue::JobError;
 use crate::render::{Next, ProjectReport, Refusal, UserText, apply_locks_line};
 use crate::store::{ApplyGate, ApplyGrant, LockWish};
-use crate::workflow::ToolError;
+use crate::workflow::{CheckedOut, Source, ToolError};
 
 /// Why there is nothing to apply, if so.
 pub(super) fn nothing_left(state: PlanState) -> Option<&'static str> {
@@ -147,6 +147,19 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
     let message = "the plan was made after the comment that asks to apply it, so nobody can have looked at it before. \
                    Nothing was applied.";
     Err(Shut::ForNow(UserText::new(message, ["Look at the plan, then comment the command again.".to_owned()])))
+}
+
+/// Hooks run once for a command, on one state of the base branch, in the checkout of the default workspace: what they make is
+/// not in that of another state. `hooked`: the one they ran in.
+pub(super) fn seen_by_hooks(cx: &CommandCx<'_>, hooked: Option<&CheckedOut>, plan: &PlanRecord) -> Result<(), Shut> {
+    let is_seen = |hooked: &CheckedOut| *hooked == cx.ctx.checkouts.checked_out(&Source::of_plan(plan));
+    if !plan.project.workspace.is_default() || hooked.is_none_or(is_seen) {
+        return Ok(());
+    }
+    let message = "the hooks before this apply ran on another state of the base branch than the one this plan was made of, \
+                   so what they make would be missing. Nothing was applied.";
+    let hint = "Apply it by itself, by the line below: then they run on what it was made of.";
+    Err(Shut::ForNow(UserText::new(message, [hint.to_owned()])))
 }
 
 /// The program that made the plan is not here any more.

@@ -36,7 +36,7 @@ use crate::model::{
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
 use crate::store::{ApplyGrant, NewRun, Stop};
-use crate::workflow::{RunError, RunOutput, StepError, StepFailure};
+use crate::workflow::{CheckedOut, RunError, RunOutput, Source, StepError, StepFailure};
 
 const LEFT_BY_AN_INTERRUPT: &str = "What was applied until then is in the state. Plan again to see what is left.";
 const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Compare the two, then plan again to see \
@@ -70,13 +70,22 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
     let work = Work::of_plans(cx.ctx, policies, &meant);
-    if let Some(refusal) = run_hooks(cx, &work, &meant, command).await? {
-        return refused_by_hook(cx, refusal).await;
-    }
+    let hooked = match run_hooks(cx, &work, &meant, command).await? {
+        Ok(hooked) => hooked,
+        Err(refusal) => return refused_by_hook(cx, refusal).await,
+    };
     let mut course = Course::new(work.aborts());
     for stage in in_order(&work, runs_to_come(cx, plans).await?) {
         let halted = course.halted(stage.group);
-        let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command, halted: halted.clone() };
+        let applying = |(run, plan)| Applying {
+            cx,
+            work: &work,
+            run,
+            plan,
+            command,
+            hooked: hooked.as_ref(),
+            halted: halted.clone(),
+        };
         let groups = stage.members.into_iter().map(|group| group.into_iter().map(applying).collect());
         let reports = join_all(groups.map(|group| apply_group(&work, group))).await;
         cx.left_to_others()?;
@@ -115,25 +124,32 @@ fn target_refusal(arguments: &[String]) -> Option<Reply> {
     ))
 }
 
-/// The hooks before the apply, in a checkout of what was planned. What they write there changes nothing about what holds for
-/// the plans. Where there are none, nothing is checked out yet; if no plan is meant, none run.
+/// The hooks before the apply, in a checkout of the first plan that is left to apply, which is told. What they write there
+/// changes nothing about what holds for the plans. Where there are none, nothing is checked out yet; if no plan is meant, none
+/// run.
 async fn run_hooks(
     cx: &CommandCx<'_>,
     work: &Work,
     meant: &[&PlanRecord],
     command: &ApplyCommand,
-) -> Result<Option<Reply>, JobError> {
+) -> Result<Result<Option<CheckedOut>, Reply>, JobError> {
     let rules = work.rules();
-    let Some(plan) = meant.first().filter(|_| hooks::any(cx, rules)) else { return Ok(None) };
+    let first = meant.iter().find(|plan| gate::nothing_left(plan.state).is_none()).or(meant.first());
+    let Some(plan) = first.filter(|_| hooks::any(cx, rules)) else { return Ok(Ok(None)) };
     let fetched = cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await;
     let prepared = match fetched {
         Ok(source) => work.checkout_of(cx, &source, &WorkspaceName::default()).await,
         Err(error) => Err(error),
     };
-    match prepared {
-        Ok(checkout) => hooks::before(cx, rules, &checkout, Given::of(&command.target, &command.extra_args)).await,
-        Err(error) => projects::checkout_refusal(error).map(Some),
+    let checkout = match prepared {
+        Ok(checkout) => checkout,
+        Err(error) => return projects::checkout_refusal(error).map(Err),
+    };
+    if let Some(failed) = hooks::before(cx, rules, &checkout, Given::of(&command.target, &command.extra_args)).await? {
+        return Ok(Err(failed));
     }
+    let ran_in = || cx.ctx.checkouts.checked_out(&Source::of_plan(plan));
+    Ok(Ok(hooks::any_before(cx, rules).then(ran_in)))
 }
 
 /// Nothing was applied, so the pull stands where it stood.
@@ -202,6 +218,8 @@ struct Applying<'a> {
     run: RunId,
     plan: PlanRecord,
     command: &'a ApplyCommand,
+    /// What the hooks before it ran in, if there were any.
+    hooked: Option<&'a CheckedOut>,
     /// Why it is not tried, if it is not.
     halted: Option<UserText>,
 }
@@ -242,6 +260,9 @@ impl Applying<'_> {
         }
         if let Some(why) = self.halted.clone().filter(|_| !cx.stop.is_cancelled()) {
             return Ok(ProjectReport { outcome: ProjectOutcome::Skipped, message: Some(why), ..report });
+        }
+        if let Err(shut) = gate::seen_by_hooks(cx, self.hooked, plan) {
+            return Ok(shut.into_report(cx, report));
         }
         if let Some(why) = dependencies::unmet(cx, self.work, plan).await? {
             return Ok(Shut::ForNow(why).into_report(cx, report));

@@ -30,11 +30,16 @@ async fn what_was_written_for_a_command_is_found_by_its_plans(db: &TestDb) {
     let newest = planned(db, &pull, &project("c")).await;
     let third = command_of(db, &newest).await;
     db.store().command_config_keep(third, &written("version: 3 # newest\n")).await.unwrap();
+    let head = Some(&newest.head);
+    for command in [first, third] {
+        assert!(db.store().command_start(command, head, &[]).await.unwrap());
+    }
     let of_head = db.store().command_config_of_head(&pull, &newest.head).await.unwrap();
     assert_eq!(of_head, Some(written("version: 3 # newest\n")));
     assert_eq!(db.store().command_config_of_head(&pull, &"c3".repeat(20).parse().unwrap()).await.unwrap(), None);
     db.store().plan_drop(&pull, &newest.project, by()).await.unwrap();
     assert_eq!(db.store().plan_configs(&pull).await.unwrap(), [(old.run, first)].into());
+    assert_eq!(db.store().command_config_of_head(&pull, &newest.head).await.unwrap(), of_head, "without its plan, too");
     assert_eq!(db.store().command_config(second).await.unwrap(), None);
 }
 

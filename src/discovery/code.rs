@@ -35,12 +35,21 @@ impl Budget {
         }
         let text = read()?;
         self.read = self.read.saturating_sub(text.len());
-        if text.len() > MAX_FILE_BYTES.min(self.parsed) || !text.contains(word) {
+        if text.len() > MAX_FILE_BYTES.min(self.parsed) || !has_word(&text, word) {
             return None;
         }
         self.parsed -= text.len();
         Some(text)
     }
+}
+
+/// Whether a text has a word: what is only a part of a longer name, as `cloud` of `google_cloud_run_service`, is none.
+pub(super) fn has_word(text: &str, word: &str) -> bool {
+    let is_name = |char: char| char.is_alphanumeric() || matches!(char, '_' | '-');
+    text.match_indices(word).any(|(at, _)| {
+        let (before, after) = (&text[..at], &text[at + word.len()..]);
+        !before.ends_with(is_name) && !after.starts_with(is_name)
+    })
 }
 
 /// What there is to parse of a file: all but one byte order mark, as the tools read HCL. They refuse JSON that has one;
@@ -136,10 +145,20 @@ mod tests {
             assert_eq!(budget.text("x", read), None);
         }
         assert_eq!(reads, MAX_DIR_READ / MAX_FILE_BYTES);
-        let (mut budget, text) = (Budget::of_dir(), "word".repeat(MAX_FILE_BYTES / 4));
+        let (mut budget, text) = (Budget::of_dir(), "word ".repeat(MAX_FILE_BYTES / 5));
         let parsed = (0..20).filter_map(|_| budget.text("word", || Some(text.clone()))).count();
         assert_eq!(parsed, MAX_DIR_BYTES / MAX_FILE_BYTES);
         assert_eq!(Budget::of_dir().text("other", || Some(text)), None);
+    }
+
+    #[test]
+    fn a_part_of_a_longer_name_is_no_word() {
+        for text in ["cloud", "cloud {", "x\ncloud{}", "\"cloud\"", "google_cloud cloud", "\u{feff}cloud", "é.cloud"] {
+            assert!(has_word(text, "cloud"), "{text:?}");
+        }
+        for text in ["", "clou", "google_cloud_run", "cloudflare", "cloud-init", "a-cloud", "cloud2", "écloud"] {
+            assert!(!has_word(text, "cloud"), "{text:?}");
+        }
     }
 
     #[test]

@@ -18,8 +18,8 @@ struct World {
 }
 
 /// A file `uses.tf` uses the module `../mod`; `versions.tf` demands a version, and `odd.tf` something that is none.
-/// `broken.tf` cannot be read. Units of Terragrunt include the `root.hcl` beside their directory, and the one in `off` is
-/// excluded.
+/// `broken.tf` cannot be read, and neither can `lost.tf`, which uses no modules. Units of Terragrunt include the
+/// `root.hcl` beside their directory, and the one in `off` is excluded.
 fn read(file: &RepoPath) -> Option<String> {
     let text = match file.file_name() {
         "terragrunt.hcl" if file.as_str().starts_with("off/") => "skip = true\n",
@@ -29,6 +29,7 @@ fn read(file: &RepoPath) -> Option<String> {
         "versions.tf" => "terraform {\n  required_version = \"~> 1.9.0\"\n}\n",
         "odd.tf" => "terraform {\n  required_version = \"about 1.9\"\n}\n",
         "broken.tf" => "terraform {\n  required_version = \"~> 1.9.0\"\n  cloud {}\n}\nmodule \"m\" {\n",
+        "lost.tf" => "terraform {\n  cloud {}\n}\nx {\n",
         _ => return None,
     };
     Some(text.to_owned())
@@ -440,6 +441,18 @@ fn modules_that_are_not_known_are_a_warning_of_whatever_may_use_them() {
     let world = World::new(&["a/broken.tf", "a/terragrunt.hcl", "terragrunt.hcl", "b/main.tf"]);
     assert_eq!(not_known(&world, &["b/main.tf"]), modules);
     assert_eq!(not_known(&world.modules(), &["b/main.tf"]), modules, "once");
+}
+
+#[test]
+fn a_module_that_may_have_a_state_of_its_own_is_a_warning() {
+    let world = || World::new(&["app/uses.tf", "mod/lost.tf"]).modules();
+    let state =
+        "mod/lost.tf:4: this code could not be read, so whether this module has a state of its own is not known";
+    assert_eq!(not_known(&world(), &["app/uses.tf"]), state);
+    let configured = world().projects(&["dir: mod"]);
+    assert_eq!(not_known(&configured, &["app/uses.tf"]), "", "nothing is looked for");
+    assert_eq!(not_known(&configured.mode(AutodiscoverMode::Enabled), &["app/uses.tf"]), "", "it is a project");
+    assert_eq!(not_known(&World::new(&["b/main.tf", "mod/lost.tf"]).modules(), &["b/main.tf"]), "", "it is no module");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Code that could not be read where something hangs on it: a plan goes on without, so people have to hear of it here.
 
+use std::collections::HashSet;
+
 use super::super::code::Unread;
-use super::super::{Input, cloud};
+use super::super::{Input, auto, cloud};
 use super::{Planned, Warning};
-use crate::model::WorkspaceName;
+use crate::model::{RepoPath, WorkspaceName};
 
 /// What is not known without a file.
 #[derive(Debug, Clone, Copy)]
@@ -11,6 +13,7 @@ enum Lost {
     Version,
     Workspace,
     Modules,
+    State,
 }
 
 impl Lost {
@@ -20,6 +23,7 @@ impl Lost {
             Self::Version => ("which version it demands is not known", "name the version with `terraform_version`"),
             Self::Workspace => ("which workspace its `cloud` names is not known", "configure the project"),
             Self::Modules => ("which modules it uses is not known", "name their files in `when_modified`"),
+            Self::State => ("whether this module has a state of its own is not known", "configure it as a project"),
         };
         Warning {
             file: file.to_string(),
@@ -42,4 +46,14 @@ pub(super) fn of_planned(input: &Input<'_>, planned: &Planned) -> Vec<Warning> {
 /// Code of which nobody knows which modules it uses.
 pub(super) fn of_modules<'a>(unread: impl IntoIterator<Item = &'a Unread>) -> Vec<Warning> {
     unread.into_iter().map(|unread| Lost::Modules.of(unread)).collect()
+}
+
+/// Code of modules of which nobody knows whether they are projects too. Nobody asks that of configured ones.
+pub(super) fn of_states(input: &Input<'_>, configured: &HashSet<RepoPath>) -> Vec<Warning> {
+    let Some(modules) = input.modules.filter(|_| input.searches()) else { return Vec::new() };
+    let may_be_found = |unread: &&Unread| {
+        let dir = unread.file.parent();
+        !configured.contains(&dir) && auto::above_modules(&dir).is_none() && input.ignored(&dir).is_none()
+    };
+    modules.unread_states().filter(may_be_found).map(|unread| Lost::State.of(unread)).collect()
 }

@@ -38,10 +38,11 @@ pub fn warnings(question: &Question<'_>, explanation: Option<&Explanation>) -> R
     let mut all = of_server(question);
     all.extend(of_terragrunt(question));
     all.extend(question.input.modules.into_iter().flat_map(|modules| unread::of_modules(modules.unread())));
+    let expanded = configured::expand(question.input)?;
+    all.extend(unread::of_states(question.input, &expanded.dirs));
     let planned = explanation.into_iter().flat_map(|explanation| &explanation.planned);
     all.extend(planned.flat_map(|planned| unread::of_planned(question.input, planned)));
     if let Some(config) = question.input.config {
-        let expanded = configured::expand(question.input)?;
         let configured: Vec<Configured<'_>> = expanded.projects.into_iter().chain(expanded.elsewhere).collect();
         all.extend(dirs(question, config, &configured));
         all.extend(patterns(question, config, &configured));

@@ -23,8 +23,10 @@ pub(super) struct Calls {
     pub sources: Vec<String>,
     /// Whether it says where its state is: `terraform { backend … }` or `terraform { cloud … }`.
     pub has_state: bool,
-    /// Files that may say one or the other, but cannot be read.
+    /// Files that may use modules, but cannot be read.
     pub unread: Vec<Unread>,
+    /// Files that may say where the state is, but cannot be read.
+    pub unread_states: Vec<Unread>,
 }
 
 impl Calls {
@@ -49,14 +51,19 @@ impl Calls {
 
     fn add(&mut self, file: &RepoPath, kind: Kind, text: &str) {
         // Most files have neither, and parsing is the slow part.
-        if !["module", "backend", "cloud"].iter().any(|word| text.contains(word)) {
+        let has_word = |word: &str| code::has_word(text, word);
+        let (may_call, may_have_state) = (has_word("module"), has_word("backend") || has_word("cloud"));
+        if !may_call && !may_have_state {
             return;
         }
         let added = match kind {
             Kind::Hcl => code::parse(file, text).map(|body| self.add_hcl(&body)),
             Kind::Json => code::parse_json(file, text).map(|value| self.add_json(&value)),
         };
-        self.unread.extend(added.err());
+        if let Err(unread) = added {
+            self.unread_states.extend(may_have_state.then(|| unread.clone()));
+            self.unread.extend(may_call.then_some(unread));
+        }
     }
 
     fn add_hcl(&mut self, body: &Body) {
@@ -194,11 +201,16 @@ mod tests {
             ("c.tf", "}\n"),
             ("d.tf.json", "{\"module\": }"),
             ("e.md", "module {"),
+            ("f.tf", "x = submodule\n}\n"),
+            ("g.tf", "x = \"cloud\"\n}\n"),
+            ("h.tf", "module {}\nterraform { backend\n"),
+            ("i.tf", "resource \"google_cloud_run_service\" {\n"),
         ];
         let calls = read(&files, &mut 10_000).unwrap();
         assert_eq!(calls.sources, ["./a"]);
-        let unread: Vec<String> = calls.unread.iter().map(|one| format!("{}:{}", one.file, one.line)).collect();
-        assert_eq!(unread, ["b.tf:1", "d.tf.json:1"]);
+        let names = |unread: &[Unread]| unread.iter().map(|one| one.file.to_string()).collect::<Vec<_>>().join(" ");
+        assert_eq!(names(&calls.unread), "b.tf d.tf.json h.tf");
+        assert_eq!(names(&calls.unread_states), "g.tf h.tf");
     }
 
     #[test]

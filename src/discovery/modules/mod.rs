@@ -42,6 +42,8 @@ pub struct ModuleGraph {
     stateful: HashSet<RepoPath>,
     /// Code that cannot be read: nobody knows what it uses.
     unread: BTreeSet<Unread>,
+    /// Code that cannot be read: nobody knows whether it says where the state is.
+    unread_states: BTreeSet<Unread>,
 }
 
 impl ModuleGraph {
@@ -71,10 +73,8 @@ impl ModuleGraph {
                 }
                 graph.users.entry(module).or_default().insert(dir.clone());
             }
-            graph.unread.extend(calls.unread);
-            while graph.unread.len() > MAX_UNREAD {
-                graph.unread.pop_last();
-            }
+            keep(&mut graph.unread, calls.unread);
+            keep(&mut graph.unread_states, calls.unread_states);
             if calls.has_state {
                 graph.stateful.insert(dir);
             }
@@ -90,6 +90,14 @@ impl ModuleGraph {
     /// Code of these directories that cannot be read, by file.
     pub(super) fn unread(&self) -> impl Iterator<Item = &Unread> {
         self.unread.iter()
+    }
+
+    /// Code that cannot be read, by file, of modules that would be projects if it says where the state is.
+    pub(super) fn unread_states(&self) -> impl Iterator<Item = &Unread> {
+        self.unread_states.iter().filter(move |unread| {
+            let dir = unread.file.parent();
+            self.roots.contains(&dir) && self.users.contains_key(&dir) && !self.stateful.contains(&dir)
+        })
     }
 
     /// All directories that use a module in which one of the changed files is, by the shortest way. A file in a
@@ -131,6 +139,14 @@ impl ModuleGraph {
             }
             dir = dir.parent();
         }
+    }
+}
+
+/// Adds files, of which only the first are kept.
+fn keep(kept: &mut BTreeSet<Unread>, more: Vec<Unread>) {
+    kept.extend(more);
+    while kept.len() > MAX_UNREAD {
+        kept.pop_last();
     }
 }
 

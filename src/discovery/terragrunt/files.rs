@@ -11,7 +11,7 @@ use hcl_edit::structure::{Attribute, Block, Body, Structure};
 use super::limits::{MAX_ALL_BYTES, MAX_ALL_STEPS, MAX_FILE_BYTES, MAX_UNRESOLVED};
 use super::source::local_modules;
 use crate::discovery::Tree;
-use crate::discovery::code::{Unread, has_word, unmarked};
+use crate::discovery::code::{Unread, has_word, is_editor_file, unmarked};
 use crate::model::RepoPath;
 
 /// A file of Terragrunt's language, read.
@@ -98,6 +98,9 @@ impl<'a> Files<'a> {
         }
         let mut modules = Vec::new();
         for file in self.tree.files_in(dir) {
+            if is_editor_file(file.file_name()) {
+                continue;
+            }
             let Some(text) = self.load(file).filter(|text| has_word(text, "module")) else { continue };
             match local_modules(file, &text) {
                 Ok(called) => modules.extend(called),

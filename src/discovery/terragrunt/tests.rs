@@ -253,6 +253,8 @@ fn code_of_units_that_cannot_be_read_is_known() {
         ("live/b/main.tf", "module {"),
         ("net/calls.tf", "module \"m\" {\n  source = \"../mod\"\n}\n"),
         ("mod/main.tf", "# module\nresource \"a\" {\n"),
+        ("mod/.hidden.tf", "module {"),
+        ("mod/names.tf", "x = submodule\n}\n"),
         ("other/main.tf", "module {"),
     ]);
     let Found { unread, unresolved, .. } = world.found();

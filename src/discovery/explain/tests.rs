@@ -443,6 +443,18 @@ fn modules_that_are_not_known_are_a_warning_of_whatever_may_use_them() {
     assert_eq!(not_known(&world.modules(), &["b/main.tf"]), modules, "once");
 }
 
+/// Only the first are shown, and there may be a lot of code.
+#[test]
+fn what_the_configuration_says_comes_before_code() {
+    let world = World::new(&["a/broken.tf"])
+        .server("repos:\n- id: /acme/\n  repo_locks: {mode: on_apply}\n")
+        .projects(&["dir: a", "dir: gone"])
+        .modules();
+    let warnings = world.ask(&[], |question| warnings(question, None).unwrap());
+    let files: Vec<_> = warnings.iter().map(|warning| warning.file.as_str()).collect();
+    assert_eq!(files, ["lockkeeper.yaml", "repos.yaml", "a/broken.tf"]);
+}
+
 #[test]
 fn a_module_that_may_have_a_state_of_its_own_is_a_warning() {
     let world = || World::new(&["app/uses.tf", "mod/lost.tf"]).modules();

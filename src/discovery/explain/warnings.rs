@@ -1,7 +1,7 @@
 //! What a configuration says without effect: nothing is wrong with it, but hardly anybody means it. And what could not
 //! be found out about it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
 
 use super::super::configured::{self, Configured};
@@ -32,25 +32,44 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Everything that has no effect or cannot be told, in the order of the files: those of the repository first. What is
-/// not known of single projects is told of those that are explained.
+/// Everything that has no effect or cannot be told: what the repository's configuration says without effect, what the
+/// server's does, then what is not known of code, each in the order of the files. Code comes last, since there may be
+/// more of it than is shown. What is not known of single projects is told of those that are explained.
 pub fn warnings(question: &Question<'_>, explanation: Option<&Explanation>) -> Result<Vec<Warning>, LimitExceeded> {
-    let mut all = of_server(question);
-    all.extend(of_terragrunt(question));
-    all.extend(question.input.modules.into_iter().flat_map(|modules| unread::of_modules(modules.unread())));
     let expanded = configured::expand(question.input)?;
-    all.extend(unread::of_states(question.input, &expanded.dirs));
+    let not_known = not_known(question, explanation, &expanded.dirs);
+    let configured: Vec<Configured<'_>> = expanded.projects.into_iter().chain(expanded.elsewhere).collect();
+    let of_repo = of_repo(question, &configured);
+    Ok([of_repo, of_server(question), not_known].into_iter().flat_map(sorted).collect())
+}
+
+/// Each once, in the order of the files.
+fn sorted(mut warnings: Vec<Warning>) -> Vec<Warning> {
+    warnings.sort();
+    warnings.dedup();
+    warnings
+}
+
+fn of_repo(question: &Question<'_>, configured: &[Configured<'_>]) -> Vec<Warning> {
+    let Some(config) = question.input.config else { return Vec::new() };
+    let mut all = dirs(question, config, configured);
+    all.extend(patterns(question, config, configured));
+    all.extend(workflows(question, config, configured));
+    all
+}
+
+/// What nobody can tell, and what hangs on code that could not be read.
+fn not_known(
+    question: &Question<'_>,
+    explanation: Option<&Explanation>,
+    configured: &HashSet<RepoPath>,
+) -> Vec<Warning> {
+    let mut all = of_terragrunt(question);
+    all.extend(question.input.modules.into_iter().flat_map(|modules| unread::of_modules(modules.unread())));
+    all.extend(unread::of_states(question.input, configured));
     let planned = explanation.into_iter().flat_map(|explanation| &explanation.planned);
     all.extend(planned.flat_map(|planned| unread::of_planned(question.input, planned)));
-    if let Some(config) = question.input.config {
-        let configured: Vec<Configured<'_>> = expanded.projects.into_iter().chain(expanded.elsewhere).collect();
-        all.extend(dirs(question, config, &configured));
-        all.extend(patterns(question, config, &configured));
-        all.extend(workflows(question, config, &configured));
-    }
-    all.sort();
-    all.dedup();
-    Ok(all)
+    all
 }
 
 /// Entries that fit a part of the repository's id only.

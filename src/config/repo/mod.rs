@@ -246,7 +246,7 @@ fn read_projects(reader: &mut Reader, fields: &Fields<'_>, around: &Surroundings
     let projects: Vec<(&Node, Entry)> = entries.iter().filter_map(read).collect();
     check_globs(reader, &projects);
     check_conflicts(reader, &projects);
-    check_dependencies(reader, &projects);
+    check_dependencies(reader, entries, &projects);
     projects.into_iter().map(|(_, entry)| entry.project).collect()
 }
 
@@ -274,9 +274,10 @@ fn check_conflicts(reader: &mut Reader, projects: &[(&Node, Entry)]) {
     }
 }
 
-fn check_dependencies(reader: &mut Reader, projects: &[(&Node, Entry)]) {
-    let names: BTreeSet<&str> =
-        projects.iter().filter_map(|(_, entry)| Some(entry.project.name.as_ref()?.as_str())).collect();
+/// Entries with another mistake are projects to depend on too, by the name that is written.
+fn check_dependencies(reader: &mut Reader, entries: &[Node], projects: &[(&Node, Entry)]) {
+    let names: BTreeSet<&str> = entries.iter().filter_map(written_name).collect();
+    let valid = || names.iter().copied().filter(|name| ProjectName::new(name).is_ok());
     for (node, Entry { project, .. }) in projects.iter().filter(|(_, entry)| !entry.project.depends_on.is_empty()) {
         let own: HashSet<&str> = project.depends_on.iter().map(ProjectName::as_str).collect();
         for item in dependencies(node) {
@@ -285,7 +286,7 @@ fn check_dependencies(reader: &mut Reader, projects: &[(&Node, Entry)]) {
             if !own.contains(name.as_str()) || names.contains(name.as_str()) {
                 continue;
             }
-            let help = reader.nearest(name, names.iter().copied()).map_or_else(
+            let help = reader.nearest(name, valid()).map_or_else(
                 || "write the `name` of a project of this file; one without a name cannot be waited for".to_owned(),
                 |meant| format!("did you mean `{meant}`?"),
             );
@@ -296,9 +297,18 @@ fn check_dependencies(reader: &mut Reader, projects: &[(&Node, Entry)]) {
 
 /// Where a project names others.
 fn dependencies(project: &Node) -> &[Node] {
-    let Value::Map(entries) = &project.value else { return &[] };
-    let list = entries.iter().find(|(key, _)| key.text == "depends_on").map(|(_, node)| &node.value);
-    if let Some(Value::List(items)) = list { items } else { &[] }
+    if let Some(Value::List(items)) = value_of(project, "depends_on") { items } else { &[] }
+}
+
+/// What a project is called, even if it cannot be called that.
+fn written_name(project: &Node) -> Option<&str> {
+    let Value::Scalar(_, name) = value_of(project, "name")? else { return None };
+    Some(name)
+}
+
+fn value_of<'n>(project: &'n Node, key: &str) -> Option<&'n Value> {
+    let Value::Map(entries) = &project.value else { return None };
+    entries.iter().find(|(name, _)| name.text == key).map(|(_, node)| &node.value)
 }
 
 #[cfg(test)]

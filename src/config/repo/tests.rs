@@ -546,6 +546,10 @@ projects:
     let errors = parse(&mended.replace("main", "/main/").replace("[w]", "w")).unwrap_err();
     let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
     assert_eq!(told, ["`dir: a` with workspace `default` is already the project of line 3"]);
+    let text = "version: 3\nprojects:\n  - {dir: '', name: net}\n  - {dir: a, depends_on: [net, nte]}\n";
+    let errors = parse(text).unwrap_err();
+    let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
+    assert_eq!(told, ["`dir` is empty", "there is no project `nte` to depend on"]);
 }
 
 #[test]

@@ -80,6 +80,14 @@ impl AllowedOverrides {
         }
         is_allowed
     }
+
+    /// The same of a key that can only be `false` in this version. Of `true` nobody is sent for permission: that it is
+    /// not available is told already, and it would be refused with permission too.
+    pub(in crate::config) fn check_only_false(&self, reader: &mut Reader, fields: &Fields<'_>, key: OverrideKey) {
+        if !fields.is_true(key.as_str()) {
+            self.check(reader, fields, key);
+        }
+    }
 }
 
 impl FromIterator<OverrideKey> for AllowedOverrides {

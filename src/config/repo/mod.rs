@@ -163,7 +163,7 @@ fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> Repo
     let version = read_version(reader, &fields);
     check_emoji(reader, &fields);
     // It can only be `false` in this version, and needs permission all the same.
-    permissions.overrides().check(reader, &fields, OverrideKey::DeleteSourceBranchOnMerge);
+    permissions.overrides().check_only_false(reader, &fields, OverrideKey::DeleteSourceBranchOnMerge);
     let workflows = read_own_workflows(reader, &fields, permissions, version);
     let own_workflows: Vec<&str> = workflows.keys().map(String::as_str).collect();
     let around = Surroundings { permissions, own_workflows: &own_workflows };

@@ -137,7 +137,7 @@ pub(super) fn read(
     let fields = reader.fields(node, &PROJECT)?;
     let allowed = around.permissions.overrides();
     for key in ONLY_FALSE {
-        allowed.check(reader, &fields, key);
+        allowed.check_only_false(reader, &fields, key);
     }
     let name = read_name(reader, &fields);
     let workspace = read_workspace(reader, &fields);

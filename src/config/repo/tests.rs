@@ -253,6 +253,22 @@ fn what_is_for_later_is_refused_by_name() {
 }
 
 #[test]
+fn nobody_is_sent_for_a_permission_that_would_not_help() {
+    let delete = "delete_source_branch_on_merge";
+    let of_file = |value: &str| format!("version: 3\n{delete}: {value}\n");
+    let of_project = |key: &str, value: &str| with_line(&format!("{key}: {value}"));
+    for (value, expected) in [("true", "not available"), ("yes", "not available"), ("false", "may not be set here")] {
+        let of_projects = [delete, "policy_check", "custom_policy_check"].map(|key| of_project(key, value));
+        for text in of_projects.into_iter().chain([of_file(value)]) {
+            let errors = parse(&text).unwrap_err();
+            let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
+            assert_eq!(told.len(), 1, "{text}: {told:?}");
+            assert!(told[0].contains(expected), "{text}: {told:?}");
+        }
+    }
+}
+
+#[test]
 fn lock_modes_are_read_where_the_server_allows_it() {
     let text = "version: 3\nrepo_locks: {mode: on_apply}\nprojects:\n  - dir: a\n  - dir: b\n    repo_locks:\n      \
                 mode: disabled\n  - {dir: c, repo_locks: {}}\n  - {dir: d, repo_locks: }\n";

@@ -31,6 +31,11 @@ impl<'n> Fields<'n> {
         self.entry(key).map(|(key, _)| key.place)
     }
 
+    /// Whether a key is `true`, in any spelling.
+    pub(in crate::config) fn is_true(&self, key: &str) -> bool {
+        self.get(key).and_then(boolean_in) == Some(true)
+    }
+
     fn entry(&self, key: &str) -> Option<(&'n Located, &'n Node)> {
         self.0.iter().copied().find(|(name, node)| name.text == key && node.value != Value::Null)
     }
@@ -141,15 +146,11 @@ impl Reader {
     }
 
     pub(super) fn boolean_of(&mut self, node: &Node, what: &str) -> Option<bool> {
-        if let Value::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value {
-            match text.to_ascii_lowercase().as_str() {
-                "true" | "yes" | "on" | "y" => return Some(true),
-                "false" | "no" | "off" | "n" => return Some(false),
-                _ => {}
-            }
+        let read = boolean_in(node);
+        if read.is_none() {
+            self.wrong_kind(node, what, "`true` or `false`");
         }
-        self.wrong_kind(node, what, "`true` or `false`");
-        None
+        read
     }
 
     /// Takes a whole number.
@@ -217,6 +218,15 @@ impl Reader {
             Value::Map(_) => "a mapping".to_owned(),
         };
         self.problem(node.place, format!("{what} must be {expected}, not {found}"), format!("write {expected} here"));
+    }
+}
+
+fn boolean_in(node: &Node) -> Option<bool> {
+    let Value::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value else { return None };
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "y" => Some(true),
+        "false" | "no" | "off" | "n" => Some(false),
+        _ => None,
     }
 }
 

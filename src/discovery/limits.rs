@@ -12,6 +12,10 @@ pub(super) const MAX_LINKED: usize = 50_000;
 /// Directories and links that are looked at for those names: a second or two of work.
 pub(super) const MAX_LINK_LOOKS: usize = 1_000_000;
 
+/// Parts of paths that are passed to find where all links lead, those in the texts of links too: a few seconds of work,
+/// and 25 for each of 200,000 links.
+pub(super) const MAX_LINK_PARTS: usize = 5_000_000;
+
 /// Directories whose modules are read.
 pub(super) const MAX_MODULE_DIRS: usize = 50_000;
 
@@ -43,10 +47,11 @@ pub enum LimitExceeded {
          was given up: use fewer patterns, or choose projects with `-d` or `-p`"
     )]
     PatternTests,
-    /// Links multiply the changed files.
+    /// Links multiply the changed files, or are too much work to follow.
     #[error(
-        "the changed files are seen under more than {MAX_LINKED} names through symbolic links, or in so many places \
-         that looking took too long, so the search for projects was given up: choose projects with `-d` or `-p`"
+        "the changed files are seen under more than {MAX_LINKED} names through symbolic links, or the links are so \
+         many or so long that following them took too long, so the search for projects was given up: choose projects \
+         with `-d` or `-p`"
     )]
     Links,
     /// Too much code to find out who uses which module.

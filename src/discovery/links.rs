@@ -6,21 +6,21 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Tree;
-use super::limits::{LimitExceeded, MAX_LINK_LOOKS, MAX_LINKED};
+use super::limits::{LimitExceeded, MAX_LINK_LOOKS, MAX_LINK_PARTS, MAX_LINKED};
 use crate::model::RepoPath;
 
 /// Links one behind the other through which a change is seen.
 const MAX_DEPTH: usize = 4;
 
 /// Links that are followed to find where a path leads, as many as Linux follows.
-const MAX_STEPS: usize = 40;
+const MAX_FOLLOWED: usize = 40;
 
 /// The links that lead to a path.
 type Links<'a> = HashMap<RepoPath, Vec<&'a RepoPath>>;
 
 /// The changed paths, which are sorted, and every path under which they are seen through links; sorted.
 pub(super) fn seen(tree: &Tree, changed: Vec<RepoPath>) -> Result<Vec<RepoPath>, LimitExceeded> {
-    let links = links(tree);
+    let links = links(tree, MAX_LINK_PARTS)?;
     if links.is_empty() {
         return Ok(changed);
     }
@@ -29,15 +29,17 @@ pub(super) fn seen(tree: &Tree, changed: Vec<RepoPath>) -> Result<Vec<RepoPath>,
     Ok(names.all.into_iter().collect())
 }
 
-/// Every link by the path that it leads to. One to a directory that it is in counts for nothing.
-fn links(tree: &Tree) -> Links<'_> {
+/// Every link by the path that it leads to, as long as there are parts left to pass. One to a directory that it is in
+/// counts for nothing.
+fn links(tree: &Tree, mut parts_left: usize) -> Result<Links<'_>, LimitExceeded> {
     let mut links = Links::new();
     for (link, _) in tree.links() {
-        if let Some(target) = resolve(tree, link).filter(|target| !target.contains(link)) {
+        let target = follow(tree, link, &mut parts_left)?;
+        if let Some(target) = target.filter(|target| !target.contains(link)) {
             links.entry(target).or_default().push(link);
         }
     }
-    links
+    Ok(links)
 }
 
 /// The names under which changes are seen, and the work that it took to find them.
@@ -93,22 +95,33 @@ impl Names {
 
 /// Where a path leads when every link on the way is followed; `None`: outside of the repository, or in a circle.
 pub(super) fn resolve(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
+    let mut parts_left = MAX_LINK_PARTS;
+    follow(tree, path, &mut parts_left).ok().flatten()
+}
+
+/// As [`resolve`], an error when no parts are left to pass. Each part of the path and of the links on the way counts.
+fn follow(tree: &Tree, path: &RepoPath, parts_left: &mut usize) -> Result<Option<RepoPath>, LimitExceeded> {
     let mut done = RepoPath::root();
-    let mut rest: Vec<String> = path.as_str().rsplit('/').map(str::to_owned).collect();
-    let mut steps = 0;
-    while let Some(name) = rest.pop() {
-        let next = done.join(&name).ok()?;
-        let Some(target) = tree.link_target(&next) else {
-            done = next;
+    let mut rest = vec![path.as_str().split('/')];
+    let mut followed = 0;
+    while let Some(parts) = rest.last_mut() {
+        let Some(part) = parts.next() else {
+            rest.pop();
             continue;
         };
-        steps += 1;
-        if steps > MAX_STEPS || target.starts_with('/') {
-            return None;
+        *parts_left = parts_left.checked_sub(1).ok_or(LimitExceeded::Links)?;
+        if done.enter(part).is_err() {
+            return Ok(None);
         }
-        rest.extend(target.rsplit('/').filter(|part| !part.is_empty()).map(str::to_owned));
+        let Some(target) = tree.link_target(&done) else { continue };
+        followed += 1;
+        if followed > MAX_FOLLOWED || target.starts_with('/') {
+            return Ok(None);
+        }
+        done = done.parent();
+        rest.push(target.split('/'));
     }
-    Some(done)
+    Ok(Some(done))
 }
 
 /// The directory that a path which is none itself leads to through links; `None`: it leads to no directory of the
@@ -228,7 +241,7 @@ mod tests {
     fn names_that_are_too_many_are_not_even_made() {
         let (tree, changed) = many(5_000, "x", 3_000);
         let mut names = Names::of(&changed);
-        assert_eq!(names.follow(&links(&tree), changed), Err(LimitExceeded::Links));
+        assert_eq!(names.follow(&links(&tree, MAX_LINK_PARTS).unwrap(), changed), Err(LimitExceeded::Links));
         assert_eq!(names.all.len(), MAX_LINKED + 1);
         assert!(names.looks <= MAX_LINKED + 100, "{} were looked at", names.looks);
     }
@@ -237,10 +250,30 @@ mod tests {
     fn what_is_looked_at_in_vain_counts_too() {
         let (tree, changed) = many(20, &"x".repeat(RepoPath::MAX_BYTES - 5), 20);
         let mut names = Names { looks: MAX_LINK_LOOKS - 100, ..Names::of(&changed) };
-        assert_eq!(names.follow(&links(&tree), changed.clone()), Err(LimitExceeded::Links));
+        let links = links(&tree, MAX_LINK_PARTS).unwrap();
+        assert_eq!(names.follow(&links, changed.clone()), Err(LimitExceeded::Links));
         assert_eq!((names.all.len(), names.looks), (20, MAX_LINK_LOOKS + 1), "all names are too long");
         let known = seen(&tree, changed.clone()).unwrap();
         assert_eq!(known.len(), changed.len());
+    }
+
+    #[test]
+    fn each_part_on_the_way_counts() {
+        let tree = tree(&[("live/prod/again.tf", "common.tf"), ("live/prod/common.tf", ".././/../base/main.tf")]);
+        // Three of the path of each, six of the text that both come to, one of the other.
+        assert_eq!(links(&tree, 3 + 1 + 6 + 3 + 6).unwrap().len(), 1);
+        assert_eq!(links(&tree, 3 + 1 + 6 + 3 + 5), Err(LimitExceeded::Links));
+    }
+
+    #[test]
+    fn links_that_lead_up_and_down_for_long_are_refused() {
+        let deep = ["x"; 500].join("/");
+        let text = |n: usize| format!("{}c{n}", "../x/".repeat(790));
+        let chain = (0..39).map(|n| (path(&format!("{deep}/c{n}")), text(n + 1)));
+        let tree = Tree::new([path("base/main.tf")]).with_links(chain);
+        assert_eq!(links(&tree, 20_000), Err(LimitExceeded::Links));
+        let last = path(&format!("{deep}/c38"));
+        assert_eq!(resolve(&tree, &last), Some(path(&format!("{deep}/c39"))));
     }
 
     #[test]

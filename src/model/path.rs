@@ -83,6 +83,27 @@ impl RepoPath {
         Self::new(&format!("{}/{}", self.0, relative))
     }
 
+    /// Goes on by one part of a path, as [`Self::join`] does; what was clean is not cleaned again. After an error it is
+    /// where it was.
+    pub fn enter(&mut self, part: &str) -> Result<(), InvalidPath> {
+        match part {
+            "" | "." => {}
+            ".." if self.is_root() => return Err(InvalidPath::Leaves(part.to_owned())),
+            ".." => match self.0.rfind('/') {
+                Some(end) => self.0.truncate(end),
+                None => *self = Self::root(),
+            },
+            part if self.is_root() || part.contains('/') => *self = self.join(part)?,
+            part if self.0.len() + 1 + part.len() > Self::MAX_BYTES => return Err(InvalidPath::TooLong),
+            part if part.chars().any(char::is_control) => return Err(InvalidPath::Control(part.to_owned())),
+            name => {
+                self.0.push('/');
+                self.0.push_str(name);
+            }
+        }
+        Ok(())
+    }
+
     /// Whether `other` is this path or lies below it.
     pub fn contains(&self, other: &Self) -> bool {
         self.is_root() || self == other || other.0.strip_prefix(&self.0).is_some_and(|rest| rest.starts_with('/'))
@@ -127,7 +148,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_part_that_cannot_be_entered_changes_nothing() {
+        let mut at = RepoPath::new("a/b").unwrap();
+        let long = "x".repeat(RepoPath::MAX_BYTES - 3);
+        assert_eq!(at.enter(&long), Err(InvalidPath::TooLong));
+        assert_eq!(at.enter("x\n"), Err(InvalidPath::Control("x\n".to_owned())));
+        assert!(at.enter("../../..").is_err());
+        assert_eq!(at.as_str(), "a/b");
+        at.enter(&long[1..]).unwrap();
+        assert_eq!(at.as_str().len(), RepoPath::MAX_BYTES);
+    }
+
     proptest! {
+        #[test]
+        fn entering_is_joining(base in "[a-c./ -]{0,12}", part in "[a-c./\n -]{0,6}") {
+            if let Ok(base) = RepoPath::new(&base) {
+                let mut at = base.clone();
+                let entered = at.enter(&part).is_ok();
+                let joined = base.join(&part);
+                prop_assert_eq!(entered, joined.is_ok());
+                prop_assert_eq!(at, joined.unwrap_or(base));
+            }
+        }
+
         #[test]
         fn cleaning_is_idempotent_and_never_leaves(text in "[a-c./ -]{0,24}") {
             if let Ok(path) = RepoPath::new(&text) {

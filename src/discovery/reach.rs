@@ -5,7 +5,7 @@
 //! used for: the source of a module, a template, a file of variables. What they lead to is looked at in the same way. For
 //! Terragrunt its own rules are asked. Where it cannot be told what is meant, that is everything.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 
 use super::configured::below;
@@ -16,8 +16,11 @@ use crate::model::RepoPath;
 const ENDINGS: [&str; 7] = [".tf", ".tofu", ".hcl", ".tf.json", ".tofu.json", ".tfvars", ".tfvars.json"];
 /// Links that are followed to find where a path leads, as many as Linux follows.
 const MAX_STEPS: usize = 40;
-/// Files that are looked at, for all projects together; a few seconds of work.
+/// Files of code that are looked at, for all projects together, once for each project that reaches them.
 const MAX_FILES: usize = 200_000;
+/// What else is looked at for all projects together, some seconds of work: every directory and file below what they
+/// reach, each part of a path that is mentioned or of a link on its way, and whatever has a name that begins like one.
+const MAX_LOOKS: usize = 10_000_000;
 /// Bytes of code that are read.
 const MAX_BYTES: usize = 128 << 20;
 
@@ -46,21 +49,7 @@ pub enum Reach {
 
 /// What these projects reach. `read` is as in [`super::Input`].
 pub fn reach(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>, starts: &[Start]) -> Reach {
-    let (dirs, all_dirs) = (BTreeSet::new(), tree.dirs().collect());
-    let mut search = Search {
-        tree,
-        read,
-        all_dirs,
-        dirs,
-        files: BTreeSet::new(),
-        mentions: HashMap::new(),
-        files_left: MAX_FILES,
-        bytes_left: MAX_BYTES,
-    };
-    if starts.iter().all(|start| search.start(start).is_some()) && search.units(starts).is_some() {
-        return Reach::These { dirs: search.dirs, files: search.files };
-    }
-    Reach::Everything
+    Search::new(tree, read).reach(starts)
 }
 
 /// In all functions `None` means that it is everything.
@@ -74,7 +63,16 @@ struct Search<'a> {
     /// The paths in the text of a file.
     mentions: HashMap<RepoPath, Rc<[Mention]>>,
     files_left: usize,
+    looks_left: usize,
     bytes_left: usize,
+}
+
+/// Where a path leads.
+enum Arrival {
+    /// To this path, whether anything is there or not.
+    Inside(RepoPath),
+    /// Out of the repository, where there is nothing that a checkout could hold, or in a circle.
+    Nowhere,
 }
 
 /// What is to be looked at for one project.
@@ -82,9 +80,15 @@ struct Walk<'s> {
     start: &'s RepoPath,
     todo: Vec<RepoPath>,
     seen: BTreeSet<RepoPath>,
+    /// The places that mentions led to, and what came after these.
+    followed: HashSet<(RepoPath, Option<char>)>,
 }
 
-impl Walk<'_> {
+impl<'s> Walk<'s> {
+    fn of(start: &'s RepoPath) -> Self {
+        Self { start, todo: Vec::new(), seen: BTreeSet::new(), followed: HashSet::new() }
+    }
+
     /// The root is everything.
     fn add(&mut self, dir: RepoPath) -> Option<()> {
         if dir.is_root() {
@@ -97,9 +101,36 @@ impl Walk<'_> {
     }
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(tree: &'a Tree, read: &'a dyn Fn(&RepoPath) -> Option<String>) -> Self {
+        Self {
+            tree,
+            read,
+            all_dirs: tree.dirs().collect(),
+            dirs: BTreeSet::new(),
+            files: BTreeSet::new(),
+            mentions: HashMap::new(),
+            files_left: MAX_FILES,
+            looks_left: MAX_LOOKS,
+            bytes_left: MAX_BYTES,
+        }
+    }
+
+    fn reach(mut self, starts: &[Start]) -> Reach {
+        if starts.iter().all(|start| self.start(start).is_some()) && self.units(starts).is_some() {
+            return Reach::These { dirs: self.dirs, files: self.files };
+        }
+        Reach::Everything
+    }
+
+    /// Counts some more that are looked at.
+    fn look(&mut self, count: usize) -> Option<()> {
+        self.looks_left = self.looks_left.checked_sub(count)?;
+        Some(())
+    }
+
     fn start(&mut self, start: &Start) -> Option<()> {
-        let mut walk = Walk { start: &start.dir, todo: Vec::new(), seen: BTreeSet::new() };
+        let mut walk = Walk::of(&start.dir);
         walk.add(start.dir.clone())?;
         for mention in start.texts.iter().flat_map(|text| mentions(text)) {
             self.follow(&mut walk, &start.dir, &mention)?;
@@ -112,6 +143,7 @@ impl Search<'_> {
             let tree = self.tree;
             let inside = below(&self.all_dirs, &dir).to_vec();
             for dir in std::iter::once(&dir).chain(inside) {
+                self.look(1)?;
                 for file in tree.files_in(dir) {
                     self.look_at(&mut walk, file)?;
                 }
@@ -122,10 +154,11 @@ impl Search<'_> {
     }
 
     fn look_at(&mut self, walk: &mut Walk<'_>, file: &RepoPath) -> Option<()> {
+        self.look(1)?;
         let dir = file.parent();
         let mut text_of = file.clone();
         if self.tree.link_target(file).is_some() {
-            let Some(target) = self.arrive(&dir, file.file_name()) else { return Some(()) };
+            let Arrival::Inside(target) = self.arrive(&dir, file.file_name())? else { return Some(()) };
             self.add(walk, &target)?;
             // Its code is read as if it lay where the link is.
             text_of = target;
@@ -156,12 +189,15 @@ impl Search<'_> {
     }
 
     fn follow(&mut self, walk: &mut Walk<'_>, base: &RepoPath, mention: &Mention) -> Option<()> {
-        // Outside of the repository there is nothing that a checkout could hold.
-        let Some(at) = self.arrive(base, &mention.path) else { return Some(()) };
+        let Arrival::Inside(at) = self.arrive(base, &mention.path)? else { return Some(()) };
+        // One place can be written in many ways.
+        if !walk.followed.insert((at.clone(), mention.next)) {
+            return Some(());
+        }
         self.add(walk, &at)?;
         let Some(next) = mention.next.filter(|_| !at.is_root()) else { return Some(()) };
-        for longer in self.beginning_with(&at, next) {
-            if let Some(at) = self.arrive(&longer.parent(), longer.file_name()) {
+        for longer in self.beginning_with(&at, next)? {
+            if let Arrival::Inside(at) = self.arrive(&longer.parent(), longer.file_name())? {
                 self.add(walk, &at)?;
             }
         }
@@ -169,12 +205,18 @@ impl Search<'_> {
     }
 
     /// What is beside a path and has a name that begins with its name and this.
-    fn beginning_with(&self, at: &RepoPath, next: char) -> Vec<RepoPath> {
+    fn beginning_with(&mut self, at: &RepoPath, next: char) -> Option<Vec<&'a RepoPath>> {
         let (tree, start) = (self.tree, format!("{at}{next}"));
-        let files = tree.files_in(&at.parent()).iter().filter(|file| file.as_str().starts_with(&start));
+        let files = tree.files_in(&at.parent());
+        let first = files.partition_point(|file| file.as_str() < start.as_str());
+        let files = files[first..].iter().take_while(|file| file.as_str().starts_with(&start));
         let first = self.all_dirs.partition_point(|dir| dir.as_str() < start.as_str());
         let dirs = self.all_dirs[first..].iter().copied().take_while(|dir| dir.as_str().starts_with(&start));
-        files.chain(dirs.filter(|dir| dir.parent() == at.parent())).cloned().collect()
+        let mut found: Vec<&'a RepoPath> = files.chain(dirs).collect();
+        self.look(found.len())?;
+        // Directories further down are neighbours of those that are beside the path.
+        found.retain(|path| !path.as_str()[start.len()..].contains('/'));
+        Some(found)
     }
 
     fn add(&mut self, walk: &mut Walk<'_>, at: &RepoPath) -> Option<()> {
@@ -187,31 +229,32 @@ impl Search<'_> {
     }
 
     /// Where a path leads when every link on the way is followed, as the kernel does. The links are kept.
-    fn arrive(&mut self, base: &RepoPath, path: &str) -> Option<RepoPath> {
-        let mut at = base.clone();
-        let mut rest: Vec<String> = path.rsplit('/').map(str::to_owned).collect();
+    fn arrive(&mut self, base: &RepoPath, path: &str) -> Option<Arrival> {
+        let (tree, mut at) = (self.tree, base.clone());
+        let mut rest = vec![path.split('/')];
         let mut steps = 0;
-        while let Some(part) = rest.pop() {
-            match part.as_str() {
-                "" | "." => {}
-                ".." if at.is_root() => return None,
-                ".." => at = at.parent(),
-                part => {
-                    let next = at.join(part).ok()?;
-                    let Some(target) = self.tree.link_target(&next) else {
-                        at = next;
-                        continue;
-                    };
-                    steps += 1;
-                    if steps > MAX_STEPS || target.starts_with('/') {
-                        return None;
-                    }
-                    rest.extend(target.rsplit('/').map(str::to_owned));
-                    self.files.insert(next);
-                }
+        while let Some(parts) = rest.last_mut() {
+            let Some(part) = parts.next() else {
+                rest.pop();
+                continue;
+            };
+            self.look(1)?;
+            if at.enter(part).is_err() {
+                return Some(Arrival::Nowhere);
             }
+            if matches!(part, "" | "." | "..") {
+                continue;
+            }
+            let Some(target) = tree.link_target(&at) else { continue };
+            steps += 1;
+            if steps > MAX_STEPS || target.starts_with('/') {
+                return Some(Arrival::Nowhere);
+            }
+            let above = at.parent();
+            self.files.insert(std::mem::replace(&mut at, above));
+            rest.push(target.split('/'));
         }
-        Some(at)
+        Some(Arrival::Inside(at))
     }
 
     /// What Terragrunt goes by, for those of the projects that it runs.
@@ -235,7 +278,7 @@ impl Search<'_> {
                 return None;
             }
             self.files.extend(unit.reads.keys().filter(|file| self.tree.has_file(file)).cloned());
-            let mut walk = Walk { start: &dir, todo: Vec::new(), seen: BTreeSet::new() };
+            let mut walk = Walk::of(&dir);
             for code in std::iter::once(&dir).chain(unit.watches.keys()).filter(|code| self.tree.dir_exists(code)) {
                 walk.add(code.clone())?;
             }
@@ -289,6 +332,10 @@ mod tests {
 
     /// The directories and the files that are reached, `->` begins the text of a link.
     fn told(files: Files<'_>, dir: &str, texts: &[&str]) -> String {
+        told_within(MAX_LOOKS, files, dir, texts)
+    }
+
+    fn told_within(looks_left: usize, files: Files<'_>, dir: &str, texts: &[&str]) -> String {
         let path = |text: &str| -> RepoPath { text.parse().unwrap() };
         let links = files.iter().filter_map(|(name, text)| Some((path(name), text.strip_prefix("->")?.to_owned())));
         let tree = Tree::new(files.iter().map(|(name, _)| path(name))).with_links(links);
@@ -296,7 +343,8 @@ mod tests {
             |file: &RepoPath| files.iter().find(|(name, _)| *name == file.as_str()).map(|(_, text)| (*text).to_owned());
         let texts = texts.iter().map(|text| (*text).to_owned()).collect();
         let shown = |paths: BTreeSet<RepoPath>| paths.iter().map(RepoPath::as_str).collect::<Vec<_>>().join(" ");
-        match reach(&tree, &read, &[Start { dir: path(dir), texts }]) {
+        let search = Search { looks_left, ..Search::new(&tree, &read) };
+        match search.reach(&[Start { dir: path(dir), texts }]) {
             Reach::Everything => "everything".to_owned(),
             Reach::These { dirs, files } => format!("{} | {}", shown(dirs), shown(files)),
         }
@@ -365,6 +413,33 @@ mod tests {
         ];
         let expected = "live/prod modules/dns modules/net x | base/main.tf live/prod/m live/prod/main.tf live/shared";
         assert_eq!(told(&files, "live/prod", &["../../loop"]), format!("{expected} loop"));
+    }
+
+    #[test]
+    fn a_place_that_is_written_in_many_ways_is_looked_at_once() {
+        let spelled: Vec<String> = (0..20).map(|n| format!("\"../{}d\" ", "./".repeat(n))).collect();
+        let text = spelled.concat();
+        let beside: Vec<String> = (0..20).map(|n| format!("d\"{n}")).collect();
+        let mut files = vec![("p/main.tf", text.as_str())];
+        files.extend(beside.iter().map(|name| (name.as_str(), "")));
+        // A directory, its file, the parts of all mentions, and what begins with the place: found, then arrived at.
+        let looks = 1 + 1 + (2..22_usize).sum::<usize>() + 20 + 20;
+        let told = told_within(looks, &files, "p", &[]);
+        assert!(told.starts_with("p | d\"0 d\"1 "), "{told}");
+        assert_eq!(told.split(' ').count(), 2 + 20, "{told}");
+        assert_eq!(told_within(looks - 1, &files, "p", &[]), "everything");
+    }
+
+    #[test]
+    fn what_takes_too_long_to_find_out_is_everything() {
+        let files = [("p/main.tf", ""), ("p/a", "->../q/../q/b"), ("q/b", ""), ("q b/c/d", ""), ("q b/c/e", "")];
+        // The directory and its two files, then the link and the parts of its text.
+        assert_eq!(told_within(3 + 6, &files, "p", &[]), "p | p/a q/b");
+        assert_eq!(told_within(3 + 5, &files, "p", &[]), "everything");
+        // The parts of the text, two directories that begin like it, of which one is beside it, and
+        // what is reached by it: three directories and three files.
+        assert_eq!(told_within(3 + 6 + 2 + 2 + 1 + 6, &files, "p", &["../q b"]), "p q q b | p/a q/b");
+        assert_eq!(told_within(3 + 6 + 2 + 2 + 1 + 5, &files, "p", &["../q b"]), "everything");
     }
 
     #[test]

@@ -16,6 +16,10 @@ pub(super) const MAX_LINK_LOOKS: usize = 1_000_000;
 /// and 25 for each of 200,000 links.
 pub(super) const MAX_LINK_PARTS: usize = 5_000_000;
 
+/// Parts of paths that are passed to find where the sources of all modules lead, those in the texts of links too: some
+/// seconds of work.
+pub(super) const MAX_SOURCE_PARTS: usize = 20_000_000;
+
 /// Directories whose modules are read.
 pub(super) const MAX_MODULE_DIRS: usize = 50_000;
 
@@ -54,10 +58,11 @@ pub enum LimitExceeded {
          with `-d` or `-p`"
     )]
     Links,
-    /// Too much code to find out who uses which module.
+    /// Too much code to find out who uses which module, or too long ways to the modules.
     #[error(
-        "there is so much code (more than {MAX_MODULE_DIRS} directories or {} MiB) that who uses which module was not \
-         found out: whoever runs Lockkeeper can name fewer files with `--autoplan-modules-from-projects`",
+        "there is so much code (more than {MAX_MODULE_DIRS} directories or {} MiB), or so many and long sources of modules, \
+         that who uses which was not found out: whoever runs Lockkeeper can name fewer files with \
+         `--autoplan-modules-from-projects`",
         MAX_MODULE_BYTES >> 20
     )]
     Modules,

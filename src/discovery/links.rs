@@ -34,7 +34,7 @@ pub(super) fn seen(tree: &Tree, changed: Vec<RepoPath>) -> Result<Vec<RepoPath>,
 fn links(tree: &Tree, mut parts_left: usize) -> Result<Links<'_>, LimitExceeded> {
     let mut links = Links::new();
     for (link, _) in tree.links() {
-        let target = follow(tree, link, &mut parts_left)?;
+        let target = follow(tree, RepoPath::root(), link.as_str(), &mut parts_left)?;
         if let Some(target) = target.filter(|target| !target.contains(link)) {
             links.entry(target).or_default().push(link);
         }
@@ -96,13 +96,19 @@ impl Names {
 /// Where a path leads when every link on the way is followed; `None`: outside of the repository, or in a circle.
 pub(super) fn resolve(tree: &Tree, path: &RepoPath) -> Option<RepoPath> {
     let mut parts_left = MAX_LINK_PARTS;
-    follow(tree, path, &mut parts_left).ok().flatten()
+    follow(tree, RepoPath::root(), path.as_str(), &mut parts_left).ok().flatten()
 }
 
-/// As [`resolve`], an error when no parts are left to pass. Each part of the path and of the links on the way counts.
-fn follow(tree: &Tree, path: &RepoPath, parts_left: &mut usize) -> Result<Option<RepoPath>, LimitExceeded> {
-    let mut done = RepoPath::root();
-    let mut rest = vec![path.as_str().split('/')];
+/// As [`resolve`], from a directory that no link leads to; an error when no parts are left to pass. Each part of the path and
+/// of the links on the way counts.
+pub(super) fn follow(
+    tree: &Tree,
+    from: RepoPath,
+    path: &str,
+    parts_left: &mut usize,
+) -> Result<Option<RepoPath>, LimitExceeded> {
+    let mut done = from;
+    let mut rest = vec![path.split('/')];
     let mut followed = 0;
     while let Some(parts) = rest.last_mut() {
         let Some(part) = parts.next() else {

@@ -10,7 +10,7 @@ mod calls;
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 use super::code::Unread;
-use super::limits::{LimitExceeded, MAX_MODULE_BYTES, MAX_MODULE_DIRS};
+use super::limits::{LimitExceeded, MAX_MODULE_BYTES, MAX_MODULE_DIRS, MAX_SOURCE_PARTS};
 use super::{Patterns, Tree, links};
 use crate::model::RepoPath;
 use calls::Calls;
@@ -61,13 +61,15 @@ impl ModuleGraph {
         let mut graph = Self { roots, ..Self::default() };
         let mut todo: VecDeque<RepoPath> = graph.roots.iter().cloned().collect();
         let mut seen = graph.roots.clone();
-        let mut budget = MAX_MODULE_BYTES;
+        let (mut budget, mut parts_left) = (MAX_MODULE_BYTES, MAX_SOURCE_PARTS);
         while let Some(dir) = todo.pop_front() {
             if seen.len() > MAX_MODULE_DIRS {
                 return Err(LimitExceeded::Modules);
             }
             let calls = Calls::of_dir(tree, &dir, read, &mut budget).ok_or(LimitExceeded::Modules)?;
-            for module in calls.sources.iter().filter_map(|source| target(tree, &dir, source)) {
+            for source in &calls.sources {
+                let target = target(tree, &dir, source, &mut parts_left).map_err(|_| LimitExceeded::Modules)?;
+                let Some(module) = target else { continue };
                 if seen.insert(module.clone()) {
                     todo.push_back(module.clone());
                 }
@@ -151,11 +153,31 @@ fn keep(kept: &mut BTreeSet<Unread>, more: Vec<Unread>) {
 }
 
 /// The directory that a source leads to; `None`: outside of the repository, or the directory itself.
-fn target(tree: &Tree, dir: &RepoPath, source: &str) -> Option<RepoPath> {
+fn target(
+    tree: &Tree,
+    dir: &RepoPath,
+    source: &str,
+    parts_left: &mut usize,
+) -> Result<Option<RepoPath>, LimitExceeded> {
     // Terraform itself follows links first: `..` behind a link is the directory above its target.
-    let mut at = links::resolve(tree, dir)?;
-    for part in source.split('/').filter(|part| !matches!(*part, "" | ".")) {
-        at = if part == ".." && at.is_root() { return None } else { links::resolve(tree, &at.join(part).ok()?)? };
+    let Some(from) = links::follow(tree, RepoPath::root(), dir.as_str(), parts_left)? else { return Ok(None) };
+    Ok(links::follow(tree, from, source, parts_left)?.filter(|at| at != dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_on_the_way_to_a_module_counts() {
+        let path = |text: &str| -> RepoPath { text.parse().unwrap() };
+        let links = [(path("live/prod/mods"), "../../modules".to_owned())];
+        let tree = Tree::new(["live/prod/main.tf", "modules/net/main.tf"].map(path)).with_links(links);
+        let to = |source: &str, mut parts_left: usize| target(&tree, &path("live/prod"), source, &mut parts_left);
+        // Two of the directory, three of the source, three of the link; `..` behind it is above what it leads to.
+        assert_eq!(to("./mods/net", 2 + 3 + 3), Ok(Some(path("modules/net"))));
+        assert_eq!(to("./mods/net", 2 + 3 + 2), Err(LimitExceeded::Links));
+        assert_eq!(to("./mods/../live", 100), Ok(Some(path("live"))));
+        assert_eq!((to("../../..", 100), to("../prod", 100)), (Ok(None), Ok(None)));
     }
-    (at != *dir).then_some(at)
 }

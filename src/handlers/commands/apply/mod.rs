@@ -43,17 +43,8 @@ const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Comp
                               what is left.";
 
 pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Reply, JobError> {
-    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
+    if let Some(refusal) = refusal(cx, command) {
         return Ok(refusal);
-    }
-    if let Some(refusal) = target_refusal(&command.extra_args) {
-        return Ok(refusal);
-    }
-    if let MergeWish::By(method) = command.merge {
-        return Ok(no_merging(method));
-    }
-    if forbids_all(cx, command) {
-        return Ok(no_apply_all(cx));
     }
     let plans = match projects::plans(cx, &command.target).await? {
         projects::Plans::Some(plans) => plans,
@@ -74,18 +65,10 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
         Ok(hooked) => hooked,
         Err(refusal) => return refused_by_hook(cx, refusal).await,
     };
-    let mut course = Course::new(work.aborts());
+    let (mut course, hooked) = (Course::new(work.aborts()), hooked.as_ref());
     for stage in in_order(&work, runs_to_come(cx, plans).await?) {
         let halted = course.halted(stage.group);
-        let applying = |(run, plan)| Applying {
-            cx,
-            work: &work,
-            run,
-            plan,
-            command,
-            hooked: hooked.as_ref(),
-            halted: halted.clone(),
-        };
+        let applying = |(run, plan)| Applying { cx, work: &work, run, plan, command, hooked, halted: halted.clone() };
         let groups = stage.members.into_iter().map(|group| group.into_iter().map(applying).collect());
         let reports = join_all(groups.map(|group| apply_group(&work, group))).await;
         cx.left_to_others()?;
@@ -94,6 +77,18 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     let mut reports = course.into_reports();
     work.silence(RunKind::Apply, &mut reports);
     answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
+}
+
+/// What is wrong with the command itself.
+fn refusal(cx: &CommandCx<'_>, command: &ApplyCommand) -> Option<Reply> {
+    let of_merging = || match command.merge {
+        MergeWish::By(method) => Some(no_merging(method)),
+        MergeWish::AsConfigured | MergeWish::Never => None,
+    };
+    projects::var_file_refusal(cx.ctx, &command.extra_args)
+        .or_else(|| target_refusal(&command.extra_args))
+        .or_else(of_merging)
+        .or_else(|| forbids_all(cx, command).then(|| no_apply_all(cx)))
 }
 
 /// A plan and the run that is to apply it.

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::accounts::web_accounts;
 use super::keys::keyring;
+use super::sandbox::{self, Boundaries};
 use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, Grammar, Names};
@@ -37,7 +38,7 @@ use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSou
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
     Artifacts, CheckoutContents, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, MirrorLeases,
-    OutputHub, ProviderCache, Sources, Terraform, Tools,
+    OutputHub, ProviderCache, RunSandbox, Sources, Terraform, Tools,
 };
 
 /// What does not come from the configuration.
@@ -67,18 +68,23 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
     let url = database_url(&storage.database)?;
     let store = Store::open(&url, Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     let store = store.await.with_context(|| format!("cannot open the database {url} (--database-url)"))?;
-    build_on(config, parts, store)
+    build_on(config, parts, store).await
 }
 
 /// Builds the services on a database that is open.
-pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Result<Arc<Ctx>> {
+pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Result<Arc<Ctx>> {
     let storage = &config.storage;
     let metrics = Metrics::default();
     let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
     let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
     let forge = forge(config, &parts, metrics.clone(), &credentials)?;
     let environment = child_environment(config, &parts);
-    let git = GitSettings::new(&storage.data_dir, environment.path());
+    let tools = tools(config, &parts, environment.clone())?;
+    let Boundaries { runs, git: of_git } = sandbox::boundaries(config, &environment, tools.dirs()).await?;
+    let git = GitSettings { sandbox: of_git, ..GitSettings::new(&storage.data_dir, environment.path()) };
+    for name in ["mirrors", "checkouts"] {
+        own_dir(&storage.data_dir.join(name)).context("cannot make a directory in the data directory (--data-dir)")?;
+    }
     let (clock, ids) = (Arc::clone(&parts.clock), Arc::clone(&parts.ids));
     let leases = Leases::new(store.clone(), clock, ids, parts.name.clone(), metrics.clone());
     let closing = CancellationToken::new();
@@ -100,7 +106,7 @@ pub fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyhow::Re
         syncer,
         leases,
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
-        terraform: terraform(config, &parts, environment, pulse(&store))?,
+        terraform: terraform(config, &parts, environment, tools, runs, pulse(&store)),
         credentials,
         memberships: Memberships::default(),
         pool: pool(&config.terraform),
@@ -228,17 +234,20 @@ fn terraform(
     config: &ServerConfig,
     parts: &Parts,
     environment: ChildEnvironment,
+    tools: Tools,
+    sandbox: RunSandbox,
     pulse: Pulse,
-) -> anyhow::Result<Terraform> {
+) -> Terraform {
     let data_dir = &config.storage.data_dir;
     let cache = || ProviderCache::new(data_dir, Arc::clone(&parts.clock));
-    Ok(Terraform {
-        tools: tools(config, parts, environment.clone())?,
+    Terraform {
+        tools,
         providers: config.terraform.provider_cache.then(cache),
         environment,
         supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace, pulse },
         scratch: scratch(data_dir),
-    })
+        sandbox,
+    }
 }
 
 /// What was downloaded once is found as long as it is there, wherever the operator keeps other programs.

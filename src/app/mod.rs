@@ -7,6 +7,7 @@ mod loops;
 mod news;
 mod reload;
 mod replica;
+mod sandbox;
 mod serve;
 mod server;
 mod tls;

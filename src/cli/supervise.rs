@@ -1,4 +1,7 @@
-//! `lockkeeper supervise --grace SECONDS [--hold FILE] [--lease SECONDS] -- PROGRAM [ARG…]`
+//! ```text
+//! lockkeeper supervise --grace SECONDS [--hold FILE] [--lease SECONDS] [--landlock [--read PATH]… [--write PATH]…]
+//!   [--memory BYTES] [--processes NUMBER] [--file-size BYTES] [--cpu SECONDS] -- PROGRAM [ARG…]
+//! ```
 //!
 //! The server starts this for every Terraform run; it is of no use to people. What it does is told in
 //! [`crate::process::supervise`]. It is parsed by hand and without starting a runtime because it must be small, quick
@@ -6,10 +9,12 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::process::supervise::{Order, SuperviseError, supervise};
+use crate::process::{Limits, Mechanism, Sandbox};
 
 /// Exit code for a command line that cannot be understood (as `EX_USAGE`).
 const USAGE: u8 = 64;
@@ -49,19 +54,40 @@ fn complain(code: u8, problem: &str) -> u8 {
 
 fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
     let (mut grace, mut hold, mut lease) = (None, None, None);
+    let (mut sandbox, mut limits) = (None, Limits::default());
     loop {
         let option = args.next().ok_or("expected `-- PROGRAM [ARG…]` at the end")?;
         match option.to_str() {
             Some("--grace") => grace = Some(seconds("--grace", args.next().as_deref())?),
             Some("--lease") => lease = Some(seconds("--lease", args.next().as_deref())?),
             Some("--hold") => hold = Some(args.next().ok_or("`--hold` needs a file")?.into()),
+            Some("--landlock") => sandbox = Some(Sandbox::new(Mechanism::Landlock)),
+            Some("--read") => sandbox = Some(confined(sandbox, "--read")?.reads([path("--read", args.next())?])),
+            Some("--write") => sandbox = Some(confined(sandbox, "--write")?.writes([path("--write", args.next())?])),
+            Some("--memory") => limits.memory = Some(number("--memory", args.next().as_deref())?),
+            Some("--processes") => limits.processes = Some(number("--processes", args.next().as_deref())?),
+            Some("--file-size") => limits.file_size = Some(number("--file-size", args.next().as_deref())?),
+            Some("--cpu") => limits.cpu = Some(seconds("--cpu", args.next().as_deref())?),
             Some("--") => break,
             Some(_) | None => return Err(format!("unknown option {}", option.display())),
         }
     }
     let grace = grace.ok_or("`--grace SECONDS` is missing")?;
     let program = args.next().ok_or("expected a program after `--`")?;
-    Ok(Order { grace, lease, hold, program, args: args.collect() })
+    Ok(Order { grace, lease, hold, sandbox, limits, program, args: args.collect() })
+}
+
+fn confined(sandbox: Option<Sandbox>, option: &str) -> Result<Sandbox, String> {
+    sandbox.ok_or_else(|| format!("`{option}` needs `--landlock` before it"))
+}
+
+fn path(option: &str, path: Option<OsString>) -> Result<PathBuf, String> {
+    path.map(PathBuf::from).ok_or_else(|| format!("`{option}` needs a path"))
+}
+
+fn number(option: &str, text: Option<&OsStr>) -> Result<u64, String> {
+    let number = text.and_then(OsStr::to_str).and_then(|text| text.parse().ok());
+    number.ok_or_else(|| format!("`{option}` needs a whole number"))
 }
 
 fn seconds(option: &str, text: Option<&OsStr>) -> Result<Duration, String> {
@@ -85,10 +111,21 @@ mod tests {
         assert_eq!(order.grace, Duration::from_millis(1500));
         assert_eq!(order.lease, Some(Duration::from_secs(45)));
         assert_eq!(order.hold.unwrap().to_str(), Some("/tmp/x"));
+        assert_eq!((order.sandbox, order.limits), (None, Limits::default()));
         assert_eq!(
             (order.program, order.args),
             ("prog".into(), ["--grace", "3", "--", "a"].map(OsString::from).to_vec())
         );
+    }
+
+    #[test]
+    fn a_sandbox_and_limits_are_understood_as_the_server_writes_them() {
+        let order =
+            parsed("--grace 1 --landlock --read /usr --write /w --memory 9 --processes 8 --file-size 7 --cpu 6 -- p");
+        let order = order.unwrap();
+        assert_eq!(order.sandbox, Some(Sandbox::new(Mechanism::Landlock).reads(["/usr"]).writes(["/w"])));
+        let cpu = Some(Duration::from_secs(6));
+        assert_eq!(order.limits, Limits { memory: Some(9), processes: Some(8), file_size: Some(7), cpu });
     }
 
     #[test]
@@ -100,6 +137,9 @@ mod tests {
             ("--grace 1 --", "after `--`"),
             ("--grace 1", "at the end"),
             ("--what", "unknown option --what"),
+            ("--read /x --grace 1 -- a", "`--landlock` before it"),
+            ("--grace 1 --landlock --write", "needs a path"),
+            ("--grace 1 --memory 1GiB -- a", "whole number"),
         ] {
             assert!(parsed(line).unwrap_err().contains(problem), "{line}");
         }

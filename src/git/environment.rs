@@ -119,6 +119,7 @@ fn base(settings: &GitSettings) -> Cmd {
         .envs(settings.env.iter().map(|(name, value)| (name, value)))
         .envs(VARIABLES.iter().copied())
         .env("GIT_ALLOW_PROTOCOL", protocols)
+        .sandbox(settings.sandbox.clone())
         .deadline(settings.deadline)
 }
 

@@ -58,6 +58,7 @@ use std::time::Duration;
 
 use crate::config::MirrorFilter;
 use crate::model::RepoId;
+use crate::process::Sandbox;
 
 pub use checkout::{Checkout, CheckoutStrategy, DirError, Prepared, Wanted};
 pub use disk::{DiskPart, DiskUse};
@@ -84,6 +85,8 @@ pub struct GitSettings {
     /// Variables for every call: `PATH`, and where wanted proxies and certificates (`https_proxy`, `no_proxy`,
     /// `SSL_CERT_FILE`, `GIT_SSL_CAINFO`). What `environment` sets wins.
     pub env: Vec<(OsString, OsString)>,
+    /// Paths that git may use; `None`: what the server may.
+    pub sandbox: Option<Sandbox>,
     /// What new mirrors leave at the forge until it is needed; `None`: nothing.
     pub filter: Option<MirrorFilter>,
     /// Whether `file://` may be fetched from; only for tests and demonstrations.
@@ -101,6 +104,7 @@ impl GitSettings {
             data_dir: data_dir.into(),
             program: "git".into(),
             env: vec![("PATH".into(), path.into())],
+            sandbox: None,
             filter: None,
             allow_file: false,
             deadline: Duration::from_mins(5),

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::ProcessError;
+use super::group::Group;
+use super::{Limits, ProcessError, Sandbox};
 
 /// A program with arguments, a directory and an explicit environment: nothing is inherited from the server.
 #[derive(Clone)]
@@ -22,6 +24,8 @@ pub struct Cmd {
     pub(super) input: Option<Vec<u8>>,
     pub(super) deadline: Duration,
     pub(super) cap: usize,
+    pub(super) sandbox: Option<Sandbox>,
+    pub(super) limits: Limits,
 }
 
 impl Cmd {
@@ -42,6 +46,8 @@ impl Cmd {
             input: None,
             deadline: Self::DEADLINE,
             cap: Self::CAP,
+            sandbox: None,
+            limits: Limits::default(),
         }
     }
 
@@ -105,9 +111,32 @@ impl Cmd {
         self
     }
 
+    /// Confines it, and all it starts, to a sandbox; `None`: it may do what the server may.
+    pub fn sandbox(mut self, sandbox: Option<Sandbox>) -> Self {
+        self.sandbox = sandbox;
+        self
+    }
+
+    /// Lets it use one more directory, with all that is below, as its own. Without a sandbox it may anyway.
+    pub fn writes(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.sandbox = self.sandbox.map(|sandbox| sandbox.writes([dir.into()]));
+        self
+    }
+
+    /// Limits what a supervised run takes of the machine.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
     /// The program as it was asked for.
     pub(super) fn program(&self) -> &OsStr {
         &self.program
+    }
+
+    /// The working directory, if it has one of its own.
+    pub(super) fn working_dir(&self) -> Option<&Path> {
+        self.dir.as_deref()
     }
 
     /// Arguments, `--` and operands.
@@ -127,6 +156,25 @@ impl Cmd {
             command.current_dir(dir);
         }
         command
+    }
+
+    /// Starts it as the leader of a group, in its sandbox.
+    pub(super) fn start(&self, program: &Path, piped_input: bool) -> io::Result<Group> {
+        let (program, args) = match &self.sandbox {
+            None => (program.as_os_str().to_owned(), self.argv().map(OsStr::to_owned).collect()),
+            Some(sandbox) => sandbox.wrap(program.as_os_str(), self.argv(), self.dir.as_deref()),
+        };
+        let mut command = self.prepare(Path::new(&program));
+        command.args(args);
+        if piped_input {
+            command.stdin(Stdio::piped());
+        }
+        let Some(sandbox) = &self.sandbox else { return Group::start(command) };
+        let runtime = tokio::runtime::Handle::current();
+        sandbox.within(move || {
+            let _runtime = runtime.enter();
+            Group::start(command)
+        })
     }
 
     /// Finds the program, so that "not found" names what was searched and is told apart from a missing directory.

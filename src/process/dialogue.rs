@@ -3,7 +3,6 @@
 use std::ffi::{OsStr, OsString};
 use std::future::Future;
 use std::io;
-use std::process::Stdio;
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -39,9 +38,8 @@ impl Cmd {
     /// Never: what it takes was asked for two lines before.
     pub fn dialogue(&self) -> Result<Dialogue, ProcessError> {
         let program = self.resolve()?;
-        let mut command = self.prepare(&program);
-        command.args(self.argv()).stdin(Stdio::piped());
-        let mut group = Group::start(command)
+        let mut group = self
+            .start(&program, true)
             .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
         let stdin = group.child.stdin.take().expect("standard input is piped");
         let stdout = BufReader::new(group.child.stdout.take().expect("standard output is piped"));

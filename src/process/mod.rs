@@ -22,15 +22,19 @@
 //!   it guards.
 //! - *Output never kills.* The supervisor keeps reading the program's output when the server is gone: a program
 //!   that saves its state after SIGINT is not ended half-way by SIGPIPE or a full pipe.
+//!
+//! What a child may touch and take is part of its [`Cmd`]: a [`Sandbox`] (enforced by the kernel) and [`Limits`].
 
 mod cmd;
 mod dialogue;
 mod group;
 mod hold;
+mod limits;
 mod lines;
 mod output;
 mod pulse;
 mod run;
+mod sandbox;
 pub mod supervise;
 
 use std::ffi::OsString;
@@ -41,9 +45,11 @@ use std::time::Duration;
 pub use cmd::Cmd;
 pub use dialogue::Dialogue;
 pub use hold::{Hold, HoldError};
+pub use limits::{Limits, Reached};
 pub use output::{Captured, Output};
 pub use pulse::{Beat, Pulse};
 pub use run::{Exit, Line, MAX_LINE, Stream, Supervised, Supervisor};
+pub use sandbox::{Kernel, Mechanism, Sandbox};
 
 /// How a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

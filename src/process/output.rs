@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::io;
-use std::process::Stdio;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::ChildStdin;
@@ -50,12 +49,8 @@ impl Cmd {
     /// what it means. Dropping the future kills the process group.
     pub async fn output(&self) -> Result<Output, ProcessError> {
         let program = self.resolve()?;
-        let mut command = self.prepare(&program);
-        command.args(self.argv());
-        if self.input.is_some() {
-            command.stdin(Stdio::piped());
-        }
-        let mut group = Group::start(command)
+        let mut group = self
+            .start(&program, self.input.is_some())
             .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
         if let Ok(output) = timeout(self.deadline, self.collect(&mut group)).await {
             return output.map_err(|source| ProcessError::Lost { program: self.program().to_owned(), source });

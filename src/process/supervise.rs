@@ -13,11 +13,11 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::io::{self, PipeReader, PipeWriter, Read};
+use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
@@ -31,6 +31,7 @@ use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 
 use super::hold::{HoldError, Share};
+use super::{Limits, Sandbox};
 
 /// How long output may take to be handed on after the last process has ended.
 pub(super) const DRAIN: Duration = Duration::from_secs(5);
@@ -46,6 +47,10 @@ pub struct Order {
     pub lease: Option<Duration>,
     /// File to hold, shared, for as long as anything runs.
     pub hold: Option<PathBuf>,
+    /// Paths it may use; `None`: what the supervisor may.
+    pub sandbox: Option<Sandbox>,
+    /// How much of the machine it may take.
+    pub limits: Limits,
     /// Path of the program.
     pub program: OsString,
     /// Its arguments.
@@ -89,11 +94,12 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
         return Ok(NOT_STARTED);
     }
     set_child_subreaper(true).map_err(os("adopt orphans"))?;
-    let mut child = start(order)?;
-    let leader = pid_of(&child);
-    let pumps = Pumps::start(&mut child).map_err(os("duplicate standard output"))?;
-    let group = Arc::new(Group { id: leader, state: Mutex::default() });
-    watch_leash(Arc::clone(&group), order.grace, order.lease);
+    let group = Arc::new(Group::default());
+    // Threads come before the program: its limits are those of this process too, and no thread may fail by them.
+    watch_leash(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
+    let (pumps, stdout, stderr) = Pumps::start().map_err(os("read the output of the program"))?;
+    let leader = start(order, stdout, stderr)?;
+    group.begin(leader);
     let code = wait_for(leader);
     group.wind_down();
     sweep();
@@ -128,28 +134,45 @@ fn leash_is_gone() -> io::Result<bool> {
     }
 }
 
+/// Starts the program on a thread that has given up what the sandbox denies, so that the supervisor stays outside of it
+/// and cannot be signalled from within.
 #[expect(clippy::disallowed_methods, reason = "the supervisor's own child, started without tokio")]
-fn start(order: &Order) -> Result<Child, SuperviseError> {
+fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Pid, SuperviseError> {
     let mut command = Command::new(&order.program);
     command.args(&order.args).process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.spawn().map_err(|source| SuperviseError::Start { program: order.program.clone(), source })
+    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+    let mut spawn = move || {
+        order.limits.set()?;
+        command.spawn()
+    };
+    let child = match &order.sandbox {
+        None => spawn(),
+        Some(sandbox) => sandbox.within(spawn),
+    };
+    let child = child.map_err(|source| SuperviseError::Start { program: order.program.clone(), source })?;
+    Ok(Pid::from_raw(i32::try_from(child.id()).expect("process numbers of Linux are below 2^22")))
 }
 
-fn pid_of(child: &Child) -> Pid {
-    Pid::from_raw(i32::try_from(child.id()).expect("process numbers of Linux are below 2^22"))
-}
-
-/// The program's process group, and whether it may still be signalled.
+/// The program's process group, and whether it may be signalled.
+#[derive(Default)]
 struct Group {
-    id: Pid,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
+    /// `None`: the program was not started yet.
+    id: Option<Pid>,
     interrupted: bool,
     over: bool,
+}
+
+impl State {
+    fn signal(&self, signal: Signal) {
+        if let Some(id) = self.id.filter(|_| !self.over) {
+            killpg(id, signal).ok();
+        }
+    }
 }
 
 impl Group {
@@ -157,41 +180,51 @@ impl Group {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn interrupt(&self) {
+    /// The program has been started; an end that came meanwhile reaches it now.
+    fn begin(&self, id: Pid) {
         let mut state = self.state();
-        if !state.over {
-            state.interrupted = true;
-            killpg(self.id, Signal::SIGINT).ok();
+        state.id = Some(id);
+        if state.interrupted {
+            state.signal(Signal::SIGINT);
         }
     }
 
+    fn interrupt(&self) {
+        let mut state = self.state();
+        state.interrupted = true;
+        state.signal(Signal::SIGINT);
+    }
+
     fn kill(&self) {
-        if !self.state().over {
-            killpg(self.id, Signal::SIGKILL).ok();
-        }
+        self.state().signal(Signal::SIGKILL);
     }
 
     /// After the leader has ended: an interrupted group may use the rest of its grace period, any other one is
     /// ended now.
     fn wind_down(&self) {
-        if self.state().interrupted {
-            while !matches!(waitid(Id::PGid(self.id), WaitPidFlag::WEXITED), Err(Errno::ECHILD)) {}
+        let (id, interrupted) = {
+            let state = self.state();
+            (state.id.expect("the leader of the group has been waited for"), state.interrupted)
+        };
+        if interrupted {
+            while !matches!(waitid(Id::PGid(id), WaitPidFlag::WEXITED), Err(Errno::ECHILD)) {}
         }
         let mut state = self.state();
+        state.signal(Signal::SIGKILL);
         state.over = true;
-        killpg(self.id, Signal::SIGKILL).ok();
     }
 }
 
-fn watch_leash(group: Arc<Group>, grace: Duration, lease: Option<Duration>) {
+fn watch_leash(group: Arc<Group>, grace: Duration, lease: Option<Duration>) -> io::Result<()> {
     let (renewals, heard) = mpsc::channel();
-    thread::spawn(move || read_leash(&renewals));
-    thread::spawn(move || {
+    thread::Builder::new().spawn(move || read_leash(&renewals))?;
+    thread::Builder::new().spawn(move || {
         wait_for_the_end(&heard, lease);
         group.interrupt();
         thread::sleep(grace);
         group.kill();
-    });
+    })?;
+    Ok(())
 }
 
 /// Hands renewals on until the leash ends. An error ends it as well: better to stop than to run unwatched.
@@ -257,18 +290,20 @@ fn children() -> Option<Vec<Pid>> {
 struct Pumps(mpsc::Receiver<()>);
 
 impl Pumps {
-    fn start(child: &mut Child) -> io::Result<Self> {
+    /// The pumps, and the ends of their pipes for standard output and standard error of the program.
+    fn start() -> io::Result<(Self, PipeWriter, PipeWriter)> {
         let (alive, done) = mpsc::channel();
-        let out = child.stdout.take().map(OwnedFd::from).expect("standard output is piped");
-        let err = child.stderr.take().map(OwnedFd::from).expect("standard error is piped");
-        for (from, to) in [(out, duplicate(io::stdout())?), (err, duplicate(io::stderr())?)] {
+        let pump_to = |to: File| -> io::Result<PipeWriter> {
+            let (from, end) = io::pipe()?;
             let alive = alive.clone();
-            thread::spawn(move || {
-                pump(File::from(from), to);
+            thread::Builder::new().spawn(move || {
+                pump(from, to);
                 drop(alive);
-            });
-        }
-        Ok(Self(done))
+            })?;
+            Ok(end)
+        };
+        let (stdout, stderr) = (pump_to(duplicate(io::stdout())?)?, pump_to(duplicate(io::stderr())?)?);
+        Ok((Self(done), stdout, stderr))
     }
 
     /// Waits until both have come to the end, that is until all their senders are gone, but not for ever: the reader
@@ -279,7 +314,7 @@ impl Pumps {
 }
 
 /// When nobody reads any more the rest is thrown away, and the program does not notice.
-fn pump(mut from: File, mut to: File) {
+fn pump(mut from: PipeReader, mut to: File) {
     if io::copy(&mut from, &mut to).is_err() {
         io::copy(&mut from, &mut io::sink()).ok();
     }

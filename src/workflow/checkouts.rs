@@ -4,6 +4,7 @@
 //! prepared only when no run that was started earlier still uses it, even one that outlived its server.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -421,6 +422,11 @@ impl Checkouts {
     /// Somebody works on a pull: until the end nothing of it is removed to make room.
     pub async fn enter(&self, pull: &PullRef) -> InUse {
         self.uses.enter(pull).await
+    }
+
+    /// Where the mirror of a repository is, or would be.
+    pub fn mirror_dir(&self, repo: &RepoId) -> PathBuf {
+        self.git.mirror(repo).dir().to_owned()
     }
 
     /// What mirrors and checkouts take on this disk.

@@ -22,6 +22,8 @@ const LINE_BYTES: u64 = 4096;
 pub struct HookPlace<'a> {
     /// Root of the checkout.
     pub root: &'a Path,
+    /// Mirror of the repository.
+    pub mirror: &'a Path,
     /// Held for as long as anything of the hook lives.
     pub hold: &'a Path,
     /// What it is told of the pull.
@@ -45,7 +47,7 @@ impl Terraform {
     /// is new for every hook, and outside of the checkout.
     pub async fn hook(&self, hook: &Hook, place: &HookPlace<'_>) -> Result<Option<String>, RunError> {
         let scratch = self.scratch()?;
-        let status = scratch.path().join("status");
+        let status = scratch.dir().join("status");
         let cmd = Cmd::new(&hook.shell.program)
             .args(&hook.shell.args)
             .arg(&hook.command)
@@ -58,7 +60,10 @@ impl Terraform {
             output: place.output,
             stop: place.stop,
             deadline: Deadline::after(place.timeout),
+            sandbox: &self.sandbox,
+            place: scratch.place(place.root, place.mirror),
         };
+        let cmd = exec.of_command(cmd, Path::new(&hook.shell.program));
         exec.run(cmd, StepName::new(&hook.command, None), &hook.command, None).await?;
         Ok(line_in(&status))
     }

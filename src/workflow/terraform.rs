@@ -8,6 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
+use super::sandbox::{RunPlace, RunSandbox};
 use super::steps::{Deadline, Exec, Files, Printed, Steps, preparation};
 use super::{
     ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, Facts, ProviderCache, RunOutput, StepError, StepFailure,
@@ -30,6 +31,43 @@ pub struct Terraform {
     /// Where plan files are while they are worked on; never inside a checkout, where the pull could have put a link in
     /// their place.
     pub scratch: PathBuf,
+    /// The boundary around runs.
+    pub sandbox: RunSandbox,
+}
+
+/// Longest path of a temporary directory inside the scratch directory: plugins of Terraform make sockets there, and the
+/// path of a socket has 107 bytes at most.
+const LONGEST_TMP: usize = 60;
+
+/// Directories of one run that only this user can read.
+pub(super) struct Scratch {
+    dir: TempDir,
+    tmp: Tmp,
+}
+
+enum Tmp {
+    Within(PathBuf),
+    Beside(TempDir),
+}
+
+impl Scratch {
+    /// Where plan files and other files of the run are.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Where the programs of the run have their temporary files.
+    fn tmp(&self) -> &Path {
+        match &self.tmp {
+            Tmp::Within(path) => path,
+            Tmp::Beside(dir) => dir.path(),
+        }
+    }
+
+    /// The directories of a run in a checkout.
+    pub fn place<'a>(&'a self, root: &'a Path, mirror: &'a Path) -> RunPlace<'a> {
+        RunPlace { root, mirror, scratch: self.dir(), tmp: self.tmp() }
+    }
 }
 
 /// Where and for what a run happens.
@@ -38,6 +76,10 @@ pub struct Place<'a> {
     pub project: &'a ProjectKey,
     /// Its directory in the checkout.
     pub dir: &'a Path,
+    /// Root of the checkout.
+    pub root: &'a Path,
+    /// Mirror of the repository.
+    pub mirror: &'a Path,
     /// Held for as long as anything of the run lives.
     pub hold: &'a Path,
     /// Whether the lock file of the providers is part of the repository.
@@ -122,7 +164,7 @@ impl Terraform {
         let scratch = self.scratch()?;
         let Printed { output, plan } =
             self.steps(place, &tool, &scratch, Deadline::after(place.timeout)).run(&place.workflow.plan.steps).await?;
-        let file = match tokio::fs::read(Files::within(scratch.path()).plan).await {
+        let file = match tokio::fs::read(Files::within(scratch.dir()).plan).await {
             Ok(file) => Some(file),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error.into()),
@@ -147,7 +189,7 @@ impl Terraform {
     pub async fn apply(&self, place: &Place<'_>, tool: &Tool, plan: Option<&[u8]>) -> Result<String, RunError> {
         let scratch = self.scratch()?;
         if let Some(plan) = plan {
-            tokio::fs::write(Files::within(scratch.path()).plan, plan).await?;
+            tokio::fs::write(Files::within(scratch.dir()).plan, plan).await?;
         }
         let deadline = Deadline::after(place.timeout);
         if needs_preparation(place.workflow) && !self.is_initialised(place.dir) {
@@ -185,14 +227,21 @@ impl Terraform {
         dir.join(data).is_dir()
     }
 
-    /// A directory that only this user can read; it is gone when the run is over.
-    pub(super) fn scratch(&self) -> std::io::Result<TempDir> {
+    /// Directories of a run that are gone when it is over.
+    pub(super) fn scratch(&self) -> std::io::Result<Scratch> {
         std::fs::create_dir_all(&self.scratch)?;
-        tempfile::Builder::new().prefix("run-").tempdir_in(&self.scratch)
+        let dir = tempfile::Builder::new().prefix("run-").tempdir_in(&self.scratch)?;
+        let within = dir.path().join("tmp");
+        if within.as_os_str().len() <= LONGEST_TMP {
+            std::fs::create_dir(&within)?;
+            return Ok(Scratch { dir, tmp: Tmp::Within(within) });
+        }
+        let beside = tempfile::Builder::new().prefix("lockkeeper-").tempdir()?;
+        Ok(Scratch { dir, tmp: Tmp::Beside(beside) })
     }
 
     /// Each stage begins without variables of another one.
-    fn steps<'a>(&'a self, place: &Place<'a>, tool: &'a Tool, scratch: &TempDir, deadline: Deadline) -> Steps<'a> {
+    fn steps<'a>(&'a self, place: &Place<'a>, tool: &'a Tool, scratch: &'a Scratch, deadline: Deadline) -> Steps<'a> {
         Steps {
             tool,
             environment: &self.environment,
@@ -205,12 +254,14 @@ impl Terraform {
                 output: place.output,
                 stop: place.stop,
                 deadline,
+                sandbox: &self.sandbox,
+                place: scratch.place(place.root, place.mirror),
             },
             dir: place.dir,
             project: place.project,
             lock_file_tracked: place.lock_file_tracked,
             extra: place.extra,
-            files: Files::within(scratch.path()),
+            files: Files::within(scratch.dir()),
             workflow: (*place.workflow != *Workflow::builtin()).then_some(place.workflow.name.as_str()),
             set: BTreeMap::new(),
             touched: false,

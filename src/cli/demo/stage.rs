@@ -52,7 +52,7 @@ impl SecondServer {
             name: format!("{}-second", props.hostname),
         };
         let name = parts.name.clone();
-        let ctx = build_on(config, parts, first.store.clone()).context("the second server")?;
+        let ctx = build_on(config, parts, first.store.clone()).await.context("the second server")?;
         let replica = Replica::new(Arc::clone(&ctx), &name);
         replica.tick_leases().await.context("cannot tell the database that the second server is there")?;
         let rounds = tokio::spawn(async move {

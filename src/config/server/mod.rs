@@ -26,6 +26,7 @@ mod readme;
 mod reference;
 mod repos;
 mod retention;
+mod sandbox;
 mod search;
 mod setting;
 mod storage;
@@ -55,6 +56,7 @@ pub use raw::{Given, Giver, RawSettings};
 pub use readme::{flags_page, important_flags};
 pub use repos::{AutodiscoverMode, CheckoutStrategy, Labels, PlanningConfig, RepoConfig};
 pub use retention::Retention;
+pub use sandbox::{SandboxConfig, SandboxKind};
 pub use search::SearchConfig;
 pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
 pub use storage::{Database, PlanFiles, StorageConfig};
@@ -95,6 +97,8 @@ pub struct ServerConfig {
     pub locking: LockingConfig,
     /// How code is run.
     pub terraform: TerraformConfig,
+    /// What separates runs from the server.
+    pub sandbox: SandboxConfig,
     /// What is logged.
     pub logging: LoggingConfig,
 }
@@ -128,6 +132,7 @@ impl ServerConfig {
         let planning = PlanningConfig::read(reader);
         let locking = LockingConfig::read(reader);
         let terraform = TerraformConfig::read(reader);
+        let sandbox = SandboxConfig::read(reader);
         let logging = LoggingConfig::read(reader);
         Ok(Self {
             repos: repos?,
@@ -143,6 +148,7 @@ impl ServerConfig {
             planning: planning?,
             locking: locking?,
             terraform: terraform?,
+            sandbox: sandbox?,
             logging: logging?,
         })
     }

@@ -452,6 +452,42 @@ pub static SETTINGS: &[Setting] = &[
         "Keep packages of providers in <data dir>/plugin-cache for all projects; safe with any number of runs at once.",
     )
     .or("true"),
+    Setting::new(
+        Terraform,
+        "sandbox",
+        "KIND",
+        Choice(&["landlock", "require", "bubblewrap", "none"]),
+        "What separates runs from the server: `landlock` where the kernel has it, `require` the same or the server does not \
+         start, `bubblewrap` namespaces made by the program bwrap (docs/security.md).",
+    )
+    .or("landlock"),
+    Setting::new(
+        Terraform,
+        "sandbox-read",
+        "LIST",
+        List,
+        "Files and folders that runs may read besides, such as ~/.aws.",
+    ),
+    Setting::new(
+        Terraform,
+        "sandbox-write",
+        "LIST",
+        List,
+        "Files and folders that runs may change besides, such as a socket or a cache of your own.",
+    ),
+    Setting::new(Terraform, "run-memory", "SIZE", Size, "Most memory that a process of a run may have.")
+        .or_derived("three quarters of the memory of the machine"),
+    Setting::new(
+        Terraform,
+        "run-processes",
+        "NUMBER",
+        Number(0, 1_000_000),
+        "Most processes and threads that the user of the server may have while a run starts more; 0 means any number.",
+    )
+    .or("4096"),
+    Setting::new(Terraform, "run-file-size", "SIZE", Size, "Longest file that a run may write.").or("10GiB"),
+    Setting::new(Terraform, "run-cpu-time", "TIME", Duration, "Most processor time that a process of a run may use.")
+        .or("1h"),
     Setting::new(Terraform, "run-timeout", "TIME", Duration, "A project's run is stopped after this time.").or("2h"),
     Setting::new(
         Terraform,

@@ -6,6 +6,7 @@
 //! done. A command that is begun again after a crash runs its hooks again; an apply or another change that had begun is not,
 //! and neither are the hooks after it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tracing::warn;
@@ -27,6 +28,7 @@ use crate::workflow::{Facts, HookPlace, RunError, RunOutput, StepError, StepFail
 pub(super) struct Site {
     rules: RepoRules,
     checkout: Arc<Checkout>,
+    mirror: PathBuf,
     facts: Facts,
     project: Option<String>,
 }
@@ -96,6 +98,7 @@ pub(super) async fn before(
     let site = Site {
         rules: rules.clone(),
         checkout: Arc::clone(checkout),
+        mirror: cx.ctx.checkouts.mirror_dir(&cx.pull.at.repo),
         facts: Facts::of(cx.pull, &cx.row.actor.login, given.arguments),
         project: given.project,
     };
@@ -197,6 +200,7 @@ async fn carry_out(
     let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), id);
     let place = HookPlace {
         root: &site.checkout.path,
+        mirror: &site.mirror,
         hold: &site.checkout.hold,
         facts: &site.facts,
         command: cx.row.kind,

@@ -334,6 +334,8 @@ pub(super) fn grouped<T>(stage: Stage<T>, key: impl Fn(&T) -> &ProjectKey) -> St
 /// Where in a checkout a project is.
 struct Site {
     dir: PathBuf,
+    root: PathBuf,
+    mirror: PathBuf,
     hold: PathBuf,
     lock_file_tracked: bool,
     facts: Facts,
@@ -345,7 +347,9 @@ impl Site {
         let lock_file = project.dir.join(".terraform.lock.hcl").expect("a file of a directory stays inside");
         let tracked = cx.ctx.checkouts.is_tracked(&cx.pull.at.repo, checkout, &lock_file).await;
         let lock_file_tracked = tracked.map_err(CheckoutError::from)?;
-        Ok(Self { dir, hold: checkout.hold.clone(), lock_file_tracked, facts })
+        let (root, hold) = (checkout.path.clone(), checkout.hold.clone());
+        let mirror = cx.ctx.checkouts.mirror_dir(&cx.pull.at.repo);
+        Ok(Self { dir, root, mirror, hold, lock_file_tracked, facts })
     }
 
     fn place<'a>(
@@ -361,6 +365,8 @@ impl Site {
             workflow,
             facts: &self.facts,
             dir: &self.dir,
+            root: &self.root,
+            mirror: &self.mirror,
             hold: &self.hold,
             lock_file_tracked: self.lock_file_tracked,
             extra,
@@ -377,11 +383,24 @@ pub(super) async fn hints(cx: &CommandCx<'_>, error: &RunError) -> Vec<String> {
     known_hints(cx.ctx, error).into_iter().chain(of_parts).collect()
 }
 
+/// Whether a program complains that the kernel denied it something.
+fn is_denied(output: &str) -> bool {
+    ["permission denied", "Permission denied", "operation not permitted", "Operation not permitted"]
+        .iter()
+        .any(|words| output.contains(words))
+}
+
 fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
     match error {
         RunError::Step(_) if ctx.checkouts.is_sparse() && sparse::may_lack_files(error.output()) => vec![
             "The checkout holds only what this project is known to reach (`--sparse-checkout`). If the file is in this \
              repository, name it in `when_modified` of the project, relative to its directory, and plan again."
+                .to_owned(),
+        ],
+        RunError::Step(_) if ctx.terraform.sandbox.is_on() && is_denied(error.output()) => vec![
+            "Runs may use their checkout, the programs of the system and what the administrator names, and nothing else \
+             (`--sandbox`). If the path above is meant to be used, ask the administrator to name it in `--sandbox-read` or \
+             `--sandbox-write`."
                 .to_owned(),
         ],
         RunError::Tool(ToolError::Missing { program, .. }) => vec![format!(

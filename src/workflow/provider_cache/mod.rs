@@ -126,6 +126,11 @@ impl Session {
         variables
     }
 
+    /// The directory that the `init` fills.
+    pub fn dir(&self) -> &Path {
+        self.overlay.path()
+    }
+
     /// Ends a good `init`: keeps what it fetched, and leads its links to where that is kept.
     pub async fn finish(mut self) -> std::io::Result<()> {
         on_disk(move || self.keep(self.clock.now())).await

@@ -76,7 +76,8 @@ impl Steps<'_> {
         let Some(session) = self.provider_session().await.map_err(disk)? else {
             return self.exec.run(cmd, name, shown, None).await;
         };
-        let output = self.exec.run(cmd.envs(session.variables()), name.clone(), shown, None).await?;
+        let cmd = cmd.envs(session.variables()).writes(session.dir());
+        let output = self.exec.run(cmd, name.clone(), shown, None).await?;
         session.finish().await.map_err(disk).map(|()| output)
     }
 
@@ -189,7 +190,8 @@ impl Steps<'_> {
     }
 
     fn command(&self, args: Vec<OsString>) -> Cmd {
-        Cmd::new(&self.tool.program).args(args).dir(self.dir).envs(self.of_builtin())
+        let cmd = Cmd::new(&self.tool.program).args(args).dir(self.dir).envs(self.of_builtin());
+        self.exec.of_tool(cmd, &self.tool.program)
     }
 
     /// The command line as a person would read it; the path of the plan file is ours and says nothing.

@@ -78,7 +78,8 @@ impl Steps<'_> {
     }
 
     fn shell(&self, shell: &Shell, command: &str) -> Cmd {
-        Cmd::new(&shell.program).args(&shell.args).arg(command).dir(self.dir).envs(self.of_command())
+        let cmd = Cmd::new(&shell.program).args(&shell.args).arg(command).dir(self.dir).envs(self.of_command());
+        self.exec.of_command(cmd, &self.tool.program)
     }
 }
 

@@ -68,6 +68,17 @@ pub enum StepFailure {
     /// The tool or the command said no.
     #[error("ended with exit code {}", .0.map_or_else(|| "unknown".to_owned(), |code| code.to_string()))]
     Code(Option<i32>),
+    /// It failed, and seems to have reached a limit of runs.
+    #[error(
+        "ended with exit code {}, and what it printed looks as if it had reached a limit: {limit}",
+        .code.map_or_else(|| "unknown".to_owned(), |code| code.to_string())
+    )]
+    Limit {
+        /// The exit code.
+        code: Option<i32>,
+        /// The limit and its setting.
+        limit: String,
+    },
     /// It was told to stop.
     #[error("was {}", if *.killed { "interrupted, did not end in time, and was killed" } else { "stopped" })]
     Stopped {

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::error::{StepError, StepFailure, StepName};
 use crate::process::{Cmd, Ended, Exit, Line, Stream, Supervisor};
 use crate::workflow::RunOutput;
+use crate::workflow::sandbox::{RunPlace, RunSandbox, temporary};
 
 /// What is left when the grace period is over.
 const SIGKILL: i32 = 9;
@@ -44,14 +45,29 @@ pub(in crate::workflow) struct Exec<'a> {
     pub output: &'a RunOutput,
     pub stop: &'a CancellationToken,
     pub deadline: Deadline,
+    /// The boundary around it.
+    pub sandbox: &'a RunSandbox,
+    /// Its directories.
+    pub place: RunPlace<'a>,
 }
 
 impl Exec<'_> {
+    /// Confines the tool to what it may use.
+    pub fn of_tool(&self, cmd: Cmd, program: &Path) -> Cmd {
+        cmd.sandbox(self.sandbox.of_tool(self.place, program))
+    }
+
+    /// Confines a command of the operator to what it may use.
+    pub fn of_command(&self, cmd: Cmd, program: &Path) -> Cmd {
+        cmd.sandbox(self.sandbox.of_command(self.place, program))
+    }
+
     /// Runs a program to its end and returns what it printed. `shown` is the line that the page has before it. With a
     /// file, standard output goes there and nowhere else.
     pub async fn run(&self, cmd: Cmd, name: StepName, shown: &str, file: Option<&Path>) -> Result<String, StepError> {
         self.output.say(&format!("$ {shown}")).await;
-        let run = cmd.deadline(self.deadline.left()).supervised(self.supervisor).hold(self.hold);
+        let cmd = cmd.envs(temporary(self.place.tmp)).limits(self.sandbox.limits()).deadline(self.deadline.left());
+        let run = cmd.supervised(self.supervisor).hold(self.hold);
         let run = match file {
             Some(file) => run.stdout_to(file),
             None => run,
@@ -60,7 +76,7 @@ impl Exec<'_> {
         let (exit, output) = tokio::join!(run.run(lines, self.stop), collect(received, self.output));
         let fail = |why, output| StepError { step: name, why, output };
         match exit {
-            Ok(exit) => match self.judge(exit) {
+            Ok(exit) => match self.judge(exit, &output) {
                 None => Ok(output),
                 Some(why) => Err(fail(why, output)),
             },
@@ -69,10 +85,13 @@ impl Exec<'_> {
     }
 
     /// A success counts even when the program was told to stop meanwhile: it had come to its end.
-    fn judge(&self, exit: Exit) -> Option<StepFailure> {
+    fn judge(&self, exit: Exit, output: &str) -> Option<StepFailure> {
         match exit.how {
             Ended::Finished | Ended::Cancelled | Ended::TimedOut if exit.is_success() => None,
-            Ended::Finished => Some(StepFailure::Code(exit.code)),
+            Ended::Finished => Some(match self.sandbox.reached(exit.signal, output) {
+                Some(limit) => StepFailure::Limit { code: exit.code, limit },
+                None => StepFailure::Code(exit.code),
+            }),
             Ended::Cancelled => Some(StepFailure::Stopped { killed: exit.signal == Some(SIGKILL) }),
             Ended::TimedOut => Some(StepFailure::TimedOut(self.deadline.after)),
         }

@@ -1,0 +1,147 @@
+//! Chooses what separates runs from the server, and says at the start what it is.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use tracing::{info, warn};
+
+use super::build::scratch;
+use crate::config::server::{Database, GithubAuth, PlanFiles, SandboxKind, SecretSource, ServerConfig};
+use crate::process::{Cmd, Kernel, Limits, Mechanism, Sandbox};
+use crate::workflow::{ChildEnvironment, RunSandbox};
+
+/// The boundaries of a server.
+pub(super) struct Boundaries {
+    /// Around runs.
+    pub runs: RunSandbox,
+    /// Around git, which reads what others have pushed; `None`: the kernel has no Landlock, or nobody wants it.
+    pub git: Option<Sandbox>,
+}
+
+/// Chooses the boundaries by the configuration and what this machine has.
+pub(super) async fn boundaries(
+    config: &ServerConfig,
+    environment: &ChildEnvironment,
+    tools: &[PathBuf],
+) -> anyhow::Result<Boundaries> {
+    let data_dir = &config.storage.data_dir;
+    let kernel = Kernel::detect();
+    let mechanism = mechanism(config.sandbox.kind, kernel, environment).await?;
+    let runs = RunSandbox::new(mechanism, environment, limits(config))
+        .reads(tools.iter().cloned())
+        .reads([data_dir.join("plugin-cache")])
+        .reads(config.sandbox.read.iter().cloned())
+        .writes(config.sandbox.write.iter().cloned());
+    for (path, what) in secrets(config) {
+        check_outside(&runs, &path, what)?;
+    }
+    let wants_git = config.sandbox.kind != SandboxKind::None && kernel.is_some();
+    let git_environment = RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default()).common();
+    let own = ["mirrors", "checkouts"].map(|name| data_dir.join(name)).into_iter().chain([scratch(data_dir)]);
+    let git = git_environment.filter(|_| wants_git).map(|sandbox| sandbox.writes(own));
+    Ok(Boundaries { runs, git })
+}
+
+async fn mechanism(
+    kind: SandboxKind,
+    kernel: Option<Kernel>,
+    environment: &ChildEnvironment,
+) -> anyhow::Result<Option<Mechanism>> {
+    match (kind, kernel) {
+        (SandboxKind::None, _) => {
+            warn!(
+                "Runs are not separated from the server (--sandbox none): code of a pull request can read its tokens and \
+                 keys, act as the server, and change other repositories"
+            );
+            Ok(None)
+        }
+        (SandboxKind::Landlock | SandboxKind::Require, Some(kernel)) => {
+            let gaps = kernel.gaps();
+            info!(abi = kernel.abi(), "Runs are separated from the server by Landlock");
+            if !gaps.is_empty() {
+                warn!("The kernel is too old to keep runs from {}", gaps.join("; "));
+            }
+            Ok(Some(Mechanism::Landlock))
+        }
+        (SandboxKind::Landlock, None) => {
+            warn!(
+                "Runs are not separated from the server: this kernel has no Landlock, or it is not enabled (Linux 5.19 or \
+                 newer, `landlock` in the list of `lsm=`). Code of a pull request can read the server's tokens and keys. \
+                 Use another kernel, --sandbox bubblewrap, or --sandbox none to accept it"
+            );
+            Ok(None)
+        }
+        (SandboxKind::Require, None) => bail!(
+            "--sandbox require: this kernel has no Landlock, or it is not enabled, so runs cannot be separated from the \
+             server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`, or --sandbox bubblewrap"
+        ),
+        (SandboxKind::Bubblewrap, _) => {
+            let program = bubblewrap(environment).await.context("--sandbox bubblewrap cannot be followed")?;
+            info!(program = %program.display(), "Runs are separated from the server by bubblewrap");
+            Ok(Some(Mechanism::Bubblewrap(program)))
+        }
+    }
+}
+
+/// Finds `bwrap` and tries it once: whether it may make namespaces is up to the machine.
+async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
+    let path = environment.path();
+    let found = std::env::split_paths(&path).map(|dir| dir.join("bwrap")).find(|path| path.is_file());
+    let program = found.context("the program `bwrap` is not on the PATH: install the package `bubblewrap`")?;
+    let sandbox = Sandbox::new(Mechanism::Bubblewrap(program.clone())).reads(["/usr", "/bin", "/lib", "/lib64"]);
+    let tried = Cmd::new("true").env("PATH", path).sandbox(Some(sandbox)).output().await?;
+    if !tried.is_success() {
+        bail!("`{}` cannot make namespaces here: {}", program.display(), tried.stderr.text().trim());
+    }
+    Ok(program)
+}
+
+fn limits(config: &ServerConfig) -> Limits {
+    let sandbox = &config.sandbox;
+    let memory = sandbox.memory.map(crate::config::size::ByteSize::bytes).or_else(three_quarters_of_memory);
+    Limits { memory, processes: sandbox.processes, file_size: Some(sandbox.file_size.bytes()), cpu: Some(sandbox.cpu) }
+}
+
+/// Of the machine, as the kernel tells it; `None`: it does not.
+fn three_quarters_of_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024 / 4 * 3)
+}
+
+/// Files and directories that no run may read.
+fn secrets(config: &ServerConfig) -> Vec<(PathBuf, &'static str)> {
+    let storage = &config.storage;
+    let mut secrets = vec![(storage.data_dir.clone(), "the data directory (--data-dir)")];
+    if let Database::Sqlite(path) = &storage.database {
+        secrets.push((path.clone(), "the database (--database-url)"));
+    }
+    if let PlanFiles::Directory(path) = &storage.plan_files {
+        secrets.push((path.clone(), "the plan files (--share-plan-dir)"));
+    }
+    secrets.extend(storage.encryption_keys.clone().map(|path| (path, "the keys (--encryption-key-file)")));
+    secrets.extend(config.web.tls.clone().map(|tls| (tls.key, "the private key (--ssl-key-file)")));
+    match &config.github.auth {
+        GithubAuth::Token { token: SecretSource::File(path), .. } => {
+            secrets.push((path.clone(), "the token (--gh-token-file)"));
+        }
+        GithubAuth::App { key: SecretSource::File(path), .. } => {
+            secrets.push((path.clone(), "the key of the App (--gh-app-key-file)"));
+        }
+        GithubAuth::Token { token: SecretSource::Inline(_), .. }
+        | GithubAuth::App { key: SecretSource::Inline(_), .. } => {}
+    }
+    secrets
+}
+
+fn check_outside(runs: &RunSandbox, path: &Path, what: &str) -> anyhow::Result<()> {
+    match runs.common() {
+        Some(sandbox) if sandbox.covers(path) => bail!(
+            "runs could read {what}: `{}` lies in a folder that they may use. Move it, or name less in --sandbox-read, \
+             --sandbox-write and PATH (docs/security.md lists what runs may use always)",
+            path.display()
+        ),
+        Some(_) | None => Ok(()),
+    }
+}

@@ -1,0 +1,224 @@
+//! What a child process may touch, held by the kernel.
+//!
+//! The need: a run executes code of a pull request as the user of the server. Without a boundary it reads the server's
+//! tokens, keys and database, rewrites mirrors of other repositories, and signals or outlives its supervisor.
+//!
+//! A [`Sandbox`] is an allow-list of paths with the [`Mechanism`] that enforces it:
+//! - *Landlock*: rights are given up by the thread that starts the program, so no privilege, user namespace or second
+//!   program is needed. Each child has a domain of its own: besides files, the kernel denies it to trace processes
+//!   outside of the domain (which closes `/proc/PID/environ`, `mem` and `fd`), and from Linux 6.12 on to signal them.
+//! - *Bubblewrap*: the program runs in namespaces that `bwrap` makes, in which nothing else exists.
+//!
+//! The thread that starts the child is a new one each time: a domain can never be left again.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, NetPort, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
+};
+
+/// Newest Landlock interface whose rights are asked for; a kernel that lacks some of them enforces the others.
+const NEWEST: ABI = ABI::V9;
+/// Devices that hold nothing and that programs expect to write to.
+const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// Enforcer of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mechanism {
+    /// Linux security module, from Linux 5.19 on.
+    Landlock,
+    /// Path of the program `bwrap`.
+    Bubblewrap(PathBuf),
+}
+
+/// Paths that a child may use. Everything else is denied; paths that do not exist are passed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sandbox {
+    mechanism: Mechanism,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+}
+
+impl Sandbox {
+    /// A sandbox in which nothing may be used yet but devices that hold nothing.
+    pub fn new(mechanism: Mechanism) -> Self {
+        Self { mechanism, read: Vec::new(), write: Vec::new() }
+    }
+
+    /// Adds files and directories to read and execute, directories with all that is below them.
+    #[must_use]
+    pub fn reads<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
+        self.read.extend(paths.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds files and directories to read, execute and change, directories with all that is below them.
+    #[must_use]
+    pub fn writes<P: Into<PathBuf>>(mut self, paths: impl IntoIterator<Item = P>) -> Self {
+        self.write.extend(paths.into_iter().map(Into::into));
+        self
+    }
+
+    /// Whether a path may be read: it lies at or below one of the paths, links resolved on both sides.
+    pub fn covers(&self, path: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let path = real(path);
+        self.read.iter().chain(&self.write).any(|allowed| path.starts_with(real(allowed)))
+    }
+
+    /// Program and arguments to start for a program with these arguments.
+    pub(super) fn wrap<'a>(
+        &self,
+        program: &'a OsStr,
+        args: impl Iterator<Item = &'a OsStr>,
+        dir: Option<&Path>,
+    ) -> (OsString, Vec<OsString>) {
+        let own = args.map(OsStr::to_owned);
+        match &self.mechanism {
+            Mechanism::Landlock => (program.to_owned(), own.collect()),
+            Mechanism::Bubblewrap(bwrap) => {
+                let before = self.bubblewrap_arguments(dir).into_iter().chain([program.to_owned()]);
+                (bwrap.clone().into_os_string(), before.chain(own).collect())
+            }
+        }
+    }
+
+    /// Options of `lockkeeper supervise` that say the same; none where another program enforces it.
+    pub(super) fn supervise_options(&self) -> Vec<OsString> {
+        match self.mechanism {
+            Mechanism::Bubblewrap(_) => Vec::new(),
+            Mechanism::Landlock => {
+                let option = |name: &'static str, paths: &[PathBuf]| -> Vec<OsString> {
+                    paths.iter().flat_map(|path| [name.into(), path.clone().into_os_string()]).collect()
+                };
+                let mut options = vec!["--landlock".into()];
+                options.extend(option("--read", &self.read));
+                options.extend(option("--write", &self.write));
+                options
+            }
+        }
+    }
+
+    /// Namespaces for everything but the network; a new `/proc`, `/dev` and `/tmp`. The signals of the supervisor reach
+    /// the program because it stays in the process group of `bwrap`.
+    fn bubblewrap_arguments(&self, dir: Option<&Path>) -> Vec<OsString> {
+        let mut args: Vec<OsString> = [
+            "--unshare-user-try",
+            "--unshare-pid",
+            "--unshare-ipc",
+            "--unshare-uts",
+            "--unshare-cgroup-try",
+            "--cap-drop",
+            "ALL",
+            "--proc",
+            "/proc",
+            "--dev",
+            "/dev",
+            "--tmpfs",
+            "/tmp",
+        ]
+        .map(OsString::from)
+        .into();
+        // A path below another one has to come later, or it would be covered.
+        let mut binds: Vec<(&PathBuf, &str)> = self.read.iter().map(|path| (path, "--ro-bind-try")).collect();
+        binds.extend(self.write.iter().map(|path| (path, "--bind-try")));
+        binds.retain(|(path, _)| !path.starts_with("/proc") && !path.starts_with("/dev/fd"));
+        binds.sort_by_key(|(path, _)| path.components().count());
+        for (path, how) in binds {
+            args.extend([how.into(), path.clone().into_os_string(), path.clone().into_os_string()]);
+        }
+        if let Some(dir) = dir {
+            args.extend(["--chdir".into(), dir.as_os_str().to_owned()]);
+        }
+        args.push("--".into());
+        args
+    }
+
+    /// Does something on a thread that can use nothing but what is allowed here; what it starts cannot either.
+    pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        match self.mechanism {
+            Mechanism::Bubblewrap(_) => work(),
+            Mechanism::Landlock => on_new_thread(|| {
+                self.give_up_rights().map_err(|error| io::Error::other(format!("Landlock refused: {error}")))?;
+                work()
+            }),
+        }
+    }
+
+    /// Takes every other right from this thread.
+    fn give_up_rights(&self) -> Result<LandlockStatus, RulesetError> {
+        let ruleset = ruleset()?.set_compatibility(CompatLevel::BestEffort);
+        let ruleset = ruleset
+            .add_rules(path_beneath_rules(&self.read, reading()))?
+            .add_rules(path_beneath_rules(&self.write, AccessFs::from_all(NEWEST)))?
+            .add_rules(path_beneath_rules(DEVICES, AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev))?
+            // A port that the kernel chooses may be listened on; a fixed one could be taken from a server that restarts.
+            .add_rule(NetPort::new(0, AccessNet::BindTcp))?;
+        Ok(ruleset.restrict_self()?.landlock)
+    }
+}
+
+/// Everything that the kernel can deny is denied unless a rule allows it. Without files the rest would mean nothing.
+fn ruleset() -> Result<landlock::RulesetCreated, RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI::V2))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::BindTcp)?
+        .scope(Scope::from_all(NEWEST))?
+        .create()
+}
+
+fn reading() -> BitFlags<AccessFs> {
+    AccessFs::from_read(NEWEST)
+}
+
+fn on_new_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().name("sandbox".to_owned()).spawn_scoped(scope, work)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts a program has panicked")))
+    })
+}
+
+/// Extent to which the running kernel enforces Landlock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    abi: i32,
+}
+
+impl Kernel {
+    /// Asks the kernel by giving up rights on a thread that ends at once. `None`: it has no Landlock, has it switched
+    /// off, or one too old to be of use (before Linux 5.19 no file can be moved between directories).
+    pub fn detect() -> Option<Self> {
+        let status = on_new_thread(|| {
+            Sandbox::new(Mechanism::Landlock).give_up_rights().map_err(|error| io::Error::other(error.to_string()))
+        });
+        match status {
+            Ok(LandlockStatus::Available { effective_abi, kernel_abi }) => {
+                Some(Self { abi: kernel_abi.unwrap_or(effective_abi as i32) })
+            }
+            Ok(LandlockStatus::NotEnabled | LandlockStatus::NotImplemented) | Err(_) => None,
+        }
+    }
+
+    /// Version of the interface.
+    pub fn abi(self) -> i32 {
+        self.abi
+    }
+
+    /// Rights that this kernel cannot take from a run, for the log.
+    pub fn gaps(self) -> Vec<&'static str> {
+        let all = [
+            (3, "truncating files that the user of the server may write (Linux 6.2)"),
+            (4, "listening on fixed TCP ports (Linux 6.7)"),
+            (6, "signalling other processes of the same user (Linux 6.12)"),
+            (9, "connecting to Unix sockets in the file system, such as that of Docker (Linux 7.1)"),
+        ];
+        all.into_iter().filter(|(since, _)| self.abi < *since).map(|(_, gap)| gap).collect()
+    }
+}

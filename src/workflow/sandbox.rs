@@ -1,0 +1,305 @@
+//! The boundary around runs: which paths the programs of a run may use, and how much of the machine they may take.
+//!
+//! A run executes code of a pull request. It reads the system, tools, certificates and packages of providers, and owns its
+//! checkout, its scratch directory and a temporary directory of its own. The data directory, mirrors, other checkouts,
+//! tokens and keys are outside; what the operator wants inside as well is named by `--sandbox-read` and `--sandbox-write`.
+//! Commands of the operator (hooks, custom steps) may also read the mirror of their own repository, because tools such as
+//! Terragrunt ask git where the repository begins.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::process::{Limits, Mechanism, Reached, Sandbox};
+
+use super::ChildEnvironment;
+
+/// Read by most programs: executables, libraries, time zones, certificates, names of hosts and users. Directories that
+/// usually hold secrets (`/etc` as a whole, `/home`, `/root`, `/run`, `/var`, `/opt`, `/srv`) are not among them.
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/gnu/store",
+    // Of other processes the kernel shows no environment, memory or open files across the boundary.
+    "/proc",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+    "/sys/fs/cgroup",
+    "/sys/kernel/mm/transparent_hugepage",
+    "/etc/alternatives",
+    "/etc/bash.bashrc",
+    "/etc/ca-certificates",
+    "/etc/ca-certificates.conf",
+    "/etc/crypto-policies",
+    "/etc/debian_version",
+    "/etc/alpine-release",
+    "/etc/redhat-release",
+    "/etc/os-release",
+    "/etc/default/locale",
+    "/etc/gai.conf",
+    "/etc/group",
+    "/etc/host.conf",
+    "/etc/hosts",
+    "/etc/inputrc",
+    "/etc/krb5.conf",
+    "/etc/krb5.conf.d",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/locale.alias",
+    "/etc/locale.conf",
+    "/etc/localtime",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/networks",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/profile",
+    "/etc/protocols",
+    "/etc/resolv.conf",
+    "/etc/services",
+    "/etc/ssh/ssh_config",
+    "/etc/ssh/ssh_config.d",
+    "/etc/ssh/ssh_known_hosts",
+    "/etc/ssl",
+    "/etc/terminfo",
+    "/etc/timezone",
+];
+
+/// Configuration of Terraform and OpenTofu in the home directory; what is in it is meant for runs.
+const OF_HOME: &[&str] = &[".terraformrc", ".tofurc", ".terraform.d", ".config/opentofu"];
+
+/// Variables whose values are paths that the operator hands to runs by handing over the variable; some are lists.
+const PATH_VARIABLES: &[&str] = &[
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "CURL_CA_BUNDLE",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "GIT_SSL_CAINFO",
+    "AWS_CA_BUNDLE",
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "TF_CLI_CONFIG_FILE",
+    "TERRAFORM_CONFIG",
+    "TF_PLUGIN_CACHE_DIR",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GOOGLE_CREDENTIALS",
+    "GOOGLE_BACKEND_CREDENTIALS",
+    "ARM_CLIENT_CERTIFICATE_PATH",
+    "AZURE_CLIENT_CERTIFICATE_PATH",
+    "KUBECONFIG",
+    "KUBE_CONFIG_PATH",
+    "KUBE_CONFIG_PATHS",
+];
+
+/// Variables that name a token which is replaced from time to time, by a new file in the same directory.
+const TOKEN_VARIABLES: &[&str] = &[
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "ARM_OIDC_TOKEN_FILE_PATH",
+    "AZURE_FEDERATED_TOKEN_FILE",
+];
+
+/// The boundary around all runs of a server.
+#[derive(Clone, Debug)]
+pub struct RunSandbox {
+    /// `None`: there is no boundary, and programs may do what the server may.
+    mechanism: Option<Mechanism>,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    limits: Limits,
+}
+
+/// Directories of one run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunPlace<'a> {
+    /// Root of the checkout.
+    pub root: &'a Path,
+    /// Mirror of the repository.
+    pub mirror: &'a Path,
+    /// Files of the run.
+    pub scratch: &'a Path,
+    /// Temporary directory of the run.
+    pub tmp: &'a Path,
+}
+
+impl RunSandbox {
+    /// No boundary and no limits.
+    pub fn none() -> Self {
+        Self { mechanism: None, read: Vec::new(), write: Vec::new(), limits: Limits::default() }
+    }
+
+    /// A boundary held by `mechanism`, for programs that are given `environment`.
+    pub fn new(mechanism: Option<Mechanism>, environment: &ChildEnvironment, limits: Limits) -> Self {
+        let read = SYSTEM.iter().map(PathBuf::from).chain(named_by(environment)).collect();
+        Self { mechanism, read, write: Vec::new(), limits }
+    }
+
+    /// Lets every run read more.
+    #[must_use]
+    pub fn reads(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.read.extend(paths);
+        self
+    }
+
+    /// Lets every run change more.
+    #[must_use]
+    pub fn writes(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.write.extend(paths);
+        self
+    }
+
+    /// Whether there is a boundary.
+    pub fn is_on(&self) -> bool {
+        self.mechanism.is_some()
+    }
+
+    /// Limits of each run.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The limit that a failed program has probably reached, in the words of the setting.
+    pub(super) fn reached(&self, signal: Option<i32>, output: &str) -> Option<String> {
+        let limits = self.limits;
+        Some(match limits.reached(signal, output)? {
+            Reached::Memory => {
+                let most = crate::config::size::shown(limits.memory?);
+                format!("a process may have {most} of memory (`--run-memory`)")
+            }
+            Reached::Processes => {
+                format!(
+                    "the user of the server may have {} processes and threads (`--run-processes`)",
+                    limits.processes?
+                )
+            }
+            Reached::FileSize => {
+                let most = crate::config::size::shown(limits.file_size?);
+                format!("a file may be {most} long (`--run-file-size`)")
+            }
+            Reached::Cpu => {
+                format!("a process may use {} s of processor time (`--run-cpu-time`)", limits.cpu?.as_secs())
+            }
+        })
+    }
+
+    /// What every run may use, without what is of a single one; `None`: there is no boundary.
+    pub fn common(&self) -> Option<Sandbox> {
+        let mechanism = self.mechanism.clone()?;
+        Some(Sandbox::new(mechanism).reads(self.read.iter().cloned()).writes(self.write.iter().cloned()))
+    }
+
+    /// What the tool of a run may use.
+    pub(super) fn of_tool(&self, place: RunPlace<'_>, program: &Path) -> Option<Sandbox> {
+        let own = [place.root, place.scratch, place.tmp].map(Path::to_owned);
+        // A program may be a link to where it is installed.
+        let program = program.canonicalize().unwrap_or_else(|_| program.to_owned());
+        Some(self.common()?.reads([program]).writes(own))
+    }
+
+    /// What a command of the operator may use.
+    pub(super) fn of_command(&self, place: RunPlace<'_>, program: &Path) -> Option<Sandbox> {
+        Some(self.of_tool(place, program)?.reads([place.mirror.to_owned()]))
+    }
+}
+
+/// Paths that the environment names: programs, the configuration of the tools, certificates and credentials.
+fn named_by(environment: &ChildEnvironment) -> Vec<PathBuf> {
+    let paths = |name: &str| -> Vec<PathBuf> {
+        let value = environment.get(name).cloned().unwrap_or_default();
+        std::env::split_paths(&value).filter(|path| path.is_absolute()).collect()
+    };
+    let mut named = paths("PATH");
+    named.extend(paths("HOME").iter().flat_map(|home| OF_HOME.iter().map(|name| home.join(name))));
+    named.extend(PATH_VARIABLES.iter().flat_map(|name| paths(name)));
+    let tokens = TOKEN_VARIABLES.iter().flat_map(|name| paths(name));
+    named.extend(tokens.filter_map(|token| token.parent().map(Path::to_owned)));
+    named.retain(|path| path != Path::new("/"));
+    named
+}
+
+/// Variables that name the temporary directory of a run.
+pub(super) fn temporary(tmp: &Path) -> [(&'static str, OsString); 3] {
+    ["TMPDIR", "TMP", "TEMP"].map(|name| (name, tmp.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_environment_names_may_be_read_and_nothing_beside_it() {
+        let environment = ChildEnvironment::from_iter(
+            [
+                ("PATH", "/opt/tools/bin:relative:/usr/bin"),
+                ("HOME", "/home/us"),
+                ("AWS_CONFIG_FILE", "/srv/aws/config"),
+                ("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/secrets/eks/token"),
+                ("GOOGLE_CREDENTIALS", r#"{"type":"service_account"}"#),
+                ("AWS_SECRET_ACCESS_KEY", "/not/a/path/variable"),
+                ("SSL_CERT_DIR", "/"),
+            ]
+            .map(|(name, value)| (name.into(), value.into())),
+        );
+        let sandbox = RunSandbox::new(Some(Mechanism::Landlock), &environment, Limits::default()).common().unwrap();
+        for path in [
+            "/opt/tools/bin/terraform",
+            "/home/us/.terraformrc",
+            "/home/us/.terraform.d/x",
+            "/srv/aws/config",
+            "/var/run/secrets/eks/token.new",
+            "/usr/share/zoneinfo",
+            "/etc/ssl/certs/ca.pem",
+        ] {
+            assert!(sandbox.covers(Path::new(path)), "{path}");
+        }
+        for path in [
+            "/",
+            "/opt/tools/secret",
+            "/home/us/.aws/credentials",
+            "/srv/aws/other",
+            "/etc/lockkeeper/token",
+            "/etc/shadow",
+            "/not/a/path/variable",
+            "/var/lib/lockkeeper/lockkeeper.db",
+        ] {
+            assert!(!sandbox.covers(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_run_has_its_own_places_and_only_commands_have_the_mirror() {
+        let sandbox = RunSandbox::new(Some(Mechanism::Landlock), &ChildEnvironment::default(), Limits::default());
+        let place = RunPlace {
+            root: Path::new("/data/checkouts/1"),
+            mirror: Path::new("/data/mirrors/infra.git"),
+            scratch: Path::new("/data/tmp/run-1"),
+            tmp: Path::new("/data/tmp/run-1/tmp"),
+        };
+        let (tool, command) =
+            (sandbox.of_tool(place, Path::new("/x/terraform")), sandbox.of_command(place, Path::new("/bin/sh")));
+        let (tool, command) = (tool.unwrap(), command.unwrap());
+        for (path, by_tool, by_command) in [
+            ("/data/checkouts/1/main.tf", true, true),
+            ("/data/checkouts/2/main.tf", false, false),
+            ("/data/mirrors/infra.git/HEAD", false, true),
+            ("/data/mirrors/crown.git/HEAD", false, false),
+            ("/data/lockkeeper.db", false, false),
+            ("/data/tmp/run-2", false, false),
+        ] {
+            assert_eq!(
+                (tool.covers(Path::new(path)), command.covers(Path::new(path))),
+                (by_tool, by_command),
+                "{path}"
+            );
+        }
+        assert_eq!(RunSandbox::none().of_tool(place, Path::new("/x")), None);
+    }
+}

@@ -132,6 +132,7 @@ fn spawn(dir: &Path, github: &Emulator, database: Option<&str>) -> anyhow::Resul
         ("--port", "0".into()),
         ("--data-dir", dir.join("data")),
         ("--tf-bin-dir", dir.join("tools")),
+        ("--sandbox-write", dir.join("tools")),
     ];
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
     command.arg("server").env_clear().env("LOCKKEEPER_GH_WEBHOOK_SECRET", SECRET);

@@ -26,7 +26,7 @@ pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome 
     if args.wants_help {
         return Ok(terminal.shown(&help()));
     }
-    let (raw, of_file) = settings_file::add(RawSettings { flags: args.flags, ..environment::read()? });
+    let (raw, of_file) = settings_file::add(RawSettings { flags: args.flags, ..environment::read_and_wipe()? });
     let raw = with_files(raw);
     let mut problems = args.problems;
     problems.extend(of_file);

@@ -4,7 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lockkeeper::process::{Cmd, Ended, Exit, Hold, Line, ProcessError, Pulse, Stream, Supervisor};
+use lockkeeper::process::{
+    Cmd, Ended, Exit, Hold, Limits, Line, Mechanism, ProcessError, Pulse, Reached, Sandbox, Stream, Supervisor,
+};
 use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -360,4 +362,74 @@ async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
     let output = tokio::time::timeout(LONG, output).await.expect("the end in time").unwrap();
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "begun\ninterrupted\n");
     assert_eq!(output.status.code(), Some(1));
+}
+
+fn landlocked() -> Sandbox {
+    Sandbox::new(Mechanism::Landlock).reads(["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/proc"])
+}
+
+/// What a script prints in a sandbox.
+async fn within(sandbox: Sandbox, script: &str) -> String {
+    let (lines, _) = Run::start(sh(script).sandbox(Some(sandbox)), LONG).finish().await;
+    lines.into_iter().map(|(_, line)| line + "\n").collect()
+}
+
+#[tokio::test]
+async fn a_program_in_a_sandbox_has_its_own_directory_and_nothing_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["own", "other", "shown"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+        std::fs::write(dir.path().join(name).join("file"), format!("of {name}\n")).unwrap();
+    }
+    std::os::unix::fs::symlink(dir.path().join("other/file"), dir.path().join("own/link")).unwrap();
+    let sandbox = landlocked().writes([dir.path().join("own")]).reads([dir.path().join("shown"), "/nowhere".into()]);
+    let script = format!(
+        "cd {}; try() {{ if \"$@\" 2>/dev/null; then :; else echo \"denied: $*\"; fi; }}\n\
+         try cat own/file; try cat shown/file; try cat other/file; try cat own/link; try ls .\n\
+         try cp own/file own/new; try mv own/new own/moved; try rm own/moved; try cp own/file shown/new; try rm other/file",
+        dir.path().display()
+    );
+    assert_eq!(
+        within(sandbox, &script).await,
+        "of own\nof shown\ndenied: cat other/file\ndenied: cat own/link\ndenied: ls .\n\
+         denied: cp own/file shown/new\ndenied: rm other/file\n"
+    );
+}
+
+#[tokio::test]
+async fn a_program_in_a_sandbox_can_neither_signal_nor_look_into_processes_outside() {
+    let script = format!(
+        "for pid in {} $PPID; do kill -0 $pid || echo no signal; cat /proc/$pid/environ >/dev/null || echo no look; done\n\
+         sleep 60 & kill $! && echo own child",
+        std::process::id()
+    );
+    let said = within(landlocked(), &script).await;
+    let said: Vec<&str> = said.lines().filter(|line| !line.contains(':')).collect();
+    assert_eq!(said, ["no signal", "no look", "no signal", "no look", "own child"]);
+}
+
+#[tokio::test]
+async fn short_calls_and_dialogues_are_confined_as_well() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let cmd = Cmd::new("cat").env("PATH", "/usr/bin:/bin").arg(file.path()).sandbox(Some(landlocked()));
+    assert_eq!(cmd.output().await.unwrap().code, Some(1));
+    let mut dialogue = cmd.dialogue().unwrap();
+    assert_eq!(dialogue.line(100).await.unwrap(), None);
+    assert_eq!(dialogue.end().await.unwrap().code, Some(1));
+    assert!(cmd.sandbox(None).output().await.unwrap().is_success());
+}
+
+#[tokio::test]
+async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
+    let limits =
+        Limits { memory: Some(64 << 20), processes: None, file_size: Some(1 << 20), cpu: Some(Duration::from_secs(1)) };
+    let dir = tempfile::tempdir().unwrap();
+    let run = |script: &str| Run::start(sh(script).dir(dir.path()).limits(limits), LONG).finish();
+    let (lines, exit) = run("head -c 4000000 /dev/zero >file; ls -l file | tr -s ' ' | cut -d ' ' -f 5").await;
+    assert_eq!((lines.last().map(|line| line.1.as_str()), exit.code), (Some("1048576"), Some(0)), "{lines:?}");
+    let (_, exit) = run("while :; do :; done").await;
+    assert_eq!((exit.signal, limits.reached(exit.signal, "")), (Some(24), Some(Reached::Cpu)));
+    let (lines, exit) = run("exec dd if=/dev/zero of=/dev/null bs=200M count=1").await;
+    let said: String = lines.into_iter().map(|line| line.1).collect();
+    assert!(!exit.is_success() && said.contains("memory"), "{said}");
 }

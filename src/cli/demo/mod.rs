@@ -100,7 +100,9 @@ async fn set(args: &ArgMatches, raw: RawSettings, folder: &Folder, page: &mut Pa
     let tool = format!("{} {}", terraform.tool.distribution.title(), terraform.tool.version);
     let program = terraform.tool.program.display().to_string();
     let port = args.get_one::<u16>("port").copied().unwrap_or_default();
-    let stage = Stage::set(folder, Props { port, variables, hostname: raw.hostname, terraform }).await?;
+    let stage =
+        Stage::set(folder, Props { port, variables, hostname: raw.hostname, terraform, states: folder.states() })
+            .await?;
     page.begin(&[
         ("Terraform", format!("{tool}, {program}")),
         ("Server", stage.dashboard()),

@@ -76,6 +76,8 @@ pub(super) struct Props {
     /// Name of the machine.
     pub hostname: String,
     pub terraform: terraform::Found,
+    /// Where the projects keep their states.
+    pub states: PathBuf,
 }
 
 impl Stage {
@@ -167,6 +169,8 @@ fn config(
         ("shutdown-grace", "5s".to_owned()),
         ("default-tf-distribution", props.terraform.tool.distribution.to_string()),
         ("tf-bin-dir", path(props.terraform.bin_dir.clone())),
+        ("sandbox-read", props.terraform.installed_in().map(path).unwrap_or_default()),
+        ("sandbox-write", path(props.states.clone())),
     ];
     let flags = flags.into_iter().map(|(flag, value)| (flag.to_owned(), vec![value])).collect();
     let raw = RawSettings { flags, working_dir: data_dir, hostname: props.hostname.clone(), ..RawSettings::default() };

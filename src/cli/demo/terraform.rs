@@ -20,6 +20,16 @@ pub(super) struct Found {
     pub bin_dir: PathBuf,
 }
 
+impl Found {
+    /// Folder of a program that is more than one file, by the usual layout: `tools` for `tools/bin/terraform`. `None`:
+    /// runs may read the program as it is, and need no more, or the folder is one that holds other things too.
+    pub fn installed_in(&self) -> Option<PathBuf> {
+        let program = self.tool.program.canonicalize().ok()?;
+        let folder = program.parent().filter(|folder| folder.ends_with("bin"))?.parent()?;
+        folder.ends_with(".tools").then(|| folder.to_owned())
+    }
+}
+
 /// The environment of the server in the demo: nothing of the person's own projects.
 pub(super) fn environment(variables: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let is_foreign = |name: &str| FOREIGN.iter().any(|prefix| name.starts_with(prefix));

@@ -14,6 +14,13 @@ pub enum Change {
         /// Whole content.
         content: String,
     },
+    /// Creates a file that can be executed.
+    Program {
+        /// Path from the root of the repository.
+        path: String,
+        /// Whole content.
+        content: String,
+    },
     /// Removes a file or a directory.
     Delete {
         /// Path from the root of the repository.
@@ -58,6 +65,11 @@ impl Change {
         Self::Rename { from: from.to_owned(), to: to.to_owned() }
     }
 
+    /// Creates a file that can be executed.
+    pub fn program(path: &str, content: &str) -> Self {
+        Self::Program { path: path.to_owned(), content: content.to_owned() }
+    }
+
     /// Creates a symbolic link.
     pub fn symlink(path: &str, target: &str) -> Self {
         Self::Symlink { path: path.to_owned(), target: target.to_owned() }
@@ -71,6 +83,7 @@ impl Change {
     fn write_to(&self, stream: &mut Vec<u8>) {
         match self {
             Self::Write { path, content } => blob(stream, "100644", path, content),
+            Self::Program { path, content } => blob(stream, "100755", path, content),
             Self::Symlink { path, target } => blob(stream, "120000", path, target),
             Self::Submodule { path, commit } => {
                 stream.extend(format!("M 160000 {commit} {}\n", quoted(path)).bytes());

@@ -113,7 +113,12 @@ impl World {
 fn message(changes: &[Change]) -> String {
     match changes.first() {
         None => "Empty commit".to_owned(),
-        Some(Change::Write { path, .. } | Change::Symlink { path, .. } | Change::Submodule { path, .. }) => {
+        Some(
+            Change::Write { path, .. }
+            | Change::Program { path, .. }
+            | Change::Symlink { path, .. }
+            | Change::Submodule { path, .. },
+        ) => {
             format!("Update {path}")
         }
         Some(Change::Delete { path }) => format!("Delete {path}"),

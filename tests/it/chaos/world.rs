@@ -1,6 +1,7 @@
 //! One world: a GitHub, servers, the wires between them, and what has happened so far.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -300,7 +301,10 @@ async fn github(dir: &Path) -> Emulator {
 }
 
 fn settings(dir: &Path) -> Settings {
+    let ledger = dir.join("ledger");
+    File::options().create(true).append(true).open(&ledger).expect("the directory is ours");
     Settings::default()
+        .writes(&ledger)
         .terraform(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/terraform"))
         .survives_full_disks()
         .flag(&format!("--share-plan-dir={}", dir.join("plans").display()))
@@ -309,6 +313,6 @@ fn settings(dir: &Path) -> Settings {
         .flag("--web-basic-auth")
         .flag(&format!("--web-username={WEB_USER}"))
         .variable("LOCKKEEPER_WEB_PASSWORD", WEB_PASSWORD)
-        .variable("TF_FAKE_LEDGER", &dir.join("ledger").display().to_string())
+        .variable("TF_FAKE_LEDGER", &ledger.display().to_string())
         .variable("TF_FAKE_PACE", "0.3")
 }

@@ -1,6 +1,7 @@
 //! A GitHub with one repository, a server that works for it, and people who comment.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -86,7 +87,8 @@ impl World {
         let files = files(&Files { states: dir.path().join("states") });
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
         github.create_repo(REPO, &files).await.expect("it is new");
-        let server = Server::start(&github, settings).await;
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).expect("the directory is ours");
+        let server = Server::start(&github, settings.writes(dir.path())).await;
         Self { github, server, dir, bot, read: Mutex::default(), lost: AtomicUsize::default() }
     }
 
@@ -104,6 +106,12 @@ impl World {
     pub async fn open(&self, branch: &str, files: &[(&str, &str)]) -> PullNumber {
         let changes: Vec<Change> = files.iter().map(|(path, text)| Change::write(path, text)).collect();
         self.github.push(REPO, branch, &changes).await.expect("a push");
+        self.github.open_pull(REPO, NewPull::from_branch(branch)).await.expect("a pull")
+    }
+
+    /// Pushes a commit with these changes to a new branch and opens a pull request.
+    pub async fn open_with(&self, branch: &str, changes: &[Change]) -> PullNumber {
+        self.github.push(REPO, branch, changes).await.expect("a push");
         self.github.open_pull(REPO, NewPull::from_branch(branch)).await.expect("a pull")
     }
 

@@ -328,6 +328,8 @@ fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTree
         ("data-dir", &data.display().to_string()),
         ("share-plan-dir", &db.dir.path().join("plans").display().to_string()),
         ("tf-bin-dir", &tools.display().to_string()),
+        // The stand-in writes its notes there.
+        ("sandbox-write", &tools.display().to_string()),
         // What is not here is not fetched from the world.
         ("tf-download", "false"),
         ("shutdown-grace", "2s"),
@@ -358,7 +360,7 @@ async fn services(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u3
     };
     let name = parts.name.clone();
     let store = db.reopen().await;
-    (app::build_on(&config, parts, store).expect("the services can be built"), name)
+    (app::build_on(&config, parts, store).await.expect("the services can be built"), name)
 }
 
 /// Listens for deliveries; returns where, and what listens.

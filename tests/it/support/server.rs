@@ -55,9 +55,27 @@ pub struct Settings {
     terraform: Option<PathBuf>,
     survives_full_disks: bool,
     is_app: bool,
+    writes: Vec<PathBuf>,
+    ordinary_user: bool,
 }
 
+/// A user and group without any right, for servers of tests that run as root.
+const NOBODY: u32 = 4242;
+
 impl Settings {
+    /// The server runs as a user without privileges, also where the test is run by root.
+    #[must_use]
+    pub fn as_ordinary_user(self) -> Self {
+        Self { ordinary_user: true, ..self }
+    }
+
+    /// A directory of the story that runs may change.
+    #[must_use]
+    pub fn writes(mut self, dir: &Path) -> Self {
+        self.writes.push(dir.to_owned());
+        self
+    }
+
     /// One more flag, `--name=value`.
     #[must_use]
     pub fn flag(mut self, flag: &str) -> Self {
@@ -135,6 +153,13 @@ impl Server {
         }
         let terraform = settings.terraform.clone().unwrap_or_else(find_terraform);
         std::os::unix::fs::symlink(terraform, dir.path().join("bin/terraform")).expect("a new link");
+        // Runs may write to what is there; they cannot make files in the directory of the server.
+        std::fs::write(dir.path().join("terraform.log"), "").expect("the directory is ours");
+        if settings.ordinary_user && nix::unistd::geteuid().is_root() {
+            for path in ["", "bin", "home", "data", "terraform.log"] {
+                std::os::unix::fs::chown(dir.path().join(path), Some(NOBODY), Some(NOBODY)).expect("we are root");
+            }
+        }
         let api_url = api_url.to_owned();
         let mut server =
             Self { api_url, github, events: None, settings, dir, replica: None, process: None, log: Log::default() };
@@ -193,7 +218,9 @@ impl Server {
         command.arg("server").args(["--port=0", "--bind-address=127.0.0.1", "--tf-download=false"]);
         command.arg(format!("--gh-hostname={HOST}")).arg(format!("--gh-api-url={}", self.api_url));
         command.arg(format!("--repo-allowlist={HOST}/acme/*")).arg(format!("--atlantis-url={PUBLIC_URL}"));
-        command.arg("--data-dir").arg(self.data_dir()).args(&self.settings.flags);
+        command.arg("--data-dir").arg(self.data_dir());
+        command.arg(format!("--sandbox-write={}", self.writes())).arg(format!("--sandbox-read={}", self.reads()));
+        command.args(&self.settings.flags);
         command.env_clear().env("PATH", self.search_path()).env("HOME", self.dir().join("home"));
         if self.settings.is_app {
             command.arg(format!("--gh-app-id={APP_ID}")).env("LOCKKEEPER_GH_APP_KEY", APP_KEY);
@@ -204,9 +231,29 @@ impl Server {
         command.env("LOCKKEEPER_DATABASE_URL", address_of(&self.database()));
         command.env("TF_CLI_CONFIG_FILE", "/dev/null").env("TF_LOG", "info");
         command.env("TF_LOG_PATH", self.terraform_log_path()).envs(&self.settings.variables);
+        if self.settings.ordinary_user && nix::unistd::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
         command.current_dir(self.dir()).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command
+    }
+
+    /// What runs may change besides: Terraform's log, and the notes of the stand-in beside it.
+    fn writes(&self) -> String {
+        let own = [self.terraform_log_path(), self.dir().join("bin")];
+        let paths = own.iter().chain(&self.settings.writes).map(|path| path.display().to_string());
+        paths.collect::<Vec<_>>().join(",")
+    }
+
+    /// Where a Terraform that is no single file is installed.
+    fn reads(&self) -> String {
+        let program = self.dir().join("bin/terraform").canonicalize().expect("the link leads to a program");
+        let folder = program.parent().filter(|folder| folder.ends_with("bin")).and_then(Path::parent);
+        folder
+            .filter(|folder| folder.ends_with(".tools"))
+            .map(|folder| folder.display().to_string())
+            .unwrap_or_default()
     }
 
     fn search_path(&self) -> String {

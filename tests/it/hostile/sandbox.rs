@@ -1,0 +1,104 @@
+//! A pull request attacks the server from within its own plan. The code runs as the user of the server; the sandbox is
+//! what keeps it from everything that is not its own.
+
+use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use lockkeeper::emulator::Change;
+
+use crate::e2e::world::World;
+use crate::support::server::{Settings, TOKEN, WEBHOOK_SECRET};
+
+/// Runs a script at every plan: an external program is started by Terraform's own `provisioner` at an apply only, but
+/// a program in `terraform.d/plugins` is started by `init` and `plan`, and needs no network.
+fn provider(script: &str) -> [Change; 2] {
+    let code = r#"terraform {
+  required_providers {
+    spy = {
+      source  = "example.com/acme/spy"
+      version = "1.0.0"
+    }
+  }
+}
+resource "spy_thing" "it" {}
+"#;
+    let plugin = "terraform.d/plugins/example.com/acme/spy/1.0.0/linux_amd64/terraform-provider-spy";
+    [Change::write("main.tf", code), Change::program(plugin, script)]
+}
+
+/// Writes what each attempt came to into a file that the story may look at.
+fn attempts(report: &Path, attempts: &[(&str, String)]) -> String {
+    let mut script = "#!/bin/sh\n".to_owned();
+    for (name, attempt) in attempts {
+        writeln!(
+            script,
+            "if {{ {attempt}; }} >/dev/null 2>&1; then echo '{name}: done'; else echo '{name}: denied'; fi >>'{}'",
+            report.display()
+        )
+        .expect("writing to a string does not fail");
+    }
+    script + "exit 1\n"
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_reads_and_changes_nothing_of_the_server() {
+    let secrets = tempfile::tempdir().unwrap();
+    let key = secrets.path().join("keys");
+    std::fs::write(&key, "first key\n").unwrap();
+    for path in [secrets.path(), &key] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let settings = Settings::default().as_ordinary_user();
+    let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
+    // The mirror of another repository, whose reviewed code is to run unchanged.
+    world.github.create_repo("acme/crown", &[("main.tf", "# honest\n")]).await.unwrap();
+
+    let (data, report) = (world.server.data_dir(), world.dir.path().join("report"));
+    let mirror = data.join("mirrors/github.test/acme/crown.git");
+    std::fs::create_dir_all(mirror.join("info")).unwrap();
+    std::fs::write(mirror.join("config"), "[core]\n").unwrap();
+    let lockkeeper = env!("CARGO_BIN_EXE_lockkeeper");
+    let server = world.server.pid();
+    let script = attempts(
+        &report,
+        &[
+            ("own checkout", "echo x >own && cat own".to_owned()),
+            ("temporary files", "f=$(mktemp) && echo x >\"$f\" && rm \"$f\"".to_owned()),
+            ("system", "cat /etc/ssl/certs/ca-certificates.crt /usr/bin/env >/dev/null || ls /usr/bin".to_owned()),
+            ("keys", format!("cat '{}'", key.display())),
+            ("database", format!("cat '{}'", data.join("lockkeeper.db").display())),
+            ("change the database", format!("echo >>'{}'", data.join("lockkeeper.db").display())),
+            ("list the data directory", format!("ls '{}'", data.display())),
+            ("filter in another mirror", format!("echo '[filter]' >>'{}'", mirror.join("config").display())),
+            ("attributes in another mirror", format!("echo >'{}'", mirror.join("info/attributes").display())),
+            ("own mirror", format!("cat '{}'", data.join("mirrors/github.test/acme/infra.git/config").display())),
+            ("plan files", format!("ls '{}'", data.join("plans").display())),
+            ("programs for other runs", format!("mkdir -p '{0}' && echo >'{0}/terraform1.0.0'", data.join("bin").display())),
+            ("home of the server", "ls ~".to_owned()),
+            ("tokens in /proc", "cat /proc/[0-9]*/environ | grep -q LOCKKEEPER_".to_owned()),
+            ("environment of the server", format!("cat /proc/{server}/environ")),
+            ("memory of the server", format!("cat /proc/{server}/maps")),
+            ("signal to the server", format!("kill -0 {server}")),
+            ("signal to the supervisor", "for p in /proc/[0-9]*; do if grep -q supervise $p/cmdline; then kill -0 ${p#/proc/} && break; fi; done".to_owned()),
+            ("command line", format!(
+                "'{lockkeeper}' apply-lock set --data-dir '{}' --reason 'set by a plan'", data.display()
+            )),
+            ("fixed port", "python3 -c 'import socket; socket.socket().bind((\"127.0.0.1\", 48641))'".to_owned()),
+        ],
+    );
+    let pull = world.open_with("feature", &provider(&script)).await;
+    let said = world.answer(pull).await;
+    said.is("autoplan failure | . default failed");
+
+    let report =
+        std::fs::read_to_string(&report).unwrap_or_else(|error| panic!("{error}: nothing ran:\n{}", said.text));
+    let mut seen: Vec<&str> = report.lines().collect();
+    seen.sort_unstable();
+    seen.dedup();
+    insta::assert_snapshot!(seen.join("\n"), @"");
+    for secret in [TOKEN, WEBHOOK_SECRET] {
+        assert!(!said.text.contains(secret), "{}", said.text);
+    }
+    world.finish(&[]).await;
+}

@@ -21,6 +21,10 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_capabilities_secure_bits,
+};
+
 /// Newest Landlock interface whose rights are asked for; a kernel that lacks some of them enforces the others.
 const NEWEST: ABI = ABI::V9;
 /// Devices that hold nothing and that programs expect to write to.
@@ -143,6 +147,7 @@ impl Sandbox {
         match self.mechanism {
             Mechanism::Bubblewrap(_) => work(),
             Mechanism::Landlock => on_new_thread(|| {
+                give_up_capabilities()?;
                 self.give_up_rights().map_err(|error| io::Error::other(format!("Landlock refused: {error}")))?;
                 work()
             }),
@@ -160,6 +165,19 @@ impl Sandbox {
             .add_rule(NetPort::new(0, AccessNet::BindTcp))?;
         Ok(ruleset.restrict_self()?.landlock)
     }
+}
+
+/// Takes every capability from this thread, for servers that run as root: with them a process could look into others in
+/// spite of its domain (`CAP_PERFMON`), and the limits of a run would not hold. A program that belongs to root gets none
+/// back when it is started.
+fn give_up_capabilities() -> io::Result<()> {
+    if capabilities(None)?.permitted.is_empty() {
+        return Ok(());
+    }
+    let no_root = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
+    set_capabilities_secure_bits(no_root)?;
+    let none = CapabilitySet::empty();
+    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
 }
 
 /// Everything that the kernel can deny is denied unless a rule allows it. Without files the rest would mean nothing.

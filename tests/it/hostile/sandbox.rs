@@ -43,13 +43,22 @@ fn attempts(report: &Path, attempts: &[(&str, String)]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_reads_and_changes_nothing_of_the_server() {
+    attack(Settings::default().as_ordinary_user()).await;
+}
+
+/// Where the tests are run by root, so is the server: no right of root helps a run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_a_plan_of_a_server_that_runs_as_whoever_runs_the_tests() {
+    attack(Settings::default()).await;
+}
+
+async fn attack(settings: Settings) {
     let secrets = tempfile::tempdir().unwrap();
     let key = secrets.path().join("keys");
     std::fs::write(&key, "first key\n").unwrap();
     for path in [secrets.path(), &key] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let settings = Settings::default().as_ordinary_user();
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     // The mirror of another repository, whose reviewed code is to run unchanged.
     world.github.create_repo("acme/crown", &[("main.tf", "# honest\n")]).await.unwrap();
@@ -58,6 +67,7 @@ async fn a_plan_reads_and_changes_nothing_of_the_server() {
     let mirror = data.join("mirrors/github.test/acme/crown.git");
     std::fs::create_dir_all(mirror.join("info")).unwrap();
     std::fs::write(mirror.join("config"), "[core]\n").unwrap();
+    world.server.owns(&data.join("mirrors"));
     let lockkeeper = env!("CARGO_BIN_EXE_lockkeeper");
     let server = world.server.pid();
     let script = attempts(
@@ -80,7 +90,7 @@ async fn a_plan_reads_and_changes_nothing_of_the_server() {
             ("environment of the server", format!("cat /proc/{server}/environ")),
             ("memory of the server", format!("cat /proc/{server}/maps")),
             ("signal to the server", format!("kill -0 {server}")),
-            ("signal to the supervisor", "for p in /proc/[0-9]*; do if grep -q supervise $p/cmdline; then kill -0 ${p#/proc/} && break; fi; done".to_owned()),
+            ("signal to the supervisor", "hit=; for p in /proc/[0-9]*; do if grep -q supervise $p/cmdline; then kill -0 ${p#/proc/} && hit=1; fi; done; [ -n \"$hit\" ]".to_owned()),
             ("command line", format!(
                 "'{lockkeeper}' apply-lock set --data-dir '{}' --reason 'set by a plan'", data.display()
             )),
@@ -96,7 +106,28 @@ async fn a_plan_reads_and_changes_nothing_of_the_server() {
     let mut seen: Vec<&str> = report.lines().collect();
     seen.sort_unstable();
     seen.dedup();
-    insta::assert_snapshot!(seen.join("\n"), @"");
+    insta::assert_snapshot!(seen.join("\n"), @"
+    attributes in another mirror: denied
+    change the database: denied
+    command line: denied
+    database: denied
+    environment of the server: denied
+    filter in another mirror: denied
+    fixed port: denied
+    home of the server: denied
+    keys: denied
+    list the data directory: denied
+    memory of the server: denied
+    own checkout: done
+    own mirror: denied
+    plan files: denied
+    programs for other runs: denied
+    signal to the server: denied
+    signal to the supervisor: denied
+    system: done
+    temporary files: done
+    tokens in /proc: denied
+    ");
     for secret in [TOKEN, WEBHOOK_SECRET] {
         assert!(!said.text.contains(secret), "{}", said.text);
     }

@@ -270,6 +270,15 @@ impl Server {
         self.dir().join("data")
     }
 
+    /// Gives a directory of a story, with what is in it, to the user of the server.
+    pub fn owns(&self, dir: &Path) {
+        if self.settings.ordinary_user && nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).expect("we are root");
+            let below = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            below.for_each(|entry| self.owns(&entry.path()));
+        }
+    }
+
     /// The database.
     pub fn database(&self) -> DatabaseUrl {
         let sqlite = || DatabaseUrl::Sqlite(self.data_dir().join("lockkeeper.db"));

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -215,8 +216,13 @@ fn pipes(child: &mut Child) -> (ChildStdin, Option<ChildStdout>, ChildStderr) {
     (leash, child.stdout.take(), stderr)
 }
 
+/// A new file. An earlier program of the run may have put a link in its place: that goes, and what it leads to stays.
 fn private_file(path: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Where both streams of a run come together.

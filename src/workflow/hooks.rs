@@ -2,13 +2,13 @@
 //! (reference 6.9).
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::scratch;
 use super::steps::{Deadline, Exec, base};
 use super::{Facts, RunError, RunOutput, StepName, Terraform};
 use crate::config::Hook;
@@ -83,9 +83,8 @@ fn variables(place: &HookPlace<'_>, status: &Path) -> Vec<(&'static str, OsStrin
 
 /// The first bytes of a regular file on one line; `None` when there is nothing in it.
 fn line_in(file: &Path) -> Option<String> {
-    let is_file = file.symlink_metadata().is_ok_and(|meta| meta.is_file());
     let mut bytes = Vec::new();
-    is_file.then(|| File::open(file).ok())??.take(LINE_BYTES).read_to_end(&mut bytes).ok()?;
+    scratch::open(file).ok()??.take(LINE_BYTES).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
     let words: Vec<&str> = text.split_whitespace().collect();
     (!words.is_empty()).then(|| words.join(" ").replace(char::is_control, ""))

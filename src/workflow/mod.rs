@@ -11,6 +11,7 @@ mod mirror_leases;
 mod output;
 mod provider_cache;
 mod sandbox;
+mod scratch;
 mod state_lock;
 mod steps;
 mod terraform;

@@ -1,11 +1,11 @@
 //! The lock that Terraform and OpenTofu leave beside a local state when they are killed.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
 use serde::Deserialize;
 
+use super::scratch;
 use crate::model::{RepoPath, WorkspaceName};
 use crate::render::StateLock;
 
@@ -43,7 +43,7 @@ pub(super) fn left_in(root: &Path, dir: &RepoPath, workspace: &WorkspaceName) ->
         return None;
     }
     let mut text = String::new();
-    File::open(file).ok()?.take(MAX_BYTES).read_to_string(&mut text).ok()?;
+    scratch::open(&file).ok()??.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     let info: Info = serde_json::from_str(&text).ok()?;
     StateLock::new(info.id, info.who, info.created, info.operation)
 }

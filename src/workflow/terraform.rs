@@ -1,14 +1,13 @@
 //! Running Terraform or OpenTofu for one project.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use super::sandbox::{RunPlace, RunSandbox};
+use super::sandbox::RunSandbox;
+use super::scratch::{self, Scratch};
 use super::steps::{Deadline, Exec, Files, Printed, Steps, preparation};
 use super::{
     ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, Facts, ProviderCache, RunOutput, StepError, StepFailure,
@@ -35,40 +34,8 @@ pub struct Terraform {
     pub sandbox: RunSandbox,
 }
 
-/// Longest path of a temporary directory inside the scratch directory: plugins of Terraform make sockets there, and the
-/// path of a socket has 107 bytes at most.
-const LONGEST_TMP: usize = 60;
-
-/// Directories of one run that only this user can read.
-pub(super) struct Scratch {
-    dir: TempDir,
-    tmp: Tmp,
-}
-
-enum Tmp {
-    Within(PathBuf),
-    Beside(TempDir),
-}
-
-impl Scratch {
-    /// Where plan files and other files of the run are.
-    pub fn dir(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// Where the programs of the run have their temporary files.
-    fn tmp(&self) -> &Path {
-        match &self.tmp {
-            Tmp::Within(path) => path,
-            Tmp::Beside(dir) => dir.path(),
-        }
-    }
-
-    /// The directories of a run in a checkout.
-    pub fn place<'a>(&'a self, root: &'a Path, mirror: &'a Path) -> RunPlace<'a> {
-        RunPlace { root, mirror, scratch: self.dir(), tmp: self.tmp() }
-    }
-}
+/// Longest plan file, in bytes: it is held in memory.
+const MAX_PLAN: u64 = 512 * 1024 * 1024;
 
 /// Where and for what a run happens.
 pub struct Place<'a> {
@@ -164,11 +131,7 @@ impl Terraform {
         let scratch = self.scratch()?;
         let Printed { output, plan } =
             self.steps(place, &tool, &scratch, Deadline::after(place.timeout)).run(&place.workflow.plan.steps).await?;
-        let file = match tokio::fs::read(Files::within(scratch.dir()).plan).await {
-            Ok(file) => Some(file),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => return Err(error.into()),
-        };
+        let file = scratch::read(Files::within(scratch.dir()).plan, MAX_PLAN).await?;
         Ok(PlanMade { file, output, plan_output: plan, tool, workflow: place.workflow.fingerprint() })
     }
 
@@ -229,15 +192,7 @@ impl Terraform {
 
     /// Directories of a run that are gone when it is over.
     pub(super) fn scratch(&self) -> std::io::Result<Scratch> {
-        std::fs::create_dir_all(&self.scratch)?;
-        let dir = tempfile::Builder::new().prefix("run-").tempdir_in(&self.scratch)?;
-        let within = dir.path().join("tmp");
-        if within.as_os_str().len() <= LONGEST_TMP {
-            std::fs::create_dir(&within)?;
-            return Ok(Scratch { dir, tmp: Tmp::Within(within) });
-        }
-        let beside = tempfile::Builder::new().prefix("lockkeeper-").tempdir()?;
-        Ok(Scratch { dir, tmp: Tmp::Beside(beside) })
+        Scratch::new(&self.scratch)
     }
 
     /// Each stage begins without variables of another one.

@@ -2,7 +2,6 @@
 //! handed to the shell as it stands there.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
@@ -15,6 +14,7 @@ use super::multienv::parse;
 use super::plain_init::is_plain_init;
 use crate::config::workflow::{EnvStep, EnvValue, MultienvStep, RunStep, Shell};
 use crate::process::Cmd;
+use crate::workflow::scratch;
 
 /// The system takes 128 KiB for a variable with its name.
 const VALUE_BYTES: u64 = 64 * 1024;
@@ -86,7 +86,8 @@ impl Steps<'_> {
 /// `None`: there is more than a variable can hold.
 fn read(file: &Path) -> std::io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::new();
-    File::open(file)?.take(VALUE_BYTES + 1).read_to_end(&mut bytes)?;
+    let opened = scratch::open(file)?.ok_or(std::io::ErrorKind::NotFound)?;
+    opened.take(VALUE_BYTES + 1).read_to_end(&mut bytes)?;
     std::fs::remove_file(file)?;
     Ok((bytes.len() as u64 <= VALUE_BYTES).then_some(bytes))
 }

@@ -1,0 +1,122 @@
+//! Directories of one run, and the files that its programs leave there.
+//!
+//! What a program leaves is as hostile as its code: a link in the place of the plan file would have the server read a file
+//! of its own and hand it back to the next step. So files are opened without following links, only if they are regular,
+//! and only up to a size.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Read as _, Result};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use nix::fcntl::OFlag;
+use tempfile::TempDir;
+
+use super::sandbox::RunPlace;
+
+/// Longest path of a temporary directory inside the scratch directory: plugins of Terraform make sockets there, and the
+/// path of a socket has 107 bytes at most.
+const LONGEST_TMP: usize = 60;
+
+/// Directories of one run that only this user can read.
+pub(super) struct Scratch {
+    dir: TempDir,
+    tmp: Tmp,
+}
+
+enum Tmp {
+    Within(PathBuf),
+    Beside(TempDir),
+}
+
+impl Scratch {
+    /// Makes the directories in `top`.
+    pub fn new(top: &Path) -> Result<Self> {
+        std::fs::create_dir_all(top)?;
+        let dir = tempfile::Builder::new().prefix("run-").tempdir_in(top)?;
+        let within = dir.path().join("tmp");
+        if within.as_os_str().len() <= LONGEST_TMP {
+            std::fs::create_dir(&within)?;
+            return Ok(Self { dir, tmp: Tmp::Within(within) });
+        }
+        let beside = tempfile::Builder::new().prefix("lockkeeper-").tempdir()?;
+        Ok(Self { dir, tmp: Tmp::Beside(beside) })
+    }
+
+    /// Where plan files and other files of the run are.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Where the programs of the run have their temporary files.
+    fn tmp(&self) -> &Path {
+        match &self.tmp {
+            Tmp::Within(path) => path,
+            Tmp::Beside(dir) => dir.path(),
+        }
+    }
+
+    /// The directories of a run in a checkout.
+    pub fn place<'a>(&'a self, root: &'a Path, mirror: &'a Path) -> RunPlace<'a> {
+        RunPlace { root, mirror, scratch: self.dir(), tmp: self.tmp() }
+    }
+}
+
+/// Reads a file that programs of a run have left; `None`: there is none.
+pub(super) async fn read(file: PathBuf, most: u64) -> Result<Option<Vec<u8>>> {
+    let reading = move || {
+        let Some(opened) = open(&file)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        opened.take(most + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most {
+            let what = format!("{} is larger than the {most} bytes that are read", file.display());
+            return Err(Error::new(ErrorKind::FileTooLarge, what));
+        }
+        Ok(Some(bytes))
+    };
+    tokio::task::spawn_blocking(reading).await.map_err(Error::other)?
+}
+
+/// Opens a regular file, no link; `None`: there is nothing.
+pub(super) fn open(file: &Path) -> Result<Option<File>> {
+    let flags = (OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits();
+    let opened = match OpenOptions::new().read(true).custom_flags(flags).open(file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    if opened.metadata()?.is_file() {
+        return Ok(Some(opened));
+    }
+    Err(Error::new(ErrorKind::InvalidData, format!("{} is not a regular file", file.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_regular_files_are_read_and_only_so_far() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("secret"), "hunter2").unwrap();
+        std::os::unix::fs::symlink(at("secret"), at("link")).unwrap();
+        nix::unistd::mkfifo(&at("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(read(at("absent"), 7).await.unwrap(), None);
+        assert_eq!(read(at("secret"), 7).await.unwrap().as_deref(), Some(&b"hunter2"[..]));
+        assert_eq!(read(at("secret"), 6).await.unwrap_err().kind(), ErrorKind::FileTooLarge);
+        for name in ["link", "pipe", ""] {
+            assert!(read(at(name), 7).await.is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_run_has_a_short_temporary_directory_wherever_its_files_are() {
+        let top = tempfile::tempdir().unwrap();
+        for top in [top.path().to_owned(), top.path().join("x".repeat(80))] {
+            let scratch = Scratch::new(&top).unwrap();
+            let place = scratch.place(Path::new("/c"), Path::new("/m"));
+            assert!(place.scratch.starts_with(&top) && place.tmp.is_dir(), "{place:?}");
+            assert!(place.tmp.as_os_str().len() <= 80 || !place.tmp.starts_with(&top), "{place:?}");
+        }
+    }
+}

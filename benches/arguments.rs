@@ -29,6 +29,8 @@ pub enum Part {
     Checkouts,
     /// Pulls of a repository of many gigabytes.
     Large,
+    /// Starting programs in the sandbox.
+    Sandbox,
 }
 
 /// What to measure, and on which disk.
@@ -52,7 +54,7 @@ impl Arguments {
                 "--dir" => arguments.dir = words.next().context("--dir: no value")?.into(),
                 other => bail!(
                     "`{other}` is not known; use --only \
-                     door,locks,line,claims,queue,recovery,comment,discovery,registry,checkouts,large or --dir DIRECTORY"
+                     door,locks,line,claims,queue,recovery,comment,discovery,registry,checkouts,large,sandbox or --dir DIRECTORY"
                 ),
             }
         }
@@ -78,10 +80,11 @@ fn parts(text: &str) -> anyhow::Result<Vec<Part>> {
         "registry" => Ok(Part::Registry),
         "checkouts" => Ok(Part::Checkouts),
         "large" => Ok(Part::Large),
+        "sandbox" => Ok(Part::Sandbox),
         other => {
             bail!(
                 "--only: `{other}` is none of door, locks, line, claims, queue, recovery, comment, discovery, registry, \
-                 checkouts, large"
+                 checkouts, large, sandbox"
             )
         }
     };

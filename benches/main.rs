@@ -24,6 +24,7 @@ mod queue;
 mod recovery;
 mod registry;
 mod report;
+mod sandbox;
 mod server;
 mod stats;
 mod stub;
@@ -98,6 +99,9 @@ fn measure(arguments: &Arguments) -> anyhow::Result<Vec<String>> {
     }
     if arguments.wants(Part::Large) {
         print(runtime.block_on(large::measure(work.path())).context("a large repository")?);
+    }
+    if arguments.wants(Part::Sandbox) {
+        print(runtime.block_on(sandbox::measure(work.path())).context("the sandbox")?);
     }
     print(machine::afterwards());
     Ok(failures)

@@ -1,0 +1,69 @@
+//! What the sandbox and the limits cost each program of a run, and each call of git.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lockkeeper::process::{Cmd, Limits, Mechanism, Pulse, Sandbox, Supervisor};
+use lockkeeper::workflow::{ChildEnvironment, RunSandbox};
+use tokio_util::sync::CancellationToken;
+
+use crate::report::{Section, Table};
+use crate::stats::Samples;
+
+/// Starts of each kind; they take turns, so that whatever else the machine does concerns all kinds alike.
+const ROUNDS: usize = 300;
+
+/// Measures and reports.
+pub async fn measure(work: &Path) -> anyhow::Result<Section> {
+    let environment = ChildEnvironment::from_iter([("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())]);
+    let limits = Limits {
+        memory: Some(8 << 30),
+        processes: Some(100_000),
+        file_size: Some(1 << 40),
+        cpu: Some(Duration::from_hours(1)),
+    };
+    let sandbox = RunSandbox::new(Some(Mechanism::Landlock), &environment, limits).writes([work.to_owned()]).common();
+    let kinds: [(&str, Option<Sandbox>, Limits); 3] = [
+        ("without", None, Limits::default()),
+        ("in the sandbox", sandbox.clone(), Limits::default()),
+        ("in the sandbox, with limits", sandbox.clone(), limits),
+    ];
+    let mut runs: Vec<Samples> = kinds.iter().map(|_| Samples::default()).collect();
+    let mut calls: Vec<Samples> = kinds[..2].iter().map(|_| Samples::default()).collect();
+    for _ in 0..ROUNDS {
+        for ((_, sandbox, limits), samples) in kinds.iter().zip(&mut runs) {
+            samples.push(run(sandbox.clone(), *limits).await?);
+        }
+        for ((_, sandbox, _), samples) in kinds.iter().zip(&mut calls) {
+            let begun = Instant::now();
+            program().sandbox(sandbox.clone()).output().await?;
+            samples.push(begun.elapsed());
+        }
+    }
+    let mut table = Table::new(&["ms", "p50", "p90", "p99", "max", "samples"]);
+    for ((name, ..), samples) in kinds.iter().zip(&runs) {
+        table.row(format!("`true` under the supervisor, {name}"), samples.cells());
+    }
+    for ((name, ..), samples) in kinds.iter().zip(&calls) {
+        table.row(format!("`true` as a short call, {name}"), samples.cells());
+    }
+    let mut section = Section::new("Sandbox");
+    section.note(format!("Kinds take turns, {ROUNDS} rounds. A run may cost at most 5 ms more in the sandbox."));
+    Ok(section.with_table(table))
+}
+
+fn program() -> Cmd {
+    Cmd::new("true").env("PATH", "/usr/bin:/bin")
+}
+
+async fn run(sandbox: Option<Sandbox>, limits: Limits) -> anyhow::Result<Duration> {
+    let supervisor = Supervisor {
+        exe: env!("CARGO_BIN_EXE_lockkeeper").into(),
+        grace: Duration::from_secs(1),
+        pulse: Pulse::unneeded(),
+    };
+    let (lines, _nobody) = tokio::sync::mpsc::channel(1);
+    let begun = Instant::now();
+    program().sandbox(sandbox).limits(limits).supervised(&supervisor).run(lines, &CancellationToken::new()).await?;
+    Ok(begun.elapsed())
+}

@@ -138,7 +138,7 @@ pub trait Forge: Send + Sync + 'static {
     /// whether it got through, which [`Self::comment_find`] answers.
     async fn comment_post(&self, at: &PullRef, via: Installation, body: &str) -> Result<u64, ForgeError>;
 
-    /// Finds a comment of the bot on the pull, not older than `since`, whose body contains `marker`.
+    /// Finds a comment of the bot on the pull, not older than `since`, whose hidden last line has `marker`.
     async fn comment_find(
         &self,
         at: &PullRef,

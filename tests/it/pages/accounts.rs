@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::fixture::{Browser, World, project, pull};
 use crate::support::db::by;
 
-const KIM: &str = "user=kim owners=net password=kims-password-of-kim\n";
-const LEE: &str = "user=lee owners=dns password=lees-password-of-lee\n";
+const KIM: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n";
+const LEE: &str = "user=lee owners=dns allow=all password=lees-password-of-lee\n";
 
 async fn world() -> World {
     let mut world = World::new().await;
@@ -120,7 +120,7 @@ async fn the_page_of_operators_says_what_holds_and_what_is_refused() {
     let text = ops.get("/operations").await.text();
     assert!(text.contains("Everything is in order"), "{text}");
     assert!(text.contains("/etc/lockkeeper/accounts\nas it was\njust now\n; accounts in it: 1."), "{text}");
-    let broken = format!("{KIM}user=lee owners=dns password=hunter2\n");
+    let broken = format!("{KIM}user=lee owners=dns allow=all password=hunter2\n");
     let Look::Refused(error) = ops.accounts.offer(Ok(&broken), world.clock_now()) else { panic!("it is too short") };
     let answer = ops.get("/operations").await;
     let text = answer.text();

@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::fixture::{Browser, World, project, pull};
 use crate::support::db::by;
 
-const ACCOUNTS: &str = "user=kim owners=net password=kims-password-of-kim\n\
-                        user=lee owners=net,dns password=lees-password-of-lee\n\
-                        user=new owners=new password=news-password-of-new\n";
+const ACCOUNTS: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n\
+                        user=lee owners=net,dns allow=all password=lees-password-of-lee\n\
+                        user=new owners=new allow=all password=news-password-of-new\n";
 
 /// Two owners, each with an application, a credential, a lock and a sync, and what concerns the whole server.
 async fn world() -> World {

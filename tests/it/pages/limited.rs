@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::fixture::{Browser, World, project, pull};
 use crate::support::db::by;
 
-const ACCOUNTS: &str = "user=kim owners=net password=kims-password-of-kim\n\
+const ACCOUNTS: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n\
                         user=lee owners=net,other allow=sync password=lees-password-of-lee\n";
 /// Routes for the whole server, and for whoever has no account at all.
 const REFUSED: [&str; 10] = [

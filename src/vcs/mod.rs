@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Approval, Aside, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
+    Approval, Aside, BranchName, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
 };
 use crate::secret::Secret;
 
@@ -114,6 +114,9 @@ pub trait Forge: Send + Sync + 'static {
 
     /// What the forge says of a pull now.
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;
+
+    /// The default branch of a repository, as the forge says it now.
+    async fn default_branch(&self, repo: &RepoId, via: Installation) -> Result<BranchName, ForgeError>;
 
     /// A page of the open pulls of a repository, oldest first; where nothing has changed since the answer whose tag is
     /// given, the forge only says so.

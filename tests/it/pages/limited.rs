@@ -10,7 +10,7 @@ use lockkeeper::config::access::WebRules;
 use lockkeeper::credential::Access;
 use lockkeeper::http::LIMITED;
 use lockkeeper::model::{
-    Actor, ApplicationFields, ApplyScope, Cause, CommandKind, ForgeHosts, LockEventKind, OwnerName, RunKind,
+    Actor, ApplicationFields, ApplyScope, Cause, CommandKind, ForgeHosts, LockEventKind, OwnerName, Rights, RunKind,
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{CreateOwner, Hold, NewLease, Presence, ReplicaId, TakeLease};
@@ -53,9 +53,9 @@ async fn own(world: &World, name: &'static str) -> Own {
     let url = format!("https://{repo}");
     let fields = ApplicationFields { url: Some(&url), branch: Some("main"), dir: Some(name), ..Default::default() };
     let spec = fields.spec(&ForgeHosts::public()).unwrap();
-    let app = application_add(store, &owner, &spec, by()).await.unwrap().or_why().unwrap();
+    let app = application_add(store, &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
     let access = Access::Token { user: Some(format!("{name}-bot")), token: Secret::new("ghp_a_token_of_the_team") };
-    let credential = world.credentials().add(&owner, &spec.url, &access, by()).await.unwrap();
+    let credential = world.credentials().add(&owner, &spec.url, &access, (Rights::Whole, by())).await.unwrap();
     let (pull, project) = (pull(&repo, 7), project(name, "default", None));
     let lock = world.lock(&pull, &project, &format!("{name}-dev"), name).await;
     let command = world.command(CommandKind::Plan, &pull, Actor::commenter(&format!("{name}-dev"))).await;

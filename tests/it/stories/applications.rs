@@ -260,7 +260,8 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
 
     <sub>Commit `480e17f6` · 0 s</sub>
     ");
-    let gone = register(&bot, fields(Some("network"), Some("net"), Some("gone"))).await;
+    let gone = ApplicationFields { any_branch: Some(true), ..fields(Some("network"), Some("net"), Some("gone")) };
+    let gone = register(&bot, gone).await;
     assert_snapshot!(told(&bot, &gone, Deed::Plan).await, @"
     **Plan refused**: the branch `gone` is not in the repository.
 

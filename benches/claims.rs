@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use lockkeeper::claims::{ApplicationSaved, application_add};
-use lockkeeper::model::{Actor, ApplicationSpec, Cause, OwnerName, RepoPath, RepoUrl, WorkspaceName};
+use lockkeeper::model::{Actor, ApplicationSpec, Cause, OwnerName, RepoPath, RepoUrl, Rights, WorkspaceName};
 use lockkeeper::store::{Acquired, CreateOwner, DatabaseUrl, Owner, Store};
 
 use crate::locks::{durable_postgres, open};
@@ -125,7 +125,7 @@ async fn once(store: &Store, owners: &[Owner; 2], what: What) -> anyhow::Result<
         What::Register => {
             let number = fresh();
             let team: OwnerName = format!("team{}", number % TEAMS).parse()?;
-            let saved = application_add(store, &team, &spec(number)?, &CAUSE).await?;
+            let saved = application_add(store, &team, &spec(number)?, (Rights::Whole, &CAUSE)).await?;
             matches!(saved, ApplicationSaved::Saved(_))
         }
     };
@@ -144,5 +144,5 @@ fn url(number: u64) -> anyhow::Result<RepoUrl> {
 
 fn spec(number: u64) -> anyhow::Result<ApplicationSpec> {
     let (dir, workspace) = (RepoPath::root(), WorkspaceName::default());
-    Ok(ApplicationSpec { url: url(number)?, branch: "main".parse()?, dir, workspace, name: None })
+    Ok(ApplicationSpec { url: url(number)?, branch: "main".parse()?, dir, workspace, name: None, any_branch: false })
 }

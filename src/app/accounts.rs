@@ -22,6 +22,9 @@ pub fn web_accounts(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result
     let text = text(path).with_context(shown)?;
     let accounts = WebAccounts::parse(&text, username).with_context(shown)?;
     tracing::info!(%accounts, "Accounts of the pages and the API are limited to owners");
+    for warning in accounts.warnings() {
+        tracing::warn!("{warning}");
+    }
     Ok(LiveAccounts::of_file(accounts, path.clone(), Sha256Digest::of(text.as_bytes()), now))
 }
 

@@ -55,10 +55,13 @@ pub(super) async fn look_at_accounts(ctx: &Ctx) -> anyhow::Result<Look> {
     match &look {
         Look::Same => {}
         Look::Back => info!(%path, "The file of --web-accounts-file is again what it was when it was last taken"),
-        Look::Taken(_) => {
+        Look::Taken(warnings) => {
             ctx.metrics.count(Metric::WebAccountsLoads, &["taken"]);
             let accounts = live.now();
             info!(%path, %accounts, "The file of --web-accounts-file has changed, and holds for every request from now on");
+            for warning in warnings {
+                warn!("{warning}");
+            }
         }
         Look::Refused(error) => {
             ctx.metrics.count(Metric::WebAccountsLoads, &["refused"]);

@@ -11,10 +11,10 @@ use crate::config::access::{Action, Asker, Identity};
 use crate::config::server::{self, ServerConfig};
 use crate::context::Ctx;
 use crate::handlers::authz::{self, AuthzError, Decision, Outside, Resource};
-use crate::handlers::dashboard;
+use crate::handlers::{applications, dashboard};
 use crate::http::{self, Authority, Cancel, Cancelling, GiveLocks, Setup, Web, WebAuth};
 use crate::locks::{Gave, Giving};
-use crate::model::{Actor, CommandId};
+use crate::model::{Actor, BranchName, CommandId, RepoId};
 
 /// Everything that is served; streams end when `closing` is cancelled.
 pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: CancellationToken) -> anyhow::Result<Router> {
@@ -94,6 +94,10 @@ impl Authority for Permissions {
 
     async fn within(&self, user: &str, on: &Resource<'_>) -> Result<Result<(), Outside>, AuthzError> {
         authz::within(&self.0.store, &self.0.settings.web_accounts.now(), user, on).await
+    }
+
+    async fn default_branch(&self, repo: &RepoId) -> Result<BranchName, AuthzError> {
+        Ok(applications::default_branch(&self.0, repo).await?)
     }
 
     fn offers(&self, who: &Identity, action: Action) -> bool {

@@ -1,8 +1,8 @@
 //! Applications come, change and go with the claims on their repositories, each time in one transaction.
 
-use super::{no_owner, owned_by};
+use super::{no_owner, owned_by, unclaimed};
 use crate::model::{
-    ApplicationChange, ApplicationId, ApplicationSpec, Cause, LockEventKind, NewLockEvent, OwnerName, RepoUrl,
+    ApplicationChange, ApplicationId, ApplicationSpec, Cause, LockEventKind, NewLockEvent, OwnerName, RepoUrl, Rights,
 };
 use crate::store::{
     Acquired, Application, ApplicationUse, ClaimUse, Result, Store, Tx, application_count_in_tx,
@@ -18,6 +18,8 @@ pub enum ApplicationSaved {
     Saved(Application),
     /// The repository is somebody else's; nothing was changed.
     OwnedBy(RepoUrl, OwnerName),
+    /// The repository is nobody's, and whoever asks must not make the first claim; nothing was changed.
+    Unclaimed(RepoUrl),
     /// Another one is the same; nothing was changed.
     AlreadyThere(Box<Application>),
     /// There is no such owner.
@@ -36,6 +38,7 @@ impl ApplicationSaved {
         match self {
             Self::Saved(application) => Ok(application),
             Self::OwnedBy(url, owner) => Err(owned_by(&url, &owner)),
+            Self::Unclaimed(url) => Err(unclaimed(&url)),
             Self::AlreadyThere(there) => Err(format!(
                 "There is one for {} already: {} of `{}`. Change that one, or remove it first.",
                 there.spec, there.id, there.owner
@@ -105,15 +108,15 @@ impl ApplicationRemoved {
 /// Whoever is in the way was removed each time before it could be named: never so often.
 const TRIES: usize = 100;
 
-/// Registers a project for an owner, and claims its repository for them.
+/// Registers a project for an owner, and claims its repository for them, as far as whoever asks has the right.
 pub async fn application_add(
     store: &Store,
     owner: &OwnerName,
     spec: &ApplicationSpec,
-    cause: &Cause,
+    by: (Rights, &Cause),
 ) -> Result<ApplicationSaved> {
     for _ in 0..TRIES {
-        if let Some(saved) = try_add(store, owner, spec, cause).await? {
+        if let Some(saved) = try_add(store, owner, spec, by).await? {
             return Ok(saved);
         }
     }
@@ -122,14 +125,17 @@ pub async fn application_add(
 
 /// Changes an application. Its repository is claimed first, also if that does not change; a changed one moves the
 /// reference, and the old claim ends if nothing else refers to it.
+///
+/// That another branch than the default one was allowed holds for what the application was: who has no right to allow it
+/// takes it back with any change.
 pub async fn application_change(
     store: &Store,
     id: ApplicationId,
     change: &ApplicationChange,
-    cause: &Cause,
+    by: (Rights, &Cause),
 ) -> Result<ApplicationSaved> {
     for _ in 0..TRIES {
-        if let Some(saved) = try_change(store, id, change, cause).await? {
+        if let Some(saved) = try_change(store, id, change, by).await? {
             return Ok(saved);
         }
     }
@@ -140,16 +146,18 @@ async fn try_add(
     store: &Store,
     owner: &OwnerName,
     spec: &ApplicationSpec,
-    cause: &Cause,
+    by @ (rights, cause): (Rights, &Cause),
 ) -> Result<Option<ApplicationSaved>> {
+    let spec = &within(rights, spec.clone());
     let mut tx = store.begin().await?;
     let Some(owner) = owner_share_named_in_tx(&mut tx, owner).await? else {
         return Ok(Some(ApplicationSaved::NoOwner(owner.clone())));
     };
-    let (acquired, mut events) = store.claim_acquire_in_tx(&mut tx, owner.id, &spec.url, cause).await?;
+    let (acquired, mut events) = store.claim_acquire_in_tx(&mut tx, owner.id, &spec.url, by).await?;
     let claim = match acquired {
         Acquired::Claimed(claim) => claim,
         Acquired::OwnedBy(other) => return Ok(Some(ApplicationSaved::OwnedBy(spec.url.clone(), other))),
+        Acquired::Unclaimed => return Ok(Some(ApplicationSaved::Unclaimed(spec.url.clone()))),
     };
     let inserted = store.application_insert_in_tx(&mut tx, (owner.id, &owner.name), spec, cause).await?;
     let Some(application) = inserted else { return there_is(store, tx, spec).await };
@@ -167,13 +175,14 @@ async fn try_change(
     store: &Store,
     id: ApplicationId,
     change: &ApplicationChange,
-    cause: &Cause,
+    by @ (rights, cause): (Rights, &Cause),
 ) -> Result<Option<ApplicationSaved>> {
     let mut tx = store.begin().await?;
     let Some(before) = application_hold_in_tx(&mut tx, id).await? else {
         return Ok(Some(ApplicationSaved::NotThere(id)));
     };
-    let (old, spec) = (before.spec.url.clone(), change.of(&before.spec));
+    let (old, wanted) = (before.spec.url.clone(), change.of(&before.spec));
+    let spec = if wanted == before.spec { wanted } else { within(rights, wanted) };
     if spec != before.spec {
         if let Some(busy) = application_use_in_tx(&mut tx, &before).await? {
             return Ok(Some(ApplicationSaved::InUse(Box::new(before), busy)));
@@ -181,13 +190,14 @@ async fn try_change(
         store.application_close_in_tx(&mut tx, &before).await?;
     }
     let (acquired, mut events) = if spec.url == old {
-        store.claim_acquire_in_tx(&mut tx, before.owner_id, &old, cause).await?
+        store.claim_acquire_in_tx(&mut tx, before.owner_id, &old, by).await?
     } else {
-        store.claim_exchange_in_tx(&mut tx, before.owner_id, (&old, &spec.url), cause).await?
+        store.claim_exchange_in_tx(&mut tx, before.owner_id, (&old, &spec.url), by).await?
     };
     let claim = match acquired {
         Acquired::Claimed(claim) => claim,
         Acquired::OwnedBy(other) => return Ok(Some(ApplicationSaved::OwnedBy(spec.url, other))),
+        Acquired::Unclaimed => return Ok(Some(ApplicationSaved::Unclaimed(spec.url))),
     };
     if application_is_taken_in_tx(&mut tx, id, &spec).await? {
         return there_is(store, tx, &spec).await;
@@ -204,6 +214,11 @@ async fn try_change(
     events.push(event(LockEventKind::Registered, &application, cause));
     store.lock_events_in_tx(&mut tx, events).await?;
     tx.commit().await.map(|()| Some(ApplicationSaved::Saved(application)))
+}
+
+/// What comes of a wish with these rights.
+fn within(rights: Rights, spec: ApplicationSpec) -> ApplicationSpec {
+    ApplicationSpec { any_branch: spec.any_branch && rights == Rights::Whole, ..spec }
 }
 
 /// Removes an application and its reference, and ends the claim if nothing else refers to it.

@@ -9,7 +9,7 @@ use tracing::warn;
 
 use crate::clock::Ids;
 use crate::credential::{Access, InvalidAccess, SshAccess, binding};
-use crate::model::{Cause, ClaimId, CredentialId, OwnerName, RepoId, RepoUrl};
+use crate::model::{Cause, ClaimId, CredentialId, OwnerName, RepoId, RepoUrl, Rights};
 use crate::seal::{self, Binding, KeyName, Keyring, OpenError, Sealed};
 use crate::store::{KeepCredential, NewCredential, SealedCredential, Store};
 use crate::vcs::{AccessError, Held, RepoAccess};
@@ -68,6 +68,9 @@ pub enum CredentialError {
         /// Whose it is.
         owner: OwnerName,
     },
+    /// Nobody has claimed the repository, and whoever asks must not be the first.
+    #[error("{}", super::unclaimed(.0))]
+    Unclaimed(RepoUrl),
     /// The owner has enough.
     #[error("`{0}` has {most} credentials, and no owner may have more", most = Store::MAX_CREDENTIALS)]
     TooMany(OwnerName),
@@ -121,13 +124,13 @@ impl Credentials {
         self.keys.as_deref().map(Keyring::first)
     }
 
-    /// Keeps a credential of an owner for a repository, which the owner acquires with it.
+    /// Keeps a credential of an owner for a repository, which the owner acquires with it if whoever asks has the right.
     pub async fn add(
         &self,
         owner: &OwnerName,
         url: &RepoUrl,
         access: &Access,
-        cause: &Cause,
+        by: (Rights, &Cause),
     ) -> Result<Kept, CredentialError> {
         let keys = self.keys()?;
         let public = access.check(&url.host())?;
@@ -138,7 +141,7 @@ impl Credentials {
         let to = binding(id, owner.id, url.as_str(), access.kind());
         let sealed = keys.seal(&access.to_sealed_text(), &to);
         let new = NewCredential { id, owner: owner.id, url: url.clone(), kind: access.kind(), public, sealed };
-        let outcome = self.store.credential_create(&new, cause).await?;
+        let outcome = self.store.credential_create(&new, by).await?;
         kept(outcome, &new, &owner.name, CredentialError::NotThere)
     }
 
@@ -147,7 +150,7 @@ impl Credentials {
         &self,
         id: CredentialId,
         wish: ChangeCredential,
-        cause: &Cause,
+        by: (Rights, &Cause),
     ) -> Result<Kept, CredentialError> {
         let keys = self.keys()?;
         let there = self.store.credential_sealed(id).await?.ok_or(CredentialError::NotThere(id))?;
@@ -161,7 +164,7 @@ impl Credentials {
         let to = binding(id, there.owner, url.as_str(), access.kind());
         let sealed = keys.seal(&access.to_sealed_text(), &to);
         let new = NewCredential { id, owner: there.owner, url, kind: access.kind(), public, sealed };
-        let outcome = self.store.credential_change(&new, there.updated_at, cause).await?;
+        let outcome = self.store.credential_change(&new, there.updated_at, by).await?;
         kept(outcome, &new, &row.owner_name, CredentialError::Changed)
     }
 
@@ -245,6 +248,7 @@ fn kept(
     match outcome {
         KeepCredential::Kept(claim) => Ok(Kept { id: new.id, claim }),
         KeepCredential::OwnedBy(owner) => Err(CredentialError::OwnedBy { url: new.url.clone(), owner }),
+        KeepCredential::Unclaimed => Err(CredentialError::Unclaimed(new.url.clone())),
         KeepCredential::TooMany => Err(CredentialError::TooMany(owner.clone())),
         KeepCredential::Gone => Err(gone(new.id)),
     }

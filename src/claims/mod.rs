@@ -2,7 +2,8 @@
 //!
 //! Two teams on one server must never drive the same repository by accident. So whoever registers a project of a
 //! repository, or gives a credential for it, claims it first: for its owner, for as long as one of these is there. What
-//! meets the claim of another owner changes nothing, and is told whose it is. `store/claims.rs` says what makes that hold
+//! meets the claim of another owner changes nothing, and is told whose it is. The first claim of a repository takes the
+//! rights of the whole server. `store/claims.rs` says what makes that hold
 //! under races.
 
 mod applications;
@@ -20,6 +21,15 @@ pub fn owned_by(url: &RepoUrl, owner: &OwnerName) -> String {
     format!(
         "{url} is owned by `{owner}`. Ask them, or have what they registered for it removed; `lockkeeper claims show {url}` \
          says how much that is."
+    )
+}
+
+/// Why nothing was changed: sentences for the API and the command line, with the way out.
+pub fn unclaimed(url: &RepoUrl) -> String {
+    format!(
+        "Nobody has claimed {url}, and only the account of the whole server makes the first claim of a repository. Whoever \
+         has it can register the first application or credential of it for the owner: on the page of the owner, through the \
+         API, or with `lockkeeper apps add`."
     )
 }
 

@@ -18,7 +18,7 @@ use crate::app::keyring;
 use crate::claims::{ChangeCredential, CredentialError, Credentials};
 use crate::clock::{Clock as _, RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig, forge_hosts};
-use crate::model::{Actor, Cause, CredentialId, Origin, OwnerName, RepoUrl};
+use crate::model::{Actor, Cause, CredentialId, Origin, OwnerName, RepoUrl, Rights};
 use crate::seal::{KEY_BYTES, KeyName, key_line};
 use crate::store::Store;
 
@@ -50,12 +50,12 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
         match given {
             Given::Add { owner, url, value } => {
                 let access = value.read()?;
-                let kept = credentials.add(&owner, &url, &access, &cause()).await;
+                let kept = credentials.add(&owner, &url, &access, (Rights::Whole, &cause())).await;
                 told(kept.map(|kept| kept.id), &store, "Kept", as_json, terminal).await
             }
             Given::Change { id, url, value } => {
                 let access = value.map(value::Value::read).transpose()?;
-                let kept = credentials.change(id, ChangeCredential { url, access }, &cause()).await;
+                let kept = credentials.change(id, ChangeCredential { url, access }, (Rights::Whole, &cause())).await;
                 told(kept.map(|kept| kept.id), &store, "Changed", as_json, terminal).await
             }
             Given::List { owner, url } => list(&store, owner.as_ref(), url.as_ref(), as_json, terminal).await,

@@ -232,7 +232,7 @@ mod tests {
     use crate::clock::{Clock as _, RandomIds, SystemClock};
     use crate::model::{
         Actor, ApplicationFields, AttemptLease, Cause, FailureKind, ForgeHosts, Jitter, LockEventKind, MirrorEvent,
-        SyncFailure,
+        Rights, SyncFailure,
     };
     use crate::store::{DatabaseUrl, MirrorChange};
 
@@ -290,7 +290,7 @@ mod tests {
                 ApplicationFields { url: Some("https://github.com/acme/labs"), branch: Some("main"), ..fields };
             let spec = fields.spec(&ForgeHosts::public()).unwrap();
             drop(store.owner_create(&net, &by).await.unwrap());
-            application_add(&store, &net, &spec, &by).await.unwrap().or_why().unwrap();
+            application_add(&store, &net, &spec, (Rights::Whole, &by)).await.unwrap().or_why().unwrap();
         })
         .unwrap();
         let (_, of_net) = repos(&dir, &["list", "--owner", "Net"]);

@@ -248,10 +248,10 @@ fn no_key_of_atlantis_is_missing() {
     14: abort_on_execution_order_fail allowed_regexp_prefixes autodiscover automerge delete_source_branch_on_merge emoji_reaction parallel_apply parallel_plan policies projects repo_locks silence_pr_comments version workflows
     19: apply_requirements autoplan branch custom_policy_check delete_source_branch_on_merge depends_on dir execution_order_group import_requirements name plan_requirements policy_check repo_locking repo_locks silence_pr_comments terraform_distribution terraform_version workflow workspace
     6: external_stores metrics policies repos team_authz workflows
-    20: allow_custom_workflows allowed_overrides allowed_workflows apply_requirements autodiscover branch custom_policy_check delete_source_branch_on_merge id import_requirements plan_requirements policy_check post_workflow_hooks pre_workflow_hooks repo_config_file repo_config_source repo_locking repo_locks silence_pr_comments workflow
+    21: allow_custom_workflows allowed_overrides allowed_workflows apply_requirements autodiscover branch custom_policy_check delete_source_branch_on_merge four_eyes id import_requirements plan_requirements policy_check post_workflow_hooks pre_workflow_hooks repo_config_file repo_config_source repo_locking repo_locks silence_pr_comments workflow
     ");
-    // `repo_config_source` is our own.
-    assert_eq!(all.map(|keys| keys.list.len()), [14, 19, 6, 19 + 1]);
+    // `repo_config_source` and `four_eyes` are our own.
+    assert_eq!(all.map(|keys| keys.list.len()), [14, 19, 6, 19 + 2]);
 }
 
 /// Keys that need the permission of the server are refused without it, each by name.

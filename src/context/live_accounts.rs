@@ -53,7 +53,7 @@ impl LiveAccounts {
         match file.offer(found.map_err(cannot), now, parse) {
             Offer::Took(accounts) => {
                 state.accounts = Arc::new(accounts);
-                Look::Taken(Vec::new())
+                Look::Taken(state.accounts.warnings())
             }
             Offer::Kept(look) => look,
         }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
     use crate::config::access::Standing;
 
-    const KIM: &str = "user=kim owners=net password=kims-password-of-kim\n";
+    const KIM: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n";
 
     fn accounts() -> LiveAccounts {
         let digest = Sha256Digest::of(KIM.as_bytes());
@@ -83,8 +83,15 @@ mod tests {
     fn another_text_holds_at_once_and_whoever_is_gone_is_unknown() {
         let (live, now) = (accounts(), DateTime::UNIX_EPOCH);
         assert_eq!(live.offer(Ok(KIM), now), Look::Same);
-        assert_eq!(live.offer(Ok("user=lee owners=dns password=lees-password-of-lee"), now), Look::Taken(vec![]));
+        assert_eq!(
+            live.offer(Ok("user=lee owners=dns allow=none password=lees-password-of-lee"), now),
+            Look::Taken(vec![])
+        );
         assert_eq!(live.now().to_string(), "lee@dns");
+        let Look::Taken(warnings) = live.offer(Ok("user=max owners=dns password=maxs-password-of-max"), now) else {
+            panic!("it is another text")
+        };
+        assert!(warnings.concat().contains("change nothing: max."), "{warnings:?}");
         assert_eq!(live.now().standing("kim"), Standing::Unknown);
         assert_eq!(live.offer(Ok("# nobody"), now), Look::Taken(vec![]));
         assert_eq!(

@@ -55,6 +55,11 @@ impl Emulator {
         self.shared.world.only_let_read(repo, login)
     }
 
+    /// From now on answers name another branch as the default one.
+    pub fn set_default_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
+        self.shared.world.set_default_branch(repo, branch)
+    }
+
     /// Submits a review as a person. No webhook tells of it: Lockkeeper does not listen to those.
     pub fn review(&self, repo: &str, pull: PullNumber, by: &str, state: ReviewState) -> Result<(), EmulatorError> {
         self.shared.world.review(repo, pull, by, state)

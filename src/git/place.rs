@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-use crate::model::{HostName, PullNumber, RepoId, WorkspaceName};
+use crate::model::{PullNumber, RepoId, WorkspaceName};
 
 /// `mirrors/<host>/<owner>/<name>.git`. Always three levels, so that one mirror never lies inside of another: groups
 /// in groups (`a/b/c`) become one directory `a%2Fb`.
@@ -44,8 +44,7 @@ pub(super) fn pulls(data_dir: &Path, repo: &RepoId) -> PathBuf {
 
 /// The repository whose directories have these names; `None` when they are not names of ours.
 pub(super) fn repo_of(host: &str, owner: &str, name: &str) -> Option<RepoId> {
-    let path = format!("{}/{}", text(owner)?, text(name)?);
-    RepoId::new(HostName::new(&text(host)?).ok()?, &path).ok()
+    RepoId::of_record(&format!("{}/{}/{}", text(host)?, text(owner)?, text(name)?)).ok()
 }
 
 /// File whose time is that of the last use, in a mirror and in the directory of a pull's checkouts.

@@ -12,7 +12,8 @@ use crate::handlers::locks::Explanation;
 use crate::handlers::{Spec, claimed};
 use crate::jobs::RunCommand;
 use crate::model::{
-    Actor, ApplicationId, CommandId, CommandKind, OwnerName, PlanState, Pull, PullNumber, PullRef, PullState,
+    Actor, ApplicationId, BranchName, CommandId, CommandKind, OwnerName, PlanState, Pull, PullNumber, PullRef,
+    PullState, RepoId,
 };
 use crate::queue::Job;
 use crate::render::UserText;
@@ -205,6 +206,12 @@ pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef, via: Installation) -> std:
     }
     let application = registered(ctx, at).await?;
     let branch = &application.spec.branch;
+    if !application.spec.any_branch {
+        let default = ctx.forge.default_branch(&at.repo, via).await?;
+        if default != *branch {
+            return Err(Unseen::Refused("other_branch", other_branch(&application, at, &default)));
+        }
+    }
     let head = ctx.checkouts.fetch_tip(&*ctx.forge, at, branch, via).await?.ok_or_else(|| {
         let message = format!("the branch `{branch}` is not in the repository.");
         Unseen::Refused("branch_gone", UserText::new(message, ["Make it, or change the application.".to_owned()]))
@@ -223,6 +230,37 @@ pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef, via: Installation) -> std:
         draft: false,
         labels: Vec::new(),
     })
+}
+
+/// The branch was another when the application was registered, or the repository has got another since.
+fn other_branch(application: &Application, at: &PullRef, default: &BranchName) -> UserText {
+    let (id, branch) = (application.id, &application.spec.branch);
+    let message = format!(
+        "the application is registered for the branch `{branch}`, and the default branch of {} is `{default}` now. An \
+         application works on the default branch only, unless whoever has the account of the whole server allows another.",
+        at.repo
+    );
+    let hints = [
+        format!(
+            "Register it for the default branch: `lockkeeper apps change {id} --branch {default}`, or `POST /api/apps/{id}`."
+        ),
+        format!(
+            "Or whoever operates the server allows this branch: `lockkeeper apps change {id} --any-branch true`, or \
+             `\"any_branch\": true` in `POST /api/apps/{id}`."
+        ),
+    ];
+    UserText::new(message, hints)
+}
+
+/// The default branch of the repository at an address, as its forge says it now.
+pub async fn default_branch(ctx: &Ctx, repo: &RepoId) -> std::result::Result<BranchName, ForgeError> {
+    let host = ctx.forge.host();
+    if repo.host() != host {
+        let (what, message) =
+            (format!("the default branch of {repo}"), "this server works with this forge alone".to_owned());
+        return Err(ForgeError::Rejected { what, host: host.clone(), message });
+    }
+    ctx.forge.default_branch(repo, None).await
 }
 
 /// The application, if this server works for its repository.

@@ -1,15 +1,18 @@
-//! Applications at work, for the pages and the API: asking for a plan or an apply, cancelling what works on one, and
-//! throwing a plan away.
+//! Applications for the pages and the API: registering and changing them, asking for a plan or an apply, cancelling what
+//! works on one, and throwing a plan away.
 
 use serde::Deserialize;
 use tracing::{info, warn};
 
 use super::reach::Sight;
 use super::{Cancelling, Failure, Web};
+use crate::claims::{self, ApplicationSaved, application_add, application_change};
 use crate::config::access::{Action, Asker};
 use crate::handlers::applications::{self, Deed, apply_running, busy, over, queued_or_why};
-use crate::handlers::authz::Resource;
-use crate::model::{ApplicationId, Cause, CommandId, Lock};
+use crate::handlers::authz::{Reserved, ReservedDeed, Resource};
+use crate::model::{
+    ApplicationChange, ApplicationId, ApplicationSpec, Cause, CommandId, Lock, OwnerName, RepoUrl, Rights,
+};
 use crate::store::{Application, ApplicationRuns, CommandRow, DiscardedPlan};
 
 /// Commands of an application that are shown.
@@ -45,6 +48,89 @@ async fn permit(web: &Web, app: &Application, who: &Asker, action: Action) -> Re
         Some(at) => web.permit(who, action, &Resource::Unseen { pull: &at, via: None, args: &[] }).await,
         None => web.permit(who, action, &Resource::Owner(&app.owner)).await,
     }
+}
+
+/// Registers an application for somebody who may change what is of the owner.
+pub(super) async fn register(
+    web: &Web,
+    owner: &OwnerName,
+    spec: &ApplicationSpec,
+    (who, cause): (&Asker, &Cause),
+) -> Result<Application, Failure> {
+    let rights = web.rights(who).await?;
+    if rights == Rights::Limited {
+        permit_branch(web, who, owner, spec).await?;
+    }
+    let saved = application_add(&web.store, owner, spec, (rights, cause)).await?;
+    saved_or_why(web, who, owner, saved).await
+}
+
+/// Changes an application for somebody who may change what is of its owner.
+pub(super) async fn change(
+    web: &Web,
+    app: &Application,
+    change: &ApplicationChange,
+    (who, cause): (&Asker, &Cause),
+) -> Result<Application, Failure> {
+    let (rights, spec) = (web.rights(who).await?, change.of(&app.spec));
+    if rights == Rights::Limited && spec != app.spec {
+        permit_branch(web, who, &app.owner, &spec).await?;
+    }
+    let saved = application_change(&web.store, app.id, change, (rights, cause)).await?;
+    saved_or_why(web, who, &app.owner, saved).await
+}
+
+/// Goes on only if an account that is limited may register this branch. Whose repository it is comes first: of those of
+/// others nothing is asked, and nothing told.
+async fn permit_branch(web: &Web, who: &Asker, owner: &OwnerName, spec: &ApplicationSpec) -> Result<(), Failure> {
+    let reserved = |default| {
+        let what = ReservedDeed::OtherBranch(&spec.branch, default);
+        Resource::Reserved(Reserved { owner, url: &spec.url, what })
+    };
+    if web.store.claim_owner(&spec.url).await?.as_ref() != Some(owner) {
+        return Ok(());
+    }
+    if spec.any_branch {
+        web.permit(who, Action::Owners, &reserved(None)).await?;
+    }
+    // What is no repository of a forge is never worked on.
+    let Some(repo) = spec.url.repo_id() else { return Ok(()) };
+    let default = web.authority.default_branch(&repo).await?;
+    if default == spec.branch { Ok(()) } else { web.permit(who, Action::Owners, &reserved(Some(&default))).await }
+}
+
+/// What was registered, or why it was not.
+async fn saved_or_why(
+    web: &Web,
+    who: &Asker,
+    owner: &OwnerName,
+    saved: ApplicationSaved,
+) -> Result<Application, Failure> {
+    match saved {
+        ApplicationSaved::Saved(app) => Ok(app),
+        ApplicationSaved::OwnedBy(url, owner) => Err(Failure::owned_by(&url, &owner)),
+        ApplicationSaved::Unclaimed(url) => Err(unclaimed(web, who, owner, &url).await),
+        ApplicationSaved::NoOwner(name) => Err(Failure::no_such_owner(name.as_str())),
+        ApplicationSaved::NotThere(_) => Err(Failure::no_such_app()),
+        busy @ ApplicationSaved::InUse(..) => {
+            Err(Failure::in_the_way("In use", &busy.or_why().err().unwrap_or_default()))
+        }
+        there @ ApplicationSaved::AlreadyThere(_) => {
+            let why = there.or_why().err().unwrap_or_default();
+            Err(Failure::in_the_way("There before", &why))
+        }
+        many @ ApplicationSaved::TooMany(_) => {
+            Err(Failure::in_the_way("Too many applications", &many.or_why().err().unwrap_or_default()))
+        }
+    }
+}
+
+/// The refusal of a first claim, which is put on record. Somebody whose account is that of the whole server by now only has
+/// to ask again.
+pub(super) async fn unclaimed(web: &Web, who: &Asker, owner: &OwnerName, url: &RepoUrl) -> Failure {
+    let claim = Resource::Reserved(Reserved { owner, url, what: ReservedDeed::FirstClaim });
+    let denied = web.permit(who, Action::Owners, &claim).await;
+    denied.err().unwrap_or_else(|| Failure::in_the_way("Not claimed", &claims::unclaimed(url)))
 }
 
 /// Puts a run into the queue for somebody who may ask for it.

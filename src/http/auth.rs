@@ -16,15 +16,13 @@ use subtle::ConstantTimeEq;
 
 use super::Web;
 use super::errors::Failure;
-use crate::config::access::{Asker, Identity, WebAccounts};
+use crate::config::access::{Asker, Identity, NOBODY, WebAccounts};
 use crate::secret::Secret;
 
 /// Shown by browsers when they ask for the password.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Basic realm=\"Lockkeeper\", charset=\"UTF-8\"");
 /// Where proxies say whom they speak for.
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// Stands for the person when nobody has to sign in.
-pub(super) const NOBODY: &str = "somebody at the dashboard";
 
 /// The web user: the account for the whole server.
 #[derive(Clone, Debug)]

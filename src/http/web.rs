@@ -21,7 +21,7 @@ use crate::config::server::{Periods, TrustedProxies};
 use crate::context::{FileState, LiveAccounts};
 use crate::handlers::authz::{AuthzError, Decision, Outside, Resource};
 use crate::locks::{Gave, Giving};
-use crate::model::{Actor, CommandId, ForgeHosts};
+use crate::model::{Actor, BranchName, CommandId, ForgeHosts, RepoId, Rights};
 use crate::queue::Nudge;
 use crate::store::Store;
 use crate::telemetry::Metrics;
@@ -66,6 +66,9 @@ pub trait Authority: Send + Sync + 'static {
 
     /// Whether something is within what a user is limited to. Nothing is put on record.
     async fn within(&self, user: &str, on: &Resource<'_>) -> Result<Result<(), Outside>, AuthzError>;
+
+    /// The default branch of a repository, as its forge says it now; what cannot be found out is an error.
+    async fn default_branch(&self, repo: &RepoId) -> Result<BranchName, AuthzError>;
 
     /// Whether a page should offer it to somebody.
     fn offers(&self, who: &Identity, action: Action) -> bool;
@@ -187,6 +190,12 @@ impl Web {
             Decision::Granted => Ok(()),
             Decision::Denied(denial) => Err(Failure::not_allowed(&denial)),
         }
+    }
+
+    /// What somebody may decide by registering something.
+    pub(super) async fn rights(&self, who: &Asker) -> Result<Rights, Failure> {
+        let whole = self.authority.within(who.name(), &Resource::Server).await?;
+        Ok(if whole.is_ok() { Rights::Whole } else { Rights::Limited })
     }
 
     /// A path of ours as a link: with the path of the public address in front.

@@ -26,7 +26,7 @@ pub struct PostComment {
     pub installation: Installation,
     /// The Markdown.
     pub body: String,
-    /// A part of the body that no other comment has.
+    /// A part of the hidden last line of the body that no other comment has there.
     pub marker: String,
     /// The comment cannot be older than this by our clock; the forge's may differ by [`SKEW`].
     pub since: DateTime<Utc>,

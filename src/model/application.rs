@@ -22,6 +22,8 @@ text_enum! {
         Workspace = "workspace",
         /// The name.
         Name = "name",
+        /// Whether the branch may be another than the default one.
+        AnyBranch = "any_branch",
     }
 }
 
@@ -47,6 +49,9 @@ pub struct ApplicationSpec {
     pub workspace: WorkspaceName,
     /// What people call it.
     pub name: Option<ProjectName>,
+    /// Whether the branch may be another than the default one of the repository; only the account of the whole server
+    /// allows it.
+    pub any_branch: bool,
 }
 
 impl ApplicationSpec {
@@ -68,7 +73,8 @@ impl fmt::Display for ApplicationSpec {
     /// For records: `https://github.com/acme/infra branch main dir net workspace default (net)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} branch {} dir {} workspace {}", self.url, self.branch, self.dir, self.workspace)?;
-        self.name.as_ref().map_or(Ok(()), |name| write!(f, " ({name})"))
+        self.name.as_ref().map_or(Ok(()), |name| write!(f, " ({name})"))?;
+        if self.any_branch { f.write_str(", whatever the default branch is") } else { Ok(()) }
     }
 }
 
@@ -85,13 +91,19 @@ pub struct ApplicationChange {
     pub workspace: Option<WorkspaceName>,
     /// The name; `Some(None)`: none any more.
     pub name: Option<Option<ProjectName>>,
+    /// Whether the branch may be another than the default one. Not said, it stays only with the repository and the branch
+    /// for which it was said.
+    pub any_branch: Option<bool>,
 }
 
 impl ApplicationChange {
     /// What comes of it.
     #[must_use]
     pub fn of(&self, spec: &ApplicationSpec) -> ApplicationSpec {
+        let is_moved = self.url.as_ref().is_some_and(|url| *url != spec.url)
+            || self.branch.as_ref().is_some_and(|branch| *branch != spec.branch);
         ApplicationSpec {
+            any_branch: self.any_branch.unwrap_or(spec.any_branch && !is_moved),
             url: self.url.as_ref().unwrap_or(&spec.url).clone(),
             branch: self.branch.as_ref().unwrap_or(&spec.branch).clone(),
             dir: self.dir.as_ref().unwrap_or(&spec.dir).clone(),
@@ -114,6 +126,8 @@ pub struct ApplicationFields<'a> {
     pub workspace: Option<&'a str>,
     /// The name; empty is none.
     pub name: Option<&'a str>,
+    /// Whether the branch may be another than the default one; for a new one, not said is `false`.
+    pub any_branch: Option<bool>,
 }
 
 /// Longer than the branches that forges take; with an address and a directory it still fits an index of PostgreSQL.
@@ -128,7 +142,7 @@ impl ApplicationFields<'_> {
                 problems.push(problem(field, "It is missing."));
             }
         }
-        let ApplicationChange { url, branch, dir, workspace, name } = change;
+        let ApplicationChange { url, branch, dir, workspace, name, any_branch } = change;
         match (url, branch) {
             (Some(url), Some(branch)) if problems.is_empty() => Ok(ApplicationSpec {
                 url,
@@ -136,6 +150,7 @@ impl ApplicationFields<'_> {
                 dir: dir.unwrap_or_else(RepoPath::root),
                 workspace: workspace.unwrap_or_default(),
                 name: name.flatten(),
+                any_branch: any_branch.unwrap_or_default(),
             }),
             _ => Err(problems),
         }
@@ -156,6 +171,7 @@ impl ApplicationFields<'_> {
             dir: read(found, ApplicationField::Dir, self.dir, RepoPath::new),
             workspace: read(found, ApplicationField::Workspace, self.workspace, WorkspaceName::new),
             name: read(found, ApplicationField::Name, self.name, name),
+            any_branch: self.any_branch,
         };
         (change, problems)
     }
@@ -196,7 +212,27 @@ mod tests {
         dir: None,
         workspace: None,
         name: None,
+        any_branch: None,
     };
+
+    #[test]
+    fn that_any_branch_is_allowed_is_said_of_one_branch_of_one_repository() {
+        let change = |fields: ApplicationFields<'_>| fields.change(&ForgeHosts::public()).unwrap();
+        let spec = ApplicationFields { any_branch: Some(true), ..FIELDS }.spec(&ForgeHosts::public()).unwrap();
+        assert!(spec.any_branch && !FIELDS.spec(&ForgeHosts::public()).unwrap().any_branch);
+        let nothing = ApplicationFields::default();
+        let same = ApplicationFields { branch: Some("main"), dir: Some("dns"), ..nothing };
+        assert!(change(same).of(&spec).any_branch);
+        for moved in [
+            ApplicationFields { branch: Some("release"), ..nothing },
+            ApplicationFields { url: Some("https://github.com/acme/dns"), ..nothing },
+            ApplicationFields { any_branch: Some(false), ..nothing },
+        ] {
+            assert!(!change(moved).of(&spec).any_branch, "{moved:?}");
+        }
+        let both = ApplicationFields { branch: Some("release"), any_branch: Some(true), ..nothing };
+        assert!(change(both).of(&spec).any_branch);
+    }
 
     #[test]
     fn what_is_not_said_is_the_root_and_the_default_workspace() {
@@ -228,6 +264,7 @@ mod tests {
             dir: Some("../x"),
             workspace: Some("a b"),
             name: Some("é"),
+            any_branch: None,
         };
         let problems = fields.spec(&ForgeHosts::public()).unwrap_err();
         let lines: Vec<_> = problems.iter().map(|found| format!("{}: {}", found.field, found.text)).collect();

@@ -39,9 +39,9 @@ impl ApplyScope {
     pub fn from_columns(kind: &str, repo: &str, dir: &str) -> Self {
         let understood = match (kind, repo, dir) {
             ("server", "", "") => Some(Self::Server),
-            ("repo", repo, "") => repo.parse().ok().map(Self::Repo),
+            ("repo", repo, "") => RepoId::of_record(repo).ok().map(Self::Repo),
             ("path", repo, dir) if !dir.is_empty() => {
-                repo.parse().ok().zip(dir.parse().ok()).map(|(repo, dir)| Self::Path { repo, dir })
+                RepoId::of_record(repo).ok().zip(dir.parse().ok()).map(|(repo, dir)| Self::Path { repo, dir })
             }
             _ => None,
         };

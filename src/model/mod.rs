@@ -44,7 +44,7 @@ pub use mirror::{
     RepositoryEventKind, SyncFacts, SyncFailure, SyncState, Verification,
 };
 pub use outcome::{CommandKind, CommandOutcome, ProjectOutcome, RunKind};
-pub use owner::{InvalidOwnerName, OwnerName};
+pub use owner::{InvalidOwnerName, OwnerName, Rights};
 pub use path::{InvalidPath, RepoPath};
 pub use plan::{Distribution, PlanCounts, PlanRecord, PlanState, Sha256Digest};
 pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};

@@ -53,6 +53,16 @@ impl FromStr for OwnerName {
 
 text_type!(OwnerName);
 
+/// What whoever registers something for an owner may decide by that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// All of it: the account of the whole server, and whoever uses the command line on its database.
+    Whole,
+    /// An account that is limited to owners uses what these have claimed. It claims nothing that nobody has claimed, and
+    /// allows no other branch than the default one.
+    Limited,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

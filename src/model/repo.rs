@@ -13,6 +13,8 @@ pub struct InvalidRepo {
     reason: &'static str,
 }
 
+const FORM: &str = "expected `host/owner/name`";
+
 /// The name of a forge host, lower-cased, with a port only where the forge is addressed by one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct HostName(String);
@@ -70,30 +72,48 @@ pub struct RepoId {
 }
 
 impl RepoId {
-    /// `path` is what follows the host: `owner/name`, on some forges with more segments.
+    /// `path` is what follows the host: `owner/name`, on some forges with more segments. Names are ASCII, as those of
+    /// GitHub are: of letters of all scripts some look alike, and some are made alike by whoever compares.
     pub fn new(host: HostName, path: &str) -> Result<Self, InvalidRepo> {
-        let text = path;
+        let invalid = |reason| InvalidRepo { text: path.to_owned(), reason };
+        if !path.is_ascii() {
+            return Err(invalid("names of repositories are ASCII"));
+        }
+        let own = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+        let repo = Self::read(host, path, own).map_err(|reason| {
+            invalid(reason.unwrap_or("each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"))
+        })?;
+        if !repo.owner().contains('/') && repo.owner().contains('.') {
+            return Err(invalid("an owner consists of letters, digits, `-` and `_`"));
+        }
+        // Git serves `name` and `name.git` as one.
+        if repo.path.ends_with(".git") { Err(invalid("leave out the `.git` at the end")) } else { Ok(repo) }
+    }
+
+    /// From what stands on record, `host/path`. Older releases took letters of all scripts, blanks, `~` and `+`, which no
+    /// repository of GitHub has; such a row is shown, and nothing new comes to be under its name.
+    pub fn of_record(text: &str) -> Result<Self, InvalidRepo> {
         let invalid = |reason| InvalidRepo { text: text.to_owned(), reason };
+        let (host, path) = text.split_once('/').ok_or_else(|| invalid(FORM))?;
+        let any = |c: char| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '~' | ' ' | '+');
+        let read = Self::read(HostName::new(host)?, path, any);
+        read.map_err(|reason| invalid(reason.unwrap_or("it holds characters that no release has taken")))
+    }
+
+    /// Without a reason it is for the characters.
+    fn read(host: HostName, path: &str, may_hold: impl Fn(char) -> bool) -> Result<Self, Option<&'static str>> {
         // Before it is looked at: there are letters whose lower case is none.
         let path = path.to_lowercase();
         if path.len() > 512 {
-            return Err(invalid("the name is longer than 512 characters"));
+            return Err(Some("the name is longer than 512 characters"));
         }
         let segments: Vec<&str> = path.split('/').collect();
         if segments.len() < 2 {
-            return Err(invalid("expected `owner/name`"));
+            return Err(Some("expected `owner/name`"));
         }
-        let segment_is_fine = |s: &&str| {
-            !s.is_empty()
-                && *s != "."
-                && *s != ".."
-                && !s.starts_with('-')
-                && s.chars().all(|c| c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '~' | ' ' | '+'))
-        };
-        if !segments.iter().all(segment_is_fine) {
-            return Err(invalid("each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"));
-        }
-        Ok(Self { host, path })
+        let segment_is_fine =
+            |s: &&str| !s.is_empty() && *s != "." && *s != ".." && !s.starts_with('-') && s.chars().all(&may_hold);
+        if segments.iter().all(segment_is_fine) { Ok(Self { host, path }) } else { Err(None) }
     }
 
     /// The host.
@@ -127,14 +147,12 @@ impl FromStr for RepoId {
     type Err = InvalidRepo;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (host, path) = text
-            .split_once('/')
-            .ok_or_else(|| InvalidRepo { text: text.to_owned(), reason: "expected `host/owner/name`" })?;
+        let (host, path) = text.split_once('/').ok_or_else(|| InvalidRepo { text: text.to_owned(), reason: FORM })?;
         Self::new(HostName::new(host)?, path)
     }
 }
 
-text_type!(RepoId);
+text_type!(RepoId, of_row: RepoId::of_record);
 
 #[cfg(test)]
 mod tests {
@@ -150,20 +168,49 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_can_be_read_again() {
-        for path in ["acme/\u{130}", "acme/a\u{130}b", "\u{212a}x/\u{1e9e}", "ACME/ÜBER", "acme/ǅ"] {
-            if let Ok(repo) = format!("github.com/{path}").parse::<RepoId>() {
-                assert_eq!(repo.to_string().parse::<RepoId>().unwrap(), repo);
-            }
+    fn names_are_ascii_as_those_of_github_are() {
+        for path in ["acme/infra", "Acme-Net/Infra.2_x", "acme_corp/.github", "a/_", "group/sub.group/infra"] {
+            let repo: RepoId = format!("github.com/{path}").parse().unwrap();
+            assert_eq!(repo.full_name(), path.to_ascii_lowercase());
         }
-        assert!("github.com/acme/\u{130}".parse::<RepoId>().is_err(), "its lower case has a mark that is no letter");
+        // The long s becomes a plain one in capitals, and so do the Kelvin sign and the dotted I in small letters.
+        for (path, reason) in [
+            ("acme/\u{17f}ecret", "names of repositories are ASCII"),
+            ("\u{212a}im/infra", "names of repositories are ASCII"),
+            ("acme/\u{130}nfra", "names of repositories are ASCII"),
+            ("acme/ünet", "names of repositories are ASCII"),
+            ("acme/infra\u{a0}", "names of repositories are ASCII"),
+            ("acme/infra ", "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"),
+            ("acme/in+fra", "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"),
+            ("acme/in~fra", "each part consists of letters, digits, `.`, `-` and `_` and is not `.` or `..`"),
+            ("acme.corp/infra", "an owner consists of letters, digits, `-` and `_`"),
+            ("acme/infra.git", "leave out the `.git` at the end"),
+        ] {
+            let refused = format!("github.com/{path}").parse::<RepoId>().unwrap_err();
+            assert_eq!(refused.to_string(), format!("`{path}` is not a repository: {reason}"));
+        }
+    }
+
+    #[test]
+    fn what_an_older_release_has_written_is_still_read_from_its_rows() {
+        for text in
+            ["github.com/acme/ſecret", "github.com/acme/infra ", "git.acme.com/my net/ü+x~", "github.com/a.b/c.git"]
+        {
+            assert_eq!(RepoId::of_record(text).unwrap().to_string(), text);
+            assert!(text.parse::<RepoId>().is_err(), "{text}");
+        }
+        for text in ["github.com", "github.com/acme", "github.com/acme/..", "github.com/acme/a\nb", "github.com/a/-b"] {
+            assert!(RepoId::of_record(text).is_err(), "{text:?}");
+        }
     }
 
     proptest! {
         #[test]
         fn whatever_was_read_can_be_read_again(path in "\\PC{1,12}/\\PC{1,12}|[a-zA-Zİẞǅ.-]{1,6}/[a-zA-Zİẞǅ.-]{1,6}") {
             if let Ok(repo) = format!("github.com/{path}").parse::<RepoId>() {
-                prop_assert_eq!(repo.to_string().parse::<RepoId>().unwrap(), repo);
+                prop_assert!(repo.to_string().is_ascii());
+                prop_assert_eq!(&repo.to_string().parse::<RepoId>().unwrap(), &repo);
+                prop_assert_eq!(RepoId::of_record(&repo.to_string()).unwrap(), repo);
             }
         }
     }

@@ -4,6 +4,10 @@
 /// the type's own `Display` and `FromStr`.
 macro_rules! text_type {
     ($type:ty) => {
+        $crate::model::text_type!($type, of_row: str::parse::<$type>);
+    };
+    // Rows may hold what was taken by the rules of an older release.
+    ($type:ty, of_row: $of_row:expr) => {
         impl serde::Serialize for $type {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -48,7 +52,7 @@ macro_rules! text_type {
         {
             fn decode(value: <DB as sqlx::Database>::ValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
                 let text = <String as sqlx::Decode<'r, DB>>::decode(value)?;
-                Ok(text.parse::<Self>()?)
+                Ok(($of_row)(text.as_str())?)
             }
         }
     };

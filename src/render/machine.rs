@@ -116,10 +116,14 @@ impl MachineLine {
 
     /// Reads the line of a comment. Only the last line that is not empty counts: everything above may quote a pull.
     pub fn find(comment: &str) -> Option<Self> {
-        let last = comment.lines().rev().find(|line| !line.trim().is_empty())?;
-        let json = last.trim_end().strip_prefix(OPEN)?.strip_suffix(CLOSE)?;
-        serde_json::from_str(json).ok()
+        serde_json::from_str(json_of(comment)?).ok()
     }
+}
+
+/// The JSON of the line of a comment, whichever release wrote it.
+fn json_of(comment: &str) -> Option<&str> {
+    let last = comment.lines().rev().find(|line| !line.trim().is_empty())?;
+    last.trim_end().strip_prefix(OPEN)?.strip_suffix(CLOSE)
 }
 
 impl std::fmt::Display for MachineLine {
@@ -138,6 +142,12 @@ fn escaped(value: &impl serde::Serialize) -> String {
 /// comment is found again, so that it is never posted twice (P2).
 pub fn marker(id: CommandId, part: u32, parts: u32) -> String {
     if parts > 1 { format!(r#""id":"{id}","part":{part},"#) } else { format!(r#""id":"{id}","pull":"#) }
+}
+
+/// Whether this is the comment that a marker stands for. Only the hidden line counts: everything above may quote a pull,
+/// and so the marker of another part. Texts inside of the line have no quotation mark that is not escaped.
+pub fn has_marker(comment: &str, marker: &str) -> bool {
+    json_of(comment).is_some_and(|json| json.contains(marker))
 }
 
 #[cfg(test)]
@@ -183,10 +193,23 @@ mod tests {
     fn a_marker_finds_its_own_part_only() {
         for (part, parts) in [(1, 1), (1, 12), (2, 12), (11, 12), (12, 12)] {
             let found: Vec<u32> = (1..=parts)
-                .filter(|n| line().of_part(*n, parts).to_string().contains(&marker(id(), part, parts)))
+                .filter(|n| has_marker(&line().of_part(*n, parts).to_string(), &marker(id(), part, parts)))
                 .collect();
             assert_eq!(found, [part]);
         }
+    }
+
+    #[test]
+    fn a_marker_counts_only_in_the_hidden_line() {
+        let (first, second) = (line().of_part(1, 2), line().of_part(2, 2));
+        let wanted = marker(id(), 2, 2);
+        for quoted in [format!("+ note = {wanted}"), second.to_string()] {
+            assert!(!has_marker(&format!("{quoted}\n\n{first}"), &wanted), "{quoted}");
+            assert!(!has_marker(&quoted.replace("-->", "--> x"), &wanted), "{quoted}");
+        }
+        let reason = MachineLine { reason: Some(wanted.clone()), ..first };
+        assert!(!has_marker(&reason.to_string(), &wanted), "{reason}");
+        assert!(has_marker(&format!("part 2\n\n{second}\n"), &wanted));
     }
 
     proptest! {

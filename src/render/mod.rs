@@ -18,7 +18,7 @@ mod templates;
 mod view;
 
 pub use apply_locks::apply_locks_line;
-pub use machine::{MachineLine, MachineProject, marker};
+pub use machine::{MachineLine, MachineProject, has_marker, marker};
 pub use plan_output::{DiffStyle, StateLock};
 pub use report::{
     Body, CancelLine, Fate, Holder, IdleNotice, LockLost, Loss, Next, ProjectReport, Refusal, Released, Report, Style,

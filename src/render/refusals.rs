@@ -22,7 +22,8 @@ impl Refusal {
             ),
             [
                 format!(
-                    "A team can claim it with an application or a credential for it: `{page}` shows which team owns what."
+                    "Whoever has the account of the whole server can claim it for a team, with the first application or \
+                     credential of it: `{page}` shows which team owns what."
                 ),
                 format!(
                     "Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url {url}`, \

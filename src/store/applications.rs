@@ -11,7 +11,7 @@ use crate::model::{
 macro_rules! application_sql {
     ($rest:literal) => {
         concat!(
-            "SELECT p.id, p.owner AS owner_id, o.name AS owner, p.url, p.branch, p.dir, p.workspace, p.name, p.number, ",
+            "SELECT p.id, p.owner AS owner_id, o.name AS owner, p.url, p.branch, p.dir, p.workspace, p.name, p.any_branch, p.number, ",
             "p.created_by, ",
             "p.created_at, p.updated_at FROM applications p JOIN owners o ON o.id = p.owner ",
             $rest
@@ -20,8 +20,8 @@ macro_rules! application_sql {
 }
 
 const INSERT: &str = "INSERT INTO applications \
-     (id, owner, url, branch, dir, workspace, name, number, created_by, created_at, updated_at) \
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10) ON CONFLICT (url, branch, dir, workspace) DO NOTHING";
+     (id, owner, url, branch, dir, workspace, name, number, created_by, created_at, updated_at, any_branch) \
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $10, $11) ON CONFLICT (url, branch, dir, workspace) DO NOTHING";
 
 /// A registered project.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +54,7 @@ struct ApplicationRow {
     dir: RepoPath,
     workspace: WorkspaceName,
     name: Option<ProjectName>,
+    any_branch: bool,
     number: PullNumber,
     created_by: String,
     created_at: DateTime<Utc>,
@@ -62,12 +63,12 @@ struct ApplicationRow {
 
 impl From<ApplicationRow> for Application {
     fn from(row: ApplicationRow) -> Self {
-        let ApplicationRow { url, branch, dir, workspace, name, .. } = row;
+        let ApplicationRow { url, branch, dir, workspace, name, any_branch, .. } = row;
         Self {
             id: row.id,
             owner: row.owner,
             owner_id: row.owner_id,
-            spec: ApplicationSpec { url, branch, dir, workspace, name },
+            spec: ApplicationSpec { url, branch, dir, workspace, name, any_branch },
             number: row.number,
             created_by: row.created_by,
             created_at: row.created_at,
@@ -160,6 +161,7 @@ impl Store {
             application.number,
             &application.created_by,
             now,
+            spec.any_branch,
         )?;
         Ok((inserted > 0).then_some(application))
     }
@@ -174,8 +176,8 @@ impl Store {
         let spec = &application.spec;
         let updated = execute!(
             tx,
-            "UPDATE applications SET url = $2, branch = $3, dir = $4, workspace = $5, name = $6, updated_at = $7 \
-             WHERE id = $1",
+            "UPDATE applications SET url = $2, branch = $3, dir = $4, workspace = $5, name = $6, updated_at = $7, \
+             any_branch = $8 WHERE id = $1",
             application.id,
             &spec.url,
             &spec.branch,
@@ -183,6 +185,7 @@ impl Store {
             &spec.workspace,
             spec.name.as_ref(),
             application.updated_at,
+            spec.any_branch,
         );
         match updated {
             Err(sqlx::Error::Database(refused)) if refused.is_unique_violation() => Ok(None),

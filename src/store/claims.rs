@@ -3,6 +3,7 @@
 //! Invariants, and what holds them:
 //!
 //! - *One owner*: the unique key on the address. Whoever comes second is told the name of the first, at whatever moment.
+//! - *No first claim without the right*: [`Rights`] are looked at where the claim would be inserted, in that transaction.
 //! - *No reference without a claim*: foreign keys. A claim that something refers to cannot be deleted.
 //! - *No claim without a reference* for longer than a round of the collector: references and claims come and go in the
 //!   transaction of what they belong to, and [`Store::claim_collect`] removes what was left over all the same.
@@ -18,7 +19,7 @@ use super::owners::{Owner, owner_event, owner_share_in_tx};
 use super::{Result, Store, Tx, execute, kept_time, on_pool, on_tx};
 use crate::model::{
     Actor, ApplicationId, Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, Origin, OwnerId, OwnerName,
-    RepoId, RepoUrl,
+    RepoId, RepoUrl, Rights,
 };
 
 macro_rules! held_sql {
@@ -69,6 +70,8 @@ pub enum Acquired {
     Claimed(ClaimId),
     /// It is somebody else's.
     OwnedBy(OwnerName),
+    /// It is nobody's, and whoever asks must not make the first claim. Nothing was changed.
+    Unclaimed,
 }
 
 /// A claim, and how much refers to it.
@@ -121,7 +124,7 @@ impl Held {
 }
 
 impl Store {
-    /// Claims a repository for an owner by itself. Unless something comes to refer to the claim, the next round of the
+    /// Claims a repository for an owner by itself, with all rights. Unless something comes to refer to the claim, the next round of the
     /// collector removes it. An owner who is gone is [`sqlx::Error::RowNotFound`].
     pub async fn claim_acquire(&self, owner: OwnerId, url: &RepoUrl, cause: &Cause) -> Result<Acquired> {
         // Nothing is to refer to the claim, so a look is as good as a lock.
@@ -130,22 +133,23 @@ impl Store {
             return Ok(held.answer(owner));
         }
         let mut tx = self.begin().await?;
-        let (acquired, events) = self.claim_acquire_in_tx(&mut tx, owner, url, cause).await?;
+        let (acquired, events) = self.claim_acquire_in_tx(&mut tx, owner, url, (Rights::Whole, cause)).await?;
         self.lock_events_in_tx(&mut tx, events).await?;
         tx.commit().await.map(|()| acquired)
     }
 
     /// Claims a repository for an owner, in the transaction that makes something refer to the claim. The events are to be
-    /// kept with it. On [`Acquired::OwnedBy`] nothing was changed. An owner who is gone is [`sqlx::Error::RowNotFound`].
+    /// kept with it. On anything but [`Acquired::Claimed`] nothing was changed. An owner who is gone is
+    /// [`sqlx::Error::RowNotFound`].
     pub(crate) async fn claim_acquire_in_tx(
         &self,
         tx: &mut Tx,
         owner: OwnerId,
         url: &RepoUrl,
-        cause: &Cause,
+        by: (Rights, &Cause),
     ) -> Result<(Acquired, Vec<NewLockEvent>)> {
         let owner = owner_share_in_tx(tx, owner).await?.ok_or(sqlx::Error::RowNotFound)?;
-        self.acquire_in_tx(tx, &owner, url, cause).await
+        self.acquire_in_tx(tx, &owner, url, by).await
     }
 
     /// As [`Self::claim_acquire_in_tx`], for something that refers to the claim on `old` until now and is to refer to that
@@ -156,13 +160,13 @@ impl Store {
         tx: &mut Tx,
         owner: OwnerId,
         (old, new): (&RepoUrl, &RepoUrl),
-        cause: &Cause,
+        by: (Rights, &Cause),
     ) -> Result<(Acquired, Vec<NewLockEvent>)> {
         let owner = owner_share_in_tx(tx, owner).await?.ok_or(sqlx::Error::RowNotFound)?;
         if old < new {
             claim_hold_in_tx(tx, old).await?;
         }
-        let acquired = self.acquire_in_tx(tx, &owner, new, cause).await?;
+        let acquired = self.acquire_in_tx(tx, &owner, new, by).await?;
         if new < old {
             claim_hold_in_tx(tx, old).await?;
         }
@@ -175,12 +179,15 @@ impl Store {
         tx: &mut Tx,
         owner: &Owner,
         url: &RepoUrl,
-        cause: &Cause,
+        (rights, cause): (Rights, &Cause),
     ) -> Result<(Acquired, Vec<NewLockEvent>)> {
         let id = ClaimId::next(&*self.ids);
         for _ in 0..TRIES {
             if let Some(held) = claim_share_in_tx(tx, url).await? {
                 return Ok((held.answer(owner.id), Vec::new()));
+            }
+            if rights == Rights::Limited {
+                return Ok((Acquired::Unclaimed, Vec::new()));
             }
             // Waits for those who insert the same at this moment. If they do, the claim is theirs, and the next look
             // finds it, unless it is collected by then.

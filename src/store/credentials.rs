@@ -9,7 +9,7 @@ use super::claims::claim_refer_in_tx;
 use super::owners::{owner_event, owner_share_in_tx};
 use super::{Acquired, ClaimUse, JsonText, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
 use crate::credential::{CredentialKind, PublicParts};
-use crate::model::{Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, OwnerId, OwnerName, RepoUrl};
+use crate::model::{Cause, ClaimId, CredentialId, LockEventKind, NewLockEvent, OwnerId, OwnerName, RepoUrl, Rights};
 use crate::seal::{KeyName, Sealed};
 
 macro_rules! select_sql {
@@ -126,6 +126,8 @@ pub enum KeepCredential {
     Kept(ClaimId),
     /// Somebody else holds the claim, so nothing was kept or changed.
     OwnedBy(OwnerName),
+    /// Nobody has claimed the repository, and whoever asks must not be the first, so nothing was kept or changed.
+    Unclaimed,
     /// The owner has as many as are kept of one.
     TooMany,
     /// It is not there any more, or was changed since it was read.
@@ -138,11 +140,16 @@ impl Store {
 
     /// Keeps a credential, if its owner holds or gets the claim on the repository. An owner who is gone is
     /// [`sqlx::Error::RowNotFound`].
-    pub async fn credential_create(&self, new: &NewCredential, cause: &Cause) -> Result<KeepCredential> {
+    pub async fn credential_create(
+        &self,
+        new: &NewCredential,
+        (rights, cause): (Rights, &Cause),
+    ) -> Result<KeepCredential> {
         let mut tx = self.begin().await?;
         let owner = owner_share_in_tx(&mut tx, new.owner).await?.ok_or(sqlx::Error::RowNotFound)?;
-        let (claim, mut events) = match self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, cause).await? {
+        let (claim, mut events) = match self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, (rights, cause)).await? {
             (Acquired::Claimed(claim), events) => (claim, events),
+            (Acquired::Unclaimed, _) => return tx.roll_back().await.map(|()| KeepCredential::Unclaimed),
             (Acquired::OwnedBy(name), _) => {
                 return tx.roll_back().await.map(|()| KeepCredential::OwnedBy(name));
             }
@@ -185,7 +192,7 @@ impl Store {
         &self,
         new: &NewCredential,
         version: DateTime<Utc>,
-        cause: &Cause,
+        (rights, cause): (Rights, &Cause),
     ) -> Result<KeepCredential> {
         let mut tx = self.begin().await?;
         let Some(old) = hold_in_tx(&mut tx, new.id).await?.filter(|old| old.is(new, version)) else {
@@ -193,12 +200,13 @@ impl Store {
         };
         let owner = owner_share_in_tx(&mut tx, new.owner).await?.ok_or(sqlx::Error::RowNotFound)?;
         let acquired = if old.url == new.url {
-            self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, cause).await?
+            self.claim_acquire_in_tx(&mut tx, new.owner, &new.url, (rights, cause)).await?
         } else {
-            self.claim_exchange_in_tx(&mut tx, new.owner, (&old.url, &new.url), cause).await?
+            self.claim_exchange_in_tx(&mut tx, new.owner, (&old.url, &new.url), (rights, cause)).await?
         };
         let (claim, mut events) = match acquired {
             (Acquired::Claimed(claim), events) => (claim, events),
+            (Acquired::Unclaimed, _) => return tx.roll_back().await.map(|()| KeepCredential::Unclaimed),
             (Acquired::OwnedBy(name), _) => {
                 return tx.roll_back().await.map(|()| KeepCredential::OwnedBy(name));
             }

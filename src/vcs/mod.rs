@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Approval, Aside, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
+    Approval, Aside, BranchName, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
 };
 use crate::secret::Secret;
 
@@ -115,6 +115,9 @@ pub trait Forge: Send + Sync + 'static {
     /// What the forge says of a pull now.
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;
 
+    /// The default branch of a repository, as the forge says it now.
+    async fn default_branch(&self, repo: &RepoId, via: Installation) -> Result<BranchName, ForgeError>;
+
     /// A page of the open pulls of a repository, oldest first; where nothing has changed since the answer whose tag is
     /// given, the forge only says so.
     async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError>;
@@ -138,7 +141,7 @@ pub trait Forge: Send + Sync + 'static {
     /// whether it got through, which [`Self::comment_find`] answers.
     async fn comment_post(&self, at: &PullRef, via: Installation, body: &str) -> Result<u64, ForgeError>;
 
-    /// Finds a comment of the bot on the pull, not older than `since`, whose body contains `marker`.
+    /// Finds a comment of the bot on the pull, not older than `since`, whose hidden last line has `marker`.
     async fn comment_find(
         &self,
         at: &PullRef,

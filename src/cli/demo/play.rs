@@ -11,7 +11,9 @@ use super::script::{Act, BOT, Expect, PROJECT, Role, Step, Team};
 use super::stage::Stage;
 use crate::claims;
 use crate::emulator::{Attempt, Comment, Delivery, NewPull, Status};
-use crate::model::{Actor, ApplicationFields, Cause, ForgeHosts, Origin, OwnerName, PlanCounts, PullNumber, RepoUrl};
+use crate::model::{
+    Actor, ApplicationFields, Cause, ForgeHosts, Origin, OwnerName, PlanCounts, PullNumber, RepoUrl, Rights,
+};
 use crate::render::{MachineLine, MachineProject};
 
 /// Git and the webhook have this long.
@@ -151,7 +153,9 @@ impl<'a> Player<'a> {
             let problems: Vec<String> = problems.into_iter().map(|problem| problem.text).collect();
             anyhow!("the address of the demo's repository: {}", problems.join(" "))
         })?;
-        let saved = claims::application_add(store, &owner, &spec, &cause).await.context("cannot add an application")?;
+        let saved = claims::application_add(store, &owner, &spec, (Rights::Whole, &cause))
+            .await
+            .context("cannot add an application")?;
         Ok(saved.or_why().map_or_else(|why| why, |app| format!("Added: {} of `{}`", app.spec, app.owner)))
     }
 

@@ -10,7 +10,7 @@ use super::{Desk, at_desk, cause, flags, json_arg, plain, time};
 use crate::claims::{application_add, application_change, application_remove};
 use crate::cli::{Exit, Outcome, Subcommand, Terminal};
 use crate::handlers::applications::Deed;
-use crate::model::{ApplicationFields, ApplicationId, ApplicationProblem, OwnerName};
+use crate::model::{ApplicationFields, ApplicationId, ApplicationProblem, OwnerName, Rights};
 use crate::store::Application;
 
 pub(in crate::cli) const APPS: Subcommand = Subcommand { name: "apps", command, run };
@@ -84,7 +84,7 @@ fn at_work() -> [Command; 5] {
     [show, plan, apply, cancel, discard]
 }
 
-fn field_args() -> [Arg; 5] {
+fn field_args() -> [Arg; 6] {
     let text = |name: &'static str, value: &'static str, help: &'static str| {
         Arg::new(name).long(name).value_name(value).help(help)
     };
@@ -94,6 +94,11 @@ fn field_args() -> [Arg; 5] {
         text("dir", "PATH", "Directory; the root if it is not given"),
         text("workspace", "NAME", "Workspace; `default` if it is not given"),
         text("name", "NAME", "What people call it; empty for none"),
+        Arg::new("any-branch")
+            .long("any-branch")
+            .value_name("BOOL")
+            .value_parser(value_parser!(bool))
+            .help("Whether it may work on this branch although that is not the default branch of the repository"),
     ]
 }
 
@@ -128,6 +133,7 @@ fn fields(matches: &ArgMatches) -> ApplicationFields<'_> {
         dir: given("dir"),
         workspace: given("workspace"),
         name: given("name"),
+        any_branch: matches.get_one("any-branch").copied(),
     }
 }
 
@@ -137,7 +143,7 @@ async fn run_add(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'_>)
         Ok(spec) => spec,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
-    let saved = application_add(&desk.store, owner, &spec, &cause()).await;
+    let saved = application_add(&desk.store, owner, &spec, (Rights::Whole, &cause())).await;
     ended(saved.context("the application could not be added")?.or_why(), matches, terminal)
 }
 
@@ -146,7 +152,7 @@ async fn run_change(desk: &Desk, matches: &ArgMatches, terminal: &mut Terminal<'
         Ok(change) => change,
         Err(problems) => return Ok(terminal.usage(&wrong(&problems))),
     };
-    let saved = application_change(&desk.store, id(matches), &change, &cause()).await;
+    let saved = application_change(&desk.store, id(matches), &change, (Rights::Whole, &cause())).await;
     ended(saved.context("the application could not be changed")?.or_why(), matches, terminal)
 }
 
@@ -210,7 +216,7 @@ pub(super) fn as_object(app: &Application) -> Value {
     let spec = &app.spec;
     json!({
         "id": app.id, "owner": app.owner, "url": spec.url, "branch": spec.branch, "dir": spec.dir,
-        "workspace": spec.workspace, "name": spec.name, "created_by": app.created_by,
+        "workspace": spec.workspace, "name": spec.name, "any_branch": spec.any_branch, "created_by": app.created_by,
         "created_at": time(app.created_at), "updated_at": time(app.updated_at),
     })
 }

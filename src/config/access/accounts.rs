@@ -2,17 +2,17 @@
 //!
 //! ```text
 //! # A line for each. Words are apart by blanks; a password has none in it.
-//! user=kim owners=net,dns password=correct-horse-battery-staple
+//! user=kim owners=net,dns allow=plan,apply,discard password=correct-horse-battery-staple
 //! user=watch owners=net allow=none password=…
 //! ```
 //!
 //! The account of `--web-username` stays that of the whole server. What an account may do is what `--web-allow` gives *and*
-//! its own `allow`, if it has one; and only what concerns its owners (`handlers::authz`).
+//! its own `allow`, which is nothing where it has none; and only what concerns its owners (`handlers::authz`).
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-use super::{InvalidWebRule, WebRules};
+use super::{Action, InvalidWebRule, WebRules};
 use crate::model::{InvalidOwnerName, OwnerName};
 use crate::secret::Secret;
 
@@ -23,13 +23,18 @@ pub struct WebAccount {
     pub name: String,
     /// Whose repositories, applications and credentials it is limited to; one at least.
     pub owners: BTreeSet<OwnerName>,
-    /// What it may do of what the pages may be used for; `None`: all of that.
+    /// What it may do of what the pages may be used for; `None`: its line says nothing of that, so it changes nothing.
     pub allow: Option<WebRules>,
     /// The password.
     pub password: Secret,
 }
 
 impl WebAccount {
+    /// Whether its own line allows something.
+    pub fn may(&self, action: Action) -> bool {
+        self.allow.as_ref().is_some_and(|own| own.allows(action))
+    }
+
     /// `` `net` and `dns` ``, for messages.
     pub fn owners_quoted(&self) -> String {
         let names: Vec<String> = self.owners.iter().map(|name| format!("`{name}`")).collect();
@@ -105,6 +110,8 @@ pub enum AccountFault {
 impl WebAccounts {
     /// Nobody waits longer to be let in for the number of others.
     pub const MOST: usize = 500;
+    /// Accounts that a warning names.
+    const MOST_NAMED: usize = 20;
     /// Longest name of a user.
     pub const LONGEST_NAME: usize = 64;
     /// Nothing slows down somebody who guesses.
@@ -135,6 +142,23 @@ impl WebAccounts {
     /// Reads another text of the same file.
     pub fn read_again(&self, text: &str) -> Result<Self, InvalidAccounts> {
         Self::parse(text, self.main.as_deref().unwrap_or_default())
+    }
+
+    /// What whoever operates the server should know of the file: a sentence each, for the log.
+    pub fn warnings(&self) -> Vec<String> {
+        let silent = self.limited.iter().filter(|account| account.allow.is_none());
+        let names: Vec<&str> = silent.map(|account| account.name.as_str()).collect();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let (shown, more) = names.split_at(names.len().min(Self::MOST_NAMED));
+        let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+        vec![format!(
+            "Accounts without `allow=` in the file of --web-accounts-file only look at pages and change nothing: {}{more}. \
+             Write what each may do, such as `allow=plan,apply,discard`; `allow=all` is everything that --web-allow gives, \
+             and `allow=none` says that this is meant",
+            shown.join(", ")
+        )]
     }
 
     /// Those that are limited.
@@ -212,7 +236,6 @@ impl fmt::Display for WebAccounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::access::Action;
 
     const FILE: &str = "\n# comment\nuser=kim owners=Net,dns password=correct-horse-battery=1\n\n  \
                         allow=discard,sync password=0123456789abcdef owners=net user=watch\n";
@@ -224,9 +247,16 @@ mod tests {
         let Standing::Limited(kim) = accounts.standing("kim") else { panic!("kim is limited") };
         assert_eq!((kim.owners_quoted().as_str(), &kim.allow), ("`dns` and `net`", &None));
         assert_eq!(kim.password.expose(), "correct-horse-battery=1");
+        assert!(!Action::ALL.iter().any(|action| kim.may(*action)), "who is given nothing may do nothing");
         let Standing::Limited(watch) = accounts.standing("watch") else { panic!("watch is limited") };
         let allow = watch.allow.as_ref().unwrap();
         assert!(allow.allows(Action::Sync) && !allow.allows(Action::Owners));
+        assert!(watch.may(Action::Sync) && !watch.may(Action::Owners));
+        let all = WebAccounts::parse("user=kim owners=net allow=all password=0123456789abcdef", "ops").unwrap();
+        let Standing::Limited(kim) = all.standing("kim") else { panic!("kim is limited") };
+        assert!(Action::ALL.iter().all(|action| kim.may(*action)));
+        assert_eq!(all.warnings(), [""; 0]);
+        insta::assert_snapshot!(accounts.warnings().join("\n"), @"Accounts without `allow=` in the file of --web-accounts-file only look at pages and change nothing: kim. Write what each may do, such as `allow=plan,apply,discard`; `allow=all` is everything that --web-allow gives, and `allow=none` says that this is meant");
         assert_eq!(accounts.standing("ops"), Standing::Whole);
     }
 

@@ -2,6 +2,9 @@
 
 use crate::model::{Actor, Origin};
 
+/// Who uses the pages or the API of a server that asks for no password.
+pub const NOBODY: &str = "somebody at the dashboard";
+
 /// Somebody who wants to do something, by the way on which we know who it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
@@ -68,6 +71,20 @@ impl Identity {
         Actor { login: login.to_owned(), origin }
     }
 
+    /// The account behind it: the same one whether it comments or pushes, and whether it uses the pages or the API. `None`:
+    /// no account is known.
+    pub fn account(&self) -> Option<Account> {
+        match self {
+            // `ghost` stands for every account that is gone.
+            Self::Commenter(login) | Self::Pusher(login) if login.eq_ignore_ascii_case("ghost") => None,
+            Self::Commenter(login) | Self::Pusher(login) => Some(Account::Forge(login.to_ascii_lowercase())),
+            Self::Web(user) | Self::Api(user) if user == NOBODY => None,
+            Self::Web(user) | Self::Api(user) => Some(Account::Pages(user.clone())),
+            Self::Cli(user) => Some(Account::Server(user.clone())),
+            Self::System(_) => None,
+        }
+    }
+
     /// The name, for messages.
     pub fn name(&self) -> &str {
         match self {
@@ -77,9 +94,39 @@ impl Identity {
     }
 }
 
+/// An account, by where it is one. What goes by the same name in two places is two accounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// On the forge, where case does not matter.
+    Forge(String),
+    /// Of the pages and the API.
+    Pages(String),
+    /// On a server's machine.
+    Server(String),
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_account_is_the_same_by_every_way_it_comes() {
+        let (kim, other) = (|| "kim".to_owned(), |name: &str| name.to_owned());
+        assert_eq!(Identity::Commenter(kim()).account(), Identity::Pusher(other("Kim")).account());
+        assert_eq!(Identity::Web(kim()).account(), Identity::Api(kim()).account());
+        let accounts =
+            [Identity::Commenter(kim()), Identity::Web(kim()), Identity::Cli(kim()), Identity::Api(other("Kim"))];
+        let accounts: Vec<Account> = accounts.iter().filter_map(Identity::account).collect();
+        assert!((1..4).all(|end| !accounts[..end].contains(&accounts[end])), "{accounts:?}");
+        for nobody in [
+            Identity::Commenter(other("ghost")),
+            Identity::Web(other(NOBODY)),
+            Identity::Api(other(NOBODY)),
+            Identity::System("queue"),
+        ] {
+            assert_eq!(nobody.account(), None, "{nobody:?}");
+        }
+    }
 
     #[test]
     fn an_identity_and_its_record_tell_the_same() {

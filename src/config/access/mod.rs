@@ -13,7 +13,7 @@ mod web;
 
 pub use accounts::{AccountFault, InvalidAccounts, Standing, WebAccount, WebAccounts};
 pub use action::Action;
-pub use identity::{Asker, Identity};
+pub use identity::{Account, Asker, Identity, NOBODY};
 pub use teams::{Grantees, InvalidTeamRule, TeamRules};
 pub use web::{InvalidWebRule, WebRules};
 

@@ -100,6 +100,13 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
         ),
         Key::new("import_requirements", REQUIREMENTS, "`[]`", "What must hold before an import.", "[approved]"),
         Key::new(
+            "four_eyes",
+            Kind::Switch,
+            "`false`",
+            "Whether another account has to apply than planned, of pull requests and of applications. Our own key.",
+            "true",
+        ),
+        Key::new(
             "pre_workflow_hooks",
             HOOKS,
             "none",

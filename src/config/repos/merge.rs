@@ -36,6 +36,7 @@ pub struct RepoRules {
     pub(super) apply_requirements: Decided<Vec<Requirement>>,
     pub(super) import_requirements: Decided<Vec<Requirement>>,
     pub(super) silenced: Decided<BTreeSet<RunKind>>,
+    four_eyes: Decided<bool>,
     /// Of all entries that fit, in their order.
     hooks: Vec<Arc<EntryHooks>>,
     autodiscover: Autodiscover,
@@ -68,6 +69,7 @@ impl RepoRules {
             apply_requirements: Decided::default_of(Vec::new()),
             import_requirements: Decided::default_of(Vec::new()),
             silenced: Decided::default_of(BTreeSet::new()),
+            four_eyes: Decided::default_of(false),
             hooks: Vec::new(),
             autodiscover: Autodiscover::default(),
         }
@@ -84,6 +86,7 @@ impl RepoRules {
         self.apply_requirements.set(said.apply_requirements.clone(), &by);
         self.import_requirements.set(said.import_requirements.clone(), &by);
         self.silenced.set(said.silence.clone(), &by);
+        self.four_eyes.set(said.four_eyes, &by);
         self.hooks.push(Arc::clone(&said.hooks));
         self.add_permissions(said);
         self.add_places(said, &by);
@@ -154,6 +157,11 @@ impl RepoRules {
     /// Base branches whose pulls are served; `None`: all.
     pub fn branch(&self) -> Option<&Decided<BranchFilter>> {
         self.branch.as_ref()
+    }
+
+    /// Whether another account has to apply than planned. The repository is not heard about it.
+    pub fn four_eyes(&self) -> &Decided<bool> {
+        &self.four_eyes
     }
 
     /// Where the file of the repository is; `None`: one of [`crate::config::repo::FILE_NAMES`].

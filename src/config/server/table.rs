@@ -248,8 +248,8 @@ pub static SETTINGS: &[Setting] = &[
         "FILE",
         Path,
         "Accounts of the pages and the API that are limited to owners, one a line, as in `user=kim owners=net,dns \
-         password=…`; they see and change only what is of these owners (docs/ownership.md). --web-username stays the \
-         account for the whole server.",
+         allow=plan,apply password=…`; they see only what is of these owners, and do with it what `allow` says, which is \
+         nothing where it is left out (docs/ownership.md). --web-username stays the account for the whole server.",
     ),
     Setting::new(
         Comments,

@@ -55,6 +55,14 @@ impl World {
         })
     }
 
+    /// From now on another branch is the default one.
+    pub(in crate::emulator) fn set_default_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
+        self.change(|world| {
+            branch.clone_into(&mut world.repo_mut(repo)?.default_branch);
+            Ok(())
+        })
+    }
+
     /// The next so many reads of a pull come while it is found out whether it can be merged.
     pub(in crate::emulator) fn unsettle(
         &self,

@@ -47,6 +47,8 @@ pub(in crate::emulator) struct Repo {
     pub(in crate::emulator) readers: BTreeSet<String>,
     /// Contents kept with Git LFS, by id.
     pub(in crate::emulator) lfs: BTreeMap<String, String>,
+    /// The branch that answers name as the default one; what is pushed goes by [`DEFAULT_BRANCH`] all the same.
+    pub(in crate::emulator) default_branch: String,
 }
 
 /// A reaction to a comment.
@@ -93,6 +95,7 @@ impl State {
             protections: BTreeMap::new(),
             readers: BTreeSet::new(),
             lfs: BTreeMap::new(),
+            default_branch: DEFAULT_BRANCH.to_owned(),
         };
         self.repos.insert(name.key(), repo);
     }

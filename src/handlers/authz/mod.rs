@@ -16,7 +16,7 @@ mod web;
 use tracing::warn;
 
 pub use owners::{Outside, within};
-pub use resource::{Asked, Resource};
+pub use resource::{Asked, Reserved, ReservedDeed, Resource};
 pub use web::{by_web, offers as web_offers};
 
 use crate::config::access::{Action, Identity};

@@ -3,7 +3,7 @@
 //! A repository is of the owner who claims it, at this moment and by the database; one that nobody has claimed is nobody's,
 //! so only the account for the whole server sees it. What concerns no repository and no owner is the whole server's, too.
 
-use super::{AuthzError, Decision, Denial, Resource, quoted};
+use super::{AuthzError, Decision, Denial, Reserved, ReservedDeed, Resource, quoted};
 use crate::config::access::{Action, Identity, Standing, WebAccounts};
 use crate::model::{OwnerName, RepoUrl};
 use crate::store::Store;
@@ -44,6 +44,9 @@ pub async fn within(
         Standing::Limited(account) => account,
         Standing::Unknown => return Ok(Err(unknown())),
     };
+    if let Resource::Reserved(reserved) = on {
+        return Ok(Err(reserved_for_whole(reserved)));
+    }
     let (actual, owner) = match (on, on.repo()) {
         (Resource::Owner(owner), _) if account.owners.contains(*owner) => return Ok(Ok(())),
         (Resource::Owner(owner), _) => (format!("this is of {}", quoted(owner.as_str())), Some((*owner).clone())),
@@ -63,6 +66,34 @@ pub async fn within(
     };
     let rule = format!("this account is limited to what is of {}", account.owners_quoted());
     Ok(Err(Outside { rule, actual, who_can: who_can(owner.as_ref().map(OwnerName::as_str)) }))
+}
+
+fn reserved_for_whole(reserved: &Reserved<'_>) -> Outside {
+    let Reserved { owner, url, what } = reserved;
+    let (rule, actual, who_can) = match what {
+        ReservedDeed::FirstClaim => (
+            "only the account of the whole server makes the first claim of a repository",
+            format!("nobody has claimed {url}"),
+            format!(
+                "Whoever has that account can register the first application or credential of it for {}; then accounts of \
+                 this owner can add more.",
+                quoted(owner.as_str())
+            ),
+        ),
+        ReservedDeed::OtherBranch(branch, default) => (
+            "only the account of the whole server lets an application work on another branch than the default one",
+            default.map_or_else(
+                || format!("this asks for it (`any_branch`) for {}", quoted(branch.as_str())),
+                |default| {
+                    let (branch, default) = (quoted(branch.as_str()), quoted(default.as_str()));
+                    format!("the default branch of {url} is {default}, not {branch}")
+                },
+            ),
+            "Register it for the default branch, or have whoever has that account allow the other one (`any_branch`)."
+                .to_owned(),
+        ),
+    };
+    Outside { rule: rule.to_owned(), actual, who_can: vec![who_can] }
 }
 
 fn who_can(owner: Option<&str>) -> Vec<String> {

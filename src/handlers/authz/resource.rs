@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::model::{ApplyScope, Concern, Lock, LockKey, OwnerName, ProjectKey, Pull, PullRef, RepoId};
+use crate::model::{
+    ApplyScope, BranchName, Concern, Lock, LockKey, OwnerName, ProjectKey, Pull, PullRef, RepoId, RepoUrl,
+};
 use crate::vcs::Installation;
 
 /// A command on a pull.
@@ -14,6 +16,36 @@ pub struct Asked<'a> {
     pub via: Installation,
     /// What stands behind the command ([`crate::command::Command::comment_args`]).
     pub args: &'a [String],
+}
+
+/// What only the account of the whole server decides about an owner's repositories.
+#[derive(Clone, Copy, Debug)]
+pub struct Reserved<'a> {
+    /// For whom.
+    pub owner: &'a OwnerName,
+    /// The repository.
+    pub url: &'a RepoUrl,
+    /// What.
+    pub what: ReservedDeed<'a>,
+}
+
+/// What is decided.
+#[derive(Clone, Copy, Debug)]
+pub enum ReservedDeed<'a> {
+    /// A repository that nobody has claimed becomes the owner's.
+    FirstClaim,
+    /// An application works on another branch than the default one; that one, if it was asked for.
+    OtherBranch(&'a BranchName, Option<&'a BranchName>),
+}
+
+impl fmt::Display for Reserved<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { owner, url, what } = self;
+        match what {
+            ReservedDeed::FirstClaim => write!(f, "the first claim of {url}, for {owner}"),
+            ReservedDeed::OtherBranch(branch, _) => write!(f, "the branch {branch} of {url}, for {owner}"),
+        }
+    }
 }
 
 /// What somebody wants to do something to.
@@ -40,6 +72,8 @@ pub enum Resource<'a> {
     Repository(&'a RepoId),
     /// What is of an owner: applications, credentials.
     Owner(&'a OwnerName),
+    /// What is of an owner, and only the account of the whole server decides it.
+    Reserved(Reserved<'a>),
     /// Everything that this server does.
     Server,
 }
@@ -69,7 +103,7 @@ impl Resource<'_> {
             Self::Lock(lock) => Some((&lock.key.repo, None)),
             Self::Applies(scope) => scope.repo().map(|repo| (repo, None)),
             Self::Repository(repo) => Some((*repo, None)),
-            Self::Owner(_) | Self::Server => None,
+            Self::Owner(_) | Self::Reserved(_) | Self::Server => None,
         }
     }
 
@@ -81,6 +115,7 @@ impl Resource<'_> {
             | Self::Applies(_)
             | Self::Repository(_)
             | Self::Owner(_)
+            | Self::Reserved(_)
             | Self::Server => None,
             Self::Project(asked, project) => Some(LockKey::of(&asked.pull.at.repo, project)),
             Self::Lock(lock) => Some(lock.key.clone()),
@@ -97,6 +132,7 @@ impl Resource<'_> {
             | Self::Lock(_)
             | Self::Repository(_)
             | Self::Owner(_)
+            | Self::Reserved(_)
             | Self::Server => None,
         }
     }
@@ -107,14 +143,14 @@ impl Resource<'_> {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.pull.at.clone()),
             Self::Unseen { pull, .. } => Some((*pull).clone()),
             Self::Lock(lock) => Some(lock.pull.clone()),
-            Self::Applies(_) | Self::Repository(_) | Self::Owner(_) | Self::Server => None,
+            Self::Applies(_) | Self::Repository(_) | Self::Owner(_) | Self::Reserved(_) | Self::Server => None,
         }
     }
 
     /// The owner or the repository it is about, for records, where neither lock, applies nor pull say it.
     pub(super) fn concern(&self) -> Option<Concern> {
         match self {
-            Self::Owner(owner) => Some(Concern::Owner((*owner).clone())),
+            Self::Owner(owner) | Self::Reserved(Reserved { owner, .. }) => Some(Concern::Owner((*owner).clone())),
             Self::Repository(repo) => Some(Concern::Repo((*repo).clone())),
             Self::Pull(_)
             | Self::Unseen { .. }
@@ -134,6 +170,7 @@ impl Resource<'_> {
             | Self::Applies(_)
             | Self::Repository(_)
             | Self::Owner(_)
+            | Self::Reserved(_)
             | Self::Server => None,
         }
     }
@@ -143,7 +180,12 @@ impl Resource<'_> {
         match self {
             Self::Pull(asked) | Self::Project(asked, _) => Some(asked.args),
             Self::Unseen { args, .. } => Some(args),
-            Self::Lock(_) | Self::Applies(_) | Self::Repository(_) | Self::Owner(_) | Self::Server => None,
+            Self::Lock(_)
+            | Self::Applies(_)
+            | Self::Repository(_)
+            | Self::Owner(_)
+            | Self::Reserved(_)
+            | Self::Server => None,
         }
     }
 
@@ -157,6 +199,7 @@ impl Resource<'_> {
             | Self::Applies(_)
             | Self::Repository(_)
             | Self::Owner(_)
+            | Self::Reserved(_)
             | Self::Server => None,
         }
     }
@@ -173,6 +216,7 @@ impl fmt::Display for Resource<'_> {
             Self::Applies(scope) => write!(f, "applies in {scope}"),
             Self::Repository(repo) => write!(f, "the mirrors of {repo}"),
             Self::Owner(owner) => write!(f, "what is of {owner}"),
+            Self::Reserved(reserved) => reserved.fmt(f),
             Self::Server => f.write_str("the server"),
         }
     }

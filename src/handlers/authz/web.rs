@@ -27,7 +27,7 @@ pub async fn by_web(
 pub fn offers(rules: &WebRules, accounts: &WebAccounts, name: &str, action: Action) -> bool {
     let own = match accounts.standing(name) {
         Standing::Whole => true,
-        Standing::Limited(account) => account.allow.as_ref().is_none_or(|own| own.allows(action)),
+        Standing::Limited(account) => account.may(action),
         Standing::Unknown => false,
     };
     own && rules.allows(action)
@@ -48,9 +48,15 @@ fn by_rules(rules: &WebRules, accounts: &WebAccounts, who: &Identity, action: Ac
         ));
     }
     let Standing::Limited(account) = accounts.standing(who.name()) else { return None };
-    let own = account.allow.as_ref().filter(|own| !own.allows(action))?;
+    if account.may(action) {
+        return None;
+    }
+    let name = quoted(&account.name);
     Some(denial(
-        format!("`allow={own}` is what {} may do", quoted(&account.name)),
+        account.allow.as_ref().map_or_else(
+            || format!("the line of {name} in --web-accounts-file has no `allow=`, so it may change nothing"),
+            |own| format!("`allow={own}` is what {name} may do"),
+        ),
         format!("Whoever operates the server can add `{action}` to its line in --web-accounts-file."),
     ))
 }

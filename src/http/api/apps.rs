@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::claims::{PAGE, next_of};
 use super::owners::{cause, owner_name};
 use super::time;
-use crate::claims::{ApplicationRemoved, ApplicationSaved, application_add, application_change, application_remove};
+use crate::claims::{ApplicationRemoved, application_remove};
 use crate::config::access::{Action, Asker};
 use crate::handlers::applications::Deed;
 use crate::handlers::authz::Resource;
 use crate::handlers::lock_facts::LockJson;
-use crate::http::apps::{Stopping, app_id, ask, cancel, discard, runs_of, seen_app, the_app};
+use crate::http::apps::{self, Stopping, app_id, ask, cancel, discard, runs_of, seen_app, the_app};
 use crate::http::csrf::Script;
 use crate::http::extract::{Asked, JsonBody, Segment};
 use crate::http::reach::{Sight, each, first_of};
@@ -43,6 +43,8 @@ pub(super) struct AppJson {
     dir: String,
     workspace: String,
     name: Option<String>,
+    /// Whether the branch may be another than the default one.
+    any_branch: bool,
     created_by: String,
     created_at: String,
     updated_at: String,
@@ -58,6 +60,7 @@ impl From<Application> for AppJson {
             dir: app.spec.dir.to_string(),
             workspace: app.spec.workspace.to_string(),
             name: app.spec.name.map(|name| name.to_string()),
+            any_branch: app.spec.any_branch,
             created_by: app.created_by,
             created_at: time(app.created_at),
             updated_at: time(app.updated_at),
@@ -183,6 +186,7 @@ pub(super) struct Wish {
     dir: Option<String>,
     workspace: Option<String>,
     name: Option<String>,
+    any_branch: Option<bool>,
 }
 
 impl Wish {
@@ -193,6 +197,7 @@ impl Wish {
             dir: self.dir.as_deref(),
             workspace: self.workspace.as_deref(),
             name: self.name.as_deref(),
+            any_branch: self.any_branch,
         }
     }
 }
@@ -208,8 +213,8 @@ pub(super) async fn add(
     web.permit(&who, Action::Owners, &Resource::of_owner(owner.as_ref().ok())).await?;
     let owner = owner?;
     let spec = wish.fields().spec(&web.forges).map_err(|problems| Failure::wrong_application(&problems))?;
-    let saved = application_add(&web.store, &owner, &spec, &cause(&who)).await?;
-    Ok((StatusCode::CREATED, Json(saved_or_why(saved)?.into())))
+    let app = apps::register(&web, &owner, &spec, (&who, &cause(&who))).await?;
+    Ok((StatusCode::CREATED, Json(app.into())))
 }
 
 /// `POST /api/apps/{id}`: what is not said stays as it is.
@@ -225,10 +230,9 @@ pub(super) async fn change(
         let way_out = "Remove the application, and let the other owner add it.";
         return Err(Failure::unusable_field("owner", "an application stays with its owner", way_out));
     }
-    let id = app_id(&asked)?;
+    let app = the_app(&web, &asked).await?;
     let change = wish.fields().change(&web.forges).map_err(|problems| Failure::wrong_application(&problems))?;
-    let saved = application_change(&web.store, id, &change, &cause(&who)).await?;
-    Ok(Json(saved_or_why(saved)?.into()))
+    Ok(Json(apps::change(&web, &app, &change, (&who, &cause(&who))).await?.into()))
 }
 
 /// `DELETE /api/apps/{id}`; the answer is what was removed.
@@ -261,24 +265,4 @@ pub(super) async fn permit_app(web: &Web, who: &Asker, action: Action, asked: &s
         Err(_) => None,
     };
     web.permit(who, action, &Resource::of_owner(app.as_ref().map(|app| &app.owner))).await
-}
-
-/// What was registered, or why it was not.
-pub(in crate::http) fn saved_or_why(saved: ApplicationSaved) -> Result<Application, Failure> {
-    match saved {
-        ApplicationSaved::Saved(app) => Ok(app),
-        ApplicationSaved::OwnedBy(url, owner) => Err(Failure::owned_by(&url, &owner)),
-        ApplicationSaved::NoOwner(name) => Err(Failure::no_such_owner(name.as_str())),
-        ApplicationSaved::NotThere(_) => Err(Failure::no_such_app()),
-        busy @ ApplicationSaved::InUse(..) => {
-            Err(Failure::in_the_way("In use", &busy.or_why().err().unwrap_or_default()))
-        }
-        there @ ApplicationSaved::AlreadyThere(_) => {
-            let why = there.or_why().err().unwrap_or_default();
-            Err(Failure::in_the_way("There before", &why))
-        }
-        many @ ApplicationSaved::TooMany(_) => {
-            Err(Failure::in_the_way("Too many applications", &many.or_why().err().unwrap_or_default()))
-        }
-    }
 }

@@ -14,6 +14,7 @@ use crate::claims::{ChangeCredential, CredentialError};
 use crate::config::access::{Action, Asker};
 use crate::credential::{Access, CredentialKind, PublicParts};
 use crate::handlers::authz::Resource;
+use crate::http::apps::unclaimed;
 use crate::http::csrf::Script;
 use crate::http::extract::{Asked, JsonBody, Segment};
 use crate::http::reach::{Sight, each, first_of};
@@ -173,7 +174,11 @@ pub(super) async fn add(
     let owner = owner?;
     let url = repo_url(&web, "url", wish.url.as_deref().unwrap_or_default())?;
     let access = needed("kind", wish.access()?)?;
-    let kept = web.credentials.add(&owner, &url, &access, &cause(&who)).await.map_err(why)?;
+    let rights = web.rights(&who).await?;
+    let kept = match web.credentials.add(&owner, &url, &access, (rights, &cause(&who))).await {
+        Err(CredentialError::Unclaimed(url)) => return Err(unclaimed(&web, &who, &owner, &url).await),
+        kept => kept.map_err(why)?,
+    };
     Ok((StatusCode::CREATED, shown(&web, kept.id).await?))
 }
 
@@ -192,7 +197,14 @@ pub(super) async fn change(
     }
     let url = wish.url.as_deref().map(|url| repo_url(&web, "url", url)).transpose()?;
     let change = ChangeCredential { url, access: wish.access()? };
-    let kept = web.credentials.change(credential_id(&asked)?, change, &cause(&who)).await.map_err(why)?;
+    let (id, rights) = (credential_id(&asked)?, web.rights(&who).await?);
+    let kept = match web.credentials.change(id, change, (rights, &cause(&who))).await {
+        Err(CredentialError::Unclaimed(url)) => {
+            let row = web.store.credential_get(id).await?.ok_or_else(Failure::no_such_credential)?;
+            return Err(unclaimed(&web, &who, &row.owner_name, &url).await);
+        }
+        kept => kept.map_err(why)?,
+    };
     shown(&web, kept.id).await
 }
 
@@ -246,6 +258,7 @@ fn why(error: CredentialError) -> Failure {
         error @ (CredentialError::NoKeys
         | CredentialError::TooMany(_)
         | CredentialError::Changed(_)
-        | CredentialError::Unreadable { .. }) => Failure::in_the_way("Not kept", &format!("{error}.")),
+        | CredentialError::Unreadable { .. }
+        | CredentialError::Unclaimed(_)) => Failure::in_the_way("Not kept", &format!("{error}.")),
     }
 }

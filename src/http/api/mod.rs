@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 use super::{Web, operations};
 
-pub(super) use apps::{removed_or_why, saved_or_why};
+pub(super) use apps::removed_or_why;
 pub(super) use owners::{created_or_why, deleted_or_why};
 
 /// `/api/…` and the routes that Atlantis' own page uses.

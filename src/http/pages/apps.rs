@@ -13,9 +13,9 @@ use super::commands::{RunLink, run_links};
 use super::locks::state_words;
 use super::text::{Badge, Stamp, duration, shown};
 use super::visitor::Visitor;
+use crate::config::access::NOBODY;
 use crate::handlers::applications::Deed;
 use crate::http::apps::{Stopping, ask, cancel, discard, runs_of, seen_app, the_app};
-use crate::http::auth::NOBODY;
 use crate::http::csrf::Confirmed;
 use crate::http::extract::{Asked, Segment};
 use crate::http::reach::Sight;
@@ -31,6 +31,7 @@ struct View {
     owner: String,
     url: String,
     branch: String,
+    any_branch: bool,
     dir: String,
     workspace: String,
     name: Option<String>,
@@ -194,6 +195,7 @@ impl View {
             owner: app.owner.to_string(),
             url: shown(spec.url.as_str()),
             branch: shown(spec.branch.as_str()),
+            any_branch: spec.any_branch,
             dir: shown(spec.dir.as_str()),
             workspace: shown(spec.workspace.as_str()),
             name: spec.name.as_ref().map(|name| shown(name.as_str())),

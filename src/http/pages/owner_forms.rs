@@ -12,10 +12,11 @@ use super::apply_locks::Nothing;
 use super::forms::{Wrong, taken_or_again};
 use super::owners::{Said, list_page, owner_page};
 use super::visitor::Visitor;
-use crate::claims::{application_add, application_remove};
+use crate::claims::application_remove;
 use crate::config::access::{Action, Asker};
 use crate::handlers::authz::Resource;
-use crate::http::api::{created_or_why, deleted_or_why, removed_or_why, saved_or_why};
+use crate::http::api::{created_or_why, deleted_or_why, removed_or_why};
+use crate::http::apps;
 use crate::http::csrf::Confirmed;
 use crate::http::extract::Segment;
 use crate::http::reach::Sight;
@@ -98,6 +99,8 @@ pub(super) struct NewApp {
     dir: String,
     workspace: String,
     name: String,
+    /// `yes`: it may be another branch than the default one.
+    any_branch: String,
 }
 
 impl NewApp {
@@ -115,6 +118,7 @@ impl NewApp {
             dir: said(&self.dir),
             workspace: said(&self.workspace),
             name: said(&self.name),
+            any_branch: said(&self.any_branch).map(|word| word == "yes"),
         }
     }
 
@@ -146,7 +150,7 @@ async fn register(web: &Web, who: &Asker, asked: &str, wish: &NewApp) -> Result<
     let owner = owner_name(asked)?;
     web.permit(who, Action::Owners, &Resource::Owner(&owner)).await?;
     let spec = wish.fields().spec(&web.forges).map_err(|problems| Failure::wrong_application(&problems))?;
-    saved_or_why(application_add(&web.store, &owner, &spec, &cause(who)).await?)?;
+    apps::register(web, &owner, &spec, (who, &cause(who))).await?;
     Ok(format!("/owners/{owner}?notice=app-added#applications"))
 }
 

@@ -119,6 +119,8 @@ struct OwnerPage {
     applications: Vec<ApplicationLine>,
     credentials: Vec<CredentialLine>,
     is_cut: bool,
+    /// Whoever looks has the account of the whole server.
+    is_whole: bool,
 }
 
 #[derive(Serialize)]
@@ -212,6 +214,7 @@ pub(super) async fn owner_page(
         applications: applications.iter().map(|application| ApplicationLine::new(application, now)).collect(),
         credentials: credentials.iter().map(|row| CredentialLine::new(row, now)).collect(),
         is_cut,
+        is_whole: sight.owners().is_none(),
     };
     visitor.page("owner.html", &page)
 }

@@ -49,8 +49,8 @@ async fn a_hangup_has_the_file_of_repositories_read_again() {
     world.finish(&["#1 . default"]).await;
 }
 
-const KIM: &str = "user=kim owners=net password=kims-password-of-kim\n";
-const LEE: &str = "user=lee owners=net password=lees-password-of-lee\n";
+const KIM: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n";
+const LEE: &str = "user=lee owners=net allow=all password=lees-password-of-lee\n";
 
 /// As an editor does: a new file in the place of the old one, which nobody else may read.
 fn put(path: &Path, text: &str) {

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use lockkeeper::claims::Credentials;
 use lockkeeper::credential::{Access, SshAccess};
 use lockkeeper::git::{RefSelection, Remote, Synced};
-use lockkeeper::model::{HostName, OwnerName, RepoId, RepoUrl, Sha256Digest};
+use lockkeeper::model::{HostName, OwnerName, RepoId, RepoUrl, Rights, Sha256Digest};
 use lockkeeper::seal::{Keyring, key_line};
 use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use lockkeeper::vcs::{Forge as _, SshLogin};
@@ -171,7 +171,8 @@ async fn the_key_that_an_owner_gave_is_the_one_that_a_mirror_is_made_with(db: &T
     drop(db.store().owner_create(&owner, by()).await.unwrap());
     let keys = Keyring::parse(key_line(&"a".parse().unwrap(), b"0123456789abcdef0123456789abcdef").expose()).unwrap();
     let given = Credentials::new(db.store().clone(), db.ids.clone(), Some(Arc::new(keys)));
-    let id = given.add(&owner, &url, &Access::Ssh(server.access("key", "host")), by()).await.unwrap().id;
+    let id =
+        given.add(&owner, &url, &Access::Ssh(server.access("key", "host")), (Rights::Whole, by())).await.unwrap().id;
     let auth = GitHubAuth::Token { user: None, token: TokenSource::Fixed(Secret::new("ghp_of_the_server")) };
     let endpoints = GitHubEndpoints::new("127.0.0.1", None).unwrap();
     let forge = GitHub::new(endpoints, auth, db.clock.clone(), Timeouts::default()).unwrap();

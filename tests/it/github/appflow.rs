@@ -194,13 +194,13 @@ async fn reads(github: &GitHub, at: &PullRef, head: &str) {
 }
 
 async fn comments(world: &World, github: &GitHub, at: &PullRef) {
-    let (marker, since) = ("<!-- lockkeeper test -->", SystemClock.now() - TimeDelta::minutes(1));
+    let (marker, since) = (r#""id":"test""#, SystemClock.now() - TimeDelta::minutes(1));
     world.comment(&format!("What does {marker} mean?")).await;
     assert_eq!(github.comment_find(at, None, marker, since).await.unwrap(), None, "it is not the bot's");
-    let body = format!("Planned.\n\n{marker}");
+    let body = format!("Planned.\n\n<!-- lockkeeper {{{marker}}} -->");
     let posted = github.comment_post(at, None, &body).await.unwrap();
     assert_eq!(github.comment_find(at, None, marker, since).await.unwrap(), Some(posted));
-    assert_eq!(github.comment_find(at, None, "<!-- another -->", since).await.unwrap(), None);
+    assert_eq!(github.comment_find(at, None, "another", since).await.unwrap(), None);
     let kept = world.emulate.get(ALICE, &format!("{REPO}/issues/comments/{posted}")).await;
     assert_eq!((&kept["body"], &kept["user"]["login"]), (&json!(body), &json!(BOT)));
 }

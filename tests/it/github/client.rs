@@ -141,14 +141,16 @@ async fn a_comment_is_posted_and_its_id_returned() {
 async fn only_our_own_comment_of_that_time_with_the_marker_is_found() {
     let comment = |id: u64, login: Value, created: &str, body: &str| json!({"id": id, "user": login, "created_at": created, "updated_at": "2026-03-01T13:00:00Z", "body": body});
     let (us, at) = (json!({"login": "Keeper"}), "2026-03-01T12:00:05Z");
-    let mut first: Vec<Value> = (0..94).map(|id| comment(id, us.clone(), at, "another")).collect();
+    let line = |marker: &str| format!("Planned.\n\n<!-- lockkeeper {{{marker}}} -->\n");
+    let mut first: Vec<Value> = (0..93).map(|id| comment(id, us.clone(), at, "another")).collect();
     first.extend([
-        comment(101, json!({"login": "eve"}), at, "marker-7"),
-        comment(102, us.clone(), "2026-03-01T12:00:04Z", "marker-7"),
-        comment(103, us.clone(), at, "marker-8"),
-        comment(104, Value::Null, at, "marker-7"),
+        comment(101, json!({"login": "eve"}), at, &line("marker-7")),
+        comment(102, us.clone(), "2026-03-01T12:00:04Z", &line("marker-7")),
+        comment(103, us.clone(), at, &line("marker-8")),
+        comment(104, Value::Null, at, &line("marker-7")),
         json!({"id": 105, "user": us, "created_at": at, "body": null}),
-        json!({"id": 106, "user": {"login": "eve", "type": "Bot"}, "created_at": at, "body": "marker-7"}),
+        json!({"id": 106, "user": {"login": "eve", "type": "Bot"}, "created_at": at, "body": line("marker-7")}),
+        comment(107, us.clone(), at, &(line("marker-7") + &line("marker-8"))),
     ]);
     let server = ScriptedGitHub::start().await;
     let page =
@@ -156,7 +158,7 @@ async fn only_our_own_comment_of_that_time_with_the_marker_is_found() {
     server.on("GET /user", Reply::json(&json!({"login": "keeper"})));
     let github = server.client();
     for (second, found) in
-        [(comment(200, us.clone(), at, "x marker-7 y"), Some(200)), (json!({"id": 201, "created_at": at}), None)]
+        [(comment(200, us.clone(), at, &line("marker-7")), Some(200)), (json!({"id": 201, "created_at": at}), None)]
     {
         server.on(&page(1), Reply::json(&first.clone().into()));
         server.on(&page(2), Reply::json(&json!([second])));

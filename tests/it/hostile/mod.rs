@@ -1,3 +1,4 @@
-//! Attacks: each story is one that worked once, played against the real program.
+//! Attacks: each story is one that worked once, played where the hole was.
 
+mod owners;
 mod sandbox;

@@ -6,14 +6,14 @@ use chrono::{DateTime, Utc};
 use futures::StreamExt;
 use lockkeeper::claims::{application_add, application_remove};
 use lockkeeper::context::Look;
-use lockkeeper::model::{Actor, ApplicationFields, CommandKind, ForgeHosts, RunKind};
+use lockkeeper::model::{Actor, ApplicationFields, CommandKind, ForgeHosts, Rights, RunKind};
 use serde_json::Value;
 
 use super::fixture::{Browser, World, project, pull};
 use crate::support::db::by;
 
-const KIM: &str = "user=kim owners=net password=kims-password-of-kim\n";
-const LEE: &str = "user=lee owners=dns password=lees-password-of-lee\n";
+const KIM: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n";
+const LEE: &str = "user=lee owners=dns allow=all password=lees-password-of-lee\n";
 
 async fn world() -> World {
     let mut world = World::new().await;
@@ -24,7 +24,7 @@ async fn world() -> World {
         let url = format!("https://github.com/acme/{name}");
         let fields = ApplicationFields { url: Some(&url), branch: Some("main"), ..Default::default() };
         let spec = fields.spec(&ForgeHosts::public()).unwrap();
-        application_add(&world.store, &owner, &spec, by()).await.unwrap().or_why().unwrap();
+        application_add(&world.store, &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
     }
     world
 }
@@ -107,7 +107,7 @@ async fn a_stream_ends_when_the_repository_goes_to_another_owner() {
     let application = world.store.application_list(Some(net.id), None, 1).await.unwrap().remove(0);
     let _gone = application_remove(&world.store, application.id, by()).await.unwrap();
     let dns = "dns".parse().unwrap();
-    application_add(&world.store, &dns, &application.spec, by()).await.unwrap().or_why().unwrap();
+    application_add(&world.store, &dns, &application.spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
     world.print(run, 2, "after\n").await;
     world.hub.announce(run);
     assert!(stream.next().await.is_none(), "what is printed now is for the other owner");
@@ -120,7 +120,7 @@ async fn the_page_of_operators_says_what_holds_and_what_is_refused() {
     let text = ops.get("/operations").await.text();
     assert!(text.contains("Everything is in order"), "{text}");
     assert!(text.contains("/etc/lockkeeper/accounts\nas it was\njust now\n; accounts in it: 1."), "{text}");
-    let broken = format!("{KIM}user=lee owners=dns password=hunter2\n");
+    let broken = format!("{KIM}user=lee owners=dns allow=all password=hunter2\n");
     let Look::Refused(error) = ops.accounts.offer(Ok(&broken), world.clock_now()) else { panic!("it is too short") };
     let answer = ops.get("/operations").await;
     let text = answer.text();

@@ -6,7 +6,7 @@ use lockkeeper::claims::application_add;
 use lockkeeper::config::access::WebRules;
 use lockkeeper::model::{
     ApplicationFields, CommandId, CommandKind, CommandOutcome, ForgeHosts, OwnerName, ProjectKey, ProjectOutcome,
-    PullRef, RunKind,
+    PullRef, Rights, RunKind,
 };
 use lockkeeper::store::{Application, CommandState, FinishedCommand};
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ async fn registered_in(world: &World, dir: &str) -> Application {
         ..ApplicationFields::default()
     };
     let spec = fields.spec(&ForgeHosts::public()).unwrap();
-    application_add(&world.store, &owner, &spec, by()).await.unwrap().or_why().unwrap()
+    application_add(&world.store, &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap()
 }
 
 async fn ask(browser: &Browser, app: &str, deed: &str) -> (u16, Value) {

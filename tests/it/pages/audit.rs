@@ -4,7 +4,7 @@ use axum::http::StatusCode;
 use lockkeeper::claims::{application_add, application_remove};
 use lockkeeper::credential::Access;
 use lockkeeper::model::{
-    ApplicationFields, ApplyScope, Concern, ForgeHosts, LockEventKind, NewLockEvent, OwnerName, RepoId,
+    ApplicationFields, ApplyScope, Concern, ForgeHosts, LockEventKind, NewLockEvent, OwnerName, RepoId, Rights,
 };
 use lockkeeper::secret::Secret;
 use serde_json::Value;
@@ -12,9 +12,9 @@ use serde_json::Value;
 use super::fixture::{Browser, World, project, pull};
 use crate::support::db::by;
 
-const ACCOUNTS: &str = "user=kim owners=net password=kims-password-of-kim\n\
-                        user=lee owners=net,dns password=lees-password-of-lee\n\
-                        user=new owners=new password=news-password-of-new\n";
+const ACCOUNTS: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n\
+                        user=lee owners=net,dns allow=all password=lees-password-of-lee\n\
+                        user=new owners=new allow=all password=news-password-of-new\n";
 
 /// Two owners, each with an application, a credential, a lock and a sync, and what concerns the whole server.
 async fn world() -> World {
@@ -27,9 +27,9 @@ async fn world() -> World {
         let url = format!("https://{repo}");
         let fields = ApplicationFields { url: Some(&url), branch: Some("main"), ..Default::default() };
         let spec = fields.spec(&ForgeHosts::public()).unwrap();
-        application_add(&world.store, &owner, &spec, by()).await.unwrap().or_why().unwrap();
+        application_add(&world.store, &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
         let access = Access::Token { user: None, token: Secret::new("ghp_a_token_of_the_team") };
-        world.credentials().add(&owner, &spec.url, &access, by()).await.unwrap();
+        world.credentials().add(&owner, &spec.url, &access, (Rights::Whole, by())).await.unwrap();
         world.lock(&pull(&repo, 7), &project(name, "default", None), "ada", "planned").await;
         let repo: RepoId = repo.parse().unwrap();
         world.store.mirror_know(&"disk-1".parse().unwrap(), &repo, None).await.unwrap();

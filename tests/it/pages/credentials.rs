@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{StatusCode, header};
 use lockkeeper::config::access::WebRules;
 use lockkeeper::credential::Access;
-use lockkeeper::model::{OwnerName, RepoUrl};
+use lockkeeper::model::{OwnerName, RepoUrl, Rights};
 use lockkeeper::secret::Secret;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ async fn add(world: &World, owner: &str, name: &str) {
     let owner = OwnerName::new(owner).unwrap();
     drop(world.store.owner_create(&owner, by()).await.unwrap());
     let access = Access::Token { user: Some("ci-bot".to_owned()), token: Secret::new(TOKEN) };
-    world.credentials().add(&owner, &url(name), &access, by()).await.unwrap();
+    world.credentials().add(&owner, &url(name), &access, (Rights::Whole, by())).await.unwrap();
 }
 
 /// Two owners; one has two repositories, and its credential was used.

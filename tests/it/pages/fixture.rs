@@ -21,8 +21,9 @@ use lockkeeper::http::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web, Web
 use lockkeeper::locks::{Ask, Gave, Giving, Wish, take_all};
 use lockkeeper::model::ForgeHosts;
 use lockkeeper::model::{
-    Actor, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockKey, PlanCounts, PlanId,
-    PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RunId, RunKind, Sha256Digest,
+    Actor, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, Lock, LockKey,
+    PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullNumber, PullRef, PullState, RepoId,
+    RunId, RunKind, Sha256Digest,
 };
 use lockkeeper::queue::Nudge;
 use lockkeeper::seal::{Keyring, key_line};
@@ -113,6 +114,11 @@ impl Authority for PlainAuthority {
 
     async fn within(&self, user: &str, on: &Resource<'_>) -> Result<Result<(), Outside>, AuthzError> {
         within(&self.store, &self.accounts.now(), user, on).await
+    }
+
+    /// There is no forge; of every repository it is the usual one.
+    async fn default_branch(&self, _repo: &RepoId) -> Result<BranchName, AuthzError> {
+        Ok(BranchName::new("main").unwrap())
     }
 
     fn offers(&self, who: &Identity, action: Action) -> bool {

@@ -10,7 +10,7 @@ use lockkeeper::config::access::WebRules;
 use lockkeeper::credential::Access;
 use lockkeeper::http::LIMITED;
 use lockkeeper::model::{
-    Actor, ApplicationFields, ApplyScope, Cause, CommandKind, ForgeHosts, LockEventKind, OwnerName, RunKind,
+    Actor, ApplicationFields, ApplyScope, Cause, CommandKind, ForgeHosts, LockEventKind, OwnerName, Rights, RunKind,
 };
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{CreateOwner, Hold, NewLease, Presence, ReplicaId, TakeLease};
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::fixture::{Browser, World, project, pull};
 use crate::support::db::by;
 
-const ACCOUNTS: &str = "user=kim owners=net password=kims-password-of-kim\n\
+const ACCOUNTS: &str = "user=kim owners=net allow=all password=kims-password-of-kim\n\
                         user=lee owners=net,other allow=sync password=lees-password-of-lee\n";
 /// Routes for the whole server, and for whoever has no account at all.
 const REFUSED: [&str; 10] = [
@@ -53,9 +53,9 @@ async fn own(world: &World, name: &'static str) -> Own {
     let url = format!("https://{repo}");
     let fields = ApplicationFields { url: Some(&url), branch: Some("main"), dir: Some(name), ..Default::default() };
     let spec = fields.spec(&ForgeHosts::public()).unwrap();
-    let app = application_add(store, &owner, &spec, by()).await.unwrap().or_why().unwrap();
+    let app = application_add(store, &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
     let access = Access::Token { user: Some(format!("{name}-bot")), token: Secret::new("ghp_a_token_of_the_team") };
-    let credential = world.credentials().add(&owner, &spec.url, &access, by()).await.unwrap();
+    let credential = world.credentials().add(&owner, &spec.url, &access, (Rights::Whole, by())).await.unwrap();
     let (pull, project) = (pull(&repo, 7), project(name, "default", None));
     let lock = world.lock(&pull, &project, &format!("{name}-dev"), name).await;
     let command = world.command(CommandKind::Plan, &pull, Actor::commenter(&format!("{name}-dev"))).await;
@@ -280,12 +280,12 @@ async fn a_limited_account_drives_what_is_of_its_owner() {
         ("POST", format!("/api/repos/github.com/acme/{}/sync", net.name), json!({ "reason": "x" })),
         ("POST", format!("/api/apps/{}/plan", net.app), json!({})),
         ("POST", format!("/api/apps/{}/cancel", net.app), json!({})),
-        ("POST", format!("/api/apps/{}", net.app), json!({ "branch": "next" })),
+        ("POST", format!("/api/apps/{}", net.app), json!({ "dir": "next" })),
         ("POST", format!("/api/locks/{}/release", net.lock), json!({ "reason": "x", "force": true })),
         (
             "POST",
             "/api/apps".to_owned(),
-            json!({ "owner": "net", "url": "https://github.com/acme/more", "branch": "main" }),
+            json!({ "owner": "net", "url": "https://github.com/acme/net", "branch": "main", "dir": "more" }),
         ),
         ("DELETE", format!("/api/credentials/{}", net.credential), json!(null)),
         ("DELETE", "/api/leases/repository_sync:disk-1:github.com/acme/net?reason=x".to_owned(), json!(null)),
@@ -302,6 +302,31 @@ async fn a_limited_account_drives_what_is_of_its_owner() {
     )
     .await;
     assert_eq!((status, said.contains("owned by “other”")), (StatusCode::CONFLICT, true), "{said}");
+    let (change, app) =
+        (format!("/api/apps/{}", net.app), |url: &str| json!({ "owner": "net", "url": url, "branch": "main" }));
+    let token = "ghp_a_token_of_the_team";
+    for (path, body, why) in [
+        ("/api/apps", app("https://github.com/acme/new"), "nobody has claimed https://github.com/acme/new"),
+        (
+            "/api/credentials",
+            json!({ "owner": "net", "url": "https://github.com/acme/new", "kind": "token", "token": token }),
+            "only the account of the whole server makes the first claim of a repository",
+        ),
+        (
+            change.as_str(),
+            json!({ "url": "https://github.com/acme/new" }),
+            "nobody has claimed https://github.com/acme/new",
+        ),
+        (change.as_str(), json!({ "branch": "next" }), "is “main”, not “next”"),
+        (change.as_str(), json!({ "any_branch": true }), "this asks for it (“any_branch”)"),
+    ] {
+        let (status, said) = ask(&kim, "POST", path, &body).await;
+        assert_eq!(status, StatusCode::FORBIDDEN, "{path} {body}: {said}");
+        assert!(said.contains(why), "{path} {body}: {said}");
+    }
+    let ops = world.browser_of_user().await;
+    let (status, said) = ask(&ops, "POST", &change, &json!({ "branch": "next", "any_branch": true })).await;
+    assert!(status.is_success() && said.contains(r#""any_branch":true"#), "{said}");
 }
 
 #[tokio::test]

@@ -56,7 +56,7 @@ async fn the_list_of_owners_goes_on_where_a_part_ended() {
     for name in &names {
         let _new = world.store.owner_create(&name.parse().unwrap(), by()).await.unwrap();
     }
-    let accounts = format!("user=kim owners={} password=kims-password-of-kim", names.join(","));
+    let accounts = format!("user=kim owners={} allow=all password=kims-password-of-kim", names.join(","));
     world.web_accounts = accounts.leak();
     for browser in [world.browser_of_user().await, world.browser_of("kim", "kims-password-of-kim").await] {
         let (_, first) = call(&browser, "GET", "/api/owners", &json!(null)).await;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use lockkeeper::claims::{application_add, application_change, application_remove, collect};
 use lockkeeper::credential::{CredentialKind, PublicParts};
 use lockkeeper::model::{
-    ApplicationChange, ApplicationFields, ApplicationId, CredentialId, ForgeHosts, OwnerId, OwnerName, RepoUrl,
+    ApplicationChange, ApplicationFields, ApplicationId, CredentialId, ForgeHosts, OwnerId, OwnerName, RepoUrl, Rights,
 };
 use lockkeeper::seal::Sealed;
 use lockkeeper::store::{CreateOwner, NewCredential, Store};
@@ -138,23 +138,23 @@ async fn take(store: &Store, step: Step, owners: &[(OwnerId, OwnerName)], there:
                 ..ApplicationFields::default()
             };
             let spec = fields.spec(&ForgeHosts::public()).unwrap();
-            let _saved = application_add(store, &owners[team].1, &spec, by()).await.unwrap();
+            let _saved = application_add(store, &owners[team].1, &spec, (Rights::Whole, by())).await.unwrap();
         }
         Step::Create { what: What::Credential, team, repo, .. } => {
             let new = credential(new, owners[team].0, url(REPOS[repo]));
-            let _kept = store.credential_create(&new, by()).await.unwrap();
+            let _kept = store.credential_create(&new, (Rights::Whole, by())).await.unwrap();
         }
         Step::Move { what: What::Application, which, repo, dir } => {
             let Some(id) = pick(&there.applications, which) else { return };
             let (url, dir) = (Some(url(REPOS[repo])), Some(DIRS[dir].parse().unwrap()));
             let change = ApplicationChange { url, dir, ..ApplicationChange::default() };
-            let _saved = application_change(store, id, &change, by()).await.unwrap();
+            let _saved = application_change(store, id, &change, (Rights::Whole, by())).await.unwrap();
         }
         Step::Move { what: What::Credential, which, repo, .. } => {
             let Some(old) = pick(&there.credentials, which) else { return };
             let Some(kept) = store.credential_sealed(old.id).await.unwrap() else { return };
             let new = NewCredential { url: url(REPOS[repo]), ..old };
-            let _kept = store.credential_change(&new, kept.updated_at, by()).await.unwrap();
+            let _kept = store.credential_change(&new, kept.updated_at, (Rights::Whole, by())).await.unwrap();
         }
         Step::Delete { what: What::Application, which } => {
             let Some(id) = pick(&there.applications, which) else { return };

@@ -8,7 +8,7 @@ use lockkeeper::claims::{
 };
 use lockkeeper::model::{
     ApplicationChange, ApplicationFields, ApplicationId, ApplicationSpec, ClaimId, CommandKind, ForgeHosts,
-    LockEventKind, OwnerId, OwnerName, PullNumber, PullRef, PullState, RepoUrl, RunKind, SyncState,
+    LockEventKind, OwnerId, OwnerName, PullNumber, PullRef, PullState, RepoUrl, Rights, RunKind, SyncState,
 };
 use lockkeeper::store::{
     Acquired, Application, Claim, Collected, CreateOwner, DatabaseUrl, DeleteOwner, MirrorSearch, Owner, Store,
@@ -37,6 +37,8 @@ store_test!(
     lists_are_read_part_by_part,
     lists_of_what_is_in_repositories_are_narrowed_to_those_of_an_owner,
     a_reference_that_comes_in_between_keeps_the_claim,
+    an_account_that_is_limited_makes_no_first_claim,
+    that_another_branch_is_allowed_is_kept_and_goes_with_what_it_was_said_of,
     a_claim_that_is_being_made_is_waited_for,
     a_claim_cannot_be_deleted_under_its_references,
     of_64_tasks_of_8_owners_that_race_for_one_repository_one_owner_has_it,
@@ -67,7 +69,7 @@ fn spec(url: &str, dir: &str) -> ApplicationSpec {
 }
 
 async fn add(store: &Store, owner: &str, url: &str, dir: &str) -> ApplicationSaved {
-    application_add(store, &name(owner), &spec(url, dir), by()).await.unwrap()
+    application_add(store, &name(owner), &spec(url, dir), (Rights::Whole, by())).await.unwrap()
 }
 
 async fn added(store: &Store, owner: &str, url: &str, dir: &str) -> Application {
@@ -90,6 +92,55 @@ async fn shown(store: &Store) -> Vec<(String, String, i64)> {
 
 fn one(url: &str, owner: &str, applications: i64) -> Vec<(String, String, i64)> {
     vec![(url.to_owned(), owner.to_owned(), applications)]
+}
+
+async fn an_account_that_is_limited_makes_no_first_claim(db: &TestDb) {
+    let store = db.store();
+    let (net, limited) = (owner(store, "net").await, (Rights::Limited, by()));
+    owner(store, "dns").await;
+    let unclaimed = || ApplicationSaved::Unclaimed(url(INFRA));
+    let before = store.lock_event_list(99).await.unwrap();
+    assert_eq!(application_add(store, &net.name, &spec(INFRA, "a"), limited).await.unwrap(), unclaimed());
+    let why = unclaimed().or_why().unwrap_err();
+    assert!(
+        why.starts_with("Nobody has claimed https://github.com/acme/infra, and only the account of the whole"),
+        "{why}"
+    );
+    assert_eq!((claims(store).await, store.application_list(None, None, 9).await.unwrap()), (vec![], vec![]));
+    assert_eq!(store.lock_event_list(99).await.unwrap(), before, "nothing was claimed");
+    let first = added(store, "net", INFRA, "a").await;
+    let second = application_add(store, &net.name, &spec(INFRA, "b"), limited).await.unwrap();
+    let second = second.or_why().unwrap();
+    assert_eq!(shown(store).await, one(INFRA, "net", 2));
+    let moved = application_change(store, second.id, &to_url(DNS), limited).await.unwrap();
+    assert_eq!(moved, ApplicationSaved::Unclaimed(url(DNS)));
+    assert_eq!(shown(store).await, one(INFRA, "net", 2), "nothing was moved");
+    let other = application_add(store, &name("dns"), &spec(INFRA, "c"), limited).await.unwrap();
+    assert_eq!(other, ApplicationSaved::OwnedBy(url(INFRA), name("net")));
+    for id in [first.id, second.id] {
+        application_remove(store, id, by()).await.unwrap().or_why().unwrap();
+    }
+    let again = application_add(store, &net.name, &spec(INFRA, "a"), limited).await.unwrap();
+    assert_eq!(again, unclaimed(), "the claim went with the last reference");
+}
+
+async fn that_another_branch_is_allowed_is_kept_and_goes_with_what_it_was_said_of(db: &TestDb) {
+    let store = db.store();
+    let net = owner(store, "net").await;
+    let any = |spec: ApplicationSpec| ApplicationSpec { any_branch: true, ..spec };
+    let allowed = any(spec(INFRA, "a"));
+    let app = application_add(store, &net.name, &allowed, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
+    assert!(store.application_get(app.id).await.unwrap().unwrap().spec.any_branch);
+    let limited = application_add(store, &net.name, &any(spec(INFRA, "b")), (Rights::Limited, by())).await.unwrap();
+    let limited = limited.or_why().unwrap();
+    assert!(!limited.spec.any_branch && !store.application_get(limited.id).await.unwrap().unwrap().spec.any_branch);
+    let nothing = ApplicationChange::default();
+    let same = application_change(store, app.id, &nothing, (Rights::Limited, by())).await.unwrap();
+    assert!(same.or_why().unwrap().spec.any_branch, "it is what it was");
+    let other = ApplicationChange { dir: Some("c".parse().unwrap()), ..nothing };
+    let other = application_change(store, app.id, &other, (Rights::Limited, by())).await.unwrap();
+    assert!(!other.or_why().unwrap().spec.any_branch, "nobody allowed it of another directory");
+    assert!(!store.application_get(app.id).await.unwrap().unwrap().spec.any_branch);
 }
 
 async fn owners_are_added_listed_and_removed(db: &TestDb) {
@@ -178,7 +229,8 @@ async fn an_application_takes_locks_only_where_it_is_and_its_number_is_never_giv
     let store = db.store();
     owner(store, "net").await;
     let first = added(store, "net", INFRA, "a").await;
-    let changed = application_change(store, first.id, &to_url(DNS), by()).await.unwrap().or_why().unwrap();
+    let changed =
+        application_change(store, first.id, &to_url(DNS), (Rights::Whole, by())).await.unwrap().or_why().unwrap();
     let (before, after) = (first.at().unwrap(), changed.at().unwrap());
     assert_eq!(store.application_of(first.number).await.unwrap(), Some(changed));
     let state = async |at: &PullRef| store.pull_state(at).await.unwrap();
@@ -194,7 +246,7 @@ async fn every_change_is_on_record_with_its_repository(db: &TestDb) {
     let store = db.store();
     owner(store, "net").await;
     let app = added(store, "net", INFRA, "a").await;
-    let changed = application_change(store, app.id, &to_url(DNS), by()).await.unwrap();
+    let changed = application_change(store, app.id, &to_url(DNS), (Rights::Whole, by())).await.unwrap();
     assert!(matches!(changed, ApplicationSaved::Saved(_)));
     let removed = application_remove(store, app.id, by()).await.unwrap();
     assert!(matches!(removed, ApplicationRemoved::Removed(_)));
@@ -245,7 +297,7 @@ async fn a_second_application_of_the_same_project_is_refused(db: &TestDb) {
     let there = || ApplicationSaved::AlreadyThere(Box::new(first.clone()));
     assert_eq!(add(store, "net", "git@github.com:acme/infra", "./a/").await, there());
     let onto = ApplicationChange { dir: Some("a".parse().unwrap()), ..ApplicationChange::default() };
-    assert_eq!(application_change(store, second.id, &onto, by()).await.unwrap(), there());
+    assert_eq!(application_change(store, second.id, &onto, (Rights::Whole, by())).await.unwrap(), there());
     assert_eq!(store.application_get(second.id).await.unwrap(), Some(second));
     assert_eq!(shown(store).await, one(INFRA, "net", 2));
 }
@@ -254,14 +306,14 @@ async fn a_changed_address_moves_the_claim(db: &TestDb) {
     let store = db.store();
     owner(store, "net").await;
     let [a, b] = [added(store, "net", INFRA, "a").await, added(store, "net", INFRA, "b").await];
-    let moved = application_change(store, a.id, &to_url(DNS), by()).await.unwrap().or_why().unwrap();
+    let moved = application_change(store, a.id, &to_url(DNS), (Rights::Whole, by())).await.unwrap().or_why().unwrap();
     assert_eq!(moved.spec, spec(DNS, "a"));
     assert_eq!(shown(store).await, [one(DNS, "net", 1), one(INFRA, "net", 1)].concat());
-    let moved = application_change(store, b.id, &to_url(DNS), by()).await.unwrap().or_why().unwrap();
+    let moved = application_change(store, b.id, &to_url(DNS), (Rights::Whole, by())).await.unwrap().or_why().unwrap();
     assert_eq!(store.application_get(b.id).await.unwrap(), Some(moved));
     assert_eq!(shown(store).await, one(DNS, "net", 2), "the last reference took the old claim with it");
     let gone: ApplicationId = "00000000-0000-7000-8000-0000ffffffff".parse().unwrap();
-    let missing = application_change(store, gone, &to_url(DNS), by()).await.unwrap();
+    let missing = application_change(store, gone, &to_url(DNS), (Rights::Whole, by())).await.unwrap();
     assert_eq!(missing, ApplicationSaved::NotThere(gone));
 }
 
@@ -271,7 +323,7 @@ async fn a_change_to_anothers_repository_changes_nothing(db: &TestDb) {
     owner(store, "dns").await;
     let ours = added(store, "net", INFRA, ".").await;
     added(store, "dns", DNS, ".").await;
-    let refused = application_change(store, ours.id, &to_url(DNS), by()).await.unwrap();
+    let refused = application_change(store, ours.id, &to_url(DNS), (Rights::Whole, by())).await.unwrap();
     assert_eq!(refused, ApplicationSaved::OwnedBy(url(DNS), name("dns")));
     assert_eq!(store.application_get(ours.id).await.unwrap(), Some(ours));
     assert_eq!(shown(store).await, [one(DNS, "dns", 1), one(INFRA, "net", 1)].concat());
@@ -468,7 +520,9 @@ async fn a_claim_that_is_being_made_is_waited_for(db: &TestDb) {
         match (acquiring.await.unwrap().unwrap(), expected) {
             (Acquired::Claimed(mine), None) => assert_eq!(store.claim_collect(mine).await.unwrap(), Collected::Gone),
             (Acquired::OwnedBy(winner), Some(expected)) => assert_eq!(winner.as_str(), expected),
-            other @ ((Acquired::Claimed(_), Some(_)) | (Acquired::OwnedBy(_), None)) => panic!("{end}: {other:?}"),
+            other @ ((Acquired::Claimed(_), Some(_)) | (Acquired::OwnedBy(_), None) | (Acquired::Unclaimed, _)) => {
+                panic!("{end}: {other:?}")
+            }
         }
     }
 }
@@ -552,6 +606,7 @@ async fn race_once(stores: &[Store; 2], owners: &[Owner], spellings: &[RepoUrl])
                 assert_ne!(winner, mine, "an owner was told that the claim is their own, and somebody else's");
                 told.insert(winner);
             }
+            (Acquired::Unclaimed, mine) => panic!("{mine} has the right to claim it"),
         }
     }
     assert_eq!(ids.len(), 1, "{ids:?}");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockkeeper::claims::{ChangeCredential, CredentialError, Credentials};
 use lockkeeper::credential::{Access, SshAccess};
 use lockkeeper::model::LockEventKind::{Claimed, Registered, Unclaimed, Unregistered};
-use lockkeeper::model::{CredentialId, OwnerName, RepoId, RepoUrl};
+use lockkeeper::model::{CredentialId, OwnerName, RepoId, RepoUrl, Rights};
 use lockkeeper::seal::{Keyring, OpenError, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Claim;
@@ -17,6 +17,7 @@ use crate::support::db::{TestDb, by, execute, store_test};
 store_test!(
     a_credential_claims_its_repository_and_lets_go_of_it_at_the_end,
     nothing_is_kept_for_a_repository_of_another_owner,
+    an_account_that_is_limited_makes_no_first_claim_by_a_credential,
     nothing_is_kept_without_a_key_an_owner_or_a_usable_value,
     a_credential_that_moves_takes_its_claim_along,
     a_credential_cannot_be_moved_to_what_another_owner_holds,
@@ -61,7 +62,7 @@ async fn owner(db: &TestDb, name: &str) -> OwnerName {
 }
 
 async fn add(credentials: &Credentials, owner: &OwnerName, name: &str, text: &str) -> CredentialId {
-    credentials.add(owner, &url(name), &token(text), by()).await.unwrap().id
+    credentials.add(owner, &url(name), &token(text), (Rights::Whole, by())).await.unwrap().id
 }
 
 async fn claim(db: &TestDb, name: &str) -> Option<Claim> {
@@ -74,6 +75,20 @@ async fn secret_for(credentials: &Credentials, name: &str) -> Result<Option<Stri
         Access::Token { token, .. } => token.expose().to_owned(),
         other @ (Access::App { .. } | Access::Ssh(_)) => panic!("{other:?}"),
     }))
+}
+
+async fn an_account_that_is_limited_makes_no_first_claim_by_a_credential(db: &TestDb) {
+    let (net, credentials) = (owner(db, "net").await, with_keys(db, &[("a", 1)]));
+    let limited = (Rights::Limited, by());
+    let refused = credentials.add(&net, &url("infra"), &token(TOKEN), limited).await;
+    assert!(matches!(refused, Err(CredentialError::Unclaimed(of)) if of == url("infra")));
+    assert_eq!(claim(db, "infra").await, None);
+    add(&credentials, &net, "infra", TOKEN).await;
+    let second = credentials.add(&net, &url("infra"), &token(TOKEN), limited).await.unwrap();
+    let change = ChangeCredential { url: Some(url("dns")), access: None };
+    let refused = credentials.change(second.id, change, limited).await;
+    assert!(matches!(refused, Err(CredentialError::Unclaimed(of)) if of == url("dns")));
+    assert_eq!((claim(db, "infra").await.unwrap().credentials, claim(db, "dns").await), (2, None));
 }
 
 async fn a_credential_claims_its_repository_and_lets_go_of_it_at_the_end(db: &TestDb) {
@@ -99,7 +114,7 @@ async fn nothing_is_kept_for_a_repository_of_another_owner(db: &TestDb) {
     let (net, web, keys) = (owner(db, "net").await, owner(db, "web").await, with_keys(db, &[("a", 1)]));
     add(&keys, &net, "infra", TOKEN).await;
     let events = db.store().lock_event_list(50).await.unwrap().len();
-    let refused = keys.add(&web, &url("infra"), &token(TOKEN), by()).await.unwrap_err();
+    let refused = keys.add(&web, &url("infra"), &token(TOKEN), (Rights::Whole, by())).await.unwrap_err();
     assert!(refused.to_string().starts_with("https://github.com/acme/infra is owned by `net`."), "{refused}");
     let of_web = db.store().owner_get(&web).await.unwrap().unwrap().id;
     assert_eq!(db.store().credential_list(Some(of_web), None, None, 10).await.unwrap(), []);
@@ -109,12 +124,12 @@ async fn nothing_is_kept_for_a_repository_of_another_owner(db: &TestDb) {
 async fn nothing_is_kept_without_a_key_an_owner_or_a_usable_value(db: &TestDb) {
     let (net, keys) = (owner(db, "net").await, with_keys(db, &[("a", 1)]));
     let none = Credentials::new(db.store().clone(), db.ids.clone(), None);
-    let refused = none.add(&net, &url("infra"), &token(TOKEN), by()).await;
+    let refused = none.add(&net, &url("infra"), &token(TOKEN), (Rights::Whole, by())).await;
     assert!(matches!(refused, Err(CredentialError::NoKeys)), "{refused:?}");
     let nobody = OwnerName::new("nobody").unwrap();
-    let refused = keys.add(&nobody, &url("infra"), &token(TOKEN), by()).await;
+    let refused = keys.add(&nobody, &url("infra"), &token(TOKEN), (Rights::Whole, by())).await;
     assert!(matches!(refused, Err(CredentialError::NoOwner(_))), "{refused:?}");
-    let refused = keys.add(&net, &url("infra"), &token("short"), by()).await;
+    let refused = keys.add(&net, &url("infra"), &token("short"), (Rights::Whole, by())).await;
     assert!(matches!(refused, Err(CredentialError::Invalid(_))), "{refused:?}");
     assert_eq!(claim(db, "infra").await, None, "what was refused claims nothing");
 }
@@ -123,18 +138,18 @@ async fn a_credential_that_moves_takes_its_claim_along(db: &TestDb) {
     let (net, keys) = (owner(db, "net").await, with_keys(db, &[("a", 1)]));
     let id = add(&keys, &net, "infra", TOKEN).await;
     let to = |name| ChangeCredential { url: Some(url(name)), access: None };
-    keys.change(id, to("labs"), by()).await.unwrap();
+    keys.change(id, to("labs"), (Rights::Whole, by())).await.unwrap();
     assert_eq!(claim(db, "infra").await, None);
     assert_eq!(claim(db, "labs").await.unwrap().credentials, 1);
     assert_eq!(secret_for(&keys, "infra").await.unwrap(), None);
     assert_eq!(secret_for(&keys, "labs").await.unwrap().as_deref(), Some(TOKEN), "its seal went with it");
     let other = ChangeCredential { url: None, access: Some(token("ghp_another_token_here")) };
-    keys.change(id, other, by()).await.unwrap();
+    keys.change(id, other, (Rights::Whole, by())).await.unwrap();
     assert_eq!(secret_for(&keys, "labs").await.unwrap().as_deref(), Some("ghp_another_token_here"));
-    keys.change(id, to("infra"), by()).await.unwrap();
+    keys.change(id, to("infra"), (Rights::Whole, by())).await.unwrap();
     assert_eq!(claim(db, "labs").await, None);
     db.store().credential_remove(id, by()).await.unwrap();
-    let refused = keys.change(id, to("labs"), by()).await;
+    let refused = keys.change(id, to("labs"), (Rights::Whole, by())).await;
     assert!(matches!(refused, Err(CredentialError::NotThere(_))), "{refused:?}");
 }
 
@@ -144,7 +159,7 @@ async fn a_credential_cannot_be_moved_to_what_another_owner_holds(db: &TestDb) {
     add(&keys, &web, "labs", TOKEN).await;
     let before = db.store().credential_get(id).await.unwrap();
     let change = ChangeCredential { url: Some(url("labs")), access: Some(token("ghp_another_token_here")) };
-    let refused = keys.change(id, change, by()).await;
+    let refused = keys.change(id, change, (Rights::Whole, by())).await;
     assert!(matches!(&refused, Err(CredentialError::OwnedBy { owner, .. }) if *owner == web), "{refused:?}");
     assert_eq!(db.store().credential_get(id).await.unwrap(), before);
     assert_eq!(secret_for(&keys, "infra").await.unwrap().as_deref(), Some(TOKEN));
@@ -179,9 +194,9 @@ async fn an_ssh_key_is_used_for_git_of_its_repository_alone(db: &TestDb) {
         key: Secret::new(SSH_KEY),
         known_hosts: format!("[github.com]:{port} {HOST_KEY}"),
     };
-    let old = keys.add(&net, &url("infra"), &Access::Ssh(ssh(2222)), by()).await.unwrap().id;
+    let old = keys.add(&net, &url("infra"), &Access::Ssh(ssh(2222)), (Rights::Whole, by())).await.unwrap().id;
     db.clock.advance(Duration::from_mins(1));
-    let new = keys.add(&net, &url("infra"), &Access::Ssh(ssh(2223)), by()).await.unwrap().id;
+    let new = keys.add(&net, &url("infra"), &Access::Ssh(ssh(2223)), (Rights::Whole, by())).await.unwrap().id;
     // A token that is younger does not take its place, nor is the key any use to the API.
     db.clock.advance(Duration::from_mins(1));
     add(&keys, &net, "labs", TOKEN).await;

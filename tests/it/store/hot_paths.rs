@@ -11,7 +11,7 @@ use lockkeeper::locks::{self, Ask, Wish};
 use lockkeeper::model::{
     ApplicationChange, ApplicationFields, CommandKind, CommandOutcome, Concern, DeliveryId, ForgeHosts, Jitter,
     LockKey, MirrorEvent, PlanRecord, PlanState, ProjectOutcome, PullHead, PullNumber, PullRef, PullState, RepoUrl,
-    RepositoryEventKind, RepositoryNews, RunKind,
+    RepositoryEventKind, RepositoryNews, Rights, RunKind,
 };
 use lockkeeper::store::{
     ApplyGate, Collected, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews, LockWish, MirrorSearch,
@@ -285,10 +285,10 @@ async fn owners(db: &TestDb) {
     let url = |name: &str| RepoUrl::parse(&format!("https://github.com/acme/{name}")).unwrap();
     let fields = |name| ApplicationFields { url: Some(name), branch: Some("main"), ..ApplicationFields::default() };
     let spec = fields("https://github.com/acme/new").spec(&ForgeHosts::public()).unwrap();
-    let app = claims::application_add(store, &team, &spec, by()).await.unwrap().or_why().unwrap();
-    let _again = claims::application_add(store, &team, &spec, by()).await.unwrap();
+    let app = claims::application_add(store, &team, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
+    let _again = claims::application_add(store, &team, &spec, (Rights::Whole, by())).await.unwrap();
     let moved = ApplicationChange { url: Some(url("newer")), ..ApplicationChange::default() };
-    let _moved = claims::application_change(store, app.id, &moved, by()).await.unwrap();
+    let _moved = claims::application_change(store, app.id, &moved, (Rights::Whole, by())).await.unwrap();
     drop(claims::application_remove(store, app.id, by()).await.unwrap());
     let _acquired = store.claim_acquire(owner, &url("bare"), by()).await.unwrap();
     let claim = store.claim_get(&url("bare")).await.unwrap().unwrap();

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use lockkeeper::claims::application_add;
 use lockkeeper::clock::{CountingIds, ManualClock};
-use lockkeeper::model::PullState;
+use lockkeeper::model::{ApplicationFields, ForgeHosts, PullState, Rights};
 use lockkeeper::store::{DatabaseUrl, Store};
 use sqlx::{Connection, Executor};
 
-use super::samples::{URL, pull};
-use crate::support::db::{Backend, TestDb, start_of_time, store_test};
+use super::samples::{URL, open_pull, project, pull, taken};
+use crate::support::db::{Backend, TestDb, by, execute, start_of_time, store_test};
 use crate::support::postgres::{Content, new_database};
 
 store_test!(
     migrations_apply_to_an_empty_database_and_change_nothing_on_a_current_one,
     replicas_may_open_a_current_database_together,
     a_database_of_a_newer_release_still_opens,
+    what_an_older_release_has_written_is_read_and_allows_no_more_than_it_said,
     only_a_database_on_a_server_is_shared,
     a_closed_store_answers_no_more,
     a_database_that_does_not_exist_is_an_error,
@@ -62,6 +64,34 @@ async fn a_database_of_a_newer_release_still_opens(db: &TestDb) {
         }
     }
     db.reopen().await.ping().await.unwrap();
+}
+
+/// Applications of the first tables have said nothing of branches, and names of repositories were not only ASCII.
+async fn what_an_older_release_has_written_is_read_and_allows_no_more_than_it_said(db: &TestDb) {
+    let owner = "net".parse().unwrap();
+    drop(db.store().owner_create(&owner, by()).await.unwrap());
+    let fields = ApplicationFields {
+        url: Some("https://github.com/acme/infra"),
+        branch: Some("release"),
+        any_branch: Some(true),
+        ..ApplicationFields::default()
+    };
+    let spec = fields.spec(&ForgeHosts::public()).unwrap();
+    let app = application_add(db.store(), &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
+    let at = open_pull(db.store(), 1).await;
+    taken(db.store(), &at, &project("network")).await;
+    for sql in [
+        "ALTER TABLE applications DROP COLUMN any_branch",
+        "DELETE FROM _sqlx_migrations WHERE version = 2",
+        "UPDATE locks SET repo = 'github.com/acme/ünfra x'",
+    ] {
+        execute(db, sql).await;
+    }
+    let store = db.reopen().await;
+    let read = store.application_get(app.id).await.unwrap().unwrap();
+    assert_eq!((read.spec.branch.as_str(), read.spec.any_branch), ("release", false));
+    let locks = store.lock_list().await.unwrap();
+    assert_eq!(locks[0].key.repo.to_string(), "github.com/acme/ünfra x");
 }
 
 async fn only_a_database_on_a_server_is_shared(db: &TestDb) {

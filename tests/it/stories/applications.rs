@@ -8,7 +8,7 @@ use lockkeeper::handlers::applications::{Deed, ask, ask_to_stop, queued_or_why};
 use lockkeeper::handlers::dashboard;
 use lockkeeper::locks::{Gave, Giving};
 use lockkeeper::model::{
-    Actor, ApplicationFields, CommandId, ForgeHosts, Origin, OwnerName, PlanState, ProjectOutcome, RunKind,
+    Actor, ApplicationFields, CommandId, ForgeHosts, Origin, OwnerName, PlanState, ProjectOutcome, Rights, RunKind,
 };
 use lockkeeper::queue::Tick;
 use lockkeeper::store::{Application, CommandState, DiscardedPlan};
@@ -40,7 +40,7 @@ async fn register_for(bot: &Bot, owner: &str, url: &str, fields: ApplicationFiel
     let url = Some(url);
     let branch = fields.branch.or(Some("main"));
     let spec = ApplicationFields { url, branch, ..fields }.spec(&ForgeHosts::public()).unwrap();
-    application_add(bot.store(), &owner, &spec, by()).await.unwrap().or_why().unwrap()
+    application_add(bot.store(), &owner, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap()
 }
 
 async fn network(bot: &Bot) -> Application {
@@ -115,7 +115,7 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
     assert!(in_use.starts_with("Application network (branch main) holds the lock of"), "{in_use}");
     let moved = ApplicationFields { dir: Some("dns"), ..ApplicationFields::default() };
     let moved = moved.change(&ForgeHosts::public()).unwrap();
-    let moved = application_change(bot.store(), app.id, &moved, by()).await.unwrap();
+    let moved = application_change(bot.store(), app.id, &moved, (Rights::Whole, by())).await.unwrap();
     assert!(matches!(moved, ApplicationSaved::InUse(..)), "{moved:?}");
     assert_snapshot!(told(&bot, &app, Deed::Apply).await, @"
     Ran Apply for dir: `network` workspace: `default`: applied
@@ -260,7 +260,8 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
 
     <sub>Commit `480e17f6` · 0 s</sub>
     ");
-    let gone = register(&bot, fields(Some("network"), Some("net"), Some("gone"))).await;
+    let gone = ApplicationFields { any_branch: Some(true), ..fields(Some("network"), Some("net"), Some("gone")) };
+    let gone = register(&bot, gone).await;
     assert_snapshot!(told(&bot, &gone, Deed::Plan).await, @"
     **Plan refused**: the branch `gone` is not in the repository.
 
@@ -270,7 +271,8 @@ async fn what_an_application_is_must_be_in_the_repository(backend: Backend) {
     ");
     let name = ApplicationFields { name: Some("net"), ..ApplicationFields::default() };
     let name = name.change(&ForgeHosts::public()).unwrap();
-    let named = application_change(bot.store(), nameless.id, &name, by()).await.unwrap().or_why().unwrap();
+    let named =
+        application_change(bot.store(), nameless.id, &name, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
     let planned = told(&bot, &named, Deed::Plan).await;
     assert!(
         planned.starts_with("Ran Plan for project: `net` dir: `network` workspace: `default`: planned"),

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use lockkeeper::claims::Credentials;
 use lockkeeper::credential::Access;
-use lockkeeper::model::{CredentialId, OwnerName, PullNumber, RepoId, RepoUrl, SyncState};
+use lockkeeper::model::{CredentialId, OwnerName, PullNumber, RepoId, RepoUrl, Rights, SyncState};
 use lockkeeper::seal::key_line;
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Acquired;
@@ -49,7 +49,7 @@ fn credentials(bot: &Bot) -> &Credentials {
 
 async fn add(bot: &Bot, access: &Access) -> CredentialId {
     let owner = owner(bot).await;
-    credentials(bot).add(&owner, &url(), access, by()).await.unwrap().id
+    credentials(bot).add(&owner, &url(), access, (Rights::Whole, by())).await.unwrap().id
 }
 
 fn token(text: &str) -> Access {
@@ -76,7 +76,7 @@ async fn a_repository_that_nobody_has_claimed_is_refused_once_and_served_when_cl
     assert_snapshot!(bot.answer(pull), @"
     **Command refused**: nobody has claimed `github.test/acme/infra` on this server, and it only works for repositories that have an owner (`--require-claims`).
 
-    * A team can claim it with an application or a credential for it: `https://locks.example.com/claims` shows which team owns what.
+    * Whoever has the account of the whole server can claim it for a team, with the first application or credential of it: `https://locks.example.com/claims` shows which team owns what.
     * Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url https://github.test/acme/infra`, or `lockkeeper apps add`.
 
     <sub>0 s</sub>
@@ -113,7 +113,7 @@ async fn locks_go_back_although_the_claim_was_given_up(backend: Backend) {
     assert_snapshot!(bot.answer(pull), @"
     **Command refused**: nobody has claimed `github.test/acme/infra` on this server, and it only works for repositories that have an owner (`--require-claims`).
 
-    * A team can claim it with an application or a credential for it: `https://locks.example.com/claims` shows which team owns what.
+    * Whoever has the account of the whole server can claim it for a team, with the first application or credential of it: `https://locks.example.com/claims` shows which team owns what.
     * Whoever operates the server can do it for them: `lockkeeper credentials add --owner TEAM --url https://github.test/acme/infra`, or `lockkeeper apps add`.
 
     <sub>0 s</sub>

@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use lockkeeper::credential::Access;
 use lockkeeper::emulator::{Change, NewPull};
 use lockkeeper::git::{Admission, SubmoduleRules};
-use lockkeeper::model::{CommitSha, OwnerName, PullNumber, PullRef, RepoId, RepoUrl};
+use lockkeeper::model::{CommitSha, OwnerName, PullNumber, PullRef, RepoId, RepoUrl, Rights};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Acquired;
 use lockkeeper::workflow::Source;
@@ -188,7 +188,7 @@ async fn a_submodule_of_another_owner_is_refused_unless_the_owner_gave_the_crede
     assert_eq!(first_line(&said), "Ran Plan for dir: `app` workspace: `default`: planned", "one of its own");
 
     let (net, token) = (OwnerName::new("net").unwrap(), Access::Token { user: None, token: Secret::new(TEAM_TOKEN) });
-    bot.replica.ctx.credentials.add(&net, &url_of(REPO), &token, by()).await.unwrap();
+    bot.replica.ctx.credentials.add(&net, &url_of(REPO), &token, (Rights::Whole, by())).await.unwrap();
     bot.github.push(REPO, "change", &with_submodule("../dns-secrets.git", &secrets)).await.unwrap();
     bot.settle().await;
     let said = bot.github.comments(REPO, pull).unwrap().pop().unwrap().body;

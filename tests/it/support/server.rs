@@ -506,9 +506,13 @@ impl Log {
     }
 
     fn add(&self, line: &str) {
-        let mut text = self.text.lock().expect("no test panics while it holds the log");
-        writeln!(text, "{line}").expect("writing to a string does not fail");
-        self.length.send_replace(text.len());
+        // Who waits for a line reads the text while it holds the length, so the text is given up before the length is taken.
+        let length = {
+            let mut text = self.text.lock().expect("no test panics while it holds the log");
+            writeln!(text, "{line}").expect("writing to a string does not fail");
+            text.len()
+        };
+        self.length.send_replace(length);
     }
 
     fn text(&self) -> String {

@@ -107,7 +107,7 @@ fn settings(repo: &Repo) -> Value {
         "forks": 0,
         "open_issues": open,
         "watchers": 0,
-        "default_branch": "main",
+        "default_branch": repo.default_branch,
     })
 }
 

@@ -4,13 +4,16 @@ use std::sync::Arc;
 
 use tracing::warn;
 
+use crate::config::access::{Account, Identity};
 use crate::config::workflow::Workflow;
 use crate::handlers::applications::{again, pull_now};
 use crate::handlers::commands::in_the_way::held;
 use crate::handlers::commands::projects::{Ready, Work};
 use crate::handlers::commands::{CommandCx, needs};
 use crate::jobs::describe_error;
-use crate::model::{ApplyLock, Lock, LockKey, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId, RunKind};
+use crate::model::{
+    Actor, ApplyLock, Lock, LockKey, Origin, PlanRecord, PlanState, ProjectOutcome, Pull, PullState, RunId, RunKind,
+};
 use crate::queue::JobError;
 use crate::render::{Next, ProjectReport, Refusal, UserText, apply_locks_line};
 use crate::store::{ApplyGate, ApplyGrant, LockWish};
@@ -72,6 +75,7 @@ impl Shut {
 pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<Ready, Shut> {
     let ctx = cx.ctx;
     seen(cx, plan)?;
+    other_eyes(cx, work, plan).await?;
     let tool = ctx.terraform.tools.find(plan.distribution, Some(&plan.tool_version)).await;
     let tool = tool.map_err(|error| other_tool(plan, &error))?;
     let workflow = same_workflow(work, plan)?;
@@ -147,6 +151,60 @@ fn seen(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<(), Shut> {
     let message = "the plan was made after the comment that asks to apply it, so nobody can have looked at it before. \
                    Nothing was applied.";
     Err(Shut::ForNow(UserText::new(message, ["Look at the plan, then comment the command again.".to_owned()])))
+}
+
+/// Where `four_eyes` is set, another account asks for the apply than the one whose command made the plan. Who cannot be told
+/// is nobody else (P6).
+async fn other_eyes(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) -> Result<(), Shut> {
+    let four_eyes = work.rules().four_eyes();
+    if !four_eyes.value {
+        return Ok(());
+    }
+    let planner = planner(cx, plan).await.map_err(|error| {
+        warn!(plan = %plan.id, error = describe_error(&error), "Who made a plan cannot be found out");
+        let message = format!(
+            "`four_eyes` is set ({}), and who made the plan cannot be found out: the database does not answer. Nothing was \
+             applied, and the plan is kept.",
+            four_eyes.by
+        );
+        Shut::ForNow(UserText::new(message, [format!("{} in a moment.", again(cx.pull.at.number))]))
+    })?;
+    let (first, second) = (planner.as_ref().and_then(account), account(&cx.row.actor));
+    if first.is_some() && second.is_some() && first != second {
+        return Ok(());
+    }
+    let told = |actor: &Actor| format!("`{}` ({})", actor.login.replace('`', "'"), actor.origin.way());
+    let why = match (&planner, &first, &second) {
+        (Some(planner), Some(_), Some(_)) => format!("and {} made the plan", told(planner)),
+        (Some(planner), None, _) => format!("and no account is known that made the plan: it was {}", told(planner)),
+        (None, _, _) => "and who made the plan is not on record".to_owned(),
+        (Some(_), Some(_), None) => {
+            format!("and no account is known that asks for the apply: it is {}", told(&cx.row.actor))
+        }
+    };
+    let message = format!(
+        "another account has to apply than planned (`four_eyes`, {}), {why}. Nothing was applied, and the plan is kept.",
+        four_eyes.by
+    );
+    let hint = if cx.pull.at.number.is_application() {
+        "Somebody else asks for the apply, with an account of their own; or somebody else plans again, and you apply that \
+         plan once you have looked at it."
+    } else {
+        "Somebody else comments the apply; or somebody else comments a plan, and you apply that once you have looked at it."
+    };
+    Err(Shut::ForNow(UserText::new(message, [hint.to_owned()])))
+}
+
+/// The account behind a command. What was planned when its turn came is of whoever waited in line for it.
+fn account(actor: &Actor) -> Option<Account> {
+    let waited = actor.origin == Origin::Queue && *actor != Actor::lockkeeper(Origin::Queue);
+    if waited { Identity::Commenter(actor.login.clone()) } else { Identity::of_actor(actor) }.account()
+}
+
+/// Whose command made a plan.
+async fn planner(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<Option<Actor>, sqlx::Error> {
+    let Some(run) = cx.ctx.store.run_get(plan.run).await? else { return Ok(None) };
+    Ok(cx.ctx.store.command_get(run.command).await?.map(|command| command.actor))
 }
 
 /// Hooks run once for a command, on one state of the base branch, in the checkout of the default workspace: what they make is

@@ -8,6 +8,7 @@ use super::cut_chars;
 use crate::model::{
     BranchName, ChangeKind, ChangedFile, CommitSha, HostName, Pull, PullNumber, PullRef, PullState, RepoId, RepoPath,
 };
+use crate::render::has_marker;
 
 /// Longest title; GitHub allows 256 characters.
 const MAX_TITLE: usize = 256;
@@ -224,11 +225,11 @@ pub(super) struct CommentAnswer {
 }
 
 impl CommentAnswer {
-    /// Whether it is a comment of ours from that time with the marker in it.
+    /// Whether it is a comment of ours from that time that the marker stands for.
     pub fn is_ours(&self, login: &str, marker: &str, since: DateTime<Utc>) -> bool {
         self.created_at >= since
             && self.user.as_ref().is_some_and(|user| user.login.eq_ignore_ascii_case(login))
-            && self.body.as_ref().is_some_and(|body| body.contains(marker))
+            && self.body.as_ref().is_some_and(|body| has_marker(body, marker))
     }
 }
 
@@ -306,6 +307,22 @@ mod tests {
             told("/html_url", json!("javascript:alert(1)")),
             @"the address of its page is not one of the web"
         );
+    }
+
+    #[test]
+    fn a_comment_is_found_by_its_hidden_line_alone() {
+        let said = |body: &str| -> CommentAnswer {
+            let comment =
+                json!({"id": 7, "user": {"login": "Lockbot"}, "created_at": "2026-03-01T12:00:05Z", "body": body});
+            serde_json::from_value(comment).unwrap()
+        };
+        let (marker, since) = (r#""id":"x","part":2,"#, DateTime::UNIX_EPOCH);
+        let line =
+            |part: u32| format!(r#"<!-- lockkeeper {{"v":1,"command":"plan","id":"x","part":{part},"parts":2}} -->"#);
+        let quoted = format!("+ note = {marker}\n{}\n\n{}", line(2), line(1));
+        assert!(!said(&quoted).is_ours("lockbot", marker, since), "the first part quotes the marker of the second");
+        assert!(said(&format!("the second part\n\n{}", line(2))).is_ours("lockbot", marker, since));
+        assert!(!said(&line(2)).is_ours("eve", marker, since));
     }
 
     #[test]

@@ -41,7 +41,7 @@ use self::wire::Wire;
 use super::super::{Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk, RepoAccess};
 use crate::clock::Clock;
 use crate::model::{
-    Approval, Aside, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
+    Approval, Aside, BranchName, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
 };
 use crate::telemetry::Metrics;
 
@@ -141,6 +141,24 @@ impl Forge for GitHub {
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError> {
         let pull = self.pull_answer(at, via).await?.into_pull(at);
         pull.map_err(|message| Failure::rejected(&self.wire.host, &pull_words(at), &message).into())
+    }
+
+    async fn default_branch(&self, repo: &RepoId, via: Installation) -> Result<BranchName, ForgeError> {
+        #[derive(Deserialize)]
+        struct Answer {
+            full_name: String,
+            default_branch: String,
+        }
+        let what = format!("the default branch of {}", repo.full_name());
+        let call = Call::get(repo_path(repo), what);
+        let answer = self.credentials.send(&self.wire, repo, via, &call).await?;
+        let answer: Answer = answer.json(&self.wire.host, &call.what)?;
+        let rejected = |message: &str| Failure::rejected(&self.wire.host, &call.what, message);
+        // Whoever asks by an old name is sent on to the new one, which is another repository to us.
+        if !answer.full_name.eq_ignore_ascii_case(repo.full_name()) {
+            return Err(rejected("the answer is about another one: was the repository renamed or transferred?").into());
+        }
+        BranchName::new(&answer.default_branch).map_err(|error| rejected(&error.to_string()).into())
     }
 
     async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError> {

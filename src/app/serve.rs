@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
-use super::{Server, Surroundings};
+use super::{Server, Surroundings, descriptors};
 use crate::config::server::ServerConfig;
 
 /// Runs the server until it is told to stop.
@@ -19,6 +19,7 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
     // Terraform runs as the same user: without this it could read the server's variables, and the secrets in them, out
     // of /proc.
     nix::sys::prctl::set_dumpable(false).context("cannot hide the memory of the server from other programs")?;
+    descriptors::raise();
     let mut signals = Signals::new()?;
     let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let listener = TcpListener::bind(config.web.listen).await;

@@ -464,9 +464,13 @@ impl Log {
     }
 
     fn add(&self, line: &str) {
-        let mut text = self.text.lock().expect("no test panics while it holds the log");
-        writeln!(text, "{line}").expect("writing to a string does not fail");
-        self.length.send_replace(text.len());
+        // Who waits for a line reads the text under the lock of the length, so the two are never held the other way round.
+        let length = {
+            let mut text = self.text.lock().expect("no test panics while it holds the log");
+            writeln!(text, "{line}").expect("writing to a string does not fail");
+            text.len()
+        };
+        self.length.send_replace(length);
     }
 
     fn text(&self) -> String {

@@ -135,7 +135,7 @@ fn peak(world: &World) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_unsigned_deliveries_are_answered_although_their_bodies_never_come() {
-    let world = World::start(|_| vec![("main.tf", String::new())]).await;
+    let mut world = World::start(|_| vec![("main.tf", String::new())]).await;
     let server = address(&world);
     let before = peak(&world);
     let announced = async |number: usize| {
@@ -155,12 +155,12 @@ async fn sixty_unsigned_deliveries_are_answered_although_their_bodies_never_come
     large.write_all(headers(server, 25 * MIB + 1, Some(FORGED)).as_bytes()).await.unwrap();
     assert_eq!(status(&mut large).await, "HTTP/1.1 413 Payload Too Large");
     drop((streams, large));
-    world.finish(&[]).await;
+    world.server.finish().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_deliveries_that_do_not_come_to_their_end_have_a_bound_and_hold_up_no_small_one() {
-    let world = World::start(|_| vec![("main.tf", String::new())]).await;
+    let mut world = World::start(|_| vec![("main.tf", String::new())]).await;
     let server = address(&world);
     let before = peak(&world);
     let body = vec![b' '; LARGE - 1];
@@ -177,7 +177,7 @@ async fn forged_deliveries_that_do_not_come_to_their_end_have_a_bound_and_hold_u
     assert!(grown < 300 * MIB, "forged deliveries took {grown} bytes");
     assert_eq!(signed(server, "127.0.0.1").await, "HTTP/1.1 200 OK");
     drop(streams);
-    world.finish(&[]).await;
+    world.server.finish().await;
 }
 
 /// Sends a small signed delivery in pieces, and returns the status of the answer.

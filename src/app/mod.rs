@@ -2,6 +2,8 @@
 
 mod accounts;
 mod build;
+mod connections;
+mod descriptors;
 mod keys;
 mod loops;
 mod news;

@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
-use super::{Server, Surroundings};
+use super::{Server, Surroundings, descriptors};
 use crate::config::server::ServerConfig;
 
 /// Runs the server until it is told to stop.
@@ -25,6 +25,7 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
              (docs/security.md)"
         );
     }
+    descriptors::raise();
     let mut signals = Signals::new()?;
     let mut hang_up = signal(SignalKind::hangup()).context("cannot listen for signals")?;
     let listener = TcpListener::bind(config.web.listen).await;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use super::tls::{self, Certificate, Peer, TlsListener};
-use super::{Parts, Replica, build, loops, reload, web};
+use super::connections::{Admission, Limits, WebServer};
+use super::tls::Certificate;
+use super::{Parts, Replica, build, descriptors, loops, reload, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
 use crate::context::Ctx;
@@ -51,7 +51,7 @@ pub struct Server {
     /// Nothing is done any more.
     ended: CancellationToken,
     workers: JoinSet<()>,
-    _web: AbortOnDropHandle<std::io::Result<()>>,
+    _web: AbortOnDropHandle<()>,
     _only_one: Vec<File>,
 }
 
@@ -73,11 +73,11 @@ impl Server {
         replica.tick_leases().await.context("cannot tell the database that this server is there")?;
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
-        let serving = serve(listener, router, config, ended.clone())?;
+        let web = web_server(router, config, &replica.ctx)?.serve(listener, ended.clone());
         info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
-            _web: AbortOnDropHandle::new(tokio::spawn(serving)),
+            _web: AbortOnDropHandle::new(tokio::spawn(web)),
             _only_one: only_one,
             replica,
             address,
@@ -154,26 +154,13 @@ impl Server {
     }
 }
 
-type Serving = Pin<Box<dyn Future<Output = std::io::Result<()>> + Send>>;
-
-/// Answers requests until `ended`, with TLS if there is a certificate.
-fn serve(
-    listener: TcpListener,
-    router: Router,
-    config: &ServerConfig,
-    ended: CancellationToken,
-) -> anyhow::Result<Serving> {
-    let Some(files) = &config.web.tls else {
-        let router = router.into_make_service_with_connect_info::<SocketAddr>();
-        let serving = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned());
-        return Ok(Box::pin(serving.into_future()));
-    };
-    let certificate = Arc::new(Certificate::open(files.clone())?);
-    let listener =
-        TlsListener::new(listener, certificate).context("cannot tell on which address the server listens")?;
-    let router = tls::telling_peers(router).into_make_service_with_connect_info::<Peer>();
-    let serving = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned());
-    Ok(Box::pin(serving.into_future()))
+/// Answers requests, with TLS if there is a certificate, on as many connections as there are descriptors for.
+fn web_server(router: Router, config: &ServerConfig, ctx: &Ctx) -> anyhow::Result<WebServer> {
+    let certificate = config.web.tls.clone().map(Certificate::open).transpose()?;
+    let limits = Limits::within(descriptors::limit());
+    info!(in_all = limits.in_all, per_address = limits.per_address, "Connections to the web server are limited");
+    let admission = Admission::new(limits, config.web.trusted_proxies.clone(), ctx.metrics.clone());
+    Ok(WebServer::new(router, certificate.map(Arc::new), admission))
 }
 
 async fn replica(config: &ServerConfig, surroundings: Surroundings, address: SocketAddr) -> anyhow::Result<Replica> {

@@ -2,42 +2,35 @@
 //! that only write files, so the files are looked at while the server runs; connections that are there go on.
 
 use std::io;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, ensure};
-use axum::Router;
-use axum::extract::connect_info::Connected;
-use axum::extract::{ConnectInfo, Request};
-use axum::serve::{IncomingStream, Listener};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tokio_util::task::AbortOnDropHandle;
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::config::server::TlsFiles;
 use crate::model::Sha256Digest;
 
 /// Who has not agreed on keys by then gets no answer.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// Connections that agree on keys at the same time; more wait.
+/// Connections that agree on keys at the same time; more wait, and their time runs.
 const HANDSHAKES: usize = 256;
 /// How often the files are looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
-/// After an error of the socket (too many open files) the next try waits this long.
-const AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// The certificate and its key, as they are now.
 pub(super) struct Certificate {
     files: TlsFiles,
     current: RwLock<Current>,
+    handshakes: Semaphore,
 }
 
 struct Current {
@@ -51,7 +44,17 @@ impl Certificate {
     pub fn open(files: TlsFiles) -> anyhow::Result<Self> {
         let texts = read(&files)?;
         let config = Arc::new(parse(&texts)?);
-        Ok(Self { files, current: RwLock::new(Current { config, seen: Ok(digest(&texts)) }) })
+        let current = RwLock::new(Current { config, seen: Ok(digest(&texts)) });
+        Ok(Self { files, current, handshakes: Semaphore::new(HANDSHAKES) })
+    }
+
+    /// Agrees on keys with whoever has connected.
+    pub async fn handshake(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let handshake = async {
+            let _place = self.handshakes.acquire().await.map_err(io::Error::other)?;
+            TlsAcceptor::from(self.config()).accept(stream).await
+        };
+        tokio::time::timeout(HANDSHAKE, handshake).await?
     }
 
     fn config(&self) -> Arc<ServerConfig> {
@@ -71,7 +74,8 @@ impl Certificate {
         Ok(true)
     }
 
-    async fn watch(self: Arc<Self>) {
+    /// Looks at the files now and then, for as long as it is polled.
+    pub async fn watch(self: Arc<Self>) {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let own = Arc::clone(&self);
@@ -114,94 +118,21 @@ fn parse([certificate, key]: &Texts) -> anyhow::Result<ServerConfig> {
     Ok(config)
 }
 
-/// Hands out connections that have agreed on keys. One that takes long keeps no other waiting.
-pub(super) struct TlsListener {
-    ready: mpsc::Receiver<(TlsStream<TcpStream>, SocketAddr)>,
-    address: SocketAddr,
-    _tasks: [AbortOnDropHandle<()>; 2],
-}
-
-impl TlsListener {
-    /// Takes connections from the socket from now on.
-    pub fn new(socket: TcpListener, certificate: Arc<Certificate>) -> io::Result<Self> {
-        let address = socket.local_addr()?;
-        let (sender, ready) = mpsc::channel(HANDSHAKES);
-        let watching = tokio::spawn(Arc::clone(&certificate).watch());
-        let accepting = tokio::spawn(accept(socket, certificate, sender));
-        Ok(Self { ready, address, _tasks: [watching, accepting].map(AbortOnDropHandle::new) })
-    }
-}
-
-async fn accept(
-    socket: TcpListener,
-    certificate: Arc<Certificate>,
-    ready: mpsc::Sender<(TlsStream<TcpStream>, SocketAddr)>,
-) {
-    let places = Arc::new(Semaphore::new(HANDSHAKES));
-    loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("the row is never closed");
-        let (stream, peer) = match socket.accept().await {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                warn!(%error, "A connection could not be accepted");
-                tokio::time::sleep(AFTER_ERROR).await;
-                continue;
-            }
-        };
-        let (acceptor, ready) = (TlsAcceptor::from(certificate.config()), ready.clone());
-        tokio::spawn(async move {
-            match tokio::time::timeout(HANDSHAKE, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => ready.send((stream, peer)).await.unwrap_or_default(),
-                Ok(Err(error)) => debug!(%error, %peer, "A connection has not agreed on keys"),
-                Err(_) => debug!(%peer, "A connection took too long to agree on keys"),
-            }
-            drop(place);
-        });
-    }
-}
-
-impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
-    type Addr = SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        match self.ready.recv().await {
-            Some(connection) => connection,
-            // The task that accepts has ended with the program.
-            None => std::future::pending().await,
-        }
-    }
-
-    fn local_addr(&self) -> io::Result<Self::Addr> {
-        Ok(self.address)
-    }
-}
-
-/// Where a connection comes from; axum can tell only of its own listeners.
-#[derive(Clone, Copy)]
-pub(super) struct Peer(SocketAddr);
-
-impl Connected<IncomingStream<'_, TlsListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
-        Self(*stream.remote_addr())
-    }
-}
-
-/// Lets handlers ask for the address as they do without TLS.
-pub(super) fn telling_peers(router: Router) -> Router {
-    router.layer(axum::middleware::map_request(|mut request: Request| async move {
-        if let Some(ConnectInfo(Peer(address))) = request.extensions().get::<ConnectInfo<Peer>>().copied() {
-            request.extensions_mut().insert(ConnectInfo(address));
-        }
-        request
-    }))
-}
-
 #[cfg(test)]
 mod tests {
-    use axum::routing::get;
+    use std::net::SocketAddr;
 
+    use axum::Router;
+    use axum::extract::ConnectInfo;
+    use axum::routing::get;
+    use tokio::net::TcpListener;
+    use tokio_util::sync::CancellationToken;
+    use tokio_util::task::AbortOnDropHandle;
+
+    use super::super::connections::{Admission, Limits, WebServer};
     use super::*;
+    use crate::config::server::TrustedProxies;
+    use crate::telemetry::Metrics;
 
     const ONE: [&str; 2] = [
         include_str!("../../tests/it/support/tls/one.cert.pem"),
@@ -233,11 +164,11 @@ mod tests {
         let certificate = Arc::new(Certificate::open(write(dir.path(), ONE)).unwrap());
         let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = socket.local_addr().unwrap();
-        let listener = TlsListener::new(socket, Arc::clone(&certificate)).unwrap();
         let whose = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.ip().to_string() };
-        let router = telling_peers(Router::new().route("/", get(whose)));
-        let serving = axum::serve(listener, router.into_make_service_with_connect_info::<Peer>());
-        let _serving = AbortOnDropHandle::new(tokio::spawn(serving.into_future()));
+        let admission = Admission::new(Limits::within(1024), TrustedProxies::default(), Metrics::default());
+        let router = Router::new().route("/", get(whose));
+        let server = WebServer::new(router, Some(Arc::clone(&certificate)), admission);
+        let _serving = AbortOnDropHandle::new(tokio::spawn(server.serve(socket, CancellationToken::new())));
         assert_eq!(ask(address, "one.test", ONE[0]).await.unwrap(), "127.0.0.1");
         assert!(ask(address, "two.test", TWO[0]).await.is_err());
         assert!(!certificate.reload().unwrap());

@@ -1,21 +1,26 @@
 //! The webhook door: `POST /events`. It bounds, verifies, reads and stores, and then lets go (P1, P2).
 //!
+//! Everything that the headers can decide is decided before a byte of the body is read, so that a sender without a
+//! well-formed signature costs nothing but the connection.
+//!
 //! | answer | when |
 //! |---|---|
 //! | 200 | the delivery is committed, or it was before |
 //! | 400 | it cannot be read; the log says where |
 //! | 401 | the signature is missing or wrong |
 //! | 403 | the repository is not on the allow-list; kept all the same |
-//! | 413 | the body is larger than [`MAX_BODY_BYTES`] |
-//! | 503 | the database did not take it; the forge may send it again |
+//! | 408 | the body did not arrive in time |
+//! | 413 | the body is larger than [`MAX_BODY_BYTES`](super::intake::MAX_BODY_BYTES) |
+//! | 503 | the database did not take it, or too many large bodies are on their way; the forge may send it again |
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use tracing::{info, warn};
 
+use super::intake::{Intake, Limits, NotTaken, Received};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
 use crate::jobs::ReadDelivery;
@@ -23,57 +28,122 @@ use crate::model::{DeliveryId, Event, OwnerName, RepositoryEventKind, Repository
 use crate::queue::Job;
 use crate::store::{Accepted, DeliveryState, NewDelivery};
 use crate::telemetry::Metric;
-use crate::vcs::github::webhook::{self, DeliveryHeader};
-
-/// GitHub REST: webhook payloads are capped at 25 MB.
-pub const MAX_BODY_BYTES: usize = 25 * 1024 * 1024;
+use crate::vcs::github::webhook::{self, BadSignature, DeliveryHeader, SignatureCheck};
 
 /// The note of a delivery about repositories that are not served.
 const NOT_SERVED: &str = "the repository is not on the allow-list (--repo-allowlist)";
 
 type Answer = (StatusCode, String);
 
-/// Takes a delivery.
-pub async fn receive(State(ctx): State<Arc<Ctx>>, headers: HeaderMap, body: Bytes) -> Answer {
-    match understand(&ctx, &headers, &body) {
-        Ok((delivery, event)) => store(&ctx, &headers, body, delivery, event).await,
-        Err(answer) => answer,
+/// Seconds after which a sender may try again when there was no room.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("30");
+
+/// What the door is given.
+pub(super) struct Door {
+    ctx: Arc<Ctx>,
+    intake: Intake,
+}
+
+impl Door {
+    /// A door with bodies of its own.
+    pub fn new(ctx: Arc<Ctx>, limits: Limits) -> Self {
+        let intake = Intake::new(limits, ctx.metrics.clone());
+        Self { ctx, intake }
     }
 }
 
-/// Everything that can be decided without the database.
-fn understand(ctx: &Ctx, headers: &HeaderMap, body: &[u8]) -> Result<(DeliveryHeader, Event), Answer> {
+/// Takes a delivery.
+pub(super) async fn receive(State(door): State<Arc<Door>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    let (ctx, headers) = (&*door.ctx, &parts.headers);
+    let (delivery, mut check) = match begin(ctx, headers) {
+        Ok(begun) => begun,
+        Err(answer) => return closing(answer),
+    };
+    let Received { bytes, room } = match door.intake.receive(body, check.as_mut()).await {
+        Ok(received) => received,
+        Err(error) => return not_taken(ctx, &delivery, error),
+    };
+    let answer = match understand(ctx, headers, &bytes, &delivery, check) {
+        Ok(event) => store(ctx, headers, bytes, delivery, event).await,
+        Err(answer) => answer,
+    };
+    drop(room);
+    answer.into_response()
+}
+
+/// Everything that can be decided without the body.
+fn begin(ctx: &Ctx, headers: &HeaderMap) -> Result<(DeliveryHeader, Option<SignatureCheck>), Answer> {
     let delivery = webhook::delivery(headers).map_err(|error| {
         count(ctx, "unreadable");
         refuse(StatusCode::BAD_REQUEST, &error.to_string())
     })?;
     let secrets = &ctx.settings.webhook_secrets;
-    if !secrets.is_empty() {
-        webhook::verify(headers, body, secrets).map_err(|error| {
-            warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery with a bad signature");
-            count(ctx, "bad_signature");
-            refuse(StatusCode::UNAUTHORIZED, "the signature of this delivery is missing or wrong")
-        })?;
+    if secrets.is_empty() {
+        return Ok((delivery, None));
     }
-    let event = webhook::parse(headers, body, ctx.forge.host()).map_err(|error| {
+    match SignatureCheck::begin(headers, secrets) {
+        Ok(check) => Ok((delivery, Some(check))),
+        Err(error) => Err(bad_signature(ctx, &delivery, error)),
+    }
+}
+
+fn bad_signature(ctx: &Ctx, delivery: &DeliveryHeader, error: BadSignature) -> Answer {
+    warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery with a bad signature");
+    count(ctx, "bad_signature");
+    refuse(StatusCode::UNAUTHORIZED, "the signature of this delivery is missing or wrong")
+}
+
+fn not_taken(ctx: &Ctx, delivery: &DeliveryHeader, error: NotTaken) -> Response {
+    warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery whose body was not received");
+    let (outcome, status) = match error {
+        NotTaken::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE),
+        NotTaken::TooSlow => ("too_slow", StatusCode::REQUEST_TIMEOUT),
+        NotTaken::NoRoom => ("no_room", StatusCode::SERVICE_UNAVAILABLE),
+        NotTaken::Broken => ("broken_off", StatusCode::BAD_REQUEST),
+    };
+    count(ctx, outcome);
+    let mut response = closing(refuse(status, &error.to_string()));
+    if error == NotTaken::NoRoom {
+        response.headers_mut().insert(header::RETRY_AFTER, RETRY_AFTER);
+    }
+    response
+}
+
+/// The connection is of no more use: the rest of the body would have to be read first.
+fn closing(answer: Answer) -> Response {
+    ([(header::CONNECTION, "close")], answer).into_response()
+}
+
+/// Everything else that can be decided without the database.
+fn understand(
+    ctx: &Ctx,
+    headers: &HeaderMap,
+    body: &[u8],
+    delivery: &DeliveryHeader,
+    check: Option<SignatureCheck>,
+) -> Result<Event, Answer> {
+    if let Some(check) = check {
+        check.finish().map_err(|error| bad_signature(ctx, delivery, error))?;
+    }
+    webhook::parse(headers, body, ctx.forge.host()).map_err(|error| {
         warn!(delivery = delivery.id, event = delivery.event, %error, "Refused a delivery that cannot be read");
         count(ctx, "unreadable");
         refuse(StatusCode::BAD_REQUEST, &format!("the payload cannot be read: {error}"))
-    })?;
-    Ok((delivery, event))
+    })
 }
 
 fn refuse(status: StatusCode, why: &str) -> Answer {
     (status, format!("{why}\n"))
 }
 
-async fn store(ctx: &Ctx, headers: &HeaderMap, body: Bytes, delivery: DeliveryHeader, event: Event) -> Answer {
+async fn store(ctx: &Ctx, headers: &HeaderMap, body: Vec<u8>, delivery: DeliveryHeader, event: Event) -> Answer {
     let new = NewDelivery {
         host: ctx.forge.host().clone(),
         forge_delivery: delivery.id,
         event: delivery.event,
         content_type: text_header(headers, &header::CONTENT_TYPE),
-        body: body.to_vec(),
+        body,
     };
     let allowed = event.repo().is_none_or(|repo| ctx.settings.allowlist.allows(repo));
     match keep(ctx, &new, event).await {

@@ -17,11 +17,12 @@ mod apps;
 mod auth;
 mod csrf;
 mod errors;
-pub mod events;
+mod events;
 mod extract;
 mod giving;
 mod headers;
 mod health;
+mod intake;
 mod leases;
 mod metrics;
 mod operations;
@@ -31,6 +32,7 @@ mod repos;
 mod trace;
 mod web;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +45,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{WebAuth, WebUser};
 pub use errors::Failure;
+pub use intake::Limits as DeliveryLimits;
 pub use reach::LIMITED;
 pub use web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web};
 
@@ -53,12 +56,23 @@ const REQUEST_TIME: Duration = Duration::from_secs(30);
 /// Bodies are short forms.
 const BODY_BYTES: usize = 16 * 1024;
 
+/// Address of this server at which a request arrived, in the extensions of the request. The address of whoever sent it is
+/// beside it, as [`ConnectInfo`](axum::extract::ConnectInfo).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalAddr(pub SocketAddr);
+
 /// The webhook door: guarded by signatures, not by the web user.
 pub fn door(ctx: Arc<Ctx>) -> Router {
+    door_with(ctx, DeliveryLimits::default())
+}
+
+/// The same with other limits.
+pub fn door_with(ctx: Arc<Ctx>, limits: DeliveryLimits) -> Router {
+    let metrics = ctx.metrics.clone();
     Router::new()
-        .route("/events", post(events::receive).layer(DefaultBodyLimit::max(events::MAX_BODY_BYTES)))
-        .layer(middleware::from_fn_with_state(ctx.metrics.clone(), metrics::count))
-        .with_state(ctx)
+        .route("/events", post(events::receive))
+        .layer(middleware::from_fn_with_state(metrics, metrics::count))
+        .with_state(Arc::new(events::Door::new(ctx, limits)))
 }
 
 /// Everything but the webhook door. A proxy that serves the public address below a path strips that path, so the

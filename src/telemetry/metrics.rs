@@ -77,7 +77,8 @@ metrics! {
     Info = Gauge "info" ["version"] "Always 1; says which version runs.";
     DatabaseUp = Gauge "database_up" [] "1 if the database answered this request; if 0, what is read from it is missing or old.";
     Deliveries = Counter "deliveries_total" ["outcome"]
-        "Webhook deliveries by what became of them: `handled`, `ignored`, `refused`, `duplicate`, `bad_signature`, `unreadable`, `not_kept`.";
+        "Webhook deliveries by what became of them: `handled`, `ignored`, `refused`, `duplicate`, `bad_signature`, `unreadable`, `too_large`, `too_slow`, `no_room`, `broken_off`, `not_kept`.";
+    DeliveryBodyBytes = Gauge "delivery_body_bytes" [] "Memory reserved for bodies of webhook deliveries that are being received or stored, in bytes.";
     Commands = Counter "commands_total" ["kind" "outcome"] "Commands that ended, by kind (`plan`, `apply` …) and outcome.";
     Runs = Counter "runs_total" ["kind" "outcome"] "Projects of a command that ended, by kind (`plan`, `apply`) and outcome.";
     RunDuration = Histogram "run_duration_seconds" ["kind"] "How long runs took from their first step to their end.";
@@ -127,6 +128,9 @@ metrics! {
     ForgeRequests = Counter "forge_requests_total" ["status"]
         "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none.";
     ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge grants until the limit starts anew, as of its last answer.";
+    HttpConnections = Gauge "http_connections" [] "Connections that are open to this server.";
+    HttpConnectionsClosed = Counter "http_connections_closed_total" ["reason"]
+        "Connections that this server closed to stay available: `full` and `address` (over the limit in all or of one address), `made_room` (for a new one), `too_slow`.";
     HttpRequests = Counter "http_requests_total" ["route" "method" "status"]
         "Requests to this server by route as the program knows it (`/jobs/{id}`), verb and class of the answer.";
 }
@@ -187,6 +191,11 @@ impl Metrics {
     /// Sets a gauge.
     pub fn set(&self, metric: Metric, labels: &[&str], value: f64) {
         self.0.recorder.register_gauge(&key(metric, labels), &META).set(value);
+    }
+
+    /// Adds to a gauge, or takes from it.
+    pub fn change(&self, metric: Metric, labels: &[&str], by: f64) {
+        self.0.recorder.register_gauge(&key(metric, labels), &META).increment(by);
     }
 
     /// Sets every series of a gauge: those that had a value before and are not named now become 0.

@@ -29,7 +29,8 @@ impl TrustedProxies {
         words.iter().map(|word| network(word.as_ref().trim())).collect::<Result<_, _>>().map(Self)
     }
 
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// Says whether a trusted proxy has this address.
+    pub fn trusts(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 

@@ -134,7 +134,8 @@ pub static SETTINGS: &[Setting] = &[
         "NETWORKS",
         List,
         "Proxies that are believed when `X-Forwarded-For` says who sent a request, as in `10.0.0.0/8,::1`. Not set: the \
-         address of whoever connects counts. It is kept in the audit log.",
+         address of whoever connects counts. It is kept in the audit log. A proxy that is not named here has 64 \
+         connections at most.",
     ),
     Setting::new(Storage, "data-dir", "FOLDER", Path, "Where mirrors, checkouts and the built-in database are kept.")
         .or_named("~/.lockkeeper", "~/.atlantis"),

@@ -6,13 +6,19 @@ use std::path::{Path, PathBuf};
 use axum::http::{HeaderMap, HeaderName};
 use lockkeeper::model::{Event, HostName};
 use lockkeeper::secret::Secret;
-use lockkeeper::vcs::github::webhook::{BadSignature, delivery, parse, verify};
+use lockkeeper::vcs::github::webhook::{BadSignature, SignatureCheck, delivery, parse};
 use serde_json::{Map, Value, json};
 
 use super::tools::{npm, run};
 
 fn host() -> HostName {
     HostName::new("github.com").unwrap()
+}
+
+fn verify(headers: &HeaderMap, body: &[u8], secrets: &[Secret]) -> Result<(), BadSignature> {
+    let mut check = SignatureCheck::begin(headers, secrets)?;
+    check.update(body);
+    check.finish()
 }
 
 fn recordings() -> PathBuf {

@@ -1,4 +1,5 @@
 //! Attacks: each story is one that worked once, played where the hole was.
 
+mod door;
 mod owners;
 mod sandbox;

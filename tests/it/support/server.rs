@@ -54,6 +54,7 @@ pub struct Settings {
     database: Option<DatabaseUrl>,
     terraform: Option<PathBuf>,
     survives_full_disks: bool,
+    open_files: Option<(u32, u32)>,
     is_app: bool,
     writes: Vec<PathBuf>,
     ordinary_user: bool,
@@ -111,6 +112,12 @@ impl Settings {
     #[must_use]
     pub fn survives_full_disks(self) -> Self {
         Self { survives_full_disks: true, ..self }
+    }
+
+    /// Started with these limits of open files, the soft one and the hard one.
+    #[must_use]
+    pub fn open_files(self, soft: u32, hard: u32) -> Self {
+        Self { open_files: Some((soft, hard)), ..self }
     }
 
     /// Another database than SQLite in the data directory.
@@ -211,10 +218,17 @@ impl Server {
     #[expect(clippy::disallowed_methods, reason = "the program under test, not a child of it")]
     fn command(&self) -> Command {
         let program = env!("CARGO_BIN_EXE_lockkeeper");
-        let mut command = Command::new(if self.settings.survives_full_disks { "env" } else { program });
-        if self.settings.survives_full_disks {
-            command.args(["--ignore-signal=XFSZ", program]);
+        let mut before = Vec::new();
+        if let Some((soft, hard)) = self.settings.open_files {
+            before.extend(["sh".to_owned(), "-c".to_owned()]);
+            before.extend([format!("ulimit -Sn {soft} && ulimit -Hn {hard} && exec \"$0\" \"$@\"")]);
         }
+        if self.settings.survives_full_disks {
+            before.extend(["env", "--ignore-signal=XFSZ"].map(str::to_owned));
+        }
+        before.push(program.to_owned());
+        let mut command = Command::new(&before[0]);
+        command.args(&before[1..]);
         command.arg("server").args(["--port=0", "--bind-address=127.0.0.1", "--tf-download=false"]);
         command.arg(format!("--gh-hostname={HOST}")).arg(format!("--gh-api-url={}", self.api_url));
         command.arg(format!("--repo-allowlist={HOST}/acme/*")).arg(format!("--atlantis-url={PUBLIC_URL}"));

@@ -9,4 +9,4 @@ mod signature;
 
 pub use header::{BadHeader, DeliveryHeader, delivery};
 pub use payload::{PayloadError, parse};
-pub use signature::{BadSignature, verify};
+pub use signature::{BadSignature, SignatureCheck};

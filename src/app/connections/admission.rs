@@ -1,0 +1,290 @@
+//! How many connections there may be, and which one gives way to a new one.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tracing::warn;
+
+use super::progress::{Deadlines, Progress};
+use crate::config::server::TrustedProxies;
+use crate::telemetry::{Metric, Metrics};
+
+/// Most connections in all, where there are descriptors for them.
+const MOST: usize = 1024;
+/// Descriptors for everything else: the database, git, runs and their files, requests to the forge. With a limit below
+/// twice as many it is half of them.
+const KEPT: usize = 256;
+/// Connections from this machine that are let in although all places are taken, so that `lockkeeper healthcheck` and an
+/// administrator get an answer.
+const FROM_THIS_MACHINE: usize = 16;
+/// Refusals are told in the log once in this time.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+
+/// Limits of connections to one server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::app) struct Limits {
+    /// Most connections at a time.
+    pub in_all: usize,
+    /// Most connections of one address (IPv6: of one /64 network) at a time, unless it is a trusted proxy.
+    pub per_address: usize,
+    /// Longest time for the headers of a request.
+    pub headers: Duration,
+    /// Longest time between an answer and the next request.
+    pub idle: Duration,
+    /// The same for trusted proxies, which send the requests of others over connections that they keep. Longer than the
+    /// ten minutes of the most patient balancer that is known, because one that uses a connection in the moment in which
+    /// it is closed loses a request.
+    pub idle_of_proxies: Duration,
+    /// Longest time in which the other side takes no byte of an answer.
+    pub blocked: Duration,
+    /// Longest time in which what the other side still sends is thrown away after the last answer.
+    pub lingering: Duration,
+}
+
+impl Limits {
+    /// What is possible with so many descriptors.
+    pub fn within(descriptors: u64) -> Self {
+        let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        Self {
+            in_all: (descriptors - KEPT.min(descriptors / 2)).min(MOST),
+            per_address: 64,
+            headers: Duration::from_secs(30),
+            idle: Duration::from_secs(75),
+            idle_of_proxies: Duration::from_secs(650),
+            blocked: Duration::from_secs(30),
+            lingering: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Decides about new connections, and knows all that are open.
+pub(in crate::app) struct Admission {
+    pub(super) limits: Limits,
+    proxies: TrustedProxies,
+    metrics: Metrics,
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    next: u64,
+    connections: BTreeMap<u64, Connection>,
+    of_network: HashMap<IpAddr, usize>,
+    told_at: Option<Instant>,
+    untold: u64,
+}
+
+struct Connection {
+    /// `None` for a trusted proxy.
+    network: Option<IpAddr>,
+    progress: Progress,
+}
+
+/// Why a connection is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Full {
+    InAll,
+    OfAddress,
+}
+
+/// The place of an open connection; it is free again when this is dropped.
+pub(super) struct Place {
+    admission: Arc<Admission>,
+    number: u64,
+    pub progress: Progress,
+}
+
+impl Admission {
+    pub fn new(limits: Limits, proxies: TrustedProxies, metrics: Metrics) -> Arc<Self> {
+        Arc::new(Self { limits, proxies, metrics, open: Mutex::default() })
+    }
+
+    /// Gives a place to a connection. If all are taken, the one that has gone longest without completing a request gives
+    /// way; if all are being answered, there is none.
+    pub(super) fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+        let peer = peer.to_canonical();
+        let is_proxy = self.proxies.trusts(peer);
+        let network = (!is_proxy).then(|| network(peer));
+        let Limits { headers, idle, idle_of_proxies, blocked, .. } = self.limits;
+        let progress =
+            Progress::new(Deadlines { headers, idle: if is_proxy { idle_of_proxies } else { idle }, blocked });
+        let mut open = self.open();
+        if let Err(full) = self.make_room(&mut open, network, peer.is_loopback()) {
+            self.refuse(&mut open, full, peer);
+            return None;
+        }
+        open.next += 1;
+        let number = open.next;
+        if let Some(network) = network {
+            *open.of_network.entry(network).or_default() += 1;
+        }
+        open.connections.insert(number, Connection { network, progress: progress.clone() });
+        self.metrics.change(Metric::HttpConnections, &[], 1.0);
+        Some(Place { admission: Arc::clone(self), number, progress })
+    }
+
+    fn make_room(&self, open: &mut Open, network: Option<IpAddr>, is_here: bool) -> Result<(), Full> {
+        let of_network = network.and_then(|network| open.of_network.get(&network)).copied().unwrap_or_default();
+        if of_network >= self.limits.per_address {
+            return self.dismiss(open, network).ok_or(Full::OfAddress);
+        }
+        let most = self.limits.in_all + if is_here { FROM_THIS_MACHINE } else { 0 };
+        if open.connections.len() >= most {
+            return self.dismiss(open, None).ok_or(Full::InAll);
+        }
+        Ok(())
+    }
+
+    /// Ends the connection, of one network or of all, that has gone longest without completing a request.
+    fn dismiss(&self, open: &mut Open, network: Option<IpAddr>) -> Option<()> {
+        let candidates = open.connections.iter().filter(|(_, other)| network.is_none() || other.network == network);
+        let waiting = candidates.filter_map(|(number, other)| Some((other.progress.incomplete_since()?, *number)));
+        let (_, number) = waiting.min()?;
+        if let Some(dismissed) = self.remove(open, number) {
+            dismissed.progress.give_way();
+        }
+        self.closed("made_room");
+        Some(())
+    }
+
+    fn remove(&self, open: &mut Open, number: u64) -> Option<Connection> {
+        let connection = open.connections.remove(&number)?;
+        if let Some(network) = connection.network
+            && let Some(count) = open.of_network.get_mut(&network)
+        {
+            *count -= 1;
+            if *count == 0 {
+                open.of_network.remove(&network);
+            }
+        }
+        self.metrics.change(Metric::HttpConnections, &[], -1.0);
+        Some(connection)
+    }
+
+    fn refuse(&self, open: &mut Open, full: Full, peer: IpAddr) {
+        self.closed(match full {
+            Full::InAll => "full",
+            Full::OfAddress => "address",
+        });
+        open.untold += 1;
+        if open.told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
+            return;
+        }
+        let refused = std::mem::take(&mut open.untold);
+        open.told_at = Some(Instant::now());
+        let Limits { in_all, per_address, .. } = self.limits;
+        match full {
+            Full::InAll => warn!(
+                refused, most = in_all, %peer,
+                "Connections are refused: as many requests are being answered as this server may have connections. It is \
+                 derived from the limit of open files (docs/operations.md, Connections)"
+            ),
+            Full::OfAddress => warn!(
+                refused, most = per_address, %peer,
+                "Connections are refused: one address has as many as it may have. If it is a proxy or a load balancer, \
+                 name it in --trusted-proxies (docs/operations.md, Connections)"
+            ),
+        }
+    }
+
+    /// Counts a connection that the server ended.
+    pub(super) fn closed(&self, reason: &str) {
+        self.metrics.count(Metric::HttpConnectionsClosed, &[reason]);
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.admission.open();
+        drop(self.admission.remove(&mut open, self.number));
+    }
+}
+
+/// An IPv4 address, or the first half of an IPv6 address: one customer of a provider has the other half for himself.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::progress::End;
+    use super::*;
+
+    fn admission(in_all: usize, per_address: usize, proxies: &[&str]) -> Arc<Admission> {
+        let limits = Limits { in_all, per_address, ..Limits::within(1024) };
+        Admission::new(limits, TrustedProxies::new(proxies).unwrap(), Metrics::default())
+    }
+
+    fn admit(admission: &Arc<Admission>, peer: &str) -> Option<Place> {
+        admission.admit(peer.parse().unwrap())
+    }
+
+    /// A connection whose request is being answered.
+    fn busy(admission: &Arc<Admission>, peer: &str) -> Option<Place> {
+        let place = admit(admission, peer)?;
+        place.progress.request_begins(false);
+        Some(place)
+    }
+
+    fn counted(admission: &Arc<Admission>) -> Vec<String> {
+        let text = admission.metrics.render();
+        let lines = text.lines().filter_map(|line| line.strip_prefix("lockkeeper_http_connections"));
+        let mut lines: Vec<String> = lines.map(str::to_owned).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn descriptors_are_kept_for_the_database_and_git() {
+        for (descriptors, expected) in [(0, 0), (64, 32), (256, 128), (1024, 768), (4096, 1024), (u64::MAX, 1024)] {
+            assert_eq!(Limits::within(descriptors).in_all, expected, "{descriptors}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_address_has_so_many_connections_and_a_trusted_proxy_has_more() {
+        let admission = admission(100, 2, &["10.0.0.0/8"]);
+        let _open =
+            ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::1", "2001:db8::2:1", "10.0.0.1", "10.0.0.1", "10.0.0.1"]
+                .map(|peer| busy(&admission, peer).unwrap_or_else(|| panic!("{peer} is let in")));
+        for full in ["192.0.2.1", "::ffff:192.0.2.1", "2001:db8::3:1"] {
+            assert!(admit(&admission, full).is_none(), "{full}");
+        }
+        for other in ["192.0.2.2", "2001:db8:0:1::1", "10.0.0.1"] {
+            assert!(admit(&admission, other).is_some(), "{other}");
+        }
+        assert_eq!(counted(&admission), [" 7", "_closed_total{reason=\"address\"} 3"]);
+    }
+
+    #[tokio::test]
+    async fn a_request_that_is_not_complete_gives_way_and_one_that_is_answered_does_not() {
+        let admission = admission(3, 3, &[]);
+        let answered = busy(&admission, "192.0.2.1").unwrap();
+        let (older, newer) = (admit(&admission, "192.0.2.2").unwrap(), admit(&admission, "192.0.2.2").unwrap());
+        let third = busy(&admission, "192.0.2.3").unwrap();
+        assert_eq!(older.progress.overdue().await, End::MadeRoom);
+        drop(older);
+        let fourth = busy(&admission, "192.0.2.4").unwrap();
+        assert_eq!(newer.progress.overdue().await, End::MadeRoom);
+        assert!(admit(&admission, "192.0.2.5").is_none(), "all are being answered");
+        let here: Vec<_> = (0..FROM_THIS_MACHINE).map_while(|_| busy(&admission, "127.0.0.1")).collect();
+        assert_eq!(here.len(), 3, "an address has its limit here, too");
+        let closed = ["_closed_total{reason=\"full\"} 1", "_closed_total{reason=\"made_room\"} 2"];
+        let address = "_closed_total{reason=\"address\"} 1";
+        assert_eq!(counted(&admission), [" 6", address, closed[0], closed[1]]);
+        drop((answered, newer, third, fourth, here));
+        assert_eq!(counted(&admission)[0], " 0");
+        let open = admission.open();
+        assert!(open.connections.is_empty() && open.of_network.is_empty(), "nothing is kept of connections that ended");
+    }
+}

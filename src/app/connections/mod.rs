@@ -1,0 +1,184 @@
+//! The connections of the web server, with TLS or without: how many there may be, how long each may take, how they end.
+//!
+//! A server that reads as many requests as come, for as long as they take, is stopped by anybody who opens connections
+//! and sends nothing. So:
+//! - *bounded*: there are at most [`Limits::in_all`] connections, and [`Limits::per_address`] of one address. Descriptors
+//!   are left for the database and for git.
+//! - *incomplete requests give way*: when all places are taken, a new connection gets the place of the one that has gone
+//!   longest without completing a request. A connection that is answered keeps its place.
+//! - *deadlines*: headers, the time between requests, and an answer that nobody takes have one each. Bodies have theirs
+//!   where they are read (`http/intake.rs`, and the limit of time of every page).
+//! - *an answer arrives*: a request may be answered before its body has come. Closing a socket with unread bytes resets
+//!   the connection, and the answer can get lost; so what comes is thrown away for [`Limits::lingering`] first.
+
+mod admission;
+mod progress;
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use futures::FutureExt as _;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use tower::ServiceExt as _;
+use tracing::{debug, warn};
+
+pub(super) use admission::{Admission, Limits};
+
+use self::admission::Place;
+use self::progress::{AnswerBody, End, Observed, Progress, RequestBody};
+use super::tls::Certificate;
+use crate::http::LocalAddr;
+
+/// Most bytes of the headers of a request, and of its body that are in memory before somebody reads them.
+const BUFFER: usize = 64 * 1024;
+/// After an error of the socket (too many open files) the next try waits this long.
+const AFTER_ERROR: Duration = Duration::from_secs(1);
+
+/// Everything that a connection needs.
+pub(super) struct WebServer {
+    router: Router,
+    certificate: Option<Arc<Certificate>>,
+    admission: Arc<Admission>,
+}
+
+impl WebServer {
+    /// Answers with the router, over TLS if there is a certificate.
+    pub fn new(router: Router, certificate: Option<Arc<Certificate>>, admission: Arc<Admission>) -> Self {
+        Self { router, certificate, admission }
+    }
+
+    /// Takes connections until `ended`, and then waits for the requests that are under way. Dropping the future breaks
+    /// all connections off.
+    pub async fn serve(self, listener: TcpListener, ended: CancellationToken) {
+        let server = Arc::new(self);
+        let watching = server.certificate.clone().map(|certificate| tokio::spawn(certificate.watch()));
+        let _watching = watching.map(AbortOnDropHandle::new);
+        let mut connections = JoinSet::new();
+        loop {
+            tokio::select! {
+                () = ended.cancelled() => break,
+                Some(_) = connections.join_next() => {}
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => {
+                        if let Some(place) = server.admission.admit(peer.ip()) {
+                            connections.spawn(Arc::clone(&server).connection(stream, peer, place, ended.clone()));
+                        }
+                    }
+                    Err(error) if is_of_one_connection(&error) => {}
+                    Err(error) => {
+                        warn!(%error, "A connection could not be accepted");
+                        tokio::time::sleep(AFTER_ERROR).await;
+                    }
+                }
+            }
+        }
+        drop(listener);
+        while connections.join_next().await.is_some() {}
+    }
+
+    async fn connection(self: Arc<Self>, stream: TcpStream, peer: SocketAddr, place: Place, ended: CancellationToken) {
+        tokio::select! {
+            end = place.progress.overdue() => {
+                debug!(%peer, ?end, "A connection was ended");
+                if end == End::TooSlow {
+                    self.admission.closed("too_slow");
+                }
+            }
+            () = self.talk(stream, peer, &place.progress, ended) => {}
+        }
+    }
+
+    async fn talk(&self, stream: TcpStream, peer: SocketAddr, progress: &Progress, ended: CancellationToken) {
+        let Ok(local) = stream.local_addr() else { return };
+        let ends = Ends { peer, local };
+        match &self.certificate {
+            None => self.answer(stream, ends, progress, ended).await,
+            Some(certificate) => match certificate.handshake(stream).await {
+                Ok(stream) => self.answer(stream, ends, progress, ended).await,
+                Err(error) => debug!(%error, %peer, "A connection has not agreed on keys"),
+            },
+        }
+    }
+
+    /// Answers requests until the connection is closed by one side.
+    async fn answer<Io>(&self, io: Io, ends: Ends, progress: &Progress, ended: CancellationToken)
+    where
+        Io: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let io = TokioIo::new(Observed::new(io, progress.clone()));
+        let respond = service_fn(|request| respond(self.router.clone(), request, ends, progress.clone()).boxed());
+        // The deadline of headers is in `Progress`, which knows waiting for a request from receiving one.
+        let mut http = http1::Builder::new();
+        let mut connection = http.header_read_timeout(None).max_buf_size(BUFFER).serve_connection(io, respond);
+        let mut ended = Box::pin(ended.cancelled_owned().fuse());
+        loop {
+            tokio::select! {
+                // Not the connection's own future, which would close the socket.
+                served = poll_fn(|cx| connection.poll_without_shutdown(cx)) => match served {
+                    Ok(()) => break,
+                    Err(error) => return debug!(%error, peer = %ends.peer, "A connection broke off"),
+                },
+                () = &mut ended => std::pin::Pin::new(&mut connection).graceful_shutdown(),
+            }
+        }
+        linger(connection.into_parts().io.into_inner(), self.admission.limits.lingering).await;
+    }
+}
+
+/// Addresses of a connection.
+#[derive(Clone, Copy)]
+struct Ends {
+    peer: SocketAddr,
+    local: SocketAddr,
+}
+
+async fn respond(
+    router: Router,
+    request: Request<Incoming>,
+    ends: Ends,
+    progress: Progress,
+) -> Result<Response<AnswerBody>, Infallible> {
+    let mut request = request.map(|body| Body::new(RequestBody::new(body, progress.clone())));
+    request.extensions_mut().insert(ConnectInfo(ends.peer));
+    request.extensions_mut().insert(LocalAddr(ends.local));
+    let response = router.oneshot(request).await?;
+    Ok(response.map(|body| AnswerBody::new(body, progress)))
+}
+
+/// Says that nothing more will be sent, and throws away what the other side has sent until it has heard that.
+async fn linger(mut io: impl AsyncRead + AsyncWrite + Unpin, time: Duration) {
+    let lingering = async {
+        io.shutdown().await?;
+        let mut thrown_away = [0; 4096];
+        while io.read(&mut thrown_away).await? > 0 {}
+        Ok::<_, io::Error>(())
+    };
+    if let Ok(Err(error)) = tokio::time::timeout(time, lingering).await {
+        debug!(%error, "A connection broke off");
+    }
+}
+
+/// The connection was gone before it was accepted; the next one can be accepted at once.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,282 @@
+//! How far a connection has come with its request, and until when it has to be further.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+/// Deadlines of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Deadlines {
+    /// From the first byte of a request (of the first request: from the beginning of the connection) to its last header.
+    pub headers: Duration,
+    /// From an answer to the next request.
+    pub idle: Duration,
+    /// From the moment the other side takes no more bytes until it takes some.
+    pub blocked: Duration,
+}
+
+/// Why the server ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// A deadline passed within a request or an answer.
+    TooSlow,
+    /// No further request came.
+    Idle,
+    /// Another connection has its place.
+    MadeRoom,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Idle,
+    Headers,
+    Body,
+    Answer,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    stage: Stage,
+    since: Instant,
+    blocked_since: Option<Instant>,
+    gives_way: bool,
+}
+
+/// What a connection is doing. Clones are about the same connection.
+#[derive(Clone)]
+pub(super) struct Progress(Arc<Inner>);
+
+struct Inner {
+    state: watch::Sender<State>,
+    deadlines: Deadlines,
+}
+
+impl Progress {
+    /// A connection that begins, and whose first headers are awaited.
+    pub fn new(deadlines: Deadlines) -> Self {
+        let state = State { stage: Stage::Headers, since: Instant::now(), blocked_since: None, gives_way: false };
+        Self(Arc::new(Inner { state: watch::Sender::new(state), deadlines }))
+    }
+
+    /// Since when a request has been on its way that has not arrived as a whole. `None` while one is answered.
+    pub fn incomplete_since(&self) -> Option<Instant> {
+        let state = self.0.state.borrow();
+        (state.stage != Stage::Answer && state.blocked_since.is_none()).then_some(state.since)
+    }
+
+    /// Ends the connection for the sake of another one.
+    pub fn give_way(&self) {
+        self.0.state.send_modify(|state| state.gives_way = true);
+    }
+
+    /// Waits until the connection has to be ended.
+    pub async fn overdue(&self) -> End {
+        let mut states = self.0.state.subscribe();
+        loop {
+            let state = *states.borrow_and_update();
+            if state.gives_way {
+                return End::MadeRoom;
+            }
+            let changed = async { states.changed().await.unwrap_or(()) };
+            match self.deadline(state) {
+                None => changed.await,
+                Some((deadline, end)) => tokio::select! {
+                    () = sleep_until(deadline) => return end,
+                    () = changed => {}
+                },
+            }
+        }
+    }
+
+    fn deadline(&self, state: State) -> Option<(Instant, End)> {
+        let Deadlines { headers, idle, blocked } = self.0.deadlines;
+        let of_stage = match state.stage {
+            Stage::Idle => Some((state.since + idle, End::Idle)),
+            Stage::Headers => Some((state.since + headers, End::TooSlow)),
+            // Bodies and answers have deadlines in the rooms that make something of them.
+            Stage::Body | Stage::Answer => None,
+        };
+        let of_writing = state.blocked_since.map(|since| (since + blocked, End::TooSlow));
+        of_stage.into_iter().chain(of_writing).min_by_key(|(deadline, _)| *deadline)
+    }
+
+    /// The headers of a request have arrived.
+    pub fn request_begins(&self, has_body: bool) {
+        self.go_on(&[Stage::Idle, Stage::Headers], if has_body { Stage::Body } else { Stage::Answer });
+    }
+
+    fn bytes_arrived(&self) {
+        self.go_on(&[Stage::Idle], Stage::Headers);
+    }
+
+    fn body_ends(&self) {
+        self.go_on(&[Stage::Body], Stage::Answer);
+    }
+
+    fn answer_ends(&self) {
+        self.go_on(&[Stage::Headers, Stage::Body, Stage::Answer], Stage::Idle);
+    }
+
+    fn go_on(&self, from: &[Stage], to: Stage) {
+        self.0.state.send_if_modified(|state| {
+            let goes_on = from.contains(&state.stage);
+            if goes_on {
+                (state.stage, state.since) = (to, Instant::now());
+            }
+            goes_on
+        });
+    }
+
+    fn wrote<T>(&self, poll: Poll<T>) -> Poll<T> {
+        self.0.state.send_if_modified(|state| {
+            let changes = poll.is_pending() != state.blocked_since.is_some();
+            if changes {
+                state.blocked_since = poll.is_pending().then(Instant::now);
+            }
+            changes
+        });
+        poll
+    }
+}
+
+/// A socket whose bytes are seen by [`Progress`].
+pub(super) struct Observed<Io> {
+    io: Io,
+    progress: Progress,
+}
+
+impl<Io> Observed<Io> {
+    pub fn new(io: Io, progress: Progress) -> Self {
+        Self { io, progress }
+    }
+}
+
+impl<Io: AsyncRead + Unpin> AsyncRead for Observed<Io> {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let poll = Pin::new(&mut self.io).poll_read(cx, buf);
+        if buf.filled().len() > before {
+            self.progress.bytes_arrived();
+        }
+        poll
+    }
+}
+
+impl<Io: AsyncWrite + Unpin> AsyncWrite for Observed<Io> {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.progress.wrote(poll)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let poll = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.progress.wrote(poll)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.io).poll_flush(cx);
+        self.progress.wrote(poll)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let poll = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.progress.wrote(poll)
+    }
+}
+
+/// The body of a request; its end, or the end of all interest in it, is seen by [`Progress`].
+pub(super) struct RequestBody {
+    body: Incoming,
+    progress: Progress,
+}
+
+impl RequestBody {
+    pub fn new(body: Incoming, progress: Progress) -> Self {
+        progress.request_begins(!body.is_end_stream());
+        Self { body, progress }
+    }
+}
+
+impl HttpBody for RequestBody {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let poll = Pin::new(&mut self.body).poll_frame(cx);
+        if matches!(poll, Poll::Ready(None)) || self.body.is_end_stream() {
+            self.progress.body_ends();
+        }
+        poll
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        self.progress.body_ends();
+    }
+}
+
+/// The body of an answer; its end is seen by [`Progress`].
+pub(super) struct AnswerBody {
+    body: Body,
+    progress: Progress,
+}
+
+impl AnswerBody {
+    pub fn new(body: Body, progress: Progress) -> Self {
+        Self { body, progress }
+    }
+}
+
+impl HttpBody for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for AnswerBody {
+    fn drop(&mut self) {
+        self.progress.answer_ends();
+    }
+}

@@ -47,14 +47,6 @@ impl World {
         })
     }
 
-    /// From now on somebody may only read a repository.
-    pub(in crate::emulator) fn only_let_read(&self, repo: &str, login: &str) -> Result<(), EmulatorError> {
-        self.change(|world| {
-            world.repo_mut(repo)?.readers.insert(login.to_owned());
-            Ok(())
-        })
-    }
-
     /// The next so many reads of a pull come while it is found out whether it can be merged.
     pub(in crate::emulator) fn unsettle(
         &self,
@@ -100,7 +92,7 @@ impl Repo {
             own.map(|review| review.state).find(|state| *state != ReviewState::Commented)
         };
         let people: std::collections::BTreeSet<&str> =
-            pull.reviews.iter().map(|review| review.author.as_str()).filter(|login| !self.only_reads(login)).collect();
+            pull.reviews.iter().map(|review| review.author.as_str()).filter(|login| self.lets_write(login)).collect();
         let count = |state| people.iter().filter(|login| newest(login) == Some(state)).count();
         count(ReviewState::Approved) < wanted as usize || count(ReviewState::ChangesRequested) > 0
     }

@@ -122,6 +122,14 @@ impl GitHub {
         Err(Failure::rejected(&self.wire.host, &files_words(at), &message))
     }
 
+    /// Every login under which Lockkeeper appears in a repository.
+    async fn own_logins(&self, repo: &RepoId) -> Result<Vec<String>, Failure> {
+        let mut logins = vec![self.known_login().await?.to_owned()];
+        logins.extend(self.credentials.configured_login().map(str::to_owned));
+        logins.extend(self.credentials.login_for(&self.wire, repo).await?);
+        Ok(logins)
+    }
+
     async fn known_login(&self) -> Result<&str, Failure> {
         let login = self.login.get_or_try_init(|| self.credentials.own_login(&self.wire)).await?;
         Ok(login)

@@ -1,0 +1,3 @@
+//! Attacks that succeeded once: each is tried again here, and fails.
+
+mod forge;

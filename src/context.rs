@@ -24,7 +24,7 @@ use crate::command::Grammar;
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::{Labels, Periods, RepoAllowlist, Retention};
+use crate::config::server::{Commenters, Labels, Periods, RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
 use crate::leases::Leases;
@@ -135,6 +135,8 @@ pub struct Settings {
     pub allowlist: RepoAllowlist,
     /// Which team of the forge may give which command.
     pub team_rules: TeamRules,
+    /// Who may give commands where there is no such list.
+    pub commenters: Commenters,
     /// What the pages and the API may be used for.
     pub web_rules: WebRules,
     /// Who on the pages and in the API is limited to owners: at each moment by what the file says then.

@@ -275,6 +275,7 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
     Ok(Settings {
         allowlist: config.repos.allowlist.clone(),
         team_rules: config.permissions.teams.clone(),
+        commenters: config.permissions.commenters,
         web_rules: config.permissions.web.clone(),
         web_accounts: Arc::new(web_accounts(config, now)?),
         repos: Arc::clone(&config.locking.repos),

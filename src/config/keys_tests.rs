@@ -18,6 +18,12 @@ const SHELL: (&str, &str) = ("shell", "sh");
 const REPO: &[Around] = &[
     ("the file", "{%}", &[("version", "3")]),
     ("a project", "{version: 3, projects: [{%}, {dir: z, name: network}]}", &[("dir", "a")]),
+    (
+        "a requirement",
+        "{version: 3, projects: [{dir: a, apply_requirements: [{%}]}]}",
+        &[("approved", "{stale: true}")],
+    ),
+    ("`approved`", "{version: 3, projects: [{dir: a, plan_requirements: [approved: {%}]}]}", &[]),
     ("`autoplan`", "{version: 3, projects: [{dir: a, autoplan: {%}}]}", &[]),
     ("`autodiscover`", "{version: 3, autodiscover: {%}}", &[]),
     ("`repo_locks`", "{version: 3, projects: [{dir: a, repo_locks: {%}}]}", &[]),
@@ -38,6 +44,8 @@ const REPO: &[Around] = &[
 const SERVER: &[Around] = &[
     ("the file", "{%}", &[]),
     ("an entry of `repos`", "{workflows: {quick: {}}, repos: [{%}]}", &[("id", "/.*/")]),
+    ("a requirement", "{repos: [{id: /.*/, apply_requirements: [{%}]}]}", &[("approved", "{stale: true}")]),
+    ("`approved`", "{repos: [{id: /.*/, import_requirements: [approved: {%}]}]}", &[]),
     ("`team_authz`", "{team_authz: {%}}", &[("command", "x")]),
     ("`repo_config_source`", "{repos: [{id: /.*/, repo_config_source: {%}}]}", &[("branch", "x")]),
     ("`repo_locks`", "{repos: [{id: /.*/, repo_locks: {%}}]}", &[]),
@@ -75,6 +83,8 @@ const BAD: &[(&str, &str)] = &[
     ("a project.execution_order_group", "1.5"),
     ("a project.apply_requirements", "[policies_passed]"),
     ("a project.plan_requirements", "[aproved]"),
+    ("a project.plan_requirements", "['approved: {stale: true}']"),
+    ("a project.plan_requirements", "[mergeable: {stale: true}]"),
     ("`autoplan`.when_modified", "['[']"),
     ("`autodiscover`.ignore_paths", "[/legacy]"),
     ("`autodiscover`.ignore_paths", "[../legacy]"),

@@ -1,6 +1,6 @@
 //! Lists of words that both files have: requirements, and which comments are left out (reference 4.2, 5.2).
 
-use super::yaml::{Fields, Key, Kind, Located, Reader, words};
+use super::yaml::{Fields, Key, Keys, Kind, Located, Node, Reader, Value, words};
 use crate::model::{Requirement, RunKind};
 
 /// What [`read_silence`] knows: runs whose comments can be left out.
@@ -8,7 +8,30 @@ const SILENT: [RunKind; 2] = [RunKind::Plan, RunKind::Apply];
 
 /// A list of requirements.
 pub(in crate::config) const REQUIREMENTS: Kind =
-    Kind::List(&Kind::Words(|| words(Requirement::ALL, Requirement::as_str)));
+    Kind::List(&Kind::Any(&[Kind::Words(|| words(Requirement::WORDS, Requirement::as_str)), Kind::Map(&REQUIREMENT)]));
+
+static REQUIREMENT: Keys = Keys::choice(
+    "a requirement",
+    &[Key::new(
+        "approved",
+        Kind::Map(&APPROVED),
+        Key::REQUIRED,
+        "The requirement `approved`, where more is to be said about it.",
+        "{stale: true}",
+    )],
+);
+
+static APPROVED: Keys = Keys::new(
+    "`approved`",
+    &[Key::new(
+        "stale",
+        Kind::Switch,
+        "`false`",
+        "Whether reviews of older commits count as well. Of the server and the repository the stricter one counts. Our \
+         own key.",
+        "true",
+    )],
+);
 
 /// `silence_pr_comments`.
 pub(in crate::config) const SILENCE: Key = Key::new(
@@ -25,17 +48,39 @@ pub(in crate::config) fn read_requirements(
     fields: &Fields<'_>,
     key: &str,
 ) -> Option<Vec<Requirement>> {
-    let texts = reader.texts(fields, key)?;
-    Some(texts.iter().filter_map(|text| read_requirement(reader, text, key)).collect())
+    let items = reader.list(fields, key)?;
+    Some(items.iter().filter_map(|item| read_requirement(reader, item, key)).collect())
 }
 
+fn read_requirement(reader: &mut Reader, item: &Node, key: &str) -> Option<Requirement> {
+    if matches!(item.value, Value::Map(_)) {
+        return read_approved(reader, item);
+    }
+    let text = reader.text_of(item, &format!("an item of `{key}`"))?;
+    read_word(reader, &text, key)
+}
+
+/// `approved: {stale: true}`
+fn read_approved(reader: &mut Reader, item: &Node) -> Option<Requirement> {
+    let fields = reader.fields(item, &REQUIREMENT)?;
+    let Some(node) = fields.get("approved") else {
+        reader.problem(item.place, "nothing is said about `approved`".to_owned(), HELP);
+        return None;
+    };
+    let approved = reader.fields(node, &APPROVED)?;
+    let stale = reader.boolean(&approved, "stale").unwrap_or_default();
+    Some(if stale { Requirement::ApprovedOnce } else { Requirement::Approved })
+}
+
+const HELP: &str = "write `approved`, or `approved: {stale: true}` where reviews of older commits are to count";
+
 /// `policies_passed` is a word of the answers of Atlantis, so people write it.
-fn read_requirement(reader: &mut Reader, text: &Located, key: &str) -> Option<Requirement> {
+fn read_word(reader: &mut Reader, text: &Located, key: &str) -> Option<Requirement> {
     if text.text.trim() == "policies_passed" {
         reader.later(text.place, &format!("`policies_passed` in `{key}`"));
         return None;
     }
-    reader.word_of(text, &format!("an item of `{key}`"), &words(Requirement::ALL, Requirement::as_str))
+    reader.word_of(text, &format!("an item of `{key}`"), &words(Requirement::WORDS, Requirement::as_str))
 }
 
 /// Takes `silence_pr_comments`.

@@ -10,6 +10,7 @@ use crate::model::{CommitSha, PullNumber};
 use super::world::{Author, CommentError, Push};
 use super::{
     Change, Delivering, Delivery, Emulator, EmulatorError, Fault, NewPull, NewStatus, NewTeam, Protection, ReviewState,
+    Role,
 };
 
 impl Emulator {
@@ -50,9 +51,15 @@ impl Emulator {
         self.shared.world.protect(repo, branch, rules)
     }
 
-    /// From now on somebody may only read a repository.
-    pub fn only_let_read(&self, repo: &str, login: &str) -> Result<(), EmulatorError> {
-        self.shared.world.only_let_read(repo, login)
+    /// Gives an account a role in a repository. Without this the people of the usual stories may write, and nobody else
+    /// may do anything.
+    pub fn set_role(&self, repo: &str, login: &str, role: Role) -> Result<(), EmulatorError> {
+        self.shared.world.set_role(repo, login, role)
+    }
+
+    /// Lets everybody read a repository, which is private without this.
+    pub fn make_public(&self, repo: &str) -> Result<(), EmulatorError> {
+        self.shared.world.make_public(repo)
     }
 
     /// From now on answers name another branch as the default one.

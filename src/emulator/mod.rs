@@ -39,7 +39,7 @@ pub use hooks::{Attempt, Delivering, Delivery, RecordedDelivery};
 pub use options::{AppOptions, Options};
 pub use record::Exchange;
 pub use world::{
-    Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection, Pull, Review, ReviewState, Status,
+    Comment, MAX_COMMENT_CHARS, NewPull, NewStatus, NewTeam, Protection, Pull, Review, ReviewState, Role, Status,
     StatusState, Statuses,
 };
 

@@ -112,6 +112,11 @@ pub(super) fn broken(ctx: &Ctx, kind: RunKind) -> CommitStatus {
     combined(ctx, kind, status::failed(kind))
 }
 
+/// Nothing was planned, because nobody who may write to the repository has asked for it.
+pub(super) fn unasked(ctx: &Ctx) -> CommitStatus {
+    combined(ctx, RunKind::Plan, status::unasked(&ctx.settings.executable))
+}
+
 /// A plan that a newer one takes the place of.
 pub(super) fn superseded(ctx: &Ctx, kind: RunKind, why: &str) -> CommitStatus {
     combined(ctx, kind, status::superseded(kind, why))

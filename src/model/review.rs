@@ -1,15 +1,16 @@
 //! What a forge says about a pull before something is done for it: who approves of it, and whether it could be merged
 //! (reference 8.2, 8.3).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::outcome::RunKind;
+use super::pull::CommitSha;
 
 /// What people other than the author said of a pull; of each only the newest word counts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Approval {
-    /// Who approves.
-    pub by: BTreeSet<String>,
+    /// Who approves, each with the commit that the review is of; `None`: the forge does not tell which.
+    pub by: BTreeMap<String, Option<CommitSha>>,
     /// Who asks for changes.
     pub asking: BTreeSet<String>,
     /// Whose word was dismissed.
@@ -19,8 +20,13 @@ pub struct Approval {
 }
 
 impl Approval {
-    /// Whether somebody approves.
-    pub fn is_given(&self) -> bool {
+    /// Whether somebody approves of this very commit.
+    pub fn is_given_for(&self, head: &CommitSha) -> bool {
+        self.by.values().any(|commit| commit.as_ref() == Some(head))
+    }
+
+    /// Whether somebody approves, of whatever commit.
+    pub fn is_given_once(&self) -> bool {
         !self.by.is_empty()
     }
 }

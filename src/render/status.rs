@@ -52,6 +52,14 @@ pub fn superseded(kind: RunKind, why: &str) -> (CommitState, String) {
     (CommitState::Failure, format!("{} superseded: {why}.", title(kind)))
 }
 
+/// State and line of the combined status of a plan of code from a fork that somebody who may write has to ask for.
+pub fn unasked(executable: &str) -> (CommitState, String) {
+    (
+        CommitState::Failure,
+        format!("Not planned: somebody who may write here has to look at it and comment `{executable} plan`."),
+    )
+}
+
 /// State and line of a status whose command ended without saying how.
 pub fn interrupted() -> (CommitState, String) {
     (CommitState::Failure, "It was interrupted: comment the command again.".to_owned())

@@ -1,4 +1,4 @@
-//! What a forge said of teams a moment ago.
+//! What a forge said of people a moment ago: which teams they are in, and who may write.
 //!
 //! One comment leads to the same question several times, and a person tends to comment several times in a row. What a
 //! forge refused to say is never kept, so no decision rests on it.
@@ -16,11 +16,13 @@ pub const KEPT: TimeDelta = TimeDelta::seconds(30);
 /// Most answers kept of a kind; asking again costs a request.
 const MOST: usize = 10_000;
 
-/// Answers of forges about teams.
+/// Answers of forges about people.
 #[derive(Debug, Default)]
 pub struct Memberships {
     members: Answers<(Owner, String, String), bool>,
     lists: Answers<Owner, Vec<String>>,
+    writers: Answers<(RepoId, String), bool>,
+    public: Answers<RepoId, bool>,
 }
 
 /// Who owns a repository: teams belong to the owner.
@@ -63,6 +65,41 @@ impl Memberships {
         }
         let answer = forge.team_list(repo, via, most).await?;
         self.lists.put(key, answer.clone(), now);
+        Ok(answer)
+    }
+}
+
+impl Memberships {
+    /// [`Forge::may_write`], remembered. A `fresh` answer is asked for whatever was said before.
+    pub async fn may_write(
+        &self,
+        forge: &dyn Forge,
+        now: DateTime<Utc>,
+        (repo, via): (&RepoId, Installation),
+        login: &str,
+        fresh: bool,
+    ) -> Result<bool, ForgeError> {
+        let key = (repo.clone(), login.to_lowercase());
+        if let Some(known) = self.writers.get(&key, now).filter(|_| !fresh) {
+            return Ok(known);
+        }
+        let answer = forge.may_write(repo, via, login).await?;
+        self.writers.put(key, answer, now);
+        Ok(answer)
+    }
+
+    /// [`Forge::is_public`], remembered.
+    pub async fn is_public(
+        &self,
+        forge: &dyn Forge,
+        now: DateTime<Utc>,
+        (repo, via): (&RepoId, Installation),
+    ) -> Result<bool, ForgeError> {
+        if let Some(known) = self.public.get(repo, now) {
+            return Ok(known);
+        }
+        let answer = forge.is_public(repo, via).await?;
+        self.public.put(repo.clone(), answer, now);
         Ok(answer)
     }
 }

@@ -128,6 +128,12 @@ pub trait Forge: Send + Sync + 'static {
     /// Who approves of a pull, by the reviews that it has now.
     async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError>;
 
+    /// Whether an account may write to a repository. One that does not exist may not.
+    async fn may_write(&self, repo: &RepoId, via: Installation, login: &str) -> Result<bool, ForgeError>;
+
+    /// Whether everybody may read a repository, also if the forge does not tell.
+    async fn is_public(&self, repo: &RepoId, via: Installation) -> Result<bool, ForgeError>;
+
     /// Whether the forge would let a pull be merged now. Statuses that are left aside do not stand in the way, as far as
     /// the forge tells of everything else that it demands.
     async fn mergeability(

@@ -1,8 +1,8 @@
 //! Which team of the forge may do what: `--gh-team-allowlist` (reference 1.8).
 //!
 //! `team:command,team:command`, compared without case, `*` for every team or every command. Rules only give: whoever is
-//! in a team that one rule gives an action to may do it. An empty list gives everything to everybody; with a list, what
-//! no rule gives is given to nobody. Teams are named by their slug (`platform-eng`), never by their display name, which
+//! in a team that one rule gives an action to may do it. What no rule gives is given to nobody. An empty list is no rule:
+//! `--allow-commenters` decides then (`handlers::authz`). Teams are named by their slug (`platform-eng`), never by their display name, which
 //! two teams can share.
 
 use std::fmt;
@@ -84,7 +84,7 @@ struct TeamRule {
     action: Option<Action>,
 }
 
-/// The list. Empty: everybody may do everything.
+/// The list. Empty: it decides nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TeamRules(Vec<TeamRule>);
 
@@ -115,7 +115,7 @@ impl TeamRules {
         if problems.is_empty() { Ok(rules) } else { Err(problems) }
     }
 
-    /// Whether there are no rules, so that nobody has to be asked.
+    /// Whether there are no rules, so that something else decides.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -129,7 +129,7 @@ impl TeamRules {
     pub fn grantees(&self, action: Action) -> Grantees<'_> {
         let giving: Vec<&TeamRule> =
             self.0.iter().filter(|rule| rule.action.is_none_or(|given| given == action)).collect();
-        if self.is_empty() || giving.iter().any(|rule| rule.team.is_none()) {
+        if giving.iter().any(|rule| rule.team.is_none()) {
             return Grantees::Everybody;
         }
         Grantees::Teams(distinct(giving.into_iter().filter_map(|rule| rule.team.as_deref())))
@@ -216,7 +216,7 @@ mod tests {
     fn a_rule_gives_its_command_to_its_team() {
         use Action::{Apply, CancelForce, Plan, StateRm, Unlock, UnlockAny};
         for (text, action, teams, expected) in [
-            ("", Apply, &[][..], true),
+            ("", Apply, &[][..], false),
             ("devs:plan", Plan, &["devs"], true),
             ("devs:plan", Plan, &[], false),
             ("devs:plan", Apply, &["devs"], false),

@@ -9,7 +9,7 @@ pub use facts::{BaseGap, Fact, Facts};
 pub use words::{Unmet, Words};
 
 use super::repos::{Decided, Demands};
-use crate::model::{Approval, Mergeability, Requirement};
+use crate::model::{Approval, CommitSha, Mergeability, Requirement};
 
 /// Which facts a decision needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -27,21 +27,22 @@ impl Needed {
     pub fn by(demands: &Demands) -> Self {
         let any = |wanted| demands.iter().any(|demand| demand.value == wanted);
         Self {
-            approval: any(Requirement::Approved),
+            approval: any(Requirement::Approved) || any(Requirement::ApprovedOnce),
             mergeability: any(Requirement::Mergeable),
             base: any(Requirement::Undiverged),
         }
     }
 }
 
-/// Every demand that does not hold, in the order of the demands.
-pub fn unmet(demands: &Demands, facts: &Facts, words: &Words<'_>) -> Vec<Unmet> {
-    demands.iter().filter_map(|demand| check(demand, facts, words)).collect()
+/// Every demand that does not hold for this head commit, in the order of the demands.
+pub fn unmet(demands: &Demands, head: &CommitSha, facts: &Facts, words: &Words<'_>) -> Vec<Unmet> {
+    demands.iter().filter_map(|demand| check(demand, head, facts, words)).collect()
 }
 
-fn check(demand: &Decided<Requirement>, facts: &Facts, words: &Words<'_>) -> Option<Unmet> {
+fn check(demand: &Decided<Requirement>, head: &CommitSha, facts: &Facts, words: &Words<'_>) -> Option<Unmet> {
     let (why, hints) = match demand.value {
-        Requirement::Approved => approved(&facts.approval, words),
+        Requirement::Approved => approved(&facts.approval, Some(head), words),
+        Requirement::ApprovedOnce => approved(&facts.approval, None, words),
         Requirement::Mergeable => merging::mergeable(facts, words),
         Requirement::Undiverged => undiverged(&facts.base, words),
     }?;
@@ -51,13 +52,22 @@ fn check(demand: &Decided<Requirement>, facts: &Facts, words: &Words<'_>) -> Opt
 /// Why something does not hold, a clause, and ways out.
 type Refusal = (String, Vec<String>);
 
-fn approved(fact: &Fact<Approval>, words: &Words<'_>) -> Option<Refusal> {
+/// `head` is the commit that reviews have to be of; `None`: any will do.
+fn approved(fact: &Fact<Approval>, head: Option<&CommitSha>, words: &Words<'_>) -> Option<Refusal> {
     let approval = match fact {
-        Fact::Known(approval) if approval.is_given() => return None,
         Fact::Known(approval) => approval,
         Fact::Unknown(why) => return Some(words::unknown("who has approved", why)),
     };
-    let mut said = vec!["nobody has approved the pull request".to_owned()];
+    if head.map_or_else(|| approval.is_given_once(), |head| approval.is_given_for(head)) {
+        return None;
+    }
+    let stale = head.and_then(|head| words::approvals_of_older(&approval.by).map(|said| (head, said)));
+    let mut said = vec![match &stale {
+        Some((head, approvals)) => {
+            format!("nobody has approved the head commit {} of the pull request; {approvals}", words::commit(head))
+        }
+        None => "nobody has approved the pull request".to_owned(),
+    }];
     let more = [
         (&approval.asking, "asks for changes", "ask for changes"),
         (&approval.dismissed, "had reviewed it, which was dismissed", "had reviewed it, which was dismissed"),
@@ -70,9 +80,22 @@ fn approved(fact: &Fact<Approval>, words: &Words<'_>) -> Option<Refusal> {
     for (people, one, many) in more.into_iter().filter(|(people, ..)| !people.is_empty()) {
         said.push(format!("{} {}", words::names(people), if people.len() == 1 { one } else { many }));
     }
-    let who =
-        format!("Somebody other than {}, who opened the pull request, has to approve it", words::name(words.author));
-    Some((said.join("; "), vec![words::then(&who)]))
+    let author = words::name(words.author);
+    let ways = match &stale {
+        Some((head, _)) => vec![
+            words::then(&format!(
+                "Somebody other than {author}, who opened the pull request, has to look at the head commit {} and \
+                 approve it",
+                words::commit(head)
+            )),
+            "Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count."
+                .to_owned(),
+        ],
+        None => {
+            vec![words::then(&format!("Somebody other than {author}, who opened the pull request, has to approve it"))]
+        }
+    };
+    Some((said.join("; "), ways))
 }
 
 fn undiverged(fact: &Fact<BaseGap>, words: &Words<'_>) -> Option<Refusal> {

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use super::*;
@@ -20,9 +20,18 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
+/// The newest commit of the pull.
+fn head() -> CommitSha {
+    CommitSha::new(&"de".repeat(20)).unwrap()
+}
+
+fn older() -> CommitSha {
+    CommitSha::new(&"ab".repeat(20)).unwrap()
+}
+
 fn told(list: &[Requirement], facts: &Facts) -> String {
     let mut text = String::new();
-    for one in unmet(&demands(list), facts, &WORDS) {
+    for one in unmet(&demands(list), &head(), facts, &WORDS) {
         writeln!(text, "{}", one.message).unwrap();
         for hint in one.hints {
             writeln!(text, "  * {hint}").unwrap();
@@ -35,10 +44,48 @@ fn approval(approval: Approval) -> String {
     told(&[Requirement::Approved], &Facts { approval: Fact::Known(approval), ..Facts::default() })
 }
 
+fn by(all: &[(&str, Option<CommitSha>)]) -> BTreeMap<String, Option<CommitSha>> {
+    all.iter().map(|(login, commit)| ((*login).to_owned(), commit.clone())).collect()
+}
+
 #[test]
 fn an_approval_of_somebody_else_is_enough() {
-    let given = Approval { by: set(&["bob"]), asking: set(&["carol"]), ..Approval::default() };
+    let by = by(&[("bob", Some(head())), ("dave", Some(older()))]);
+    let given = Approval { by, asking: set(&["carol"]), ..Approval::default() };
     assert_eq!(approval(given), "");
+}
+
+#[test]
+fn an_approval_of_another_commit_does_not_count_unless_somebody_says_so() {
+    let all = [
+        by(&[("bob", Some(older()))]),
+        by(&[("bob", Some(older())), ("carol", None)]),
+        (0..12).map(|n| (format!("p{n:02}"), Some(older()))).collect(),
+    ];
+    let all = all.map(|by| Approval { by, asking: set(&["dave"]), ..Approval::default() });
+    for given in &all {
+        let facts = Facts { approval: Fact::Known(given.clone()), ..Facts::default() };
+        assert_eq!(told(&[Requirement::ApprovedOnce], &facts), "");
+        assert_eq!(told(&[Requirement::ApprovedOnce, Requirement::Approved], &facts), approval(given.clone()));
+    }
+    insta::assert_snapshot!(all.map(approval).join("\n"), @"
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the head commit `dededede` of the pull request; 1 approval is of an older commit (`abababab`, by `bob`); `dave` asks for changes.
+      * Somebody other than `alice`, who opened the pull request, has to look at the head commit `dededede` and approve it; then comment the command again.
+      * Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count.
+
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the head commit `dededede` of the pull request; 2 approvals are of older commits (`abababab`, by `bob`; unknown, by `carol`); `dave` asks for changes.
+      * Somebody other than `alice`, who opened the pull request, has to look at the head commit `dededede` and approve it; then comment the command again.
+      * Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count.
+
+    `approved` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the head commit `dededede` of the pull request; 12 approvals are of older commits (`abababab`, by `p00`; `abababab`, by `p01`; `abababab`, by `p02`; `abababab`, by `p03`; `abababab`, by `p04`; `abababab`, by `p05`; `abababab`, by `p06`; `abababab`, by `p07`; `abababab`, by `p08`; `abababab`, by `p09`; 2 more); `dave` asks for changes.
+      * Somebody other than `alice`, who opened the pull request, has to look at the head commit `dededede` and approve it; then comment the command again.
+      * Or have that line changed to `approved: {stale: true}`, if approvals of older commits are to count.
+    ");
+    let nobody = Facts { approval: Fact::Known(Approval::default()), ..Facts::default() };
+    insta::assert_snapshot!(told(&[Requirement::ApprovedOnce], &nobody), @"
+    `approved: {stale: true}` is required (line 4 of the server's `repos.yaml`, for `/.*/`), and nobody has approved the pull request.
+      * Somebody other than `alice`, who opened the pull request, has to approve it; then comment the command again.
+    ");
 }
 
 #[test]
@@ -184,6 +231,9 @@ fn what_is_planned_has_to_contain_the_base_branch() {
 #[test]
 fn nothing_is_looked_up_that_nobody_demands() {
     assert_eq!(Needed::by(&Demands::default()), Needed::default());
+    for approval in [Requirement::Approved, Requirement::ApprovedOnce] {
+        assert_eq!(Needed::by(&demands(&[approval])), Needed { approval: true, ..Needed::default() });
+    }
     let needed = Needed::by(&demands(&[Requirement::Mergeable, Requirement::Undiverged]));
     assert_eq!(needed, Needed { approval: false, mergeability: true, base: true });
     assert_eq!(told(&[], &Facts::default()), "");

@@ -1,6 +1,8 @@
 //! How refusals are worded.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::model::CommitSha;
 
 /// A demand that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +41,29 @@ pub(super) fn then(way: &str) -> String {
 /// Something from outside as code, so that it addresses nobody and breaks nothing.
 pub(super) fn name(text: &str) -> String {
     format!("`{}`", text.replace('`', "'"))
+}
+
+/// `` `abc12345` ``
+pub(super) fn commit(commit: &CommitSha) -> String {
+    format!("`{}`", commit.short())
+}
+
+/// `` 1 approval is of an older commit (`abc12345`, by `bob`) ``; `None`: there are none.
+pub(super) fn approvals_of_older(all: &BTreeMap<String, Option<CommitSha>>) -> Option<String> {
+    let of = |(login, of): (&String, &Option<CommitSha>)| {
+        let of = of.as_ref().map_or_else(|| "unknown".to_owned(), commit);
+        format!("{of}, by {}", name(login))
+    };
+    let mut shown: Vec<String> = all.iter().take(SHOWN).map(of).collect();
+    if all.len() > SHOWN {
+        shown.push(format!("{} more", all.len() - SHOWN));
+    }
+    let shown = shown.join("; ");
+    match all.len() {
+        0 => None,
+        1 => Some(format!("1 approval is of an older commit ({shown})")),
+        many => Some(format!("{many} approvals are of older commits ({shown})")),
+    }
 }
 
 /// Most names that are listed.

@@ -32,16 +32,19 @@ impl<T> Decided<T> {
     }
 }
 
-/// What must hold, and who demands it; the same requirement is there once, of whoever demanded it first.
+/// What must hold, and who demands it. The same requirement is there once, of whoever demanded it first, and none beside
+/// one that [implies](Requirement::implies) it: the stricter of two demands counts, whoever makes it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Demands(Vec<Decided<Requirement>>);
 
 impl Demands {
-    /// Adds a demand, unless it is made already.
+    /// Adds a demand, unless it is made already. What it implies is not demanded any more on its own.
     pub(in crate::config) fn add(&mut self, requirement: Requirement, by: &Decider) {
-        if self.0.iter().all(|demand| demand.value != requirement) {
-            self.0.push(Decided { value: requirement, by: by.clone() });
+        if self.0.iter().any(|demand| demand.value.implies(requirement)) {
+            return;
         }
+        self.0.retain(|demand| !requirement.implies(demand.value));
+        self.0.push(Decided { value: requirement, by: by.clone() });
     }
 
     /// The demands, in the order in which they were made.

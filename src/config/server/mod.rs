@@ -49,7 +49,7 @@ pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig, forge_ho
 pub use locking::{LockingConfig, RepoFile, ReposFile};
 pub use logging::LoggingConfig;
 pub use periods::Periods;
-pub use permissions::PermissionConfig;
+pub use permissions::{Commenters, PermissionConfig};
 pub use problems::{ConfigErrors, Problem, Warning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{Given, Giver, RawSettings};

@@ -230,9 +230,18 @@ pub static SETTINGS: &[Setting] = &[
         "LIST",
         List,
         "Which team may give which command, as team:command; `*` stands for every team or command. Teams are slugs of the \
-         organisation that owns the repository; members of child teams count. Not set: everybody who can comment may \
-         give every command.",
+         organisation that owns the repository; members of child teams count. Not set: \
+         --allow-commenters decides.",
     ),
+    Setting::new(
+        Permissions,
+        "allow-commenters",
+        "WHO",
+        Choice(&["writers", "everyone"]),
+        "Who may give commands by comment where neither --gh-team-allowlist nor `team_authz` says it: `writers`, people who \
+         may write to the repository, asked of GitHub; or `everyone` who can comment, which public repositories refuse.",
+    )
+    .or("writers"),
     Setting::new(
         Permissions,
         "web-allow",

@@ -633,6 +633,11 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
     1. --web-accounts-file (LOCKKEEPER_WEB_ACCOUNTS_FILE): set, but the pages ask for no password: nobody would be limited
     Fix: set --web-basic-auth and a password for the account of the whole server
     ");
+    assert_eq!(fine.commenters, Commenters::Writers);
+    assert_eq!(config(&[("compat", "atlantis")]).permissions.commenters, Commenters::Writers);
+    assert_eq!(config(&[("allow-commenters", "everyone")]).permissions.commenters, Commenters::Everyone);
+    let both = errors(&[("gh-team-allowlist", "*:plan"), ("allow-commenters", "everyone")]);
+    assert!(both.contains("`everyone`, but --gh-team-allowlist says who may give which command"), "{both}");
     let unset = config(&[("gh-team-allowlist", ""), ("web-allow", "")]).permissions;
     assert!(unset.teams.is_empty() && unset.web.allows(crate::config::access::Action::ApplyLock));
 }

@@ -14,6 +14,7 @@ mod pulls;
 mod pushes;
 mod repos;
 mod reviews;
+mod roles;
 mod state;
 mod statuses;
 mod teams;
@@ -34,6 +35,7 @@ pub use comments::{Comment, MAX_COMMENT_CHARS};
 pub use protection::Protection;
 pub use pulls::{NewPull, Pull};
 pub use reviews::{Review, ReviewState};
+pub use roles::Role;
 pub use statuses::{NewStatus, Status, StatusState, Statuses};
 pub use teams::NewTeam;
 

@@ -47,14 +47,6 @@ impl World {
         })
     }
 
-    /// From now on somebody may only read a repository.
-    pub(in crate::emulator) fn only_let_read(&self, repo: &str, login: &str) -> Result<(), EmulatorError> {
-        self.change(|world| {
-            world.repo_mut(repo)?.readers.insert(login.to_owned());
-            Ok(())
-        })
-    }
-
     /// From now on another branch is the default one.
     pub(in crate::emulator) fn set_default_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
         self.change(|world| {
@@ -108,7 +100,7 @@ impl Repo {
             own.map(|review| review.state).find(|state| *state != ReviewState::Commented)
         };
         let people: std::collections::BTreeSet<&str> =
-            pull.reviews.iter().map(|review| review.author.as_str()).filter(|login| !self.only_reads(login)).collect();
+            pull.reviews.iter().map(|review| review.author.as_str()).filter(|login| self.lets_write(login)).collect();
         let count = |state| people.iter().filter(|login| newest(login) == Some(state)).count();
         count(ReviewState::Approved) < wanted as usize || count(ReviewState::ChangesRequested) > 0
     }

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use crate::emulator::EmulatorError;
 use crate::model::{CommitSha, PullNumber};
 
-use super::{Repo, World};
+use super::World;
 
 /// What a review says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,12 +78,5 @@ impl World {
             }
             Ok(())
         })
-    }
-}
-
-impl Repo {
-    /// Whether an account may only read the repository.
-    pub(in crate::emulator) fn only_reads(&self, login: &str) -> bool {
-        self.readers.iter().any(|reader| reader.eq_ignore_ascii_case(login))
     }
 }

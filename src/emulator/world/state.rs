@@ -1,13 +1,14 @@
 //! The records.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
 
 use crate::emulator::EmulatorError;
 use crate::model::{BranchName, PullNumber};
 
-use super::{Comment, FullName, Protection, Pull, Status, Team, User, UserKind};
+use super::roles::USUAL_PEOPLE;
+use super::{Comment, FullName, Protection, Pull, Role, Status, Team, User, UserKind};
 
 /// Everything the emulated GitHub knows besides git.
 #[derive(Default)]
@@ -43,8 +44,10 @@ pub(in crate::emulator) struct Repo {
     pub(in crate::emulator) statuses: Vec<Status>,
     pub(in crate::emulator) reactions: Vec<Reaction>,
     pub(in crate::emulator) protections: BTreeMap<BranchName, Protection>,
-    /// Logins of people who may only read it; everybody else may write.
-    pub(in crate::emulator) readers: BTreeSet<String>,
+    /// What accounts may do in it, by login in small letters; others have no role.
+    pub(in crate::emulator) roles: BTreeMap<String, Role>,
+    /// Whether everybody may read it.
+    pub(in crate::emulator) public: bool,
     /// Contents kept with Git LFS, by id.
     pub(in crate::emulator) lfs: BTreeMap<String, String>,
     /// The branch that answers name as the default one; what is pushed goes by [`DEFAULT_BRANCH`] all the same.
@@ -93,7 +96,8 @@ impl State {
             statuses: Vec::new(),
             reactions: Vec::new(),
             protections: BTreeMap::new(),
-            readers: BTreeSet::new(),
+            roles: USUAL_PEOPLE.iter().map(|login| ((*login).to_owned(), Role::Write)).collect(),
+            public: false,
             lfs: BTreeMap::new(),
             default_branch: DEFAULT_BRANCH.to_owned(),
         };

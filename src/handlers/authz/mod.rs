@@ -1,7 +1,8 @@
 //! The one place that decides who may do what, for comments, pushes, pages, the API and the command line alike.
 //!
 //! People of the forge are judged by the teams they are in (`--gh-team-allowlist`), or by a program of the operator
-//! (`team_authz`, which then stands in place of the list); the pages and the API by `--web-allow`, and those of their
+//! (`team_authz`, which then stands in place of the list), and where there is neither, by whether they may write to the
+//! repository (`--allow-commenters`); the pages and the API by `--web-allow`, and those of their
 //! accounts that are limited to owners (`--web-accounts-file`) by who has claimed the repository; whoever has a shell on
 //! the server, and Lockkeeper itself, may do everything. What cannot be found out lets nothing through (P6): it is
 //! an error, on which the caller tries again or gives up, never a grant. A denial says which rule forbids it, what is
@@ -12,6 +13,7 @@ mod program;
 mod resource;
 mod teams;
 mod web;
+mod writers;
 
 use tracing::warn;
 
@@ -93,12 +95,25 @@ pub async fn check_from(
     on: &Resource<'_>,
 ) -> Result<Decision, AuthzError> {
     let decision = decide(ctx, who, action, on).await?;
-    if let Decision::Denied(denial) = &decision {
+    record(ctx, who, remote, action, on, &decision).await?;
+    Ok(decision)
+}
+
+/// Puts a denial on record.
+async fn record(
+    ctx: &Ctx,
+    who: &Identity,
+    remote: Option<&str>,
+    action: Action,
+    on: &Resource<'_>,
+    decision: &Decision,
+) -> Result<(), AuthzError> {
+    if let Decision::Denied(denial) = decision {
         let origin = who.actor().origin;
         warn!(who = who.name(), %origin, remote, %action, %on, rule = denial.rule, actual = denial.actual, "Denied");
         ctx.store.lock_event_append(denied(who, remote, action, on, denial)).await?;
     }
-    Ok(decision)
+    Ok(())
 }
 
 fn denied(who: &Identity, remote: Option<&str>, action: Action, on: &Resource<'_>, denial: &Denial) -> NewLockEvent {
@@ -111,6 +126,22 @@ fn denied(who: &Identity, remote: Option<&str>, action: Action, on: &Resource<'_
         concern: on.concern(),
         cause: Cause::new(who.actor(), reason).from_address(remote.map(str::to_owned)),
     }
+}
+
+/// Whether code of a pull may be run that nobody who may give commands has asked for: the people behind it are asked about
+/// then. Where a list of teams or a program decides, it decides who may ask, and this is left alone.
+pub async fn check_fork(ctx: &Ctx, who: &Identity, asked: Asked<'_>) -> Result<Decision, AuthzError> {
+    if has_rules(ctx) {
+        return Ok(Decision::Granted);
+    }
+    let decision = writers::by_authors(ctx, who, asked.pull, asked.via).await?;
+    record(ctx, who, None, Action::Plan, &Resource::Pull(asked), &decision).await?;
+    Ok(decision)
+}
+
+/// Whether the operator says who of the forge may do what; if not, the forge does.
+pub fn has_rules(ctx: &Ctx) -> bool {
+    ctx.settings.team_authz.is_some() || !ctx.settings.team_rules.is_empty()
 }
 
 /// Whether the pages should offer it: as [`check`], but about people in general, and nothing is put on record.
@@ -132,6 +163,9 @@ async fn decide(ctx: &Ctx, who: &Identity, action: Action, on: &Resource<'_>) ->
         }
         (Identity::Commenter(_) | Identity::Pusher(_), Some(program)) => {
             program::by_program(ctx, program, who, action, on).await
+        }
+        (Identity::Commenter(_) | Identity::Pusher(_), None) if ctx.settings.team_rules.is_empty() => {
+            writers::by_permission(ctx, who, action, on).await
         }
         (Identity::Commenter(_) | Identity::Pusher(_), None) => teams::by_teams(ctx, who, action, on).await,
     }

@@ -1,4 +1,4 @@
-//! People of the forge by their teams: `--gh-team-allowlist` (reference 1.8).
+//! People of the forge by their teams: `--gh-team-allowlist` (reference 1.8), where it has an entry.
 
 use super::{AuthzError, Decision, Denial, Resource, listed, not_from_the_forge, quoted};
 use crate::config::access::{Action, Grantees, Identity};

@@ -194,7 +194,7 @@ impl Asking<'_> {
     }
 
     fn judge(&self, demands: &Demands, facts: &Facts) -> Option<UserText> {
-        let Self { cx, kind, .. } = self;
+        let Self { cx, kind, planned, .. } = self;
         let settings = &cx.ctx.settings;
         let words = Words {
             author: &cx.pull.author,
@@ -202,7 +202,7 @@ impl Asking<'_> {
             executable: &settings.executable,
             status_name: &settings.status_name,
         };
-        let unmet = needs::unmet(demands, facts, &words);
+        let unmet = needs::unmet(demands, &planned.head, facts, &words);
         (!unmet.is_empty()).then(|| text(*kind, unmet))
     }
 }

@@ -7,6 +7,7 @@ use crate::context::Ctx;
 use crate::handlers::Spec;
 use crate::handlers::authz::{self, Asked, Decision, Denial, Resource};
 use crate::handlers::reply::Reply;
+use crate::handlers::standing;
 use crate::model::{CommandKind, ProjectKey, Pull};
 use crate::queue::JobError;
 use crate::render::UserText;
@@ -18,21 +19,55 @@ const REASON: &str = "not_allowed";
 /// The refusal of the whole command, if there is one.
 pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull, spec: &Spec) -> Result<Option<Reply>, JobError> {
     let args = args_of(spec);
-    check_on(ctx, row, spec, &Resource::Pull(Asked { pull, via: row.installation, args: &args })).await
+    let asked = Asked { pull, via: row.installation, args: &args };
+    let decision = match decide(ctx, row, spec, &Resource::Pull(asked)).await? {
+        Decision::Granted if is_of_fork_unasked(row, pull, spec) => {
+            authz::check_fork(ctx, &Identity::of_actor(&row.actor), asked).await?
+        }
+        decision => decision,
+    };
+    let Decision::Denied(denial) = decision else { return Ok(None) };
+    if !is_by_itself(ctx, row, spec).await? {
+        return Ok(Some(told(*denial)));
+    }
+    let reply = Reply::silent_for(format!("{REASON}: {}", denial.message()));
+    // Somebody who may write can have it planned, so that they should see that it waits for them.
+    if pull.is_fork() && !authz::has_rules(ctx) && !ctx.settings.silence_forks {
+        return Ok(Some(reply.with_statuses(&pull.head, vec![standing::unasked(ctx)])));
+    }
+    Ok(Some(reply))
 }
 
 /// The same for a command that asks the forge nothing about its pull.
 pub(super) async fn check_unseen(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<Option<Reply>, JobError> {
     let args = args_of(spec);
-    check_on(ctx, row, spec, &Resource::Unseen { pull: &row.pull, via: row.installation, args: &args }).await
+    let on = Resource::Unseen { pull: &row.pull, via: row.installation, args: &args };
+    Ok(match decide(ctx, row, spec, &on).await? {
+        Decision::Granted => None,
+        Decision::Denied(denial) => Some(told(*denial)),
+    })
 }
 
-async fn check_on(ctx: &Ctx, row: &CommandRow, spec: &Spec, on: &Resource<'_>) -> Result<Option<Reply>, JobError> {
-    let Some(action) = action_of(spec) else { return Ok(None) };
-    match authz::check(ctx, &Identity::of_actor(&row.actor), action, on).await? {
-        Decision::Granted => Ok(None),
-        Decision::Denied(denial) => refusal(ctx, row, *denial).await.map(Some),
-    }
+async fn decide(ctx: &Ctx, row: &CommandRow, spec: &Spec, on: &Resource<'_>) -> Result<Decision, JobError> {
+    let Some(action) = action_of(ctx, spec) else { return Ok(Decision::Granted) };
+    Ok(authz::check(ctx, &Identity::of_actor(&row.actor), action, on).await?)
+}
+
+/// Whether the command would run code of a fork that nobody who may write has asked for: what is planned when the turn of
+/// the pull comes, and a commit that came while the command was at work.
+fn is_of_fork_unasked(row: &CommandRow, pull: &Pull, spec: &Spec) -> bool {
+    let has_moved = || row.head.as_ref().is_some_and(|head| *head != pull.head);
+    let is_unasked = match spec {
+        Spec::Turn(_) => true,
+        // Of what an event leads to, the people behind the code have just been asked about.
+        Spec::Command(Command::Unlock | Command::Cancel(_) | Command::Help(_) | Command::Explain(_))
+        | Spec::Autoplan
+        | Spec::Mistake(_)
+        | Spec::NotServed
+        | Spec::Unclaimed => false,
+        Spec::Command(_) => has_moved(),
+    };
+    is_unasked && pull.is_fork()
 }
 
 /// The refusal of one project. Teams were asked about before the command began, and say the same of every project; a
@@ -55,12 +90,14 @@ pub(super) async fn check_project(
 
 /// Nobody asked for a plan that a push leads to, so nobody is told that it was not made but on the dashboard
 /// (reference 1.7, "autoplan"); unless it took the place of one that somebody did ask for.
-async fn refusal(ctx: &Ctx, row: &CommandRow, denial: Denial) -> Result<Reply, JobError> {
-    if row.kind == CommandKind::Autoplan && !ctx.store.command_stands_in(row.id).await? {
-        return Ok(Reply::silent_for(format!("{REASON}: {}", denial.message())));
-    }
+async fn is_by_itself(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Result<bool, JobError> {
+    let by_event = row.kind == CommandKind::Autoplan && !matches!(spec, Spec::Turn(_));
+    Ok(by_event && !ctx.store.command_stands_in(row.id).await?)
+}
+
+fn told(denial: Denial) -> Reply {
     let text = text(denial);
-    Ok(Reply::refused(REASON, text.message, text.hints))
+    Reply::refused(REASON, text.message, text.hints)
 }
 
 fn text(denial: Denial) -> UserText {
@@ -68,8 +105,10 @@ fn text(denial: Denial) -> UserText {
 }
 
 /// What a command needs; `None`: nothing, everybody may be answered.
-fn action_of(spec: &Spec) -> Option<Action> {
+fn action_of(ctx: &Ctx, spec: &Spec) -> Option<Action> {
     match spec {
+        // It runs nothing, and shows what can be read in the repository.
+        Spec::Command(Command::Explain(_)) if !authz::has_rules(ctx) => None,
         // What a plan would do may know who may plan.
         Spec::Autoplan | Spec::Command(Command::Plan(_) | Command::Explain(_)) => Some(Action::Plan),
         Spec::Command(Command::Apply(_)) => Some(Action::Apply),

@@ -1,6 +1,6 @@
 //! Every route, and every answer held to the description.
 
-use lockkeeper::emulator::{Change, NewPull, StatusState};
+use lockkeeper::emulator::{Change, NewPull, ReviewState, Role, StatusState};
 use reqwest::Method;
 use serde_json::json;
 
@@ -24,6 +24,39 @@ async fn a_repository_and_its_pulls_are_shown_as_github_describes_them() {
         let list = rig.get(&format!("/repos/acme/infra/pulls{query}")).await.body;
         assert_eq!(list.as_array().unwrap().len(), expected, "{query}");
     }
+    rig.check();
+}
+
+/// `permission` knows only the roles of old, as on GitHub.
+#[tokio::test]
+async fn strangers_have_no_role_and_a_review_keeps_its_commit() {
+    let rig = Rig::start().await;
+    let number = rig.open_pull().await;
+    let told = async |login: &str| {
+        let body = rig.get(&format!("/repos/acme/infra/collaborators/{login}/permission")).await.body;
+        format!("{} {} {}", body["permission"], body["role_name"], body["user"]["permissions"]["push"])
+    };
+    assert_eq!(told("Alice").await, r#""write" "write" true"#);
+    assert_eq!(told("stranger").await, r#""none" "none" false"#);
+    for (role, expected) in [
+        (Role::Read, r#""read" "read" false"#),
+        (Role::Triage, r#""read" "triage" false"#),
+        (Role::Maintain, r#""write" "maintain" true"#),
+        (Role::Admin, r#""admin" "admin" true"#),
+    ] {
+        rig.github.set_role(REPO, "Stranger", role).unwrap();
+        assert_eq!(told("stranger").await, expected);
+    }
+    rig.github.make_public(REPO).unwrap();
+    assert_eq!(told("nobody").await, r#""read" "read" false"#);
+    assert_eq!(rig.get("/repos/acme/infra").await.body["visibility"], "public");
+
+    let reviewed = rig.github.pull(REPO, number).unwrap().head;
+    rig.github.review(REPO, number, "bob", ReviewState::Approved).unwrap();
+    rig.github.push(REPO, "feature", &[Change::write("new.tf", "new\n")]).await.unwrap();
+    let reviews = rig.get("/repos/acme/infra/pulls/1/reviews").await.body;
+    assert_eq!(reviews[0]["commit_id"], json!(reviewed));
+    assert_ne!(rig.github.pull(REPO, number).unwrap().head, reviewed);
     rig.check();
 }
 

@@ -279,6 +279,7 @@ async fn webhooks_of_a_github_that_is_not_ours_end_in_comments_there() {
     POST /repos/acme/infra/issues/1/comments -> 201
     GET /app -> 200
     GET /repos/acme/infra/pulls/1 -> 200
+    GET /repos/acme/infra/collaborators/alice/permission -> 200
     POST /repos/acme/infra/issues/1/comments -> 201
     ");
 }

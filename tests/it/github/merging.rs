@@ -183,6 +183,7 @@ async fn approvals_are_counted_by_the_rules_of_the_branch() {
     server.on(BRANCH, Reply::json(&json!({"name": "main", "protected": true, "protection": {"enabled": true}})));
     let protection = json!({"required_pull_request_reviews": {"required_approving_review_count": 2}});
     server.on(PROTECTION, Reply::json(&protection));
+    server.on("GET /user", Reply::json(&json!({"login": "lockbot"})));
     let review = |login: &str, state: &str| json!({"user": {"login": login}, "state": state});
     server.on(
         REVIEWS,

@@ -1,10 +1,15 @@
 //! Who approves, as GitHub tells it.
 
-use lockkeeper::model::Approval;
+use std::sync::Arc;
+
+use lockkeeper::clock::ManualClock;
+use lockkeeper::model::{Approval, CommitSha};
+use lockkeeper::secret::Secret;
+use lockkeeper::vcs::github::{GitHubAuth, TokenSource};
 use lockkeeper::vcs::{Forge, ForgeError};
 use serde_json::{Value, json};
 
-use super::server::{Reply, ScriptedGitHub, pull};
+use super::server::{Reply, ScriptedGitHub, pull, start};
 
 const PULL: &str = "GET /repos/acme/infra/pulls/12";
 
@@ -26,12 +31,27 @@ fn pull_of(private: bool) -> Value {
 }
 
 fn review(login: &str, state: &str) -> Value {
-    json!({"id": 1, "user": {"login": login}, "state": state, "submitted_at": "2026-03-01T12:00:00Z"})
+    review_of(&"a1".repeat(20), login, state)
 }
 
-async fn approval(reviews: Value) -> Approval {
+fn review_of(commit: &str, login: &str, state: &str) -> Value {
+    json!({
+        "id": 1, "user": {"login": login}, "state": state, "commit_id": commit, "submitted_at": "2026-03-01T12:00:00Z",
+    })
+}
+
+/// A server that knows the pull, and whose account asks.
+async fn server_with_pull(private: bool) -> ScriptedGitHub {
     let server = ScriptedGitHub::start().await;
-    server.on(PULL, Reply::json(&pull_of(true)));
+    server.on(PULL, Reply::json(&pull_of(private)));
+    server.on(OWN, Reply::json(&json!({"login": "LockBot"})));
+    server
+}
+
+const OWN: &str = "GET /user";
+
+async fn approval(reviews: Value) -> Approval {
+    let server = server_with_pull(true).await;
     server.on(&page(1), Reply::json(&reviews));
     server.client().approval(&pull(), None).await.unwrap()
 }
@@ -39,7 +59,8 @@ async fn approval(reviews: Value) -> Approval {
 fn told(approval: &Approval) -> String {
     let names = |names: &std::collections::BTreeSet<String>| names.iter().cloned().collect::<Vec<_>>().join(",");
     let Approval { by, asking, dismissed, onlookers } = approval;
-    format!("by {} asking {} dismissed {} onlookers {}", names(by), names(asking), names(dismissed), names(onlookers))
+    let by = by.keys().cloned().collect();
+    format!("by {} asking {} dismissed {} onlookers {}", names(&by), names(asking), names(dismissed), names(onlookers))
 }
 
 #[tokio::test]
@@ -52,13 +73,54 @@ async fn the_newest_word_of_each_reviewer_counts() {
         review("eve", "DISMISSED"), review("dave", "PENDING"),
     ]);
     assert_eq!(told(&approval(all).await), "by carol,dave asking bob dismissed eve,gina onlookers ");
-    assert!(!approval(json!([])).await.is_given());
+    let server = ScriptedGitHub::start().await;
+    server.on(PULL, Reply::json(&pull_of(true)));
+    server.on(&page(1), Reply::json(&json!([])));
+    assert!(!server.client().approval(&pull(), None).await.unwrap().is_given_once());
+}
+
+#[tokio::test]
+async fn each_approval_is_of_the_commit_that_was_looked_at() {
+    let (older, head) = ("b2".repeat(20), "a1".repeat(20));
+    let all = json!([
+        review_of(&older, "bob", "APPROVED"), review_of(&head, "bob", "COMMENTED"),
+        review_of(&older, "carol", "APPROVED"), review_of(&head, "carol", "APPROVED"),
+        review_of("a1a1a1", "dave", "APPROVED"),
+        {"id": 1, "user": {"login": "eve"}, "state": "APPROVED", "commit_id": null},
+        {"id": 1, "user": {"login": "frank"}, "state": "APPROVED"},
+    ]);
+    let all = approval(all).await;
+    let commit = |text: &str| CommitSha::new(text).unwrap();
+    let expected =
+        [("bob", Some(commit(&older))), ("carol", Some(commit(&head))), ("dave", None), ("eve", None), ("frank", None)];
+    assert_eq!(all.by, expected.into_iter().map(|(login, commit)| (login.to_owned(), commit)).collect());
+    assert!(all.is_given_for(&commit(&head)) && all.is_given_for(&commit(&older)));
+    assert!(!all.is_given_for(&commit(&"c3".repeat(20))));
+}
+
+#[tokio::test]
+async fn the_bots_own_reviews_never_count() {
+    let server = server_with_pull(true).await;
+    server.on(&page(1), Reply::json(&json!([review("lockbot", "APPROVED"), review("keeper", "APPROVED")])));
+    let auth =
+        GitHubAuth::Token { user: Some("Keeper".to_owned()), token: TokenSource::Fixed(Secret::new("ghp_test")) };
+    let client = server.client_of(auth, &Arc::new(ManualClock::new(start())));
+    assert_eq!(told(&client.approval(&pull(), None).await.unwrap()), "by  asking  dismissed  onlookers ");
+}
+
+#[tokio::test]
+async fn without_knowing_who_the_bot_is_no_review_counts() {
+    let server = ScriptedGitHub::start().await;
+    server.on(PULL, Reply::json(&pull_of(true)));
+    server.on(OWN, Reply::status(401, &json!({"message": "Bad credentials"})));
+    server.on(&page(1), Reply::json(&json!([review("bob", "APPROVED")])));
+    let error = server.client().approval(&pull(), None).await.unwrap_err();
+    assert!(matches!(error, ForgeError::Denied { .. }), "{error}");
 }
 
 #[tokio::test]
 async fn reviews_are_read_over_all_pages() {
-    let server = ScriptedGitHub::start().await;
-    server.on(PULL, Reply::json(&pull_of(true)));
+    let server = server_with_pull(true).await;
     let first: Vec<Value> = (0..100).map(|_| review("bob", "APPROVED")).collect();
     server.on(&page(1), Reply::json(&json!(first)));
     server.on(&page(2), Reply::json(&json!([review("bob", "CHANGES_REQUESTED")])));
@@ -68,8 +130,7 @@ async fn reviews_are_read_over_all_pages() {
 
 #[tokio::test]
 async fn in_a_public_repository_only_people_count_who_may_write() {
-    let server = ScriptedGitHub::start().await;
-    server.on(PULL, Reply::json(&pull_of(false)));
+    let server = server_with_pull(false).await;
     let reviews = json!([
         review("bob", "APPROVED"),
         review("carol", "APPROVED"),
@@ -90,14 +151,12 @@ async fn in_a_public_repository_only_people_count_who_may_write() {
 
 #[tokio::test]
 async fn whoever_may_not_be_asked_about_does_not_count_silently() {
-    let server = ScriptedGitHub::start().await;
-    server.on(PULL, Reply::json(&pull_of(false)));
+    let server = server_with_pull(false).await;
     server.on(&page(1), Reply::json(&json!([review("bob", "APPROVED")])));
     server.on(&permission_of("bob"), Reply::status(403, &json!({"message": "Must have push access"})));
     let error = server.client().approval(&pull(), None).await.unwrap_err();
     assert!(matches!(error, ForgeError::Denied { .. }), "{error}");
-    let many = ScriptedGitHub::start().await;
-    many.on(PULL, Reply::json(&pull_of(false)));
+    let many = server_with_pull(false).await;
     let strangers: Vec<Value> = (0..51).map(|n| review(&format!("s{n}"), "APPROVED")).collect();
     many.on(&page(1), Reply::json(&json!(strangers)));
     let error = many.client().approval(&pull(), None).await.unwrap_err();

@@ -1,5 +1,6 @@
 //! Attacks: each story is one that worked once, played where the hole was.
 
 mod door;
+mod forge;
 mod owners;
 mod sandbox;

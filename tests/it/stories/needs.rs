@@ -1,7 +1,7 @@
 //! What must hold before something is planned or applied, and results of which comments do not tell.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::{Fault, NewPull, NewStatus, Protection};
+use lockkeeper::emulator::{Fault, NewPull, NewStatus, Protection, Role};
 use lockkeeper::model::PullNumber;
 
 use crate::stories::{APP, NETWORK};
@@ -122,7 +122,7 @@ async fn an_apply_waits_for_the_checks_that_the_branch_requires(backend: Backend
     let rules = Protection::of_checks(&["ci/test", "ci/lint", "lockkeeper/plan"]).with_approvals(1);
     bot.github.protect(REPO, "main", rules).unwrap();
     check(&bot, pull, "ci/test", "failure").await;
-    bot.github.only_let_read(REPO, "eve").unwrap();
+    bot.github.set_role(REPO, "eve", Role::Read).unwrap();
     bot.approve(pull, "eve");
     assert_snapshot!(refused(&mut bot, pull).await, @"
     Ran Apply for dir: `network` workspace: `default`: refused

@@ -117,7 +117,8 @@ pub(super) fn association(repo: &Repo, login: &str) -> &'static str {
     match User::new(login).kind.as_str() {
         "Bot" => "NONE",
         _ if repo.name.owner.eq_ignore_ascii_case(login) => "OWNER",
-        _ => "MEMBER",
+        _ if repo.lets_write(login) => "MEMBER",
+        _ => "NONE",
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::emulator::wire::time;
-use crate::emulator::world::{Pull, Repo, Review, World};
+use crate::emulator::world::{Pull, Repo, Review, Role, World};
 
 use super::pull::association;
 use super::user::user;
@@ -30,9 +30,14 @@ pub(in crate::emulator::wire) fn review(view: &View<'_>, repo: &Repo, pull: &Pul
 
 /// What somebody may do in a repository.
 pub(in crate::emulator::wire) fn permission(world: &World, repo: &Repo, login: &str) -> Value {
-    let role = if repo.only_reads(login) { "read" } else { "write" };
-    let (pull, push) = (true, role == "write");
-    let permissions = json!({ "pull": pull, "triage": push, "push": push, "maintain": false, "admin": false });
-    let who = merged(user(world, login), json!({ "role_name": role, "permissions": permissions }));
-    json!({ "permission": role, "role_name": role, "user": who })
+    let role = repo.role(login);
+    let permissions = json!({
+        "pull": role.has(Role::Read),
+        "triage": role.has(Role::Triage),
+        "push": role.has(Role::Write),
+        "maintain": role.has(Role::Maintain),
+        "admin": role.has(Role::Admin),
+    });
+    let who = merged(user(world, login), json!({ "role_name": role.as_str(), "permissions": permissions }));
+    json!({ "permission": role.base().as_str(), "role_name": role.as_str(), "user": who })
 }

@@ -75,11 +75,22 @@ struct EndAnswer {
     repo: Option<RepoAnswer>,
 }
 
+/// A repository, by itself or as an end of a pull.
 #[derive(Deserialize)]
-struct RepoAnswer {
+pub(super) struct RepoAnswer {
     full_name: String,
     #[serde(default)]
     private: Option<bool>,
+    /// `public`, `private` or `internal`; GitHub Enterprise leaves it out.
+    #[serde(default)]
+    visibility: Option<String>,
+}
+
+impl RepoAnswer {
+    /// Whether everybody may read it. Unless GitHub denies it, it is so.
+    pub fn is_public(&self) -> bool {
+        self.private != Some(true) || self.visibility.as_deref() == Some("public")
+    }
 }
 
 #[derive(Deserialize)]
@@ -142,7 +153,7 @@ impl PullAnswer {
 
     /// Whether everybody may read it, so that everybody may review it. Unless GitHub denies it, it is so.
     pub fn is_public(&self) -> bool {
-        self.base.repo.as_ref().and_then(|repo| repo.private) != Some(true)
+        self.base.repo.as_ref().is_none_or(RepoAnswer::is_public)
     }
 
     fn state(&self) -> Result<PullState, String> {

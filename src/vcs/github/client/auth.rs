@@ -138,6 +138,14 @@ impl Credentials {
         Ok(GitCredentials::new(user.unwrap_or(USER_OF_TOKENS).to_owned(), password))
     }
 
+    /// The name that came with a token.
+    pub fn configured_login(&self) -> Option<&str> {
+        match self {
+            Self::App(_) => None,
+            Self::Token { user, .. } => user.as_deref(),
+        }
+    }
+
     /// The login under which comments of Lockkeeper appear.
     pub async fn login(&self, wire: &Wire) -> Result<String, Failure> {
         match self {

@@ -112,7 +112,7 @@ async fn approvals(
     let approval = reviews::approval_of_writers(github, &pull.at, via, author).await?;
     let mut obstacles = Vec::new();
     if approval.by.len() < rules.approvals as usize {
-        obstacles.push(Obstacle::Approvals { wanted: rules.approvals, given: approval.by });
+        obstacles.push(Obstacle::Approvals { wanted: rules.approvals, given: approval.by.into_keys().collect() });
     }
     if !approval.asking.is_empty() {
         obstacles.push(Obstacle::ChangesAsked(approval.asking));

@@ -32,7 +32,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use self::answers::{CommentAnswer, FileAnswer, PullAnswer};
+use self::answers::{CommentAnswer, FileAnswer, PullAnswer, RepoAnswer};
 use self::auth::Credentials;
 use self::call::{Call, Failure};
 use self::pages::Pages;
@@ -122,6 +122,14 @@ impl GitHub {
         Err(Failure::rejected(&self.wire.host, &files_words(at), &message))
     }
 
+    /// Every login under which Lockkeeper appears in a repository.
+    async fn own_logins(&self, repo: &RepoId) -> Result<Vec<String>, Failure> {
+        let mut logins = vec![self.known_login().await?.to_owned()];
+        logins.extend(self.credentials.configured_login().map(str::to_owned));
+        logins.extend(self.credentials.login_for(&self.wire, repo).await?);
+        Ok(logins)
+    }
+
     async fn known_login(&self) -> Result<&str, Failure> {
         let login = self.login.get_or_try_init(|| self.credentials.own_login(&self.wire)).await?;
         Ok(login)
@@ -181,6 +189,16 @@ impl Forge for GitHub {
 
     async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError> {
         Ok(reviews::approval(self, at, via).await?)
+    }
+
+    async fn may_write(&self, repo: &RepoId, via: Installation, login: &str) -> Result<bool, ForgeError> {
+        Ok(reviews::may_write(self, repo, via, login).await?)
+    }
+
+    async fn is_public(&self, repo: &RepoId, via: Installation) -> Result<bool, ForgeError> {
+        let call = Call::get(repo_path(repo), format!("the visibility of {}", repo.full_name()));
+        let answer = self.credentials.send(&self.wire, repo, via, &call).await.map_err(ForgeError::from)?;
+        Ok(answer.json::<RepoAnswer>(&self.wire.host, &call.what).map_err(ForgeError::from)?.is_public())
     }
 
     async fn mergeability(

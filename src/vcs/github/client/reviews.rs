@@ -1,5 +1,5 @@
 //! Who approves of a pull (GitHub REST: "List reviews for a pull request", "Get repository permissions for a user").
-//! An App needs the permission to read pull requests.
+//! An App needs the permission to read pull requests; who may write can be read with the one that every App has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::answers::UserAnswer;
 use super::call::{Call, Failure};
 use super::pages::Pages;
 use super::{GitHub, repo_path, segment, short};
-use crate::model::{Approval, PullRef, RepoId};
+use crate::model::{Approval, CommitSha, PullRef, RepoId};
 use crate::vcs::{ForgeError, Installation};
 
 /// Most people about whom it is asked whether they may write: strangers must not make us ask for ever.
@@ -22,6 +22,16 @@ struct ReviewAnswer {
     #[serde(default)]
     user: Option<UserAnswer>,
     state: String,
+    /// The commit that was looked at. It stays the same when others are pushed.
+    #[serde(default)]
+    commit_id: Option<String>,
+}
+
+impl ReviewAnswer {
+    /// What is no commit is not the head commit either.
+    fn commit(&self) -> Option<CommitSha> {
+        self.commit_id.as_deref().and_then(|commit| CommitSha::new(commit).ok())
+    }
 }
 
 /// The newest word of a reviewer that says whether the pull is fine.
@@ -66,18 +76,25 @@ pub(super) async fn approval_of_writers(
 async fn said(github: &GitHub, at: &PullRef, via: Installation, author: Option<&str>) -> Result<Approval, Failure> {
     let path = format!("{}/pulls/{}/reviews", repo_path(&at.repo), at.number);
     let mut pages = Pages::new(github, (&at.repo, via), &path, "", format!("the reviews of {}", short(at)));
-    let mut newest: BTreeMap<String, Word> = BTreeMap::new();
+    let mut newest: BTreeMap<String, (Word, Option<CommitSha>)> = BTreeMap::new();
     while let Some(page) = pages.next::<ReviewAnswer>().await? {
         for review in page {
+            let commit = review.commit();
             if let (Some(user), Some(word)) = (review.user, Word::of(&review.state)) {
-                newest.insert(user.login, word);
+                newest.insert(user.login, (word, commit));
             }
         }
     }
     newest.retain(|login, _| author.is_none_or(|author| !author.eq_ignore_ascii_case(login)));
-    let of = |wanted| newest.iter().filter(|(_, word)| **word == wanted).map(|(login, _)| login.clone()).collect();
+    if !newest.is_empty() {
+        // Code that runs beside the server may get hold of its token, and review with it.
+        let own = github.own_logins(&at.repo).await?;
+        newest.retain(|login, _| own.iter().all(|own| !own.eq_ignore_ascii_case(login)));
+    }
+    let of = |wanted| newest.iter().filter(|(_, (word, _))| *word == wanted).map(|(login, _)| login.clone()).collect();
+    let approving = newest.iter().filter(|(_, (word, _))| *word == Word::Approves);
     Ok(Approval {
-        by: of(Word::Approves),
+        by: approving.map(|(login, (_, commit))| (login.clone(), commit.clone())).collect(),
         asking: of(Word::AsksForChanges),
         dismissed: of(Word::Dismissed),
         onlookers: BTreeSet::new(),
@@ -95,9 +112,9 @@ async fn only_writers(
         let message = format!("more than {MAX_ASKED} people have reviewed, which are too many to ask about one by one");
         return Err(Failure::rejected(&github.wire.host, &what, &message));
     }
-    for login in std::mem::take(&mut approval.by) {
+    for (login, commit) in std::mem::take(&mut approval.by) {
         if may_write(github, repo, via, &login).await? {
-            approval.by.insert(login);
+            approval.by.insert(login, commit);
         } else {
             approval.onlookers.insert(login);
         }
@@ -110,8 +127,8 @@ async fn only_writers(
     Ok(approval)
 }
 
-/// GitHub says `write` also of those who may maintain.
-async fn may_write(github: &GitHub, repo: &RepoId, via: Installation, login: &str) -> Result<bool, Failure> {
+/// GitHub says `write` also of those who may maintain, and `none` or 404 of those who have nothing to do with it.
+pub(super) async fn may_write(github: &GitHub, repo: &RepoId, via: Installation, login: &str) -> Result<bool, Failure> {
     #[derive(Deserialize)]
     struct Permission {
         permission: String,
@@ -121,7 +138,7 @@ async fn may_write(github: &GitHub, repo: &RepoId, via: Installation, login: &st
     match github.credentials.send(&github.wire, repo, via, &call).await {
         Ok(answer) => {
             let answer: Permission = answer.json(&github.wire.host, &call.what)?;
-            Ok(matches!(answer.permission.as_str(), "admin" | "write"))
+            Ok(matches!(answer.permission.as_str(), "admin" | "maintain" | "write"))
         }
         Err(failure) if matches!(failure.error, ForgeError::NotFound { .. }) => Ok(false),
         Err(failure) => Err(failure),

@@ -90,6 +90,11 @@ impl Ways {
         self.own.login(wire).await
     }
 
+    /// The login that the operator gave for the server's own credentials (`--gh-user`).
+    pub fn configured_login(&self) -> Option<&str> {
+        self.own.configured_login()
+    }
+
     /// The login under which comments appear in a repository; `None`: that of the server's own credentials.
     pub async fn login_for(&self, wire: &Wire, repo: &RepoId) -> Result<Option<String>, Failure> {
         let Some(given) = self.of(wire, repo, "the account of its credential").await? else { return Ok(None) };

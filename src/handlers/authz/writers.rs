@@ -1,0 +1,161 @@
+//! People of the forge by what they may do in the repository: `--allow-commenters`. This decides where neither a list of
+//! teams nor a program does.
+
+use super::{AuthzError, Decision, Denial, Resource, not_from_the_forge, quoted};
+use crate::config::access::{Action, Identity};
+use crate::config::server::Commenters;
+use crate::context::Ctx;
+use crate::model::{Pull, RepoId};
+use crate::vcs::{ForgeError, Installation};
+
+/// What the forge says of the permission of this person.
+pub(super) async fn by_permission(
+    ctx: &Ctx,
+    who: &Identity,
+    action: Action,
+    on: &Resource<'_>,
+) -> Result<Decision, AuthzError> {
+    let Some(at) = on.repo() else { return Ok(not_from_the_forge(who, action)) };
+    if let (Identity::Pusher(_), Some(pull)) = (who, on.seen()) {
+        return by_authors(ctx, who, pull, at.1).await;
+    }
+    if everybody_may(ctx, at).await? {
+        return Ok(Decision::Granted);
+    }
+    let answer = ask(ctx, at, who.name(), is_asked_fresh(action)).await?;
+    Ok(if answer == Answer::Yes {
+        Decision::Granted
+    } else {
+        Decision::Denied(Box::new(denial(ctx, who, action, at.0, &answer)))
+    })
+}
+
+/// Whether the code of a pull may be planned although nobody who may write asked for that. What is on a branch of the
+/// repository itself was pushed by people who may. Of a fork, everybody who can have pushed must be somebody who may:
+/// who opened the pull, who owns the fork, and who is told to have pushed.
+pub(super) async fn by_authors(
+    ctx: &Ctx,
+    who: &Identity,
+    pull: &Pull,
+    via: Installation,
+) -> Result<Decision, AuthzError> {
+    let at = (&pull.at.repo, via);
+    if !pull.is_fork() || everybody_may(ctx, at).await? {
+        return Ok(Decision::Granted);
+    }
+    let owner = pull.head_repo.as_ref().map(RepoId::owner);
+    let pusher = matches!(who, Identity::Pusher(_)).then(|| who.name());
+    let mut people: Vec<&str> = Vec::new();
+    for login in [Some(pull.author.as_str()), owner, pusher].into_iter().flatten() {
+        if people.iter().all(|known| !known.eq_ignore_ascii_case(login)) {
+            people.push(login);
+        }
+    }
+    for login in people {
+        let answer = ask(ctx, at, login, false).await?;
+        if answer != Answer::Yes {
+            return Ok(Decision::Denied(Box::new(denial_of_fork(ctx, at.0, login, &answer))));
+        }
+    }
+    Ok(Decision::Granted)
+}
+
+/// What the forge says of one person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    Yes,
+    No,
+    /// It refuses to tell, in these words.
+    Refused(String),
+}
+
+/// Passing faults are for the caller, who waits or gives up.
+async fn ask(ctx: &Ctx, at: (&RepoId, Installation), login: &str, fresh: bool) -> Result<Answer, ForgeError> {
+    match ctx.memberships.may_write(&*ctx.forge, ctx.clock.now(), at, login, fresh).await {
+        Ok(true) => Ok(Answer::Yes),
+        Ok(false) => Ok(Answer::No),
+        Err(error @ (ForgeError::Denied { .. } | ForgeError::Rejected { .. } | ForgeError::NotFound { .. })) => {
+            Ok(Answer::Refused(error.to_string()))
+        }
+        Err(error @ (ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. })) => Err(error),
+    }
+}
+
+/// `--allow-commenters=everyone` never holds where the whole world can comment. What is not known is public.
+async fn everybody_may(ctx: &Ctx, at: (&RepoId, Installation)) -> Result<bool, ForgeError> {
+    match ctx.settings.commenters {
+        Commenters::Writers => Ok(false),
+        Commenters::Everyone => match ctx.memberships.is_public(&*ctx.forge, ctx.clock.now(), at).await {
+            Ok(public) => Ok(!public),
+            Err(ForgeError::Denied { .. } | ForgeError::Rejected { .. } | ForgeError::NotFound { .. }) => Ok(false),
+            Err(error @ (ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. })) => Err(error),
+        },
+    }
+}
+
+/// What changes more than a plan goes by what holds now, not by what was said up to half a minute ago.
+fn is_asked_fresh(action: Action) -> bool {
+    !matches!(action, Action::Plan | Action::Version | Action::Cancel)
+}
+
+fn denial(ctx: &Ctx, who: &Identity, action: Action, repo: &RepoId, answer: &Answer) -> Denial {
+    let name = quoted(who.name());
+    Denial {
+        who: who.clone(),
+        action,
+        rule: rule(ctx.settings.commenters, &format!("`{action}`"), repo),
+        actual: actual(&name, answer),
+        who_can: ways_out(&name, answer),
+    }
+}
+
+fn denial_of_fork(ctx: &Ctx, repo: &RepoId, login: &str, answer: &Answer) -> Denial {
+    let executable = &ctx.settings.executable;
+    let mut who_can =
+        vec![format!("Somebody who may write to the repository can look at the code and comment `{executable} plan`.")];
+    who_can.extend(ways_out(&quoted(login), answer).into_iter().skip(1));
+    Denial {
+        who: Identity::Pusher(login.to_owned()),
+        action: Action::Plan,
+        rule: rule(ctx.settings.commenters, "plans of code from a fork", repo),
+        actual: actual(&quoted(login), answer),
+        who_can,
+    }
+}
+
+fn rule(commenters: Commenters, what: &str, repo: &RepoId) -> String {
+    let name = quoted(repo.full_name());
+    match commenters {
+        Commenters::Writers => format!("`--allow-commenters=writers` gives {what} to people who may write to {name}"),
+        Commenters::Everyone => format!(
+            "`--allow-commenters=everyone` does not hold in a public repository, so that only people who may write to \
+             {name} are given {what}"
+        ),
+    }
+}
+
+fn actual(name: &str, answer: &Answer) -> String {
+    match answer {
+        Answer::Yes | Answer::No => format!("{name} may not"),
+        Answer::Refused(why) => {
+            format!("what {name} may do there cannot be found out: {}", why.trim_end_matches('.'))
+        }
+    }
+}
+
+fn ways_out(name: &str, answer: &Answer) -> Vec<String> {
+    match answer {
+        Answer::Yes | Answer::No => vec![
+            "Somebody who may write to the repository can give the command.".to_owned(),
+            format!("Or somebody who administers the repository gives {name} the role `Write`."),
+            "Or whoever operates the server says which teams may do what with `--gh-team-allowlist`.".to_owned(),
+        ],
+        Answer::Refused(_) => vec![
+            "Comment the command again in a moment.".to_owned(),
+            "If it says the same then: the account of Lockkeeper needs write access to the repository, or, as a GitHub \
+             App, the permission `Metadata: read`."
+                .to_owned(),
+            "Or whoever operates the server says which teams may do what with `--gh-team-allowlist`.".to_owned(),
+        ],
+    }
+}

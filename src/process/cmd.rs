@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::ProcessError;
+use crate::secret::Secret;
 
 /// A program with arguments, a directory and an explicit environment: nothing is inherited from the server.
 #[derive(Clone)]
@@ -20,6 +21,7 @@ pub struct Cmd {
     dir: Option<PathBuf>,
     env: BTreeMap<OsString, OsString>,
     pub(super) input: Option<Vec<u8>>,
+    pub(super) secret: Option<Secret>,
     pub(super) deadline: Duration,
     pub(super) cap: usize,
 }
@@ -40,6 +42,7 @@ impl Cmd {
             dir: None,
             env: BTreeMap::new(),
             input: None,
+            secret: None,
             deadline: Self::DEADLINE,
             cap: Self::CAP,
         }

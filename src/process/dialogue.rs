@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::group::Group;
 use super::output::capture;
+use super::secret::Teller;
 use super::{Captured, Cmd, Output, ProcessError};
 
 /// Most bytes kept of what the program complains about.
@@ -29,6 +30,7 @@ pub struct Dialogue {
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     stderr: JoinHandle<io::Result<Captured>>,
+    _teller: Option<Teller>,
 }
 
 impl Cmd {
@@ -41,14 +43,15 @@ impl Cmd {
         let program = self.resolve()?;
         let mut command = self.prepare(&program);
         command.args(self.argv()).stdin(Stdio::piped());
-        let mut group = Group::start(command)
-            .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
+        let start = |source| ProcessError::Start { program: self.program().to_owned(), source };
+        let teller = self.hand_secret(&mut command).map_err(start)?;
+        let mut group = Group::start(command).map_err(start)?;
         let stdin = group.child.stdin.take().expect("standard input is piped");
         let stdout = BufReader::new(group.child.stdout.take().expect("standard output is piped"));
         let stderr = group.child.stderr.take().expect("standard error is piped");
         let stderr = tokio::spawn(capture(stderr, COMPLAINTS));
         let deadline = (self.deadline, Instant::now() + self.deadline);
-        Ok(Dialogue { program: self.program().to_owned(), deadline, group, stdin, stdout, stderr })
+        Ok(Dialogue { program: self.program().to_owned(), deadline, group, stdin, stdout, stderr, _teller: teller })
     }
 }
 

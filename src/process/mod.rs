@@ -31,6 +31,7 @@ mod lines;
 mod output;
 mod pulse;
 mod run;
+mod secret;
 pub mod supervise;
 
 use std::ffi::OsString;

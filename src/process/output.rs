@@ -55,8 +55,9 @@ impl Cmd {
         if self.input.is_some() {
             command.stdin(Stdio::piped());
         }
-        let mut group = Group::start(command)
-            .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
+        let start = |source| ProcessError::Start { program: self.program().to_owned(), source };
+        let _teller = self.hand_secret(&mut command).map_err(start)?;
+        let mut group = Group::start(command).map_err(start)?;
         if let Ok(output) = timeout(self.deadline, self.collect(&mut group)).await {
             return output.map_err(|source| ProcessError::Lost { program: self.program().to_owned(), source });
         }

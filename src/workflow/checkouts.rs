@@ -238,6 +238,10 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Source, CheckoutError> {
         let mirror = self.git.mirror(&plan.pull.repo);
+        // A fetch would replace it without a word. Nothing is applied before somebody has heard of it.
+        if !mirror.is_damaged() {
+            mirror.check_ours(&format!("check out {} for pull {}", plan.head.short(), plan.pull))?;
+        }
         for commit in [&plan.head, &plan.base] {
             // A mirror that is not there yet has no commits; asking it is an error.
             if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
@@ -261,7 +265,12 @@ impl Checkouts {
         refs: &[RefName],
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
-        let is_pull = !at.number.is_application();
+        // A fetch would replace it without a word; people should hear of it.
+        let mirror = self.git.mirror(&at.repo);
+        if !mirror.is_damaged() {
+            mirror.check_ours(&format!("fetch {}", at.repo))?;
+        }
+        let (is_pull, needed) = (!at.number.is_application(), refs);
         let pull_ref = is_pull.then(|| RefName::new(&forge.pull_head_ref(at)).ok()).flatten();
         let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
         let ticket = self.syncer.enter(&at.repo, &refs);
@@ -277,9 +286,16 @@ impl Checkouts {
         // It is large, and part of whatever waits for it.
         let fetched = Box::pin(self.fetch_for_all(forge, at, commit, &ticket, via)).await?;
         self.syncer.used(&at.repo, via).await;
-        match (fetched.wanted, commit) {
+        let refused = |name: &dyn std::fmt::Display, why: &String| {
+            GitError::Fsck { doing: format!("fetch {name} of {}", at.repo), message: why.clone() }.into()
+        };
+        if let Some((name, why)) = fetched.refused.iter().find(|(name, _)| needed.contains(name)) {
+            return Err(refused(name, why));
+        }
+        match (&fetched.wanted, commit) {
             (Head::Gone, Some(commit)) => Err(CheckoutError::HeadGone { head: commit.clone() }),
-            (Head::Present | Head::NotAsked | Head::Gone, _) => Ok(fetched),
+            (Head::Refused(why), Some(commit)) => Err(refused(&commit.short(), why)),
+            (Head::Present | Head::NotAsked | Head::Gone | Head::Refused(_), _) => Ok(fetched),
         }
     }
 

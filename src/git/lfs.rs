@@ -148,19 +148,14 @@ impl LfsFile {
 fn with_endpoint(cmd: Cmd, remote: &Checked<'_>) -> Cmd {
     let url = remote.url().trim_end_matches('/');
     let endpoint = if remote.is_by_ssh() { url.to_owned() } else { format!("{url}/info/lfs") };
+    // What it would find out, and write into the configuration of the mirror.
+    let access = format!("lfs.{endpoint}.access=basic");
+    let access = ["-c", &access].into_iter().filter(|_| remote.presents_password());
     cmd.args(["-c", &format!("remote.origin.url={url}")])
         .args(["-c", &format!("remote.origin.lfsurl={endpoint}")])
         .args(["-c", &format!("lfs.url={endpoint}")])
         .args(["-c", "lfs.skipdownloaderrors=false", "-c", "lfs.fetchinclude=", "-c", "lfs.fetchexclude="])
-        // It would write these two into the configuration of the mirror.
-        .args(["-c", "lfs.repositoryformatversion=0"])
-        .args(
-            remote
-                .presents_password()
-                .then(|| ["-c".to_owned(), format!("lfs.{endpoint}.access=basic")])
-                .into_iter()
-                .flatten(),
-        )
+        .args(access)
         .args(["-c", "lfs.basictransfersonly=true", "-c", "lfs.gitprotocol=https", "-c", "lfs.fetchrecentalways=false"])
 }
 

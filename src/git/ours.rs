@@ -17,7 +17,11 @@ use tracing::error;
 use super::{GitError, Mirror};
 
 /// The configuration of every mirror, in the form of `git init --bare`. What differs between calls is given with the call.
-const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
+/// `git-lfs` would add the last two lines by itself; it looks for them in this file and nowhere else.
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\
+                      [lfs]\n\trepositoryformatversion = 0\n";
+/// The same without what is for `git-lfs`, as earlier releases had it.
+const PLAIN_CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
 /// Where a linked worktree says that its repository is.
 const COMMON: &str = "../..\n";
 /// Files by which git would read something else than the mirror (gitrepository-layout). `hooks` are not run, and not ours.
@@ -57,7 +61,7 @@ impl Mirror {
     /// Writes the configuration unless it is there already. Whole or not at all: others may be reading it.
     pub(super) fn write_config(&self) -> io::Result<()> {
         let path = self.dir().join("config");
-        if fs::read(&path).is_ok_and(|bytes| bytes == CONFIG.as_bytes()) {
+        if is_config(&path)? {
             return Ok(());
         }
         let beside = tempfile::Builder::new().prefix(".lockkeeper-config-").tempfile_in(self.dir())?.into_temp_path();
@@ -82,7 +86,7 @@ fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
     if !exists(&dir.join("HEAD"))? {
         return Ok(None);
     }
-    if !is_file_with(&dir.join("config"), CONFIG)? {
+    if !is_config(&dir.join("config"))? {
         return Ok(Some("`config` is not what Lockkeeper writes".to_owned()));
     }
     let strange = STRANGE.into_iter().chain((!is_submodule).then_some("shallow"));
@@ -116,6 +120,10 @@ fn exists(path: &Path) -> io::Result<bool> {
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
         meta => meta.map(|_| true),
     }
+}
+
+fn is_config(path: &Path) -> io::Result<bool> {
+    Ok(is_file_with(path, CONFIG)? || is_file_with(path, PLAIN_CONFIG)?)
 }
 
 /// Whether a regular file, and no link, has exactly this content.

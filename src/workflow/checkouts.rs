@@ -238,10 +238,7 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Source, CheckoutError> {
         let mirror = self.git.mirror(&plan.pull.repo);
-        // A fetch would replace it without a word. Nothing is applied before somebody has heard of it.
-        if !mirror.is_damaged() {
-            mirror.check_ours(&format!("check out {} for pull {}", plan.head.short(), plan.pull))?;
-        }
+        self.check_mirror(&plan.pull.repo)?;
         for commit in [&plan.head, &plan.base] {
             // A mirror that is not there yet has no commits; asking it is an error.
             if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
@@ -265,11 +262,7 @@ impl Checkouts {
         refs: &[RefName],
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
-        // A fetch would replace it without a word; people should hear of it.
-        let mirror = self.git.mirror(&at.repo);
-        if !mirror.is_damaged() {
-            mirror.check_ours(&format!("fetch {}", at.repo))?;
-        }
+        self.check_mirror(&at.repo)?;
         let (is_pull, needed) = (!at.number.is_application(), refs);
         let pull_ref = is_pull.then(|| RefName::new(&forge.pull_head_ref(at)).ok()).flatten();
         let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
@@ -323,6 +316,13 @@ impl Checkouts {
         };
         ticket.landed(&boarded, &fetched);
         Ok(fetched?)
+    }
+
+    /// Refuses a mirror that somebody else changed: a fetch would replace it without a word, and people should hear of it
+    /// before anything runs. One that is noted as damaged is replaced by the next fetch.
+    pub fn check_mirror(&self, repo: &RepoId) -> Result<(), CheckoutError> {
+        let mirror = self.git.mirror(repo);
+        if mirror.is_damaged() { Ok(()) } else { Ok(mirror.check_ours(&format!("use the mirror of {repo}"))?) }
     }
 
     /// Whether checkouts may hold less than a commit has.

@@ -108,7 +108,7 @@ async fn an_object_that_was_replaced_in_the_mirror_changes_no_code() {
         done
         other=$(printf %s "$FORGED" | git hash-object -w --stdin); from=$(printf %s "$other" | sed 's,^..,&/,')
         chmod u+w "objects/$file"; cp -f "objects/$from" "objects/$file"
-        test "$(git cat-file blob "$id")" = "$FORGED""#;
+        git cat-file blob "$id" | grep -q forged"#;
     let head = world.head(pull).to_string();
     let variables = [("HEAD", head.as_str()), ("FORGED", &forged), ("HOME", "/dev/null")];
     let said = crate::support::program::run("sh", &mirror_of(&world), &["-ec", script], &variables);

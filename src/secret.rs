@@ -1,6 +1,10 @@
 //! Values that must never be printed: tokens, webhook secrets, passwords, private keys.
 
 use std::fmt;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::Path;
 
 use secrecy::{ExposeSecret, SecretString};
 
@@ -41,9 +45,44 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
+/// Creates a file that only its owner may read, or fails if there is one.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Takes an existing file of ours away from other users (mode 0600); returns whether anybody else could read or write it.
+/// A file that is missing, or that another user owns, is left alone.
+pub fn make_private(path: &Path) -> io::Result<bool> {
+    let metadata = match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        metadata => metadata?,
+    };
+    let is_ours = metadata.is_file() && metadata.uid() == nix::unistd::geteuid().as_raw();
+    let was_open = is_ours && metadata.mode() & 0o077 != 0;
+    if was_open {
+        fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    }
+    Ok(was_open)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn private_files_are_for_their_owner_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (made, old) = (dir.path().join("made"), dir.path().join("old"));
+        drop(create_private(&made).unwrap());
+        fs::write(&old, "").unwrap();
+        fs::set_permissions(&old, Permissions::from_mode(0o644)).unwrap();
+        assert!(make_private(&old).unwrap() && !make_private(&old).unwrap() && !make_private(&made).unwrap());
+        for file in [&made, &old] {
+            assert_eq!(fs::metadata(file).unwrap().mode() & 0o777, 0o600);
+        }
+        assert!(!make_private(&dir.path().join("none")).unwrap());
+        assert!(create_private(&made).is_err());
+    }
 
     #[test]
     fn a_secret_is_not_printed() {

@@ -334,6 +334,7 @@ CREATE TABLE repository_syncs (
     used_at TIMESTAMPTZ,
     evicted_at TIMESTAMPTZ,
     bytes BIGINT,
+    refused TEXT,
     created_at TIMESTAMPTZ NOT NULL,
     PRIMARY KEY (replica, repo)
 );

@@ -334,6 +334,7 @@ CREATE TABLE repository_syncs (
     used_at TEXT,
     evicted_at TEXT,
     bytes BIGINT,
+    refused TEXT,
     created_at TEXT NOT NULL,
     PRIMARY KEY (replica, repo)
 );

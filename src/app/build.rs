@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,6 +155,18 @@ fn contents(config: &ServerConfig) -> CheckoutContents {
 /// Makes a directory that only this account can look into: it will hold code, plans and the database.
 pub(crate) fn own_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// A warning if other users can look into the data directory: it was mounted, or created by somebody else.
+pub(super) fn open_to_others(dir: &Path) -> Option<String> {
+    let mode = std::fs::metadata(dir).ok()?.permissions().mode() & 0o7777;
+    (mode & 0o077 != 0).then(|| {
+        let dir = dir.display();
+        format!(
+            "Other users of this machine can look into the data directory {dir} (mode {mode:04o}), which holds code, plans \
+             and outputs. Run `chmod 700 {dir}`"
+        )
+    })
 }
 
 /// Where what is only needed for a while lies: the files of a run, the key of an SSH login. Whatever is left of an earlier
@@ -389,4 +401,21 @@ pub fn discovery_settings(
         distribution: terraform.distribution,
         ..discovery::Settings::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_directory_that_others_can_read_is_told() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = |mode| {
+            std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+            open_to_others(dir.path())
+        };
+        assert_eq!(told(0o700), None);
+        let warning = told(0o755).unwrap();
+        assert!(warning.contains("(mode 0755)") && warning.contains("`chmod 700 /"), "{warning}");
+    }
 }

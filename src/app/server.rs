@@ -65,6 +65,9 @@ impl Server {
         build::own_dir(&config.storage.data_dir).with_context(|| {
             format!("cannot make the data directory {} (--data-dir)", config.storage.data_dir.display())
         })?;
+        if let Some(warning) = build::open_to_others(&config.storage.data_dir) {
+            warn!("{warning}");
+        }
         let only_one = only_one(&config.storage)?;
         empty(&build::scratch(&config.storage.data_dir))?;
         let address = listener.local_addr().context("cannot tell on which address the server listens")?;

@@ -29,6 +29,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{ArgMatches, Command};
+use nix::sys::stat::{Mode, umask};
 
 use terminal::Terminal;
 
@@ -82,6 +83,8 @@ const SUBCOMMANDS: &[Subcommand] = &[
 
 /// Runs the program with these arguments, the first of which is its name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // Before any thread: what it and its children create (database, checkouts, plans, states) is for their user alone.
+    umask(Mode::S_IRWXG | Mode::S_IRWXO);
     let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
     run_on(args.into_iter().collect(), &mut Terminal::new(&mut out, &mut err)).into()
 }

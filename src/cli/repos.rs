@@ -171,12 +171,14 @@ fn line(row: &MirrorRow) -> String {
     let standing = if state.evicted_at.is_some() { "removed to make room" } else { state.state.as_str() };
     let retry = state.retry_at.map(|at| format!(", next try {} after {} failed", minute(at), state.retry_count));
     let failure = state.failure.as_ref().map(|failure| format!(": {}", failure.message));
+    let refused = state.refused.as_ref().map(|lines| format!(" without {}", lines.replace('\n', "; ")));
     format!(
-        "{} on disk {}: {standing}, last success {}, references {}{}{}",
+        "{} on disk {}: {standing}, last success {}, references {}{}{}{}",
         row.repo,
         row.home,
         or_never(state.succeeded_at),
         state.verification,
+        refused.unwrap_or_default(),
         retry.unwrap_or_default(),
         failure.unwrap_or_default(),
     )

@@ -6,6 +6,7 @@ use super::disk::apart;
 use super::kept::{self, Committed};
 use super::merge::Merge;
 use super::mirror::{make_dir, remove_all};
+use super::ours::leads_here;
 use super::place::{self, CheckoutPlace};
 use super::{Extent, GitError, Mirror, objects};
 use crate::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
@@ -102,7 +103,8 @@ impl Mirror {
     /// exactly those of the commit. Untracked files stay while the commit stays; when it changes only those of
     /// [`kept::PATTERNS`] do, and local states even where the checkout has to be made from nothing. Waits
     /// for runs that still use the checkout, see [`super::GitSettings::hold_wait`]. After [`GitError::Corrupt`] the
-    /// next fetch replaces the mirror: fetch and prepare once more.
+    /// next fetch replaces the mirror: fetch and prepare once more. What was checked out is compared with the commit, and
+    /// [`GitError::Altered`] says what differs.
     pub async fn prepare(&self, wanted: &Wanted<'_>) -> Result<Prepared, GitError> {
         let doing = format!("check out {} for pull {} of {}", wanted.head.short(), wanted.pull, self.repo);
         let pull_dir = place::pull(&self.settings.data_dir, &self.repo, wanted.pull);
@@ -114,7 +116,13 @@ impl Mirror {
             Merge::Done(commit) => commit,
             Merge::Conflict(files) => return Ok(Prepared::Conflict { files }),
         };
-        let (fresh, extent) = match self.place_commit(&doing, &place, &commit, wanted.extent).await {
+        // Objects, index and configuration may have been changed on this disk: what is there now has to be the commit.
+        let placed = async {
+            let (fresh, extent) = self.place_commit(&doing, &place, &commit, wanted.extent).await?;
+            let git = self.git_in(&doing, &place.dir)?;
+            self.check_tree(&doing, (git, &place.dir), &commit, &extent).await.map(|()| (fresh, extent))
+        };
+        let (fresh, extent) = match placed.await {
             // Objects are missing that the refs promise: no fetch would bring them back as long as the refs are there.
             Err(damage @ GitError::Corrupt { .. }) => return self.note_damage().and(Err(damage)),
             result => result?,
@@ -163,7 +171,7 @@ impl Mirror {
         remove_all(&dir).map_err(GitError::from_io(&doing))?;
         match self.prune(&doing).await {
             // The checkouts are gone, which is what was wanted; the next fetch replaces the mirror.
-            Err(GitError::Corrupt { .. }) => self.note_damage(),
+            Err(GitError::Corrupt { .. } | GitError::Altered { .. }) => self.note_damage(),
             pruned => pruned,
         }
     }
@@ -240,7 +248,7 @@ impl Mirror {
         let ours = self.dir().canonicalize().ok()?.join("worktrees");
         let back = std::fs::read_to_string(admin.join("gitdir")).ok()?;
         let same = Path::new(back.trim_end()).canonicalize().ok()? == link.canonicalize().ok()?;
-        (admin.parent() == Some(&ours) && same).then(|| admin.to_owned())
+        (admin.parent() == Some(&ours) && same && leads_here(admin)).then(|| admin.to_owned())
     }
 
     /// Git for the worktree in a directory.

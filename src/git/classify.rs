@@ -8,6 +8,7 @@ pub(super) enum Class {
     NotFound,
     Unreachable,
     Corrupt,
+    Fsck,
     Other,
 }
 
@@ -16,6 +17,7 @@ const MAX_LINE: usize = 300;
 
 pub(super) fn classify(stderr: &str) -> Class {
     match stderr {
+        text if is_fsck(text) => Class::Fsck,
         text if is_auth_failure(text) => Class::AuthFailed,
         text if is_not_found(text) => Class::NotFound,
         text if is_corrupt(text) => Class::Corrupt,
@@ -76,6 +78,12 @@ pub(super) fn missing_ref(stderr: &str) -> Option<&str> {
 /// `error: Server does not allow request for unadvertised object 1234…`.
 pub(super) fn is_refused_commit(stderr: &str) -> bool {
     has_any(stderr, &["not our ref", "does not allow request for unadvertised object"])
+}
+
+/// `error: object 1234…: hasDotgit: contains '.git'`, then `fatal: fsck error in packed object` (of `index-pack` and of
+/// `unpack-objects`).
+pub(super) fn is_fsck(stderr: &str) -> bool {
+    has_any(stderr, &["fatal: fsck error in "])
 }
 
 /// `fatal: unable to access 'https://…': The requested URL returned error: 301`, where redirects are not followed.
@@ -241,6 +249,11 @@ mod tests {
             ("ERROR: Repository not found.\nfatal: Could not read from remote repository.", Class::NotFound),
             ("ssh: connect to host h port 22: Connection refused\nfatal: Could not read from …", Class::Unreachable),
             ("Host key verification failed.\nfatal: Could not read from remote repository.", Class::Other),
+            (
+                "error: object 12: hasDotgit: contains '.git'\nfatal: fsck error in packed object\n\
+                 fatal: fetch-pack: invalid index-pack output",
+                Class::Fsck,
+            ),
             ("fatal: something new", Class::Other),
         ];
         for (stderr, class) in cases {

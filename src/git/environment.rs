@@ -7,6 +7,7 @@ use url::Url;
 use super::{GitSettings, ssh};
 use crate::config::MirrorFilter;
 use crate::process::Cmd;
+use crate::secret::Secret;
 use crate::vcs::GitCredentials;
 
 /// Variables that keep the machine's and the user's configuration out and git quiet and English (its messages are
@@ -46,6 +47,8 @@ const CONFIG: &[(&str, &str)] = &[
     ("fetch.fsck.missingSpaceBeforeDate", "ignore"),
     // Cleaning up is a job of its own, never a surprise in the background.
     ("gc.auto", "0"),
+    // `info/` of a mirror is empty.
+    ("repack.updateServerInfo", "false"),
     ("maintenance.auto", "false"),
     ("init.defaultBranch", "main"),
     ("advice.detachedHead", "false"),
@@ -60,8 +63,10 @@ const CONFIG: &[(&str, &str)] = &[
     ("credential.helper", ""),
 ];
 
-/// The helper git asks for credentials. `printf` is built into the shell, so the password is in no argument list.
-const HELPER: &str = r#"!f() { test "$1" = get && printf 'username=%s\npassword=%s\n' "$LOCKKEEPER_GIT_USERNAME" "$LOCKKEEPER_GIT_PASSWORD"; }; f"#;
+/// The helper git asks for credentials, and that asks us in turn: they are in no argument list, no environment and no file
+/// (see `process/secret.rs`). A message is read whole or not at all, which only `dd` promises.
+const HELPER: &str = "!f() { test \"$1\" = get && printf get >&3 && dd bs=65536 count=1 <&3 2>/dev/null; }; f";
+const _: () = assert!(Cmd::SECRET_FD == 3, "the helper names the descriptor");
 
 /// Name under which a partial mirror knows its forge.
 pub(super) const FORGE: &str = "forge";
@@ -95,9 +100,9 @@ pub(super) fn git_to(
         return ssh::with_key(with_config(cmd, &pairs(&config)), login);
     }
     config.push((format!("credential.{}.helper", url.origin().ascii_serialization()), HELPER.to_owned()));
-    with_config(cmd, &pairs(&config))
-        .env("LOCKKEEPER_GIT_USERNAME", &credentials.username)
-        .env("LOCKKEEPER_GIT_PASSWORD", credentials.password.expose())
+    let (username, password) = (&credentials.username, credentials.password.expose());
+    let answer = Secret::new(&format!("username={username}\npassword={password}\n"));
+    with_config(cmd, &pairs(&config)).secret(answer)
 }
 
 /// The configuration of a partial mirror; the URL only where git may fetch.

@@ -41,6 +41,24 @@ pub enum GitError {
         /// Git's words.
         message: String,
     },
+    /// Git refuses what was pushed: an object does not pass `fsck`. Only another push changes that.
+    #[error("cannot {doing}, git refuses what was pushed (`git fsck`): {message}")]
+    Fsck {
+        /// What was tried.
+        doing: String,
+        /// Git's words, which name the object.
+        message: String,
+    },
+    /// The mirror or the checkout is not as Lockkeeper wrote it. The next fetch replaces the mirror.
+    #[error(
+        "cannot {doing}: the copy of the repository on the server was changed by something other than Lockkeeper: {message}"
+    )]
+    Altered {
+        /// What was tried.
+        doing: String,
+        /// What differs.
+        message: String,
+    },
     /// It took too long.
     #[error("cannot {doing}: {message}")]
     TimedOut {
@@ -90,6 +108,8 @@ impl GitError {
             | Self::AuthFailed { message, .. }
             | Self::Unreachable { message, .. }
             | Self::Corrupt { message, .. }
+            | Self::Fsck { message, .. }
+            | Self::Altered { message, .. }
             | Self::TimedOut { message, .. }
             | Self::Busy { message, .. }
             | Self::Other { message, .. } => message,
@@ -126,6 +146,7 @@ impl GitError {
             Class::AuthFailed => Self::AuthFailed { doing, message },
             Class::NotFound => Self::NotFound { doing, message },
             Class::Unreachable => Self::Unreachable { doing, message },
+            Class::Fsck => Self::Fsck { doing, message },
             Class::Corrupt => Self::Corrupt { doing, message },
             Class::Other => Self::Other { doing, message },
         }

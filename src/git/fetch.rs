@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::refused::why;
 use super::remote::Checked;
 use super::{GitError, Mirror, RefName, Remote, classify};
 use crate::model::CommitSha;
@@ -28,7 +29,7 @@ pub struct FetchRequest<'a> {
 }
 
 /// Whether the wanted commit is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Head {
     /// None was asked for.
@@ -37,6 +38,8 @@ pub enum Head {
     Present,
     /// The server no longer gives it away: it was replaced by a forced push and is gone.
     Gone,
+    /// Git refuses it: what `fsck` said.
+    Refused(String),
 }
 
 /// What a fetch brought.
@@ -44,8 +47,19 @@ pub enum Head {
 pub struct Fetched {
     /// Each ref asked for with its commit; `None` when the server does not have it (any more).
     pub refs: Vec<(RefName, Option<CommitSha>)>,
+    /// Refs that git refused, with what `fsck` said. They are not in the mirror.
+    pub refused: Vec<(RefName, String)>,
     /// The wanted commit.
     pub wanted: Head,
+}
+
+/// Refs that did not come.
+#[derive(Default)]
+struct NotBrought {
+    /// The server does not have them.
+    missing: Vec<RefName>,
+    /// Git refused them.
+    refused: Vec<(RefName, String)>,
 }
 
 impl<'a> FetchRequest<'a> {
@@ -63,14 +77,14 @@ impl Fetched {
 
 impl Mirror {
     /// Brings refs up to date, making the mirror when there is none. A ref that the server does not have is removed
-    /// here too. A wanted commit that came with no ref is asked for by its id. What a partial mirror lacks of these commits,
+    /// here too, and so is one that git refuses. A wanted commit that came with no ref is asked for by its id. What a partial mirror lacks of these commits,
     /// and of what they are merged by, comes as well. A damaged mirror is replaced by a fresh one with these refs,
     /// and serves what it still can until that is there.
     pub async fn fetch(&self, request: &FetchRequest<'_>) -> Result<Fetched, GitError> {
         let remote = self.check(&self.doing(), &request.remote())?;
         let _transfer = self.locks.transfer.lock().await;
         match self.fetch_once(&remote, request).await {
-            Err(GitError::Corrupt { message, .. }) => {
+            Err(GitError::Corrupt { message, .. } | GitError::Altered { message, .. }) => {
                 tracing::warn!(repo = %self.repo, %message, "Replacing a damaged mirror by what is fetched anew");
                 self.replace(async |fresh| fresh.fetch_once(&remote, request).await).await
             }
@@ -86,42 +100,52 @@ impl Mirror {
         self.check_damage(&self.doing())?;
         self.init().await?;
         let mut refs = Vec::new();
-        let missing = self.fetch_refs(remote, request).await?;
+        let NotBrought { missing, refused } = self.fetch_refs(remote, request).await?;
         for name in request.refs {
-            let commit = if missing.contains(name) { self.forget(name).await? } else { self.commit_of(name).await? };
+            let is_here = !missing.contains(name) && refused.iter().all(|(refused, _)| refused != name);
+            let commit = if !is_here { self.forget(name).await? } else { self.commit_of(name).await? };
             refs.push((name.clone(), commit));
         }
         let wanted = self.fetch_wanted(remote, request).await?;
         let mut commits: Vec<&CommitSha> = refs.iter().filter_map(|(_, commit)| commit.as_ref()).collect();
         commits.extend(request.wanted.filter(|_| wanted == Head::Present));
         self.complete(remote, &commits).await?;
-        Ok(Fetched { refs, wanted })
+        Ok(Fetched { refs, refused, wanted })
     }
 
-    /// Fetches what the server has of the refs and returns those it does not have. Git names one missing ref at a time.
-    async fn fetch_refs(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<Vec<RefName>, GitError> {
-        let mut missing = Vec::new();
+    /// Fetches what the server has of the refs and returns those that did not come. Git names one missing ref at a time,
+    /// and refuses all for one whose objects are bad: then they are fetched in halves.
+    async fn fetch_refs(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<NotBrought, GitError> {
+        let mut not_brought = NotBrought::default();
         let mut cleared = false;
-        loop {
-            let left: Vec<&RefName> = request.refs.iter().filter(|name| !missing.contains(*name)).collect();
-            if left.is_empty() {
-                return Ok(missing);
+        let mut open: Vec<Vec<&RefName>> = vec![request.refs.iter().collect()];
+        while let Some(mut group) = open.pop() {
+            group.retain(|name| !not_brought.missing.contains(*name));
+            if group.is_empty() {
+                continue;
             }
-            let specs: Vec<String> = left.iter().map(|name| format!("+{name}:{name}")).collect();
+            let specs: Vec<String> = group.iter().map(|name| format!("+{name}:{name}")).collect();
             let output = self.fetch_specs(remote, &specs).await?;
             if output.is_success() {
-                return Ok(missing);
+                continue;
             }
             let stderr = output.stderr.text();
-            if let Some(name) = left.into_iter().find(|name| classify::missing_ref(&stderr) == Some(name.as_str())) {
-                missing.push(name.clone());
+            if let Some(name) = group.iter().find(|name| classify::missing_ref(&stderr) == Some(name.as_str())) {
+                not_brought.missing.push((*name).clone());
+                open.push(group);
             } else if classify::is_name_in_the_way(&stderr) && !cleared {
                 self.clear_refs().await?;
-                cleared = true;
-            } else {
+                (open, cleared) = (vec![request.refs.iter().collect()], true);
+            } else if !classify::is_fsck(&stderr) {
                 return Err(remote.failure(&self.doing(), &output));
+            } else if let [name] = group[..] {
+                not_brought.refused.push((name.clone(), why(&remote.failure(&self.doing(), &output))));
+            } else {
+                let (one, other) = group.split_at(group.len() / 2);
+                open.extend([one.to_vec(), other.to_vec()]);
             }
         }
+        Ok(not_brought)
     }
 
     async fn fetch_wanted(&self, remote: &Checked<'_>, request: &FetchRequest<'_>) -> Result<Head, GitError> {
@@ -134,6 +158,9 @@ impl Mirror {
         let output = self.fetch_specs(remote, &[wanted.to_string()]).await?;
         if output.is_success() && self.has_commit(wanted).await? {
             return Ok(Head::Present);
+        }
+        if classify::is_fsck(&output.stderr.text()) {
+            return Ok(Head::Refused(why(&remote.failure(&self.doing(), &output))));
         }
         let gone = output.is_success() || classify::is_refused_commit(&output.stderr.text());
         if gone { Ok(Head::Gone) } else { Err(remote.failure(&self.doing(), &output)) }

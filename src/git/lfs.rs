@@ -6,8 +6,10 @@
 
 use std::borrow::Cow;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
 
 use super::mirror::{make_dir, remove_all};
 use super::parts_upkeep::now_on;
@@ -146,10 +148,14 @@ impl LfsFile {
 fn with_endpoint(cmd: Cmd, remote: &Checked<'_>) -> Cmd {
     let url = remote.url().trim_end_matches('/');
     let endpoint = if remote.is_by_ssh() { url.to_owned() } else { format!("{url}/info/lfs") };
+    // What it would find out, and write into the configuration of the mirror.
+    let access = format!("lfs.{endpoint}.access=basic");
+    let access = ["-c", &access].into_iter().filter(|_| remote.presents_password());
     cmd.args(["-c", &format!("remote.origin.url={url}")])
         .args(["-c", &format!("remote.origin.lfsurl={endpoint}")])
         .args(["-c", &format!("lfs.url={endpoint}")])
         .args(["-c", "lfs.skipdownloaderrors=false", "-c", "lfs.fetchinclude=", "-c", "lfs.fetchexclude="])
+        .args(access)
         .args(["-c", "lfs.basictransfersonly=true", "-c", "lfs.gitprotocol=https", "-c", "lfs.fetchrecentalways=false"])
 }
 
@@ -188,10 +194,34 @@ fn put(root: &Path, file: &LfsFile) -> io::Result<()> {
     let permissions = to.metadata()?.permissions();
     make_dir(dir)?;
     let beside = tempfile::Builder::new().prefix(".lockkeeper-lfs-").tempfile_in(dir)?.into_temp_path();
-    fs::copy(&file.content, &beside)?;
+    copy_of(&file.content, &beside, &file.id())?;
     fs::set_permissions(&beside, permissions)?;
     remove_all(&to)?;
     beside.persist(&to).map_err(|error| error.error)
+}
+
+/// Copies a file whose content has this SHA-256; another one was changed since `git-lfs` fetched and checked it.
+fn copy_of(content: &Path, to: &Path, id: &str) -> io::Result<()> {
+    let (mut from, mut to, mut hash) = (File::open(content)?, File::create(to)?, Sha256::new());
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        match from.read(&mut buffer)? {
+            0 => break,
+            many => {
+                hash.update(&buffer[..many]);
+                to.write_all(&buffer[..many])?;
+            }
+        }
+    }
+    if hex::encode(hash.finalize()) == id.to_ascii_lowercase() {
+        return Ok(());
+    }
+    remove_all(content)?;
+    let what = format!(
+        "the content {id} that was fetched with LFS was changed by something other than Lockkeeper; the next command \
+         fetches it again"
+    );
+    Err(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 
 #[cfg(test)]

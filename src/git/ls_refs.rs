@@ -41,6 +41,7 @@ impl Mirror {
             return Ok(None);
         };
         let doing = self.listing();
+        self.check_ours(&doing)?;
         let cmd = self.git_to(remote).args([helper, remote.url(), remote.url()]);
         let mut talk = cmd.dialogue().map_err(|error| GitError::from_process(&doing, error))?;
         match ask(&mut talk, wanted).await.map_err(|error| GitError::from_process(&doing, error))? {

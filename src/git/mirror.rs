@@ -52,7 +52,12 @@ impl Mirror {
     }
 
     /// Runs a command whose exit code the caller reads.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Altered`] if the mirror is not as we left it: then git is not called.
     pub(super) async fn call(&self, doing: &str, cmd: &Cmd) -> Result<Output, GitError> {
+        self.check_ours(doing)?;
         let mut output = cmd.output().await.map_err(|error| GitError::from_process(doing, error))?;
         for _ in 0..3 {
             let stderr = output.stderr.text();
@@ -73,9 +78,14 @@ impl Mirror {
     /// Makes the mirror, or completes one whose making was interrupted: doing it again is harmless.
     pub(super) async fn init(&self) -> Result<(), GitError> {
         let doing = format!("make the mirror of {}", self.repo);
-        make_dir(&self.dir).and_then(|()| self.begin_partial()).map_err(GitError::from_io(&doing))?;
+        self.check_ours(&doing)?;
+        let begun = make_dir(&self.dir).and_then(|()| self.begin_partial());
+        // Git then sets what is there already, so that nobody ever finds another configuration.
+        begun.and_then(|()| self.write_config()).map_err(GitError::from_io(&doing))?;
         let cmd = git(&self.settings).args(["init", "--bare", "--quiet", "--template="]).operands([&self.dir]);
-        self.run(&doing, cmd).await.map(drop)
+        self.run(&doing, cmd).await?;
+        // On file systems without some of what is common, git adds settings.
+        self.write_config().map_err(GitError::from_io(doing))
     }
 
     /// Notes that objects or files of the mirror are damaged: whoever fetches next replaces it by a fresh one. Until then

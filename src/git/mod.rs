@@ -5,8 +5,8 @@
 //!
 //! Everything fetched is hostile. No configuration of the user or the system is read; hooks, file system monitors,
 //! filters, submodules, pagers and editors do not run; objects are checked on arrival; paths on disk are made from
-//! validated names only; see `environment`. Credentials travel in the environment of one `git fetch` and nowhere
-//! else.
+//! validated names only; see `environment`. Credentials are handed to one `git fetch`
+//! that asks for them, and are in no environment (see `process/secret.rs`).
 //!
 //! Invariants:
 //! - *One writer.* A mirror has two async mutexes: `transfer` for what brings objects and moves refs (it may wait for
@@ -17,6 +17,8 @@
 //!   exclusively, so a Terraform that outlived a server is waited for.
 //! - *Whole or marked.* A checkout that is being changed carries a mark. A mark found later means that somebody was
 //!   killed half-way: the checkout is made anew, because git cannot tell which files belong to it.
+//! - *Ours.* Before each call the configuration of the mirror is compared with what we write, byte by byte (`ours`), and
+//!   what was checked out with the commit (`tree_check`), so that whoever writes into a mirror changes no code that runs.
 //! - *Cache.* A mirror that is damaged is replaced by a fresh one, made beside it; lock files left behind by a killed git are
 //!   removed, as only one writer exists and it is us.
 
@@ -34,10 +36,12 @@ mod ls_refs;
 mod merge;
 mod mirror;
 mod objects;
+mod ours;
 mod parts_upkeep;
 mod place;
 mod rebuild;
 mod refs;
+mod refused;
 mod remote;
 mod sparse;
 mod ssh;
@@ -45,6 +49,7 @@ mod submodule_files;
 mod submodule_url;
 mod submodules;
 mod sync;
+mod tree_check;
 mod tree_reader;
 mod upkeep;
 mod work_tree;
@@ -68,6 +73,7 @@ pub use lfs::LfsFile;
 pub use mirror::Mirror;
 pub use objects::{Ignored, TreeFiles};
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
+pub use refused::{RefusedRef, without_refused};
 pub use remote::Remote;
 pub use sparse::Extent;
 pub use submodules::{Admission, Submodule, SubmoduleRules};

@@ -55,7 +55,7 @@ impl Mirror {
             }
             let module = self.at(dir);
             match module.tidy_submodule(doing, &commits, before).await {
-                Err(GitError::Corrupt { .. }) => module.discard(doing).await?,
+                Err(GitError::Corrupt { .. } | GitError::Altered { .. }) => module.discard(doing).await?,
                 tidied => tidied?,
             }
         }

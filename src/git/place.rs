@@ -53,6 +53,8 @@ pub(super) const USED: &str = ".lockkeeper-used";
 pub(super) const FILTER: &str = ".lockkeeper-filter";
 /// File in a mirror that is to be replaced.
 pub(super) const DAMAGED: &str = ".lockkeeper-damaged";
+/// File in a mirror with the refs that are left out of it: `<commit> <ref> <reason>` in a line.
+pub(super) const REFUSED: &str = ".lockkeeper-refused";
 /// File in a mirror that says what its packs took when they were last made into one.
 pub(super) const PACKED: &str = ".lockkeeper-packed";
 /// Directory in the repository of a submodule with a file for each commit that is whole; its time is that of the last use.

@@ -61,6 +61,11 @@ impl Checked<'_> {
         self.remote.credentials.is_some_and(|credentials| credentials.ssh.is_some())
     }
 
+    /// Whether there are a user name and a password for it.
+    pub(super) fn presents_password(&self) -> bool {
+        self.remote.credentials.is_some() && !self.is_by_ssh()
+    }
+
     /// Git's helper that speaks with it; `None`: it is not reached by HTTP.
     pub(super) fn helper(&self) -> Option<&'static str> {
         match self.url.scheme() {

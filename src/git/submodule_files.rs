@@ -10,7 +10,7 @@ use super::kept::{self, Committed};
 use super::mirror::{make_dir, remove_all};
 use super::objects::{self, path_of};
 use super::submodules::Submodule;
-use super::{Checkout, GitError, Mirror, place};
+use super::{Checkout, Extent, GitError, Mirror, place};
 use crate::model::{CommitSha, RepoPath};
 use crate::process::Cmd;
 
@@ -77,8 +77,9 @@ impl Mirror {
         let (index, repository) = (admin.join(INDEX), self.at(one.dir.clone()));
         remove_all(&index).map_err(GitError::from_io(doing))?;
         let git = || -> Cmd { repository.git().env("GIT_INDEX_FILE", &index).env("GIT_WORK_TREE", dir).dir(dir) };
-        self.run(doing, git().args(["read-tree", one.commit.as_str()])).await?;
-        self.run(doing, git().args(["checkout-index", "--all", "--force", "--quiet"])).await?;
+        repository.run(doing, git().args(["read-tree", one.commit.as_str()])).await?;
+        repository.run(doing, git().args(["checkout-index", "--all", "--force", "--quiet"])).await?;
+        repository.check_tree(doing, (git(), dir), &one.commit, &Extent::Whole).await?;
         remove_all(&index).map_err(GitError::from_io(doing))
     }
 }

@@ -172,6 +172,9 @@ impl Mirror {
         is_known: bool,
     ) -> Result<(), GitError> {
         let remote = self.check(doing, remote)?;
+        if self.is_damaged() {
+            remove_all(self.dir()).map_err(GitError::from_io(doing))?;
+        }
         if self.has_whole(commit).await? {
             if !is_known {
                 let cmd = self.git_to(&remote).args(STAY).args(["ls-remote", "--quiet"]);

@@ -8,11 +8,12 @@
 //! Killed at any point the mirror has old refs or new ones, and every commit a ref names; the next synchronisation does
 //! the rest.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tracing::{info, warn};
 
 use super::refs::Changes;
+use super::refused::{RefusedRef, Sifted, known_among, refs_of, without_refused};
 use super::remote::Checked;
 use super::{GitError, Mirror, RefList, RefSelection, Remote, advertise, classify};
 
@@ -22,8 +23,10 @@ const ATTEMPTS: usize = 3;
 /// What a synchronisation came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synced {
-    /// The refs the mirror has now: those that the forge advertised when it was asked.
+    /// The refs the mirror has now: those that the forge advertised when it was asked, but for the refused ones.
     pub refs: RefList,
+    /// Those that git refused and the mirror does not have.
+    pub refused: Vec<RefusedRef>,
     /// How many refs are new, moved or gone.
     pub changed: usize,
     /// Bytes of the packs that were received.
@@ -38,7 +41,7 @@ impl Mirror {
         let _transfer = self.locks.transfer.lock().await;
         self.clear_leftovers()?;
         match self.sync_once(&remote, wanted).await {
-            Err(GitError::Corrupt { message, .. }) => {
+            Err(GitError::Corrupt { message, .. } | GitError::Altered { message, .. }) => {
                 warn!(repo = %self.repo, %message, "Replacing a damaged mirror by a fresh clone");
                 self.replace(async |fresh| fresh.sync_once(&remote, wanted).await).await
             }
@@ -70,12 +73,19 @@ impl Mirror {
         self.init().await?;
         let here = self.refs().await?;
         for _ in 0..ATTEMPTS {
-            let refs = self.list(remote, wanted).await?;
-            let changes = Changes::between(&here, &refs);
-            let count = changes.len();
-            if let Some(bytes) = self.bring(remote, &changes).await? {
+            let there = self.list(remote, wanted).await?;
+            let mut bad = known_among(&there, &self.refused());
+            let refs = without_refused(&there, &refs_of(&there, &bad));
+            if let Some((bytes, more)) = self.bring(remote, &Changes::between(&here, &refs)).await? {
+                bad.extend(more);
+                let refused = refs_of(&there, &bad);
+                let refs = without_refused(&there, &refused);
+                let changes = Changes::between(&here, &refs);
                 self.move_refs(&changes).await?;
-                return Ok(Synced { refs, changed: count, bytes });
+                self.drop_parts(&self.syncing()).await?;
+                self.note_refused(&self.syncing(), &refused)?;
+                let changed = changes.len();
+                return Ok(Synced { refs, refused, changed, bytes });
             }
             info!(repo = %self.repo, "A commit was replaced while it was to be fetched; asking for the refs again");
         }
@@ -83,22 +93,33 @@ impl Mirror {
         Err(GitError::Unreachable { doing: self.syncing(), message })
     }
 
-    /// Fetches the commits of what has moved, and says how many bytes came; `None`: the server no longer has one of them.
-    async fn bring(&self, remote: &Checked<'_>, changes: &Changes<'_>) -> Result<Option<u64>, GitError> {
+    /// Fetches the commits of what has moved, and says how many bytes came, and which commits git refused; `None`: the server
+    /// no longer has one of them.
+    async fn bring(
+        &self,
+        remote: &Checked<'_>,
+        changes: &Changes<'_>,
+    ) -> Result<Option<(u64, BTreeMap<String, String>)>, GitError> {
         let ids: BTreeSet<&str> = changes.moved.iter().map(|(_, id)| id.as_str()).collect();
         if ids.is_empty() {
-            return Ok(Some(0));
+            return Ok(Some((0, BTreeMap::new())));
         }
-        let before = self.packs().bytes;
-        let list = ids.into_iter().map(|id| format!("{id}\n")).collect::<Vec<_>>().concat();
-        let cmd = self.fetch_cmd(remote).arg("--stdin").operands([remote.name(self)]).input(list);
-        let output = self.call(&self.syncing(), &cmd).await?;
+        let (doing, before) = (self.syncing(), self.packs().bytes);
+        let came = || self.packs().bytes.saturating_sub(before);
+        let ids: Vec<&str> = ids.into_iter().collect();
+        let output = self.fetch_ids(remote, &doing, &ids).await?;
         if output.is_success() {
             self.tell_ignored_filter(&output);
-            return Ok(Some(self.packs().bytes.saturating_sub(before)));
+            return Ok(Some((came(), BTreeMap::new())));
+        }
+        if classify::is_fsck(&output.stderr.text()) {
+            return Ok(match self.sift(remote, &doing, ids, &output).await? {
+                Sifted::Without(refused) => Some((came(), refused)),
+                Sifted::Gone => None,
+            });
         }
         let gone = classify::is_refused_commit(&output.stderr.text());
-        if gone { Ok(None) } else { Err(remote.failure(&self.syncing(), &output)) }
+        if gone { Ok(None) } else { Err(remote.failure(&doing, &output)) }
     }
 
     async fn move_refs(&self, changes: &Changes<'_>) -> Result<(), GitError> {

@@ -26,6 +26,9 @@ impl TreeReader {
     /// The content of a file, of a symbolic link its text; `None`: there is no such file, or it is larger than `most`.
     pub async fn read(&mut self, path: &RepoPath, most: u64) -> Result<Option<Vec<u8>>, GitError> {
         let doing = format!("read `{path}` at {}", self.commit.short());
+        if self.talk.is_none() {
+            self.mirror.check_ours(&doing)?;
+        }
         let read = self.talk(path, most).await;
         if read.is_err() {
             // Nobody knows what it would answer next.

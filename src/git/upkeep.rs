@@ -58,6 +58,7 @@ impl Mirror {
         }
         let writer = self.locks.writer.lock().await;
         self.clear_locks().map_err(GitError::from_io(self.maintaining()))?;
+        self.forget_refused().map_err(GitError::from_io(self.maintaining()))?;
         self.prune(&self.maintaining()).await?;
         drop(writer);
         self.tidy_parts(&self.maintaining()).await?;

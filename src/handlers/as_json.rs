@@ -50,6 +50,7 @@ pub fn mirror(row: &MirrorRow) -> Value {
         "verification": {
             "state": state.verification, "checksum": state.checksum, "refs": state.refs,
             "at": state.verified_at.map(time), "retry_count": state.verification_retry_count,
+            "refused": state.refused.iter().flat_map(|lines| lines.lines()).collect::<Vec<_>>(),
             "failure": state.verification_failure, "connectivity_at": state.connectivity_at.map(time),
         },
         "maintained_at": state.maintained_at.map(time),

@@ -10,7 +10,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::group::Group;
+use super::secret::Teller;
 use super::{Limits, ProcessError, Sandbox};
+use crate::secret::Secret;
 
 /// A program with arguments, a directory and an explicit environment: nothing is inherited from the server.
 #[derive(Clone)]
@@ -22,6 +24,7 @@ pub struct Cmd {
     dir: Option<PathBuf>,
     env: BTreeMap<OsString, OsString>,
     pub(super) input: Option<Vec<u8>>,
+    pub(super) secret: Option<Secret>,
     pub(super) deadline: Duration,
     pub(super) cap: usize,
     pub(super) sandbox: Option<Sandbox>,
@@ -44,6 +47,7 @@ impl Cmd {
             dir: None,
             env: BTreeMap::new(),
             input: None,
+            secret: None,
             deadline: Self::DEADLINE,
             cap: Self::CAP,
             sandbox: None,
@@ -158,8 +162,8 @@ impl Cmd {
         command
     }
 
-    /// Starts it as the leader of a group, in its sandbox.
-    pub(super) fn start(&self, program: &Path, piped_input: bool) -> io::Result<Group> {
+    /// Starts it as the leader of a group, in its sandbox; its secret is told for as long as the second value is kept.
+    pub(super) fn start(&self, program: &Path, piped_input: bool) -> io::Result<(Group, Option<Teller>)> {
         let (program, args) = match &self.sandbox {
             None => (program.as_os_str().to_owned(), self.argv().map(OsStr::to_owned).collect()),
             Some(sandbox) => sandbox.wrap(program.as_os_str(), self.argv(), self.dir.as_deref()),
@@ -169,12 +173,18 @@ impl Cmd {
         if piped_input {
             command.stdin(Stdio::piped());
         }
-        let Some(sandbox) = &self.sandbox else { return Group::start(command) };
-        let runtime = tokio::runtime::Handle::current();
-        sandbox.within(move || {
-            let _runtime = runtime.enter();
-            Group::start(command)
-        })
+        let teller = self.hand_secret(&mut command)?;
+        let group = match &self.sandbox {
+            None => Group::start(command)?,
+            Some(sandbox) => {
+                let runtime = tokio::runtime::Handle::current();
+                sandbox.within(move || {
+                    let _runtime = runtime.enter();
+                    Group::start(command)
+                })?
+            }
+        };
+        Ok((group, teller))
     }
 
     /// Finds the program, so that "not found" names what was searched and is told apart from a missing directory.

@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::group::Group;
 use super::output::capture;
+use super::secret::Teller;
 use super::{Captured, Cmd, Output, ProcessError};
 
 /// Most bytes kept of what the program complains about.
@@ -28,6 +29,7 @@ pub struct Dialogue {
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
     stderr: JoinHandle<io::Result<Captured>>,
+    _teller: Option<Teller>,
 }
 
 impl Cmd {
@@ -38,7 +40,7 @@ impl Cmd {
     /// Never: what it takes was asked for two lines before.
     pub fn dialogue(&self) -> Result<Dialogue, ProcessError> {
         let program = self.resolve()?;
-        let mut group = self
+        let (mut group, teller) = self
             .start(&program, true)
             .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
         let stdin = group.child.stdin.take().expect("standard input is piped");
@@ -46,7 +48,7 @@ impl Cmd {
         let stderr = group.child.stderr.take().expect("standard error is piped");
         let stderr = tokio::spawn(capture(stderr, COMPLAINTS));
         let deadline = (self.deadline, Instant::now() + self.deadline);
-        Ok(Dialogue { program: self.program().to_owned(), deadline, group, stdin, stdout, stderr })
+        Ok(Dialogue { program: self.program().to_owned(), deadline, group, stdin, stdout, stderr, _teller: teller })
     }
 }
 

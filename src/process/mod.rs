@@ -35,6 +35,7 @@ mod output;
 mod pulse;
 mod run;
 mod sandbox;
+mod secret;
 pub mod supervise;
 
 use std::ffi::OsString;

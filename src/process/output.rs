@@ -49,7 +49,7 @@ impl Cmd {
     /// what it means. Dropping the future kills the process group.
     pub async fn output(&self) -> Result<Output, ProcessError> {
         let program = self.resolve()?;
-        let mut group = self
+        let (mut group, _teller) = self
             .start(&program, self.input.is_some())
             .map_err(|source| ProcessError::Start { program: self.program().to_owned(), source })?;
         if let Ok(output) = timeout(self.deadline, self.collect(&mut group)).await {

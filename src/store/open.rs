@@ -11,10 +11,12 @@ use sqlx::migrate::{Migrate, MigrateError, Migrator};
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{Acquire, Connection, Executor, PgPool, SqlitePool};
+use tracing::info;
 
 use super::time::Judge;
 use super::{Pool, Store, on_pool};
 use crate::clock::{Clock, Ids};
+use crate::secret::{create_private, make_private};
 
 /// How long a caller waits for a free connection before it is told that the database is overloaded.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -155,6 +157,7 @@ async fn open_sqlite(path: &Path) -> Result<Pool, sqlx::Error> {
 
 /// The readers connect when they are needed, after the migrations.
 async fn sqlite_pools(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePool), sqlx::Error> {
+    keep_private(path, create)?;
     let options = SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(create)
@@ -169,6 +172,25 @@ async fn sqlite_pools(path: &Path, create: bool) -> Result<(SqlitePool, SqlitePo
     };
     let write = pool(1).connect_with(options.clone()).await?;
     Ok((write, pool(SQLITE_READERS).connect_lazy_with(options)))
+}
+
+/// The file and what SQLite keeps beside it are for their owner alone: outputs, deliveries and sealed credentials are in
+/// there. New companions get the mode of the file; those that an earlier release left are changed.
+fn keep_private(path: &Path, create: bool) -> std::io::Result<()> {
+    if create
+        && let Err(error) = create_private(path)
+        && error.kind() != std::io::ErrorKind::AlreadyExists
+    {
+        return Err(error);
+    }
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut file = path.as_os_str().to_owned();
+        file.push(suffix);
+        if make_private(Path::new(&file))? {
+            info!(file = %file.display(), "Other users could read a file of the database; now its mode is 0600");
+        }
+    }
+    Ok(())
 }
 
 /// Whether a connection can begin a transaction. When SQLite rolls one back by itself, as it does when the disk is full,
@@ -214,6 +236,21 @@ mod tests {
         assert_eq!(format!("{url:?}"), "postgres://db.example:5433/locks");
         let error = "postgres://bot:hunter2@:x/".parse::<DatabaseUrl>().unwrap_err().to_string();
         assert!(!error.contains("hunter2"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_files_are_for_their_owner_alone_also_those_of_earlier_releases() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let files = ["l.db", "l.db-wal", "l.db-shm"].map(|name| dir.path().join(name));
+        for _ in 0..2 {
+            let pool = open_sqlite(&files[0]).await.unwrap();
+            for file in &files {
+                assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600, "{}", file.display());
+                std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o644)).unwrap();
+            }
+            drop(pool);
+        }
     }
 
     #[tokio::test]

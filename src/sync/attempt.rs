@@ -7,7 +7,7 @@ use super::failure::{failure, of_forge, of_git};
 use super::flights::Aboard;
 use super::verify::{Verdict, verify};
 use super::{Inner, Parts};
-use crate::git::{Mirror, RefList, RefName, RefSelection, Remote};
+use crate::git::{Mirror, RefList, RefName, RefSelection, RefusedRef, Remote};
 use crate::leases::{LeaseKey, LeaseOutcome, Obtained};
 use crate::model::{AttemptLease, FailureKind, MirrorEvent, MirrorState, PullRef, RepoId, SyncFacts, SyncFailure};
 use crate::store::{MirrorChange, MirrorRow};
@@ -102,7 +102,8 @@ impl Inner {
         metrics.observe(Metric::RepositorySyncDuration, &[], (at - begun).to_std().unwrap_or_default());
         let (event, attempt) = match done {
             Ok(facts) => {
-                info!(%repo, refs = facts.refs, checksum = %facts.checksum, "A mirror is in step");
+                let (refs, refused) = (facts.refs, facts.refused.len());
+                info!(%repo, refs, refused, checksum = %facts.checksum, "A mirror is in step");
                 (MirrorEvent::Succeeded { at, holder, facts, jitter }, Attempt::Synced)
             }
             Err(failure) => {
@@ -136,12 +137,12 @@ impl Inner {
         let mut aboard = Aboard::default();
         let verdict = verify(&mirror, &remote, &wanted, || aboard = self.flights.aboard(&row.repo)).await;
         match verdict.map_err(|error| of_git(&error))? {
-            Verdict::Same(refs) => {
+            Verdict::Same(refs, refused) => {
                 // Of a partial mirror those who wait need files besides.
                 if !mirror.is_partial() {
-                    aboard.landed(&wanted, &refs);
+                    aboard.landed(&wanted, &refs, &refused);
                 }
-                self.look_after(&mirror, &row.state, &refs).await
+                self.look_after(&mirror, &row.state, &refs, &refused).await
             }
             Verdict::Differs(how) => Err(failure(FailureKind::Verification, &how)),
         }
@@ -158,7 +159,13 @@ impl Inner {
     }
 
     /// What is done now and then with a mirror that is in step.
-    async fn look_after(&self, mirror: &Mirror, state: &MirrorState, refs: &RefList) -> Result<SyncFacts, SyncFailure> {
+    async fn look_after(
+        &self,
+        mirror: &Mirror,
+        state: &MirrorState,
+        refs: &RefList,
+        refused: &[RefusedRef],
+    ) -> Result<SyncFacts, SyncFailure> {
         let now = self.parts.clock.now();
         let connectivity = self.check(mirror, state).await?;
         // One that was made just now is tidy.
@@ -167,7 +174,8 @@ impl Inner {
         let is_overdue = known_since.is_some_and(|last| now - last >= MAINTAIN_EVERY + PATIENCE);
         let maintained = known_since.is_none() || (is_untidy && self.tidy(mirror, is_overdue).await);
         let (checksum, refs) = (refs.checksum(), refs.len() as u64);
-        Ok(SyncFacts { checksum, refs, bytes: size(mirror).await, connectivity, maintained })
+        let refused = refused.iter().map(ToString::to_string).collect();
+        Ok(SyncFacts { checksum, refs, refused, bytes: size(mirror).await, connectivity, maintained })
     }
 
     /// Looks for every object, if it is time to. Tells whether that was done.

@@ -19,7 +19,11 @@ pub(super) fn of_git(error: &GitError) -> SyncFailure {
         GitError::Unreachable { .. } => FailureKind::Unreachable,
         GitError::Corrupt { .. } => FailureKind::Corrupt,
         GitError::TimedOut { .. } => FailureKind::TimedOut,
-        GitError::Busy { .. } | GitError::TooLarge { .. } | GitError::Other { .. } => FailureKind::Other,
+        // A mirror that was changed is made anew like a damaged one.
+        GitError::Altered { .. } => FailureKind::Corrupt,
+        GitError::Busy { .. } | GitError::TooLarge { .. } | GitError::Fsck { .. } | GitError::Other { .. } => {
+            FailureKind::Other
+        }
     };
     failure(kind, &error.to_string())
 }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::git::{Fetched, GitError, Head, RefList, RefName, RefSelection};
+use crate::git::{Fetched, GitError, Head, RefList, RefName, RefSelection, RefusedRef};
 use crate::model::{CommitSha, RepoId};
 
 /// Who waits for which repository.
@@ -53,13 +53,15 @@ pub(super) struct Aboard {
 }
 
 impl Aboard {
-    /// Tells those who still wait, and want nothing but what the sync was to bring, what the forge has.
-    pub(super) fn landed(&self, wanted: &RefSelection, there: &RefList) {
+    /// Tells those who still wait, and want nothing but what the sync was to bring, what the forge has. Who wants a ref that
+    /// git refused fetches for themselves, and hears why.
+    pub(super) fn landed(&self, wanted: &RefSelection, there: &RefList, refused: &[RefusedRef]) {
         let Some(board) = &self.board else { return };
         let mut board = locked(board);
         let Board { waiting, brought, .. } = &mut *board;
         let along = waiting.iter().filter(|(ticket, _)| self.tickets.contains(*ticket));
-        let along = along.filter(|(_, refs)| refs.iter().all(|name| wanted.includes(name)));
+        let is_refused = |name: &RefName| refused.iter().any(|refused| refused.name == *name);
+        let along = along.filter(|(_, refs)| refs.iter().all(|name| wanted.includes(name) && !is_refused(name)));
         brought.extend(along.map(|(ticket, refs)| {
             let refs = refs.iter().map(|name| (name.clone(), there.get(name).cloned()));
             (*ticket, Arc::new(Ok(refs.collect())))
@@ -92,7 +94,7 @@ impl Ticket {
         Some(match &*brought {
             Ok(refs) => {
                 let ours = refs.iter().filter(|(name, _)| self.refs.contains(name)).cloned().collect();
-                Ok(Fetched { refs: ours, wanted: Head::NotAsked })
+                Ok(Fetched { refs: ours, refused: Vec::new(), wanted: Head::NotAsked })
             }
             Err(error) => Err(error.clone()),
         })
@@ -105,7 +107,8 @@ impl Ticket {
         Boarded { tickets: board.waiting.keys().copied().collect(), refs: refs.into_iter().cloned().collect() }
     }
 
-    /// Tells those who were taken along, and still wait, what was brought.
+    /// Tells those who were taken along, and still wait, what was brought. Who wants a ref that git refused fetches for
+    /// themselves.
     pub fn landed(&self, boarded: &Boarded, result: &Result<Fetched, GitError>) {
         let brought: Brought = Arc::new(match result {
             Ok(fetched) => Ok(fetched.refs.clone()),
@@ -113,7 +116,10 @@ impl Ticket {
         });
         let mut board = locked(&self.board);
         let along = boarded.tickets.iter().filter(|ticket| **ticket != self.number);
-        let along: Vec<u64> = along.copied().filter(|ticket| board.waiting.contains_key(ticket)).collect();
+        let refused = result.as_ref().map_or(&[][..], |fetched| &fetched.refused);
+        let is_refused = |name: &RefName| refused.iter().any(|(refused, _)| refused == name);
+        let takes = |refs: &Vec<RefName>| !refs.iter().any(is_refused);
+        let along: Vec<u64> = along.copied().filter(|ticket| board.waiting.get(ticket).is_some_and(takes)).collect();
         board.brought.extend(along.into_iter().map(|ticket| (ticket, Arc::clone(&brought))));
     }
 }
@@ -138,7 +144,7 @@ mod tests {
     fn brought(names: &[&str]) -> Result<Fetched, GitError> {
         let commit: CommitSha = "a".repeat(40).parse().unwrap();
         let refs = refs(names).into_iter().map(|name| (name, Some(commit.clone()))).collect();
-        Ok(Fetched { refs, wanted: Head::Present })
+        Ok(Fetched { refs, refused: Vec::new(), wanted: Head::Present })
     }
 
     fn names(fetched: &Fetched) -> Vec<&str> {
@@ -162,14 +168,18 @@ mod tests {
     #[test]
     fn a_sync_takes_along_who_came_before_it_and_wants_what_it_brings() {
         let (flights, repo) = (Flights::default(), "h/acme/infra".parse().unwrap());
-        flights.aboard(&repo).landed(&RefSelection::default(), &RefList::default());
+        flights.aboard(&repo).landed(&RefSelection::default(), &RefList::default(), &[]);
         let [main, gone, gone_too] = ["main", "gone", "main"].map(|name| flights.enter(&repo, &refs(&[name])));
         let pull = flights.enter(&repo, &[RefName::new("refs/pull/1/head").unwrap()]);
+        let refused = flights.enter(&repo, &refs(&["main", "bad"]));
         drop(gone_too);
         let aboard = flights.aboard(&repo);
         let late = flights.enter(&repo, &refs(&["main"]));
         let there: RefList = refs(&["main"]).into_iter().map(|name| (name, "b".repeat(40).parse().unwrap())).collect();
-        aboard.landed(&RefSelection { branches: true, ..RefSelection::default() }, &there);
+        let bad =
+            RefusedRef { name: refs(&["bad"]).remove(0), commit: "b".repeat(40).parse().unwrap(), why: String::new() };
+        aboard.landed(&RefSelection { branches: true, ..RefSelection::default() }, &there, &[bad]);
+        assert!(refused.brought().is_none(), "nobody has told why");
         assert_eq!(names(&main.brought().unwrap().unwrap()), ["refs/heads/main"]);
         let gone = gone.brought().unwrap().unwrap();
         assert_eq!((gone.refs.len(), gone.commit_of(&refs(&["gone"])[0])), (1, None));

@@ -2,10 +2,11 @@
 //! knows it by this name.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use crate::model::HomeId;
+use crate::secret::{create_private, make_private};
 
 /// File of the data directory that holds its name.
 const FILE: &str = "replica-id";
@@ -37,10 +38,11 @@ pub enum HomeError {
 pub fn home(data_dir: &Path, server: &str) -> Result<HomeId, HomeError> {
     let path = data_dir.join(FILE);
     let shown = path.display().to_string();
-    let text = match fs::read_to_string(&path) {
+    // Earlier releases made it readable for everybody.
+    let text = make_private(&path).and_then(|_| match fs::read_to_string(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => make(data_dir, &path, server),
         read => read,
-    };
+    });
     let text = text.map_err(|source| HomeError::Io { path: shown.clone(), source })?;
     text.trim().parse().map_err(|_| HomeError::Invalid { path: shown })
 }
@@ -51,7 +53,9 @@ fn make(data_dir: &Path, path: &Path, server: &str) -> io::Result<String> {
     let name: String = server.chars().map(plain).rev().take(64).collect();
     let name: String = name.chars().rev().collect();
     let beside = data_dir.join(format!("{FILE}.{name}"));
-    fs::write(&beside, format!("{name}\n"))?;
+    // What a server left that was killed here.
+    fs::remove_file(&beside).ok();
+    create_private(&beside)?.write_all(format!("{name}\n").as_bytes())?;
     let linked = fs::hard_link(&beside, path);
     fs::remove_file(&beside)?;
     match linked {

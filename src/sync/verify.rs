@@ -1,11 +1,12 @@
 //! Whether a mirror holds what the forge advertises: one checksum over the names and ids of all references, on both sides.
+//! References that git refused are a gap with a name: they are left out on both sides, and reported.
 
-use crate::git::{GitError, Mirror, RefList, RefSelection, Remote};
+use crate::git::{GitError, Mirror, RefList, RefSelection, RefusedRef, Remote, without_refused};
 
 /// What the comparison came to.
 pub(super) enum Verdict {
-    /// Both have these.
-    Same(RefList),
+    /// Both have these, but for those that git refused here.
+    Same(RefList, Vec<RefusedRef>),
     /// They differ even at the second look; in what.
     Differs(String),
 }
@@ -19,8 +20,8 @@ pub(super) async fn verify(
     mut before_look: impl FnMut(),
 ) -> Result<Verdict, GitError> {
     before_look();
-    if let Verdict::Same(refs) = compare(mirror, remote, wanted).await? {
-        return Ok(Verdict::Same(refs));
+    if let same @ Verdict::Same(..) = compare(mirror, remote, wanted).await? {
+        return Ok(same);
     }
     mirror.sync(remote, wanted).await?;
     before_look();
@@ -28,10 +29,13 @@ pub(super) async fn verify(
 }
 
 async fn compare(mirror: &Mirror, remote: &Remote<'_>, wanted: &RefSelection) -> Result<Verdict, GitError> {
-    let there = mirror.advertised(remote, wanted).await?;
+    let (advertised, refused) = (mirror.advertised(remote, wanted).await?, mirror.refused());
+    // A gap counts only as long as the forge names the very commit that was refused.
+    let there = without_refused(&advertised, &refused);
     let here = mirror.refs().await?.selected(wanted);
     if here.checksum() == there.checksum() {
-        return Ok(Verdict::Same(there));
+        let still = refused.into_iter().filter(|one| advertised.get(&one.name) == Some(&one.commit)).collect();
+        return Ok(Verdict::Same(there, still));
     }
     Ok(Verdict::Differs(difference(&here, &there)))
 }

@@ -93,12 +93,15 @@ impl Checkouts {
 /// What may pass is told from what somebody has to mend.
 fn of_part(error: GitError) -> CheckoutError {
     match error {
-        GitError::Unreachable { .. } | GitError::TimedOut { .. } | GitError::Busy { .. } | GitError::Corrupt { .. } => {
-            CheckoutError::Git(error)
-        }
+        GitError::Unreachable { .. }
+        | GitError::TimedOut { .. }
+        | GitError::Busy { .. }
+        | GitError::Corrupt { .. }
+        | GitError::Altered { .. } => CheckoutError::Git(error),
         GitError::NotFound { .. }
         | GitError::AuthFailed { .. }
         | GitError::TooLarge { .. }
+        | GitError::Fsck { .. }
         | GitError::Other { .. } => CheckoutError::Part(error),
     }
 }

@@ -239,6 +239,7 @@ impl Checkouts {
         via: Installation,
     ) -> Result<Source, CheckoutError> {
         let mirror = self.git.mirror(&plan.pull.repo);
+        self.check_mirror(&plan.pull.repo)?;
         for commit in [&plan.head, &plan.base] {
             // A mirror that is not there yet has no commits; asking it is an error.
             if mirror.is_damaged() || !mirror.has_commit(commit).await.unwrap_or(false) {
@@ -262,7 +263,8 @@ impl Checkouts {
         refs: &[RefName],
         via: Installation,
     ) -> Result<Fetched, CheckoutError> {
-        let is_pull = !at.number.is_application();
+        self.check_mirror(&at.repo)?;
+        let (is_pull, needed) = (!at.number.is_application(), refs);
         let pull_ref = is_pull.then(|| RefName::new(&forge.pull_head_ref(at)).ok()).flatten();
         let refs: Vec<RefName> = refs.iter().cloned().chain(pull_ref).collect();
         let ticket = self.syncer.enter(&at.repo, &refs);
@@ -278,9 +280,16 @@ impl Checkouts {
         // It is large, and part of whatever waits for it.
         let fetched = Box::pin(self.fetch_for_all(forge, at, commit, &ticket, via)).await?;
         self.syncer.used(&at.repo, via).await;
-        match (fetched.wanted, commit) {
+        let refused = |name: &dyn std::fmt::Display, why: &String| {
+            GitError::Fsck { doing: format!("fetch {name} of {}", at.repo), message: why.clone() }.into()
+        };
+        if let Some((name, why)) = fetched.refused.iter().find(|(name, _)| needed.contains(name)) {
+            return Err(refused(name, why));
+        }
+        match (&fetched.wanted, commit) {
             (Head::Gone, Some(commit)) => Err(CheckoutError::HeadGone { head: commit.clone() }),
-            (Head::Present | Head::NotAsked | Head::Gone, _) => Ok(fetched),
+            (Head::Refused(why), Some(commit)) => Err(refused(&commit.short(), why)),
+            (Head::Present | Head::NotAsked | Head::Gone | Head::Refused(_), _) => Ok(fetched),
         }
     }
 
@@ -308,6 +317,13 @@ impl Checkouts {
         };
         ticket.landed(&boarded, &fetched);
         Ok(fetched?)
+    }
+
+    /// Refuses a mirror that somebody else changed: a fetch would replace it without a word, and people should hear of it
+    /// before anything runs. One that is noted as damaged is replaced by the next fetch.
+    pub fn check_mirror(&self, repo: &RepoId) -> Result<(), CheckoutError> {
+        let mirror = self.git.mirror(repo);
+        if mirror.is_damaged() { Ok(()) } else { Ok(mirror.check_ours(&format!("use the mirror of {repo}"))?) }
     }
 
     /// Whether checkouts may hold less than a commit has.

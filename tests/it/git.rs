@@ -229,7 +229,7 @@ async fn credentials_are_in_no_file_and_no_argument() {
     let commits = world.pull("main.tf=two").await;
     world.checkout(&commits).await;
     let trace = std::fs::read_to_string(world.path("trace")).unwrap();
-    assert!(trace.contains("fetch") && trace.contains("LOCKKEEPER_GIT_PASSWORD"), "{trace}");
+    assert!(trace.contains("fetch") && trace.contains("printf get >&3"), "{trace}");
     for part in [PASSWORD, "s3cr3t"] {
         assert_eq!(files_with(world.dir.path(), part), Vec::<PathBuf>::new());
     }
@@ -603,7 +603,8 @@ async fn nothing_of_a_repository_runs() {
         .await;
     let commits = world.pull("main.tf=three").await;
     let checkout = world.checkout(&commits).await;
-    assert_eq!((read(&checkout, "main.tf"), checkout.fresh), ("three".into(), false));
+    // A mirror with configuration that is not ours was replaced, and its checkouts with it.
+    assert_eq!((read(&checkout, "main.tf"), checkout.fresh), ("three".into(), true));
     world.mirror().remove_pull(PULL).await.unwrap();
     assert!(world.checkout(&commits).await.fresh);
     world.mirror().maintain().await.unwrap();
@@ -677,4 +678,51 @@ async fn files_are_a_transport_only_where_that_is_allowed() {
 async fn the_version_of_git_is_known() {
     let world = World::new().await;
     assert!(world.git.version().await.unwrap().starts_with(char::is_numeric));
+}
+
+/// What attributes of a commit make of its files is no change, and what somebody else makes of them is.
+#[tokio::test]
+async fn files_of_a_checkout_are_compared_with_the_commit() {
+    let world = World::new().await;
+    std::fs::create_dir_all(world.path("work/dir")).unwrap();
+    std::fs::write(world.path("work/.gitattributes"), "*.crlf text eol=crlf\n*.id ident\n").unwrap();
+    std::fs::write(world.path("work/dir/a.crlf"), "one\ntwo\n").unwrap();
+    std::fs::write(world.path("work/b.id"), "$Id$\n").unwrap();
+    world.sh("cd work && ln -s dir/a.crlf link && printf '#!/bin/sh\\n' >tool && chmod +x tool").await;
+    let commits = world.pull("main.tf=two").await;
+    let checkout = world.checkout(&commits).await;
+    assert_eq!(std::fs::read_to_string(checkout.path.join("dir/a.crlf")).unwrap(), "one\r\ntwo\r\n");
+    let merged = ready(world.prepare(&commits, CheckoutStrategy::Merge).await.unwrap());
+    assert!(merged.merged);
+
+    // A worktree that says that its repository is elsewhere is made anew, and what is there is never looked at.
+    let admin = std::fs::read_to_string(checkout.path.join(".git")).unwrap();
+    let admin = PathBuf::from(admin.trim_start_matches("gitdir: ").trim());
+    std::fs::write(admin.join("commondir"), "../../../evil.git\n").unwrap();
+    let again = ready(world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap());
+    assert!(again.fresh);
+}
+
+#[tokio::test]
+async fn git_is_not_called_on_a_mirror_that_somebody_else_configured() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    world.checkout(&commits).await;
+    let (mirror, mark) = (world.mirror(), world.path("mark"));
+    let config = std::fs::read_to_string(mirror.dir().join("config")).unwrap();
+    let evil = format!("{config}[core]\n\talternateRefsCommand = \"touch {}; :\"\n", mark.display());
+    for (file, content) in [("config", evil.as_str()), ("info/attributes", "* filter=x\n"), ("commondir", "/tmp\n")] {
+        std::fs::create_dir_all(mirror.dir().join("info")).unwrap();
+        std::fs::write(mirror.dir().join(file), content).unwrap();
+        let error = world.prepare(&commits, CheckoutStrategy::Branch).await.unwrap_err();
+        assert!(matches!(error, GitError::Altered { .. }), "{error}");
+        assert!(error.to_string().contains(&format!("`{file}`")) && mirror.is_damaged(), "{error}");
+        for error in [mirror.refs().await.unwrap_err(), mirror.files(&commits.1).await.unwrap_err()] {
+            assert!(matches!(error, GitError::Altered { .. }), "{error}");
+        }
+        // The next fetch replaces it.
+        world.checkout(&commits).await;
+        assert!(!mirror.is_damaged() && !mark.exists());
+        assert_eq!(std::fs::read_to_string(mirror.dir().join("config")).unwrap(), config);
+    }
 }

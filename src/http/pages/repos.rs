@@ -71,6 +71,8 @@ struct Line {
     retry: Option<Until>,
     retries: u32,
     verification: Badge,
+    /// References that the mirror does not have, with the reason.
+    refused: Vec<String>,
     failure: Option<Failing>,
     asked: Option<Wanting>,
 }
@@ -186,6 +188,7 @@ impl Line {
             retry: state.retry_at.map(|at| Until::new(at, now)),
             retries: state.retry_count,
             verification: verification(state.verification),
+            refused: state.refused.iter().flat_map(|lines| lines.lines()).map(shown).collect(),
             failure: Failing::of(state),
             asked: Wanting::of(state, now),
         }

@@ -89,6 +89,8 @@ pub struct SyncFacts {
     pub checksum: Sha256Digest,
     /// How many references those are.
     pub refs: u64,
+    /// References that git refused, each with the reason: the mirror does not have them.
+    pub refused: Vec<String>,
     /// Room the mirror takes, in bytes, if that was measured.
     pub bytes: Option<u64>,
     /// Every object was found to be there.
@@ -132,6 +134,8 @@ pub struct MirrorState {
     pub checksum: Option<Sha256Digest>,
     /// How many they were.
     pub refs: Option<u64>,
+    /// References that were left out then because git refused what is in them, each with the reason, one a line.
+    pub refused: Option<String>,
     /// When that was.
     pub verified_at: Option<DateTime<Utc>>,
     /// Attempts in a row that fetched, and did not hold what the forge advertises.

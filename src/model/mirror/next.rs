@@ -46,6 +46,7 @@ impl MirrorState {
             verification: Verification::Unknown,
             checksum: None,
             refs: None,
+            refused: None,
             verified_at: None,
             verification_retry_count: 0,
             verification_failure: None,
@@ -176,6 +177,7 @@ impl MirrorState {
             verification: Verification::Verified,
             checksum: Some(facts.checksum.clone()),
             refs: Some(facts.refs),
+            refused: (!facts.refused.is_empty()).then(|| facts.refused.join("\n")),
             verified_at: Some(at),
             verification_retry_count: 0,
             verification_failure: None,
@@ -256,7 +258,14 @@ mod tests {
 
     fn succeeded(seconds: i64, holder: &str) -> MirrorEvent {
         let checksum = Sha256Digest::of(b"refs");
-        let facts = SyncFacts { checksum, refs: 3, bytes: Some(1 << 20), connectivity: true, maintained: false };
+        let facts = SyncFacts {
+            checksum,
+            refs: 3,
+            refused: Vec::new(),
+            bytes: Some(1 << 20),
+            connectivity: true,
+            maintained: false,
+        };
         MirrorEvent::Succeeded { at: at(seconds), holder: holder.to_owned(), facts, jitter: Jitter(0) }
     }
 

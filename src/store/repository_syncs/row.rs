@@ -30,7 +30,7 @@ macro_rules! columns {
         "replica, repo, installation, revision, state, pending_at, started_at, again_at, lease_key, lease_holder, \
          synced_at, succeeded_at, updated_at, asked_at, asked_by, asked_reason, retry_count, retry_at, failure_kind, \
          failure, refresh_at, verification, checksum, refs, verified_at, verification_retry_count, \
-         verification_failure, connectivity_at, maintained_at, used_at, evicted_at, bytes, created_at"
+         verification_failure, connectivity_at, maintained_at, used_at, evicted_at, bytes, refused, created_at"
     };
 }
 pub(super) use columns;
@@ -40,9 +40,9 @@ const CHANGE: &str = "UPDATE repository_syncs SET revision = revision + 1, state
      asked_at = $13, asked_by = $14, asked_reason = $15, retry_count = $16, retry_at = $17, failure_kind = $18, \
      failure = $19, refresh_at = $20, verification = $21, checksum = $22, refs = $23, verified_at = $24, \
      verification_retry_count = $25, verification_failure = $26, connectivity_at = $27, maintained_at = $28, \
-     used_at = $29, evicted_at = $30, bytes = $31, installation = $32 \
+     used_at = $29, evicted_at = $30, bytes = $31, installation = $32, refused = $33 \
      WHERE replica = $1 AND repo = $2 AND revision = $3 AND NOT EXISTS (SELECT 1 FROM leases l \
-     WHERE l.key = repository_syncs.lease_key AND l.holder = repository_syncs.lease_holder AND l.until > $33)";
+     WHERE l.key = repository_syncs.lease_key AND l.holder = repository_syncs.lease_holder AND l.until > $34)";
 
 #[derive(sqlx::FromRow)]
 pub(super) struct Row {
@@ -78,6 +78,7 @@ pub(super) struct Row {
     used_at: Option<DateTime<Utc>>,
     evicted_at: Option<DateTime<Utc>>,
     bytes: Option<i64>,
+    refused: Option<String>,
     created_at: DateTime<Utc>,
 }
 
@@ -111,6 +112,7 @@ impl From<Row> for MirrorRow {
             used_at: row.used_at,
             evicted_at: row.evicted_at,
             bytes: row.bytes.map(i64::cast_unsigned),
+            refused: row.refused,
         };
         let installation = row.installation.map(i64::cast_unsigned);
         let Row { replica: home, repo, created_at, revision, .. } = row;
@@ -162,6 +164,7 @@ pub(super) async fn write_in_tx(tx: &mut Tx, row: &MirrorRow, unless_leased_at: 
         state.evicted_at,
         state.bytes.map(u64::cast_signed),
         row.installation.map(u64::cast_signed),
+        state.refused.as_deref().map(free_text),
         unless_leased_at,
     )
     .map(|rows| rows == 1)

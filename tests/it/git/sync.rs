@@ -341,3 +341,74 @@ async fn failures_are_told_apart_and_keep_the_password() {
     assert!(matches!(refused, GitError::AuthFailed { .. }), "{refused}");
     assert!(!format!("{refused} {refused:?}").contains("wr0ng-token"));
 }
+
+impl World {
+    /// Branches at the server with a file that no git takes, on top of the clone's HEAD; their commits.
+    async fn bad_branches(&self, names: &[&str]) -> Vec<String> {
+        let mut commits = Vec::new();
+        for name in names {
+            // A directory that some file systems take for `.git`.
+            let script = "cd work && blob=$(git hash-object -w --stdin </dev/null) && \
+                          tree=$(printf '100644 blob %s\\t.g\\342\\200\\214it\\n' $blob | git mktree)";
+            let id = self.sh(&format!("{script} && git commit-tree -p HEAD -m {name} $tree")).await;
+            self.sh(&format!("cd work && git push -q --force ../srv/acme/infra.git {id}:refs/heads/{name}")).await;
+            commits.push(id);
+        }
+        commits
+    }
+}
+
+#[tokio::test]
+async fn branches_that_fail_fsck_are_left_out_and_named_and_the_others_come() {
+    let world = World::new().await;
+    let (_, head) = world.pull("main.tf=two").await;
+    for name in ["a", "b", "c", "z"] {
+        world.commit(&format!("{name}.tf=x")).await;
+        world.push(name).await;
+    }
+    world.in_step().await;
+    world.bad_branches(&["a", "bad/one", "q"]).await;
+    world.sh("cd work && git checkout -q --detach main").await;
+    let new = world.commit("new.tf=x").await;
+    world.push("new").await;
+    let synced = world.sync().await.unwrap();
+    let kept =
+        ["refs/heads/b", "refs/heads/c", "refs/heads/main", "refs/heads/new", "refs/heads/z", "refs/pull/12/head"];
+    assert_eq!(names(&synced.refs), kept);
+    assert_eq!((synced.refs.get(&RefName::new("refs/heads/new").unwrap()), &head == &new), (Some(&new), false));
+    assert_eq!(names(&world.mirror().refs().await.unwrap()), kept, "a branch that went bad is gone, too");
+    let refused: Vec<_> = synced.refused.iter().map(|one| one.name.as_str()).collect();
+    assert_eq!(refused, ["refs/heads/a", "refs/heads/bad/one", "refs/heads/q"]);
+    assert!(synced.refused.iter().all(|one| one.why.contains("hasDotgit")), "{:?}", synced.refused);
+    assert_eq!((world.mirror().refused(), world.leftovers()), (synced.refused.clone(), vec![]));
+    world.mirror().check_connectivity().await.unwrap();
+    // They are not asked for again until they have another commit.
+    let again = world.sync().await.unwrap();
+    assert_eq!((again.changed, again.bytes, again.refused), (0, 0, synced.refused));
+    world.push("a").await;
+    world.server("update-ref -d refs/heads/bad/one").await;
+    let healed = world.sync().await.unwrap();
+    assert_eq!(healed.refused.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["refs/heads/q"]);
+    assert!(healed.refs.get(&RefName::new("refs/heads/a").unwrap()) == Some(&new));
+    world.server("update-ref -d refs/heads/q").await;
+    assert_eq!(world.in_step().await.refused, []);
+}
+
+#[tokio::test]
+async fn a_history_with_bad_objects_everywhere_is_a_failure_of_the_whole() {
+    let world = World::new().await;
+    let bad: Vec<String> = (0..12).map(|n| format!("bad{n}")).collect();
+    let commits = world.bad_branches(&bad.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let error = world.sync().await.unwrap_err();
+    assert!(matches!(error, GitError::Fsck { .. }) && error.to_string().contains("hasDotgit"), "{error}");
+    // A command asks for what it needs alone, and hears of that.
+    let bad_ref = RefName::new("refs/heads/bad0").unwrap();
+    let wanted = commits[0].parse().unwrap();
+    let fetched = world.fetch_as(PASSWORD, &world.url(), &[main(), bad_ref.clone()], Some(&wanted)).await.unwrap();
+    assert!(fetched.commit_of(&main()).is_some() && fetched.commit_of(&bad_ref).is_none());
+    assert!(
+        matches!(&fetched.refused[..], [(name, why)] if *name == bad_ref && why.contains("hasDotgit")),
+        "{fetched:?}"
+    );
+    assert!(matches!(&fetched.wanted, Head::Refused(why) if why.contains("hasDotgit")), "{fetched:?}");
+}

@@ -2,5 +2,6 @@
 
 mod door;
 mod forge;
+mod git;
 mod owners;
 mod sandbox;

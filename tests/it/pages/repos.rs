@@ -28,7 +28,14 @@ async fn start(world: &World, disk: &str, repo: &str) {
 async fn sync(world: &World, disk: &str, repo: &str) {
     start(world, disk, repo).await;
     let checksum = Sha256Digest::of(b"refs");
-    let facts = SyncFacts { checksum, refs: 412, bytes: Some(5 << 30), connectivity: true, maintained: true };
+    let facts = SyncFacts {
+        checksum,
+        refs: 412,
+        refused: Vec::new(),
+        bytes: Some(5 << 30),
+        connectivity: true,
+        maintained: true,
+    };
     let (at, holder, jitter) = (world.clock_now(), "keeper-1/7".to_owned(), Jitter::of("x"));
     change(world, disk, repo, &MirrorEvent::Succeeded { at, holder, facts, jitter }).await;
 }

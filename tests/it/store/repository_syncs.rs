@@ -64,7 +64,14 @@ impl TestDb {
 
     fn succeeds(&self, holder: &str) -> MirrorEvent {
         let checksum = Sha256Digest::of(b"refs");
-        let facts = SyncFacts { checksum, refs: 3, bytes: Some(u64::MAX >> 1), connectivity: true, maintained: true };
+        let facts = SyncFacts {
+            checksum,
+            refs: 3,
+            refused: vec!["refs/heads/x: bad".to_owned()],
+            bytes: Some(u64::MAX >> 1),
+            connectivity: true,
+            maintained: true,
+        };
         MirrorEvent::Succeeded { at: self.now(), holder: holder.to_owned(), facts, jitter: Jitter(77) }
     }
 

@@ -53,6 +53,10 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = stopped::refusal(cx, &plans).await? {
         return Ok(refusal);
     }
+    // What is read below from a mirror that somebody changed would only be missing.
+    if let Err(error) = cx.ctx.checkouts.check_mirror(&cx.pull.at.repo) {
+        return projects::checkout_refusal(error);
+    }
     // Plans of other commits are refused; what their configuration says must not count for the others.
     let meant: Vec<&PlanRecord> = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok()).collect();
     let policies = OfPlans::read(cx, &meant).await?;

@@ -367,6 +367,23 @@ pub(in crate::handlers::commands) fn checkout_refusal(error: CheckoutError) -> R
         error @ (CheckoutError::BaseGone { .. } | CheckoutError::Dir(_) | CheckoutError::Part(_)) => {
             Ok(Reply::refused("checkout", format!("{error}."), vec![]))
         }
+        CheckoutError::Git(error @ GitError::Fsck { .. }) => Ok(Reply::refused(
+            "fsck",
+            format!("{error}."),
+            vec![
+                "Find the commit that brought the object (`git fsck` in a clone names it), and push the branch without it."
+                    .to_owned(),
+            ],
+        )),
+        CheckoutError::Git(error @ GitError::Altered { .. }) => Ok(Reply::refused(
+            "altered_mirror",
+            format!("{error}. Nothing was run."),
+            vec![
+                "The copy is replaced by a fresh one: give the command again.".to_owned(),
+                "Tell the administrators of the server: a program there has written into it. Its log names the file."
+                    .to_owned(),
+            ],
+        )),
         other @ (CheckoutError::Forge(_)
         | CheckoutError::Git(_)
         | CheckoutError::Busy { .. }

@@ -1,0 +1,188 @@
+//! Whether the files of a mirror that decide what git does are ours, byte by byte.
+//!
+//! The need: a program that a pull request brought runs as the same user where there is no sandbox. What it writes into the
+//! mirror of another repository (a filter in `config` and `info/attributes`) would change what is checked out there, and would
+//! run. So these files are looked at before every call of git on a mirror, which is cheap beside the call: `config` has the
+//! bytes that we write and nothing else, `info/` is empty, and nothing is there that leads git to other files. What a
+//! checkout holds is compared with its commit besides, see `tree_check`.
+//!
+//! A mirror that is not as we left it is noted as damaged, so the next fetch or sync puts a fresh clone in its place.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use tracing::error;
+
+use super::{GitError, Mirror};
+
+/// The configuration of every mirror, in the form of `git init --bare`. What differs between calls is given with the call.
+/// `git-lfs` would add the last two lines by itself; it looks for them in this file and nowhere else.
+const CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n\
+                      [lfs]\n\trepositoryformatversion = 0\n";
+/// The same without what is for `git-lfs`, as earlier releases had it.
+const PLAIN_CONFIG: &str = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = true\n";
+/// Where a linked worktree says that its repository is.
+const COMMON: &str = "../..\n";
+/// Files by which git would read something else than the mirror (gitrepository-layout). `hooks` are not run, and not ours.
+const STRANGE: [&str; 7] = [
+    "commondir",
+    "gitdir",
+    "config.worktree",
+    "hooks",
+    "objects/info/alternates",
+    "objects/info/http-alternates",
+    "refs/replace",
+];
+/// Written by `git repack` of earlier releases, for servers without git. Nobody reads it here.
+const LIST_OF_REFS: &str = "refs";
+
+impl Mirror {
+    /// Refuses a mirror with configuration that is not ours; there need not be one.
+    ///
+    /// # Errors
+    ///
+    /// [`GitError::Altered`] names the file.
+    pub fn check_ours(&self, doing: &str) -> Result<(), GitError> {
+        let strange = foreign(self.dir(), self.is_submodule()).map_err(GitError::from_io(doing))?;
+        strange.map_or(Ok(()), |what| Err(self.altered(doing, &what)))
+    }
+
+    /// Notes that the mirror was changed by somebody else: the next fetch replaces it.
+    pub(super) fn altered(&self, doing: &str, what: &str) -> GitError {
+        let dir = self.dir().display();
+        error!(repo = %self.repo, mirror = %dir, what, "A mirror was changed by something other than Lockkeeper; the next fetch replaces it. Find out what runs as the user of the server");
+        if let Err(error) = self.note_damage() {
+            return error;
+        }
+        GitError::Altered { doing: doing.to_owned(), message: what.to_owned() }
+    }
+
+    /// Writes the configuration unless it is there already. Whole or not at all: others may be reading it.
+    pub(super) fn write_config(&self) -> io::Result<()> {
+        let path = self.dir().join("config");
+        if is_config(&path)? {
+            return Ok(());
+        }
+        let beside = tempfile::Builder::new().prefix(".lockkeeper-config-").tempfile_in(self.dir())?.into_temp_path();
+        fs::write(&beside, CONFIG)?;
+        beside.persist(&path).map_err(|error| error.error)
+    }
+
+    /// Submodules are fetched without history, and have a list of where it ends.
+    fn is_submodule(&self) -> bool {
+        self.dir().parent().and_then(Path::file_name).is_some_and(|name| name == "modules")
+    }
+}
+
+/// Whether a linked worktree leads to the mirror that it lies in.
+pub(super) fn leads_here(admin: &Path) -> bool {
+    is_file_with(&admin.join("commondir"), COMMON).unwrap_or(false)
+}
+
+/// Names the first file that is not as we left it.
+fn foreign(dir: &Path, is_submodule: bool) -> io::Result<Option<String>> {
+    // Without it that is no repository: nothing is read, and git says so.
+    if !exists(&dir.join("HEAD"))? {
+        return Ok(None);
+    }
+    if !is_config(&dir.join("config"))? {
+        return Ok(Some("`config` is not what Lockkeeper writes".to_owned()));
+    }
+    let strange = STRANGE.into_iter().chain((!is_submodule).then_some("shallow"));
+    for name in strange {
+        if exists(&dir.join(name))? {
+            return Ok(Some(format!("there is `{name}`, which Lockkeeper does not create")));
+        }
+    }
+    in_info(&dir.join("info"))
+}
+
+/// Attributes, exclusions and grafts.
+fn in_info(info: &Path) -> io::Result<Option<String>> {
+    match info.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Ok(meta) if !meta.is_dir() => return Ok(Some("`info` is not a directory".to_owned())),
+        meta => drop(meta?),
+    }
+    for entry in fs::read_dir(info)? {
+        let name = entry?.file_name();
+        if name != LIST_OF_REFS {
+            let name = name.to_string_lossy().replace(char::is_control, "\u{FFFD}");
+            return Ok(Some(format!("there is `info/{name}`, which Lockkeeper does not create")));
+        }
+    }
+    Ok(None)
+}
+
+fn exists(path: &Path) -> io::Result<bool> {
+    match path.symlink_metadata() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(false),
+        meta => meta.map(|_| true),
+    }
+}
+
+fn is_config(path: &Path) -> io::Result<bool> {
+    Ok(is_file_with(path, CONFIG)? || is_file_with(path, PLAIN_CONFIG)?)
+}
+
+/// Whether a regular file, and no link, has exactly this content.
+fn is_file_with(path: &Path, content: &str) -> io::Result<bool> {
+    match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+        Ok(meta) if !meta.is_file() || meta.len() != content.len() as u64 => Ok(false),
+        Ok(_) => fs::read(path).map(|bytes| bytes == content.as_bytes()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mirror() -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(dir.path().join("config"), CONFIG).unwrap();
+        for name in ["objects/info", "refs/heads", "info"] {
+            fs::create_dir_all(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("info/refs"), "").unwrap();
+        dir
+    }
+
+    #[test]
+    fn a_mirror_as_it_was_made_is_ours() {
+        let dir = mirror();
+        assert_eq!(foreign(dir.path(), false).unwrap(), None);
+        fs::remove_file(dir.path().join("info/refs")).unwrap();
+        fs::remove_dir(dir.path().join("info")).unwrap();
+        assert_eq!(foreign(dir.path(), false).unwrap(), None);
+        assert_eq!(foreign(&dir.path().join("none"), false).unwrap(), None);
+        fs::write(dir.path().join("shallow"), "").unwrap();
+        assert_eq!(foreign(dir.path(), true).unwrap(), None);
+    }
+
+    #[test]
+    fn whatever_leads_git_elsewhere_is_named() {
+        for name in STRANGE.into_iter().chain(["shallow", "info/attributes", "info/exclude", "info/grafts", "info/x"]) {
+            let dir = mirror();
+            fs::write(dir.path().join(name), "x").unwrap();
+            let named = foreign(dir.path(), false).unwrap().unwrap();
+            assert!(named.contains(&format!("`{name}`")), "{named}");
+        }
+        let changed =
+            [format!("{CONFIG}[filter \"x\"]\n\tsmudge = x\n"), CONFIG.replace("true", "trUe"), String::new()];
+        for config in changed {
+            let dir = mirror();
+            fs::write(dir.path().join("config"), config).unwrap();
+            assert!(foreign(dir.path(), false).unwrap().unwrap().contains("`config`"));
+        }
+        for (name, to) in [("config", "ours"), ("info", "elsewhere")] {
+            let dir = mirror();
+            fs::rename(dir.path().join(name), dir.path().join(to)).unwrap();
+            std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+            assert!(foreign(dir.path(), false).unwrap().unwrap().contains(name));
+        }
+    }
+}

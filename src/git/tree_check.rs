@@ -1,0 +1,373 @@
+//! Whether the files of a checkout are those of its commit.
+//!
+//! The need: git writes a checkout from objects on a disk where programs of pull requests may have written, too, and it
+//! believes them: it compares an object with its id only when that object was received. So what was checked out is compared
+//! with the commit once more, without git's index and filters. Commit and directories are read through git and hashed
+//! here, each must have the id by which it was asked for; files are read from the checkout and hashed. What holds then is
+//! what the id of the commit promises, whatever the objects, the configuration or the index say.
+//!
+//! Files that git converts by attributes of the commit itself (line ends, `ident`, encodings) have other bytes in a checkout.
+//! Only for those, and only where the commit has attributes, git is asked which object they would become.
+//!
+//! Files that are not tracked are not looked at: hooks and earlier runs of the same pull request make them.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+use super::disk::apart;
+use super::objects::MAX_LIST;
+use super::{Extent, GitError, Mirror};
+use crate::model::{CommitSha, RepoPath};
+use crate::process::{Cmd, Dialogue};
+
+/// Longest first line of an answer of `git cat-file`.
+const MAX_LINE: usize = 200;
+/// Bytes of a commit.
+const MAX_COMMIT: usize = 16 * 1024 * 1024;
+/// Files that git is asked about.
+const MAX_CONVERTED: usize = 100_000;
+const ATTRIBUTES: &str = ".gitattributes";
+
+/// What a commit says of a file or link.
+struct Entry {
+    /// From the root of the checkout.
+    path: PathBuf,
+    kind: Kind,
+    id: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    File { is_executable: bool },
+    Link,
+}
+
+/// What a commit says of a checkout.
+#[derive(Default)]
+struct Tree {
+    entries: Vec<Entry>,
+    /// Directories that must be directories, and no links.
+    dirs: Vec<PathBuf>,
+}
+
+/// How much of a directory is checked out.
+#[derive(Clone)]
+enum Part {
+    /// Everything below.
+    All,
+    /// As the extent has it; the directory by its name.
+    Some(RepoPath),
+}
+
+impl Mirror {
+    /// Compares what a directory holds of a commit with that commit. `git` is for the worktree in it. The caller sees to
+    /// it that nobody changes the directory meanwhile.
+    pub(super) async fn check_tree(
+        &self,
+        doing: &str,
+        (git, dir): (Cmd, &Path),
+        commit: &CommitSha,
+        extent: &Extent,
+    ) -> Result<(), GitError> {
+        let tree = match self.tree_of(doing, commit, extent).await? {
+            Ok(tree) => tree,
+            Err(what) => return Err(self.altered(doing, &what)),
+        };
+        let has_attributes = tree.entries.iter().any(|entry| entry.path.file_name() == Some(OsStr::new(ATTRIBUTES)));
+        let root = dir.to_owned();
+        let looked = apart(move || differing(&root, tree)).await.flatten().map_err(GitError::from_io(doing))?;
+        let converted = match looked {
+            Ok(converted) if converted.is_empty() => return Ok(()),
+            Ok(converted) if has_attributes => converted,
+            Ok(converted) => return Err(self.altered(doing, &not_of(&converted[0].path, commit))),
+            Err(path) => return Err(self.altered(doing, &not_of(&path, commit))),
+        };
+        let ids = self.converted_ids(doing, git, &converted).await?;
+        let same = |(at, entry): &(usize, &Entry)| ids.get(*at).is_some_and(|id| *id == entry.id);
+        match converted.iter().enumerate().find(|pair| !same(pair)) {
+            None => Ok(()),
+            Some((_, entry)) => Err(self.altered(doing, &not_of(&entry.path, commit))),
+        }
+    }
+
+    /// Everything that a commit has in an extent, or what of it is not what its id says.
+    async fn tree_of(
+        &self,
+        doing: &str,
+        commit: &CommitSha,
+        extent: &Extent,
+    ) -> Result<Result<Tree, String>, GitError> {
+        self.check_ours(doing)?;
+        let cmd = self.git().args(["cat-file", "--batch"]);
+        let talk = cmd.dialogue().map_err(|error| GitError::from_process(doing, error))?;
+        let mut objects = Objects { doing, talk, bytes: 0 };
+        let Some(bytes) = objects.read("commit", commit.as_str()).await? else {
+            return Ok(Err(format!("the commit {} is not what its id says", commit.short())));
+        };
+        let Some(id) = tree_id(&bytes) else { return Ok(Err(format!("the commit {} has no tree", commit.short()))) };
+        let root = match extent {
+            Extent::Whole => Part::All,
+            Extent::Dirs(_) => Part::Some(RepoPath::root()),
+        };
+        let (mut tree, mut open) = (Tree::default(), vec![(PathBuf::new(), root, id)]);
+        while let Some((dir, part, id)) = open.pop() {
+            let Some(list) = objects.read("tree", &id).await? else {
+                return Ok(Err(format!(
+                    "the directory `{}` at {} is not what its id says",
+                    shown(&dir),
+                    commit.short()
+                )));
+            };
+            let Some(entries) = entries(&list, id.len() / 2) else {
+                return Err(GitError::other(doing, format!("the directory `{}` cannot be read", shown(&dir))));
+            };
+            for (mode, name, id) in entries {
+                let path = dir.join(&name);
+                match mode {
+                    b"40000" => open.extend(part.below(&name, extent).map(|part| (path, part, id))),
+                    b"160000" => {}
+                    mode if part.has_files(extent) => {
+                        tree.entries.extend(kind(mode).map(|kind| Entry { path, kind, id }))
+                    }
+                    _ => {}
+                }
+            }
+            tree.dirs.push(dir);
+        }
+        Ok(Ok(tree))
+    }
+
+    /// Ids of the objects that files would become, in their order.
+    async fn converted_ids(&self, doing: &str, git: Cmd, files: &[Entry]) -> Result<Vec<String>, GitError> {
+        if files.len() > MAX_CONVERTED {
+            let limit =
+                format!("more than {MAX_CONVERTED} files have other bytes than in the commit, by its attributes");
+            return Err(GitError::other(doing, limit));
+        }
+        let mut list = Vec::new();
+        for entry in files {
+            list.extend(entry.path.as_os_str().as_bytes());
+            list.push(b'\n');
+        }
+        let output = self.run(doing, git.cap(MAX_LIST).args(["hash-object", "--stdin-paths"]).input(list)).await?;
+        Ok(output.stdout.text().lines().map(str::to_owned).collect())
+    }
+}
+
+fn not_of(path: &Path, commit: &CommitSha) -> String {
+    format!("`{}` in the checkout is not that of the commit {}", shown(path), commit.short())
+}
+
+fn shown(path: &Path) -> String {
+    let text = if path.as_os_str().is_empty() { ".".into() } else { path.to_string_lossy() };
+    text.replace(char::is_control, "\u{FFFD}").chars().take(200).collect()
+}
+
+impl Part {
+    /// What is checked out of a directory in this one; `None`: nothing.
+    fn below(&self, name: &OsStr, extent: &Extent) -> Option<Self> {
+        let Self::Some(dir) = self else { return Some(Self::All) };
+        let path = dir.join(name.to_str()?).ok()?;
+        let Extent::Dirs(dirs) = extent else { return Some(Self::All) };
+        if dirs.contains(&path) {
+            return Some(Self::All);
+        }
+        let some = Self::Some(path);
+        some.has_files(extent).then_some(some)
+    }
+
+    /// Whether the files right in it are checked out.
+    fn has_files(&self, extent: &Extent) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(dir) => dir.join("x").is_ok_and(|file| extent.has(&file)),
+        }
+    }
+}
+
+/// A running `git cat-file --batch`.
+struct Objects<'a> {
+    doing: &'a str,
+    talk: Dialogue,
+    /// Read so far.
+    bytes: usize,
+}
+
+impl Objects<'_> {
+    /// The content of an object; `None`: it is another one, or of another kind.
+    async fn read(&mut self, kind: &str, id: &str) -> Result<Option<Vec<u8>>, GitError> {
+        let doing = self.doing;
+        let process = |error| GitError::from_process(doing, error);
+        let gone = || GitError::Corrupt { doing: doing.to_owned(), message: format!("the object {id} is missing") };
+        self.talk.say(format!("{id}\n").as_bytes()).await.map_err(process)?;
+        let line = self.talk.line(MAX_LINE).await.map_err(process)?.ok_or_else(gone)?;
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let size = line.strip_prefix(id).and_then(|rest| rest.trim_start().split_once(' '));
+        let Some((found, size)) = size.and_then(|(found, size)| Some((found, size.parse::<usize>().ok()?))) else {
+            return Err(gone());
+        };
+        self.bytes = self.bytes.saturating_add(size);
+        if self.bytes > MAX_LIST + MAX_COMMIT {
+            return Err(GitError::other(doing, "there are more than 64 MiB of directories"));
+        }
+        let bytes = self.talk.bytes(size).await.map_err(process)?.ok_or_else(gone)?;
+        self.talk.bytes(1).await.map_err(process)?;
+        Ok((found == kind && Hash::of(id, found, &bytes) == id).then_some(bytes))
+    }
+}
+
+/// `tree 1234…` in the first line of a commit.
+fn tree_id(commit: &[u8]) -> Option<String> {
+    let line = commit.split(|byte| *byte == b'\n').next()?;
+    let id = std::str::from_utf8(line.strip_prefix(b"tree ")?).ok()?;
+    (matches!(id.len(), 40 | 64) && id.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.to_owned())
+}
+
+/// `<mode> SP <name> NUL <id in bytes>` again and again.
+fn entries(mut list: &[u8], id_bytes: usize) -> Option<Vec<(&[u8], OsString, String)>> {
+    let mut entries = Vec::new();
+    while !list.is_empty() {
+        let space = list.iter().position(|byte| *byte == b' ')?;
+        let nul = list.iter().position(|byte| *byte == 0).filter(|nul| *nul > space)?;
+        let id = list.get(nul + 1..nul + 1 + id_bytes)?;
+        let name = OsString::from_vec(list[space + 1..nul].to_vec());
+        entries.push((&list[..space], name, hex::encode(id)));
+        list = &list[nul + 1 + id_bytes..];
+    }
+    Some(entries)
+}
+
+fn kind(mode: &[u8]) -> Option<Kind> {
+    match mode {
+        b"120000" => Some(Kind::Link),
+        // Old tools wrote other bits as well; to git a file is executable by its owner or it is not.
+        mode if mode.starts_with(b"100") => {
+            Some(Kind::File { is_executable: mode.get(3).is_some_and(|bits| bits & 1 == 1) })
+        }
+        _ => None,
+    }
+}
+
+/// Files with other bytes than those of their objects; the error is the path of what is no file, or no directory.
+fn differing(root: &Path, tree: Tree) -> io::Result<Result<Vec<Entry>, PathBuf>> {
+    for dir in tree.dirs {
+        if !meta(&root.join(&dir))?.is_some_and(|meta| meta.is_dir()) {
+            return Ok(Err(dir));
+        }
+    }
+    let mut differing = Vec::new();
+    for entry in tree.entries {
+        let path = root.join(&entry.path);
+        let Some(meta) = meta(&path)? else { return Ok(Err(entry.path)) };
+        let id = match entry.kind {
+            Kind::Link if meta.is_symlink() => {
+                Hash::of(&entry.id, "blob", fs::read_link(&path)?.as_os_str().as_bytes())
+            }
+            Kind::File { is_executable }
+                if meta.is_file() && (meta.permissions().mode() & 0o100 != 0) == is_executable =>
+            {
+                Hash::of_file(&entry.id, &path, meta.len())?
+            }
+            Kind::Link | Kind::File { .. } => return Ok(Err(entry.path)),
+        };
+        match entry.kind {
+            _ if id == entry.id => {}
+            Kind::File { .. } => differing.push(entry),
+            Kind::Link => return Ok(Err(entry.path)),
+        }
+    }
+    Ok(Ok(differing))
+}
+
+fn meta(path: &Path) -> io::Result<Option<fs::Metadata>> {
+    match path.symlink_metadata() {
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
+        meta => meta.map(Some),
+    }
+}
+
+/// The id of an object, of the length of another id.
+enum Hash {
+    Sha1(Sha1),
+    Sha256(Sha256),
+}
+
+impl Hash {
+    fn new(like: &str, kind: &str, size: u64) -> Self {
+        let mut hash = if like.len() == 64 { Self::Sha256(Sha256::new()) } else { Self::Sha1(Sha1::new()) };
+        let mut header = String::new();
+        write!(header, "{kind} {size}\0").expect("writing to a string does not fail");
+        hash.update(header.as_bytes());
+        hash
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Sha1(hash) => hash.update(bytes),
+            Self::Sha256(hash) => hash.update(bytes),
+        }
+    }
+
+    fn end(self) -> String {
+        match self {
+            Self::Sha1(hash) => hex::encode(hash.finalize()),
+            Self::Sha256(hash) => hex::encode(hash.finalize()),
+        }
+    }
+
+    fn of(like: &str, kind: &str, bytes: &[u8]) -> String {
+        let mut hash = Self::new(like, kind, bytes.len() as u64);
+        hash.update(bytes);
+        hash.end()
+    }
+
+    fn of_file(like: &str, path: &Path, size: u64) -> io::Result<String> {
+        let (mut hash, mut file, mut buffer) = (Self::new(like, "blob", size), File::open(path)?, vec![0; 64 * 1024]);
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(hash.end()),
+                many => hash.update(&buffer[..many]),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_those_of_git() {
+        let sha1 = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391";
+        assert_eq!(Hash::of(sha1, "blob", b""), sha1);
+        let sha256 = "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813";
+        assert_eq!(Hash::of(sha256, "blob", b""), sha256);
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("f"), "one").unwrap();
+        assert_eq!(Hash::of_file(sha1, &dir.path().join("f"), 3).unwrap(), Hash::of(sha1, "blob", b"one"));
+    }
+
+    #[test]
+    fn directories_are_read_entry_by_entry() {
+        let list = [&b"100644 a b\0"[..], &[0xAB; 20], b"40000 dir\0", &[1; 20]].concat();
+        let read = entries(&list, 20).unwrap();
+        let told: Vec<_> = read.iter().map(|(mode, name, id)| (*mode, name.to_str().unwrap(), &id[..4])).collect();
+        assert_eq!(told, [(&b"100644"[..], "a b", "abab"), (&b"40000"[..], "dir", "0101")]);
+        for broken in [&b"100644 a"[..], b"100644 a\0abc", b"x\0", b"x\0 y"] {
+            assert!(entries(broken, 20).is_none(), "{broken:?}");
+        }
+        assert_eq!(kind(b"100755"), Some(Kind::File { is_executable: true }));
+        assert_eq!(kind(b"100664"), Some(Kind::File { is_executable: false }));
+        assert_eq!((kind(b"120000"), kind(b"160000")), (Some(Kind::Link), None));
+        assert_eq!(tree_id(format!("tree {}\nauthor", "a".repeat(40)).as_bytes()), Some("a".repeat(40)));
+        assert_eq!(tree_id(b"parent x"), None);
+    }
+}

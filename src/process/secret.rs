@@ -1,0 +1,113 @@
+//! A secret for a child process that is neither in its arguments nor in its environment.
+//!
+//! Both can be read by every process of the same user for as long as the child lives (`/proc/PID/environ`). A memory file or
+//! a pipe would be open to the same: what `/proc/PID/fd` names can be opened anew. The descriptor handed over here is one
+//! end of a pair of sockets, which nobody can open by a path. The other end is ours: each message that is received is
+//! answered with the secret, so that nothing waits in the kernel until it is asked for, and a program that asks again is
+//! answered again.
+//!
+//! The child gets a copy after it was forked (crate `command-fds`). In this process both ends are closed by every `exec`,
+//! so no other child that is started at the same moment inherits them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram as Socket;
+
+use command_fds::{CommandFdExt as _, FdMapping};
+use tokio::net::UnixDatagram;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Cmd;
+use crate::secret::Secret;
+
+/// Longest question that is read; what it says does not matter.
+const QUESTION: usize = 16;
+
+/// Answers the child for as long as this is kept.
+#[derive(Debug)]
+pub(super) struct Teller {
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Cmd {
+    /// Number of the descriptor on which a child asks for the secret: a shell can name those below ten.
+    pub const SECRET_FD: i32 = 3;
+
+    /// Sets a secret for a short call ([`Self::output`]) or a [`Self::dialogue`]. The child and what it starts ask for it
+    /// by a message of any content on the descriptor [`Self::SECRET_FD`], and read it there as one message. A supervised
+    /// run gets no such descriptor.
+    pub fn secret(mut self, secret: Secret) -> Self {
+        self.secret = Some(secret);
+        self
+    }
+
+    /// Hands the descriptor to the command that is about to be started, if there is a secret.
+    pub(super) fn hand_secret(&self, command: &mut tokio::process::Command) -> io::Result<Option<Teller>> {
+        let Some(secret) = self.secret.clone() else { return Ok(None) };
+        let (ours, theirs) = Socket::pair()?;
+        ours.set_nonblocking(true)?;
+        let ours = UnixDatagram::from_std(ours)?;
+        let mapping = FdMapping { parent_fd: OwnedFd::from(theirs), child_fd: Self::SECRET_FD };
+        command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
+        let task = tokio::spawn(async move { tell(&ours, &secret).await });
+        Ok(Some(Teller { _task: AbortOnDropHandle::new(task) }))
+    }
+}
+
+/// Ends when nobody can ask any more.
+async fn tell(socket: &UnixDatagram, secret: &Secret) {
+    let mut question = [0; QUESTION];
+    while socket.recv(&mut question).await.is_ok() {
+        if socket.send(secret.expose().as_bytes()).await.is_err() {
+            break;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sh(script: &str) -> Cmd {
+        Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script])
+    }
+
+    const ASK: &str = "printf get >&3 && dd bs=65536 count=1 <&3 2>/dev/null";
+
+    #[tokio::test]
+    async fn a_secret_is_told_to_whoever_asks_as_often_as_they_ask() {
+        let long = Secret::new(&"hunter2:".repeat(2000));
+        let script = format!("{ASK} | wc -c; sh -c '{ASK}' | wc -c");
+        let output = sh(&script).secret(long).output().await.unwrap();
+        assert_eq!(output.stdout.text().split_whitespace().collect::<Vec<_>>(), ["16000", "16000"]);
+        let mut dialogue = sh(&format!("read -r _; {ASK}; echo")).secret(Secret::new("hunter2")).dialogue().unwrap();
+        dialogue.say(b"\n").await.unwrap();
+        assert_eq!(dialogue.line(100).await.unwrap().as_deref(), Some(&b"hunter2"[..]));
+    }
+
+    #[tokio::test]
+    async fn a_secret_is_nowhere_that_a_path_leads_to() {
+        let look = "tr '\\0' '\\n' </proc/$$/environ; tr '\\0' '\\n' </proc/$$/cmdline; \
+                    for fd in /proc/$$/fd/*; do echo \"$fd\"; done; \
+                    if (exec 4</proc/$$/fd/3) 2>/dev/null; then echo op''ened; fi";
+        let output = sh(look).secret(Secret::new("hunter2")).output().await.unwrap();
+        let text = output.stdout.text();
+        assert!(!text.contains("hunter2") && !text.contains("opened") && text.contains("/fd/3\n"), "{text}");
+    }
+
+    #[tokio::test]
+    async fn other_children_do_not_inherit_it() {
+        let list = "for fd in /proc/$$/fd/*; do readlink \"$fd\"; done";
+        let asker = sh("sleep 1000").secret(Secret::new("hunter2"));
+        let held = asker.dialogue().unwrap();
+        let others = futures::future::join_all((0..20).map(|_| async {
+            let (with, without) = (sh(list).secret(Secret::new("x")), sh(list));
+            (with.output().await.unwrap(), without.output().await.unwrap())
+        }));
+        for (with, without) in others.await {
+            assert_eq!(with.stdout.text().matches("socket:").count(), 1, "{}", with.stdout.text());
+            assert_eq!(without.stdout.text().matches("socket:").count(), 0, "{}", without.stdout.text());
+        }
+        drop(held);
+    }
+}

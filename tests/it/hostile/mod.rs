@@ -1,0 +1,4 @@
+//! Attacks: each was tried on an earlier version and succeeded there.
+
+mod args;
+mod tools;

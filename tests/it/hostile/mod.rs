@@ -1,4 +1,5 @@
 //! Attacks: each was tried on an earlier version and succeeded there.
 
 mod args;
+mod interop;
 mod tools;

@@ -8,7 +8,7 @@ ARGS ?=
 export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint bench chaos
+.PHONY: help setup demo test lint interop bench chaos
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,11 @@ lint: ## Check formatting, lints and documentation
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
+
+interop: ## Test with other versions of Terraform and a real OpenTofu, which takes minutes to build once
+	@.ci/setup interop
+	LOCKKEEPER_INTEROP="$${XDG_CACHE_HOME:-$$HOME/.cache}/lockkeeper-tools/interop" \
+		.ci/scratch cargo test --locked --test it hostile::interop -- --ignored $(ARGS)
 
 bench: ## Measure (ARGS: passed on to cargo bench)
 	@.ci/setup test

@@ -20,7 +20,7 @@ pub use live_accounts::LiveAccounts;
 
 use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
-use crate::command::Grammar;
+use crate::command::{ExtraArgs, Grammar};
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
@@ -191,6 +191,8 @@ pub struct Settings {
     pub distribution: Distribution,
     /// Which version of it, unless a project says otherwise; `None`: whichever is there.
     pub default_version: Option<semver::Version>,
+    /// Arguments that comments may hand to Terraform.
+    pub extra_args: ExtraArgs,
     /// Where variables files outside of a project may lie.
     pub var_file_dirs: Vec<PathBuf>,
     /// Most that mirrors, checkouts and packages of providers may take on this disk; `None`: any amount.

@@ -16,7 +16,7 @@ use super::keys::keyring;
 use super::sandbox::{self, Boundaries};
 use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
-use crate::command::{BlockedArgs, CommandName, Grammar, Names};
+use crate::command::{BlockedArgs, CommandName, ExtraArgs, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
     self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource,
@@ -318,6 +318,7 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
         },
         distribution: config.terraform.distribution,
         default_version: config.terraform.version.clone(),
+        extra_args: extra_args(comments),
         var_file_dirs: comments.var_file_dirs.clone(),
         disk_quota: config.storage.disk_quota,
         sync_parallel: config.sync.parallel,
@@ -356,6 +357,10 @@ fn style(config: &ServerConfig) -> render::Style {
     }
 }
 
+fn extra_args(comments: &CommentConfig) -> ExtraArgs {
+    ExtraArgs::new(BlockedArgs::new(&comments.blocked_extra_args), comments.added_extra_args.clone())
+}
+
 fn grammar(config: &ServerConfig) -> Grammar {
     let comments = &config.comments;
     let login = match &config.github.auth {
@@ -376,7 +381,7 @@ fn grammar(config: &ServerConfig) -> Grammar {
     let allowed: Vec<CommandName> = comments.allowed.iter().map(names).collect();
     Grammar::new(Names::new(&comments.executable_names, login.as_deref()))
         .with_allowed(&allowed)
-        .with_blocked(BlockedArgs::new(&comments.blocked_extra_args))
+        .with_extra_args(extra_args(comments))
         .with_regexp(comments.regexp)
 }
 

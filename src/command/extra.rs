@@ -1,13 +1,444 @@
-//! Extra arguments: what stands after `--` and is handed to Terraform. They come from anybody who may comment
-//! (P8), so some flags are refused, and files they name are found for the caller to judge.
+//! Extra arguments: the words after `--`, which are handed to Terraform or OpenTofu. They come from anybody who may
+//! comment (P8), so only the flags of a table are taken, each in one spelling: `-name`, or `-name=value` in one word. A
+//! flag that took its value from the next word could swallow the operand that Lockkeeper puts there.
 
-/// Flags that move Terraform to another directory or to other plugins (reference 1.1, step 12).
+use std::fmt;
+use std::str::FromStr;
+
+use super::quote::code;
+use super::spec::CommandName;
+use super::split::quote;
+use super::suggest::nearest;
+use crate::model::Distribution;
+
+use CommandName::{Apply, Import, Plan, State};
+use Form::{Switch, Value, Word};
+
+/// Flags that change where Terraform runs (reference 1.1, step 12).
 const DEFAULT_BLOCKED: [&str; 2] = ["chdir", "plugin-dir"];
 
-/// Flags that name a file for Terraform to write, a state of its own, or code of another directory (`-config` of an
-/// import). With them, who may comment could overwrite any file of the server (P8), run what is no part of the pull, or
-/// have another plan made than the one that is kept. No setting allows them.
-const FILES: [&str; 6] = ["backup", "config", "generate-config-out", "out", "state", "state-out"];
+/// Commands that take extra arguments.
+const COMMANDS: [CommandName; 4] = [Plan, Apply, Import, State];
+
+/// The spelling of a flag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// `-name` and nothing else: the tool compares the whole word.
+    Word,
+    /// `-name`, `-name=true` or `-name=false`.
+    Switch,
+    /// `-name=value`.
+    Value,
+}
+
+/// A flag that comments may give.
+struct Row {
+    name: &'static str,
+    form: Form,
+    commands: &'static [CommandName],
+    /// The only tool that has it; `None`: both have.
+    only: Option<Distribution>,
+}
+
+const fn both(name: &'static str, form: Form, commands: &'static [CommandName]) -> Row {
+    Row { name, form, commands, only: None }
+}
+
+const fn of_opentofu(name: &'static str, form: Form, commands: &'static [CommandName]) -> Row {
+    Row { name, form, commands, only: Some(Distribution::OpenTofu) }
+}
+
+/// Every flag that comments may give. Tests hold it against real programs. An apply takes a plan as it is, so nothing is
+/// here for it that says what to change; variables are not either, as the values of ephemeral ones are no part of a plan.
+const ROWS: [Row; 14] = [
+    both("compact-warnings", Word, &[Plan, Apply, Import]),
+    of_opentofu("concise", Word, &[Plan, Apply]),
+    both("destroy", Switch, &[Plan]),
+    of_opentofu("exclude", Value, &[Plan]),
+    both("lock", Switch, &[Plan, Apply, Import, State]),
+    both("lock-timeout", Value, &[Plan, Apply, Import, State]),
+    both("no-color", Word, &[Plan, Apply, Import]),
+    both("parallelism", Value, &[Plan, Apply, Import]),
+    both("refresh", Switch, &[Plan]),
+    both("refresh-only", Switch, &[Plan]),
+    both("replace", Value, &[Plan]),
+    both("target", Value, &[Plan]),
+    both("var", Value, &[Plan, Import]),
+    both("var-file", Value, &[Plan, Import]),
+];
+
+const FILES: &str =
+    "which files are read and written is up to Lockkeeper, so that the plan you see is the one that is kept";
+const PLACE: &str = "the code of the pull request runs where it lies, with the providers that it names";
+const NOTHING: &str = "nothing would be planned or applied";
+const OUTPUT: &str = "what the command prints and how it ends would no longer be understood";
+
+/// Flags that no setting allows, with the reason.
+const NEVER: [(&str, &str); 20] = [
+    ("auto-approve", "it is not needed, as an apply makes the changes of the plan that was reviewed; leave it out"),
+    ("backup", FILES),
+    ("chdir", PLACE),
+    ("config", FILES),
+    ("detailed-exitcode", OUTPUT),
+    ("exclude-file", FILES),
+    ("generate-config-out", FILES),
+    ("h", NOTHING),
+    ("help", NOTHING),
+    ("input", "nobody is there to answer questions"),
+    ("json", OUTPUT),
+    ("json-into", FILES),
+    ("out", FILES),
+    ("plugin-dir", PLACE),
+    ("show-sensitive", "it prints what must not be in a comment"),
+    ("state", FILES),
+    ("state-out", FILES),
+    ("target-file", FILES),
+    ("v", NOTHING),
+    ("version", NOTHING),
+];
+
+fn never(name: &str) -> Option<&'static str> {
+    NEVER.iter().find(|(never, _)| *never == name).map(|(_, why)| *why)
+}
+
+/// The arguments that comments may give after `--`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExtraArgs {
+    blocked: BlockedArgs,
+    added: Vec<AddedArg>,
+}
+
+impl ExtraArgs {
+    /// The flags of the table and those that the operator adds, without those that the operator forbids.
+    pub fn new(blocked: BlockedArgs, added: Vec<AddedArg>) -> Self {
+        Self { blocked, added }
+    }
+
+    /// Refuses the first argument that a command may not be given, or not in this spelling, and the first operand that
+    /// the tool could take for a flag. Commands that were stored by an earlier version were read by its rules.
+    pub fn check(&self, command: CommandName, arguments: &[String], operands: &[String]) -> Result<(), RefusedArg> {
+        for (place, argument) in arguments.iter().enumerate() {
+            if self.judge(command, argument, arguments.get(place + 1).map(String::as_str))? != *argument {
+                return Err(self.unknown(command, argument));
+            }
+        }
+        // Even after `--` both tools take `-version` for a flag wherever it stands.
+        let is_flag = |operand: &&String| operand.starts_with('-') && operand.len() > 1;
+        let flag = operands.iter().find(is_flag);
+        flag.map_or(Ok(()), |operand| Err(RefusedArg::Operand { operand: operand.clone() }))
+    }
+
+    /// The first of allowed arguments that only another tool has, and that tool.
+    pub fn of_other_tool<'a>(
+        &self,
+        arguments: &'a [String],
+        distribution: Distribution,
+    ) -> Option<(&'a str, Distribution)> {
+        arguments.iter().find_map(|argument| {
+            let name = argument.trim_start_matches('-').split('=').next().unwrap_or_default();
+            let row = ROWS.iter().find(|row| row.name == name)?;
+            let only = row.only.filter(|only| *only != distribution)?;
+            (!self.added.iter().any(|added| added.name == name)).then_some((argument.as_str(), only))
+        })
+    }
+
+    /// The arguments that a command may be given for a tool: `-lock`, `-target=`.
+    pub fn spellings(&self, command: CommandName, distribution: Distribution) -> Vec<String> {
+        let is_had = |only: &Option<Distribution>| only.is_none_or(|only| only == distribution);
+        let all = self.all(command).into_iter().filter(|(_, _, only)| is_had(only));
+        all.map(|(name, form, _)| format!("-{name}{}", if form == Value { "=" } else { "" })).collect()
+    }
+
+    /// The argument in the spelling that is handed on, which has one dash.
+    pub(super) fn judge(&self, command: CommandName, argument: &str, next: Option<&str>) -> Result<String, RefusedArg> {
+        let shown = argument.to_owned();
+        if let Some(rule) = self.rule_against(argument) {
+            return Err(RefusedArg::Blocked { argument: shown, rule: rule.to_owned() });
+        }
+        let Some(any_name) = flag_name(argument) else {
+            return Err(RefusedArg::NotAFlag { argument: shown });
+        };
+        let text = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-')).unwrap_or_default();
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let Some(form) = self.form(command, name) else {
+            return Err(match never(&any_name) {
+                Some(why) => RefusedArg::Never { argument: shown, why },
+                None if command == Apply && self.form(Plan, name).is_some() => RefusedArg::OfPlan { argument: shown },
+                None => self.unknown(command, argument),
+            });
+        };
+        match (form, value) {
+            (Value, None | Some("")) => {
+                let next = next.filter(|next| value.is_none() && flag_name(next).is_none());
+                Err(RefusedArg::NeedsValue { name: name.to_owned(), next: next.map(str::to_owned) })
+            }
+            (Word, Some(_)) => Err(RefusedArg::TakesNoValue { name: name.to_owned() }),
+            (Switch, Some(value)) if !matches!(value, "true" | "false") => {
+                Err(RefusedArg::NotABoolean { name: name.to_owned(), value: value.to_owned() })
+            }
+            (Value | Switch, Some(_)) | (Word | Switch, None) => Ok(format!("-{text}")),
+        }
+    }
+
+    pub(super) fn rule_against(&self, argument: &str) -> Option<&str> {
+        self.blocked.rule_against(argument)
+    }
+
+    fn form(&self, command: CommandName, name: &str) -> Option<Form> {
+        let of_table = ROWS.iter().find(|row| row.name == name && row.commands.contains(&command));
+        let of_operator = || self.added.iter().find(|added| added.name == name && added.is_for(command));
+        of_table.map(|row| row.form).or_else(|| of_operator().map(|added| added.form))
+    }
+
+    /// Every flag that a command may be given, by name.
+    fn all(&self, command: CommandName) -> Vec<(&str, Form, Option<Distribution>)> {
+        let of_table =
+            ROWS.iter().filter(|row| row.commands.contains(&command)).map(|row| (row.name, row.form, row.only));
+        let of_operator = self.added.iter().filter(|added| added.is_for(command));
+        let of_operator = of_operator.map(|added| (added.name.as_str(), added.form, None));
+        let mut all: Vec<_> = of_table.chain(of_operator).collect();
+        all.retain(|(name, ..)| self.blocked.rule_against(&format!("-{name}")).is_none());
+        all.sort_unstable_by_key(|(name, ..)| *name);
+        all.dedup_by_key(|(name, ..)| *name);
+        all
+    }
+
+    fn unknown(&self, command: CommandName, argument: &str) -> RefusedArg {
+        let all = self.all(command);
+        let near = nearest(&flag_name(argument).unwrap_or_default(), all.iter().map(|(name, ..)| *name));
+        RefusedArg::Unknown {
+            argument: argument.to_owned(),
+            command,
+            nearest: near.map(|name| format!("-{name}")),
+            choices: all.into_iter().map(|(name, form, only)| choice(name, form, only)).collect(),
+        }
+    }
+}
+
+/// `-lock-timeout=…`, with the tool where only one has it.
+fn choice(name: &str, form: Form, only: Option<Distribution>) -> String {
+    let value = if form == Value { "=…" } else { "" };
+    let tool = only.map(|only| format!(" ({})", only.title())).unwrap_or_default();
+    format!("`-{name}{value}`{tool}")
+}
+
+/// An argument that is not handed on. Texts are as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RefusedArg {
+    /// The operator forbids it.
+    Blocked {
+        /// As typed.
+        argument: String,
+        /// The entry of `--blocked-extra-args`.
+        rule: String,
+    },
+    /// A flag that no setting allows.
+    Never {
+        /// As typed.
+        argument: String,
+        /// The reason.
+        why: &'static str,
+    },
+    /// A flag that is not among those allowed.
+    Unknown {
+        /// As typed.
+        argument: String,
+        /// The command that it was given to.
+        command: CommandName,
+        /// The most similar flag that is allowed.
+        nearest: Option<String>,
+        /// The flags that are allowed.
+        choices: Vec<String>,
+    },
+    /// A flag of a plan that was given to an apply.
+    OfPlan {
+        /// As typed.
+        argument: String,
+    },
+    /// A word that does not begin with a dash.
+    NotAFlag {
+        /// As typed.
+        argument: String,
+    },
+    /// An address or an id that begins with a dash.
+    Operand {
+        /// As typed.
+        operand: String,
+    },
+    /// A value that is missing, or in a word of its own.
+    NeedsValue {
+        /// Name of the flag.
+        name: String,
+        /// The following word, which may be the value.
+        next: Option<String>,
+    },
+    /// A value that the flag does not take.
+    TakesNoValue {
+        /// Name of the flag.
+        name: String,
+    },
+    /// A switch with a value that is neither true nor false.
+    NotABoolean {
+        /// Name of the flag.
+        name: String,
+        /// As typed.
+        value: String,
+    },
+}
+
+impl RefusedArg {
+    /// A stable word for replies and metrics.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Blocked { .. } | Self::Never { .. } => "blocked_argument",
+            Self::Unknown { .. } | Self::OfPlan { .. } => "argument_not_allowed",
+            Self::NotAFlag { .. }
+            | Self::Operand { .. }
+            | Self::NeedsValue { .. }
+            | Self::TakesNoValue { .. }
+            | Self::NotABoolean { .. } => "argument_spelling",
+        }
+    }
+}
+
+impl fmt::Display for RefusedArg {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Blocked { argument, rule } => write!(
+                f,
+                "{} may not be handed to Terraform. The operator of this server forbids {} (`--blocked-extra-args`).",
+                code(argument),
+                code(rule)
+            ),
+            Self::Never { argument, why } => write!(f, "{} may not be handed to Terraform: {why}.", code(argument)),
+            Self::Unknown { argument, command, nearest, choices } => {
+                write!(f, "{} is not among the arguments that `{command}` takes after `--`.", code(argument))?;
+                if let Some(nearest) = nearest {
+                    write!(f, " Did you mean {}?", code(nearest))?;
+                }
+                write!(
+                    f,
+                    " They are: {}. The operator of this server can allow more with `--allow-extra-args`.",
+                    choices.join(", ")
+                )
+            }
+            Self::OfPlan { argument } => write!(
+                f,
+                "{} cannot be followed: a plan is applied as a whole. Plan with it, look at that plan, then apply it \
+                 without the argument.",
+                code(argument)
+            ),
+            Self::NotAFlag { argument } => write!(
+                f,
+                "{} may not stand after `--`: only flags may, each with its value in the same word.",
+                code(argument)
+            ),
+            Self::Operand { operand } => {
+                write!(f, "{} cannot be an address or an id, because it begins with a dash.", code(operand))
+            }
+            Self::NeedsValue { name, next: Some(next) } => write!(
+                f,
+                "{} takes its value in the same word, after an equals sign: write {}.",
+                code(&format!("-{name}")),
+                code(&quote(&format!("-{name}={next}")))
+            ),
+            Self::NeedsValue { name, next: None } => {
+                let (name, example) = (code(&format!("-{name}")), code(&format!("-{name}=VALUE")));
+                write!(f, "{name} needs a value in the same word, after an equals sign: {example}.")
+            }
+            Self::TakesNoValue { name } => {
+                write!(f, "{} takes no value: write it without the equals sign.", code(&format!("-{name}")))
+            }
+            Self::NotABoolean { name, value } => write!(
+                f,
+                "{} is a switch. Its value can be `true` or `false`, but not {}.",
+                code(&format!("-{name}")),
+                code(value)
+            ),
+        }
+    }
+}
+
+/// A flag that the operator allows besides those of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddedArg {
+    /// The only command that may be given it; `None`: all of them.
+    command: Option<CommandName>,
+    /// Without dashes.
+    name: String,
+    form: Form,
+}
+
+impl AddedArg {
+    fn is_for(&self, command: CommandName) -> bool {
+        self.command.is_none_or(|only| only == command)
+    }
+}
+
+/// An entry of `--allow-extra-args` that cannot be followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidAddedArg {
+    /// It is spelled in another way.
+    #[error("`{0}` is not spelled like a flag")]
+    Spelling(String),
+    /// No such command takes extra arguments.
+    #[error("`{0}` is not a command that takes arguments after `--`")]
+    Command(String),
+    /// A flag that comments may never give.
+    #[error("`-{name}` cannot be allowed: {why}")]
+    Never {
+        /// Its name.
+        name: String,
+        /// The reason.
+        why: &'static str,
+    },
+    /// A flag that needs a value, without the equals sign.
+    #[error("`-{0}` takes a value")]
+    Value(String),
+}
+
+impl InvalidAddedArg {
+    /// The way out, for the operator.
+    pub fn fix(&self) -> String {
+        match self {
+            Self::Spelling(_) => "write `-name` for a switch, `-name=` for a flag with a value".to_owned(),
+            Self::Command(_) => "write plan, apply, import or state before the colon, or leave both out".to_owned(),
+            Self::Never { .. } => "leave it out, or set it in a step of a workflow of the server".to_owned(),
+            Self::Value(name) => format!("write `-{name}=`"),
+        }
+    }
+}
+
+impl FromStr for AddedArg {
+    type Err = InvalidAddedArg;
+
+    /// `-name` or `-name=`, for one command `plan:-name=`; one dash or two.
+    fn from_str(entry: &str) -> Result<Self, Self::Err> {
+        let spelling = || InvalidAddedArg::Spelling(entry.to_owned());
+        let (command, flag) = entry.split_once(':').map_or((None, entry), |(command, flag)| (Some(command), flag));
+        let command = command.map(command_of).transpose()?;
+        let text = flag.strip_prefix("--").or_else(|| flag.strip_prefix('-')).ok_or_else(spelling)?;
+        let (name, form) = text.strip_suffix('=').map_or((text, Switch), |name| (name, Value));
+        let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if !name.starts_with(|c: char| c.is_ascii_lowercase()) || !name.chars().all(is_name) {
+            return Err(spelling());
+        }
+        if let Some(why) = never(name) {
+            return Err(InvalidAddedArg::Never { name: name.to_owned(), why });
+        }
+        if form != Value && ROWS.iter().any(|row| row.name == name && row.form == Value) {
+            return Err(InvalidAddedArg::Value(name.to_owned()));
+        }
+        Ok(Self { command, name: name.to_owned(), form })
+    }
+}
+
+/// `state` as comments call it, `state_rm` as the configuration does.
+fn command_of(text: &str) -> Result<CommandName, InvalidAddedArg> {
+    let name = if text == "state_rm" { "state" } else { text };
+    let found = COMMANDS.into_iter().find(|command| command.as_str() == name);
+    found.ok_or_else(|| InvalidAddedArg::Command(text.to_owned()))
+}
 
 /// Terraform flags that an operator forbids, by name without dashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +465,6 @@ impl BlockedArgs {
     }
 }
 
-/// Whether the argument is a flag that decides which files Terraform writes.
-pub(super) fn chooses_file(argument: &str) -> bool {
-    flag_name(argument).is_some_and(|name| FILES.contains(&name.as_str()))
-}
-
 fn flag_name(argument: &str) -> Option<String> {
     let is_flag = argument.trim_start().starts_with(is_dash);
     is_flag.then(|| bare(argument).split('=').next().unwrap_or_default().trim().to_lowercase())
@@ -59,18 +485,9 @@ pub(super) fn is_dash(c: char) -> bool {
 
 /// The var files of extra arguments that do not stay inside the project's directory: absolute, starting with `~`,
 /// or climbing with `..`. The caller compares them with `--var-file-allowlist` (reference 1.6, step 8).
-///
-/// Both spellings count (`-var-file X`, `--var-file=X`), and each argument is looked at by itself, so that no
-/// order of arguments can hide one: `-var -var-file=/x` is reported although Terraform would not read the file.
 pub fn var_files_outside(arguments: &[String]) -> Vec<&str> {
-    let following = arguments.iter().skip(1).map(Some).chain([None]);
-    let named = arguments.iter().zip(following).filter_map(|(argument, next)| var_file(argument, next));
+    let named = arguments.iter().filter_map(|argument| argument.strip_prefix("-var-file="));
     named.filter(|path| !stays_inside(path)).collect()
-}
-
-fn var_file<'a>(argument: &'a str, next: Option<&'a String>) -> Option<&'a str> {
-    let rest = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'))?.strip_prefix("var-file")?;
-    if rest.is_empty() { next.map(String::as_str) } else { rest.strip_prefix('=') }
 }
 
 fn stays_inside(path: &str) -> bool {
@@ -91,6 +508,8 @@ fn stays_inside(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -118,14 +537,198 @@ mod tests {
         }
     }
 
+    fn args(blocked: &[&str], added: &[&str]) -> ExtraArgs {
+        ExtraArgs::new(BlockedArgs::new(blocked), added.iter().map(|entry| entry.parse().unwrap()).collect())
+    }
+
+    fn judged(command: CommandName, argument: &str, next: Option<&str>) -> String {
+        let judged = args(&["chdir"], &[]).judge(command, argument, next);
+        judged.unwrap_or_else(|refused| format!("{}: {refused}", refused.reason()))
+    }
+
     #[test]
-    fn flags_that_choose_files_are_found_in_every_spelling() {
-        for argument in ["-out=/etc/passwd", "--out", "\u{2013}OUT=x", "-state=x", "-state-out=x", "-backup=-"] {
-            assert!(chooses_file(argument), "{argument}");
+    fn only_flags_of_the_table_are_taken_and_only_in_their_spelling() {
+        for (command, argument, expected) in [
+            (Plan, "-destroy", "-destroy"),
+            (Plan, "--destroy=false", "-destroy=false"),
+            (Plan, "--target=module.a[\"b c\"]", "-target=module.a[\"b c\"]"),
+            (Plan, "-var=a=b=c", "-var=a=b=c"),
+            (Plan, "-no-color", "-no-color"),
+            (Plan, "--concise", "-concise"),
+            (Apply, "-parallelism=5", "-parallelism=5"),
+            (Import, "-var-file=x.tfvars", "-var-file=x.tfvars"),
+            (State, "-lock-timeout=5m", "-lock-timeout=5m"),
+        ] {
+            assert_eq!(judged(command, argument, None), expected, "{argument}");
         }
-        for argument in ["out", "-output=x", "-target=-out", "-lock-timeout=5m", "-refresh=false"] {
-            assert!(!chooses_file(argument), "{argument}");
+        for (command, argument, reason) in [
+            (Apply, "-destroy", "argument_not_allowed"),
+            (Apply, "-auto-approve", "blocked_argument"),
+            (Apply, "-json-into", "blocked_argument"),
+            (Apply, "-help", "blocked_argument"),
+            (Apply, "-h", "blocked_argument"),
+            (Apply, "-version", "blocked_argument"),
+            (Apply, "-var=a=b", "argument_not_allowed"),
+            (Apply, "-target=a", "argument_not_allowed"),
+            (Plan, "-json-into=x", "blocked_argument"),
+            (Plan, "-target-file=x", "blocked_argument"),
+            (Plan, "-exclude-file=x", "blocked_argument"),
+            (Plan, "\u{2013}OUT=x", "blocked_argument"),
+            (Plan, "-state-out=x", "blocked_argument"),
+            (Plan, "---destroy", "argument_not_allowed"),
+            (Plan, "\u{2014}destroy", "argument_not_allowed"),
+            (Plan, "-DESTROY", "argument_not_allowed"),
+            (Plan, " -destroy", "argument_not_allowed"),
+            (Plan, "-destroy ", "argument_not_allowed"),
+            (Plan, "-", "argument_not_allowed"),
+            (Plan, "--", "argument_not_allowed"),
+            (Plan, "--=x", "argument_not_allowed"),
+            (Plan, "", "argument_spelling"),
+            (Plan, "/plan.bin", "argument_spelling"),
+            (Plan, "-target", "argument_spelling"),
+            (Plan, "-target=", "argument_spelling"),
+            (Plan, "-no-color=true", "argument_spelling"),
+            (Plan, "-lock=maybe", "argument_spelling"),
+            (State, "-dry-run", "argument_not_allowed"),
+            (State, "-no-color", "argument_not_allowed"),
+        ] {
+            let refused = judged(command, argument, None);
+            assert!(refused.starts_with(reason), "{argument}: {refused}");
         }
+    }
+
+    #[test]
+    fn the_way_out_can_be_copied() {
+        for (argument, next, expected) in [
+            (
+                "-var",
+                Some("a=b c"),
+                "argument_spelling: `-var` takes its value in the same word, after an equals sign: write `'-var=a=b c'`.",
+            ),
+            (
+                "-var",
+                Some("-destroy"),
+                "argument_spelling: `-var` needs a value in the same word, after an equals sign: `-var=VALUE`.",
+            ),
+            (
+                "-tarket=x",
+                None,
+                "argument_not_allowed: `-tarket=x` is not among the arguments that `plan` takes after `--`. \
+             Did you mean `-target`? They are: `-compact-warnings`, `-concise` (OpenTofu), `-destroy`, `-exclude=…` \
+             (OpenTofu), `-lock`, `-lock-timeout=…`, `-no-color`, `-parallelism=…`, `-refresh`, `-refresh-only`, \
+             `-replace=…`, `-target=…`, `-var=…`, `-var-file=…`. The operator of this server can allow more with \
+             `--allow-extra-args`.",
+            ),
+        ] {
+            assert_eq!(judged(Plan, argument, next), expected);
+        }
+    }
+
+    #[test]
+    fn an_operator_adds_and_forbids_flags() {
+        let own = args(&["destroy"], &["plan:-json-x=", "--loud", "state_rm:-ignore-remote-version", "apply:-var="]);
+        let taken = |command, argument| own.judge(command, argument, None).is_ok();
+        assert!(taken(Plan, "-json-x=1") && !taken(Plan, "-json-x") && !taken(Apply, "-json-x=1"));
+        assert!(taken(Plan, "-loud") && taken(State, "--loud=true") && !taken(Plan, "-loud=x"));
+        assert!(taken(State, "-ignore-remote-version") && !taken(Plan, "-ignore-remote-version"));
+        assert!(taken(Apply, "-var=a=b") && !taken(Plan, "-destroy"));
+        assert!(!own.unknown(Plan, "-x").to_string().contains("`-destroy`"));
+    }
+
+    #[test]
+    fn no_operator_allows_what_swaps_a_plan_or_chooses_files() {
+        for entry in NEVER.iter().flat_map(|(name, _)| [format!("-{name}"), format!("apply:--{name}=")]) {
+            assert!(matches!(entry.parse::<AddedArg>(), Err(InvalidAddedArg::Never { .. })), "{entry}");
+        }
+        for (entry, expected) in [
+            ("loud", "`loud` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value"),
+            (
+                "-Loud",
+                "`-Loud` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value",
+            ),
+            ("-a=b", "`-a=b` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value"),
+            ("---a", "`---a` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value"),
+            ("", "`` is not spelled like a flag; write `-name` for a switch, `-name=` for a flag with a value"),
+            (
+                "show:-x",
+                "`show` is not a command that takes arguments after `--`; write plan, apply, import or state before the colon, or leave both out",
+            ),
+            ("apply:-target", "`-target` takes a value; write `-target=`"),
+        ] {
+            let error = entry.parse::<AddedArg>().unwrap_err();
+            assert_eq!(format!("{error}; {}", error.fix()), expected);
+        }
+    }
+
+    #[test]
+    fn the_page_about_arguments_has_the_table() {
+        let page = include_str!("../../docs/arguments.md");
+        let rows: Vec<Vec<&str>> = page
+            .lines()
+            .filter(|line| line.starts_with("| `-"))
+            .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+            .collect();
+        let name = |row: &[&str]| row[0].trim_matches(['`', '-']).split('=').next().unwrap_or_default().to_owned();
+        assert_eq!(rows.iter().map(|row| name(row)).collect::<Vec<_>>(), ROWS.map(|row| row.name));
+        for (shown, row) in rows.iter().zip(&ROWS) {
+            let ticked = COMMANDS.map(|command| row.commands.contains(&command));
+            assert_eq!([1, 2, 3, 4].map(|column| shown[column] == "✓"), ticked, "{}", row.name);
+            assert_eq!(shown[5] == "OpenTofu", row.only.is_some(), "{}", row.name);
+        }
+        let never = NEVER.iter().map(|(name, _)| format!("`-{name}`")).collect::<Vec<_>>().join(", ");
+        assert!(page.replace('\n', " ").contains(&never), "{never}");
+    }
+
+    #[test]
+    fn flags_of_one_tool_are_known() {
+        let list = ["-lock=false".to_owned(), "-exclude=a.b".to_owned()];
+        let own = ExtraArgs::default();
+        assert_eq!(own.of_other_tool(&list, Distribution::OpenTofu), None);
+        assert_eq!(own.of_other_tool(&list, Distribution::Terraform), Some(("-exclude=a.b", Distribution::OpenTofu)));
+        assert_eq!(args(&[], &["-exclude="]).of_other_tool(&list, Distribution::Terraform), None);
+    }
+
+    #[test]
+    fn stored_arguments_in_another_spelling_are_refused() {
+        let check = |list: &[&str]| {
+            ExtraArgs::default().check(Plan, &list.iter().map(|&word| word.to_owned()).collect::<Vec<_>>(), &[])
+        };
+        assert_eq!(check(&["-destroy", "-target=a"]), Ok(()));
+        for list in [&["--destroy"][..], &["-target", "a"], &["-destroy", "-out=x"], &["x"]] {
+            assert!(check(list).is_err(), "{list:?}");
+        }
+        let operand = |operand: &str| ExtraArgs::default().check(Import, &[], &["a.b".to_owned(), operand.to_owned()]);
+        assert!(operand("-version").is_err() && operand("--").is_err());
+        assert!(operand("-").is_ok() && operand("vpc-1").is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_taken_is_one_word_of_the_table(argument in hostile_argument(), command in prop::sample::select(COMMANDS.to_vec())) {
+            if let Ok(taken) = ExtraArgs::default().judge(command, &argument, None) {
+                let two_dashes = format!("-{taken}");
+                prop_assert!(argument == taken || argument == two_dashes);
+                let text = taken.strip_prefix('-').unwrap();
+                let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+                let row = ROWS.iter().find(|row| row.name == name && row.commands.contains(&command)).unwrap();
+                match (row.form, value) {
+                    (Word | Switch, None) | (Switch, Some("true" | "false")) => {}
+                    (Value, Some(value)) => prop_assert!(!value.is_empty()),
+                    other => prop_assert!(false, "{taken}: {other:?}"),
+                }
+            }
+        }
+    }
+
+    /// Flags of real tools, broken in all ways, and anything else.
+    fn hostile_argument() -> impl Strategy<Value = String> {
+        let names = ROWS.iter().map(|row| row.name).chain(NEVER.iter().map(|(name, _)| *name)).collect::<Vec<_>>();
+        let parts = (
+            prop::sample::select(vec!["", "-", "--", "---", "\u{2013}", " -"]),
+            prop::sample::select(names),
+            prop_oneof![Just(String::new()), "=[a-z./= -]{0,6}", ".{0,3}"],
+        );
+        prop_oneof![parts.prop_map(|(dash, name, rest)| format!("{dash}{name}{rest}")), any::<String>()]
     }
 
     #[test]
@@ -144,31 +747,23 @@ mod tests {
 
     #[test]
     fn var_files_inside_are_fine() {
-        for arguments in [
-            &["-var-file", "prod.tfvars"][..],
-            &["--var-file=env/prod.tfvars"],
-            &["-var-file=./a/../b=c.tfvars"],
-            &["-var", "path=/etc/passwd"],
-            &["-var-files=/x"],
-            &["-var-file"],
-            &[],
-        ] {
-            assert_eq!(outside(arguments), Vec::<String>::new(), "{arguments:?}");
+        for argument in
+            ["-var-file=env/prod.tfvars", "-var-file=./a/../b=c.tfvars", "-var=path=/etc/passwd", "-var-file"]
+        {
+            assert_eq!(outside(&[argument]), Vec::<String>::new(), "{argument}");
         }
     }
 
     #[test]
     fn var_files_outside_are_named() {
         for (arguments, path) in [
-            (&["-var-file", "/etc/x"][..], "/etc/x"),
-            (&["--var-file", "../x"], "../x"),
+            (&["-var-file=/etc/x"][..], "/etc/x"),
             (&["-var-file=../x"], "../x"),
-            (&["--var-file=/a=b"], "/a=b"),
+            (&["-var-file=/a=b"], "/a=b"),
             (&["-var-file=a/../../x"], "a/../../x"),
             (&["-var-file=~/x"], "~/x"),
             (&["-var-file="], ""),
-            (&["-var", "-var-file=/x"], "/x"),
-            (&["-var-file", "ok", "--var-file", "/y"], "/y"),
+            (&["-var-file=ok", "-var-file=/y"], "/y"),
         ] {
             assert_eq!(outside(arguments), [path], "{arguments:?}");
         }

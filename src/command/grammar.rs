@@ -2,7 +2,7 @@
 
 use super::Command;
 use super::comment::{self, Ignored, Line};
-use super::extra::BlockedArgs;
+use super::extra::ExtraArgs;
 use super::help;
 use super::mistake::{Fault, Mistake, Problem, Scene};
 use super::names::{Address, Names, reads_like_a_command};
@@ -28,7 +28,7 @@ pub enum Reading {
 pub struct Grammar {
     names: Names,
     allowed: Vec<CommandName>,
-    blocked: BlockedArgs,
+    extra: ExtraArgs,
     merge_methods: bool,
     regexp: bool,
 }
@@ -39,10 +39,10 @@ impl Grammar {
     /// Most words of a command.
     pub const MAX_WORDS: usize = 512;
 
-    /// Allows `plan`, `apply` and `unlock`, blocks `-chdir` and `-plugin-dir`, and lets comments choose how to merge.
+    /// Allows `plan`, `apply` and `unlock`, the extra arguments of the table, and lets comments choose how to merge.
     pub fn new(names: Names) -> Self {
         let grammar =
-            Self { names, allowed: Vec::new(), blocked: BlockedArgs::default(), merge_methods: true, regexp: false };
+            Self { names, allowed: Vec::new(), extra: ExtraArgs::default(), merge_methods: true, regexp: false };
         grammar.with_allowed(&[CommandName::Plan, CommandName::Apply, CommandName::Unlock])
     }
 
@@ -54,10 +54,10 @@ impl Grammar {
         self
     }
 
-    /// Blocks exactly these extra arguments (`--blocked-extra-args`).
+    /// Allows these extra arguments (`--allow-extra-args`, `--blocked-extra-args`).
     #[must_use]
-    pub fn with_blocked(mut self, blocked: BlockedArgs) -> Self {
-        self.blocked = blocked;
+    pub fn with_extra_args(mut self, extra: ExtraArgs) -> Self {
+        self.extra = extra;
         self
     }
 
@@ -182,7 +182,7 @@ impl Grammar {
         if !self.allows(known) {
             return Err((None, Fault::at(name, not_allowed(known))));
         }
-        let rules = Rules { blocked: &self.blocked, merge_methods: self.merge_methods, regexp: self.regexp };
+        let rules = Rules { extra: &self.extra, merge_methods: self.merge_methods, regexp: self.regexp };
         known.spec().read(rest, &rules).map_err(|fault| (Some(known.spec()), fault))
     }
 

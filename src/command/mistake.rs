@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::comment::Formatting;
-use super::extra::is_dash;
+use super::extra::{RefusedArg, is_dash};
 use super::flags::Flag;
 use super::quote::{code, copyable, fence, pointed};
 use super::spec::{CommandName, Operands, Spec};
@@ -103,14 +103,12 @@ pub(super) enum Problem {
     NoMergeMethods,
     /// Words after `--` for a command that runs no Terraform.
     NoExtraArguments,
-    /// A forbidden extra argument.
-    Blocked { argument: String, rule: String },
-    /// An extra argument that names a file for Terraform to write.
-    ChoosesFile { argument: String },
+    /// An extra argument that is not handed on.
+    ExtraArgument(RefusedArg),
 }
 
 impl Problem {
-    const fn reason(&self) -> &'static str {
+    fn reason(&self) -> &'static str {
         match self {
             Self::OtherName { .. } => "other_name",
             Self::TooLong { .. } | Self::TooManyWords { .. } => "too_long",
@@ -128,7 +126,7 @@ impl Problem {
             Self::Conflict { .. } => "conflicting_flags",
             Self::NoMergeMethods => "merge_method_not_supported",
             Self::NoExtraArguments => "extra_arguments_not_used",
-            Self::Blocked { .. } | Self::ChoosesFile { .. } => "blocked_argument",
+            Self::ExtraArgument(refused) => refused.reason(),
         }
     }
 }
@@ -205,8 +203,10 @@ impl Scene<'_> {
             Problem::NoExtraArguments => {
                 format!("{} hands nothing to Terraform, so nothing may stand after `--`.", self.command())
             }
-            Problem::Blocked { argument, rule } => blocked(argument, rule),
-            Problem::ChoosesFile { argument } => chooses_file(argument),
+            Problem::ExtraArgument(refused @ RefusedArg::Unknown { argument, .. }) => {
+                format!("{refused}{}", typography(std::slice::from_ref(argument)))
+            }
+            Problem::ExtraArgument(refused) => refused.to_string(),
         }
     }
 
@@ -278,21 +278,6 @@ fn typography(words: &[String]) -> &'static str {
     } else {
         ""
     }
-}
-
-fn blocked(argument: &str, rule: &str) -> String {
-    let (argument, rule) = (code(argument), code(rule));
-    format!(
-        "{argument} may not be handed to Terraform. The operator of this server forbids {rule} (`--blocked-extra-args`)."
-    )
-}
-
-fn chooses_file(argument: &str) -> String {
-    format!(
-        "{} may not be handed to Terraform. Which files it writes is up to Lockkeeper, so that the plan you see is the one \
-         that is kept.",
-        code(argument)
-    )
 }
 
 fn hidden(character: char) -> String {

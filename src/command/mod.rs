@@ -44,7 +44,7 @@ pub use approve_policies::ApprovePoliciesCommand;
 pub use cancel::CancelCommand;
 pub use comment::{Formatting, Ignored};
 pub use explain::ExplainCommand;
-pub use extra::{BlockedArgs, var_files_outside};
+pub use extra::{AddedArg, BlockedArgs, ExtraArgs, InvalidAddedArg, RefusedArg, var_files_outside};
 pub use grammar::{Grammar, Reading};
 pub use help::HelpCommand;
 pub use import::ImportCommand;

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::str::FromStr;
 
-use super::extra::{BlockedArgs, chooses_file};
+use super::extra::{ExtraArgs, RefusedArg};
 use super::flags::{self, Arguments, Flag, HELP};
 use super::mistake::{Fault, Problem};
 use super::split::Word;
@@ -132,8 +132,8 @@ pub(super) enum Operands {
 
 /// What a command's words are checked against besides its own row.
 pub(super) struct Rules<'a> {
-    /// Extra arguments that the operator forbids.
-    pub blocked: &'a BlockedArgs,
+    /// Extra arguments that comments may give.
+    pub extra: &'a ExtraArgs,
     /// Whether the forge can be told how to merge.
     pub merge_methods: bool,
     /// Whether what follows `-p` may be a regular expression.
@@ -168,7 +168,7 @@ impl Spec {
             return Ok(Command::Help(help::HelpCommand { topic: Some(self.name) }));
         }
         self.check_operands(&mut arguments)?;
-        self.check_extra(&arguments, rules)?;
+        self.check_extra(&mut arguments, rules)?;
         (self.build)(&arguments, rules)
     }
 
@@ -198,19 +198,23 @@ impl Spec {
         }
     }
 
-    fn check_extra(&self, arguments: &Arguments, rules: &Rules<'_>) -> Result<(), Fault> {
+    /// After this, `arguments.extra` holds the spellings that are handed on.
+    fn check_extra(&self, arguments: &mut Arguments, rules: &Rules<'_>) -> Result<(), Fault> {
         if let (false, Some(separator)) = (self.extra, &arguments.separator) {
             let places = [separator].into_iter().chain(&arguments.extra).map(|word| word.span.clone()).collect();
             return Err(Fault { problem: Problem::NoExtraArguments, places });
         }
-        for word in arguments.extra.iter().chain(&arguments.operands) {
-            if let Some(rule) = rules.blocked.rule_against(&word.text) {
-                let problem = Problem::Blocked { argument: word.text.clone(), rule: rule.to_owned() };
-                return Err(Fault::at(word, problem));
+        for word in &arguments.operands {
+            if let Some(rule) = rules.extra.rule_against(&word.text) {
+                let refused = RefusedArg::Blocked { argument: word.text.clone(), rule: rule.to_owned() };
+                return Err(Fault::at(word, Problem::ExtraArgument(refused)));
             }
-            if chooses_file(&word.text) {
-                return Err(Fault::at(word, Problem::ChoosesFile { argument: word.text.clone() }));
-            }
+        }
+        for place in 0..arguments.extra.len() {
+            let (word, next) = (&arguments.extra[place], arguments.extra.get(place + 1));
+            let judged = rules.extra.judge(self.name, &word.text, next.map(|next| next.text.as_str()));
+            let text = judged.map_err(|refused| Fault::at(word, Problem::ExtraArgument(refused)))?;
+            arguments.extra[place].text = text;
         }
         Ok(())
     }

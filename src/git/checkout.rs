@@ -84,6 +84,19 @@ pub enum DirError {
     /// A symbolic link on the way leads out of the checkout.
     #[error("`{0}` leads out of the repository through a symbolic link")]
     Leaves(RepoPath),
+    /// A project reaches a symbolic link that leads out of the checkout.
+    #[error(
+        "the project in `{dir}` cannot run: it reaches the symbolic link `{link}`, which leads to `{target}`. Nothing \
+         outside of the repository is read or written through links; put a file or directory of the repository in its place"
+    )]
+    LinkOut {
+        /// Directory of the project.
+        dir: RepoPath,
+        /// Path of the link.
+        link: String,
+        /// Its text.
+        target: String,
+    },
 }
 
 impl Checkout {

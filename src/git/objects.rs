@@ -46,7 +46,7 @@ impl Entry<'_> {
         self.mode == "160000"
     }
 
-    fn is_link(&self) -> bool {
+    pub(super) fn is_link(&self) -> bool {
         self.mode == "120000"
     }
 }

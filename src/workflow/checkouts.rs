@@ -19,7 +19,7 @@ use crate::config::needs::BaseGap;
 use crate::config::{NotUtf8, text_of};
 use crate::git::{
     Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head,
-    Ignored, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
+    Ignored, LinkOut, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
 };
 use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
 use crate::render::StateLock;
@@ -375,6 +375,17 @@ impl Checkouts {
             }
             Prepared::Conflict { files } => Err(CheckoutError::Conflict { base: source.base_branch.clone(), files }),
         }
+    }
+
+    /// The symbolic links of a checkout that lead out of it.
+    pub async fn links_out(&self, repo: &RepoId, checkout: &Checkout) -> Result<Vec<LinkOut>, GitError> {
+        let links = self.git.mirror(repo).links(&checkout.commit).await?;
+        let checkout = checkout.clone();
+        let looked = tokio::task::spawn_blocking(move || checkout.links_out(&links)).await;
+        looked.map_err(|error| GitError::Other {
+            doing: "look at symbolic links".to_owned(),
+            message: error.to_string(),
+        })?
     }
 
     /// The files of a commit that was fetched.

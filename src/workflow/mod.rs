@@ -2,6 +2,7 @@
 //! plan file. Decides nothing about pulls; that is `handlers/`.
 
 mod artifacts;
+mod beneath;
 mod checkout_parts;
 mod checkouts;
 mod environment;
@@ -28,7 +29,7 @@ pub use mirror_leases::MirrorLeases;
 pub use output::{OutputHub, RunOutput};
 pub use provider_cache::{InitPlace, Linked, PackagePath, PackageUse, ProviderCache, Session};
 pub use sandbox::RunSandbox;
-pub use steps::{MultienvError, StepError, StepFailure, StepName};
+pub use steps::{CommentWords, MultienvError, StepError, StepFailure, StepName};
 pub use terraform::{Place, PlanMade, RunError, StateWork, Terraform};
 pub use tools::{
     ChosenBy, DownloadError, DownloadSettings, Downloads, InvalidKey, Keys, Platform, Sources, Tool, ToolError, Tools,

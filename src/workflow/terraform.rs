@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::sandbox::RunSandbox;
 use super::scratch::{self, Scratch};
-use super::steps::{Deadline, Exec, Files, Printed, Steps, preparation};
+use super::steps::{CommentWords, Deadline, Exec, Files, Printed, Steps, preparation};
 use super::{
     ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, Facts, ProviderCache, RunOutput, StepError, StepFailure,
     StepName, Tool, ToolError, Tools, Wish,
@@ -55,8 +55,8 @@ pub struct Place<'a> {
     pub workflow: &'a Workflow,
     /// What commands among them are told of the pull.
     pub facts: &'a Facts,
-    /// Arguments after `--` in the comment.
-    pub extra: &'a [String],
+    /// What the comment gives the built-in steps.
+    pub given: CommentWords<'a>,
     /// Where what is printed goes.
     pub output: &'a RunOutput,
     /// Cancelled when the run is to stop.
@@ -215,7 +215,7 @@ impl Terraform {
             dir: place.dir,
             project: place.project,
             lock_file_tracked: place.lock_file_tracked,
-            extra: place.extra,
+            given: place.given,
             files: Files::within(scratch.dir()),
             workflow: (*place.workflow != *Workflow::builtin()).then_some(place.workflow.name.as_str()),
             set: BTreeMap::new(),

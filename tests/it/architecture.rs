@@ -21,6 +21,7 @@ const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("git", "process", "git is a program"),
     ("git", "vcs", "credentials of a forge are what git presents"),
     ("discovery", "config", "projects are found by the configuration of the repository"),
+    ("config", "command", "what no comment may hand to Terraform, no flag of the server can allow"),
     ("render", "discovery", "an explanation is shown as it was made"),
     ("render", "config", "samples of explanations are made from files as people write them"),
     ("workflow", "leases", "a mirror is changed under a lease"),

@@ -295,7 +295,7 @@ fn brief(comments: &[&str]) -> String {
 fn replies_about_values() {
     assert_snapshot!(brief(&[
         "lockkeeper plan -d ../x",
-        "lockkeeper plan -w 'a b' -- x",
+        "lockkeeper plan -w 'a b' -- -destroy",
         "lockkeeper plan -p x -d y",
         "lockkeeper plan -w -d x",
         "lockkeeper plan --verbose=often",
@@ -311,7 +311,7 @@ fn replies_about_values() {
     **Nothing was run**: `--workspace` cannot be `a b`: a workspace is at most 255 bytes long, is not `.`, does not start with `-` or `~`, and contains no slash, backslash, `..`, `$` or white space.
 
     ```text
-    lockkeeper plan -w 'a b' -- x
+    lockkeeper plan -w 'a b' -- -destroy
                        ^^^^^
     ```
     ----
@@ -414,7 +414,7 @@ fn replies_about_arguments() {
                                  ^^^^^^^^^^^
     ```
     ----
-    **Nothing was run**: `-out=plan.bin` may not be handed to Terraform. Which files it writes is up to Lockkeeper, so that the plan you see is the one that is kept.
+    **Nothing was run**: `-out=plan.bin` may not be handed to Terraform: which files are read and written is up to Lockkeeper, so that the plan you see is the one that is kept.
 
     ```text
     lockkeeper plan -- -out=plan.bin

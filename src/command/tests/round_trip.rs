@@ -24,6 +24,15 @@ fn words(least: usize) -> impl Strategy<Value = Vec<String>> {
         .prop_filter("no blocked argument", |words| words.iter().all(|word| !word.contains("dir")))
 }
 
+/// Extra arguments that both commands take.
+fn extra_args() -> impl Strategy<Value = Vec<String>> {
+    let flag = prop_oneof![
+        prop::sample::select(vec!["-lock", "-lock=true", "-lock=false"]).prop_map(str::to_owned),
+        "-lock-timeout=[ -~é]{1,8}",
+    ];
+    prop::collection::vec(flag, 0..4)
+}
+
 /// Operands: whatever is not a flag.
 fn operands(least: usize) -> impl Strategy<Value = Vec<String>> {
     words(least).prop_filter("no flag", |words| words.iter().all(|word| word == "-" || !word.starts_with('-')))
@@ -41,26 +50,23 @@ fn a_command() -> impl Strategy<Value = Command> {
         .prop_map(|topic| Command::Help(HelpCommand { topic }));
     let located = || (a_target(), any::<bool>());
     prop_oneof![
-        (located(), words(0)).prop_map(|((target, verbose), extra_args)| Command::Plan(PlanCommand {
+        (located(), extra_args()).prop_map(|((target, verbose), extra_args)| Command::Plan(PlanCommand {
             target,
             verbose,
             extra_args
         })),
-        (located(), wish, words(0)).prop_map(|((target, verbose), merge, extra_args)| Command::Apply(ApplyCommand {
-            target,
-            verbose,
-            merge,
-            extra_args
-        })),
+        (located(), wish, extra_args()).prop_map(|((target, verbose), merge, extra_args)| Command::Apply(
+            ApplyCommand { target, verbose, merge, extra_args }
+        )),
         (located(), set, any::<bool>()).prop_map(|((target, verbose), policy_set, clear)| {
             Command::ApprovePolicies(ApprovePoliciesCommand { target, verbose, policy_set, clear })
         }),
         located().prop_map(|(target, verbose)| Command::Version(VersionCommand { target, verbose })),
-        (located(), operands(2), words(0)).prop_map(|((target, verbose), operands, extra_args)| {
+        (located(), operands(2), extra_args()).prop_map(|((target, verbose), operands, extra_args)| {
             let (address, id) = (operands[0].clone(), operands[1].clone());
             Command::Import(ImportCommand { target, verbose, address, id, extra_args })
         }),
-        (located(), operands(1), words(0)).prop_map(|((target, verbose), addresses, extra_args)| {
+        (located(), operands(1), extra_args()).prop_map(|((target, verbose), addresses, extra_args)| {
             Command::StateRm(StateRmCommand { target, verbose, addresses, extra_args })
         }),
         name,

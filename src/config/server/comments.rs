@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::problems::{Problem, Warning};
 use super::reader::{Read, Reader};
+use crate::command::AddedArg;
 use crate::model::CommandKind;
 
 /// Commands of this version that can be switched on and off.
@@ -33,6 +34,8 @@ pub struct CommentConfig {
     pub ignored_status_names: Vec<String>,
     /// Which commands comments may give.
     pub allowed: BTreeSet<CommandKind>,
+    /// Arguments after `--` that are allowed besides the usual ones.
+    pub added_extra_args: Vec<AddedArg>,
     /// Arguments after `--` that are refused.
     pub blocked_extra_args: Vec<String>,
     /// Folders from which a comment may name a `-var-file`; absolute.
@@ -100,6 +103,7 @@ impl CommentConfig {
         let status_name = read_status_name(reader);
         let ignored_status_names = reader.list("ignore-vcs-status-names");
         let allowed = read_allowed(reader);
+        let added_extra_args = read_added_args(reader);
         let blocked_extra_args = reader.list("blocked-extra-args");
         let var_file_dirs = reader.list("var-file-allowlist").iter().map(|dir| reader.raw().absolute(dir)).collect();
         let max_comments = reader.number::<u32>("max-comments-per-command");
@@ -112,6 +116,7 @@ impl CommentConfig {
             status_name: status_name?,
             ignored_status_names,
             allowed: allowed?,
+            added_extra_args: added_extra_args?,
             blocked_extra_args,
             var_file_dirs,
             reaction: reaction?,
@@ -154,6 +159,20 @@ fn read_reaction(reader: &mut Reader<'_>) -> Read<Option<String>> {
     }
     let fix = format!("choose {} or none", REACTIONS.join(", "));
     reader.refuse("emoji-reaction", format!("GitHub has no reaction `{name}`"), fix)
+}
+
+fn read_added_args(reader: &mut Reader<'_>) -> Read<Vec<AddedArg>> {
+    let mut added = Vec::new();
+    let mut result = Ok(());
+    for entry in reader.list("allow-extra-args") {
+        match entry.parse::<AddedArg>() {
+            Ok(arg) => added.push(arg),
+            Err(error) => {
+                result = Err(reader.record(Problem::with("allow-extra-args", error.to_string(), error.fix())));
+            }
+        }
+    }
+    result.map(|()| added)
 }
 
 fn read_names(reader: &mut Reader<'_>) -> Read<Vec<String>> {

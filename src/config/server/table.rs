@@ -280,6 +280,13 @@ pub static SETTINGS: &[Setting] = &[
     ),
     Setting::new(Comments, "allow-commands", "LIST", List, "Commands that comments may give; `all` means every one.")
         .or("version,plan,apply,unlock,cancel,explain"),
+    Setting::new(
+        Comments,
+        "allow-extra-args",
+        "LIST",
+        List,
+        "More arguments that comments may give after `--`: `-name`, or `-name=` with a value; `plan:-name=` for one command.",
+    ),
     Setting::new(Comments, "blocked-extra-args", "LIST", List, "Arguments after `--` in a comment that are refused.")
         .or("-chdir,--chdir,-plugin-dir,--plugin-dir"),
     Setting::new(

@@ -14,7 +14,7 @@ use super::hooks::Given;
 use super::in_the_way::{in_line, not_in_line};
 use super::projects::{self, Selection, Wanted, Work};
 use super::{CommandCx, needs, permission, turn};
-use crate::command::{PlanCommand, Target};
+use crate::command::{CommandName, PlanCommand, Target};
 use crate::config::access::Action;
 use crate::context::IdleStatuses;
 use crate::discovery::Project;
@@ -45,7 +45,7 @@ pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
 }
 
 pub(super) async fn by_comment(cx: &CommandCx<'_>, command: &PlanCommand) -> Result<Reply, JobError> {
-    if let Some(refusal) = projects::var_file_refusal(cx.ctx, &command.extra_args) {
+    if let Some(refusal) = projects::argument_refusal(cx.ctx, CommandName::Plan, &command.extra_args, &[]) {
         return Ok(refusal);
     }
     run(cx, command, &Wanted::Asked(&command.target)).await

@@ -2,6 +2,7 @@
 
 mod applying;
 mod files;
+mod links;
 mod plans;
 mod search;
 mod sparse;
@@ -25,7 +26,7 @@ pub(super) use wanted::Wanted;
 use super::CommandCx;
 use super::needs::Findings;
 use super::policies::Policies;
-use crate::command::var_files_outside;
+use crate::command::{CommandName, RefusedArg, var_files_outside};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{Demands, LockPolicy, RepoRules};
 use crate::config::workflow::{Stage as Steps, Workflow};
@@ -37,8 +38,8 @@ use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath,
 use crate::queue::Place as PoolPlace;
 use crate::render::ProjectReport;
 use crate::workflow::{
-    CheckedOut, CheckoutError, Facts, Place, PlanMade, RunError, RunOutput, Source, StateWork, StepError, StepFailure,
-    ToolError, Wish,
+    CheckedOut, CheckoutError, CommentWords, Facts, Place, PlanMade, RunError, RunOutput, Source, StateWork, StepError,
+    StepFailure, ToolError, Wish,
 };
 use files::required;
 use sparse::Reached;
@@ -59,6 +60,8 @@ pub(super) struct Work {
     checkouts: Mutex<HashMap<WorkspaceName, Slot>>,
     /// What checkouts have to hold.
     reached: Reached,
+    /// What leads out of them.
+    links: links::Known,
 }
 
 /// The place of a checkout that somebody is making or has made, and what is in it now.
@@ -71,9 +74,32 @@ fn abreast(parallel: Option<bool>) -> usize {
     if parallel == Some(false) { 1 } else { ABREAST }
 }
 
+/// What is wrong with what a comment wants to be handed to Terraform. Comments were read by the same rules, but a command
+/// may have been stored by a server that had others.
+pub(super) fn argument_refusal(
+    ctx: &Ctx,
+    command: CommandName,
+    extra: &[String],
+    operands: &[String],
+) -> Option<Reply> {
+    let refused = ctx.settings.extra_args.check(command, extra, operands).err();
+    let refusal = |refused: RefusedArg| {
+        let hint = "Comment the command again in another form; `help` explains it.".to_owned();
+        Reply::refused(refused.reason(), refused.to_string(), vec![hint])
+    };
+    refused.map(refusal).or_else(|| var_file_refusal(ctx, extra))
+}
+
+/// Why an argument cannot be handed to the tool of a project, if only the other one has it.
+pub(super) fn argument_of_other_tool(ctx: &Ctx, extra: &[String], tool: Distribution) -> Option<String> {
+    let (argument, only) = ctx.settings.extra_args.of_other_tool(extra, tool)?;
+    let argument = argument.replace('`', "'");
+    Some(format!("only {} has the argument `{argument}`, and this project is run by {}", only.title(), tool.title()))
+}
+
 /// A variables file outside of the project could be any file of the server; only those below the directories of
 /// `--var-file-allowlist` may be named (reference 1.6, step 8).
-pub(super) fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
+fn var_file_refusal(ctx: &Ctx, extra: &[String]) -> Option<Reply> {
     let allowed = |file: &&str| !ctx.settings.var_file_dirs.iter().any(|dir| lies_below(dir, Path::new(file)));
     let first = var_files_outside(extra).into_iter().find(allowed)?;
     Some(Reply::refused(
@@ -223,14 +249,25 @@ impl Work {
         extra: &[String],
         output: &RunOutput,
     ) -> Result<(PlanMade, Arc<Checkout>), RunError> {
+        self.check_arguments(cx, &project.key, extra)?;
         let checkout = self.checkout(cx, &project.key.workspace).await?;
+        self.check_links(cx, self.source(), &checkout, &project.key).await?;
         let workflow = self.policies(&project.key).workflow(&project.key);
         let facts = self.facts(cx, RunKind::Plan, &workflow, extra).await;
         let site = Site::of(cx, &checkout, &project.key, facts).await?;
-        let place = site.place(cx, &project.key, &workflow, extra, output);
+        let place = site.place(cx, &project.key, &workflow, CommentWords::only(extra), output);
         let wish = self.wish(cx, &checkout, &project.key).await;
         let made = cx.ctx.terraform.plan(&place, &wish).await?;
         Ok((made, checkout))
+    }
+
+    /// Arguments for a plan that waited for a lock were read long ago; those of another tool would only fail there.
+    #[expect(clippy::result_large_err, reason = "made once for a run, at its beginning")]
+    fn check_arguments(&self, cx: &CommandCx<'_>, project: &ProjectKey, extra: &[String]) -> Result<(), RunError> {
+        let (allowed, tool) = (&cx.ctx.settings.extra_args, self.distribution(cx, project));
+        let refused = allowed.check(CommandName::Plan, extra, &[]).err().map(|refused| refused.to_string());
+        let Some(why) = refused.or_else(|| argument_of_other_tool(cx.ctx, extra, tool)) else { return Ok(()) };
+        Err(StepError::not_begun(&format!("{} plan", tool.program()), StepFailure::Argument(why)).into())
     }
 
     /// Carries out a stage that changes the state of a project.
@@ -239,13 +276,13 @@ impl Work {
         cx: &CommandCx<'_>,
         project: &ProjectKey,
         stage: impl FnOnce(&Workflow) -> &Steps,
-        arguments: &[String],
+        (arguments, given): (&[String], CommentWords<'_>),
         output: &RunOutput,
     ) -> StateWork {
         let workflow = self.policies(project).workflow(project);
         match self.site(cx, project, arguments).await {
             Ok((site, wish)) => {
-                let place = site.place(cx, project, &workflow, arguments, output);
+                let place = site.place(cx, project, &workflow, given, output);
                 cx.ctx.terraform.change_state(&place, &wish, stage(&workflow)).await
             }
             Err(error) => StateWork::not_begun(error),
@@ -261,7 +298,7 @@ impl Work {
     ) -> Result<String, RunError> {
         let workflow = self.policies(project).workflow(project);
         let (site, wish) = self.site(cx, project, &[]).await?;
-        cx.ctx.terraform.version(&site.place(cx, project, &workflow, &[], output), &wish).await
+        cx.ctx.terraform.version(&site.place(cx, project, &workflow, CommentWords::only(&[]), output), &wish).await
     }
 
     /// Where a project is, and with what it is to be run, for commands that ask the forge nothing more.
@@ -272,6 +309,7 @@ impl Work {
         arguments: &[String],
     ) -> Result<(Site, Wish), RunError> {
         let checkout = self.checkout(cx, &project.workspace).await?;
+        self.check_links(cx, self.source(), &checkout, project).await?;
         let facts = Facts::of(cx.pull, &cx.row.actor.login, arguments);
         let site = Site::of(cx, &checkout, project, facts).await?;
         Ok((site, self.wish(cx, &checkout, project).await))
@@ -357,7 +395,7 @@ impl Site {
         cx: &'a CommandCx<'_>,
         project: &'a ProjectKey,
         workflow: &'a Workflow,
-        extra: &'a [String],
+        given: CommentWords<'a>,
         output: &'a RunOutput,
     ) -> Place<'a> {
         Place {
@@ -369,7 +407,7 @@ impl Site {
             mirror: &self.mirror,
             hold: &self.hold,
             lock_file_tracked: self.lock_file_tracked,
-            extra,
+            given,
             output,
             stop: &cx.stop,
             timeout: cx.ctx.settings.run_timeout,
@@ -402,6 +440,10 @@ fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
              (`--sandbox`). If the path above is meant to be used, ask the administrator to name it in `--sandbox-read` or \
              `--sandbox-write`."
                 .to_owned(),
+        ],
+        RunError::Step(StepError { why: StepFailure::Unreported(_), .. }) => vec![
+            "Compare what is there with the state, then plan again to see what is left.".to_owned(),
+            "If a program of this server stands in for the tool, it has to print what the tool prints.".to_owned(),
         ],
         RunError::Tool(ToolError::Missing { program, .. }) => vec![format!(
             "Whoever runs Lockkeeper has to install `{program}` on the PATH of the server or in `--tf-bin-dir`."

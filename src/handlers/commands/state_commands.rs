@@ -19,7 +19,7 @@ use super::CommandCx;
 use super::course::Course;
 use super::hooks::Given;
 use super::projects::{self, Selection, Wanted, Work};
-use crate::command::{ImportCommand, StateRmCommand, Target};
+use crate::command::{CommandName, ImportCommand, StateRmCommand, Target};
 use crate::config::access::Action;
 use crate::config::workflow::{Stage, Workflow};
 use crate::discovery::Project;
@@ -28,6 +28,7 @@ use crate::model::{CommandOutcome, ProjectKey, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText};
 use crate::store::NewRun;
+use crate::workflow::CommentWords;
 
 /// Of the projects that a command could mean, so many are named.
 const MOST_NAMED: usize = 10;
@@ -51,6 +52,13 @@ impl Change {
         match self {
             Self::Import => Action::Import,
             Self::StateRm => Action::StateRm,
+        }
+    }
+
+    const fn command(self) -> CommandName {
+        match self {
+            Self::Import => CommandName::Import,
+            Self::StateRm => CommandName::State,
         }
     }
 
@@ -88,28 +96,31 @@ impl Change {
 struct Order<'a> {
     change: Change,
     target: &'a Target,
-    /// What steps are given: the arguments after `--`, then the operands (reference 1.1, step 11).
+    /// What commands of the operator are given: the arguments after `--`, then the operands (reference 1.1, step 11).
     arguments: Vec<String>,
-    extra_args: &'a [String],
+    given: CommentWords<'a>,
     verbose: bool,
 }
 
 /// One project is taken into the state of.
 pub(super) async fn import(cx: &CommandCx<'_>, command: &ImportCommand) -> Result<Reply, JobError> {
-    let ImportCommand { target, verbose, extra_args, .. } = command;
-    let arguments = command.comment_args();
-    run(cx, &Order { change: Change::Import, target, arguments, extra_args, verbose: *verbose }).await
+    let ImportCommand { target, verbose, address, id, extra_args } = command;
+    let (arguments, operands) = (command.comment_args(), [address.clone(), id.clone()]);
+    let given = CommentWords { extra: extra_args, operands: &operands };
+    run(cx, &Order { change: Change::Import, target, arguments, given, verbose: *verbose }).await
 }
 
 /// Resources leave the states of projects.
 pub(super) async fn state_rm(cx: &CommandCx<'_>, command: &StateRmCommand) -> Result<Reply, JobError> {
-    let StateRmCommand { target, verbose, extra_args, .. } = command;
+    let StateRmCommand { target, verbose, addresses, extra_args } = command;
     let arguments = command.comment_args();
-    run(cx, &Order { change: Change::StateRm, target, arguments, extra_args, verbose: *verbose }).await
+    let given = CommentWords { extra: extra_args, operands: addresses };
+    run(cx, &Order { change: Change::StateRm, target, arguments, given, verbose: *verbose }).await
 }
 
 async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
-    if let Some(refusal) = projects::var_file_refusal(cx.ctx, order.extra_args) {
+    let CommentWords { extra, operands } = order.given;
+    if let Some(refusal) = projects::argument_refusal(cx.ctx, order.change.command(), extra, operands) {
         return Ok(refusal);
     }
     // No status tells of it (reference 9.1).

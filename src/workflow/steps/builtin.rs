@@ -7,11 +7,18 @@ use std::path::{Path, PathBuf};
 use super::error::{StepError, StepFailure, StepName};
 use super::expand::expand;
 use super::flags::merged;
-use super::{Steps, Tool};
+use super::reports::Report;
+use super::{Steps, Tool, argv};
 use crate::config::workflow::Builtin;
 use crate::model::WorkspaceName;
 use crate::process::Cmd;
-use crate::workflow::{InitPlace, Session};
+use crate::workflow::{InitPlace, Session, beneath};
+
+/// File of the tool that names the workspace.
+const WORKSPACE_FILE: &str = "environment";
+
+/// Most bytes of it; a name has at most 255.
+const MAX_WORKSPACE_BYTES: u64 = 4096;
 
 /// How a step is called: `terraform init`.
 pub(super) fn title(tool: &Tool, step: Builtin) -> String {
@@ -36,8 +43,8 @@ impl Steps<'_> {
             Builtin::Plan => self.plan(extra, name).await,
             Builtin::Show => self.show(extra, name).await,
             Builtin::Apply => self.apply(extra, name).await,
-            Builtin::Import => self.change_state(&["import"], extra, name).await,
-            Builtin::StateRm => self.change_state(&["state", "rm"], extra, name).await,
+            Builtin::Import => self.change_state(&["import"], extra, name, Report::Imported).await,
+            Builtin::StateRm => self.change_state(&["state", "rm"], extra, name, Report::Removed).await,
             Builtin::PolicyCheck => Err(failed(name, StepFailure::NotAvailable)),
         }
     }
@@ -46,10 +53,6 @@ impl Steps<'_> {
         let all = self.of_builtin();
         let value = |name: &str| all.get(std::ffi::OsStr::new(name)).map(OsString::as_os_str);
         extra.iter().map(|argument| expand(argument, value)).collect()
-    }
-
-    fn of_comment(&self) -> impl Iterator<Item = OsString> {
-        self.extra.iter().map(OsString::from)
     }
 
     /// Its output matters only when it fails. A lock file that is not part of the repository is what an earlier `init`
@@ -100,7 +103,7 @@ impl Steps<'_> {
     /// default one is selected already.
     pub(in crate::workflow) async fn workspace(&self) -> Result<(), StepError> {
         let workspace = &self.project.workspace;
-        if self.selected_workspace() == *workspace {
+        if self.selected_workspace().await? == *workspace {
             return Ok(());
         }
         match self.switch("select").await {
@@ -111,29 +114,36 @@ impl Steps<'_> {
 
     async fn switch(&self, how: &str) -> Result<(), StepError> {
         let name = format!("{} workspace {how}", self.tool.distribution.program());
-        let args = ["workspace", how, self.project.workspace.as_str()].map(OsString::from).into();
+        let args = argv::workspace(how, self.project.workspace.as_str());
         self.tool(args, StepName::new(&name, None), None).await.map(drop)
     }
 
-    fn selected_workspace(&self) -> WorkspaceName {
-        let text = std::fs::read_to_string(self.data_dir().join("environment")).unwrap_or_default();
-        self.variable("TF_WORKSPACE")
-            .and_then(|name| name.to_str())
-            .and_then(|name| name.parse().ok())
-            .unwrap_or_else(|| text.trim().parse().unwrap_or_default())
+    /// The directory of the tool below that of the project is of the pull request as much as of the tool.
+    async fn selected_workspace(&self) -> Result<WorkspaceName, StepError> {
+        let of_operator = self.variable("TF_WORKSPACE").and_then(|name| name.to_str());
+        if let Some(workspace) = of_operator.and_then(|name| name.parse().ok()) {
+            return Ok(workspace);
+        }
+        let (data_dir, dir) = (self.data_dir(), self.dir.to_owned());
+        let (dir, file) = match data_dir.strip_prefix(&dir) {
+            Ok(below) => (dir, below.join(WORKSPACE_FILE)),
+            Err(_) => (data_dir, PathBuf::from(WORKSPACE_FILE)),
+        };
+        let read = apart(move || beneath::read(&dir, &file, MAX_WORKSPACE_BYTES));
+        let name = || StepName::new(&format!("{} workspace", self.tool.distribution.program()), None);
+        let text = read.await.map_err(|error| failed(name(), StepFailure::WorkspaceFile(error)))?;
+        Ok(text.and_then(|text| text.trim().parse().ok()).unwrap_or_default())
     }
 
     /// Into the plan file, with `env/<workspace>.tfvars` when the project has one.
     async fn plan(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.workspace().await?;
-        let mut args: Vec<OsString> = ["plan", "-input=false", "-refresh", "-out"].map(OsString::from).into();
-        args.push(self.files.plan.clone().into());
-        args.extend(extra.into_iter().chain(self.of_comment()));
         let vars = PathBuf::from("env").join(format!("{}.tfvars", self.project.workspace));
-        if self.dir.join(&vars).is_file() {
-            args.push("-var-file".into());
-            args.push(vars.into());
-        }
+        let (dir, file) = (self.dir.to_owned(), vars.clone());
+        let has_vars = apart(move || beneath::is_there(&dir, &file)).await;
+        let not_plain = |_| failed(name.clone(), StepFailure::VarFile(vars.display().to_string()));
+        let vars = has_vars.map_err(not_plain)?.then_some(vars.clone());
+        let args = argv::plan(&self.files.plan, extra, self.given, vars.as_deref());
         let output = self.tool(args, name.clone(), None).await?;
         self.plan_is_there(name).map(|()| output)
     }
@@ -141,18 +151,13 @@ impl Steps<'_> {
     /// The plan as JSON, for commands of the operator.
     async fn show(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.plan_is_there(name.clone())?;
-        let mut args: Vec<OsString> = ["show", "-json"].map(OsString::from).into();
-        args.extend(extra);
-        args.push(self.files.plan.clone().into());
+        let args = argv::show(&self.files.plan, extra);
         self.tool(args, name, Some(&self.files.show)).await.map(|_| String::new())
     }
 
     async fn apply(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
         self.plan_is_there(name.clone())?;
-        let mut args: Vec<OsString> = ["apply", "-input=false"].map(OsString::from).into();
-        args.extend(extra.into_iter().chain(self.of_comment()));
-        args.push(self.files.plan.clone().into());
-        self.tool(args, name, None).await
+        self.tool_reports(argv::apply(&self.files.plan, extra, self.given), name, Report::Applied).await
     }
 
     /// `import` and `state rm`: a plan that was made before is worth nothing after them. A tool that says itself that it
@@ -162,11 +167,11 @@ impl Steps<'_> {
         words: &[&str],
         extra: Vec<OsString>,
         name: StepName,
+        report: Report,
     ) -> Result<String, StepError> {
         self.workspace().await?;
-        let words = words.iter().map(OsString::from);
-        let args = words.chain(extra).chain(self.of_comment()).collect();
-        let ended = self.tool(args, name.clone(), None).await;
+        let args = argv::change_state(words, extra, self.given);
+        let ended = self.tool_reports(args, name.clone(), report).await;
         self.touched |= !matches!(ended, Err(StepError { why: StepFailure::Code(Some(_)), .. }));
         let output = ended?;
         remove(&self.files.plan).map_err(|error| failed(name, StepFailure::Disk(error)))?;
@@ -189,6 +194,12 @@ impl Steps<'_> {
         self.exec.run(self.command(args), name, &shown, file).await
     }
 
+    /// Runs what changes something: it is done when the tool says so.
+    async fn tool_reports(&self, args: Vec<OsString>, name: StepName, report: Report) -> Result<String, StepError> {
+        let shown = self.shown(&args);
+        self.exec.run_until_reported(self.command(args), name, &shown, report).await
+    }
+
     fn command(&self, args: Vec<OsString>) -> Cmd {
         let cmd = Cmd::new(&self.tool.program).args(args).dir(self.dir).envs(self.of_builtin());
         self.exec.of_tool(cmd, &self.tool.program)
@@ -196,14 +207,20 @@ impl Steps<'_> {
 
     /// The command line as a person would read it; the path of the plan file is ours and says nothing.
     fn shown(&self, args: &[OsString]) -> String {
-        let word = |arg: &OsString| {
-            let path = Path::new(arg);
-            let shown = if path.is_absolute() { path.file_name().unwrap_or(arg) } else { arg };
-            shown.to_string_lossy().into_owned()
+        let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let word = |arg: &OsString| match arg.to_string_lossy() {
+            _ if Path::new(arg) == self.files.plan => file(&self.files.plan),
+            text if text == format!("-out={}", self.files.plan.display()) => format!("-out={}", file(&self.files.plan)),
+            text => text.into_owned(),
         };
         let words: Vec<String> = args.iter().map(word).collect();
         format!("{} {}", self.tool.distribution.program(), words.join(" "))
     }
+}
+
+/// Reads the disk in a thread of its own.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other)?
 }
 
 /// Whether arguments of `init` say where packages are taken from.

@@ -49,6 +49,13 @@ pub struct StepError {
     pub output: String,
 }
 
+impl StepError {
+    /// A built-in step that was not begun.
+    pub fn not_begun(step: &str, why: StepFailure) -> Self {
+        Self { step: StepName::new(step, None), why, output: String::new() }
+    }
+}
+
 impl fmt::Display for StepError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.step, self.why)
@@ -94,6 +101,23 @@ pub enum StepFailure {
     /// What it printed is too much for a variable.
     #[error("printed more than the {0} bytes that the value of a variable may have")]
     Long(u64),
+    /// The tool ended well without a word of what it was to do.
+    #[error("ended with exit code 0 and did not report `{0}`, so what it did is not known")]
+    Unreported(&'static str),
+    /// A file of variables that is not what it seems.
+    #[error(
+        "was not run: `{0}` is a symbolic link, lies behind one, or is no regular file. Put a regular file there or remove it"
+    )]
+    VarFile(String),
+    /// The tool's own note of the workspace is not what it seems.
+    #[error(
+        "was not run: the file `environment` in the directory of the tool, which names the workspace, is a symbolic link, \
+         lies behind one, or is no small text. Remove it"
+    )]
+    WorkspaceFile(#[source] std::io::Error),
+    /// An argument of the comment that is not handed on.
+    #[error("was not run: {0}")]
+    Argument(String),
     /// There is no plan to go on with.
     #[error("needs a plan file, and no step has written `$PLANFILE`")]
     NoPlan,

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{StepError, StepFailure, StepName};
+use super::reports::Report;
 use crate::process::{Cmd, Ended, Exit, Line, Stream, Supervisor};
 use crate::workflow::RunOutput;
 use crate::workflow::sandbox::{RunPlace, RunSandbox, temporary};
@@ -65,6 +66,33 @@ impl Exec<'_> {
     /// Runs a program to its end and returns what it printed. `shown` is the line that the page has before it. With a
     /// file, standard output goes there and nowhere else.
     pub async fn run(&self, cmd: Cmd, name: StepName, shown: &str, file: Option<&Path>) -> Result<String, StepError> {
+        self.watch(cmd, name, shown, file, None).await.map(|(output, _)| output)
+    }
+
+    /// Runs a program that has to report what it has done.
+    pub(super) async fn run_until_reported(
+        &self,
+        cmd: Cmd,
+        name: StepName,
+        shown: &str,
+        report: Report,
+    ) -> Result<String, StepError> {
+        let (output, is_reported) = self.watch(cmd, name.clone(), shown, None, Some(report)).await?;
+        if is_reported {
+            return Ok(output);
+        }
+        Err(StepError { step: name, why: StepFailure::Unreported(report.line()), output })
+    }
+
+    /// What was printed, and whether the report is in it.
+    async fn watch(
+        &self,
+        cmd: Cmd,
+        name: StepName,
+        shown: &str,
+        file: Option<&Path>,
+        report: Option<Report>,
+    ) -> Result<(String, bool), StepError> {
         self.output.say(&format!("$ {shown}")).await;
         let cmd = cmd.envs(temporary(self.place.tmp)).limits(self.sandbox.limits()).deadline(self.deadline.left());
         let run = cmd.supervised(self.supervisor).hold(self.hold);
@@ -73,11 +101,12 @@ impl Exec<'_> {
             None => run,
         };
         let (lines, received) = mpsc::channel(256);
-        let (exit, output) = tokio::join!(run.run(lines, self.stop), collect(received, self.output));
+        let (exit, (output, is_reported)) =
+            tokio::join!(run.run(lines, self.stop), collect(received, self.output, report));
         let fail = |why, output| StepError { step: name, why, output };
         match exit {
             Ok(exit) => match self.judge(exit, &output) {
-                None => Ok(output),
+                None => Ok((output, is_reported)),
                 Some(why) => Err(fail(why, output)),
             },
             Err(error) => Err(fail(StepFailure::Process(error), output)),
@@ -98,15 +127,16 @@ impl Exec<'_> {
     }
 }
 
-/// Hands lines on to the store and keeps them for the comment.
-async fn collect(mut lines: mpsc::Receiver<Line>, output: &RunOutput) -> String {
-    let mut kept = String::new();
+/// Hands lines on to the store, keeps them for the comment, and looks for the report on standard output.
+async fn collect(mut lines: mpsc::Receiver<Line>, output: &RunOutput, report: Option<Report>) -> (String, bool) {
+    let (mut kept, mut is_reported) = (String::new(), false);
     while let Some(line) = lines.recv().await {
+        is_reported |= line.stream == Stream::Out && report.is_some_and(|report| report.is_in(&line.text));
         if kept.len() + line.text.len() < KEPT_BYTES && line.stream != Stream::Notice {
             kept.push_str(&line.text);
             kept.push('\n');
         }
         output.say(&line.text).await;
     }
-    kept
+    (kept, is_reported)
 }

@@ -4,6 +4,7 @@
 //! What a pull request chooses (names of branches, arguments of a comment) reaches a command of the operator as its
 //! environment only. Files of a run are in a directory of ours, outside of the checkout.
 
+mod argv;
 mod builtin;
 mod comment_args;
 mod custom;
@@ -14,6 +15,7 @@ mod filters;
 mod flags;
 mod multienv;
 mod plain_init;
+mod reports;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -45,8 +47,8 @@ pub(super) struct Steps<'a> {
     pub project: &'a ProjectKey,
     /// Whether the lock file of the providers is part of the repository.
     pub lock_file_tracked: bool,
-    /// Arguments after `--` in the comment.
-    pub extra: &'a [String],
+    /// What the comment gives the built-in steps.
+    pub given: CommentWords<'a>,
     pub files: Files,
     /// The workflow by the name that messages call it; `None` for the built-in one.
     pub workflow: Option<&'a str>,
@@ -54,6 +56,22 @@ pub(super) struct Steps<'a> {
     pub set: BTreeMap<OsString, OsString>,
     /// Whether the state may be another one than before: something ran that changes it, or of which nobody knows.
     pub touched: bool,
+}
+
+/// Words of a comment for the arguments of a built-in step; [`crate::command::ExtraArgs`] has allowed them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct CommentWords<'a> {
+    /// Flags from behind `--`.
+    pub extra: &'a [String],
+    /// Addresses and ids.
+    pub operands: &'a [String],
+}
+
+impl<'a> CommentWords<'a> {
+    /// Flags alone.
+    pub const fn only(extra: &'a [String]) -> Self {
+        Self { extra, operands: &[] }
+    }
 }
 
 /// The files of a run, in a directory that only this user can read and that is gone when the run is over.

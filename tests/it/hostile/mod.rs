@@ -1,7 +1,10 @@
 //! Attacks: each story is one that worked once, played where the hole was.
 
+mod args;
 mod door;
 mod forge;
 mod git;
+mod interop;
 mod owners;
 mod sandbox;
+mod tools;

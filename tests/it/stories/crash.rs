@@ -128,7 +128,7 @@ async fn an_apply_that_was_cut_off_is_told_with_its_last_words(backend: Backend)
     * Plan again to see what is left. If Terraform could not give back its own lock of the state, the plan says so, with the command that clears it.
 
     ```text
-    $ terraform apply -input=false plan.tfplan
+    $ terraform apply -input=false -- plan.tfplan
     hanging
     ```
 
@@ -234,7 +234,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
     * Plan again to see what is left. If Terraform could not give back its own lock of the state, the plan says so, with the command that clears it.
 
     ```text
-    $ terraform apply -input=false plan.tfplan
+    $ terraform apply -input=false -- plan.tfplan
     hanging
     ```
 
@@ -265,7 +265,7 @@ async fn an_apply_of_several_projects_that_was_cut_off_tells_of_each(backend: Ba
     **1 added, 0 changed, 0 destroyed.**
 
     ```diff
-    $ terraform apply -input=false plan.tfplan
+    $ terraform apply -input=false -- plan.tfplan
     terraform_data.it: Creating...
     terraform_data.it: Creation complete after 0s
 

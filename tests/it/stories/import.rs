@@ -74,7 +74,7 @@ async fn an_import_is_told_and_the_plan_made_before_is_discarded(backend: Backen
     assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"import","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"imported","plan":null}]} -->"#);
     assert_eq!(bot.statuses(pull), statuses, "no status tells of it");
     let arguments = std::fs::read_to_string(bot.tools.join("arguments")).unwrap();
-    assert_eq!(arguments.lines().last(), Some("import -lock-timeout=5s terraform_data.it an id"));
+    assert_eq!(arguments.lines().last(), Some("import -lock-timeout=5s -- terraform_data.it an id"));
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("**Apply refused**: there is no plan to apply in this pull request."));
     bot.say(pull, "lockkeeper plan").await;
@@ -232,7 +232,7 @@ async fn an_import_that_fails_keeps_the_plan(backend: Backend) {
 async fn resources_leave_the_states_of_several_projects(backend: Backend) {
     let mut bot = Bot::with(backend, &[NETWORK, APP], &[ALL, ("disable-autoplan", "true")]).await;
     let pull = bot.open_pull("both", &[WIDER, ("app/main.tf", "# fake: fail state rm\n")]).await;
-    bot.say(pull, "lockkeeper state rm terraform_data.old --verbose -- -dry-run").await;
+    bot.say(pull, "lockkeeper state rm terraform_data.old --verbose -- -lock=false").await;
     assert_snapshot!(bot.comment(pull), @"
     Ran State `rm` for 2 projects: 1 failed, 1 removed from the state
 
@@ -260,7 +260,7 @@ async fn resources_leave_the_states_of_several_projects(backend: Backend) {
     ```text
     $ terraform init -input=false -upgrade
     Initializing the backend...
-    $ terraform state rm -dry-run terraform_data.old
+    $ terraform state rm -lock=false -- terraform_data.old
     ╷
     │ Error: The state rm went wrong
     │ 
@@ -275,7 +275,7 @@ async fn resources_leave_the_states_of_several_projects(backend: Backend) {
 
     * To **try** this project again, comment:
       ```shell
-      lockkeeper state rm -d app terraform_data.old -- -dry-run
+      lockkeeper state rm -d app terraform_data.old -- '-lock=false'
       ```
 
     [Output of this project](https://locks.example.com/jobs/ID)
@@ -294,7 +294,7 @@ async fn resources_leave_the_states_of_several_projects(backend: Backend) {
     ```text
     $ terraform init -input=false -upgrade
     Initializing the backend...
-    $ terraform state rm -dry-run terraform_data.old
+    $ terraform state rm -lock=false -- terraform_data.old
     Removed terraform_data.old
     Successfully removed 1 resource instance(s).
     ```

@@ -112,7 +112,7 @@ async fn steps_of_every_kind_plan_and_apply(backend: Backend) {
     Initializing the backend...
     $ echo $GREETING $PLACE $ONE $TWO for $USER_NAME in $REPO_REL_DIR of $BASE_REPO_NAME
     hello world 1 2,2 for alice in network of infra
-    $ terraform plan -input=false -refresh -out plan.tfplan -lock-timeout=1
+    $ terraform plan -input=false -refresh -out=plan.tfplan -lock-timeout=1
 
     Terraform will perform the following actions:
 
@@ -122,7 +122,7 @@ async fn steps_of_every_kind_plan_and_apply(backend: Backend) {
         }
 
     Plan: 2 to add, 1 to change, 0 to destroy.
-    $ terraform show -json plan.tfplan
+    $ terraform show -json -- plan.tfplan
     $ cat $SHOWFILE
     {"shown": "a plan of network"}
     $ echo token: hunter2 rest
@@ -133,8 +133,8 @@ async fn steps_of_every_kind_plan_and_apply(backend: Backend) {
     let scratch = regex::Regex::new("run-[A-Za-z0-9]+").unwrap();
     assert_snapshot!(scratch.replace_all(&bot.plain(&bot.arguments()), "run"), @"
     init -input=false -upgrade=false -backend-config=key=default-world
-    plan -input=false -refresh -out /srv/data/tmp/run/plan.tfplan -lock-timeout=1
-    show -json /srv/data/tmp/run/plan.tfplan
+    plan -input=false -refresh -out=/srv/data/tmp/run/plan.tfplan -lock-timeout=1
+    show -json -- /srv/data/tmp/run/plan.tfplan
     ");
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"
@@ -294,13 +294,13 @@ async fn what_a_pull_request_chooses_is_never_source_code(backend: Backend) {
     let flags = [("repo-config-json", config.as_str()), ("disable-autoplan", "true")];
     let mut bot = Bot::with(backend, &[NETWORK], &flags).await;
     let pull = bot.open_pull("x$(touch${IFS}pwned)';touch${IFS}pwned;`id`\"", &[WIDER]).await;
-    bot.say(pull, "lockkeeper plan -- -var 'a=$(touch pwned) \"; ${id} é,b'").await;
+    bot.say(pull, "lockkeeper plan -- '-var=a=$(touch pwned) \"; ${id} é,b'").await;
     assert_snapshot!(bot.comment(pull), @r#"
     Ran Plan for dir: `network` workspace: `default`: planned
 
     ```diff
     <x$(touch${IFS}pwned)';touch${IFS}pwned;`id`">
-    <\-\v\a\r,\a\=\$\(\t\o\u\c\h\ \p\w\n\e\d\)\ \"\;\ \$\{\i\d\}\ \�\�\,\b>
+    <\-\v\a\r\=\a\=\$\(\t\o\u\c\h\ \p\w\n\e\d\)\ \"\;\ \$\{\i\d\}\ \�\�\,\b>
     <alice>
     main.tf
     ```
@@ -311,7 +311,7 @@ async fn what_a_pull_request_chooses_is_never_source_code(backend: Backend) {
       ```
     * To **plan** this project again, comment:
       ```shell
-      lockkeeper plan -d network -- -var 'a=$(touch pwned) "; ${id} é,b'
+      lockkeeper plan -d network -- '-var=a=$(touch pwned) "; ${id} é,b'
       ```
     * To **discard** this plan and give its lock back, [open its lock](https://locks.example.com/locks/ID). `lockkeeper unlock` gives back everything of this pull request.
 
@@ -387,7 +387,7 @@ async fn a_targeted_apply_is_refused(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[WIDER]).await;
     bot.answer(pull);
-    for argument in ["-target=a.b", "--target a.b"] {
+    for argument in ["-target=a.b", "--target a.b", "-destroy"] {
         bot.say(pull, &format!("lockkeeper apply -- {argument}")).await;
         let said = bot.comment(pull);
         assert!(said.contains("a plan is applied as a whole"), "{said}");

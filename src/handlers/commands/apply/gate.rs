@@ -87,6 +87,7 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
     let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await;
     let checkout =
         checkout.map_err(|error| Shut::stale(format!("the code that was planned cannot be checked out: {error}")))?;
+    work.check_links(cx, &source, &checkout, &plan.project).await.map_err(Shut::stale)?;
     if work.hides_demands(&plan.project) {
         return Err(Shut::stale(
             "what the repository demands of an apply (`apply_requirements` in its configuration at the commit that was \

@@ -22,7 +22,7 @@ use super::hooks::{self, Given};
 use super::permission;
 use super::policies::OfPlans;
 use super::projects::{self, Ready, Work};
-use crate::command::{ApplyCommand, MergeMethod, MergeWish};
+use crate::command::{ApplyCommand, CommandName, MergeMethod, MergeWish};
 use crate::config::access::Action;
 use crate::context::Ctx;
 use crate::discovery::{Order, Stage, stages};
@@ -89,8 +89,7 @@ fn refusal(cx: &CommandCx<'_>, command: &ApplyCommand) -> Option<Reply> {
         MergeWish::By(method) => Some(no_merging(method)),
         MergeWish::AsConfigured | MergeWish::Never => None,
     };
-    projects::var_file_refusal(cx.ctx, &command.extra_args)
-        .or_else(|| target_refusal(&command.extra_args))
+    projects::argument_refusal(cx.ctx, CommandName::Apply, &command.extra_args, &[])
         .or_else(of_merging)
         .or_else(|| forbids_all(cx, command).then(|| no_apply_all(cx)))
 }
@@ -107,20 +106,6 @@ fn in_order(work: &Work, runs: Vec<Run>) -> Vec<Stage<Vec<Run>>> {
         members: stage.members.into_iter().map(|(_, run)| run).collect(),
     };
     all.into_iter().map(|stage| projects::grouped(without(stage), |(_, plan)| &plan.project)).collect()
-}
-
-/// Terraform applies a plan as it is, or not at all (reference 6.6).
-fn target_refusal(arguments: &[String]) -> Option<Reply> {
-    let is_target = |argument: &&String| {
-        let bare = argument.trim_start_matches('-');
-        argument.starts_with('-') && (bare == "target" || bare.starts_with("target="))
-    };
-    let first = arguments.iter().find(is_target)?;
-    Some(Reply::refused(
-        "target",
-        format!("`{}` cannot be followed: a plan is applied as a whole.", first.replace('`', "'")),
-        vec!["Plan with `-target`, look at that plan, then apply it without the argument.".to_owned()],
-    ))
 }
 
 /// The hooks before the apply, in a checkout of the first plan that is left to apply, which is told. What they write there
@@ -259,6 +244,9 @@ impl Applying<'_> {
         }
         if let Some(why) = self.halted.clone().filter(|_| !cx.stop.is_cancelled()) {
             return Ok(ProjectReport { outcome: ProjectOutcome::Skipped, message: Some(why), ..report });
+        }
+        if let Some(why) = projects::argument_of_other_tool(cx.ctx, &self.command.extra_args, plan.distribution) {
+            return Ok(Shut::ForNow(UserText::new(format!("{why}. Nothing was applied."), [])).into_report(cx, report));
         }
         if let Err(shut) = gate::seen_by_hooks(cx, self.hooked, plan) {
             return Ok(shut.into_report(cx, report));

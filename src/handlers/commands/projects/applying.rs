@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, Semaphore};
 
+use super::links;
 use super::sparse::Reached;
 use super::{ABREAST, Site, Work, abreast};
 use crate::config::workflow::Workflow;
@@ -14,7 +15,7 @@ use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::OfPlans;
 use crate::model::{PlanRecord, RunKind};
-use crate::workflow::{CheckedOut, RunError, RunOutput, Source, Tool};
+use crate::workflow::{CheckedOut, CommentWords, RunError, RunOutput, Source, Tool};
 
 /// What has to be at hand before the gate of an apply is asked.
 pub(in crate::handlers::commands) struct Ready {
@@ -41,6 +42,7 @@ impl Work {
             findings: Findings::default(),
             checkouts: Mutex::default(),
             reached,
+            links: links::Known::default(),
         };
         let parallel = made_of.len() < 2 && work.configs().all(|config| config.parallel_apply != Some(false));
         Self { abreast: Semaphore::new(abreast(Some(parallel))), ..work }
@@ -57,7 +59,7 @@ impl Work {
     ) -> Result<String, RunError> {
         let facts = self.facts(cx, RunKind::Apply, &ready.workflow, extra).await;
         let site = Site::of(cx, &ready.checkout, &plan.project, facts).await?;
-        let place = site.place(cx, &plan.project, &ready.workflow, extra, output);
+        let place = site.place(cx, &plan.project, &ready.workflow, CommentWords::only(extra), output);
         cx.ctx.terraform.apply(&place, &ready.tool, ready.file.as_deref()).await
     }
 }

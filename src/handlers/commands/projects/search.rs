@@ -159,6 +159,7 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
         findings: Findings::default(),
         checkouts: Mutex::default(),
         reached: Reached::default(),
+        links: super::links::Known::default(),
     };
     Ok((work, reading))
 }

@@ -89,11 +89,22 @@ impl Work {
         let starts: Vec<Start> = self.keys().map(|key| self.start(key)).collect();
         let config_file = self.policies.of_operator().config_file().map(|file| file.value.clone());
         let extent = tokio::task::spawn_blocking(move || extent_of(&objects, tree, &links, &starts, config_file));
-        let broke_off = |error: tokio::task::JoinError| GitError::Other {
-            doing: "find what to check out".to_owned(),
-            message: format!("{error}"),
-        };
         Ok(extent.await.map_err(broke_off)??)
+    }
+
+    /// What one project reaches, whatever is checked out.
+    pub(super) async fn reached_by(
+        &self,
+        cx: &CommandCx<'_>,
+        source: &Source,
+        project: &ProjectKey,
+    ) -> Result<Reach, CheckoutError> {
+        let objects = Objects::of(cx, source).await?;
+        let files = cx.ctx.checkouts.files(source, &objects.commit).await?;
+        let (tree, links, starts) = (Tree::new(files.paths), files.links, [self.start(project)]);
+        let reached = tokio::task::spawn_blocking(move || reach_of(&objects, tree, &links, &starts));
+        let (_, reached) = reached.await.map_err(broke_off)??;
+        Ok(reached)
     }
 
     fn keys(&self) -> impl Iterator<Item = &ProjectKey> {
@@ -121,6 +132,18 @@ fn extent_of(
     starts: &[Start],
     config_file: Option<RepoPath>,
 ) -> Result<Extent, GitError> {
+    let (tree, reached) = reach_of(objects, tree, links, starts)?;
+    Ok(match reached {
+        Reach::Everything => Extent::Whole,
+        Reach::These { dirs, files } => {
+            let config_file = config_file.filter(|file| tree.has_file(file));
+            Extent::of_dirs(dirs).with_files(files.iter().chain(&config_file))
+        }
+    })
+}
+
+/// Reads files, so it is for a thread of its own.
+fn reach_of(objects: &Objects, tree: Tree, links: &[RepoPath], starts: &[Start]) -> Result<(Tree, Reach), GitError> {
     let tree = if links.is_empty() {
         tree
     } else {
@@ -129,13 +152,11 @@ fn extent_of(
     };
     let reached = reach(&tree, &|path| objects.read(&tree, path), starts);
     objects.trouble()?;
-    Ok(match reached {
-        Reach::Everything => Extent::Whole,
-        Reach::These { dirs, files } => {
-            let config_file = config_file.filter(|file| tree.has_file(file));
-            Extent::of_dirs(dirs).with_files(files.iter().chain(&config_file))
-        }
-    })
+    Ok((tree, reached))
+}
+
+fn broke_off(error: tokio::task::JoinError) -> GitError {
+    GitError::Other { doing: "find what projects reach".to_owned(), message: error.to_string() }
 }
 
 /// Whether what a tool printed tells of a file that is not there.

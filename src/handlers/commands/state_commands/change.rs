@@ -142,12 +142,14 @@ impl Changing<'_> {
 
     async fn carry_out(&self) -> Result<StateWork, JobError> {
         let Self { cx, work, key, run, order, .. } = self;
-        let Order { change, arguments, .. } = order;
+        let Order { change, arguments, given, .. } = order;
         if change.stage(&work.policies(key).workflow(key)).keeps_output_private() {
             cx.ctx.store.run_keep_private(*run).await?;
         }
         let output = RunOutput::start(cx.ctx.store.clone(), cx.ctx.hub.clone(), *run);
-        let done = work.change_state(cx, key, |workflow| change.stage(workflow), arguments, &output).await;
+        let done = work
+            .change_state(cx, key, |workflow| change.stage(workflow), (arguments.as_slice(), *given), &output)
+            .await;
         if let Err(error) = &done.ended {
             output.say(&describe_error(error)).await;
         }

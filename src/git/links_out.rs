@@ -1,0 +1,228 @@
+//! Symbolic links that lead out of a checkout. What a tool reads or writes through them is no part of the repository.
+//!
+//! The commit says where links are, the disk where they lead. Links that steps and hooks make later are not looked for:
+//! they are the operator's, such as those to packages of providers.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use super::objects::{MAX_LIST, entries, path_of};
+use super::{Checkout, GitError, Mirror};
+use crate::model::{CommitSha, RepoPath};
+
+/// Links of one commit, with those in its submodules; some seconds of work.
+const MAX_LINKS: usize = 100_000;
+/// Files and directories of submodules that are passed to find links.
+const MAX_ENTRIES: usize = 1_000_000;
+/// Links that are followed on one way, as many as Linux follows.
+const MAX_STEPS: usize = 40;
+/// Directory that the tools keep their own files in. A link in its place is always refused: they write there.
+const TOOL_DIR: &str = ".terraform";
+
+/// Where the links of a commit are.
+#[derive(Debug, Default)]
+pub struct CommitLinks {
+    links: Vec<PathBuf>,
+    submodules: Vec<PathBuf>,
+}
+
+/// A symbolic link that leads out of its checkout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LinkOut {
+    /// Its path in the checkout.
+    pub link: PathBuf,
+    /// Its text.
+    pub target: PathBuf,
+}
+
+impl LinkOut {
+    /// Its path, unless that is no text that can be compared.
+    pub fn path(&self) -> Option<RepoPath> {
+        path_of(self.link.as_os_str().as_bytes())
+    }
+}
+
+impl Mirror {
+    /// Where the links of a commit are.
+    pub async fn links(&self, commit: &CommitSha) -> Result<CommitLinks, GitError> {
+        let doing = format!("list the symbolic links of {}", commit.short());
+        let cmd = self.git().cap(MAX_LIST).args(["ls-tree", "-r", "-z", "--full-tree", commit.as_str()]);
+        let output = self.run(&doing, cmd).await?;
+        if output.stdout.truncated {
+            return Err(GitError::other(doing, "there are more than 64 MiB of file names"));
+        }
+        let mut found = CommitLinks::default();
+        for entry in entries(&output.stdout.bytes) {
+            let path = || PathBuf::from(OsString::from_vec(entry.name.to_vec()));
+            if entry.is_link() {
+                found.links.push(path());
+            } else if entry.is_submodule() {
+                found.submodules.push(path());
+            }
+        }
+        if found.links.len() > MAX_LINKS { Err(too_many(doing)) } else { Ok(found) }
+    }
+}
+
+impl Checkout {
+    /// Those of the links that lead out of the checkout, or take the place of the tool's own directory. Reads the disk.
+    pub fn links_out(&self, of_commit: &CommitLinks) -> Result<Vec<LinkOut>, GitError> {
+        let doing = format!("look at the symbolic links of {}", self.commit.short());
+        let mut links = of_commit.links.clone();
+        let mut left = MAX_ENTRIES;
+        for submodule in &of_commit.submodules {
+            let found = links_below(&self.path, submodule, &mut left).ok_or_else(|| too_many(doing.clone()))?;
+            links.extend(found);
+        }
+        if links.len() > MAX_LINKS {
+            return Err(too_many(doing));
+        }
+        let out = |link: PathBuf| {
+            let target = std::fs::read_link(self.path.join(&link)).ok()?;
+            let is_out = link.file_name() == Some(OsStr::new(TOOL_DIR)) || !stays_inside(&self.path, &link);
+            is_out.then_some(LinkOut { link, target })
+        };
+        Ok(links.into_iter().filter_map(out).collect())
+    }
+}
+
+fn too_many(doing: String) -> GitError {
+    GitError::other(
+        doing,
+        format!("there are more than {MAX_LINKS} symbolic links, or {MAX_ENTRIES} files in submodules"),
+    )
+}
+
+/// The links in a directory of a checkout; `None`: there is too much in it.
+fn links_below(root: &Path, dir: &Path, left: &mut usize) -> Option<Vec<PathBuf>> {
+    let (mut links, mut todo) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(dir) = todo.pop() {
+        for entry in std::fs::read_dir(root.join(&dir)).into_iter().flatten().flatten() {
+            *left = left.checked_sub(1)?;
+            let Ok(kind) = entry.file_type() else { continue };
+            let path = dir.join(entry.file_name());
+            if kind.is_symlink() {
+                links.push(path);
+            } else if kind.is_dir() {
+                todo.push(path);
+            }
+        }
+    }
+    Some(links)
+}
+
+/// Whether a path of the checkout, links followed as the system does, stays in it. A circle leads nowhere.
+fn stays_inside(root: &Path, path: &Path) -> bool {
+    let mut at = PathBuf::new();
+    let mut todo: Vec<OsString> = reversed(path);
+    let mut steps = 0;
+    while let Some(part) = todo.pop() {
+        if part == ".." {
+            if !at.pop() {
+                return false;
+            }
+            continue;
+        }
+        at.push(&part);
+        if let Ok(target) = std::fs::read_link(root.join(&at)) {
+            steps += 1;
+            if steps > MAX_STEPS {
+                return true;
+            }
+            if target.is_absolute() {
+                return false;
+            }
+            at.pop();
+            todo.extend(reversed(&target));
+        }
+    }
+    !at.starts_with(".git")
+}
+
+/// The parts of a relative path, the last one first.
+fn reversed(path: &Path) -> Vec<OsString> {
+    let part = |part: Component<'_>| match part {
+        Component::CurDir => None,
+        Component::ParentDir | Component::Normal(_) | Component::RootDir | Component::Prefix(_) => {
+            Some(part.as_os_str().to_owned())
+        }
+    };
+    path.components().rev().filter_map(part).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+    use crate::git::Extent;
+
+    fn checkout(links: &[(&str, &str)]) -> (tempfile::TempDir, Checkout, CommitLinks) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("checkout");
+        for place in ["live/prod", "base", "sub/inner"] {
+            std::fs::create_dir_all(path.join(place)).unwrap();
+        }
+        std::fs::write(path.join("base/main.tf"), "").unwrap();
+        std::fs::write(path.join(".git"), "gitdir: elsewhere").unwrap();
+        std::fs::write(dir.path().join("secret"), "").unwrap();
+        for (link, target) in links {
+            symlink(target.replace("ROOT", path.to_str().unwrap()), path.join(link)).unwrap();
+        }
+        let commit = CommitSha::new(&"1".repeat(40)).unwrap();
+        let (head, base, hold) = (commit.clone(), commit.clone(), dir.path().join("hold"));
+        let checkout = Checkout { path, hold, commit, head, base, merged: false, extent: Extent::Whole, fresh: true };
+        let links = links.iter().map(|(link, _)| PathBuf::from(link)).filter(|link| !link.starts_with("sub")).collect();
+        (dir, checkout, CommitLinks { links, submodules: vec!["sub".into(), "missing".into()] })
+    }
+
+    fn out(links: &[(&str, &str)]) -> Vec<String> {
+        let (_dir, checkout, of_commit) = checkout(links);
+        let found = checkout.links_out(&of_commit).unwrap();
+        found.iter().map(|out| out.link.to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn links_within_the_checkout_are_fine() {
+        let links = [
+            ("live/prod/common.tf", "../../base/main.tf"),
+            ("live/prod/again.tf", "./common.tf"),
+            ("live/prod/lib", "../../base"),
+            ("live/prod/through.tf", "lib/main.tf"),
+            ("live/prod/gone.tf", "../../base/gone.tf"),
+            ("live/prod/circle", "circle"),
+            ("live/prod/root", "../.."),
+            ("sub/inner/up", "../../base"),
+        ];
+        assert_eq!(out(&links), Vec::<String>::new());
+    }
+
+    #[test]
+    fn links_that_lead_out_are_found_however_they_do_it() {
+        let links = [
+            ("live/prod/passwd.tf", "/etc/passwd"),
+            ("live/prod/own.tf", "ROOT/base/main.tf"),
+            ("live/prod/secret.tf", "../../../secret"),
+            ("live/prod/back.tf", "../../../checkout/base/main.tf"),
+            ("live/prod/later", "../../../nowhere"),
+            ("live/prod/second", "passwd.tf"),
+            ("live/up", "../../.."),
+            ("live/prod/through", "../../live/prod/root2/../secret"),
+            ("live/prod/root2", "../.."),
+            ("live/prod/of-git", "../../.git"),
+            ("live/prod/.terraform", "../../base"),
+            ("sub/inner/out", "../../../secret"),
+        ];
+        let expected: Vec<&str> =
+            links.iter().map(|(link, _)| *link).filter(|link| *link != "live/prod/root2").collect();
+        assert_eq!(out(&links), expected);
+    }
+
+    #[test]
+    fn links_that_are_not_on_the_disk_count_for_nothing() {
+        let (_dir, checkout, mut of_commit) = checkout(&[]);
+        of_commit.links.push("live/prod/sparse".into());
+        assert_eq!(checkout.links_out(&of_commit).unwrap(), []);
+    }
+}

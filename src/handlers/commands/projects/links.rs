@@ -1,0 +1,74 @@
+//! Symbolic links out of a checkout: a project that reaches one does not run.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::sync::Mutex;
+
+use super::Work;
+use crate::discovery::Reach;
+use crate::git::{Checkout, DirError, LinkOut};
+use crate::handlers::commands::CommandCx;
+use crate::model::{CommitSha, ProjectKey, RepoPath};
+use crate::workflow::{CheckoutError, Source};
+
+/// The links out of the checkouts of a command, as far as they were looked for.
+#[derive(Default)]
+pub(super) struct Known(Mutex<HashMap<(PathBuf, CommitSha), Arc<[LinkOut]>>>);
+
+impl Work {
+    /// Refuses a project with a link out of its checkout in its directory, or in what its code reaches. Most repositories
+    /// have no such link, so what the code reaches is seldom asked.
+    pub(in crate::handlers::commands) async fn check_links(
+        &self,
+        cx: &CommandCx<'_>,
+        source: &Source,
+        checkout: &Checkout,
+        project: &ProjectKey,
+    ) -> Result<(), CheckoutError> {
+        let links = self.links_out(cx, checkout).await?;
+        if links.is_empty() {
+            return Ok(());
+        }
+        let real = checkout.resolve_dir(&project.dir)?;
+        let root = checkout.path.canonicalize().unwrap_or_else(|_| checkout.path.clone());
+        let below = real.strip_prefix(&root).unwrap_or(Path::new(""));
+        let is_in_dir = |out: &&LinkOut| out.link.starts_with(below) || out.link.starts_with(path(&project.dir));
+        if let Some(out) = links.iter().find(is_in_dir) {
+            return Err(refusal(&project.dir, out));
+        }
+        let reached = self.reached_by(cx, source, project).await?;
+        let is_reached = |out: &&LinkOut| match (&reached, out.path()) {
+            (Reach::Everything, _) | (Reach::These { .. }, None) => true,
+            (Reach::These { dirs, files }, Some(link)) => {
+                files.contains(&link) || dirs.iter().any(|dir| out.link.starts_with(path(dir)))
+            }
+        };
+        links.iter().find(is_reached).map_or(Ok(()), |out| Err(refusal(&project.dir, out)))
+    }
+
+    async fn links_out(&self, cx: &CommandCx<'_>, checkout: &Checkout) -> Result<Arc<[LinkOut]>, CheckoutError> {
+        let key = (checkout.path.clone(), checkout.commit.clone());
+        let mut known = self.links.0.lock().await;
+        if let Some(links) = known.get(&key) {
+            return Ok(Arc::clone(links));
+        }
+        let links: Arc<[LinkOut]> = cx.ctx.checkouts.links_out(&cx.pull.at.repo, checkout).await?.into();
+        known.insert(key, Arc::clone(&links));
+        Ok(links)
+    }
+}
+
+fn path(dir: &RepoPath) -> &Path {
+    Path::new(if dir.is_root() { "" } else { dir.as_str() })
+}
+
+/// What is shown is text of others.
+fn refusal(dir: &RepoPath, LinkOut { link, target }: &LinkOut) -> CheckoutError {
+    let shown = |path: &Path| {
+        let text: String = path.to_string_lossy().chars().take(200).collect();
+        text.replace(|c: char| c.is_control() || c == '`', "\u{fffd}")
+    };
+    DirError::LinkOut { dir: dir.clone(), link: shown(link), target: shown(target) }.into()
+}

@@ -1,0 +1,89 @@
+//! Files of a checkout that the server reads itself. No link is followed, neither to the file nor on the way: a pull
+//! request could have put it there.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{Error, ErrorKind, Read as _, Result};
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, openat};
+use nix::sys::stat::{Mode, SFlag, fstatat};
+
+/// Opens a regular file below a directory.
+pub(super) fn open(dir: &Path, path: &Path) -> Result<File> {
+    let mut at: OwnedFd = File::open(dir)?.into();
+    let mut parts = path.components().peekable();
+    while let Some(part) = parts.next() {
+        let Component::Normal(name) = part else { return Err(Error::from(ErrorKind::InvalidInput)) };
+        let kind = if parts.peek().is_some() { OFlag::O_DIRECTORY } else { OFlag::O_NONBLOCK };
+        let opened = openat(&at, name, OFlag::O_RDONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC | kind, Mode::empty());
+        at = opened.map_err(|error| if is_plain_file(&at, name) { Errno::ENOENT } else { error })?;
+    }
+    let file = File::from(at);
+    if file.metadata()?.is_file() {
+        return Ok(file);
+    }
+    Err(Error::new(ErrorKind::InvalidData, "it is not a regular file"))
+}
+
+/// Below a file there is nothing; what is behind a link is another matter.
+fn is_plain_file(dir: &OwnedFd, name: &OsStr) -> bool {
+    let stat = fstatat(dir, name, AtFlags::AT_SYMLINK_NOFOLLOW);
+    stat.is_ok_and(|stat| SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG)
+}
+
+/// Whether there is a regular file; something else in its place, or a link on the way, is an error.
+pub(super) fn is_there(dir: &Path, path: &Path) -> Result<bool> {
+    match open(dir, path) {
+        Ok(_) => Ok(true),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads a small text; `None`: there is no such file.
+pub(super) fn read(dir: &Path, path: &Path, most: u64) -> Result<Option<String>> {
+    let file = match open(dir, path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = String::new();
+    let length = file.take(most + 1).read_to_string(&mut text)?;
+    if length as u64 > most {
+        return Err(Error::new(ErrorKind::InvalidData, format!("it is larger than {most} bytes")));
+    }
+    Ok(Some(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn regular_files_are_read_and_nothing_behind_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().join("root");
+        std::fs::create_dir_all(root.join("env/sub")).unwrap();
+        std::fs::write(root.join("env/prod"), "prod").unwrap();
+        std::fs::write(dir.path().join("secret"), "secret").unwrap();
+        symlink("prod", root.join("env/link")).unwrap();
+        symlink("../../secret", root.join("env/out")).unwrap();
+        symlink("env", root.join("linked")).unwrap();
+        let text = |path: &str| read(&root, Path::new(path), 4).map_err(|_| "refused");
+        assert_eq!(text("env/prod"), Ok(Some("prod".to_owned())));
+        for path in ["env/none", "none/prod", "env/prod/below"] {
+            assert_eq!(text(path), Ok(None), "{path}");
+        }
+        for path in ["env/link", "env/out", "linked/prod", "env/sub", "env/../env/prod", "../secret", "/etc/passwd"] {
+            assert_eq!(text(path), Err("refused"), "{path}");
+            assert!(is_there(&root, Path::new(path)).is_err(), "{path}");
+        }
+        assert!(read(&root, Path::new("env/prod"), 3).is_err(), "it is longer");
+        assert!(is_there(&root, Path::new("env/prod")).unwrap() && !is_there(&root, Path::new("env/none")).unwrap());
+    }
+}

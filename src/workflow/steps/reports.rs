@@ -1,0 +1,109 @@
+//! What the tools say when they have done something. Exit code 0 alone proves nothing: `-help` and `-version` end with it
+//! too.
+//!
+//! Both tools print these lines to their standard output in all versions since 0.12, and in the `@message` of a line of
+//! JSON. What programs of the code print stands behind the address of its resource, never at the beginning of a line.
+
+use serde::Deserialize;
+
+use crate::render::plan_output::clean;
+
+/// What a built-in step has to report before it counts as done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Report {
+    /// `Apply complete! Resources: 1 added, 0 changed, 0 destroyed.`
+    Applied,
+    /// `Import successful!`
+    Imported,
+    /// `Successfully removed 1 resource instance(s).`
+    Removed,
+}
+
+/// The part of a line of JSON that people read.
+#[derive(Deserialize)]
+struct Message {
+    #[serde(rename = "@message")]
+    message: String,
+}
+
+impl Report {
+    /// The line as messages quote it.
+    pub fn line(self) -> &'static str {
+        match self {
+            Self::Applied => "Apply complete! Resources: …",
+            Self::Imported => "Import successful!",
+            Self::Removed => "Successfully removed … resource instance(s).",
+        }
+    }
+
+    /// Whether a line of standard output is it.
+    pub fn is_in(self, line: &str) -> bool {
+        let line = clean(line);
+        let line = line.trim();
+        if line.starts_with('{') {
+            return serde_json::from_str(line).is_ok_and(|said: Message| self.is(said.message.trim()));
+        }
+        self.is(line)
+    }
+
+    fn is(self, line: &str) -> bool {
+        match self {
+            Self::Applied => {
+                let counts = line.strip_prefix("Apply complete! Resources: ");
+                counts.is_some_and(|counts| counts.starts_with(|c: char| c.is_ascii_digit()))
+            }
+            Self::Imported => line.starts_with("Import successful!"),
+            Self::Removed => {
+                let count = line.strip_prefix("Successfully removed ");
+                let count = count.and_then(|rest| rest.strip_suffix(" resource instance(s)."));
+                count.is_some_and(|count| count.parse::<u64>().is_ok_and(|count| count > 0))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_all_versions_are_known() {
+        for (report, line) in [
+            (Report::Applied, "Apply complete! Resources: 1 added, 0 changed, 0 destroyed."),
+            (
+                Report::Applied,
+                "\u{1b}[0m\u{1b}[1m\u{1b}[32mApply complete! Resources: 0 added, 0 changed, 1 destroyed.\u{1b}[0m",
+            ),
+            (Report::Applied, "Apply complete! Resources: 1 imported, 0 added, 0 changed, 0 destroyed."),
+            (
+                Report::Applied,
+                r#"{"@level":"info","@message":"Apply complete! Resources: 1 added, 0 changed, 0 destroyed.","type":"change_summary"}"#,
+            ),
+            (Report::Imported, "\u{1b}[32mImport successful!"),
+            (Report::Removed, "Successfully removed 2 resource instance(s)."),
+        ] {
+            assert!(report.is_in(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_taken_for_them() {
+        for (report, line) in [
+            (Report::Applied, "Usage: terraform [global options] apply [options] [PLAN]"),
+            (Report::Applied, "Terraform v1.11.4"),
+            (Report::Applied, "Apply complete!"),
+            (Report::Applied, "Apply complete! Resources: none"),
+            (
+                Report::Applied,
+                "terraform_data.a (local-exec): Apply complete! Resources: 1 added, 0 changed, 0 destroyed.",
+            ),
+            (Report::Applied, r#"{"@message":"terraform_data.a: (local-exec): Apply complete! Resources: 1 added"}"#),
+            (Report::Applied, "Destroy complete! Resources: 1 destroyed."),
+            (Report::Imported, "terraform_data.a: Import prepared!"),
+            (Report::Removed, "Would remove terraform_data.a"),
+            (Report::Removed, "Successfully removed 0 resource instance(s)."),
+        ] {
+            assert!(!report.is_in(line), "{line}");
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The same as `tools` with every version of Terraform and OpenTofu that can be had, and the swap of a plan with real
+//! OpenTofu. `make interop` installs them and names their folder in `LOCKKEEPER_INTEROP`.
+
+use std::path::PathBuf;
+
+use lockkeeper::model::Distribution;
+
+use super::tools::{CODE, Tool};
+use crate::e2e::world::{World, resource};
+use crate::support::server::Settings;
+
+/// Versions before 1.4 have no resource that needs no provider.
+const OLD_CODE: &str = "variable \"x\" {\n  default = \"1\"\n}\noutput \"x\" {\n  value = var.x\n}\n";
+
+/// Programs called `terraform-1.6.6` or `tofu-1.12.6`, by name.
+fn tools(start: &str) -> Vec<(String, PathBuf)> {
+    let folder = std::env::var_os("LOCKKEEPER_INTEROP").expect("run `make interop`");
+    let entries = std::fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let named = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.path()));
+    let mut found: Vec<_> = named.filter(|(name, _)| name.starts_with(start)).collect();
+    found.sort();
+    assert!(!found.is_empty(), "there is no {start}*");
+    found
+}
+
+fn is_old(name: &str) -> bool {
+    name.starts_with("terraform-0.")
+}
+
+fn terraform() -> Vec<(String, Tool)> {
+    let tool = |(name, program): (String, PathBuf)| {
+        let code = if is_old(&name) { OLD_CODE } else { CODE };
+        (name, Tool::new(program, Distribution::Terraform, code))
+    };
+    tools("terraform-").into_iter().map(tool).collect()
+}
+
+fn opentofu() -> (PathBuf, Tool) {
+    let (_, program) = tools("tofu-").pop().unwrap();
+    (program.clone(), Tool::new(program, Distribution::OpenTofu, CODE))
+}
+
+#[test]
+#[ignore = "needs the versions that `make interop` installs"]
+fn every_terraform_knows_every_allowed_flag_but_those_that_came_later() {
+    for (name, tool) in terraform() {
+        // `-replace` came with 0.15.2, `-refresh-only` with 0.15.4; before, the plan fails and says so.
+        let later: &[&str] = if is_old(&name) { &["plan -refresh-only", "plan -replace="] } else { &[] };
+        assert_eq!(tool.unknown_flags(), later, "{name}");
+    }
+}
+
+#[test]
+#[ignore = "needs the versions that `make interop` installs"]
+fn every_terraform_takes_two_dashes_before_every_operand() {
+    for (name, tool) in terraform() {
+        tool.takes_two_dashes();
+        if !is_old(&name) {
+            tool.imports_and_removes();
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs the OpenTofu that `make interop` builds"]
+fn opentofu_knows_every_allowed_flag_and_takes_two_dashes() {
+    let (_, tool) = opentofu();
+    assert_eq!(tool.unknown_flags(), Vec::<String>::new());
+    tool.takes_two_dashes();
+    tool.imports_and_removes();
+}
+
+#[test]
+#[ignore = "needs the OpenTofu that `make interop` builds"]
+fn a_flag_that_dangles_swallows_two_dashes_and_not_the_plan() {
+    let (_, tool) = opentofu();
+    let file = tool.plan_file();
+    tool.does(&["init", "-input=false"]);
+    tool.does(&["apply", "-input=false", "-auto-approve"]);
+    tool.does(&["plan", "-input=false", "-var=x=2", &format!("-out={file}")]);
+    let attack = ["apply", "-input=false", "-destroy", "-auto-approve", "-json-into"];
+    let guarded = tool.run(&[&attack[..], &["--", &file]].concat());
+    assert!(tool.state().contains("terraform_data"), "{}", guarded.text);
+    // The attack itself is real: without the dashes everything is destroyed.
+    let swapped = tool.run(&[&attack[..], &[&file]].concat());
+    assert!(swapped.is_success && !tool.state().contains("terraform_data"), "{}", swapped.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the OpenTofu that `make interop` builds"]
+async fn the_reviewed_plan_is_not_swapped_with_real_opentofu() {
+    let (program, _) = opentofu();
+    let bin = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(program, bin.path().join("tofu")).unwrap();
+    let settings = Settings::default()
+        .flag("--default-tf-distribution=opentofu")
+        .flag(&format!("--tf-bin-dir={}", bin.path().display()));
+    let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
+    let code = |input: &str| world.files().backend("root") + &resource("prod", input);
+    let pull = world.open("feature", &[("main.tf", &code("\"one\""))]).await;
+    world.answer(pull).await.is("autoplan success | . default planned");
+    world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied");
+    world.push("feature", "main.tf", &code("\"two\"")).await;
+    world.answer(pull).await.is("autoplan success | . default planned").says("0 to add, 1 to change, 0 to destroy");
+    for (words, flag) in [
+        ("-destroy -auto-approve -json-into", "`-destroy`"),
+        ("-json-into", "`-json-into`"),
+        ("-help", "`-help`"),
+        ("-version", "`-version`"),
+    ] {
+        let said = world.ask(pull, &format!("lockkeeper apply -- {words}")).await;
+        said.is("help refused (not_understood)").says(flag);
+        assert!(world.files().state("root", None).contains("one"), "the state is as it was");
+    }
+    let victim = bin.path().join("victim");
+    std::fs::write(&victim, "precious").unwrap();
+    for flag in ["json-into", "target-file", "exclude-file"] {
+        let said = world.ask(pull, &format!("lockkeeper plan -- -{flag}={}", victim.display())).await;
+        said.is("help refused (not_understood)").says(flag);
+    }
+    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    world.ask(pull, "lockkeeper apply -- -concise -parallelism=2").await.is("apply success | . default applied");
+    assert!(world.files().state("root", None).contains("two"));
+    world.finish(&["#1 . default"]).await;
+}

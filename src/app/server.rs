@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use super::tls::{self, Certificate, Peer, TlsListener};
+use super::tls::{self, Certificate, Ends, TlsListener};
 use super::{Parts, Replica, build, loops, reload, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
@@ -74,6 +74,7 @@ impl Server {
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
         let serving = serve(listener, router, config, ended.clone())?;
+        web::tell_use(config);
         info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),
@@ -163,15 +164,14 @@ fn serve(
     config: &ServerConfig,
     ended: CancellationToken,
 ) -> anyhow::Result<Serving> {
+    let router = tls::telling_ends(router).into_make_service_with_connect_info::<Ends>();
     let Some(files) = &config.web.tls else {
-        let router = router.into_make_service_with_connect_info::<SocketAddr>();
         let serving = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned());
         return Ok(Box::pin(serving.into_future()));
     };
     let certificate = Arc::new(Certificate::open(files.clone())?);
     let listener =
         TlsListener::new(listener, certificate).context("cannot tell on which address the server listens")?;
-    let router = tls::telling_peers(router).into_make_service_with_connect_info::<Peer>();
     let serving = axum::serve(listener, router).with_graceful_shutdown(ended.cancelled_owned());
     Ok(Box::pin(serving.into_future()))
 }

@@ -23,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::{debug, info, warn};
 
 use crate::config::server::TlsFiles;
+use crate::http::LocalAddress;
 use crate::model::Sha256Digest;
 
 /// Who has not agreed on keys by then gets no answer.
@@ -177,21 +178,34 @@ impl Listener for TlsListener {
     }
 }
 
-/// Where a connection comes from; axum can tell only of its own listeners.
+/// The ends of a connection.
 #[derive(Clone, Copy)]
-pub(super) struct Peer(SocketAddr);
+pub(super) struct Ends {
+    peer: SocketAddr,
+    /// Not known of a connection that is gone already.
+    local: Option<SocketAddr>,
+}
 
-impl Connected<IncomingStream<'_, TlsListener>> for Peer {
+impl Connected<IncomingStream<'_, TlsListener>> for Ends {
     fn connect_info(stream: IncomingStream<'_, TlsListener>) -> Self {
-        Self(*stream.remote_addr())
+        Self { peer: *stream.remote_addr(), local: stream.io().get_ref().0.local_addr().ok() }
     }
 }
 
-/// Lets handlers ask for the address as they do without TLS.
-pub(super) fn telling_peers(router: Router) -> Router {
+impl Connected<IncomingStream<'_, TcpListener>> for Ends {
+    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
+        Self { peer: *stream.remote_addr(), local: stream.io().local_addr().ok() }
+    }
+}
+
+/// Lets handlers ask for the address of the client, and for the one at which its connection was accepted.
+pub(super) fn telling_ends(router: Router) -> Router {
     router.layer(axum::middleware::map_request(|mut request: Request| async move {
-        if let Some(ConnectInfo(Peer(address))) = request.extensions().get::<ConnectInfo<Peer>>().copied() {
-            request.extensions_mut().insert(ConnectInfo(address));
+        if let Some(ConnectInfo(Ends { peer, local })) = request.extensions().get::<ConnectInfo<Ends>>().copied() {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            if let Some(local) = local {
+                request.extensions_mut().insert(LocalAddress(local));
+            }
         }
         request
     }))
@@ -235,8 +249,8 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let listener = TlsListener::new(socket, Arc::clone(&certificate)).unwrap();
         let whose = |ConnectInfo(peer): ConnectInfo<SocketAddr>| async move { peer.ip().to_string() };
-        let router = telling_peers(Router::new().route("/", get(whose)));
-        let serving = axum::serve(listener, router.into_make_service_with_connect_info::<Peer>());
+        let router = telling_ends(Router::new().route("/", get(whose)));
+        let serving = axum::serve(listener, router.into_make_service_with_connect_info::<Ends>());
         let _serving = AbortOnDropHandle::new(tokio::spawn(serving.into_future()));
         assert_eq!(ask(address, "one.test", ONE[0]).await.unwrap(), "127.0.0.1");
         assert!(ask(address, "two.test", TWO[0]).await.is_err());

@@ -4,6 +4,9 @@
 //! Invariants, by name:
 //! - *guarded unless open*: every route, known or not, asks for the web user when there is one; only [`health`] and
 //!   the webhook door are open, and they are separate routers, so no spelling of a path slips past the guard;
+//! - *read-only unless signed in*: where there is no web user, [`routes`] says of each route whether it shows facts, and
+//!   everything else is refused;
+//! - *by name*: all of these answer only to names of this server ([`hosts`]);
 //! - *limited unless whole*: an account that is limited to owners reaches only the routes that [`reach`] names;
 //! - *no change without intent*: whatever changes something goes through [`csrf`];
 //! - *one voice for errors*: a handler returns a [`Failure`]; one layer turns it into a page or JSON with a reference
@@ -20,14 +23,17 @@ mod errors;
 pub mod events;
 mod extract;
 mod giving;
+mod guesses;
 mod headers;
 mod health;
+mod hosts;
 mod leases;
 mod metrics;
 mod operations;
 mod pages;
 mod reach;
 mod repos;
+mod routes;
 mod trace;
 mod web;
 
@@ -36,6 +42,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::Method;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -43,10 +50,14 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{WebAuth, WebUser};
 pub use errors::Failure;
+pub use guesses::{ALL_AT_ONCE, ALL_EVERY, FREE, LONGEST_WAIT};
+pub use hosts::LocalAddress;
 pub use reach::LIMITED;
+pub use routes::{Access, Route};
 pub use web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web};
 
 use crate::context::Ctx;
+use routes::Routes;
 
 /// A page or an answer that takes longer is given up; streams are only bound until their first byte.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
@@ -55,26 +66,38 @@ const BODY_BYTES: usize = 16 * 1024;
 
 /// The webhook door: guarded by signatures, not by the web user.
 pub fn door(ctx: Arc<Ctx>) -> Router {
-    Router::new()
-        .route("/events", post(events::receive).layer(DefaultBodyLimit::max(events::MAX_BODY_BYTES)))
-        .layer(middleware::from_fn_with_state(ctx.metrics.clone(), metrics::count))
-        .with_state(ctx)
+    door_routes().router.layer(middleware::from_fn_with_state(ctx.metrics.clone(), metrics::count)).with_state(ctx)
+}
+
+fn door_routes() -> Routes<Arc<Ctx>> {
+    let receive = post(events::receive).layer(DefaultBodyLimit::max(events::MAX_BODY_BYTES));
+    Routes::new().with(Method::POST, "/events", Access::Everybody, receive)
+}
+
+fn guarded_routes() -> Routes<Arc<Web>> {
+    pages::routes().merge(api::routes()).merge(metrics::routes())
+}
+
+/// Every route there is, from the parts that the routers are made of.
+pub fn routes() -> Vec<Route> {
+    [door_routes().table, guarded_routes().table, health::routes().table].concat()
 }
 
 /// Everything but the webhook door. A proxy that serves the public address below a path strips that path, so the
 /// routes stand at the root and only links carry it (reference 11).
 pub fn router(web: Arc<Web>) -> Router {
-    let guarded = Router::new()
-        .merge(pages::router())
-        .merge(api::router())
-        .merge(metrics::router())
+    let Routes { router, table } = guarded_routes();
+    let openness = routes::Openness::new(Arc::clone(&web), &table);
+    let guarded = router
         .fallback(|| async { Failure::no_such_page() })
         .method_not_allowed_fallback(|| async { Failure::wrong_method() })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(Arc::clone(&web), reach::guard))
-        .layer(middleware::from_fn_with_state(Arc::clone(&web), auth::guard));
+        .layer(middleware::from_fn_with_state(openness, routes::guard))
+        .layer(middleware::from_fn_with_state(Arc::clone(&web), auth::guard))
+        .layer(middleware::from_fn_with_state(Arc::clone(&web), hosts::guard));
     guarded
-        .merge(health::router())
+        .merge(health::routes().router)
         .layer(middleware::from_fn(time_limit))
         .layer(CatchPanicLayer::custom(|cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause)))
         .layer(middleware::from_fn_with_state(Arc::clone(&web), errors::render))

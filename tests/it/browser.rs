@@ -188,7 +188,7 @@ async fn without_scripts_applies_are_stopped_and_allowed_and_a_lock_is_given_bac
     let seen: Switched = browse(task).await;
     assert_none(&seen.problems);
     assert!(seen.stopped.contains("All applies are stopped. What was running already goes on"), "{}", seen.stopped);
-    assert!(seen.stopped.contains(&format!("{ATTACK}\n\nby somebody at the dashboard")), "{}", seen.stopped);
+    assert!(seen.stopped.contains(&format!("{ATTACK}\n\nby ops")), "{}", seen.stopped);
     assert!(seen.allowed.contains("Applies are allowed again."), "{}", seen.allowed);
     assert!(seen.released.contains("The lock is given back and its plans are discarded."), "{}", seen.released);
     assert!(!seen.scripts);

@@ -657,16 +657,28 @@ fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
     let (wanted, warnings) = read_with(&anonymous("discard,apply_lock"), &[]).unwrap();
     assert!(wanted.permissions.web.is_anonymous());
     assert_eq!(wanted.permissions.web.to_string(), "discard,apply_lock");
-    assert_snapshot!(warnings.lines().last().unwrap(), @"");
-    assert_snapshot!(errors(&[("web-allow", "discard,plan")]), @"");
-    assert_snapshot!(errors(&anonymous("all")), @"");
+    assert_snapshot!(warnings.lines().last().unwrap(), @"--allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): anybody who reaches the server may do `discard`, `apply_lock` on its pages, and nobody knows who did");
+    assert_snapshot!(errors(&[("web-allow", "discard,plan")]), @"
+    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `discard`, but the pages ask for no password: anybody who reaches them could do it
+    Fix: set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; where everybody who reaches the server may do it, set --allow-anonymous-web
+    ");
+    assert_snapshot!(errors(&anonymous("all")), @"
+    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `apply`, `unlock`, `lease`, `cancel_force`, `import`, `state_rm`, `approve_policies`, `version`, `owners` without a password: no server lets people do that who have not signed in
+    Fix: name the other actions alone, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD
+    ");
     for flags in [&[("allow-anonymous-web", "true")][..], &anonymous("none"), &anonymous("")] {
         insta::allow_duplicates! {
-            assert_snapshot!(errors(flags), @"");
+            assert_snapshot!(errors(flags), @"
+            1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but --web-allow names nothing that anybody could do
+            Fix: name the actions in --web-allow, or remove --allow-anonymous-web
+            ");
         }
     }
     let both = [("web-basic-auth", "true"), ("web-password", "correct horse battery")];
-    assert_snapshot!(errors(&[&both[..], &anonymous("discard")].concat()), @"");
+    assert_snapshot!(errors(&[&both[..], &anonymous("discard")].concat()), @"
+    1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but the pages ask for a password (--web-basic-auth): nobody is anonymous
+    Fix: remove one of the two
+    ");
 }
 
 #[test]
@@ -674,7 +686,12 @@ fn what_can_be_guessed_is_refused_and_not_repeated() {
     let short = [("gh-webhook-secret", "fifteen-letters"), ("web-basic-auth", "true"), ("web-password", "hunter2")];
     let refused = errors(&short);
     assert!(!refused.contains("fifteen-letters") && !refused.contains("hunter2"), "{refused}");
-    assert_snapshot!(refused, @"");
+    assert_snapshot!(refused, @"
+    1. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): 15 characters long, and 16 are the least that cannot be guessed
+    Fix: make a longer one, for example with `openssl rand -hex 20`
+    2. --web-password (LOCKKEEPER_WEB_PASSWORD): 7 characters long, and 16 are the least that cannot be guessed
+    Fix: make a longer one, for example with `openssl rand -hex 20`
+    ");
     let (_, warnings) = read_with(&[&short[..], &[("compat", "atlantis")]].concat(), &[]).unwrap();
     assert!(!warnings.contains("fifteen-letters") && !warnings.contains("hunter2"), "{warnings}");
     assert_eq!(warnings.matches("are the least that cannot be guessed").count(), 2, "{warnings}");
@@ -682,7 +699,10 @@ fn what_can_be_guessed_is_refused_and_not_repeated() {
 
 #[test]
 fn a_host_that_is_none_is_named_with_flag_and_fix() {
-    assert_snapshot!(errors(&[("web-hosts", "locks.internal, https://x.example")]), @"");
+    assert_snapshot!(errors(&[("web-hosts", "locks.internal, https://x.example")]), @"
+    1. --web-hosts (LOCKKEEPER_WEB_HOSTS): `https://x.example` is neither a host name nor an address
+    Fix: write names or addresses without a port, such as `lockkeeper.internal`, with commas between them
+    ");
     assert!(config(&[("web-hosts", "locks.internal")]).web.hosts.knows("locks.internal:4141", None));
 }
 

@@ -103,13 +103,13 @@ async fn a_name_of_two_locks_gives_back_neither_until_the_host_is_named() {
 async fn a_classic_route_refuses_browsers_and_servers_without_a_password() {
     let world = World::new().await;
     let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "a", "planned").await;
-    let open = world.browser().await.without_cookie();
+    let open = world.anonymous().await.without_cookie();
     let user = world.browser().await.without_cookie();
     let discard = format!("/locks?id={}", lock.id);
     for (method, path) in [("POST", "/apply/lock"), ("DELETE", "/apply/unlock"), ("DELETE", discard.as_str())] {
         let (status, body) = script(&open, method, path).await;
         assert_eq!(status, StatusCode::FORBIDDEN);
-        assert!(body.contains("web basic authentication"), "{body}");
+        assert!(body.contains("nobody signs in to this server"), "{body}");
         for (name, value) in [
             ("origin", "https://locks.example"),
             ("sec-fetch-site", "same-origin"),
@@ -341,7 +341,7 @@ async fn a_script_of_atlantis_takes_a_lock_by_force() {
 async fn a_change_by_the_api_refuses_browsers_and_servers_without_a_password() {
     let world = World::new().await;
     let (lock, _) = in_use(&world).await;
-    let open = world.browser().await.without_cookie();
+    let open = world.anonymous().await.without_cookie();
     let user = world.browser().await;
     for verb in ["release", "hand-over"] {
         let path = format!("/api/locks/{}/{verb}", lock.id);

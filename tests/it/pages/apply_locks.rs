@@ -228,9 +228,9 @@ async fn only_a_script_with_the_password_and_the_right_may_change_something() {
     let lock = stopped(&world.store).await.unwrap();
     let end = format!("/api/apply-locks/{}", lock.id);
     world.web_rules = WebRules::new(&["discard"]).unwrap();
-    let (open, user) = (world.browser().await.without_cookie(), world.browser().await);
+    let (open, user) = (world.anonymous().await.without_cookie(), world.browser().await);
     for (browser, why) in [
-        (&open, "web basic authentication"),
+        (&open, "nobody signs in to this server"),
         (&user, "This address is for scripts"),
         (&world.browser().await.without_cookie(), "may not stop applies or allow them again"),
     ] {

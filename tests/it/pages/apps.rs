@@ -175,7 +175,7 @@ async fn the_page_shows_an_application_with_its_plan_its_lock_and_its_runs_and_h
     Runs
     plan
     success
-    asked for by somebody at the dashboard,
+    asked for by ops on the dashboard,
     1 min ago
     , took 0 s
     network/default
@@ -285,6 +285,6 @@ async fn what_works_on_an_application_is_cancelled_on_its_page() {
     let forced = browser.post(&path, &format!("run={applying}&force=yes")).await;
     assert_eq!(forced.status, StatusCode::SEE_OTHER);
     let shown = browser.get(&page).await;
-    assert!(shown.text().contains("It is being stopped: somebody at the dashboard cancelled it"), "{}", shown.text());
+    assert!(shown.text().contains("It is being stopped: ops cancelled it"), "{}", shown.text());
     assert!(!shown.body.contains("/cancel\""), "once is enough");
 }

@@ -277,7 +277,7 @@ impl World {
             hub: self.hub.clone(),
             public_url: public_url.parse().unwrap(),
             auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
-            hosts: WebHosts::new(&public_url.parse().unwrap(), ([127, 0, 0, 1], 4141).into(), &[""; 0]).unwrap(),
+            hosts: WebHosts::new(&public_url.parse().unwrap(), ([127, 0, 0, 1], 4141).into(), &["locks.example"]).unwrap(),
             accounts: Arc::clone(&accounts),
             trusted_proxies: self.trusted_proxies.clone(),
             executable: "lockkeeper".to_owned(),

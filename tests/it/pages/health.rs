@@ -26,6 +26,7 @@ async fn the_version_is_for_those_who_may_see_the_pages() {
     assert!(known.contains(r#""version":"1.2.3""#));
     let unknown = world.browser().await.without_password().get("/status").await.body;
     assert_eq!(unknown, r#"{"shutting_down":false,"in_progress_operations":0}"#);
+    assert_eq!(world.anonymous().await.get("/status").await.body, unknown);
 }
 
 #[tokio::test]

@@ -136,7 +136,7 @@ async fn only_a_script_with_the_password_and_the_right_may_change_something() {
     world.web_rules = WebRules::new(&["discard"]).unwrap();
     let before = world.store.lock_event_list(99).await.unwrap();
     for (browser, why) in [
-        (world.browser().await.without_cookie(), "web basic authentication"),
+        (world.anonymous().await.without_cookie(), "nobody signs in to this server"),
         (world.browser().await, "This address is for scripts"),
         (world.browser().await.without_cookie(), "may not "),
     ] {

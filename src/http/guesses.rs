@@ -150,7 +150,7 @@ mod tests {
         }
         assert_eq!(waits[..10], [0; 10]);
         assert_eq!(waits[10..], [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300]);
-        assert_eq!(guesses.wait(ip("192.0.2.2"), START), None, "nobody else waits");
+        assert_eq!(guesses.wait(ip("192.0.2.2"), now), None, "nobody else waits");
         let later = now + FORGOTTEN;
         assert_eq!((guesses.wait(mallory, later), guesses.wrong(mallory, "again", later)), (None, Some(1)));
     }
@@ -168,7 +168,7 @@ mod tests {
         let guesses = Guesses::default();
         let kim = ip("198.51.100.7");
         guesses.right(kim, START);
-        let bots = (0..100_000_u32).map(|number| Some(IpAddr::from(number.to_be_bytes())));
+        let bots = (0..20_000_u32).map(|number| Some(IpAddr::from(number.to_be_bytes())));
         let heard = bots.filter(|bot| {
             let is_heard = guesses.wait(*bot, START).is_none();
             if is_heard {
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded() {
         let guesses = Guesses::default();
-        for number in 0..100_000_u32 {
+        for number in 0..20_000_u32 {
             let address = Some(IpAddr::from(number.to_be_bytes()));
             guesses.wrong(address, "guess", START);
             guesses.right(address, START);

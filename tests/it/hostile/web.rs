@@ -188,7 +188,7 @@ async fn what_the_operator_lets_nobody_do_never_runs_anything() {
             }
         }
     }
-    let expected = ["/apply-lock/allow", "/apply-lock/stop", "/apply-locks", "/apply-locks/{id}/end", "/locks/{*id}"];
+    let expected = ["/apply-lock/allow", "/apply-lock/stop", "/apply-locks/{id}/end", "/locks/{*id}", "/repos/{*repo}"];
     assert!(expected.iter().all(|path| changed.contains(path)), "the requests are real ones: {changed:?}");
     assert!(!changed.contains(&"/jobs/{id}/cancel"), "an apply is not cut off by nobody");
     assert_eq!(world.store.command_list(99).await.unwrap().len(), commands);
@@ -401,6 +401,8 @@ async fn a_password_is_guessed_slowly_and_who_knows_it_gets_in() {
     let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
     let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse battery");
     let program = Program::start_with(settings, |_| vec![("main.tf", String::new())]).await;
+    let pull = program.open("feature", &[("main.tf", "# changed\n")]).await;
+    program.answer(pull).await.is("autoplan success | . default no_changes");
     let url = program.server.url().to_owned();
     let (mallory, kim) = (client(None), client(Some(Ipv4Addr::new(127, 0, 0, 2).into())));
     let guess = async |client: &Client, path: &str, password: &str| {
@@ -428,7 +430,7 @@ async fn a_password_is_guessed_slowly_and_who_knows_it_gets_in() {
     let log = program.server.log();
     let told = log.matches("Somebody gave a wrong user or password").count();
     assert!(told == looked_at && !log.contains("guess 1"), "{told} lines");
-    program.finish(&[]).await;
+    program.finish(&["#1 . default"]).await;
 }
 
 #[tokio::test]

@@ -83,12 +83,13 @@ async fn refused(browser: &Browser, request: axum::http::request::Builder, field
 
 #[tokio::test]
 async fn a_form_without_the_right_token_changes_nothing() {
-    let world = World::new().await;
+    let mut world = World::new().await;
+    world.web_accounts = "user=kim owners=net password=kims-password-of-kim\n";
     let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "alice", "planned").await;
     let browser = world.browser().await;
     let token = browser.token().await;
     let stranger = world.browser().await.without_cookie();
-    let user = world.browser().await;
+    let of_kim = world.browser_of("kim", "kims-password-of-kim").await.token().await;
     for path in CHANGES {
         let ours = |browser: &Browser| browser.request("POST", path).header("sec-fetch-site", "same-origin");
         refused(&browser, ours(&browser), "reason=x").await;
@@ -96,7 +97,7 @@ async fn a_form_without_the_right_token_changes_nothing() {
         refused(&browser, ours(&browser), "reason=x&token=").await;
         // Made for another browser, or another user.
         refused(&stranger, ours(&stranger), &format!("reason=x&token={token}")).await;
-        refused(&user, ours(&user), &format!("reason=x&token={token}")).await;
+        refused(&browser, ours(&browser), &format!("reason=x&token={of_kim}")).await;
     }
     assert_eq!(stopped(&world.store).await, None);
     assert_eq!(world.store.lock_get(lock.id).await.unwrap(), Some(lock));

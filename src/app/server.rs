@@ -77,6 +77,7 @@ impl Server {
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
         let web = web_server(router, config, &replica.ctx)?.serve(listener, ended.clone());
+        web::tell_use(config);
         info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
         Ok(Self {
             workers: loops::start(&replica, &closing, &ended),

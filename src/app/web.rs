@@ -6,6 +6,7 @@ use anyhow::Context;
 use async_trait::async_trait;
 use axum::Router;
 use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
 
 use crate::config::access::{Action, Asker, Identity};
 use crate::config::server::{self, ServerConfig};
@@ -25,6 +26,7 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
         hub: ctx.hub.clone(),
         public_url: config.web.public_url.clone(),
         auth: auth(config),
+        hosts: config.web.hosts.clone(),
         accounts: Arc::clone(&ctx.settings.web_accounts),
         trusted_proxies: config.web.trusted_proxies.clone(),
         executable: ctx.settings.executable.clone(),
@@ -53,6 +55,21 @@ fn auth(config: &ServerConfig) -> Option<WebAuth> {
         server::WebAuth::Open => None,
         server::WebAuth::Basic { username, password } => {
             Some(WebAuth { user: username.clone(), password: password.clone() })
+        }
+    }
+}
+
+/// Says in the log what the pages can be used for.
+pub fn tell_use(config: &ServerConfig) {
+    let may = &config.permissions.web;
+    match &config.web.auth {
+        server::WebAuth::Basic { .. } => info!(%may, "The pages and the API ask for a password (--web-allow)"),
+        server::WebAuth::Open if may.is_empty() => info!(
+            "The pages and the API ask for no password, so they only show, and not what runs print; --web-basic-auth turns \
+             on the rest"
+        ),
+        server::WebAuth::Open => {
+            warn!(%may, "Anybody who reaches the pages may change something (--allow-anonymous-web)");
         }
     }
 }

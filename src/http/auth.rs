@@ -1,5 +1,6 @@
 //! Who uses the pages and the API: one user and password by flag (`--web-basic-auth`, reference 11), and those of the file
-//! `--web-accounts-file`, which are limited to owners.
+//! `--web-accounts-file`, which are limited to owners. Where passwords are guessed, [`guesses`](super::guesses) makes that slow; every route that
+//! tells right passwords from wrong ones goes through [`known`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -11,11 +12,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use chrono::TimeDelta;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use super::Web;
 use super::errors::Failure;
+use super::guesses::FREE;
 use crate::config::access::{Asker, Identity, NOBODY, WebAccounts};
 use crate::secret::Secret;
 
@@ -34,14 +37,13 @@ pub struct WebAuth {
 }
 
 impl WebAuth {
-    /// Whose name and password the request carries. All are compared as digests and in constant time, so that neither a
-    /// wrong length nor a wrong name answers faster.
-    fn accepted(&self, accounts: &WebAccounts, headers: &HeaderMap) -> Option<SignedIn> {
-        let (user, password) = credentials(headers)?;
+    /// Whose name and password these are. All are compared as digests and in constant time, so that neither a wrong length
+    /// nor a wrong name answers faster.
+    fn accepted(&self, accounts: &WebAccounts, (user, password): &(String, String)) -> Option<SignedIn> {
         let limited = accounts.limited().iter().map(|account| (account.name.as_str(), &account.password));
         let mut found = None;
         for (name, expected) in std::iter::once((self.user.as_str(), &self.password)).chain(limited) {
-            if same(&user, name) & same(password.trim(), expected.expose()) {
+            if same(user, name) & same(password.trim(), expected.expose()) {
                 found = found.or_else(|| Some(SignedIn(name.to_owned())));
             }
         }
@@ -53,9 +55,40 @@ impl WebAuth {
 #[derive(Clone, Debug)]
 struct SignedIn(String);
 
-/// Whether a request that asks for no page comes from somebody who may use them.
-pub(super) fn is_known(web: &Web, headers: &HeaderMap) -> bool {
-    web.auth.as_ref().is_none_or(|auth| auth.accepted(&web.accounts.now(), headers).is_some())
+/// What came of looking at the password of a request.
+enum Known {
+    /// It is right.
+    Yes(SignedIn),
+    /// There is none, or none that can be read.
+    NotSaid,
+    /// It is wrong.
+    No,
+    /// It was not looked at: so much time has to pass before.
+    Later(TimeDelta),
+}
+
+/// Looks at the password of a request, unless too many were wrong. Nothing is waited for in here, so that guesses sent at once
+/// count before the next is looked at.
+fn known(web: &Web, auth: &WebAuth, extensions: &Extensions, headers: &HeaderMap) -> Known {
+    let Some(given) = credentials(headers) else { return Known::NotSaid };
+    let (address, now) = (client(web, extensions, headers), web.clock.now());
+    if let Some(wait) = web.guesses.wait(address, now) {
+        return Known::Later(wait);
+    }
+    if let Some(user) = auth.accepted(&web.accounts.now(), &given) {
+        web.guesses.right(address, now);
+        return Known::Yes(user);
+    }
+    if let Some(wrong) = web.guesses.wrong(address, &format!("{}:{}", given.0, given.1), now) {
+        let (remote, slowed) = (address.map(tracing::field::display), wrong > FREE);
+        tracing::warn!(remote, wrong, slowed, "Somebody gave a wrong user or password for the dashboard");
+    }
+    Known::No
+}
+
+/// Whether a request that asks for no page comes from somebody who has signed in.
+pub(super) fn is_known(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> bool {
+    web.auth.as_ref().is_some_and(|auth| matches!(known(web, auth, extensions, headers), Known::Yes(_)))
 }
 
 fn same(given: &str, expected: &str) -> bool {
@@ -121,15 +154,17 @@ fn client(web: &Web, extensions: &Extensions, headers: &HeaderMap) -> Option<IpA
 /// Lets nobody in but those who have a password, if one is asked for.
 pub(super) async fn guard(State(web): State<Arc<Web>>, mut request: Request, next: Next) -> Response {
     let Some(auth) = &web.auth else { return next.run(request).await };
-    if let Some(user) = auth.accepted(&web.accounts.now(), request.headers()) {
-        request.extensions_mut().insert(user);
-        return next.run(request).await;
+    match known(&web, auth, request.extensions(), request.headers()) {
+        Known::Yes(user) => {
+            request.extensions_mut().insert(user);
+            next.run(request).await
+        }
+        Known::NotSaid | Known::No => ([(header::WWW_AUTHENTICATE, CHALLENGE)], Failure::who_are_you()).into_response(),
+        Known::Later(wait) => {
+            let seconds = (wait + TimeDelta::milliseconds(999)).num_seconds().max(1);
+            ([(header::RETRY_AFTER, HeaderValue::from(seconds))], Failure::too_many_guesses(seconds)).into_response()
+        }
     }
-    if request.headers().contains_key(header::AUTHORIZATION) {
-        let remote = client(&web, request.extensions(), request.headers()).map(tracing::field::display);
-        tracing::warn!(remote, "Somebody gave a wrong user or password for the dashboard");
-    }
-    ([(header::WWW_AUTHENTICATE, CHALLENGE)], Failure::who_are_you()).into_response()
 }
 
 #[cfg(test)]
@@ -145,7 +180,7 @@ mod tests {
         let auth = WebAuth { user: "ops".to_owned(), password: Secret::new("a:b ü") };
         let basic = |text: &str| format!("Basic {}", STANDARD.encode(text));
         let accounts = WebAccounts::parse("user=kim owners=net password=0123456789abcdef", "ops").unwrap();
-        let known = |headers: &HeaderMap| auth.accepted(&accounts, headers).map(|SignedIn(name)| name);
+        let known = |headers: &HeaderMap| auth.accepted(&accounts, &credentials(headers)?).map(|SignedIn(name)| name);
         assert_eq!(known(&with(&basic("ops:a:b ü"))).as_deref(), Some("ops"));
         assert_eq!(known(&with(&basic("ops:a:b ü").replace("Basic", "bAsIc"))).as_deref(), Some("ops"));
         assert_eq!(known(&with(&basic("kim:0123456789abcdef"))).as_deref(), Some("kim"));

@@ -23,6 +23,12 @@ use crate::handlers::locks::Explanation;
 use crate::locks::WhyNot;
 use crate::model::{ApplicationProblem, ApplyLockProblem, OwnerName, RepoUrl};
 
+/// How changes and outputs are turned on where nobody signs in.
+const SIGN_IN: &str =
+    "Whoever operates the server can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD, and restart it.";
+/// Characters of a name that is not ours that are shown again.
+const LONGEST_HOST_SHOWN: usize = 100;
+
 /// An answer that is not what was asked for. [`render`] makes a page or JSON of it.
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -338,6 +344,53 @@ impl Failure {
         let message = "Scripts may change something only if they know the password of the web user, and this server has \
                        none: start it with web basic authentication. Nothing was changed.";
         Self::new(StatusCode::FORBIDDEN, "Refused", message)
+    }
+
+    /// A change on a server on which nobody signs in.
+    pub(super) fn only_to_look() -> Self {
+        let message = "Nobody signs in to the pages of this server, so they only show. Nothing was changed.";
+        Self::new(StatusCode::FORBIDDEN, "Only to look at", message).with_details(None, "no_sign_in", SIGN_IN)
+    }
+
+    /// What only people see and do who have signed in, on a server on which nobody does.
+    pub(super) fn account_wanted() -> Self {
+        let message = "What runs print, owners and their applications and credentials, the audit log, operations and all scripts \
+                       that change something are for those who have signed in, and nobody signs in to this server. Nothing was \
+                       changed.";
+        Self::new(StatusCode::FORBIDDEN, "Only after signing in", message).with_details(None, "no_sign_in", SIGN_IN)
+    }
+
+    /// A name that is not this server's.
+    pub(super) fn another_host(asked: &str) -> Self {
+        let asked: String = asked.chars().take(LONGEST_HOST_SHOWN).collect();
+        let message = format!(
+            "This server is not known as “{}”. It answers to the host of --atlantis-url, to the addresses it listens on, and to \
+             the names in --web-hosts, so that no page of somebody else can pass for it.",
+            shown(&asked)
+        );
+        let way_out =
+            "Use the address that people use, or have the operator of the server add this name to --web-hosts.";
+        Self::new(StatusCode::MISDIRECTED_REQUEST, "Not this server", message).with_details(
+            None,
+            "unknown_host",
+            way_out,
+        )
+    }
+
+    /// Too many wrong passwords.
+    pub(super) fn too_many_guesses(seconds: i64) -> Self {
+        let unit = if seconds == 1 { "second" } else { "seconds" };
+        let message = format!(
+            "Too many wrong passwords came from your address, or from everywhere, so this one was not looked at. Try again in \
+             {seconds} {unit}."
+        );
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "Too many wrong passwords", message)
+    }
+
+    /// A search that is too long to be one.
+    pub(super) fn search_too_long(most: usize) -> Self {
+        let message = format!("The text to search for is longer than {most} characters. Search for less of it.");
+        Self::new(StatusCode::BAD_REQUEST, "Too long", message)
     }
 
     /// The query lacks what the route needs.

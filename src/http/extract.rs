@@ -19,6 +19,15 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequestParts<S> for Aske
     }
 }
 
+/// Longest text that is searched for; forms take no more either.
+const LONGEST_SEARCH: usize = 200;
+
+/// The text of a search that the database makes.
+pub(super) fn search_text(text: &str) -> Result<&str, Failure> {
+    let text = text.trim();
+    if text.chars().count() > LONGEST_SEARCH { Err(Failure::search_too_long(LONGEST_SEARCH)) } else { Ok(text) }
+}
+
 /// The variable part of a path; one that is not UTF-8 leads nowhere.
 pub(super) struct Segment<T = String>(pub T);
 

@@ -1,25 +1,29 @@
 //! What load balancers and monitors ask. Open to everybody, so it says nothing that helps an attacker: the version only
-//! to those who may use the pages (the lesson of CVE-2025-58445), and of an error only that there is one.
+//! to those who have signed in (the lesson of CVE-2025-58445), and of an error only that there is one.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
-use axum::routing::get;
-use axum::{Json, Router};
+use axum::http::{Extensions, HeaderMap, StatusCode};
 use serde::Serialize;
 use tracing::error;
 
 use super::Web;
 use super::auth::is_known;
+use super::routes::{Access, Routes};
 
 /// A probe wants an answer before its own patience ends.
 const PING_TIME: Duration = Duration::from_secs(5);
 
 /// The open routes.
-pub(super) fn router() -> Router<Arc<Web>> {
-    Router::new().route("/healthz", get(healthz)).route("/readyz", get(readyz)).route("/status", get(status))
+pub(super) fn routes() -> Routes<Arc<Web>> {
+    Routes::new().get("/healthz", Access::Everybody, healthz).get("/readyz", Access::Everybody, readyz).get(
+        "/status",
+        Access::Everybody,
+        status,
+    )
 }
 
 #[derive(Serialize)]
@@ -59,8 +63,12 @@ struct Status {
 }
 
 /// What a rollout waits for (reference 11).
-async fn status(State(web): State<Arc<Web>>, headers: HeaderMap) -> Result<Json<Status>, super::Failure> {
-    let known = is_known(&web, &headers);
+async fn status(
+    State(web): State<Arc<Web>>,
+    extensions: Extensions,
+    headers: HeaderMap,
+) -> Result<Json<Status>, super::Failure> {
+    let known = is_known(&web, &extensions, &headers);
     Ok(Json(Status {
         shutting_down: web.shutting_down.is_cancelled(),
         in_progress_operations: web.store.command_count_running().await?,

@@ -6,17 +6,16 @@
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::warn;
 
 use super::Web;
 use super::operations::audit;
+use super::routes::{Access, Routes};
 use crate::handlers::reconcile::RECONCILERS;
 use crate::store::{QueueLine, ReplicaState, Store};
 use crate::telemetry::{Metric, Metrics, status_class};
@@ -25,9 +24,9 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Several scrapers and impatient people cost the database no more than one.
 const FRESH_FOR: TimeDelta = TimeDelta::seconds(5);
 
-/// The route.
-pub(super) fn router() -> Router<Arc<Web>> {
-    Router::new().route("/metrics", get(show))
+/// The route. Its numbers and labels name no repository and nobody, so it is as open as the pages are.
+pub(super) fn routes() -> Routes<Arc<Web>> {
+    Routes::new().get("/metrics", Access::Facts, show)
 }
 
 async fn show(State(web): State<Arc<Web>>) -> Response {

@@ -4,6 +4,9 @@
 //! Invariants, by name:
 //! - *guarded unless open*: every route, known or not, asks for the web user when there is one; only [`health`] and
 //!   the webhook door are open, and they are separate routers, so no spelling of a path slips past the guard;
+//! - *read-only unless signed in*: where there is no web user, [`routes`] says of each route whether it shows facts, and
+//!   everything else is refused;
+//! - *by name*: all of these answer only to names of this server ([`hosts`]);
 //! - *limited unless whole*: an account that is limited to owners reaches only the routes that [`reach`] names;
 //! - *no change without intent*: whatever changes something goes through [`csrf`];
 //! - *one voice for errors*: a handler returns a [`Failure`]; one layer turns it into a page or JSON with a reference
@@ -20,8 +23,10 @@ mod errors;
 mod events;
 mod extract;
 mod giving;
+mod guesses;
 mod headers;
 mod health;
+mod hosts;
 mod intake;
 mod leases;
 mod metrics;
@@ -29,6 +34,7 @@ mod operations;
 mod pages;
 mod reach;
 mod repos;
+mod routes;
 mod trace;
 mod web;
 
@@ -38,6 +44,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::Method;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -45,21 +52,20 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 pub use auth::{WebAuth, WebUser};
 pub use errors::Failure;
+pub use guesses::{ALL_AT_ONCE, ALL_EVERY, FREE, LONGEST_WAIT};
+pub use hosts::LocalAddress;
 pub use intake::Limits as DeliveryLimits;
 pub use reach::LIMITED;
+pub use routes::{Access, Route};
 pub use web::{Authority, Cancel, Cancelling, GiveLocks, Setup, Web};
 
 use crate::context::Ctx;
+use routes::Routes;
 
 /// A page or an answer that takes longer is given up; streams are only bound until their first byte.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
 /// Bodies are short forms.
 const BODY_BYTES: usize = 16 * 1024;
-
-/// Address of this server at which a request arrived, in the extensions of the request. The address of whoever sent it is
-/// beside it, as [`ConnectInfo`](axum::extract::ConnectInfo).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LocalAddr(pub SocketAddr);
 
 /// The webhook door: guarded by signatures, not by the web user.
 pub fn door(ctx: Arc<Ctx>) -> Router {
@@ -69,26 +75,38 @@ pub fn door(ctx: Arc<Ctx>) -> Router {
 /// The same with other limits.
 pub fn door_with(ctx: Arc<Ctx>, limits: DeliveryLimits) -> Router {
     let metrics = ctx.metrics.clone();
-    Router::new()
-        .route("/events", post(events::receive))
-        .layer(middleware::from_fn_with_state(metrics, metrics::count))
-        .with_state(Arc::new(events::Door::new(ctx, limits)))
+    let door = Arc::new(events::Door::new(ctx, limits));
+    door_routes().router.layer(middleware::from_fn_with_state(metrics, metrics::count)).with_state(door)
+}
+
+fn door_routes() -> Routes<Arc<events::Door>> {
+    Routes::new().with(Method::POST, "/events", Access::Everybody, post(events::receive))
+}
+
+fn guarded_routes() -> Routes<Arc<Web>> {
+    pages::routes().merge(api::routes()).merge(metrics::routes())
+}
+
+/// Every route there is, from the parts that the routers are made of.
+pub fn routes() -> Vec<Route> {
+    [door_routes().table, guarded_routes().table, health::routes().table].concat()
 }
 
 /// Everything but the webhook door. A proxy that serves the public address below a path strips that path, so the
 /// routes stand at the root and only links carry it (reference 11).
 pub fn router(web: Arc<Web>) -> Router {
-    let guarded = Router::new()
-        .merge(pages::router())
-        .merge(api::router())
-        .merge(metrics::router())
+    let Routes { router, table } = guarded_routes();
+    let openness = routes::Openness::new(Arc::clone(&web), &table);
+    let guarded = router
         .fallback(|| async { Failure::no_such_page() })
         .method_not_allowed_fallback(|| async { Failure::wrong_method() })
         .layer(DefaultBodyLimit::max(BODY_BYTES))
         .layer(middleware::from_fn_with_state(Arc::clone(&web), reach::guard))
-        .layer(middleware::from_fn_with_state(Arc::clone(&web), auth::guard));
+        .layer(middleware::from_fn_with_state(openness, routes::guard))
+        .layer(middleware::from_fn_with_state(Arc::clone(&web), auth::guard))
+        .layer(middleware::from_fn_with_state(Arc::clone(&web), hosts::guard));
     guarded
-        .merge(health::router())
+        .merge(health::routes().router)
         .layer(middleware::from_fn(time_limit))
         .layer(CatchPanicLayer::custom(|cause: Box<dyn std::any::Any + Send>| errors::after_panic(&*cause)))
         .layer(middleware::from_fn_with_state(Arc::clone(&web), errors::render))

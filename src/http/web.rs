@@ -13,11 +13,12 @@ use url::Url;
 use super::auth::WebAuth;
 use super::csrf::CsrfKey;
 use super::errors::Failure;
+use super::guesses::Guesses;
 use super::pages::Templates;
 use crate::claims::Credentials;
 use crate::clock::{Clock, Ids};
 use crate::config::access::{Action, Asker, Identity};
-use crate::config::server::{Periods, TrustedProxies};
+use crate::config::server::{Periods, TrustedProxies, WebHosts};
 use crate::context::{FileState, LiveAccounts};
 use crate::handlers::authz::{AuthzError, Decision, Outside, Resource};
 use crate::locks::{Gave, Giving};
@@ -86,8 +87,10 @@ pub struct Setup {
     pub hub: OutputHub,
     /// Where people reach the server; its path is put in front of every link.
     pub public_url: Url,
-    /// Who may use the pages and the API; `None` lets everybody in.
+    /// Who may use the pages and the API; `None` lets everybody look at facts.
     pub auth: Option<WebAuth>,
+    /// Names and addresses by which pages and API are asked for.
+    pub hosts: WebHosts,
     /// Who of these is limited to owners.
     pub accounts: Arc<LiveAccounts>,
     /// Who is believed about where a request comes from.
@@ -128,6 +131,8 @@ pub struct Web {
     pub(super) hub: OutputHub,
     pub(super) public_url: Url,
     pub(super) auth: Option<WebAuth>,
+    pub(super) hosts: WebHosts,
+    pub(super) guesses: Guesses,
     pub(super) accounts: Arc<LiveAccounts>,
     pub(super) trusted_proxies: TrustedProxies,
     pub(super) executable: String,
@@ -162,6 +167,8 @@ impl Web {
             hub: setup.hub,
             public_url: setup.public_url,
             auth: setup.auth,
+            hosts: setup.hosts,
+            guesses: Guesses::default(),
             accounts: setup.accounts,
             trusted_proxies: setup.trusted_proxies,
             executable: setup.executable,

@@ -50,24 +50,25 @@ async fn look(views: &[View<'_>], looks: &[[&str; 2]]) -> Looked {
 #[tokio::test]
 async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home() {
     let (mut world, shown) = long_names().await;
-    let site = Site::serve(world.open_app().await).await;
+    let site = Site::serve(world.signed_in_app().await).await;
     let idle = world.store.lock_list().await.unwrap().into_iter().find(|lock| lock.id != shown.lock).unwrap().id;
     world.web_rules = WebRules::new(&["none"]).unwrap();
-    let closed = Site::serve(world.open_app().await).await;
+    let closed = Site::serve(world.signed_in_app().await).await;
     let unused = pages::fixture::World::new().await;
-    let new = Site::serve(unused.open_app().await).await;
+    let new = Site::serve(unused.signed_in_app().await).await;
     let stopped = pages::apply_locks::world().await;
-    let frozen = Site::serve(stopped.open_app().await).await;
+    let frozen = Site::serve(stopped.signed_in_app().await).await;
     let teams = pages::credentials::world().await;
-    let owned = Site::serve(teams.open_app().await).await;
+    let owned = Site::serve(teams.signed_in_app().await).await;
     let night = troubled_world("a server of Kim's", "GitHub answered 502 Bad Gateway").await;
-    let troubled = Site::serve(night.open_app().await).await;
+    let troubled = Site::serve(night.signed_in_app().await).await;
     let mistaken = misconfigured_world(REFUSED).await;
-    let misconfigured = Site::serve(mistaken.open_app().await).await;
+    let misconfigured = Site::serve(mistaken.signed_in_app().await).await;
     let (exclusive, mirrored) = (pages::leases::world().await, pages::repos::world().await);
-    let (leased, kept) = (Site::serve(exclusive.open_app().await).await, Site::serve(mirrored.open_app().await).await);
+    let (leased, kept) =
+        (Site::serve(exclusive.signed_in_app().await).await, Site::serve(mirrored.signed_in_app().await).await);
     let (registered, [planned, busy]) = pages::apps::world().await;
-    let apps = Site::serve(registered.open_app().await).await;
+    let apps = Site::serve(registered.signed_in_app().await).await;
     let looked = look(
         &[
             ("empty", new.at("/"), &["No locks are held.", "Nothing was asked for yet."]),
@@ -126,9 +127,9 @@ async fn every_page_fits_every_screen_can_be_used_by_everybody_and_stays_at_home
 #[tokio::test]
 async fn hostile_text_is_read_and_not_run() {
     let (world, shown) = hostile().await;
-    let site = Site::serve(world.open_app().await).await;
+    let site = Site::serve(world.signed_in_app().await).await;
     let night = troubled_world(ATTACK, ATTACK).await;
-    let troubled = Site::serve(night.open_app().await).await;
+    let troubled = Site::serve(night.signed_in_app().await).await;
     let attacks = [ATTACK, ATTACK_PATH, ATTACK_WORKSPACE];
     let looked = look(
         &[
@@ -187,7 +188,7 @@ async fn without_scripts_applies_are_stopped_and_allowed_and_a_lock_is_given_bac
     let seen: Switched = browse(task).await;
     assert_none(&seen.problems);
     assert!(seen.stopped.contains("All applies are stopped. What was running already goes on"), "{}", seen.stopped);
-    assert!(seen.stopped.contains(&format!("{ATTACK}\n\nby somebody at the dashboard")), "{}", seen.stopped);
+    assert!(seen.stopped.contains(&format!("{ATTACK}\n\nby ops")), "{}", seen.stopped);
     assert!(seen.allowed.contains("Applies are allowed again."), "{}", seen.allowed);
     assert!(seen.released.contains("The lock is given back and its plans are discarded."), "{}", seen.released);
     assert!(!seen.scripts);
@@ -240,7 +241,7 @@ fn code_that_prints(dir: &Path, gate: &ApplyGate) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whoever_knows_the_password_watches_a_run_to_its_end_without_a_reload() {
     let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
-    let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse");
+    let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse battery");
     let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
     let gate = ApplyGate::new(world.dir.path());
     let pull = world.open("feature", &[("x.tf", &code_that_prints(world.dir.path(), &gate))]).await;
@@ -248,7 +249,7 @@ async fn whoever_knows_the_password_watches_a_run_to_its_end_without_a_reload() 
     world.comment(pull, "lockkeeper apply").await;
     let applying = gate.reached().await;
 
-    let user = json!({ "username": "ops", "password": "correct horse" });
+    let user = json!({ "username": "ops", "password": "correct horse battery" });
     let task = json!({ "job": "watch", "url": world.server.url(), "user": user, "gate": gate.pipe(), "lines": LINES });
     let seen: Watched = browse(task).await;
     assert_none(&seen.problems);

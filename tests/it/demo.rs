@@ -222,7 +222,11 @@ async fn the_dashboard_stays_up_until_ctrl_c() {
     running.until("Ctrl-C").await;
     let address = running.seen.lines().rev().find_map(|line| line.trim().strip_prefix("Dashboard")).unwrap();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
+    let sign_in = running.seen.lines().rev().find_map(|line| line.trim().strip_prefix("Sign in")).unwrap();
+    let (user, password) = sign_in.trim().strip_prefix("as ").unwrap().split_once(", password ").unwrap();
     let page = client.get(address.trim()).send().await.unwrap();
+    assert_eq!(page.status(), 401);
+    let page = client.get(address.trim()).basic_auth(user, Some(password)).send().await.unwrap();
     assert_eq!(page.status(), 200);
     assert!(page.text().await.unwrap().contains("infrastructure"), "the lock is on the page");
     let (exit, seen) = running.interrupt().await;

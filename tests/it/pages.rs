@@ -15,7 +15,7 @@ pub mod home;
 mod hostile;
 mod job;
 pub mod leases;
-mod limited;
+pub mod limited;
 mod lock;
 pub mod operations;
 mod owners;

@@ -43,7 +43,7 @@ pub(super) use admission::{Admission, Limits};
 use self::admission::Place;
 use self::progress::{AnswerBody, End, Observed, Progress, RequestBody};
 use super::tls::Certificate;
-use crate::http::LocalAddr;
+use crate::http::LocalAddress;
 
 /// Most bytes of the headers of a request, and of its body that are in memory before somebody reads them.
 const BUFFER: usize = 64 * 1024;
@@ -156,7 +156,7 @@ async fn respond(
 ) -> Result<Response<AnswerBody>, Infallible> {
     let mut request = request.map(|body| Body::new(RequestBody::new(body, progress.clone())));
     request.extensions_mut().insert(ConnectInfo(ends.peer));
-    request.extensions_mut().insert(LocalAddr(ends.local));
+    request.extensions_mut().insert(LocalAddress(ends.local));
     let response = router.oneshot(request).await?;
     Ok(response.map(|body| AnswerBody::new(body, progress)))
 }

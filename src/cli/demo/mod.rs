@@ -106,6 +106,7 @@ async fn set(args: &ArgMatches, raw: RawSettings, folder: &Folder, page: &mut Pa
     page.begin(&[
         ("Terraform", format!("{tool}, {program}")),
         ("Server", stage.dashboard()),
+        ("Sign in", stage.sign_in()),
         ("GitHub", format!("emulated, with the repository {}", sample::REPO)),
         ("Log", folder.log().display().to_string()),
     ])?;
@@ -152,5 +153,9 @@ async fn tell(stage: &Stage, page: &mut Page<'_, '_>) -> anyhow::Result<Ending> 
 
 fn addresses(stage: &Stage) -> Addresses {
     let page = |role: Role| stage.github.pull_url(sample::REPO, PullNumber(role.number()));
-    Addresses { dashboard: stage.dashboard(), pulls: [Role::Alice, Role::Bob].map(page).to_vec() }
+    Addresses {
+        dashboard: stage.dashboard(),
+        sign_in: stage.sign_in(),
+        pulls: [Role::Alice, Role::Bob].map(page).to_vec(),
+    }
 }

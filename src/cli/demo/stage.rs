@@ -29,6 +29,8 @@ pub(super) struct Stage {
     second: SecondServer,
     /// Terraform's states.
     pub states: PathBuf,
+    /// Of the dashboard.
+    password: Secret,
     /// Where each of the servers keeps its mirrors.
     data_dirs: [PathBuf; 2],
     /// The `PATH` of everything that runs.
@@ -86,9 +88,9 @@ impl Stage {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, props.port)).await;
         let listener = listener.with_context(|| format!("cannot listen on port {} (--port)", props.port))?;
         let url = format!("http://{}", listener.local_addr().context("cannot tell which port is listened on")?);
-        let (token, webhook_secret) = (secret(), secret());
+        let (token, webhook_secret, password) = (secret(), secret(), secret());
         let github = github(folder, &url, &token, &webhook_secret).await?;
-        let secrets = [token, webhook_secret];
+        let secrets = [token, webhook_secret, password.clone()];
         let config = |data_dir| config(data_dir, &props, &url, &github, &secrets);
         let (first, second) = (config(folder.server())?, config(folder.second_server())?);
         let surroundings = Surroundings { variables: props.variables.clone(), hostname: props.hostname.clone() };
@@ -96,7 +98,7 @@ impl Stage {
         let second = SecondServer::start(&second, &props, server.ctx()).await?;
         let path = props.variables.get("PATH").cloned().unwrap_or_default();
         let data_dirs = [folder.server(), folder.second_server()];
-        Ok(Self { github, server, second, states: folder.states(), data_dirs, path })
+        Ok(Self { github, server, second, password, states: folder.states(), data_dirs, path })
     }
 
     /// What the mirrors of both servers have of `main`, and what the registry says of them.
@@ -121,6 +123,11 @@ impl Stage {
     /// Address of the dashboard.
     pub fn dashboard(&self) -> String {
         format!("http://{}/", self.server.address())
+    }
+
+    /// How people get into the dashboard, which shows nobody what runs print and lets nobody change anything without it.
+    pub fn sign_in(&self) -> String {
+        format!("as {WEB_USER}, password {}", self.password.expose())
     }
 
     /// Stops everything; runs under way are interrupted.
@@ -153,7 +160,7 @@ fn config(
     props: &Props,
     url: &str,
     github: &Emulator,
-    [token, webhook_secret]: &[Secret; 2],
+    [token, webhook_secret, password]: &[Secret; 3],
 ) -> anyhow::Result<ServerConfig> {
     let path = |path: PathBuf| path.to_string_lossy().into_owned();
     let flags = [
@@ -162,6 +169,9 @@ fn config(
         ("gh-token", token.expose().to_owned()),
         ("gh-webhook-secret", webhook_secret.expose().to_owned()),
         ("gh-api-url", github.api_url()),
+        ("web-basic-auth", "true".to_owned()),
+        ("web-username", WEB_USER.to_owned()),
+        ("web-password", password.expose().to_owned()),
         ("bind-address", Ipv4Addr::LOCALHOST.to_string()),
         ("atlantis-url", url.to_owned()),
         ("data-dir", path(data_dir.clone())),
@@ -178,7 +188,10 @@ fn config(
     Ok(config)
 }
 
-/// Nobody needs to know it.
+/// User of the dashboard.
+const WEB_USER: &str = "demo";
+
+/// Random, and gone with the demo.
 fn secret() -> Secret {
     Secret::new(&hex::encode(rand::random::<[u8; 20]>()))
 }

@@ -53,6 +53,24 @@ impl Action {
         Self::ALL.iter().map(|action| action.as_str()).collect::<Vec<_>>().join(", ")
     }
 
+    /// Whether only people who have signed in can do it on the pages, whatever the operator allows others: all but what the pages
+    /// of Atlantis have for everybody, and harmless neighbours of it.
+    pub const fn needs_account(self) -> bool {
+        match self {
+            Self::UnlockAny | Self::Discard | Self::ApplyLock | Self::Sync | Self::Cancel => false,
+            Self::Plan
+            | Self::Apply
+            | Self::Unlock
+            | Self::Lease
+            | Self::CancelForce
+            | Self::Import
+            | Self::StateRm
+            | Self::ApprovePolicies
+            | Self::Version
+            | Self::Owners => true,
+        }
+    }
+
     /// What follows "may not" and "may": "apply", "stop applies or allow them again".
     pub const fn deed(self) -> &'static str {
         match self {

@@ -206,6 +206,9 @@ pub struct WebhookConfig {
 impl WebhookConfig {
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
         let secrets = reader.secrets("gh-webhook-secret");
+        let lengths: Vec<Read<()>> =
+            secrets.iter().map(|secret| reader.long_enough("gh-webhook-secret", secret)).collect();
+        lengths.into_iter().collect::<Read<()>>()?;
         let unsigned = reader.switch("allow-unsigned-webhooks")?;
         match (secrets.is_empty(), unsigned) {
             (false, false) => {}

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::choice::choice;
-use super::problems::Problem;
+use super::problems::{Problem, Warning};
 use super::reader::{Read, Reader};
 use crate::config::access::{TeamRules, WebRules};
 
@@ -64,9 +64,61 @@ fn read_commenters(reader: &mut Reader<'_>, has_list: bool) -> Read<Commenters> 
     }
 }
 
+/// Without a password the pages only show, unless the operator says that anybody may change something.
 fn read_web(reader: &mut Reader<'_>) -> Read<WebRules> {
     let flag = "web-allow";
-    WebRules::new(&reader.list(flag)).or_else(|problem| reader.refuse(flag, problem.to_string(), problem.fix()))
+    let is_named = reader.given(flag).is_some_and(|given| !given.text.trim().is_empty());
+    let rules = WebRules::new(&reader.list(flag));
+    let rules = rules.or_else(|problem| reader.refuse(flag, problem.to_string(), problem.fix()));
+    let anonymous = reader.switch("allow-anonymous-web");
+    let Ok(has_password) = reader.switch("web-basic-auth") else { return rules };
+    match (rules?, anonymous?) {
+        (rules, false) if has_password => Ok(rules),
+        (_, true) if has_password => reader.refuse(
+            "allow-anonymous-web",
+            "set, but the pages ask for a password (--web-basic-auth): nobody is anonymous",
+            "remove one of the two",
+        ),
+        (rules, true) if !is_named || rules.is_empty() => reader.refuse(
+            "allow-anonymous-web",
+            "set, but --web-allow names nothing that anybody could do",
+            "name the actions in --web-allow, or remove --allow-anonymous-web",
+        ),
+        (rules, true) => read_anonymous(reader, rules),
+        (rules, false) if is_named && !rules.is_empty() => reader.refuse(
+            flag,
+            format!(
+                "names {}, but the pages ask for no password: anybody who reaches them could do it",
+                quoted(&rules)
+            ),
+            "set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; where everybody who reaches the server may do it, set \
+             --allow-anonymous-web",
+        ),
+        (_, false) => Ok(WebRules::read_only()),
+    }
+}
+
+fn read_anonymous(reader: &mut Reader<'_>, rules: WebRules) -> Read<WebRules> {
+    let kept: Vec<String> = rules.needing_account().map(|action| format!("`{action}`")).collect();
+    if !kept.is_empty() {
+        return reader.refuse(
+            "web-allow",
+            format!(
+                "names {} without a password: no server lets people do that who have not signed in",
+                kept.join(", ")
+            ),
+            "name the other actions alone, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD",
+        );
+    }
+    let what =
+        format!("anybody who reaches the server may do {} on its pages, and nobody knows who did", quoted(&rules));
+    reader.warn(Warning::with("allow-anonymous-web", what));
+    Ok(rules.without_account())
+}
+
+fn quoted(rules: &WebRules) -> String {
+    let words: Vec<String> = rules.to_string().split(',').map(|word| format!("`{word}`")).collect();
+    words.join(", ")
 }
 
 /// Whoever needs no password is the whole server.

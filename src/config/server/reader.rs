@@ -14,6 +14,9 @@ use crate::config::duration::parse_duration;
 use crate::config::size::ByteSize;
 use crate::secret::Secret;
 
+/// Fewest characters of a password or of a secret for webhooks.
+const SHORTEST_SECRET: usize = 16;
+
 /// The value could not be read; the reader has the problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recorded;
@@ -196,6 +199,25 @@ impl<'a> Reader<'a> {
         };
         let lines = texts.into_iter().flat_map(str::lines);
         lines.map(Secret::new).filter(|secret| !secret.is_empty()).collect()
+    }
+
+    /// Refuses a secret that can be guessed; what was set up for Atlantis is warned of.
+    pub fn long_enough(&mut self, flag: &'static str, secret: &Secret) -> Read<()> {
+        let length = secret.expose().chars().count();
+        if length >= SHORTEST_SECRET {
+            return Ok(());
+        }
+        let what = format!("{length} characters long, and {SHORTEST_SECRET} are the least that cannot be guessed");
+        match self.compat {
+            Compat::Atlantis => {
+                self.warn(Warning::with(
+                    flag,
+                    format!("{what}; make a longer one, for example with `openssl rand -hex 20`"),
+                ));
+                Ok(())
+            }
+            Compat::None => self.refuse(flag, what, "make a longer one, for example with `openssl rand -hex 20`"),
+        }
     }
 
     /// Every process of the machine can read the command line.

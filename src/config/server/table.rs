@@ -103,8 +103,8 @@ pub static SETTINGS: &[Setting] = &[
         "gh-webhook-secret",
         "SECRET",
         Secrets,
-        "Secret GitHub signs webhooks with. Give the old and the new one while changing it: repeat the flag, or write \
-         one per line in the variable.",
+        "Secret GitHub signs webhooks with, 16 characters at least. Give the old and the new one while changing it: repeat the \
+         flag, or write one per line in the variable.",
     ),
     Setting::switch(
         Webhooks,
@@ -116,9 +116,20 @@ pub static SETTINGS: &[Setting] = &[
     Setting::new(Web, "atlantis-url", "URL", Text, "Where people reach this server; a path is allowed.")
         .also(&["public-url"])
         .or_derived("http://<host name>:<port>; with a certificate https"),
-    Setting::switch(Web, "web-basic-auth", "Ask for --web-username and --web-password before showing a page."),
+    Setting::switch(
+        Web,
+        "web-basic-auth",
+        "Ask for --web-username and --web-password before showing a page. Without it pages and API only show, and not what \
+         runs print.",
+    ),
     Setting::new(Web, "web-username", "NAME", Text, "User name for the pages.").or_named("lockkeeper", "atlantis"),
-    Setting::new(Web, "web-password", "PASSWORD", Secret, "Password for the pages; there is no default."),
+    Setting::new(
+        Web,
+        "web-password",
+        "PASSWORD",
+        Secret,
+        "Password for the pages, 16 characters at least; there is no default.",
+    ),
     Setting::new(
         Web,
         "ssl-cert-file",
@@ -128,6 +139,14 @@ pub static SETTINGS: &[Setting] = &[
          changes.",
     ),
     Setting::new(Web, "ssl-key-file", "FILE", Path, "Private key (PEM) of that certificate."),
+    Setting::new(
+        Web,
+        "web-hosts",
+        "NAMES",
+        List,
+        "More names and addresses by which pages and API may be asked for, such as `lockkeeper.internal`. Those of \
+         --atlantis-url and of the address that is listened on are known; others are answered with 421.",
+    ),
     Setting::new(
         Web,
         "trusted-proxies",
@@ -249,9 +268,15 @@ pub static SETTINGS: &[Setting] = &[
         List,
         "What may be done on the pages and by scripts with their password: `discard` (release a lock of which nothing is in \
          use, with its plans), `unlock_any` (take a lock away by force, or hand it over), `apply_lock`, `lease`, `sync`, \
-         `owners` (change owners, applications and credentials) …, `all` or `none`.",
+         `owners` (change owners, applications and credentials) …, `all` or `none`. Without --web-basic-auth `none`.",
     )
     .or("all"),
+    Setting::switch(
+        Permissions,
+        "allow-anonymous-web",
+        "Without --web-basic-auth: let anybody who reaches the server do what --web-allow names, which can be `discard`, \
+         `unlock_any`, `apply_lock`, `sync` and `cancel`, never more.",
+    ),
     Setting::new(
         Permissions,
         "web-accounts-file",

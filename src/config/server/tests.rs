@@ -15,7 +15,7 @@ const LEAST: [(&str, &str); 4] = [
     ("repo-allowlist", "github.com/acme/*"),
     ("gh-user", "@lockkeeper-bot"),
     ("gh-token-file", "token"),
-    ("gh-webhook-secret", "old"),
+    ("gh-webhook-secret", "the-old-webhook-secret"),
 ];
 
 /// Flags by name and value; a flag with the value `-` is left out.
@@ -246,11 +246,17 @@ fn an_app_logs_in_with_its_key() {
 
 #[test]
 fn old_and_new_webhook_secret_are_both_good() {
-    let by_flags = config(&[("gh-webhook-secret", "new,with,commas")]);
-    assert_eq!(by_flags.webhooks.secrets, [Secret::new("old"), Secret::new("new,with,commas")]);
-    let variables = [("ATLANTIS_GH_WEBHOOK_SECRET", "old\nnew\n")];
+    let by_flags = config(&[("gh-webhook-secret", "new,with,commas,and-long")]);
+    assert_eq!(
+        by_flags.webhooks.secrets,
+        [Secret::new("the-old-webhook-secret"), Secret::new("new,with,commas,and-long")]
+    );
+    let variables = [("ATLANTIS_GH_WEBHOOK_SECRET", "the-old-webhook-secret\nthe-new-webhook-secret\n")];
     let (by_variable, _) = read_with(&[("gh-webhook-secret", "-")], &variables).unwrap();
-    assert_eq!(by_variable.webhooks.secrets, [Secret::new("old"), Secret::new("new")]);
+    assert_eq!(
+        by_variable.webhooks.secrets,
+        [Secret::new("the-old-webhook-secret"), Secret::new("the-new-webhook-secret")]
+    );
 }
 
 #[test]
@@ -278,8 +284,8 @@ fn addresses_of_the_api_follow_from_the_host() {
 
 #[test]
 fn pages_are_protected_wholly_or_not_at_all() {
-    let both = config(&[("web-basic-auth", "true"), ("web-password", "pass")]);
-    let (username, password) = ("lockkeeper".to_owned(), Secret::new("pass"));
+    let both = config(&[("web-basic-auth", "true"), ("web-password", "correct horse battery")]);
+    let (username, password) = ("lockkeeper".to_owned(), Secret::new("correct horse battery"));
     assert_eq!(both.web.auth, WebAuth::Basic { username, password });
     assert_snapshot!(errors(&[("web-basic-auth", "true")]), @r"
     1. --web-password (LOCKKEEPER_WEB_PASSWORD): missing, but --web-basic-auth is set; there is no default password
@@ -535,13 +541,13 @@ fn read_settings_file(text: &str, more: &[(&str, &str)], variables: &[(&str, &st
 
 #[test]
 fn a_file_of_settings_is_heard_after_flags_and_variables() {
-    let text = "repo-allowlist: [github.com/acme/*]\ngh-user: '@kim'\ngh-token: ghp_x\ngh-webhook-secret: [old, new]\n\
+    let text = "repo-allowlist: [github.com/acme/*]\ngh-user: '@kim'\ngh-token: ghp_x\ngh-webhook-secret: [the-old-webhook-secret, the-new-webhook-secret]\n\
                 port: 80\ndata-dir: ~/keep\nbind-address: 127.0.0.1\nlog-level: debug\nparallel-pool-size: 0\n";
     let variables = [("ATLANTIS_BIND_ADDRESS", "127.0.0.2"), ("LOCKKEEPER_LOG_LEVEL", "")];
     let config = read_settings_file(text, &[("port", "81")], &variables).unwrap();
     assert_eq!(config.web.listen.to_string(), "127.0.0.2:81");
     assert_eq!(config.storage.data_dir, PathBuf::from("/home/kim/keep"));
-    assert_eq!(config.webhooks.secrets, [Secret::new("old"), Secret::new("new")]);
+    assert_eq!(config.webhooks.secrets, [Secret::new("the-old-webhook-secret"), Secret::new("the-new-webhook-secret")]);
     assert_eq!(config.logging.level, crate::telemetry::LogLevel::Debug);
     assert_eq!(config.terraform.parallel.get(), 15);
     let GithubAuth::Token { user, .. } = config.github.auth else { panic!("a token is set") };
@@ -612,8 +618,11 @@ fn every_setting_is_read_by_somebody() {
 
 #[test]
 fn debug_of_a_configuration_shows_no_secret() {
-    let flags =
-        [("database-url", "postgres://kim:hunter2@db/x"), ("web-basic-auth", "true"), ("web-password", "hunter2")];
+    let flags = [
+        ("database-url", "postgres://kim:hunter2@db/x"),
+        ("web-basic-auth", "true"),
+        ("web-password", "hunter2-hunter2-2"),
+    ];
     assert!(!format!("{:?}", config(&flags)).contains("hunter2"));
 }
 
@@ -627,7 +636,9 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
     3. --web-allow (LOCKKEEPER_WEB_ALLOW): `discards` is not an action
     Fix: choose from plan, apply, unlock, unlock_any, discard, apply_lock, lease, sync, cancel, cancel_force, import, state_rm, approve_policies, version, owners, or write `all` or `none`
     ");
-    let fine = config(&[("gh-team-allowlist", " *:plan ,OPS:* "), ("web-allow", "discard")]).permissions;
+    let password = [("web-basic-auth", "true"), ("web-password", "correct horse battery")];
+    let with = |flags: &[(&'static str, &'static str)]| config(&[&password[..], flags].concat()).permissions;
+    let fine = with(&[("gh-team-allowlist", " *:plan ,OPS:* "), ("web-allow", "discard")]);
     assert_eq!((fine.teams.to_string(), fine.web.to_string()), ("*:plan,ops:*".to_owned(), "discard".to_owned()));
     assert_snapshot!(errors(&[("web-accounts-file", "/etc/accounts")]), @"
     1. --web-accounts-file (LOCKKEEPER_WEB_ACCOUNTS_FILE): set, but the pages ask for no password: nobody would be limited
@@ -638,8 +649,66 @@ fn every_wrong_entry_about_permission_is_named_with_flag_and_fix() {
     assert_eq!(config(&[("allow-commenters", "everyone")]).permissions.commenters, Commenters::Everyone);
     let both = errors(&[("gh-team-allowlist", "*:plan"), ("allow-commenters", "everyone")]);
     assert!(both.contains("`everyone`, but --gh-team-allowlist says who may give which command"), "{both}");
-    let unset = config(&[("gh-team-allowlist", ""), ("web-allow", "")]).permissions;
+    let unset = with(&[("gh-team-allowlist", ""), ("web-allow", "")]);
     assert!(unset.teams.is_empty() && unset.web.allows(crate::config::access::Action::ApplyLock));
+}
+
+#[test]
+fn without_a_password_nothing_can_be_changed_unless_the_operator_says_what() {
+    for flags in [&[][..], &[("web-allow", "none")], &[("web-allow", " ")]] {
+        assert_eq!(config(flags).permissions.web, crate::config::access::WebRules::read_only(), "{flags:?}");
+    }
+    let anonymous = |words| [("allow-anonymous-web", "true"), ("web-allow", words)];
+    let (wanted, warnings) = read_with(&anonymous("discard,apply_lock"), &[]).unwrap();
+    assert!(wanted.permissions.web.is_anonymous());
+    assert_eq!(wanted.permissions.web.to_string(), "discard,apply_lock");
+    assert_snapshot!(warnings.lines().last().unwrap(), @"--allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): anybody who reaches the server may do `discard`, `apply_lock` on its pages, and nobody knows who did");
+    assert_snapshot!(errors(&[("web-allow", "discard,plan")]), @"
+    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `discard`, but the pages ask for no password: anybody who reaches them could do it
+    Fix: set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; where everybody who reaches the server may do it, set --allow-anonymous-web
+    ");
+    assert_snapshot!(errors(&anonymous("all")), @"
+    1. --web-allow (LOCKKEEPER_WEB_ALLOW): names `plan`, `apply`, `unlock`, `lease`, `cancel_force`, `import`, `state_rm`, `approve_policies`, `version`, `owners` without a password: no server lets people do that who have not signed in
+    Fix: name the other actions alone, or set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD
+    ");
+    for flags in [&[("allow-anonymous-web", "true")][..], &anonymous("none"), &anonymous("")] {
+        insta::allow_duplicates! {
+            assert_snapshot!(errors(flags), @"
+            1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but --web-allow names nothing that anybody could do
+            Fix: name the actions in --web-allow, or remove --allow-anonymous-web
+            ");
+        }
+    }
+    let both = [("web-basic-auth", "true"), ("web-password", "correct horse battery")];
+    assert_snapshot!(errors(&[&both[..], &anonymous("discard")].concat()), @"
+    1. --allow-anonymous-web (LOCKKEEPER_ALLOW_ANONYMOUS_WEB): set, but the pages ask for a password (--web-basic-auth): nobody is anonymous
+    Fix: remove one of the two
+    ");
+}
+
+#[test]
+fn what_can_be_guessed_is_refused_and_not_repeated() {
+    let short = [("gh-webhook-secret", "fifteen-letters"), ("web-basic-auth", "true"), ("web-password", "hunter2")];
+    let refused = errors(&short);
+    assert!(!refused.contains("fifteen-letters") && !refused.contains("hunter2"), "{refused}");
+    assert_snapshot!(refused, @"
+    1. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): 15 characters long, and 16 are the least that cannot be guessed
+    Fix: make a longer one, for example with `openssl rand -hex 20`
+    2. --web-password (LOCKKEEPER_WEB_PASSWORD): 7 characters long, and 16 are the least that cannot be guessed
+    Fix: make a longer one, for example with `openssl rand -hex 20`
+    ");
+    let (_, warnings) = read_with(&[&short[..], &[("compat", "atlantis")]].concat(), &[]).unwrap();
+    assert!(!warnings.contains("fifteen-letters") && !warnings.contains("hunter2"), "{warnings}");
+    assert_eq!(warnings.matches("are the least that cannot be guessed").count(), 2, "{warnings}");
+}
+
+#[test]
+fn a_host_that_is_none_is_named_with_flag_and_fix() {
+    assert_snapshot!(errors(&[("web-hosts", "locks.internal, https://x.example")]), @"
+    1. --web-hosts (LOCKKEEPER_WEB_HOSTS): `https://x.example` is neither a host name nor an address
+    Fix: write names or addresses without a port, such as `lockkeeper.internal`, with commas between them
+    ");
+    assert!(config(&[("web-hosts", "locks.internal")]).web.hosts.knows("locks.internal:4141", None));
 }
 
 #[test]

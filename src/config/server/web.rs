@@ -6,14 +6,15 @@ use std::path::PathBuf;
 use url::Url;
 
 use super::github::web_url;
+use super::hosts::WebHosts;
 use super::proxies::TrustedProxies;
 use super::reader::{Read, Reader};
 use crate::secret::Secret;
 
-/// Who may see pages.
+/// Who uses the pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WebAuth {
-    /// Everybody who reaches the server.
+    /// Everybody who reaches the server, and only to look.
     Open,
     /// Who knows the password (HTTP Basic).
     Basic {
@@ -40,10 +41,12 @@ pub struct WebConfig {
     pub listen: SocketAddr,
     /// Where people reach the server, ends with a slash; join relative paths to it.
     pub public_url: Url,
-    /// Who may see pages.
+    /// Who uses the pages.
     pub auth: WebAuth,
     /// Certificate and key, if the server does TLS itself.
     pub tls: Option<TlsFiles>,
+    /// Names and addresses by which it may be asked.
+    pub hosts: WebHosts,
     /// Who is believed about where a request comes from.
     pub trusted_proxies: TrustedProxies,
 }
@@ -56,12 +59,18 @@ impl WebConfig {
         let auth = read_auth(reader);
         let tls = read_tls(reader);
         let trusted_proxies = read_proxies(reader);
+        let hosts = reader.list("web-hosts");
         let (listen, given_url) = (listen?, given_url?);
         let public_url = match given_url {
             Some(url) => url,
             None => default_url(reader, listen.port(), matches!(tls, Ok(Some(_))))?,
         };
-        Ok(Self { listen, public_url, auth: auth?, tls: tls?, trusted_proxies: trusted_proxies? })
+        let hosts = WebHosts::new(&public_url, listen, &hosts).or_else(|problem| {
+            let fix =
+                "write names or addresses without a port, such as `lockkeeper.internal`, with commas between them";
+            reader.refuse("web-hosts", problem.to_string(), fix)
+        });
+        Ok(Self { listen, public_url, auth: auth?, tls: tls?, hosts: hosts?, trusted_proxies: trusted_proxies? })
     }
 }
 
@@ -118,7 +127,10 @@ fn read_auth(reader: &mut Reader<'_>) -> Read<WebAuth> {
     let username = reader.text("web-username").unwrap_or_default();
     let password = reader.secret("web-password");
     match (reader.switch("web-basic-auth")?, password) {
-        (true, Some(password)) => Ok(WebAuth::Basic { username, password }),
+        (true, Some(password)) => {
+            reader.long_enough("web-password", &password)?;
+            Ok(WebAuth::Basic { username, password })
+        }
         (true, None) => reader.refuse(
             "web-password",
             "missing, but --web-basic-auth is set; there is no default password",

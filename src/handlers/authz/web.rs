@@ -41,6 +41,14 @@ fn by_rules(rules: &WebRules, accounts: &WebAccounts, who: &Identity, action: Ac
         actual: format!("`{action}` is not among it"),
         who_can: vec![who_can],
     };
+    if rules.is_anonymous() && !rules.allows(action) {
+        let way_out = "Whoever operates the server can set --web-basic-auth and LOCKKEEPER_WEB_PASSWORD; those who sign in \
+                       can then do it.";
+        return Some(denial(
+            "nobody signs in to the pages of this server, which then only show".to_owned(),
+            way_out.to_owned(),
+        ));
+    }
     if !rules.allows(action) {
         return Some(denial(
             format!("`--web-allow={rules}` is what the pages and the API of this server may be used for"),

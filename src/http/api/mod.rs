@@ -19,43 +19,52 @@ mod repos;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::routing::{delete, get, post};
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Deserialize;
 
+use super::routes::{Access, Routes};
 use super::{Web, operations};
 
 pub(super) use apps::removed_or_why;
 pub(super) use owners::{created_or_why, deleted_or_why};
 
 /// `/api/…` and the routes that Atlantis' own page uses.
-pub(super) fn router() -> Router<Arc<Web>> {
-    Router::new()
-        .route("/api/locks", get(locks::list))
-        .route("/api/apply-locks", get(apply_locks::list).post(apply_locks::set))
-        .route("/api/apply-locks/{id}", delete(apply_locks::end))
+pub(super) fn routes() -> Routes<Arc<Web>> {
+    Routes::new()
+        .get("/api/locks", Access::Facts, locks::list)
+        .get("/api/apply-locks", Access::Facts, apply_locks::list)
+        .post("/api/apply-locks", Access::Account, apply_locks::set)
+        .delete("/api/apply-locks/{id}", Access::Account, apply_locks::end)
         // The classic name of a lock has slashes, and some proxies decode them.
-        .route("/api/locks/{*asked}", get(lock::show).post(lock::change))
-        .route("/api/leases", get(leases::list))
+        .get("/api/locks/{*asked}", Access::Facts, lock::show)
+        .post("/api/locks/{*asked}", Access::Account, lock::change)
+        .get("/api/leases", Access::Account, leases::list)
         // The name of a repository in the key has slashes.
-        .route("/api/leases/{*key}", delete(leases::end))
-        .route("/api/repos", get(repos::list))
-        .route("/api/repos/{*asked}", get(repos::show).post(repos::sync))
-        .route("/api/operations", get(operations::answer))
-        .route("/api/owners", get(owners::list).post(owners::add))
-        .route("/api/owners/{name}", delete(owners::remove))
-        .route("/api/claims", get(claims::list))
-        .route("/api/audit", get(audit::list))
-        .route("/api/apps", get(apps::list).post(apps::add))
-        .route("/api/apps/{id}", get(apps::show).post(apps::change).delete(apps::remove))
-        .route("/api/apps/{id}/cancel", post(apps::stop))
-        .route("/api/apps/{id}/{deed}", post(apps::act))
-        .route("/api/credentials", get(credentials::list).post(credentials::add))
-        .route("/api/credentials/{id}", get(credentials::show).post(credentials::change).delete(credentials::remove))
-        .route("/apply/lock", post(legacy::stop_applies))
-        .route("/apply/unlock", delete(legacy::allow_applies))
-        .route("/locks", delete(legacy::discard))
+        .delete("/api/leases/{*key}", Access::Account, leases::end)
+        .get("/api/repos", Access::Facts, repos::list)
+        .get("/api/repos/{*asked}", Access::Facts, repos::show)
+        .post("/api/repos/{*asked}", Access::Account, repos::sync)
+        .get("/api/operations", Access::Account, operations::answer)
+        .get("/api/owners", Access::Account, owners::list)
+        .post("/api/owners", Access::Account, owners::add)
+        .delete("/api/owners/{name}", Access::Account, owners::remove)
+        .get("/api/claims", Access::Account, claims::list)
+        .get("/api/audit", Access::Account, audit::list)
+        .get("/api/apps", Access::Account, apps::list)
+        .post("/api/apps", Access::Account, apps::add)
+        .get("/api/apps/{id}", Access::Account, apps::show)
+        .post("/api/apps/{id}", Access::Account, apps::change)
+        .delete("/api/apps/{id}", Access::Account, apps::remove)
+        .post("/api/apps/{id}/cancel", Access::Account, apps::stop)
+        .post("/api/apps/{id}/{deed}", Access::Account, apps::act)
+        .get("/api/credentials", Access::Account, credentials::list)
+        .post("/api/credentials", Access::Account, credentials::add)
+        .get("/api/credentials/{id}", Access::Account, credentials::show)
+        .post("/api/credentials/{id}", Access::Account, credentials::change)
+        .delete("/api/credentials/{id}", Access::Account, credentials::remove)
+        .post("/apply/lock", Access::Account, legacy::stop_applies)
+        .delete("/apply/unlock", Access::Account, legacy::allow_applies)
+        .delete("/locks", Access::Account, legacy::discard)
 }
 
 /// `?owner=…`: only what concerns this owner.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::handlers::as_json;
 use crate::http::csrf::Script;
-use crate::http::extract::{Asked, JsonBody, Segment};
+use crate::http::extract::{Asked, JsonBody, Segment, search_text};
 use crate::http::reach::Sight;
 use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
 use crate::http::{Failure, Web};
@@ -40,7 +40,7 @@ pub(super) async fn list(
     let (repos, page) = (sight.repos(search.owner.as_deref()).await?, search.page.unwrap_or(1).max(1));
     let wish = MirrorSearch {
         state: read_state(&search.state),
-        text: search.q.trim(),
+        text: search_text(&search.q)?,
         repos: repos.as_deref(),
         skip: i64::from(page - 1) * LISTED,
         limit: LISTED,

@@ -103,7 +103,7 @@ pub(super) async fn show(
     // First the state and then the output: a run that is over by now has printed everything.
     let run = find_run(&web, &sight, &asked).await?;
     let command = web.store.command_get(run.command).await?.ok_or_else(Failure::no_such_run)?;
-    let output = read_output(&web.store, run.id).await?;
+    let output = if visitor.has_signed_in() { read_output(&web.store, run.id).await? } else { Output::default() };
     visitor.page("job.html", &View::new(&run, &command, output, web.clock.now()))
 }
 

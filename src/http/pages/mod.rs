@@ -27,44 +27,46 @@ mod visitor;
 
 use std::sync::Arc;
 
-use axum::Router;
-use axum::routing::{get, post};
-
 use super::Web;
+use super::routes::{Access, Routes};
 
 pub(super) use templates::Templates;
 pub(super) use text::shown;
 
 /// Pages and static files.
-pub(super) fn router() -> Router<Arc<Web>> {
-    Router::new()
-        .route("/", get(home::show))
-        .route("/index.html", get(home::show))
-        .route("/locks", get(home::show))
+pub(super) fn routes() -> Routes<Arc<Web>> {
+    Routes::new()
+        .get("/", Access::Facts, home::show)
+        .get("/index.html", Access::Facts, home::show)
+        .get("/locks", Access::Facts, home::show)
         // The classic name of a lock has slashes, and some proxies decode them.
-        .route("/locks/{*id}", get(locks::show).post(locks::change))
-        .route("/lock", get(locks::by_query))
-        .route("/apply-lock/stop", post(apply_switch::stop))
-        .route("/apply-lock/allow", post(apply_switch::allow))
-        .route("/apply-locks", get(apply_locks::show).post(apply_locks::set))
-        .route("/apply-locks/{id}/end", post(apply_locks::end))
-        .route("/jobs/{id}", get(jobs::show))
-        .route("/jobs/{id}/cancel", post(jobs::cancel))
-        .route("/jobs/{id}/output.txt", get(jobs::plain))
-        .route("/jobs/{id}/events", get(stream::events))
-        .route("/operations", get(operations::show))
-        .route("/operations/leases/release", post(leases::end))
-        .route("/repos", get(repos::list))
-        .route("/repos/{*repo}", get(repos::show).post(repos::sync))
-        .route("/owners", get(owners::list).post(owner_forms::add))
-        .route("/owners/{name}", get(owners::show))
-        .route("/owners/{name}/remove", post(owner_forms::remove))
-        .route("/owners/{name}/apps", post(owner_forms::add_app))
-        .route("/owners/{name}/{things}/{id}/remove", post(owner_forms::remove_thing))
-        .route("/claims", get(owners::claims))
-        .route("/audit", get(audit::show))
-        .route("/apps/{id}", get(apps::show))
-        .route("/apps/{id}/cancel", post(apps::stop))
-        .route("/apps/{id}/{deed}", post(apps::act))
-        .route("/static/{hash}/{name}", get(templates::file))
+        .get("/locks/{*id}", Access::Facts, locks::show)
+        .post("/locks/{*id}", Access::Change, locks::change)
+        .get("/lock", Access::Facts, locks::by_query)
+        .post("/apply-lock/stop", Access::Change, apply_switch::stop)
+        .post("/apply-lock/allow", Access::Change, apply_switch::allow)
+        .get("/apply-locks", Access::Facts, apply_locks::show)
+        .post("/apply-locks", Access::Change, apply_locks::set)
+        .post("/apply-locks/{id}/end", Access::Change, apply_locks::end)
+        .get("/jobs/{id}", Access::Facts, jobs::show)
+        .post("/jobs/{id}/cancel", Access::Change, jobs::cancel)
+        .get("/jobs/{id}/output.txt", Access::Account, jobs::plain)
+        .get("/jobs/{id}/events", Access::Account, stream::events)
+        .get("/operations", Access::Account, operations::show)
+        .post("/operations/leases/release", Access::Account, leases::end)
+        .get("/repos", Access::Facts, repos::list)
+        .get("/repos/{*repo}", Access::Facts, repos::show)
+        .post("/repos/{*repo}", Access::Change, repos::sync)
+        .get("/owners", Access::Account, owners::list)
+        .post("/owners", Access::Account, owner_forms::add)
+        .get("/owners/{name}", Access::Account, owners::show)
+        .post("/owners/{name}/remove", Access::Account, owner_forms::remove)
+        .post("/owners/{name}/apps", Access::Account, owner_forms::add_app)
+        .post("/owners/{name}/{things}/{id}/remove", Access::Account, owner_forms::remove_thing)
+        .get("/claims", Access::Account, owners::claims)
+        .get("/audit", Access::Account, audit::show)
+        .get("/apps/{id}", Access::Account, apps::show)
+        .post("/apps/{id}/cancel", Access::Account, apps::stop)
+        .post("/apps/{id}/{deed}", Access::Account, apps::act)
+        .get("/static/{hash}/{name}", Access::Facts, templates::file)
 }

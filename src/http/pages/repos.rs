@@ -12,7 +12,7 @@ use super::owners::owners_to_choose;
 use super::text::{Badge, Stamp, Until, query, shown};
 use super::visitor::Visitor;
 use crate::http::csrf::Confirmed;
-use crate::http::extract::{Asked, Segment};
+use crate::http::extract::{Asked, Segment, search_text};
 use crate::http::reach::Sight;
 use crate::http::repos::{ask, mirrors_of, read_repo, read_state};
 use crate::http::{Failure, Web};
@@ -99,7 +99,7 @@ pub(super) async fn list(
     sight: Sight,
     Asked(wish): Asked<Wish>,
 ) -> Result<Response, Failure> {
-    let (now, state, q, owner) = (web.clock.now(), read_state(&wish.state), wish.q.trim(), wish.owner.trim());
+    let (now, state, q, owner) = (web.clock.now(), read_state(&wish.state), search_text(&wish.q)?, wish.owner.trim());
     let repos = sight.repos(Some(owner)).await?;
     let page = i64::from(wish.page.unwrap_or(1).max(1));
     let skip = (page - 1) * SHOWN;

@@ -27,6 +27,8 @@ struct Page<'a, V> {
     token: String,
     /// What this person may do here.
     may: May,
+    /// Whether people sign in to this server.
+    signed_in: bool,
     /// The owners that the account is limited to; empty: it is the whole server.
     limited_to: Vec<String>,
     now: Stamp,
@@ -73,6 +75,11 @@ impl Visitor {
         }
     }
 
+    /// Whether it is somebody with a password, and not just anybody.
+    pub fn has_signed_in(&self) -> bool {
+        self.web.auth.is_some()
+    }
+
     fn may(&self) -> May {
         let may = |action| self.web.authority.offers(&self.user.at_page().who, action);
         May {
@@ -95,7 +102,14 @@ impl Visitor {
         let now = self.web.clock.now();
         let token = self.web.csrf.token(&self.session, &self.user);
         let limited_to = self.limited_to().unwrap_or_default();
-        let page = Page { token, may: self.may(), limited_to, now: Stamp::new(now, now), view };
+        let page = Page {
+            token,
+            may: self.may(),
+            signed_in: self.has_signed_in(),
+            limited_to,
+            now: Stamp::new(now, now),
+            view,
+        };
         let html = self.web.templates.render(template, &page)?;
         let cookie = self.is_new.then(|| (header::SET_COOKIE, self.session.set_cookie(&self.web.public_url)));
         Ok((AppendHeaders(cookie), html).into_response())

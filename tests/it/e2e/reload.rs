@@ -66,7 +66,7 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
     let file = dir.path().join("accounts");
     put(&file, KIM);
     let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
-    let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse");
+    let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse battery");
     let settings = settings.flag(&format!("--web-accounts-file={}", file.display()));
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let pull = world.open("feature", &[("main.tf", "# changed\n")]).await;
@@ -86,7 +86,7 @@ async fn a_hangup_has_the_file_of_accounts_read_again() {
     assert!(line.contains(&file.display().to_string()) && line.contains("line 2: `password=` is missing"), "{line}");
     assert_eq!(asked("/", "kim", "kims-password-of-kim").await.0, 200, "the old one is in force");
     assert_eq!(asked("/", "lee", "lees-password-of-lee").await.0, 401);
-    let (_, page) = asked("/operations", "ops", "correct horse").await;
+    let (_, page) = asked("/operations", "ops", "correct horse battery").await;
     assert!(page.contains("The file of --web-accounts-file is refused") && page.contains("line 2: "), "{page}");
 
     put(&file, LEE);

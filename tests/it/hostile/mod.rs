@@ -8,3 +8,4 @@ mod interop;
 mod owners;
 mod sandbox;
 mod tools;
+mod web;

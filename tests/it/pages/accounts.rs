@@ -64,7 +64,7 @@ async fn whoever_is_taken_out_is_out_whatever_the_browser_still_has() {
         let answer = kim.send(super::fixture::form(form, &format!("token={token}&url=x"))).await;
         assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{text}");
     }
-    let ops = kim.signed_in("ops", "hunter2 ü");
+    let ops = kim.signed_in("ops", "correct horse battery ü");
     assert_eq!(ops.get("/operations").await.status, StatusCode::OK, "the whole server is not in the file");
 }
 
@@ -116,7 +116,7 @@ async fn a_stream_ends_when_the_repository_goes_to_another_owner() {
 #[tokio::test]
 async fn the_page_of_operators_says_what_holds_and_what_is_refused() {
     let world = world().await;
-    let ops = world.browser_of_user().await;
+    let ops = world.browser().await;
     let text = ops.get("/operations").await.text();
     assert!(text.contains("Everything is in order"), "{text}");
     assert!(text.contains("/etc/lockkeeper/accounts\nas it was\njust now\n; accounts in it: 1."), "{text}");

@@ -70,7 +70,7 @@ async fn a_script_with_the_password_uses_the_classic_routes() {
     let world = World::new().await;
     let infra = pull("github.com/acme/infra", 12);
     world.lock(&infra, &project("a b", "prod", None), "jdoe", "planned").await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let said = |text: &str| (StatusCode::OK, format!("{text}\n"));
     assert_eq!(script(&browser, "POST", "/apply/lock").await, said("All applies are stopped."));
     assert_eq!(script(&browser, "POST", "/apply/lock").await, said("All applies were stopped before."));
@@ -89,7 +89,7 @@ async fn a_name_of_two_locks_gives_back_neither_until_the_host_is_named() {
     for host in ["github.com", "git.example"] {
         world.lock(&pull(&format!("{host}/acme/infra"), 1), &project("net", "default", None), "a", "planned").await;
     }
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let (status, body) = script(&browser, "DELETE", "/locks?id=acme/infra/net/default/").await;
     assert_eq!(status, StatusCode::CONFLICT);
     assert!(body.contains("Put the host before the name"), "{body}");
@@ -103,13 +103,13 @@ async fn a_name_of_two_locks_gives_back_neither_until_the_host_is_named() {
 async fn a_classic_route_refuses_browsers_and_servers_without_a_password() {
     let world = World::new().await;
     let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "a", "planned").await;
-    let open = world.browser().await.without_cookie();
-    let user = world.browser_of_user().await.without_cookie();
+    let open = world.anonymous().await.without_cookie();
+    let user = world.browser().await.without_cookie();
     let discard = format!("/locks?id={}", lock.id);
     for (method, path) in [("POST", "/apply/lock"), ("DELETE", "/apply/unlock"), ("DELETE", discard.as_str())] {
         let (status, body) = script(&open, method, path).await;
         assert_eq!(status, StatusCode::FORBIDDEN);
-        assert!(body.contains("web basic authentication"), "{body}");
+        assert!(body.contains("nobody signs in to this server"), "{body}");
         for (name, value) in [
             ("origin", "https://locks.example"),
             ("sec-fetch-site", "same-origin"),
@@ -214,7 +214,7 @@ async fn a_lock_is_shown_with_those_who_wait_and_its_history() {
 async fn a_lock_is_released_by_the_api_or_the_answer_says_why_not() {
     let world = World::new().await;
     let (lock, run) = in_use(&world).await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let path = format!("/api/locks/{}/release", lock.id);
     let (status, json) = ask(&browser, &path, "").await;
     assert_eq!(status, StatusCode::CONFLICT);
@@ -304,7 +304,7 @@ async fn a_lock_is_handed_over_by_the_api() {
     let world = World::new().await;
     let (lock, _) = in_use(&world).await;
     world.waiting(&pull("github.com/acme/infra", 14), &lock.project, "carol").await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let path = "/api/locks/acme%2Finfra%2Finfra%2Fnet%2Fprod/hand-over";
     for (body, status, field, reason) in [
         ("", StatusCode::UNPROCESSABLE_ENTITY, "pull", "unusable"),
@@ -331,7 +331,7 @@ async fn a_lock_is_handed_over_by_the_api() {
 async fn a_script_of_atlantis_takes_a_lock_by_force() {
     let world = World::new().await;
     let (lock, _) = in_use(&world).await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     assert_eq!(script(&browser, "DELETE", &format!("/locks?id={}", lock.id)).await.0, StatusCode::OK);
     let cause = world.store.lock_event_list(2).await.unwrap().remove(1).event.cause;
     assert_eq!(cause.reason, "released by force: by a script");
@@ -341,8 +341,8 @@ async fn a_script_of_atlantis_takes_a_lock_by_force() {
 async fn a_change_by_the_api_refuses_browsers_and_servers_without_a_password() {
     let world = World::new().await;
     let (lock, _) = in_use(&world).await;
-    let open = world.browser().await.without_cookie();
-    let user = world.browser_of_user().await;
+    let open = world.anonymous().await.without_cookie();
+    let user = world.browser().await;
     for verb in ["release", "hand-over"] {
         let path = format!("/api/locks/{}/{verb}", lock.id);
         for browser in [&open, &user] {

@@ -55,7 +55,7 @@ async fn the_first_page_tells_of_the_one_for_everything_and_counts_the_others() 
 #[tokio::test]
 async fn a_directory_is_stopped_for_a_time_and_allowed_again() {
     let world = World::new().await;
-    let browser = world.browser_of_user().await;
+    let browser = world.browser().await;
     let fields = "scope=path&repo=+https%3A%2F%2Fgithub.com%2FAcme%2Finfra%2F&dir=.%2Fnetwork%2F&reason=freeze&until=2026-03-05T18%3A00";
     let answer = browser.post("/apply-locks", fields).await;
     assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/apply-locks?notice=set"));
@@ -131,9 +131,9 @@ async fn a_lock_that_somebody_set_before_stays_and_is_named() {
 #[tokio::test]
 async fn pages_that_may_not_stop_applies_show_them_only() {
     let mut world = world().await;
-    let (token, lock) = (world.browser_of_user().await.token().await, stopped(&world.store).await.unwrap());
+    let (token, lock) = (world.browser().await.token().await, stopped(&world.store).await.unwrap());
     world.web_rules = WebRules::new(&["discard"]).unwrap();
-    let browser = world.browser_of_user().await;
+    let browser = world.browser().await;
     let page = browser.get("/apply-locks").await;
     assert!(page.text().contains("the database moves") && !page.body.contains("<form"), "{}", page.body);
     for (path, fields) in [
@@ -157,7 +157,7 @@ async fn call(browser: &Browser, method: &str, path: &str, body: &str) -> (Statu
 #[tokio::test]
 async fn a_script_stops_a_directory_lists_it_and_allows_it_again() {
     let world = World::new().await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let wish = json!({ "repo": INFRA, "dir": "network", "reason": "freeze", "until": "2026-03-05T18:00Z" }).to_string();
     let (status, set) = call(&browser, "POST", "/api/apply-locks", &wish).await;
     assert_eq!(status, StatusCode::CREATED, "{set}");
@@ -196,7 +196,7 @@ async fn a_script_stops_a_directory_lists_it_and_allows_it_again() {
 #[tokio::test]
 async fn a_wrong_request_is_answered_with_the_field_and_the_way_out() {
     let world = World::new().await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let cases = [
         (r#"{"reason": ""}"#, 422, json!("reason"), "“reason”: Say in a few words why"),
         (r#"{"reason": "x", "dir": "net"}"#, 422, json!("repo"), "“repo”: A directory is one of a repository"),
@@ -228,11 +228,11 @@ async fn only_a_script_with_the_password_and_the_right_may_change_something() {
     let lock = stopped(&world.store).await.unwrap();
     let end = format!("/api/apply-locks/{}", lock.id);
     world.web_rules = WebRules::new(&["discard"]).unwrap();
-    let (open, user) = (world.browser().await.without_cookie(), world.browser_of_user().await);
+    let (open, user) = (world.anonymous().await.without_cookie(), world.browser().await);
     for (browser, why) in [
-        (&open, "web basic authentication"),
+        (&open, "nobody signs in to this server"),
         (&user, "This address is for scripts"),
-        (&world.browser_of_user().await.without_cookie(), "may not stop applies or allow them again"),
+        (&world.browser().await.without_cookie(), "may not stop applies or allow them again"),
     ] {
         for (method, path) in [("POST", "/api/apply-locks"), ("DELETE", end.as_str())] {
             let wish = r#"{"reason": "x", "repo": "github.com/a/b"}"#;

@@ -18,7 +18,7 @@ use crate::support::db::by;
 pub async fn world() -> (World, [String; 2]) {
     let world = World::new().await;
     let (planned, busy) = (registered(&world).await, registered_in(&world, "network/eu-west-1").await);
-    let script = world.browser_of_user().await.without_cookie();
+    let script = world.browser().await.without_cookie();
     for app in [&planned, &busy] {
         assert_eq!(ask(&script, &app.id.to_string(), "plan").await.0, 202);
     }
@@ -72,7 +72,7 @@ async fn planned(world: &World, at: &PullRef, command: CommandId) {
 #[tokio::test]
 async fn a_script_plans_applies_and_discards_and_is_told_what_is_in_the_way() {
     let world = World::new().await;
-    let (script, app) = (world.browser_of_user().await.without_cookie(), registered(&world).await);
+    let (script, app) = (world.browser().await.without_cookie(), registered(&world).await);
     let (id, at) = (app.id.to_string(), app.at().unwrap());
     let said = |answer: &Value| answer["error"].as_str().unwrap_or_default().to_owned();
     assert_eq!(ask(&script, "00000000-0000-7000-8000-00000000ffff", "plan").await.0, 404);
@@ -175,7 +175,7 @@ async fn the_page_shows_an_application_with_its_plan_its_lock_and_its_runs_and_h
     Runs
     plan
     success
-    asked for by somebody at the dashboard,
+    asked for by ops on the dashboard,
     1 min ago
     , took 0 s
     network/default
@@ -219,7 +219,7 @@ async fn applying(world: &World, script: &Browser, app: &Application) -> Command
 #[tokio::test]
 async fn a_script_cancels_what_works_on_an_application_and_an_apply_only_by_force() {
     let mut world = World::new().await;
-    let (script, app) = (world.browser_of_user().await.without_cookie(), registered(&world).await);
+    let (script, app) = (world.browser().await.without_cookie(), registered(&world).await);
     let id = app.id.to_string();
     assert_eq!(stop(&script, "00000000-0000-7000-8000-00000000ffff", &json!({})).await.0, 404);
     assert_eq!(stop(&script, &id, &json!({ "forse": true })).await.0, 422);
@@ -238,7 +238,7 @@ async fn a_script_cancels_what_works_on_an_application_and_an_apply_only_by_forc
     assert_eq!((status, &spared["reason"], &spared["field"]), (409, &json!("apply_running"), &json!("force")));
     insta::assert_snapshot!(spared["error"].as_str().unwrap(), @"The apply of application network (branch main) that “ops” asked for is under way, so it was not interrupted: an apply that is cut off can leave the infrastructure half changed. Nothing was changed.");
     world.web_rules = WebRules::new(&["cancel"]).unwrap();
-    let weaker = world.browser_of_user().await.without_cookie();
+    let weaker = world.browser().await.without_cookie();
     assert_eq!(stop(&weaker, &id, &json!({ "force": true })).await.0, 403);
     let row = world.store.command_get(command).await.unwrap().unwrap();
     assert_eq!(row.stop, None, "nothing was asked to stop so far");
@@ -251,7 +251,7 @@ async fn a_script_cancels_what_works_on_an_application_and_an_apply_only_by_forc
 async fn what_works_on_an_application_is_cancelled_on_its_page() {
     let mut world = World::new().await;
     let (browser, app) = (world.browser().await, registered(&world).await);
-    let script = world.browser_of_user().await.without_cookie();
+    let script = world.browser().await.without_cookie();
     let (page, path) = (format!("/apps/{}", app.id), format!("/apps/{}/cancel", app.id));
     assert_eq!(browser.post(&path, "").await.status, StatusCode::CONFLICT, "nothing works on it");
     browser.post(&format!("{page}/plan"), "").await;
@@ -285,6 +285,6 @@ async fn what_works_on_an_application_is_cancelled_on_its_page() {
     let forced = browser.post(&path, &format!("run={applying}&force=yes")).await;
     assert_eq!(forced.status, StatusCode::SEE_OTHER);
     let shown = browser.get(&page).await;
-    assert!(shown.text().contains("It is being stopped: somebody at the dashboard cancelled it"), "{}", shown.text());
+    assert!(shown.text().contains("It is being stopped: ops cancelled it"), "{}", shown.text());
     assert!(!shown.body.contains("/cancel\""), "once is enough");
 }

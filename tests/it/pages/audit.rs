@@ -77,7 +77,7 @@ async fn an_account_sees_what_concerns_its_owners_and_what_they_have_claimed() {
     let world = world().await;
     let kim = world.browser_of("kim", "kims-password-of-kim").await;
     let lee = world.browser_of("lee", "lees-password-of-lee").await;
-    let ops = world.browser_of_user().await;
+    let ops = world.browser().await;
     assert_eq!(told(&kim, "/api/audit").await, OF_NET);
     assert_eq!(told(&kim, "/api/audit?after=3").await, OF_NET[4..]);
     assert_eq!(told(&lee, "/api/audit").await, [OF_DNS, OF_NET].concat());
@@ -125,7 +125,7 @@ async fn the_page_has_a_line_for_each() {
     let world = world().await;
     let text = world.browser_of("kim", "kims-password-of-kim").await.get("/audit").await.text();
     insta::assert_snapshot!("audit of an owner", text);
-    let all = world.browser_of_user().await.get("/audit").await.text();
+    let all = world.browser().await.get("/audit").await.text();
     assert!(all.contains("applies stopped") && all.contains("the whole server"), "{all}");
     assert!(!text.contains("applies stopped") && !text.contains("acme/dns"), "{text}");
 }

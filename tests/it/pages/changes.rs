@@ -7,13 +7,13 @@ use axum::http::StatusCode;
 use lockkeeper::http::GiveLocks;
 use lockkeeper::locks::{Gave, Giving};
 
-use super::fixture::{Browser, World, form, project, pull};
+use super::fixture::{Browser, OPS, World, form, project, pull};
 use crate::support::db::stopped;
 
 #[tokio::test]
 async fn all_applies_are_stopped_with_a_reason_and_allowed_again() {
     let world = World::new().await;
-    let browser = world.browser_of_user().await;
+    let browser = world.browser().await;
     let answer = browser.post("/apply-lock/stop", "reason=+%3Cb%3Edatabase+on+fire%3C%2Fb%3E+").await;
     assert_eq!((answer.status, answer.header("location")), (StatusCode::SEE_OTHER, "/?notice=stopped"));
     let lock = stopped(&world.store).await.unwrap();
@@ -83,12 +83,13 @@ async fn refused(browser: &Browser, request: axum::http::request::Builder, field
 
 #[tokio::test]
 async fn a_form_without_the_right_token_changes_nothing() {
-    let world = World::new().await;
+    let mut world = World::new().await;
+    world.web_accounts = "user=kim owners=net password=kims-password-of-kim\n";
     let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "alice", "planned").await;
     let browser = world.browser().await;
     let token = browser.token().await;
     let stranger = world.browser().await.without_cookie();
-    let user = world.browser_of_user().await;
+    let of_kim = world.browser_of("kim", "kims-password-of-kim").await.token().await;
     for path in CHANGES {
         let ours = |browser: &Browser| browser.request("POST", path).header("sec-fetch-site", "same-origin");
         refused(&browser, ours(&browser), "reason=x").await;
@@ -96,7 +97,7 @@ async fn a_form_without_the_right_token_changes_nothing() {
         refused(&browser, ours(&browser), "reason=x&token=").await;
         // Made for another browser, or another user.
         refused(&stranger, ours(&stranger), &format!("reason=x&token={token}")).await;
-        refused(&user, ours(&user), &format!("reason=x&token={token}")).await;
+        refused(&browser, ours(&browser), &format!("reason=x&token={of_kim}")).await;
     }
     assert_eq!(stopped(&world.store).await, None);
     assert_eq!(world.store.lock_get(lock.id).await.unwrap(), Some(lock));
@@ -121,7 +122,7 @@ async fn a_form_from_another_site_changes_nothing_even_with_the_right_token() {
 #[tokio::test]
 async fn a_browser_that_tells_only_the_origin_may_use_forms_over_plain_http() {
     let world = World::new().await;
-    let browser = world.browser_with(None, "http://localhost:4141").await;
+    let browser = world.browser_with(Some(OPS), "http://localhost:4141").await;
     let token = browser.token().await;
     let request = browser.request("POST", "/apply-lock/stop").header("origin", "http://localhost:4141");
     let answer = browser.send(form(request, &format!("reason=x&token={token}"))).await;
@@ -137,7 +138,7 @@ async fn a_new_browser_gets_a_cookie_that_scripts_and_other_sites_cannot_use() {
         regex::Regex::new("^__Host-lockkeeper=[0-9a-f]{64}; Path=/; HttpOnly; SameSite=Strict; Secure$").unwrap();
     assert!(attributes.is_match(cookie), "{cookie}");
     assert_eq!(world.browser().await.get("/").await.header("set-cookie"), "");
-    let plain = world.browser_with(None, "http://localhost:4141").await.without_cookie().get("/").await;
+    let plain = world.browser_with(Some(OPS), "http://localhost:4141").await.without_cookie().get("/").await;
     assert!(plain.header("set-cookie").starts_with("lockkeeper="));
     assert!(!plain.header("set-cookie").contains("Secure"));
 }
@@ -194,7 +195,7 @@ async fn a_panic_or_a_broken_database_is_a_page_with_a_reference_and_nothing_els
         (Arc::new(Fails), StatusCode::SERVICE_UNAVAILABLE, "The database does not answer"),
     ];
     for (giving, status, title) in cases {
-        let browser = world.browser_and(None, "https://locks.example", giving).await;
+        let browser = world.browser_and(Some(OPS), "https://locks.example", giving).await;
         let answer = browser.post(&format!("/locks/{}", lock.id), "").await;
         assert_eq!(answer.status, status);
         let text = answer.text();

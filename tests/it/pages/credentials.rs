@@ -81,7 +81,7 @@ fn json_of(answer: &Answer) -> Value {
 #[tokio::test]
 async fn a_credential_is_added_changed_and_removed_by_a_script_and_never_shown() {
     let world = world().await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let wish = json!({"owner": "web", "url": "git@github.com:acme/labs.git", "kind": "token", "token": TOKEN});
     let added = send(&browser, "POST", "/api/credentials", &wish).await;
     assert_eq!(added.status, StatusCode::CREATED, "{}", added.body);
@@ -105,7 +105,7 @@ async fn a_credential_is_added_changed_and_removed_by_a_script_and_never_shown()
 #[tokio::test]
 async fn what_is_wrong_is_named_without_the_secret_and_nothing_is_kept() {
     let world = world().await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let with = |more: Value| {
         let mut wish = json!({"owner": "web", "url": "https://github.com/acme/labs"});
         wish.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -131,7 +131,7 @@ async fn what_is_wrong_is_named_without_the_secret_and_nothing_is_kept() {
 async fn who_may_not_change_owners_may_not_change_credentials() {
     let mut world = world().await;
     world.web_rules = WebRules::new(&["discard"]).unwrap();
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let wish = json!({"owner": "web", "url": "https://github.com/acme/labs", "kind": "token", "token": TOKEN});
     assert_eq!(send(&browser, "POST", "/api/credentials", &wish).await.status, StatusCode::FORBIDDEN);
     assert_eq!(world.store.claim_get(&url("labs")).await.unwrap(), None);

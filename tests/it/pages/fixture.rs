@@ -7,13 +7,14 @@ use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderMap, Request, StatusCode, header};
+use axum::middleware::map_request;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
 use lockkeeper::claims::Credentials;
 use lockkeeper::clock::{Clock, CountingIds, Ids, ManualClock};
 use lockkeeper::config::access::{Action, Asker, Identity, WebAccounts, WebRules};
-use lockkeeper::config::server::{Periods, TrustedProxies};
+use lockkeeper::config::server::{Periods, TrustedProxies, WebHosts};
 use lockkeeper::context::{FileState, LiveAccounts};
 use lockkeeper::handlers::authz::{AuthzError, Decision, Outside, Resource, by_web, web_offers, within};
 use lockkeeper::handlers::locks::give;
@@ -42,8 +43,10 @@ use crate::support::db::Backend;
 use crate::support::postgres::{self, Content};
 
 /// Every test's browser has this cookie, so that the token of its forms is always the same.
-const SESSION: &str = "5e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n0";
-const KEY: &str = "the key of the tests";
+pub const SESSION: &str = "5e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n05e5510n0";
+pub const KEY: &str = "the key of the tests";
+/// The account for the whole server.
+pub const OPS: (&str, &str) = ("ops", "correct horse battery ü");
 
 pub struct World {
     pub store: Store,
@@ -185,19 +188,19 @@ impl World {
         }
     }
 
+    /// Somebody who has signed in with the account for the whole server.
     pub async fn browser(&self) -> Browser {
-        self.browser_with(None, "https://locks.example").await
+        self.browser_with(Some(OPS), "https://locks.example").await
     }
 
-    pub async fn browser_of_user(&self) -> Browser {
-        let mut browser = self.browser_with(Some(("ops", "hunter2 ü")), "https://locks.example").await;
-        browser.authorization = Some(basic("ops", "hunter2 ü"));
-        browser
+    /// Somebody at a server on which nobody signs in.
+    pub async fn anonymous(&self) -> Browser {
+        self.browser_with(None, "https://locks.example").await
     }
 
     /// Somebody with an account that is limited to owners; scripts are [`Browser::without_cookie`].
     pub async fn browser_of(&self, user: &str, password: &str) -> Browser {
-        let mut browser = self.browser_of_user().await;
+        let mut browser = self.browser().await;
         browser.authorization = Some(basic(user, password));
         browser
     }
@@ -217,12 +220,32 @@ impl World {
         let https = public_url.starts_with("https");
         let name = if https { "__Host-lockkeeper" } else { "lockkeeper" };
         let cookie = Some(format!("{name}={}", SESSION.replace(['n', '5'], "f")));
-        Browser { app, accounts, https, authorization: None, cookie, kept: Arc::clone(&self.dir) }
+        Browser {
+            app,
+            accounts,
+            https,
+            authorization: auth.map(|(user, password)| basic(user, password)),
+            cookie,
+            kept: Arc::clone(&self.dir),
+        }
     }
 
-    /// The server that lets everybody in.
-    pub async fn open_app(&self) -> Router {
-        self.app(None, "http://127.0.0.1", self.giving(), Arc::default()).await
+    /// The server of somebody who has signed in: every request carries the password.
+    pub async fn signed_in_app(&self) -> Router {
+        let app = self.app(Some(OPS), "http://127.0.0.1", self.giving(), self.accounts(OPS.0)).await;
+        app.layer(map_request(|mut request: Request<Body>| async move {
+            request.headers_mut().insert(header::AUTHORIZATION, basic(OPS.0, OPS.1).parse().unwrap());
+            request
+        }))
+    }
+
+    /// What may be done on a server, with a password or without.
+    fn rules(&self, has_password: bool) -> WebRules {
+        match has_password {
+            true => self.web_rules.clone(),
+            false if self.web_rules == WebRules::default() => WebRules::read_only(),
+            false => self.web_rules.clone().without_account(),
+        }
     }
 
     /// What owners gave for their repositories, with a key to encrypt it.
@@ -260,6 +283,7 @@ impl World {
             hub: self.hub.clone(),
             public_url: public_url.parse().unwrap(),
             auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
+            hosts: WebHosts::new(&public_url.parse().unwrap(), ([127, 0, 0, 1], 4141).into(), &["locks.example"]).unwrap(),
             accounts: Arc::clone(&accounts),
             trusted_proxies: self.trusted_proxies.clone(),
             executable: "lockkeeper".to_owned(),
@@ -268,7 +292,7 @@ impl World {
             credentials: self.credentials(),
             authority: Arc::new(PlainAuthority {
                 store: self.store.clone(),
-                rules: self.web_rules.clone(),
+                rules: self.rules(auth.is_some()),
                 accounts,
                 denials: Arc::clone(&self.denials),
             }),

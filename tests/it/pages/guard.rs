@@ -71,7 +71,7 @@ async fn addresses(world: &World) -> Vec<(&'static str, String)> {
 async fn nothing_but_health_is_served_without_the_password() {
     let world = World::new().await;
     let addresses = addresses(&world).await;
-    let mut browser = world.browser_of_user().await.without_password();
+    let mut browser = world.browser().await.without_password();
     for wrong in [None, Some(basic("ops", "wrong")), Some(basic("", "")), Some("Basic x".to_owned())] {
         for (method, path) in &addresses {
             let mut request = browser.request(method, path);
@@ -93,7 +93,7 @@ async fn nothing_but_health_is_served_without_the_password() {
 
 #[tokio::test]
 async fn the_page_about_the_password_does_not_tell_the_version() {
-    let answer = World::new().await.browser_of_user().await.without_password().get("/").await;
+    let answer = World::new().await.browser().await.without_password().get("/").await;
     assert!(answer.body.contains("This server asks for a user and a password."));
     assert!(!answer.body.contains("1.2.3"));
 }
@@ -101,7 +101,7 @@ async fn the_page_about_the_password_does_not_tell_the_version() {
 #[tokio::test]
 async fn the_web_user_gets_in() {
     let world = World::new().await;
-    let browser = world.browser_of_user().await;
+    let browser = world.browser().await;
     for path in ["/", "/api/locks", "/status"] {
         assert_eq!(browser.get(path).await.status, StatusCode::OK, "{path}");
     }
@@ -114,7 +114,7 @@ async fn every_answer_carries_the_headers_that_protect_it() {
     let mut addresses = addresses(&world).await;
     addresses.retain(|(_, path)| !path.ends_with("/events"));
     addresses.extend([("GET", "/healthz".to_owned()), ("GET", "/readyz".to_owned()), ("GET", "/status".to_owned())]);
-    for browser in [world.browser().await, world.browser_of_user().await.without_password()] {
+    for browser in [world.browser().await, world.browser().await.without_password()] {
         for (method, path) in &addresses {
             let answer = browser.send(browser.request(method, path).body(Body::empty()).unwrap()).await;
             assert_eq!(

@@ -22,10 +22,11 @@ async fn health_readiness_and_status_keep_their_shapes() {
 #[tokio::test]
 async fn the_version_is_for_those_who_may_see_the_pages() {
     let world = World::new().await;
-    let known = world.browser_of_user().await.get("/status").await.body;
+    let known = world.browser().await.get("/status").await.body;
     assert!(known.contains(r#""version":"1.2.3""#));
-    let unknown = world.browser_of_user().await.without_password().get("/status").await.body;
+    let unknown = world.browser().await.without_password().get("/status").await.body;
     assert_eq!(unknown, r#"{"shutting_down":false,"in_progress_operations":0}"#);
+    assert_eq!(world.anonymous().await.get("/status").await.body, unknown);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@ use axum::http::StatusCode;
 use insta::assert_snapshot;
 use lockkeeper::model::{Actor, CommandKind, CommandOutcome, Origin, ProjectOutcome, RunKind};
 
-use super::fixture::{World, project, pull};
+use super::fixture::{OPS, World, project, pull};
 
 /// A little of everything, some minutes and hours old.
 pub async fn busy_world() -> World {
@@ -129,7 +129,7 @@ async fn a_long_list_says_that_it_is_cut() {
 #[tokio::test]
 async fn links_and_redirects_carry_the_path_of_the_public_address_and_routes_do_not() {
     let world = busy_world().await;
-    let browser = world.browser_with(None, "https://ops.example/lockkeeper/").await;
+    let browser = world.browser_with(Some(OPS), "https://ops.example/lockkeeper/").await;
     let page = browser.get("/").await;
     for attribute in ["href=\"/", "src=\"/", "action=\"/"] {
         let ours = page.body.matches(&format!("{attribute}lockkeeper/")).count();

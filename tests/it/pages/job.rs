@@ -99,7 +99,7 @@ async fn begun(world: &World, kind: CommandKind, run: RunKind) -> RunId {
 async fn a_run_is_cancelled_on_its_page_which_then_says_so() {
     let world = World::new().await;
     let run = begun(&world, CommandKind::Plan, RunKind::Plan).await;
-    let (browser, path) = (world.browser_of_user().await, format!("/jobs/{run}"));
+    let (browser, path) = (world.browser().await, format!("/jobs/{run}"));
     let page = browser.get(&path).await;
     assert!(page.text().contains("The whole command is cancelled, with its other projects."), "{}", page.text());
     assert!(!page.body.contains("name=\"force\""));

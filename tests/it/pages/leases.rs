@@ -70,7 +70,7 @@ async fn a_list_that_is_cut_says_so() {
 #[tokio::test]
 async fn a_lease_is_taken_away_on_the_page() {
     let world = world().await;
-    let browser = world.browser_of_user().await;
+    let browser = world.browser().await;
     let form = "key=repository_sync%3Adisk-1%3Agithub.com%2Facme%2Finfra&holder=keeper-1%2F1";
     let path = "/operations/leases/release";
     let answer = browser.post(path, &format!("{form}&reason=+")).await;
@@ -101,9 +101,9 @@ async fn a_lease_is_taken_away_on_the_page() {
 #[tokio::test]
 async fn who_may_not_is_not_offered_it_and_is_refused() {
     let mut world = world().await;
-    let token = world.browser_of_user().await.token().await;
+    let token = world.browser().await.token().await;
     world.web_rules = WebRules::new(&["discard"]).unwrap();
-    let browser = world.browser_of_user().await;
+    let browser = world.browser().await;
     assert!(!browser.get("/operations").await.body.contains("Yes, take it away"));
     let request = browser.request("POST", "/operations/leases/release").header("sec-fetch-site", "same-origin");
     let fields = format!("token={token}&key=reconciler%3Amissed_events&holder=keeper-0%2F1&reason=x");
@@ -116,7 +116,7 @@ async fn who_may_not_is_not_offered_it_and_is_refused() {
 #[tokio::test]
 async fn programs_see_leases_and_take_them_away() {
     let world = world().await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let body = browser.get("/api/leases").await.body;
     let mut json: Value = serde_json::from_str(&body).unwrap();
     assert_eq!(json["more"], json!(false));

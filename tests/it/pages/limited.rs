@@ -37,13 +37,13 @@ const REFUSED: [&str; 10] = [
 const OPEN: [&str; 4] = ["/events", "/healthz", "/readyz", "/status"];
 
 /// What there is of one owner.
-struct Own {
-    name: &'static str,
-    lock: String,
-    run: String,
-    apply_lock: String,
-    app: String,
-    credential: String,
+pub struct Own {
+    pub name: &'static str,
+    pub lock: String,
+    pub run: String,
+    pub apply_lock: String,
+    pub app: String,
+    pub credential: String,
 }
 
 async fn own(world: &World, name: &'static str) -> Own {
@@ -73,7 +73,7 @@ async fn own(world: &World, name: &'static str) -> Own {
     Own { name, lock, run, apply_lock, app: app.id.to_string(), credential: credential.id.to_string() }
 }
 
-async fn world() -> (World, Own, Own) {
+pub async fn world() -> (World, Own, Own) {
     let mut world = World::new().await;
     world.web_accounts = ACCOUNTS;
     let id = ReplicaId {
@@ -168,7 +168,7 @@ fn things(route: &str, own: &Own) -> Vec<(&'static str, String)> {
 }
 
 /// What a script says.
-fn body(path: &str) -> Value {
+pub fn body(path: &str) -> Value {
     match path {
         "/api/apps" | "/api/credentials" => json!({ "owner": "other", "url": "https://github.com/acme/new" }),
         "/api/owners" => json!({ "name": "new" }),
@@ -196,23 +196,9 @@ async fn ask(browser: &Browser, verb: &'static str, path: &str, body: &Value) ->
     (answer.status, answer.body)
 }
 
-/// Every route, as the sources declare them.
+/// Every route that the router has.
 fn routes() -> BTreeSet<String> {
-    fn read(dir: &std::path::Path, declared: &regex::Regex, found: &mut BTreeSet<String>) {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                read(&path, declared, found);
-            } else {
-                let text = std::fs::read_to_string(&path).unwrap();
-                found.extend(declared.captures_iter(&text).map(|route| route[1].to_owned()));
-            }
-        }
-    }
-    let mut found = BTreeSet::new();
-    let declared = regex::Regex::new(r#"\.route\(\s*"([^"]+)""#).unwrap();
-    read(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http"), &declared, &mut found);
-    found
+    lockkeeper::http::routes().into_iter().map(|route| route.path.to_owned()).collect()
 }
 
 #[tokio::test]
@@ -345,14 +331,14 @@ async fn an_account_does_what_its_own_list_and_that_of_the_server_give() {
     assert_eq!(ask(&lee, sync.0, sync.1, &sync.2).await.0, StatusCode::FORBIDDEN);
     let wrong = world.browser_of("lee", "kims-password-of-kim").await;
     assert_eq!(wrong.get("/").await.status, StatusCode::UNAUTHORIZED);
-    let whole = world.browser_of_user().await.get("/").await.body;
+    let whole = world.browser().await.get("/").await.body;
     assert!(whole.contains("zebra") && whole.contains("net-dev"), "the account for the whole server sees all");
 }
 
 #[tokio::test]
 async fn lists_are_filtered_by_owner_and_have_an_end() {
     let (world, ..) = world().await;
-    let ops = world.browser_of_user().await;
+    let ops = world.browser().await;
     for path in [
         "/locks",
         "/repos",
@@ -383,7 +369,7 @@ async fn lists_are_filtered_by_owner_and_have_an_end() {
 #[tokio::test]
 async fn owners_and_what_is_theirs_come_and_go_on_the_pages() {
     let world = World::new().await;
-    let ops = world.browser_of_user().await;
+    let ops = world.browser().await;
     let moved = async |path: &str, fields: &str| {
         let answer = ops.post(path, fields).await;
         assert_eq!(answer.status, StatusCode::SEE_OTHER, "{path}: {}", answer.text());

@@ -15,7 +15,7 @@ async fn call(browser: &Browser, method: &str, path: &str, body: &Value) -> (u16
 }
 
 async fn script(world: &World) -> Browser {
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     for name in ["net", "dns"] {
         assert_eq!(call(&browser, "POST", "/api/owners", &json!({ "name": name })).await.0, 201);
     }
@@ -58,7 +58,7 @@ async fn the_list_of_owners_goes_on_where_a_part_ended() {
     }
     let accounts = format!("user=kim owners={} allow=all password=kims-password-of-kim", names.join(","));
     world.web_accounts = accounts.leak();
-    for browser in [world.browser_of_user().await, world.browser_of("kim", "kims-password-of-kim").await] {
+    for browser in [world.browser().await, world.browser_of("kim", "kims-password-of-kim").await] {
         let (_, first) = call(&browser, "GET", "/api/owners", &json!(null)).await;
         let count = first["owners"].as_array().unwrap().len();
         assert_eq!((count, &first["next"]), (500, &json!("team-499")));
@@ -136,9 +136,9 @@ async fn only_a_script_with_the_password_and_the_right_may_change_something() {
     world.web_rules = WebRules::new(&["discard"]).unwrap();
     let before = world.store.lock_event_list(99).await.unwrap();
     for (browser, why) in [
-        (world.browser().await.without_cookie(), "web basic authentication"),
-        (world.browser_of_user().await, "This address is for scripts"),
-        (world.browser_of_user().await.without_cookie(), "may not "),
+        (world.anonymous().await.without_cookie(), "nobody signs in to this server"),
+        (world.browser().await, "This address is for scripts"),
+        (world.browser().await.without_cookie(), "may not "),
     ] {
         for (method, path) in [
             ("POST", "/api/owners"),

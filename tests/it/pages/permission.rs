@@ -17,9 +17,9 @@ async fn world(rules: &[&str]) -> (World, Lock, Browser, String) {
     let mut world = World::new().await;
     let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "alice", "planned").await;
     // The token is the same whatever the rules, but a page without forms does not show it.
-    let token = world.browser_of_user().await.token().await;
+    let token = world.browser().await.token().await;
     world.web_rules = WebRules::new(rules).unwrap();
-    let browser = world.browser_of_user().await;
+    let browser = world.browser().await;
     (world, lock, browser, token)
 }
 
@@ -137,7 +137,7 @@ async fn scripts_may_do_no_more_than_the_pages() {
 async fn the_address_of_whoever_asks_is_put_on_record() {
     let (mut world, lock, _, _) = world(&["discard"]).await;
     world.trusted_proxies = TrustedProxies::new(&["10.0.0.0/8"]).unwrap();
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let path = format!("/api/locks/{}/release", lock.id);
     let ask = async |peer: &str, body: &'static str| {
         let peer: SocketAddr = peer.parse().unwrap();

@@ -119,7 +119,7 @@ async fn last_event(world: &World) -> (String, String, String) {
 #[tokio::test]
 async fn a_sync_is_asked_for_on_every_disk_with_the_reason() {
     let world = world().await;
-    let browser = world.browser_of_user().await;
+    let browser = world.browser().await;
     let path = format!("/repos/{INFRA}");
     assert_eq!(browser.post(&path, "reason=+").await.status, StatusCode::UNPROCESSABLE_ENTITY);
     let answer = browser.post(&path, "reason=access+was+given").await;
@@ -141,9 +141,9 @@ async fn a_sync_is_asked_for_on_every_disk_with_the_reason() {
 #[tokio::test]
 async fn who_may_not_ask_is_not_offered_it() {
     let mut world = world().await;
-    let token = world.browser_of_user().await.token().await;
+    let token = world.browser().await.token().await;
     world.web_rules = WebRules::new(&["discard"]).unwrap();
-    let (browser, path) = (world.browser_of_user().await, format!("/repos/{INFRA}"));
+    let (browser, path) = (world.browser().await, format!("/repos/{INFRA}"));
     let page = browser.get(&path).await;
     assert!(
         page.text().contains("does not let its pages ask for a sync") && !page.body.contains("<form method=\"post\"")
@@ -165,7 +165,7 @@ async fn ask(browser: &Browser, path: &str, body: &str) -> (StatusCode, Value) {
 #[tokio::test]
 async fn programs_see_mirrors_and_ask_for_a_sync() {
     let world = world().await;
-    let browser = world.browser_of_user().await.without_cookie();
+    let browser = world.browser().await.without_cookie();
     let read = async |path: &str| -> Value { serde_json::from_str(&browser.get(path).await.body).unwrap() };
     let list = read("/api/repos?state=failed").await;
     assert_eq!((&list["found"], list["mirrors"].as_array().unwrap().len()), (&json!(2), 2));

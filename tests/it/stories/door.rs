@@ -53,14 +53,14 @@ async fn any_of_several_secrets_may_sign_while_they_are_rotated(backend: Backend
     let (mut bot, _) = Bot::talking(backend, &[]).await;
     let ping = |id: &str, secret: &str| Parcel::new(id, "ping", &json!({})).signed_with(secret);
     let status = async |bot: &Bot, parcel: Parcel| bot.post(&parcel).await.0;
-    assert_eq!(status(&bot, ping("d-1", "the-next-secret")).await, 401);
-    bot.restart_with(&[("gh-webhook-secret", &["the-webhook-secret", "the-next-secret"])]).await;
+    assert_eq!(status(&bot, ping("d-1", "the-next-webhook-secret")).await, 401);
+    bot.restart_with(&[("gh-webhook-secret", &["the-webhook-secret", "the-next-webhook-secret"])]).await;
     assert_eq!(status(&bot, ping("d-2", "the-webhook-secret")).await, 200);
-    assert_eq!(status(&bot, ping("d-3", "the-next-secret")).await, 200);
+    assert_eq!(status(&bot, ping("d-3", "the-next-webhook-secret")).await, 200);
     assert_eq!(status(&bot, ping("d-4", "a-third-secret")).await, 401);
-    bot.restart_with(&[("gh-webhook-secret", &["the-next-secret"])]).await;
+    bot.restart_with(&[("gh-webhook-secret", &["the-next-webhook-secret"])]).await;
     assert_eq!(status(&bot, ping("d-5", "the-webhook-secret")).await, 401);
-    assert_eq!(status(&bot, ping("d-6", "the-next-secret")).await, 200);
+    assert_eq!(status(&bot, ping("d-6", "the-next-webhook-secret")).await, 200);
     bot.end(&[]).await;
 }
 

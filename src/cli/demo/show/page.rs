@@ -23,6 +23,7 @@ pub(in crate::cli::demo) struct Page<'a, 't> {
 /// Where to look around.
 pub(in crate::cli::demo) struct Addresses {
     pub dashboard: String,
+    pub sign_in: String,
     pub pulls: Vec<String>,
 }
 
@@ -126,6 +127,7 @@ impl<'a, 't> Page<'a, 't> {
     pub fn stay(&mut self, at: &Addresses) -> io::Result<()> {
         self.line("")?;
         self.line(&format!("{MARGIN}Dashboard      {}", at.dashboard))?;
+        self.line(&format!("{MARGIN}Sign in        {}", at.sign_in))?;
         for pull in &at.pulls {
             self.line(&format!("{MARGIN}Pull request   {pull}"))?;
         }

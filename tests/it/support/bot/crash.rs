@@ -3,6 +3,11 @@
 use std::sync::Arc;
 use std::task::Poll;
 
+use axum::extract::Request;
+use axum::http::{HeaderValue, header};
+use axum::middleware::map_request;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 use lockkeeper::app::{self, Replica};
 use lockkeeper::config::access::TeamAuthz;
@@ -75,11 +80,23 @@ impl Bot {
         build(&self.db, &flags, self.replicas).await
     }
 
-    /// Everything that another server serves.
+    /// Everything that another server serves, for somebody who has signed in there.
     pub async fn pages_of(&self, replica: &Arc<Replica>) -> axum::Router {
-        let raw = RawSettings { flags: self.flags.clone(), ..RawSettings::default() };
+        const PASSWORD: &str = "correct horse battery";
+        let mut flags = self.flags.clone();
+        for (flag, value) in [("web-basic-auth", "true"), ("web-username", "ops"), ("web-password", PASSWORD)] {
+            flags.insert(flag.to_owned(), vec![value.to_owned()]);
+        }
+        let raw = RawSettings { flags, ..RawSettings::default() };
         let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
-        app::router(&replica.ctx, &config, replica.ctx.closing.clone()).await.expect("the pages can be built")
+        let pages = app::router(&replica.ctx, &config, replica.ctx.closing.clone()).await;
+        let said = format!("Basic {}", STANDARD.encode(format!("ops:{PASSWORD}")));
+        pages.expect("the pages can be built").layer(map_request(move |mut request: Request| {
+            let said = HeaderValue::from_str(&said).expect("it is ASCII");
+            request.headers_mut().insert(header::AUTHORIZATION, said);
+            request.headers_mut().insert(header::HOST, HeaderValue::from_static("locks.example.com"));
+            std::future::ready(request)
+        }))
     }
 
     /// Waits until Terraform was called so often for this.

@@ -8,7 +8,7 @@ mod counts;
 mod diagnose;
 mod diff;
 
-pub use clean::{clean, without_progress};
+pub use clean::{Part, clean, parts, without_progress};
 pub use counts::{ApplyCounts, PlanSummary, apply_summary, summary};
 pub use diagnose::{StateLock, error_part, plan_is_stale, state_lock};
 pub use diff::{DiffStyle, plan_text};

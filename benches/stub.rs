@@ -16,6 +16,8 @@ const NOTES: &str = "calls";
 /// While it is there, plans note here that they were begun, and do not end.
 const HELD: &str = "held";
 
+/// What `show -json` prints of it.
+const SHOWN: &str = r#"{"format_version":"1.2","resource_changes":[{"address":"terraform_data.subnet","mode":"managed","change":{"actions":["create"]}}]}"#;
 const PLAN: &str = "
 Terraform will perform the following actions:
 
@@ -100,6 +102,7 @@ fn work(step: &str, args: &[String]) -> std::io::Result<()> {
             std::fs::write(file.ok_or(std::io::ErrorKind::InvalidInput)?, "a plan")?;
             println!("{PLAN}");
         }
+        "show" => println!("{SHOWN}"),
         _ => {}
     }
     Ok(())

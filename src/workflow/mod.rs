@@ -10,6 +10,7 @@ mod hooks;
 mod mirror_leases;
 mod output;
 mod provider_cache;
+mod shown;
 mod state_lock;
 mod steps;
 mod terraform;
@@ -25,8 +26,9 @@ pub use hooks::HookPlace;
 pub use mirror_leases::MirrorLeases;
 pub use output::{OutputHub, RunOutput};
 pub use provider_cache::{InitPlace, Linked, PackagePath, PackageUse, ProviderCache, Session};
+pub use shown::Shown;
 pub use steps::{MultienvError, StepError, StepFailure, StepName};
-pub use terraform::{Place, PlanMade, RunError, StateWork, Terraform};
+pub use terraform::{Place, PlanMade, PlanText, RunError, StateWork, Terraform};
 pub use tools::{
     ChosenBy, DownloadError, DownloadSettings, Downloads, InvalidKey, Keys, Platform, Sources, Tool, ToolError, Tools,
     VersionChoice, Wish,

@@ -12,6 +12,7 @@ mod emulator;
 mod fuzz;
 mod git;
 mod github;
+mod hostile;
 mod import;
 mod leases;
 mod pages;

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::{StepError, StepFailure, StepName};
-use crate::process::{Cmd, Ended, Exit, Line, Stream, Supervisor};
+use crate::process::{Cmd, Ended, Exit, Line, Stream, Supervised, Supervisor};
 use crate::workflow::RunOutput;
 
 /// What is left when the grace period is over.
@@ -50,21 +50,39 @@ impl Exec<'_> {
     /// Runs a program to its end and returns what it printed. `shown` is the line that the page has before it. With a
     /// file, standard output goes there and nowhere else.
     pub async fn run(&self, cmd: Cmd, name: StepName, shown: &str, file: Option<&Path>) -> Result<String, StepError> {
-        self.output.say(&format!("$ {shown}")).await;
-        let run = cmd.deadline(self.deadline.left()).supervised(self.supervisor).hold(self.hold);
+        let run = self.supervised(cmd);
         let run = match file {
             Some(file) => run.stdout_to(file),
             None => run,
         };
+        self.carry_out(run, name, shown).await.map(|kept| kept.text)
+    }
+
+    /// Runs a program to its end and tells whether everything it printed was kept.
+    pub async fn run_whole(&self, cmd: Cmd, name: StepName, shown: &str) -> Result<Kept, StepError> {
+        self.carry_out(self.supervised(cmd), name, shown).await
+    }
+
+    /// Runs a program to its end, with no more than so many bytes of its standard output in a file.
+    pub async fn save(&self, cmd: Cmd, name: StepName, shown: &str, file: &Path, limit: u64) -> Result<(), StepError> {
+        self.carry_out(self.supervised(cmd).stdout_within(file, limit), name, shown).await.map(drop)
+    }
+
+    fn supervised(&self, cmd: Cmd) -> Supervised {
+        cmd.deadline(self.deadline.left()).supervised(self.supervisor).hold(self.hold)
+    }
+
+    async fn carry_out(&self, run: Supervised, name: StepName, shown: &str) -> Result<Kept, StepError> {
+        self.output.say(&format!("$ {shown}")).await;
         let (lines, received) = mpsc::channel(256);
-        let (exit, output) = tokio::join!(run.run(lines, self.stop), collect(received, self.output));
-        let fail = |why, output| StepError { step: name, why, output };
+        let (exit, kept) = tokio::join!(run.run(lines, self.stop), collect(received, self.output));
+        let fail = |why, kept: Kept| StepError { step: name, why, output: kept.text };
         match exit {
             Ok(exit) => match self.judge(exit) {
-                None => Ok(output),
-                Some(why) => Err(fail(why, output)),
+                None => Ok(kept),
+                Some(why) => Err(fail(why, kept)),
             },
-            Err(error) => Err(fail(StepFailure::Process(error), output)),
+            Err(error) => Err(fail(StepFailure::Process(error), kept)),
         }
     }
 
@@ -79,13 +97,30 @@ impl Exec<'_> {
     }
 }
 
-/// Hands lines on to the store and keeps them for the comment.
-async fn collect(mut lines: mpsc::Receiver<Line>, output: &RunOutput) -> String {
-    let mut kept = String::new();
+/// Output that is kept for the comment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::workflow) struct Kept {
+    /// The lines.
+    pub text: String,
+    /// Whether more was printed.
+    pub is_cut: bool,
+}
+
+impl Kept {
+    /// Output of which nothing is missing.
+    pub fn whole(text: String) -> Self {
+        Self { text, is_cut: false }
+    }
+}
+
+/// Hands lines on to the store and keeps them for the comment, up to the first one for which there is no room.
+async fn collect(mut lines: mpsc::Receiver<Line>, output: &RunOutput) -> Kept {
+    let mut kept = Kept::default();
     while let Some(line) = lines.recv().await {
-        if kept.len() + line.text.len() < KEPT_BYTES && line.stream != Stream::Notice {
-            kept.push_str(&line.text);
-            kept.push('\n');
+        kept.is_cut |= line.stream == Stream::Notice || kept.text.len() + line.text.len() >= KEPT_BYTES;
+        if !kept.is_cut {
+            kept.text.push_str(&line.text);
+            kept.text.push('\n');
         }
         output.say(&line.text).await;
     }

@@ -382,6 +382,7 @@ impl World {
             order_group: 0,
             digest: Some(Sha256Digest::of(b"plan")),
             counts: PlanCounts { add: 2, change: 1, ..PlanCounts::default() },
+            blocked: None,
             state: PlanState::Planned,
             created_at: self.clock.now(),
         };

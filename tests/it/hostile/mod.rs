@@ -1,0 +1,3 @@
+//! Attacks that once succeeded, each as a story.
+
+mod shown;

@@ -176,6 +176,8 @@ pub struct ProjectReport {
     pub counts: Option<PlanCounts>,
     /// The resources it would change.
     pub list: PlanList,
+    /// More was printed than is kept, so the text was not compared with the list.
+    pub uncompared: bool,
     /// Why the plan will not be applied, a clause.
     pub blocked: Option<String>,
     /// Something was changed outside of the code.
@@ -233,6 +235,7 @@ impl ProjectReport {
             tool: Distribution::Terraform,
             counts: None,
             list: PlanList::None,
+            uncompared: false,
             blocked: None,
             changes_outside: false,
             message: None,

@@ -123,7 +123,7 @@ fn long_plan() -> ProjectReport {
     );
     let counts = Some(PlanCounts { add: 2, destroy: 3, import: 1, ..PlanCounts::default() });
     let long = project(key("infra/long", "default", None), ProjectOutcome::Planned, &output);
-    ProjectReport { counts, changes_outside: true, list: list(long_list(), 1), ..long }
+    ProjectReport { counts, changes_outside: true, list: list(long_list(), 1), uncompared: true, ..long }
 }
 
 /// One of each line that a list can have.

@@ -361,3 +361,21 @@ async fn the_supervisor_of_a_paused_server_ends_the_program_by_itself() {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "begun\ninterrupted\n");
     assert_eq!(output.status.code(), Some(1));
 }
+
+#[tokio::test]
+async fn standard_output_goes_into_a_private_file_up_to_its_limit() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    for (name, limit, kept) in [("all", 6, "abcdef"), ("some", 3, "abc")] {
+        let file = dir.path().join(name);
+        let (sender, mut lines) = mpsc::channel(4);
+        let run = sh("printf abcdef; echo seen >&2").supervised(&supervisor(LONG)).stdout_within(&file, limit);
+        let exit = run.run(sender, &CancellationToken::new()).await.unwrap();
+        assert!(exit.is_success());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), kept);
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(lines.recv().await.map(|line| line.text), Some("seen".to_owned()));
+        assert_eq!(lines.recv().await, None);
+    }
+}

@@ -414,10 +414,10 @@ async fn record(
 }
 
 fn planned(report: ProjectReport, output: String, read: Reading) -> ProjectReport {
-    let Reading { counts, no_changes, changes_outside, list, blocked } = read;
+    let Reading { counts, no_changes, changes_outside, list, uncompared, blocked } = read;
     let outcome = if no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
     let status = blocked.is_some().then(|| "Planned, but will not be applied: see the comment.".to_owned());
-    ProjectReport { outcome, output, counts, changes_outside, list, blocked, status, ..report }
+    ProjectReport { outcome, output, counts, changes_outside, list, uncompared, blocked, status, ..report }
 }
 
 /// A pull keeps its lock until it is merged or closed, even if nothing is to be applied yet. An application has no end of
@@ -436,6 +436,8 @@ struct Reading {
     no_changes: bool,
     changes_outside: bool,
     list: PlanList,
+    /// The text is not all there, so nobody can tell whether it agrees.
+    uncompared: bool,
     /// Why it must not be applied.
     blocked: Option<String>,
 }
@@ -450,6 +452,7 @@ fn read_output(made: &PlanMade) -> Reading {
         no_changes: text.no_changes && made.plan_output.is_some(),
         changes_outside: text.changes_outside,
         list: PlanList::None,
+        uncompared: false,
         blocked: None,
     };
     match (&made.shown, &made.plan_output) {
@@ -477,6 +480,7 @@ fn read_output(made: &PlanMade) -> Reading {
                 counts: has_counts.then(|| changes.counts()),
                 no_changes,
                 list: if no_changes { PlanList::None } else { PlanList::Of(changes.clone()) },
+                uncompared: plan.as_ref().is_some_and(|plan| plan.is_cut),
                 blocked,
                 ..by_text
             }

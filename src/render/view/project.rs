@@ -38,6 +38,7 @@ pub(super) struct ProjectView {
     list: Option<ListView>,
     /// Why there is no list.
     list_missing: Option<String>,
+    uncompared: bool,
     changes_outside: bool,
     tool: &'static str,
     program: &'static str,
@@ -119,6 +120,7 @@ impl ProjectView {
             blocked: project.blocked.clone(),
             list,
             list_missing,
+            uncompared: project.uncompared,
             changes_outside: project.changes_outside,
             tool: project.tool.title(),
             program: project.tool.program(),

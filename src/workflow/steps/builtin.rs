@@ -162,7 +162,13 @@ impl Steps<'_> {
             Err(error) => return Err(error),
         }
         let file = self.files.list.clone();
-        let read = tokio::task::spawn_blocking(move || shown::read(&file)).await;
+        let read = tokio::task::spawn_blocking(move || {
+            let read = shown::read(&file);
+            // It holds every value of the plan.
+            std::fs::remove_file(&file).ok();
+            read
+        });
+        let read = read.await;
         Ok(match read {
             Ok(Ok(changes)) => Shown::Listed(changes),
             Ok(Err(error)) => Shown::Failed(error.to_string()),

@@ -12,6 +12,7 @@ story!(
     a_text_that_hides_a_resource_is_told_of_and_never_applied,
     a_plan_that_cannot_be_listed_is_not_applied,
     a_file_of_the_operators_own_format_is_applied_without_a_list,
+    a_text_that_is_cut_is_not_compared_and_says_so,
 );
 
 const NETWORK: (&str, &str) = ("network/main.tf", "resource \"terraform_data\" \"it\" {}\n");
@@ -268,5 +269,17 @@ async fn a_file_of_the_operators_own_format_is_applied_without_a_list(backend: B
     bot.say(pull, "lockkeeper apply").await;
     let said = bot.comment(pull);
     assert!(said.starts_with("Ran Apply for dir: `network` workspace: `default`: applied"), "{said}");
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// Padding pushes a resource out of the text that is kept; the list has it all the same.
+async fn a_text_that_is_cut_is_not_compared_and_says_so(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let padded = "# fake: add 2 change 0 destroy 1\n# fake: hides terraform_data.gone[1]\n# fake: big 80000\n";
+    let pull = bot.open_pull("padded", &[("network/main.tf", padded)]).await;
+    let said = bot.heard(pull).concat();
+    assert!(said.contains("\n* **destroy** `terraform_data.gone[1]`\n"), "{said}");
+    assert!(said.contains("so it was not compared with this list. The list is complete.\n"), "{said}");
+    assert!(!said.contains("will not be applied"), "{said}");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }

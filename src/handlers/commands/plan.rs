@@ -417,7 +417,7 @@ fn planned(report: ProjectReport, output: String, read: Reading) -> ProjectRepor
     let Reading { counts, no_changes, changes_outside, list, uncompared, blocked } = read;
     let outcome = if no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
     let status = blocked.is_some().then(|| "Planned, but will not be applied: see the comment.".to_owned());
-    ProjectReport { outcome, output, counts, changes_outside, list, uncompared, blocked, status, ..report }
+    ProjectReport { outcome, output, counts, list, uncompared, blocked, changes_outside, status, ..report }
 }
 
 /// A pull keeps its lock until it is merged or closed, even if nothing is to be applied yet. An application has no end of

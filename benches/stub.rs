@@ -16,6 +16,8 @@ const NOTES: &str = "calls";
 /// While it is there, plans note here that they were begun, and do not end.
 const HELD: &str = "held";
 
+/// What `show -json` prints of it.
+const SHOWN: &str = r#"{"format_version":"1.2","resource_changes":[{"address":"terraform_data.subnet","mode":"managed","change":{"actions":["create"]}}]}"#;
 const PLAN: &str = "
 Terraform will perform the following actions:
 
@@ -101,6 +103,7 @@ fn work(step: &str, args: &[String]) -> std::io::Result<()> {
             println!("{PLAN}");
         }
         "apply" => println!("Apply complete! Resources: 1 added, 0 changed, 0 destroyed."),
+        "show" => println!("{SHOWN}"),
         _ => {}
     }
     Ok(())

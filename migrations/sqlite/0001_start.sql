@@ -249,6 +249,8 @@ CREATE TABLE plans (
     order_group INTEGER NOT NULL,
     digest TEXT,
     counts TEXT NOT NULL,
+    -- Why it must never be applied, if so.
+    blocked TEXT,
     state TEXT NOT NULL,
     created_at TEXT NOT NULL
 );

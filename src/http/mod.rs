@@ -38,7 +38,6 @@ mod routes;
 mod trace;
 mod web;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 

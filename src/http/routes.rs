@@ -14,8 +14,8 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{self, MethodRouter};
 
-use super::auth::NOBODY;
 use super::{Failure, Web};
+use crate::config::access::NOBODY;
 use crate::config::access::{Action, Identity};
 
 /// Who is answered on a route.

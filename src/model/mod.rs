@@ -16,6 +16,7 @@ mod outcome;
 mod owner;
 mod path;
 mod plan;
+mod plan_changes;
 mod project;
 mod pull;
 mod reason;
@@ -47,6 +48,7 @@ pub use outcome::{CommandKind, CommandOutcome, ProjectOutcome, RunKind};
 pub use owner::{InvalidOwnerName, OwnerName, Rights};
 pub use path::{InvalidPath, RepoPath};
 pub use plan::{Distribution, PlanCounts, PlanRecord, PlanState, Sha256Digest};
+pub use plan_changes::{PlanChanges, PlannedAction, ResourceChange};
 pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};
 pub use pull::{
     BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullHead, PullNumber, PullRef, PullState, Subject,

@@ -156,6 +156,8 @@ pub struct PlanRecord {
     pub digest: Option<Sha256Digest>,
     /// What it would do.
     pub counts: PlanCounts,
+    /// Why it must never be applied, a clause for people: its text and its file disagree, or the file cannot be shown.
+    pub blocked: Option<String>,
     /// What became of it.
     pub state: PlanState,
     /// When it was made.

@@ -96,6 +96,12 @@ impl Cmd {
         self
     }
 
+    /// Takes a variable away.
+    pub fn without_env(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.env.remove(name.as_ref());
+        self
+    }
+
     /// Sets what a short call ([`Self::output`]) reads from standard input: lists that are too long for arguments, and
     /// what nobody else may see. Without it standard input is empty; that of a supervised run always is.
     pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {

@@ -1,17 +1,16 @@
 //! Cutting a stream of bytes into lines that can be stored and shown.
 
-/// Cuts output into lines: `\n` ends one, `\r` starts it over (progress bars draw themselves again and again),
-/// a line of more than `max` bytes becomes several. Bytes that are not UTF-8 and NUL, which PostgreSQL cannot store,
-/// are replaced.
+/// Cuts output into lines: `\n` ends one, with the `\r` before it; a line of more than `max` bytes becomes several. A
+/// `\r` elsewhere stays: on a terminal what follows would be printed over what a pull request wants nobody to see. Bytes
+/// that are not UTF-8 and NUL, which PostgreSQL cannot store, are replaced.
 pub(super) struct Lines {
     line: Vec<u8>,
-    returned: bool,
     max: usize,
 }
 
 impl Lines {
     pub(super) fn new(max: usize) -> Self {
-        Self { line: Vec::new(), returned: false, max }
+        Self { line: Vec::new(), max }
     }
 
     /// Takes the next bytes and gives the lines they complete.
@@ -20,7 +19,6 @@ impl Lines {
         for &byte in bytes {
             match byte {
                 b'\n' => done.push(self.end_line()),
-                b'\r' => self.returned = true,
                 other => self.push_byte(other, &mut done),
             }
         }
@@ -33,9 +31,6 @@ impl Lines {
     }
 
     fn push_byte(&mut self, byte: u8, done: &mut Vec<String>) {
-        if std::mem::take(&mut self.returned) {
-            self.line.clear();
-        }
         if self.line.len() >= self.max {
             let rest = self.line.split_off(self.line.len() - unfinished(&self.line));
             done.push(text(&self.line));
@@ -45,8 +40,8 @@ impl Lines {
     }
 
     fn end_line(&mut self) -> String {
-        self.returned = false;
-        let line = text(&self.line);
+        let end = self.line.iter().rposition(|byte| *byte != b'\r').map_or(0, |last| last + 1);
+        let line = text(&self.line[..end]);
         self.line.clear();
         line
     }
@@ -89,7 +84,7 @@ mod tests {
             (b"a\nb\n", &["a", "b"]),
             (b"a\n\nb", &["a", "", "b"]),
             (b"a\r\nb\r\r\n", &["a", "b"]),
-            (b" 10%\r 50%\r100%\n", &["100%"]),
+            (b" 10%\r 50%\r100%\n", &[" 10%\r 50%\r100%"]),
             (b"50%\r", &["50%"]),
             (b"a\0\xFFb\n", &["a\u{FFFD}\u{FFFD}b"]),
             (b"", &[]),

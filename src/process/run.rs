@@ -91,12 +91,14 @@ pub struct Supervised {
     supervisor: Supervisor,
     hold: Option<PathBuf>,
     stdout: Option<PathBuf>,
+    /// Most bytes that go into that file, if there is a limit.
+    stdout_limit: Option<u64>,
 }
 
 impl Cmd {
     /// Puts the command under a supervisor.
     pub fn supervised(self, supervisor: &Supervisor) -> Supervised {
-        Supervised { cmd: self, supervisor: supervisor.clone(), hold: None, stdout: None }
+        Supervised { cmd: self, supervisor: supervisor.clone(), hold: None, stdout: None, stdout_limit: None }
     }
 }
 
@@ -114,6 +116,12 @@ impl Supervised {
         self
     }
 
+    /// As [`Self::stdout_to`], but no more than so many bytes; the rest is read and thrown away.
+    pub fn stdout_within(mut self, file: impl Into<PathBuf>, limit: u64) -> Self {
+        self.stdout_limit = Some(limit);
+        self.stdout_to(file)
+    }
+
     /// Runs to the end. Lines of one stream arrive in order; a slow receiver slows the program down, a dropped
     /// receiver does not. After the cap of the command one [`Stream::Notice`] is sent and the rest is read and thrown
     /// away. Dropping the future closes the leash: the program is then ended in the same polite way, unobserved.
@@ -127,9 +135,10 @@ impl Supervised {
         let (leash, stdout, stderr) = pipes(&mut child);
         let sink = Sink { lines, cap: self.cmd.cap, used: AtomicUsize::new(0) };
         let out = async {
-            match stdout {
-                Some(stdout) => sink.pump(stdout, Stream::Out).await,
-                None => Ok(()),
+            match (stdout, &self.stdout, self.stdout_limit) {
+                (Some(stdout), Some(file), Some(limit)) => save(stdout, file, limit).await,
+                (Some(stdout), _, _) => sink.pump(stdout, Stream::Out).await,
+                (None, _, _) => Ok(()),
             }
         };
         let pumps = async { tokio::try_join!(out, sink.pump(stderr, Stream::Err)) };
@@ -158,7 +167,7 @@ impl Supervised {
         command.args(self.cmd.limits.supervise_options());
         command.arg("--").arg(program).args(args).stdin(Stdio::piped());
         let start = |source| ProcessError::Start { program: self.supervisor.exe.clone().into_os_string(), source };
-        if let Some(file) = &self.stdout {
+        if let (Some(file), None) = (&self.stdout, self.stdout_limit) {
             command.stdout(private_file(file).map_err(start)?);
         }
         command.spawn().map_err(start)
@@ -223,6 +232,14 @@ fn private_file(path: &Path) -> std::io::Result<File> {
         Ok(()) | Err(_) => {}
     }
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// Writes what comes from a pipe into a private file, no more than so many bytes of it.
+async fn save(mut pipe: impl AsyncRead + Unpin, file: &Path, limit: u64) -> std::io::Result<()> {
+    let mut file = tokio::fs::File::from_std(private_file(file)?);
+    tokio::io::copy(&mut (&mut pipe).take(limit), &mut file).await?;
+    file.flush().await?;
+    tokio::io::copy(&mut pipe, &mut tokio::io::sink()).await.map(drop)
 }
 
 /// Where both streams of a run come together.

@@ -21,8 +21,8 @@ pub use apply_locks::apply_locks_line;
 pub use machine::{MachineLine, MachineProject, has_marker, marker};
 pub use plan_output::{DiffStyle, StateLock};
 pub use report::{
-    Body, CancelLine, Fate, Holder, IdleNotice, LockLost, Loss, Next, ProjectReport, Refusal, Released, Report, Style,
-    UserText,
+    Body, CancelLine, Fate, Holder, IdleNotice, LockLost, Loss, Next, PlanList, ProjectReport, Refusal, Released,
+    Report, Style, UserText,
 };
 
 use view::Cap;

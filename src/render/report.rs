@@ -9,8 +9,8 @@ use super::machine::{MachineLine, MachineProject};
 use super::plan_output::{DiffStyle, StateLock};
 use crate::discovery::explain::{Explanation, Warning};
 use crate::model::{
-    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanCounts, ProjectKey, ProjectOutcome,
-    PullNumber,
+    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanChanges, PlanCounts, ProjectKey,
+    ProjectOutcome, PullNumber,
 };
 
 /// A finished command.
@@ -174,6 +174,12 @@ pub struct ProjectReport {
     pub log: Option<String>,
     /// What the plan would do, when that is known.
     pub counts: Option<PlanCounts>,
+    /// The resources it would change.
+    pub list: PlanList,
+    /// More was printed than is kept, so the text was not compared with the list.
+    pub uncompared: bool,
+    /// Why the plan will not be applied, a clause.
+    pub blocked: Option<String>,
     /// Something was changed outside of the code.
     pub changes_outside: bool,
     /// Why it was refused or failed, in our words.
@@ -192,6 +198,18 @@ pub struct ProjectReport {
     pub status: Option<String>,
     /// Whether people are not told of it in a comment; the hidden line tells programs all the same.
     pub silenced: bool,
+}
+
+/// The list of resources of a plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PlanList {
+    /// There is none to show.
+    #[default]
+    None,
+    /// From the machine-readable form of the plan file.
+    Of(PlanChanges),
+    /// It cannot be made, and why: a clause.
+    Missing(String),
 }
 
 /// The command that a section offers for another try.
@@ -216,6 +234,9 @@ impl ProjectReport {
             log: None,
             tool: Distribution::Terraform,
             counts: None,
+            list: PlanList::None,
+            uncompared: false,
+            blocked: None,
             changes_outside: false,
             message: None,
             state_lock: None,

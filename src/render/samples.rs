@@ -11,8 +11,8 @@ use crate::config::repos::ServerRepos;
 use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain};
 use crate::discovery::{Input, Settings, Tree};
 use crate::model::{
-    Actor, ApplyLock, ApplyScope, ChangeKind, ChangedFile, CommandId, CommandKind, Distribution, Origin, PlanCounts,
-    ProjectKey, ProjectOutcome, PullNumber, RepoPath, WorkspaceName,
+    Actor, ApplyLock, ApplyScope, ChangeKind, ChangedFile, CommandId, CommandKind, Distribution, Origin, PlanChanges,
+    PlanCounts, PlannedAction, ProjectKey, ProjectOutcome, PullNumber, RepoPath, ResourceChange, WorkspaceName,
 };
 
 const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]
@@ -80,9 +80,19 @@ fn project(key: ProjectKey, outcome: ProjectOutcome, output: &str) -> ProjectRep
     }
 }
 
+fn change(action: PlannedAction, address: &str) -> ResourceChange {
+    let imported = action == PlannedAction::Import;
+    ResourceChange { address: address.to_owned(), deposed: None, previous: None, action, imported }
+}
+
+fn list(resources: Vec<ResourceChange>, outputs: u32) -> PlanList {
+    PlanList::Of(PlanChanges { resources, outputs })
+}
+
 pub(super) fn planned() -> ProjectReport {
     let counts = Some(PlanCounts { add: 1, ..PlanCounts::default() });
-    ProjectReport { counts, ..project(key("infra/net", "default", Some("net")), ProjectOutcome::Planned, PLAN) }
+    let list = list(vec![change(PlannedAction::Create, "terraform_data.three")], 0);
+    ProjectReport { counts, list, ..project(key("infra/net", "default", Some("net")), ProjectOutcome::Planned, PLAN) }
 }
 
 fn held() -> ProjectReport {
@@ -113,7 +123,43 @@ fn long_plan() -> ProjectReport {
     );
     let counts = Some(PlanCounts { add: 2, destroy: 3, import: 1, ..PlanCounts::default() });
     let long = project(key("infra/long", "default", None), ProjectOutcome::Planned, &output);
-    ProjectReport { counts, changes_outside: true, ..long }
+    ProjectReport { counts, changes_outside: true, list: list(long_list(), 1), uncompared: true, ..long }
+}
+
+/// One of each line that a list can have.
+fn long_list() -> Vec<ResourceChange> {
+    use PlannedAction::{Create, Destroy, Forget, Import, Invoke, Move, Read, Replace, Unknown, Update};
+    let moved = |action| ResourceChange { previous: Some("a.old".to_owned()), ..change(action, "a.moved") };
+    let imported = ResourceChange { imported: true, ..change(Update, "a.imported") };
+    vec![
+        change(Read, "data.a.read"),
+        change(Create, &format!("a.created[\"{HOSTILE}\"]")),
+        change(Create, "a.created"),
+        change(Import, "a.imported_only"),
+        imported,
+        moved(Update),
+        moved(Move),
+        change(Unknown, "a.odd"),
+        change(Invoke, "action.a.invoked"),
+        change(Forget, "a.forgotten"),
+        change(Replace, "a.replaced"),
+        change(Destroy, "a.destroyed"),
+        ResourceChange { deposed: Some("07a1d2f3".to_owned()), ..change(Destroy, "a.destroyed") },
+    ]
+}
+
+/// A plan whose text hides what it does.
+fn blocked() -> ProjectReport {
+    let why = "the text of the plan and its machine-readable form disagree: the text does not show `a.backdoor`, which the \
+               plan file changes. The list is that of the plan file";
+    let list = list(vec![change(PlannedAction::Create, "a.backdoor")], 0);
+    ProjectReport { list, blocked: Some(why.to_owned()), ..planned() }
+}
+
+/// A plan of a tool that has no machine-readable form.
+fn unlisted() -> ProjectReport {
+    let why = "Terraform 0.11.14 cannot show a plan in a machine-readable form, which takes 0.12 or later";
+    ProjectReport { list: PlanList::Missing(why.to_owned()), ..planned() }
 }
 
 fn plan_samples() -> Vec<(&'static str, Report)> {
@@ -129,6 +175,8 @@ fn plan_samples() -> Vec<(&'static str, Report)> {
         ("plan_one_no_changes", report(Plan, Body::Projects(vec![idle()]))),
         ("plan_one_state_locked", report(Plan, Body::Projects(vec![broken()]))),
         ("plan_one_held", report(Plan, Body::Projects(vec![held()]))),
+        ("plan_one_blocked", report(Plan, Body::Projects(vec![blocked()]))),
+        ("plan_one_unlisted", report(Plan, Body::Projects(vec![unlisted()]))),
         ("autoplan_many", report(Autoplan, Body::Projects(many))),
         ("plan_all_idle", Report { style: hidden.clone(), ..report(Plan, Body::Projects(vec![idle(), idle()])) }),
         ("plan_hidden", Report { style: hidden, ..report(Plan, Body::Projects(vec![planned(), idle()])) }),

@@ -15,7 +15,7 @@ const OF_NUMBER: &str = select_sql!("WHERE c.repo = $1 AND c.pull = $2 ORDER BY 
 const UNFINISHED: &str =
     select_sql!("WHERE c.repo = $1 AND c.pull = $2 AND c.state <> 'finished' ORDER BY c.created_at, c.id LIMIT 1");
 const LAST_PLAN: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
-     tool_version, workflow, order_group, digest, counts, state, created_at FROM plans WHERE repo = $1 AND pull = $2 \
+     tool_version, workflow, order_group, digest, counts, blocked, state, created_at FROM plans WHERE repo = $1 AND pull = $2 \
      ORDER BY created_at DESC, id DESC LIMIT 1";
 
 /// What came of asking for a run.

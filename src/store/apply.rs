@@ -110,8 +110,12 @@ impl Store {
 }
 
 async fn mark_applying(tx: &mut Tx, plan: PlanId) -> Result<bool> {
-    execute!(tx, "UPDATE plans SET state = 'applying' WHERE id = $1 AND state IN ('planned', 'apply_failed')", plan,)
-        .map(|rows| rows == 1)
+    execute!(
+        tx,
+        "UPDATE plans SET state = 'applying' WHERE id = $1 AND state IN ('planned', 'apply_failed') AND blocked IS NULL",
+        plan,
+    )
+    .map(|rows| rows == 1)
 }
 
 async fn plan_state(tx: &mut Tx, plan: PlanId) -> Result<PlanState> {

@@ -26,10 +26,10 @@ pub enum RecordPlan {
 }
 
 const CURRENT_OF_PULL: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
-     tool_version, workflow, order_group, digest, counts, state, created_at FROM plans \
+     tool_version, workflow, order_group, digest, counts, blocked, state, created_at FROM plans \
      WHERE repo = $1 AND pull = $2 AND state <> 'discarded'";
 const BY_ID: &str = "SELECT id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
-     tool_version, workflow, order_group, digest, counts, state, created_at FROM plans WHERE id = $1";
+     tool_version, workflow, order_group, digest, counts, blocked, state, created_at FROM plans WHERE id = $1";
 
 impl Store {
     /// Keeps a plan, if the lock it was made under is still held; one that needed none, if the pull is open.
@@ -149,8 +149,8 @@ async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>)
     execute!(
         tx,
         "INSERT INTO plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \
-         tool_version, workflow, order_group, digest, counts, state, created_at) \
-         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)",
+         tool_version, workflow, order_group, digest, counts, blocked, state, created_at) \
+         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19)",
         plan.id,
         &plan.pull.repo,
         plan.pull.number,
@@ -167,6 +167,7 @@ async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>)
         i64::from(plan.order_group),
         plan.digest.as_ref(),
         JsonText(plan.counts),
+        plan.blocked.as_deref(),
         plan.state,
         created_at,
     )
@@ -255,6 +256,7 @@ pub(super) struct PlanRow {
     order_group: i32,
     digest: Option<Sha256Digest>,
     counts: JsonText<PlanCounts>,
+    blocked: Option<String>,
     state: PlanState,
     created_at: DateTime<Utc>,
 }
@@ -286,6 +288,7 @@ impl From<PlanRow> for PlanRecord {
             order_group: row.order_group,
             digest: row.digest,
             counts: row.counts.0,
+            blocked: row.blocked,
             state: row.state,
             created_at: row.created_at,
         }

@@ -13,6 +13,7 @@ mod output;
 mod provider_cache;
 mod sandbox;
 mod scratch;
+mod shown;
 mod state_lock;
 mod steps;
 mod terraform;
@@ -29,8 +30,9 @@ pub use mirror_leases::MirrorLeases;
 pub use output::{OutputHub, RunOutput};
 pub use provider_cache::{InitPlace, Linked, PackagePath, PackageUse, ProviderCache, Session};
 pub use sandbox::RunSandbox;
+pub use shown::Shown;
 pub use steps::{CommentWords, MultienvError, StepError, StepFailure, StepName};
-pub use terraform::{Place, PlanMade, RunError, StateWork, Terraform};
+pub use terraform::{Place, PlanMade, PlanText, RunError, StateWork, Terraform};
 pub use tools::{
     ChosenBy, DownloadError, DownloadSettings, Downloads, InvalidKey, Keys, Platform, Sources, Tool, ToolError, Tools,
     VersionChoice, Wish,

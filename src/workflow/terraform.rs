@@ -8,10 +8,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::sandbox::RunSandbox;
 use super::scratch::{self, Scratch};
-use super::steps::{CommentWords, Deadline, Exec, Files, Printed, Steps, preparation};
+use super::steps::{CommentWords, Deadline, Exec, Files, Kept, Printed, Steps, preparation};
 use super::{
-    ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, Facts, ProviderCache, RunOutput, StepError, StepFailure,
-    StepName, Tool, ToolError, Tools, Wish,
+    ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, Facts, ProviderCache, RunOutput, Shown, StepError,
+    StepFailure, StepName, Tool, ToolError, Tools, Wish,
 };
 use crate::config::workflow::{Builtin, Stage, Step, Workflow};
 use crate::model::{ProjectKey, Sha256Digest};
@@ -71,12 +71,22 @@ pub struct PlanMade {
     pub file: Option<Vec<u8>>,
     /// What the steps printed, as far as a comment may show it.
     pub output: String,
-    /// What the built-in `plan` alone printed; `None` when commands of the operator make the plan.
-    pub plan_output: Option<String>,
+    /// Output of the built-in `plan` alone; `None` when commands of the operator make the plan.
+    pub plan_output: Option<PlanText>,
+    /// What the file would do, as the tool shows it.
+    pub shown: Shown,
     /// The program that made it.
     pub tool: Tool,
     /// What the workflow that made it does.
     pub workflow: Sha256Digest,
+}
+
+/// What the built-in `plan` printed.
+pub struct PlanText {
+    /// The lines that were kept.
+    pub text: String,
+    /// Whether more was printed than is kept.
+    pub is_cut: bool,
 }
 
 /// What came of the steps of a stage that changes a state.
@@ -129,10 +139,15 @@ impl Terraform {
     pub async fn plan(&self, place: &Place<'_>, wish: &Wish) -> Result<PlanMade, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
-        let Printed { output, plan } =
-            self.steps(place, &tool, &scratch, Deadline::after(place.timeout)).run(&place.workflow.plan.steps).await?;
+        let mut steps = self.steps(place, &tool, &scratch, Deadline::after(place.timeout));
+        let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
+        let shown = match steps.list().await {
+            Ok(shown) => shown,
+            Err(error) => return Err(StepError { output, ..error }.into()),
+        };
         let file = scratch::read(Files::within(scratch.dir()).plan, MAX_PLAN).await?;
-        Ok(PlanMade { file, output, plan_output: plan, tool, workflow: place.workflow.fingerprint() })
+        let plan_output = plan.map(|Kept { text, is_cut }| PlanText { text, is_cut });
+        Ok(PlanMade { file, output, plan_output, shown, tool, workflow: place.workflow.fingerprint() })
     }
 
     /// The program for a project. A download can take a while, and ends when the run is told to.

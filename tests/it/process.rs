@@ -432,3 +432,21 @@ async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
     let said: String = lines.into_iter().map(|line| line.1).collect();
     assert!(!exit.is_success() && said.contains("memory"), "{said}");
 }
+
+#[tokio::test]
+async fn standard_output_goes_into_a_private_file_up_to_its_limit() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let dir = tempfile::tempdir().unwrap();
+    for (name, limit, kept) in [("all", 6, "abcdef"), ("some", 3, "abc")] {
+        let file = dir.path().join(name);
+        let (sender, mut lines) = mpsc::channel(4);
+        let run = sh("printf abcdef; echo seen >&2").supervised(&supervisor(LONG)).stdout_within(&file, limit);
+        let exit = run.run(sender, &CancellationToken::new()).await.unwrap();
+        assert!(exit.is_success());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), kept);
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(lines.recv().await.map(|line| line.text), Some("seen".to_owned()));
+        assert_eq!(lines.recv().await, None);
+    }
+}

@@ -28,14 +28,13 @@ use crate::handlers::tally;
 use crate::jobs::describe_error;
 use crate::locks::{self, Ask, TakeAll, Took, Wish};
 use crate::model::{
-    Cause, CommandKind, CommandOutcome, Lock, LockKey, Origin, PlanId, PlanRecord, PlanState, ProjectKey,
-    ProjectOutcome, RunId, RunKind,
+    Cause, CommandKind, CommandOutcome, CommitState, Lock, LockKey, Origin, PlanCounts, PlanId, PlanRecord, PlanState,
+    ProjectKey, ProjectOutcome, RunId, RunKind,
 };
 use crate::queue::JobError;
-use crate::render::plan_output::PlanSummary;
-use crate::render::{Body, Next, ProjectReport, UserText, plan_output, status};
+use crate::render::{Body, Next, PlanList, ProjectReport, UserText, plan_output, status};
 use crate::store::{NewRun, RecordPlan};
-use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, StepError, StepFailure};
+use crate::workflow::{ArtifactError, PlanMade, RunError, RunOutput, Saved, Shown, StepError, StepFailure};
 
 /// Somebody whose comment waits for this answer hears of every project, and also that there is none.
 pub(super) async fn autoplan(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
@@ -281,6 +280,7 @@ async fn plan_project(
         status::superseded(RunKind::Plan, &stop.why)
     } else {
         let (state, line) = status::project(RunKind::Plan, report.outcome, report.counts);
+        let state = if report.blocked.is_some() { CommitState::Failure } else { state };
         (state, report.status.clone().unwrap_or(line))
     };
     cx.status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
@@ -396,6 +396,7 @@ async fn record(
         order_group: project.order.group,
         digest,
         counts: read.counts.unwrap_or_default(),
+        blocked: read.blocked.clone(),
         state: if read.no_changes { PlanState::NoChanges } else { PlanState::Planned },
         created_at: cx.ctx.clock.now(),
     };
@@ -403,7 +404,7 @@ async fn record(
         RecordPlan::Recorded => {
             let stays = !give_back_unused(cx, &plan).await?;
             let lock_url = lock.filter(|_| stays).map(|lock| cx.ctx.settings.lock_url(lock.id));
-            Ok(ProjectReport { lock_url, ..planned(report, made.output, &read) })
+            Ok(ProjectReport { lock_url, ..planned(report, made.output, read) })
         }
         lost @ (RecordPlan::LockLost | RecordPlan::Overtaken) => {
             cx.ctx.artifacts.remove(id).await.map_err(JobError::retry)?;
@@ -412,9 +413,11 @@ async fn record(
     }
 }
 
-fn planned(report: ProjectReport, output: String, read: &PlanSummary) -> ProjectReport {
-    let outcome = if read.no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
-    ProjectReport { outcome, output, counts: read.counts, changes_outside: read.changes_outside, ..report }
+fn planned(report: ProjectReport, output: String, read: Reading) -> ProjectReport {
+    let Reading { counts, no_changes, changes_outside, list, uncompared, blocked } = read;
+    let outcome = if no_changes { ProjectOutcome::NoChanges } else { ProjectOutcome::Planned };
+    let status = blocked.is_some().then(|| "Planned, but will not be applied: see the comment.".to_owned());
+    ProjectReport { outcome, output, counts, list, uncompared, blocked, changes_outside, status, ..report }
 }
 
 /// A pull keeps its lock until it is merged or closed, even if nothing is to be applied yet. An application has no end of
@@ -426,11 +429,63 @@ async fn give_back_unused(cx: &CommandCx<'_>, plan: &PlanRecord) -> Result<bool,
     Ok(cx.ctx.store.lock_release(&plan.pull, &plan.project, &cx.cause("the plan has no changes")).await?)
 }
 
-/// Only the tool itself is believed when it says that there is nothing to do. Commands of the operator may print what a
-/// pull request tells them to, so a plan that they make is always one to apply.
-fn read_output(made: &PlanMade) -> PlanSummary {
-    let read = plan_output::summary(made.plan_output.as_ref().unwrap_or(&made.output));
-    PlanSummary { no_changes: read.no_changes && made.plan_output.is_some(), ..read }
+/// What is known of a plan that was made.
+struct Reading {
+    /// What it would do, in numbers.
+    counts: Option<PlanCounts>,
+    no_changes: bool,
+    changes_outside: bool,
+    list: PlanList,
+    /// The text is not all there, so nobody can tell whether it agrees.
+    uncompared: bool,
+    /// Why it must not be applied.
+    blocked: Option<String>,
+}
+
+/// The plan file tells what a plan would do, and what the built-in step printed has to say the same: people read both.
+/// Commands of the operator may print what a pull request tells them to, and in a form of their own, so their text is not
+/// compared, and a plan that they make is always one to apply.
+fn read_output(made: &PlanMade) -> Reading {
+    let text = plan_output::summary(made.plan_output.as_ref().map_or(&made.output, |plan| &plan.text));
+    let by_text = Reading {
+        counts: text.counts,
+        no_changes: text.no_changes && made.plan_output.is_some(),
+        changes_outside: text.changes_outside,
+        list: PlanList::None,
+        uncompared: false,
+        blocked: None,
+    };
+    match (&made.shown, &made.plan_output) {
+        (Shown::NoFile, _) => by_text,
+        (Shown::TooOld, _) => {
+            let tool = format!("{} {}", made.tool.distribution.title(), made.tool.version);
+            let why = format!("{tool} cannot show a plan in a machine-readable form, which takes 0.12 or later");
+            Reading { list: PlanList::Missing(why), ..by_text }
+        }
+        (Shown::Failed(why), None) => Reading { list: PlanList::Missing(why.clone()), ..by_text },
+        (Shown::Failed(why), Some(_)) => {
+            let blocked = Some(format!("which resources it changes cannot be found out, because {why}"));
+            Reading { no_changes: false, list: PlanList::Missing(why.clone()), blocked, ..by_text }
+        }
+        (Shown::Listed(changes), plan) => {
+            let no_changes = by_text.no_changes && changes.is_empty();
+            // A text without numbers is about outputs or a refresh; its numbers would all be zero.
+            let has_counts = text.counts.is_some() || !changes.resources.is_empty();
+            let compared = plan.as_ref().filter(|plan| !plan.is_cut);
+            let why = compared.and_then(|plan| plan_output::disagreement(&plan.text, changes));
+            let blocked = why.map(|why| {
+                format!("the text of the plan and its machine-readable form disagree: {why}. The list is that of the plan file")
+            });
+            Reading {
+                counts: has_counts.then(|| changes.counts()),
+                no_changes,
+                list: if no_changes { PlanList::None } else { PlanList::Of(changes.clone()) },
+                uncompared: plan.as_ref().is_some_and(|plan| plan.is_cut),
+                blocked,
+                ..by_text
+            }
+        }
+    }
 }
 
 /// A file that is too large is for the people at the pull; anything else may pass.

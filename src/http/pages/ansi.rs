@@ -1,17 +1,14 @@
 //! What a tool prints to a terminal, as lines of HTML.
 //!
 //! Converters at hand write colours into `style` attributes, which our policy forbids; this one writes classes. It knows
-//! what Terraform and its friends use: the sixteen colours of the text, bold, faint, italic and underlined. Everything
-//! else that a terminal would obey is dropped: backgrounds and exact colours, because nobody could promise that the text
-//! stays readable, and movements of the cursor, because they could paint over what was printed before.
+//! what Terraform and its friends use: the sixteen colours of the text, bold, faint, italic and underlined. Backgrounds
+//! and exact colours are dropped, because nobody could promise that the text stays readable. Control characters are shown
+//! as in comments ([`parts`]): no sequence takes text away.
 
 use std::fmt::Write as _;
-use std::iter::Peekable;
-use std::str::Chars;
 
 use super::text::is_deceptive;
-
-const ESCAPE: char = '\u{1b}';
+use crate::render::plan_output::{Part, parts};
 
 /// How text looks.
 #[expect(clippy::struct_excessive_bools, reason = "each is a switch of the terminal, and they are independent")]
@@ -95,60 +92,28 @@ impl Painter {
             let number = self.lines;
             write!(html, "<div class=\"l\" id=\"L{number}\"><a href=\"#L{number}\" tabindex=\"-1\">{number}</a><span>")
                 .expect("a String takes any text");
-            self.paint_line(last_overwrite(line), &mut html);
+            self.paint_line(line, &mut html);
             html.push_str("</span></div>");
         }
         html
     }
 
     fn paint_line(&mut self, line: &str, html: &mut String) {
-        let mut chars = line.chars().peekable();
         let mut text = String::new();
-        while let Some(c) = chars.next() {
-            if c != ESCAPE {
-                text.push(c);
-                continue;
-            }
-            let before = self.style;
-            self.escape(&mut chars);
-            if self.style != before {
-                push_text(before, &std::mem::take(&mut text), html);
+        for part in parts(line) {
+            match part {
+                Part::Shown(c) => text.push(c),
+                Part::Colours(parameters) => {
+                    let before = self.style;
+                    self.style.select(parameters);
+                    if self.style != before {
+                        push_text(before, &std::mem::take(&mut text), html);
+                    }
+                }
             }
         }
         push_text(self.style, &text, html);
     }
-
-    /// Consumes the rest of a control sequence and obeys it if it is ours.
-    fn escape(&mut self, chars: &mut Peekable<Chars<'_>>) {
-        match chars.next() {
-            Some('[') => {
-                let mut parameters = String::new();
-                while let Some(c) = chars.next_if(|c| matches!(c, ' '..='?')) {
-                    parameters.push(c);
-                }
-                if chars.next_if(|c| matches!(c, '@'..='~')) == Some('m') {
-                    self.style.select(&parameters);
-                }
-            }
-            // A title or a link, up to BEL or ESC \.
-            Some(']' | 'P' | '^' | '_' | 'X') => {
-                while let Some(c) = chars.next() {
-                    if c == '\u{7}' || (c == ESCAPE && chars.next_if_eq(&'\\').is_some()) {
-                        break;
-                    }
-                }
-            }
-            // Two more characters: the choice of a character set.
-            Some(' '..='/') => drop(chars.next()),
-            Some(_) | None => {}
-        }
-    }
-}
-
-/// A terminal goes back to the start of the line at a carriage return; what is printed last stays to be seen.
-fn last_overwrite(line: &str) -> &str {
-    let line = line.trim_end_matches('\r');
-    line.rsplit_once('\r').map_or(line, |(_, last)| last)
 }
 
 fn push_text(style: Style, text: &str, html: &mut String) {
@@ -208,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_the_cursor_or_hides_text_is_dropped() {
+    fn what_moves_the_cursor_or_would_hide_text_is_shown() {
         for (text, html) in [
-            ("a\u{1b}[2Kb\u{1b}[1Ac", "abc"),
-            ("a\u{1b}]0;title\u{7}b\u{1b}]8;;https://x\u{1b}\\c", "abc"),
-            ("a\u{1b}(Bb\u{1b}7c\u{1b}", "abc"),
-            (" 10%\r 50%\r100%\r", "100%"),
+            ("a\u{1b}[2Kb\u{1b}[1Ac", "a\u{fffd}[2Kb\u{fffd}[1Ac"),
+            ("a\u{1b}]0;title\u{7}b", "a\u{fffd}]0;title\u{fffd}b"),
+            ("a\u{1b}]8;;https://x\u{1b}\\c", "a\u{fffd}]8;;https://x\u{fffd}\\c"),
+            (" 10%\r 50%\r100%\r", " 10%\u{fffd} 50%\u{fffd}100%"),
             ("a\u{8}\u{202e}b", "a\u{fffd}\u{fffd}b"),
-            ("\u{1b}[31", ""),
+            ("\u{1b}[31", "\u{fffd}[31"),
         ] {
             assert_eq!(line(text), html, "{text:?}");
         }

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::ansi::Painter;
 use super::commands::pull_page;
-use super::text::{Badge, PullName, Stamp, duration, shown};
+use super::text::{Badge, PullName, Stamp, duration, is_deceptive, shown};
 use super::visitor::Visitor;
 use crate::config::access::Action;
 use crate::handlers::authz::Resource;
@@ -25,6 +25,7 @@ use crate::http::extract::Segment;
 use crate::http::reach::Sight;
 use crate::http::{Cancelling, Failure, Web};
 use crate::model::{RunId, RunKind};
+use crate::render::plan_output::clean;
 use crate::store::{CommandRow, CommandState, OutputPiece, RunRow, RunState, StopKind, Store};
 
 /// Pieces read at once; each holds about 32 KiB at most.
@@ -239,12 +240,29 @@ fn plain_text(store: Store, run: RunId) -> impl Stream<Item = Result<Vec<u8>, sq
         let next = pieces.last().map(|last| last.seq);
         Ok::<_, sqlx::Error>(next.map(|next| (pieces, (store, next))))
     });
-    pages.map_ok(|pieces| pieces.iter().flat_map(|piece| strip_ansi_escapes::strip(&piece.text)).collect())
+    pages.map_ok(|pieces| pieces.iter().flat_map(|piece| plain_lines(&piece.text).into_bytes()).collect())
+}
+
+/// The text of a piece as its lines on the page show it.
+fn plain_lines(text: &str) -> String {
+    clean(text).chars().map(|c| if c != '\n' && c != '\t' && is_deceptive(c) { '\u{fffd}' } else { c }).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_raw_text_and_the_page_show_the_same_characters() {
+        let tags = regex::Regex::new("</div>|<[^>]*>").unwrap();
+        let numbers = regex::Regex::new(r##"<a href="#L\d+" tabindex="-1">\d+</a>"##).unwrap();
+        for opener in ["\u{1b}]", "\u{1b}P", "\u{1b}[", "\u{9d}", "\u{1b}[31m", "a\r", "\u{202e}", "\u{200b}"] {
+            let text = format!("one {opener}0;\n  # b_backdoor will be created\n\u{7} three\t\u{1b}\\\n");
+            let html = Painter::default().paint(&text);
+            let lines = numbers.replace_all(&html, "").replace("</div>", "\n");
+            assert_eq!(tags.replace_all(&lines, ""), plain_lines(&text), "{text:?}");
+        }
+    }
 
     #[test]
     fn the_end_of_a_long_output_is_kept_and_its_lines_keep_their_numbers() {

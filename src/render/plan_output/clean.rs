@@ -1,12 +1,62 @@
 //! Output as plain text, without the chatter of a refresh.
+//!
+//! A pull request can put any character into an attribute, and Terraform prints texts of several lines as they are. A
+//! terminal sequence may therefore never take text away: sequences that select colours are removed, every other control
+//! character is shown as U+FFFD, and each line is read by itself. Comment, page and raw text all go by [`parts`].
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Takes out colours and other terminal sequences, and carriage returns.
+/// Most bytes between `ESC [` and `m`: the longest sequence that tools print has a third of that.
+const MAX_PARAMETERS: usize = 64;
+
+/// A part of a line of output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// A character to show. Control characters have become U+FFFD, except for the tab.
+    Shown(char),
+    /// The parameters of `ESC [ … m` (ECMA-48, "Select Graphic Rendition").
+    Colours(&'a str),
+}
+
+/// Splits one line of output into what is shown and what selects colours. Carriage returns at its end belong to the line
+/// break.
+pub fn parts(line: &str) -> impl Iterator<Item = Part<'_>> {
+    let mut rest = line.trim_end_matches('\r');
+    std::iter::from_fn(move || {
+        if let Some((parameters, after)) = colours(rest) {
+            rest = after;
+            return Some(Part::Colours(parameters));
+        }
+        let mut chars = rest.chars();
+        let first = chars.next()?;
+        rest = chars.as_str();
+        Some(Part::Shown(if first.is_control() && first != '\t' { '\u{fffd}' } else { first }))
+    })
+}
+
+/// The parameters of a sequence that the text starts with, and what follows it.
+fn colours(text: &str) -> Option<(&str, &str)> {
+    let inner = text.strip_prefix("\u{1b}[")?;
+    let end = inner.bytes().take(MAX_PARAMETERS + 1).position(|byte| !matches!(byte, b'0'..=b'9' | b';' | b':'))?;
+    let after = inner[end..].strip_prefix('m')?;
+    Some((&inner[..end], after))
+}
+
+/// Removes colours, and shows every other control character as U+FFFD.
 pub fn clean(raw: &str) -> String {
-    strip_ansi_escapes::strip_str(raw)
+    let mut text = String::with_capacity(raw.len());
+    for (at, line) in raw.split('\n').enumerate() {
+        if at > 0 {
+            text.push('\n');
+        }
+        text.extend(parts(line).filter_map(|part| match part {
+            Part::Shown(c) => Some(c),
+            Part::Colours(_) => None,
+        }));
+    }
+    text
 }
 
 /// [`clean`], and without the lines by which the tool shows that it is refreshing and reading. They are dropped
@@ -48,6 +98,67 @@ mod tests {
     fn what_other_steps_printed_is_kept() {
         let raw = "tflint: 0 issues\nterraform_data.a: Refreshing state... [id=1]\n\nPlan: 1 to add\n";
         assert_eq!(without_progress(raw), "tflint: 0 issues\n\nPlan: 1 to add");
+    }
+
+    /// The three resources of the attack, as `terraform plan -no-color` prints them.
+    fn attack(opener: &str, terminator: &str) -> String {
+        format!(
+            "  # terraform_data.a_notes will be created\n          second {opener}0;\n  # terraform_data.b_backdoor will be \
+             created\n      + input = \"AdministratorAccess\"\n  # terraform_data.c_notes will be created\n          \
+             {terminator} first line\n\nPlan: 3 to add, 0 to change, 0 to destroy.\n"
+        )
+    }
+
+    #[test]
+    fn no_sequence_hides_the_lines_after_it() {
+        let openers = ["\u{1b}]", "\u{1b}P", "\u{1b}X", "\u{1b}^", "\u{1b}_", "\u{1b}[", "\u{1b}(", "\u{1b}"];
+        let of_eight_bits = ["\u{90}", "\u{98}", "\u{9b}", "\u{9d}", "\u{9e}", "\u{9f}"];
+        let terminators = ["\u{7}", "\u{1b}\\", "\u{9c}", "\u{18}", "\u{1a}", "\r", "\u{8}\u{8}", ""];
+        for opener in openers.into_iter().chain(of_eight_bits) {
+            for terminator in terminators {
+                let plain = attack(opener, terminator);
+                let coloured = plain.replace("  # ", "\u{1b}[1m  # ").replace(" created", "\u{1b}[0m created");
+                for raw in [&plain, &coloured] {
+                    let text = clean(raw);
+                    assert!(text.contains("\n  # terraform_data.b_backdoor will be created\n"), "{raw:?}");
+                    assert!(text.contains("\n      + input = \"AdministratorAccess\"\n"), "{raw:?}");
+                    assert!(text.contains("0;\n") && text.contains(" first line\n"), "{raw:?}");
+                    assert!(text.contains("\nPlan: 3 to add, 0 to change, 0 to destroy.\n"), "{raw:?}");
+                    assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_colours_are_removed() {
+        for (raw, expected) in [
+            ("\u{1b}[31mred\u{1b}[0m \u{1b}[38:2::1:2:3;1mx\u{1b}[my", "red xy"),
+            ("a\u{1b}[2Kb\u{1b}[1Ac", "a\u{fffd}[2Kb\u{fffd}[1Ac"),
+            ("\u{1b}[31", "\u{fffd}[31"),
+            ("\u{1b}[?31m\u{1b}[a b m", "\u{fffd}[?31m\u{fffd}[a b m"),
+            ("a\tb\r\r\nc\rd\u{7f}\u{85}", "a\tb\nc\u{fffd}d\u{fffd}\u{fffd}"),
+            ("é\u{1b}[1m\u{1b}", "é\u{fffd}"),
+        ] {
+            assert_eq!(clean(raw), expected, "{raw:?}");
+        }
+        let long = format!("\u{1b}[{}m", "1;".repeat(MAX_PARAMETERS / 2));
+        assert_eq!(clean(&long), "");
+        assert_eq!(clean(&long.replace('m', "1m")).chars().count(), long.len() + 1);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn every_printable_character_is_shown_unless_it_selects_colours(
+            raw in "([a-zé0-9;:m\\[\\]PX^_\\\\ ?]|\u{1b}|\u{1b}\\[|\u{7}|\u{90}|\u{98}|\u{9b}|\u{9c}|\u{9d}|\u{9e}|\u{9f}|\r|\n){0,80}",
+        ) {
+            let coloured = Regex::new("\u{1b}\\[[0-9;:]{0,64}m").unwrap();
+            for (line, shown) in raw.split('\n').zip(clean(&raw).split('\n')) {
+                let without = coloured.replace_all(line.trim_end_matches('\r'), "");
+                let expected = without.replace(|c: char| c.is_control(), "\u{fffd}");
+                proptest::prop_assert_eq!(shown, expected);
+            }
+        }
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn number(captures: &Captures<'_>, name: &str) -> u32 {
     captures.name(name).map_or(0, |digits| digits.as_str().parse().unwrap_or(u32::MAX))
 }
 
-fn plan_counts(c: &Captures<'_>) -> PlanCounts {
+pub(super) fn plan_counts(c: &Captures<'_>) -> PlanCounts {
     PlanCounts {
         add: number(c, "add"),
         change: number(c, "change"),

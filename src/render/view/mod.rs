@@ -1,6 +1,7 @@
 //! What each template is given: one typed struct per template. Templates only lay out; every decision is made here.
 
 mod explained;
+mod list;
 mod project;
 mod results;
 

@@ -2,11 +2,12 @@
 
 use serde::Serialize;
 
+use super::list::ListView;
 use super::results::is_plan;
 use super::{Label, with_words, word};
 use crate::model::{CommandKind, ProjectOutcome, Subject};
 use crate::render::plan_output::{self, DiffStyle};
-use crate::render::report::{Body, Holder, Next, ProjectReport, Report};
+use crate::render::report::{Body, Holder, Next, PlanList, ProjectReport, Report};
 
 /// Longer outputs are folded (reference 9.7).
 const FOLD_LINES: usize = 12;
@@ -32,6 +33,12 @@ pub(super) struct ProjectView {
     no_changes: bool,
     /// `Plan: 1 to add, 0 to change, 0 to destroy.`
     summary: Option<String>,
+    /// Why the plan will not be applied.
+    blocked: Option<String>,
+    list: Option<ListView>,
+    /// Why there is no list.
+    list_missing: Option<String>,
+    uncompared: bool,
     changes_outside: bool,
     tool: &'static str,
     program: &'static str,
@@ -94,6 +101,14 @@ impl ProjectView {
     pub(super) fn of(report: &Report, project: &ProjectReport, cap: Cap) -> Self {
         let failed = project.outcome == ProjectOutcome::Failed;
         let (error, output) = if failed { failure(report, project, cap) } else { (None, output(report, project, cap)) };
+        let (list, list_missing) = match &project.list {
+            PlanList::None => (None, None),
+            PlanList::Of(changes) => (ListView::of(changes), None),
+            PlanList::Missing(why) => (None, Some(why.clone())),
+        };
+        // Whoever wants more than the list unfolds the text.
+        let folds = report.style.fold && list.as_ref().is_some_and(ListView::has_lines);
+        let output = output.map(|block| Block { fold: block.fold || folds, ..block });
         let text = project.message.clone().unwrap_or_default();
         Self {
             icon: icon(project.outcome),
@@ -102,6 +117,10 @@ impl ProjectView {
             ok: project.outcome.is_success(),
             no_changes: project.outcome == ProjectOutcome::NoChanges,
             summary: summary(report, project),
+            blocked: project.blocked.clone(),
+            list,
+            list_missing,
+            uncompared: project.uncompared,
             changes_outside: project.changes_outside,
             tool: project.tool.title(),
             program: project.tool.program(),
@@ -213,7 +232,7 @@ fn state_lock(project: &ProjectReport) -> Option<StateLockView> {
 
 fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
     let planned = project.outcome == ProjectOutcome::Planned;
-    let offered = planned && report.style.offer_apply && !report.pull.is_application();
+    let offered = planned && project.blocked.is_none() && report.style.offer_apply && !report.pull.is_application();
     offered.then(|| format!("{} apply {}", report.executable, project.key.flags()))
 }
 

@@ -78,7 +78,7 @@ pub(super) fn is_plan(report: &Report) -> bool {
 }
 
 fn apply_all(report: &Report, projects: &[&ProjectReport]) -> Option<String> {
-    let planned = projects.iter().any(|p| p.outcome == ProjectOutcome::Planned);
+    let planned = projects.iter().any(|p| p.outcome == ProjectOutcome::Planned && p.blocked.is_none());
     let offered = report.style.offer_apply && report.style.offer_apply_all;
     // One project alone says itself how to apply it: a second way to say the same only makes people wonder.
     (planned && offered && projects.len() > 1).then(|| format!("{} apply", report.executable))

@@ -4,14 +4,17 @@ use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use semver::Version;
+
 use super::error::{StepError, StepFailure, StepName};
 use super::expand::expand;
 use super::flags::merged;
 use super::reports::Report;
-use super::{Steps, Tool, argv};
+use super::{Kept, Steps, Tool, argv};
 use crate::config::workflow::Builtin;
 use crate::model::WorkspaceName;
 use crate::process::Cmd;
+use crate::workflow::shown::{self, Shown};
 use crate::workflow::{InitPlace, Session, beneath};
 
 /// File of the tool that names the workspace.
@@ -19,6 +22,9 @@ const WORKSPACE_FILE: &str = "environment";
 
 /// Most bytes of it; a name has at most 255.
 const MAX_WORKSPACE_BYTES: u64 = 4096;
+
+/// Terraform shows a plan as JSON since this version; OpenTofu always did.
+const LISTS_SINCE: Version = Version::new(0, 12, 0);
 
 /// How a step is called: `terraform init`.
 pub(super) fn title(tool: &Tool, step: Builtin) -> String {
@@ -31,22 +37,18 @@ pub(super) fn title(tool: &Tool, step: Builtin) -> String {
 }
 
 impl Steps<'_> {
-    pub(super) async fn builtin(
-        &mut self,
-        step: Builtin,
-        extra: &[String],
-        name: StepName,
-    ) -> Result<String, StepError> {
+    pub(super) async fn builtin(&mut self, step: Builtin, extra: &[String], name: StepName) -> Result<Kept, StepError> {
         let extra = self.expanded(extra);
-        match step {
+        let text = match step {
+            Builtin::Plan => return self.plan(extra, name).await,
             Builtin::Init => self.init(extra, name).await,
-            Builtin::Plan => self.plan(extra, name).await,
             Builtin::Show => self.show(extra, name).await,
             Builtin::Apply => self.apply(extra, name).await,
             Builtin::Import => self.change_state(&["import"], extra, name, Report::Imported).await,
             Builtin::StateRm => self.change_state(&["state", "rm"], extra, name, Report::Removed).await,
             Builtin::PolicyCheck => Err(failed(name, StepFailure::NotAvailable)),
-        }
+        };
+        text.map(Kept::whole)
     }
 
     fn expanded(&self, extra: &[String]) -> Vec<OsString> {
@@ -136,7 +138,7 @@ impl Steps<'_> {
     }
 
     /// Into the plan file, with `env/<workspace>.tfvars` when the project has one.
-    async fn plan(&self, extra: Vec<OsString>, name: StepName) -> Result<String, StepError> {
+    async fn plan(&self, extra: Vec<OsString>, name: StepName) -> Result<Kept, StepError> {
         self.workspace().await?;
         let vars = PathBuf::from("env").join(format!("{}.tfvars", self.project.workspace));
         let (dir, file) = (self.dir.to_owned(), vars.clone());
@@ -144,8 +146,45 @@ impl Steps<'_> {
         let not_plain = |_| failed(name.clone(), StepFailure::VarFile(vars.display().to_string()));
         let vars = has_vars.map_err(not_plain)?.then_some(vars.clone());
         let args = argv::plan(&self.files.plan, extra, self.given, vars.as_deref());
-        let output = self.tool(args, name.clone(), None).await?;
-        self.plan_is_there(name).map(|()| output)
+        let shown = self.shown(&args);
+        let kept = self.exec.run_whole(self.command(args), name.clone(), &shown).await?;
+        self.plan_is_there(name).map(|()| kept)
+    }
+
+    /// The list of resources of the plan file, whoever wrote it. Only what would stop any other step as well is an error.
+    pub(in crate::workflow) async fn list(&self) -> Result<Shown, StepError> {
+        if !self.files.plan.is_file() {
+            return Ok(Shown::NoFile);
+        }
+        if self.tool.version < LISTS_SINCE {
+            return Ok(Shown::TooOld);
+        }
+        let program = self.tool.distribution.program();
+        let name = StepName::new(&format!("{program} show -json"), None);
+        let cmd = self.command(["show", "-json"].map(OsString::from).into()).operands([&self.files.plan]);
+        // What the operator adds to every call is for those that print something for people.
+        let cmd = cmd.without_env("TF_CLI_ARGS").without_env("TF_CLI_ARGS_show");
+        let line = format!("{program} show -json plan.tfplan");
+        match self.exec.save(cmd, name, &line, &self.files.list, shown::MAX_BYTES + 1).await {
+            Ok(()) => {}
+            Err(StepError { why: why @ (StepFailure::Code(_) | StepFailure::Limit { .. }), step, .. }) => {
+                return Ok(Shown::Failed(format!("{step} {why}")));
+            }
+            Err(error) => return Err(error),
+        }
+        let file = self.files.list.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let read = shown::read(&file);
+            // It holds every value of the plan.
+            std::fs::remove_file(&file).ok();
+            read
+        });
+        let read = read.await;
+        Ok(match read {
+            Ok(Ok(changes)) => Shown::Listed(changes),
+            Ok(Err(error)) => Shown::Failed(error.to_string()),
+            Err(_) => Shown::Failed("reading the machine-readable form of the plan was broken off".to_owned()),
+        })
     }
 
     /// The plan as JSON, for commands of the operator.

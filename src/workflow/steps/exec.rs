@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::error::{StepError, StepFailure, StepName};
 use super::reports::Report;
-use crate::process::{Cmd, Ended, Exit, Line, Stream, Supervisor};
+use crate::process::{Cmd, Ended, Exit, Line, Stream, Supervised, Supervisor};
 use crate::workflow::RunOutput;
 use crate::workflow::sandbox::{RunPlace, RunSandbox, temporary};
 
@@ -66,7 +66,12 @@ impl Exec<'_> {
     /// Runs a program to its end and returns what it printed. `shown` is the line that the page has before it. With a
     /// file, standard output goes there and nowhere else.
     pub async fn run(&self, cmd: Cmd, name: StepName, shown: &str, file: Option<&Path>) -> Result<String, StepError> {
-        self.watch(cmd, name, shown, file, None).await.map(|(output, _)| output)
+        let run = self.supervised(cmd);
+        let run = match file {
+            Some(file) => run.stdout_to(file),
+            None => run,
+        };
+        self.carry_out(run, name, shown, None).await.map(|(kept, _)| kept.text)
     }
 
     /// Runs a program that has to report what it has done.
@@ -77,39 +82,47 @@ impl Exec<'_> {
         shown: &str,
         report: Report,
     ) -> Result<String, StepError> {
-        let (output, is_reported) = self.watch(cmd, name.clone(), shown, None, Some(report)).await?;
+        let (kept, is_reported) = self.carry_out(self.supervised(cmd), name.clone(), shown, Some(report)).await?;
         if is_reported {
-            return Ok(output);
+            return Ok(kept.text);
         }
-        Err(StepError { step: name, why: StepFailure::Unreported(report.line()), output })
+        Err(StepError { step: name, why: StepFailure::Unreported(report.line()), output: kept.text })
+    }
+
+    /// Runs a program to its end and tells whether everything it printed was kept.
+    pub async fn run_whole(&self, cmd: Cmd, name: StepName, shown: &str) -> Result<Kept, StepError> {
+        self.carry_out(self.supervised(cmd), name, shown, None).await.map(|(kept, _)| kept)
+    }
+
+    /// Runs a program to its end, with no more than so many bytes of its standard output in a file.
+    pub async fn save(&self, cmd: Cmd, name: StepName, shown: &str, file: &Path, limit: u64) -> Result<(), StepError> {
+        self.carry_out(self.supervised(cmd).stdout_within(file, limit), name, shown, None).await.map(drop)
+    }
+
+    fn supervised(&self, cmd: Cmd) -> Supervised {
+        let cmd = cmd.envs(temporary(self.place.tmp)).limits(self.sandbox.limits()).deadline(self.deadline.left());
+        cmd.supervised(self.supervisor).hold(self.hold)
     }
 
     /// What was printed, and whether the report is in it.
-    async fn watch(
+    async fn carry_out(
         &self,
-        cmd: Cmd,
+        run: Supervised,
         name: StepName,
         shown: &str,
-        file: Option<&Path>,
         report: Option<Report>,
-    ) -> Result<(String, bool), StepError> {
+    ) -> Result<(Kept, bool), StepError> {
         self.output.say(&format!("$ {shown}")).await;
-        let cmd = cmd.envs(temporary(self.place.tmp)).limits(self.sandbox.limits()).deadline(self.deadline.left());
-        let run = cmd.supervised(self.supervisor).hold(self.hold);
-        let run = match file {
-            Some(file) => run.stdout_to(file),
-            None => run,
-        };
         let (lines, received) = mpsc::channel(256);
-        let (exit, (output, is_reported)) =
+        let (exit, (kept, is_reported)) =
             tokio::join!(run.run(lines, self.stop), collect(received, self.output, report));
-        let fail = |why, output| StepError { step: name, why, output };
+        let fail = |why, kept: Kept| StepError { step: name, why, output: kept.text };
         match exit {
-            Ok(exit) => match self.judge(exit, &output) {
-                None => Ok((output, is_reported)),
-                Some(why) => Err(fail(why, output)),
+            Ok(exit) => match self.judge(exit, &kept.text) {
+                None => Ok((kept, is_reported)),
+                Some(why) => Err(fail(why, kept)),
             },
-            Err(error) => Err(fail(StepFailure::Process(error), output)),
+            Err(error) => Err(fail(StepFailure::Process(error), kept)),
         }
     }
 
@@ -127,14 +140,32 @@ impl Exec<'_> {
     }
 }
 
-/// Hands lines on to the store, keeps them for the comment, and looks for the report on standard output.
-async fn collect(mut lines: mpsc::Receiver<Line>, output: &RunOutput, report: Option<Report>) -> (String, bool) {
-    let (mut kept, mut is_reported) = (String::new(), false);
+/// Output that is kept for the comment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::workflow) struct Kept {
+    /// The lines.
+    pub text: String,
+    /// Whether more was printed.
+    pub is_cut: bool,
+}
+
+impl Kept {
+    /// Output of which nothing is missing.
+    pub fn whole(text: String) -> Self {
+        Self { text, is_cut: false }
+    }
+}
+
+/// Hands lines on to the store, keeps them for the comment up to the first one for which there is no room, and looks for
+/// the report on standard output.
+async fn collect(mut lines: mpsc::Receiver<Line>, output: &RunOutput, report: Option<Report>) -> (Kept, bool) {
+    let (mut kept, mut is_reported) = (Kept::default(), false);
     while let Some(line) = lines.recv().await {
         is_reported |= line.stream == Stream::Out && report.is_some_and(|report| report.is_in(&line.text));
-        if kept.len() + line.text.len() < KEPT_BYTES && line.stream != Stream::Notice {
-            kept.push_str(&line.text);
-            kept.push('\n');
+        kept.is_cut |= line.stream == Stream::Notice || kept.text.len() + line.text.len() >= KEPT_BYTES;
+        if !kept.is_cut {
+            kept.text.push_str(&line.text);
+            kept.text.push('\n');
         }
         output.say(&line.text).await;
     }

@@ -30,7 +30,7 @@ pub use error::{StepError, StepFailure, StepName};
 pub use multienv::MultienvError;
 
 pub(super) use comment_args::escaped;
-pub(super) use exec::{Deadline, Exec};
+pub(super) use exec::{Deadline, Exec, Kept};
 pub(super) use variables::base;
 
 /// What the steps of one run work on together.
@@ -84,6 +84,8 @@ pub(super) struct Files {
     pub policies: PathBuf,
     /// What a command prints that is no output.
     pub captured: PathBuf,
+    /// The plan as JSON, for the list of its resources.
+    pub list: PathBuf,
 }
 
 impl Files {
@@ -93,6 +95,7 @@ impl Files {
             show: dir.join("plan.json"),
             policies: dir.join("plan-policyout.json"),
             captured: dir.join("captured"),
+            list: dir.join("list.json"),
         }
     }
 }
@@ -103,7 +106,7 @@ pub(super) struct Printed {
     /// For the comment.
     pub output: String,
     /// What the built-in `plan` printed, if it is among the steps.
-    pub plan: Option<String>,
+    pub plan: Option<Kept>,
 }
 
 impl Printed {
@@ -125,11 +128,11 @@ impl Steps<'_> {
         for (at, step) in steps.iter().enumerate() {
             let name = self.name(step, at + 1);
             match self.step(step, name).await {
-                Ok(output) => {
+                Ok(kept) => {
+                    printed.add(&kept.text);
                     if is_plan(step) {
-                        printed.plan = Some(output.clone());
+                        printed.plan = Some(kept);
                     }
-                    printed.add(&output);
                 }
                 Err(error) => {
                     printed.add(&error.output);
@@ -140,16 +143,17 @@ impl Steps<'_> {
         Ok(printed)
     }
 
-    async fn step(&mut self, step: &Step, name: StepName) -> Result<String, StepError> {
-        match step {
-            Step::Builtin { step, extra_args } => self.builtin(*step, extra_args, name).await,
+    async fn step(&mut self, step: &Step, name: StepName) -> Result<Kept, StepError> {
+        let text = match step {
+            Step::Builtin { step, extra_args } => return self.builtin(*step, extra_args, name).await,
             Step::Run(step) => {
                 self.touched = true;
                 self.run_command(step, name).await
             }
             Step::Env(step) => self.env(step, name).await,
             Step::Multienv(step) => self.multienv(step, name).await,
-        }
+        };
+        text.map(Kept::whole)
     }
 
     fn name(&self, step: &Step, number: usize) -> StepName {

@@ -7,5 +7,6 @@ mod git;
 mod interop;
 mod owners;
 mod sandbox;
+mod shown;
 mod tools;
 mod web;

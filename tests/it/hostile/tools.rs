@@ -6,6 +6,7 @@ use std::process::Command;
 
 use lockkeeper::command::{CommandName, ExtraArgs};
 use lockkeeper::model::Distribution;
+use lockkeeper::render::plan_output::clean;
 use tempfile::TempDir;
 
 use crate::support::server::find_terraform;
@@ -45,8 +46,7 @@ impl Tool {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let home = self.dir.path().join("home");
         let output = command.env("PATH", path).env("HOME", home).env("CHECKPOINT_DISABLE", "1").output().unwrap();
-        let text =
-            [output.stdout, output.stderr].map(|bytes| strip_ansi_escapes::strip_str(String::from_utf8_lossy(&bytes)));
+        let text = [output.stdout, output.stderr].map(|bytes| clean(&String::from_utf8_lossy(&bytes)));
         Said { is_success: output.status.success(), text: text.concat() }
     }
 

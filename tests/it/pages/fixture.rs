@@ -283,7 +283,8 @@ impl World {
             hub: self.hub.clone(),
             public_url: public_url.parse().unwrap(),
             auth: auth.map(|(user, password)| WebAuth { user: user.to_owned(), password: Secret::new(password) }),
-            hosts: WebHosts::new(&public_url.parse().unwrap(), ([127, 0, 0, 1], 4141).into(), &["locks.example"]).unwrap(),
+            hosts: WebHosts::new(&public_url.parse().unwrap(), ([127, 0, 0, 1], 4141).into(), &["locks.example"])
+                .unwrap(),
             accounts: Arc::clone(&accounts),
             trusted_proxies: self.trusted_proxies.clone(),
             executable: "lockkeeper".to_owned(),
@@ -412,6 +413,7 @@ impl World {
             order_group: 0,
             digest: Some(Sha256Digest::of(b"plan")),
             counts: PlanCounts { add: 2, change: 1, ..PlanCounts::default() },
+            blocked: None,
             state: PlanState::Planned,
             created_at: self.clock.now(),
         };

@@ -61,12 +61,16 @@ async fn output_cannot_become_markup() {
     let command = world.command(CommandKind::Plan, &infra, Actor::commenter("a")).await;
     let run = world.run(command, RunKind::Plan, &infra, &project(".", "default", None)).await;
     world
-        .print(run, 1, &format!("\u{1b}[31m{ATTACK}\u{1b}]8;;javascript:alert(1)\u{7}x\u{202e}\n{ATTACK}\u{1b}[0m\n"))
+        .print(run, 1, &format!("\u{1b}[31m{ATTACK}\u{1b}]8;;https://evil.example/\u{7}x\u{202e}\n{ATTACK}\u{1b}[0m\n"))
         .await;
     world.end_run(run, ProjectOutcome::Failed, None).await;
     let browser = world.browser().await;
-    assert_harmless(&browser.get(&format!("/jobs/{run}")).await);
-    assert_harmless(&browser.get(&format!("/jobs/{run}/events")).await);
+    for page in ["", "/events"] {
+        let page = browser.get(&format!("/jobs/{run}{page}")).await;
+        assert_harmless(&page);
+        assert!(page.body.contains("\u{fffd}]8;;https://evil.example/\u{fffd}x\u{fffd}"), "{}", page.body);
+        assert!(!page.body.contains("\"https://evil.example"), "{}", page.body);
+    }
 }
 
 #[tokio::test]

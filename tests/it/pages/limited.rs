@@ -310,7 +310,7 @@ async fn a_limited_account_drives_what_is_of_its_owner() {
         assert_eq!(status, StatusCode::FORBIDDEN, "{path} {body}: {said}");
         assert!(said.contains(why), "{path} {body}: {said}");
     }
-    let ops = world.browser_of_user().await;
+    let ops = world.browser().await;
     let (status, said) = ask(&ops, "POST", &change, &json!({ "branch": "next", "any_branch": true })).await;
     assert!(status.is_success() && said.contains(r#""any_branch":true"#), "{said}");
 }

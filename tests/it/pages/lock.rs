@@ -166,9 +166,7 @@ async fn a_lock_that_is_in_use_is_taken_away_with_a_reason_only() {
     let now = world.store.lock_list().await.unwrap().remove(0);
     assert_eq!(now.pull.number.0, 13);
     let page = browser.get(&format!("/locks/{}", now.id)).await.text();
-    assert!(
-        page.contains("taken away\n#12\nops\non the dashboard\nreleased by force: the outage")
-    );
+    assert!(page.contains("taken away\n#12\nops\non the dashboard\nreleased by force: the outage"));
 }
 
 #[tokio::test]

@@ -100,6 +100,11 @@ async fn only_a_plan_that_waits_is_applied(db: &TestDb) {
         assert!(matches!(ask(db.store(), &plan, apply).await, ApplyGate::PlanGone(now) if now == state), "{state}");
         assert_eq!(db.store().run_get(apply).await.unwrap().unwrap().state, RunState::Queued);
     }
+    let lock = taken(db.store(), &one, &project("e")).await;
+    let blocked = PlanRecord { blocked: Some("no list".to_owned()), ..new_plan(db, &one, &project("e")).await };
+    let _recorded = db.store().plan_record(&blocked, Some(lock.id)).await.unwrap();
+    assert!(matches!(begin_apply(db.store(), &blocked).await, ApplyGate::PlanGone(PlanState::Planned)));
+    assert!(db.store().lock_release(&one, &project("e"), by()).await.unwrap());
     let unknown = PlanRecord { id: PlanId::next(&*db.ids), ..new_plan(db, &one, &project("d")).await };
     assert!(matches!(begin_apply(db.store(), &unknown).await, ApplyGate::PlanGone(PlanState::Discarded)));
     assert_eq!(db.store().lock_list().await.unwrap(), [], "a refusal takes no lock");

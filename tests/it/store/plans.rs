@@ -40,7 +40,12 @@ async fn a_plan_comes_back_as_it_was_recorded(db: &TestDb) {
         state: PlanState::NoChanges,
         ..full.clone()
     };
-    for plan in [full, empty] {
+    let blocked = PlanRecord {
+        id: PlanId::next(&*db.ids),
+        blocked: Some("the text and the file disagree".to_owned()),
+        ..full.clone()
+    };
+    for plan in [full, empty, blocked] {
         assert_eq!(db.store().plan_record(&plan, Some(lock.id)).await.unwrap(), RecordPlan::Recorded);
         assert_eq!(db.reopen().await.plan_get(plan.id).await.unwrap().as_ref(), Some(&plan));
         assert_eq!(db.store().plan_list(&one).await.unwrap(), [plan]);

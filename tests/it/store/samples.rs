@@ -135,6 +135,7 @@ pub async fn new_plan(db: &TestDb, pull: &PullRef, project: &ProjectKey) -> Plan
         order_group: -7,
         digest: Some(Sha256Digest::of(b"plan")),
         counts: PlanCounts { add: 1, change: 2, destroy: 3, import: 4, forget: u32::MAX },
+        blocked: None,
         state: PlanState::Planned,
         created_at: db.now(),
     }

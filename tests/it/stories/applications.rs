@@ -81,13 +81,21 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
 
     **Plan: 2 to add, 1 to change, 0 to destroy.**
 
+    1 to update, 2 to create:
+
+    * update `terraform_data.other[1]`
+    * create `terraform_data.it`
+    * create `terraform_data.it[2]`
+
     ```diff
     Terraform will perform the following actions:
 
+      # terraform_data.other[1] will be updated in-place
       # terraform_data.it will be created
     + resource "terraform_data" "it" {
           + id = (known after apply)
         }
+      # terraform_data.it[2] will be created
 
     Plan: 2 to add, 1 to change, 0 to destroy.
     ```

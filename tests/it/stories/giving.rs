@@ -78,23 +78,32 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
     ");
     let line = bot.machine_line(first);
     assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":null,"outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
-    assert_snapshot!(bot.comment(second), @r#"
+    assert_snapshot!(bot.comment(second), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 
     The lock became free: this pull request was next in line after pull request 1, whose lock olga released.
 
     **Plan: 0 to add, 3 to change, 0 to destroy.**
 
+    3 to update:
+
+    * update `terraform_data.other[1]`
+    * update `terraform_data.other[2]`
+    * update `terraform_data.other[3]`
+
+    <details><summary>Output (7 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
-      # terraform_data.it will be created
-    + resource "terraform_data" "it" {
-          + id = (known after apply)
-        }
+      # terraform_data.other[1] will be updated in-place
+      # terraform_data.other[2] will be updated in-place
+      # terraform_data.other[3] will be updated in-place
 
     Plan: 0 to add, 3 to change, 0 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell
@@ -109,7 +118,7 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
     [Output](https://locks.example.com/jobs/ID)
 
     <sub>Commit `02a94f40` · 0 s</sub>
-    "#);
+    ");
     bot.say(first, "lockkeeper apply").await;
     assert!(bot.comment(first).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));
     bot.end(&["acme/infra/network/default by #2"]).await;

@@ -84,6 +84,12 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
 
     **Plan: 1 to add, 0 to change, 0 to destroy.**
 
+    1 to create:
+
+    * create `terraform_data.it`
+
+    <details><summary>Output (8 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
@@ -94,6 +100,8 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
 
     Plan: 1 to add, 0 to change, 0 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell

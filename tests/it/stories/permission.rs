@@ -303,16 +303,28 @@ async fn a_program_may_judge_by_project(backend: Backend) {
 
     **Plan: 2 to add, 1 to change, 0 to destroy.**
 
+    1 to update, 2 to create:
+
+    * update `terraform_data.other[1]`
+    * create `terraform_data.it`
+    * create `terraform_data.it[2]`
+
+    <details><summary>Output (10 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
+      # terraform_data.other[1] will be updated in-place
       # terraform_data.it will be created
     + resource "terraform_data" "it" {
           + id = (known after apply)
         }
+      # terraform_data.it[2] will be created
 
     Plan: 2 to add, 1 to change, 0 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell

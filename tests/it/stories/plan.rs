@@ -41,16 +41,28 @@ async fn a_pull_request_is_planned_when_it_is_opened(backend: Backend) {
 
     **Plan: 2 to add, 1 to change, 0 to destroy.**
 
+    1 to update, 2 to create:
+
+    * update `terraform_data.other[1]`
+    * create `terraform_data.it`
+    * create `terraform_data.it[2]`
+
+    <details><summary>Output (10 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
+      # terraform_data.other[1] will be updated in-place
       # terraform_data.it will be created
     + resource "terraform_data" "it" {
           + id = (known after apply)
         }
+      # terraform_data.it[2] will be created
 
     Plan: 2 to add, 1 to change, 0 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell
@@ -233,16 +245,28 @@ async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
 
     **Plan: 2 to add, 1 to change, 0 to destroy.**
 
+    1 to update, 2 to create:
+
+    * update `terraform_data.other[1]`
+    * create `terraform_data.it`
+    * create `terraform_data.it[2]`
+
+    <details><summary>Output (10 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
+      # terraform_data.other[1] will be updated in-place
       # terraform_data.it will be created
     + resource "terraform_data" "it" {
           + id = (known after apply)
         }
+      # terraform_data.it[2] will be created
 
     Plan: 2 to add, 1 to change, 0 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell
@@ -382,16 +406,28 @@ async fn extra_arguments_reach_terraform_and_the_hint_to_plan_again(backend: Bac
 
     **Plan: 2 to add, 1 to change, 0 to destroy.**
 
+    1 to update, 2 to create:
+
+    * update `terraform_data.other[1]`
+    * create `terraform_data.it`
+    * create `terraform_data.it[2]`
+
+    <details><summary>Output (10 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
+      # terraform_data.other[1] will be updated in-place
       # terraform_data.it will be created
     + resource "terraform_data" "it" {
           + id = (known after apply)
         }
+      # terraform_data.it[2] will be created
 
     Plan: 2 to add, 1 to change, 0 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell
@@ -474,6 +510,10 @@ async fn a_very_long_plan_loses_its_middle(backend: Backend) {
     Ran Plan for dir: `network` workspace: `default`: planned
 
     **Plan: 1 to add, 0 to change, 0 to destroy.**
+
+    1 to create:
+
+    * create `terraform_data.it`
 
     <details><summary>Output (3408 lines)</summary>
 

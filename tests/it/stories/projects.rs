@@ -57,6 +57,12 @@ async fn a_workspace_that_is_missing_is_made(backend: Backend) {
 
     **Plan: 1 to add, 0 to change, 0 to destroy.**
 
+    1 to create:
+
+    * create `terraform_data.it`
+
+    <details><summary>Output (8 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
@@ -67,6 +73,8 @@ async fn a_workspace_that_is_missing_is_made(backend: Backend) {
 
     Plan: 1 to add, 0 to change, 0 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell
@@ -100,16 +108,28 @@ async fn a_configured_project_is_planned_by_its_name(backend: Backend) {
 
     **Plan: 2 to add, 1 to change, 0 to destroy.**
 
+    1 to update, 2 to create:
+
+    * update `terraform_data.other[1]`
+    * create `terraform_data.it`
+    * create `terraform_data.it[2]`
+
+    <details><summary>Output (10 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
+      # terraform_data.other[1] will be updated in-place
       # terraform_data.it will be created
     + resource "terraform_data" "it" {
           + id = (known after apply)
         }
+      # terraform_data.it[2] will be created
 
     Plan: 2 to add, 1 to change, 0 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell

@@ -63,23 +63,32 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
     ");
     bot.merge(first).await;
     bot.heard(first);
-    assert_snapshot!(bot.comment(second), @r#"
+    assert_snapshot!(bot.comment(second), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 
     The lock became free: this pull request was next in line after pull request 1.
 
     **Plan: 0 to add, 3 to change, 0 to destroy.**
 
+    3 to update:
+
+    * update `terraform_data.other[1]`
+    * update `terraform_data.other[2]`
+    * update `terraform_data.other[3]`
+
+    <details><summary>Output (7 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
-      # terraform_data.it will be created
-    + resource "terraform_data" "it" {
-          + id = (known after apply)
-        }
+      # terraform_data.other[1] will be updated in-place
+      # terraform_data.other[2] will be updated in-place
+      # terraform_data.other[3] will be updated in-place
 
     Plan: 0 to add, 3 to change, 0 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell
@@ -94,7 +103,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
     [Output](https://locks.example.com/jobs/ID)
 
     <sub>Commit `02a94f40` · 0 s</sub>
-    "#);
+    ");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
 

@@ -59,21 +59,32 @@ async fn a_push_during_a_plan_takes_its_place(backend: Backend) {
     end_of(command).await;
     assert_eq!(bot.locks().await, [LOCK], "nobody may come in between");
     bot.settle().await;
-    assert_snapshot!(bot.comment(pull), @r#"
+    assert_snapshot!(bot.comment(pull), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 
     **Plan: 0 to add, 0 to change, 4 to destroy.**
 
+    4 to destroy:
+
+    * **destroy** `terraform_data.gone[1]`
+    * **destroy** `terraform_data.gone[2]`
+    * **destroy** `terraform_data.gone[3]`
+    * **destroy** `terraform_data.gone[4]`
+
+    <details><summary>Output (8 lines)</summary>
+
     ```diff
     Terraform will perform the following actions:
 
-      # terraform_data.it will be created
-    + resource "terraform_data" "it" {
-          + id = (known after apply)
-        }
+      # terraform_data.gone[1] will be destroyed
+      # terraform_data.gone[2] will be destroyed
+      # terraform_data.gone[3] will be destroyed
+      # terraform_data.gone[4] will be destroyed
 
     Plan: 0 to add, 0 to change, 4 to destroy.
     ```
+
+    </details>
 
     * To **apply** this plan, comment:
       ```shell
@@ -88,7 +99,7 @@ async fn a_push_during_a_plan_takes_its_place(backend: Backend) {
     [Output](https://locks.example.com/jobs/ID)
 
     <sub>Commit `7f1e0786` · 0 s</sub>
-    "#);
+    ");
     assert_snapshot!(statuses_of(&bot, &old), @"
     lockkeeper/plan: Failure, Plan superseded: a newer commit came.
     lockkeeper/plan: network/default: Failure, Plan superseded: a newer commit came.

@@ -70,7 +70,13 @@ async fn steps_of_every_kind_plan_and_apply(backend: Backend) {
 
     **Plan: 2 to add, 1 to change, 0 to destroy.**
 
-    <details><summary>Output (13 lines)</summary>
+    1 to update, 2 to create:
+
+    * update `terraform_data.other[1]`
+    * create `terraform_data.it`
+    * create `terraform_data.it[2]`
+
+    <details><summary>Output (15 lines)</summary>
 
     ```diff
     Variables were set: `ONE`, `TWO`.
@@ -78,10 +84,12 @@ async fn steps_of_every_kind_plan_and_apply(backend: Backend) {
 
     Terraform will perform the following actions:
 
+      # terraform_data.other[1] will be updated in-place
       # terraform_data.it will be created
     + resource "terraform_data" "it" {
           + id = (known after apply)
         }
+      # terraform_data.it[2] will be created
 
     Plan: 2 to add, 1 to change, 0 to destroy.
     token: <redacted> rest
@@ -116,25 +124,27 @@ async fn steps_of_every_kind_plan_and_apply(backend: Backend) {
 
     Terraform will perform the following actions:
 
+      # terraform_data.other[1] will be updated in-place
       # terraform_data.it will be created
       + resource "terraform_data" "it" {
           + id = (known after apply)
         }
+      # terraform_data.it[2] will be created
 
     Plan: 2 to add, 1 to change, 0 to destroy.
     $ terraform show -json -- plan.tfplan
     $ cat $SHOWFILE
-    {"shown": "a plan of network"}
+    {"format_version":"1.2","shown":"a plan of network","resource_changes":[{"address":"terraform_data.other[1]","mode":"managed","change":{"actions":["update"]}},{"address":"terraform_data.it","mode":"managed","change":{"actions":["create"]}},{"address":"terraform_data.it[2]","mode":"managed","change":{"actions":["create"]}}]}
     $ echo token: hunter2 rest
     token: hunter2 rest
     $ echo ${BASH_VERSION:+bash}
     bash
+    $ terraform show -json plan.tfplan
     "#);
     let scratch = regex::Regex::new("run-[A-Za-z0-9]+").unwrap();
     assert_snapshot!(scratch.replace_all(&bot.plain(&bot.arguments()), "run"), @"
     init -input=false -upgrade=false -backend-config=key=default-world
     plan -input=false -refresh -out=/srv/data/tmp/run/plan.tfplan -lock-timeout=1
-    show -json -- /srv/data/tmp/run/plan.tfplan
     ");
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"

@@ -28,6 +28,15 @@ pub(super) fn nothing_left(state: PlanState) -> Option<&'static str> {
     }
 }
 
+/// A plan that was never to be applied, see [`PlanRecord::blocked`].
+pub(super) fn blocked(plan: &PlanRecord) -> Option<Shut> {
+    let why = plan.blocked.as_ref()?;
+    let hint = "Plan again. If that leads to the same, look at the output of the plan: an attribute may hold text that \
+                misleads.";
+    let text = UserText::new(format!("{why}. Nothing was applied."), [hint.to_owned()]);
+    Some(Shut::Stale(text))
+}
+
 /// Why a plan is not applied.
 pub(super) enum Shut {
     /// Another pull holds the lock.

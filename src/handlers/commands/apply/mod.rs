@@ -242,6 +242,9 @@ impl Applying<'_> {
             let message = Some(UserText::new(why, []));
             return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, message, ..report });
         }
+        if let Some(shut) = gate::blocked(plan) {
+            return Ok(shut.into_report(cx, report));
+        }
         if let Some(why) = self.halted.clone().filter(|_| !cx.stop.is_cancelled()) {
             return Ok(ProjectReport { outcome: ProjectOutcome::Skipped, message: Some(why), ..report });
         }

@@ -24,11 +24,12 @@ test: ## Run all tests (ARGS: passed on to cargo test)
 	@.ci/setup test
 	.ci/scratch cargo test --locked $(ARGS)
 
-lint: ## Check formatting, lints and documentation
-	@.ci/setup build
+lint: ## Check formatting, lints, documentation, and licences and sources of dependencies
+	@.ci/setup lint
 	cargo fmt --check
 	cargo clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc --locked --no-deps --document-private-items
+	.ci/deny
 
 interop: ## Test with other versions of Terraform and a real OpenTofu, which takes minutes to build once
 	@.ci/setup interop

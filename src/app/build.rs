@@ -19,8 +19,8 @@ use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, ExtraArgs, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
-    self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource,
-    ServerConfig, SilenceConfig, TerraformConfig,
+    self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, RunStage,
+    SecretSource, ServerConfig, SilenceConfig, TerraformConfig,
 };
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
@@ -38,7 +38,7 @@ use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSou
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
     Artifacts, CheckoutContents, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, MirrorLeases,
-    OutputHub, ProviderCache, RunSandbox, Sources, Terraform, Tools,
+    OutputHub, ProviderCache, Sources, StageSetup, Terraform, Tools,
 };
 
 /// What does not come from the configuration.
@@ -61,7 +61,8 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
     own_dir(&storage.data_dir)
         .with_context(|| format!("cannot make the data directory {} (--data-dir)", storage.data_dir.display()))?;
     if config.repos.lfs {
-        let git = Git::new(GitSettings::new(&storage.data_dir, child_environment(config, &parts).path()));
+        let git =
+            Git::new(GitSettings::new(&storage.data_dir, child_environment(config, &parts, RunStage::Plan).path()));
         let version = git.lfs_version().await.context("--checkout-lfs cannot be followed")?;
         tracing::info!(version, "Files kept with LFS are checked out");
     }
@@ -78,9 +79,13 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
     let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
     let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
     let forge = forge(config, &parts, metrics.clone(), &credentials)?;
-    let environment = child_environment(config, &parts);
+    let environment = child_environment(config, &parts, RunStage::Plan);
+    let of_applies = child_environment(config, &parts, RunStage::Apply);
     let tools = tools(config, &parts, environment.clone())?;
-    let Boundaries { runs, git: of_git } = sandbox::boundaries(config, &environment, tools.dirs()).await?;
+    let Boundaries { runs: [plans, applies], git: of_git } =
+        sandbox::boundaries(config, [&environment, &of_applies], tools.dirs()).await?;
+    let plans = StageSetup { environment: environment.clone(), sandbox: plans };
+    let applies = StageSetup { environment: of_applies, sandbox: applies };
     let git = GitSettings { sandbox: of_git, ..GitSettings::new(&storage.data_dir, environment.path()) };
     for name in ["mirrors", "checkouts"] {
         own_dir(&storage.data_dir.join(name)).context("cannot make a directory in the data directory (--data-dir)")?;
@@ -106,7 +111,7 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
         syncer,
         leases,
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
-        terraform: terraform(config, &parts, environment, tools, runs, pulse(&store)),
+        terraform: terraform(config, &parts, tools, [plans, applies], pulse(&store)),
         credentials,
         memberships: Memberships::default(),
         pool: pool(&config.terraform),
@@ -229,8 +234,8 @@ fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
     }
 }
 
-fn child_environment(config: &ServerConfig, parts: &Parts) -> ChildEnvironment {
-    let picked = parts.environment.iter().filter(|(name, _)| config.terraform.environment.passes(name));
+fn child_environment(config: &ServerConfig, parts: &Parts, stage: RunStage) -> ChildEnvironment {
+    let picked = parts.environment.iter().filter(|(name, _)| config.terraform.environment.passes(name, stage));
     picked.map(|(name, value)| (name.into(), value.into())).collect()
 }
 
@@ -245,9 +250,8 @@ fn pulse(store: &Store) -> Pulse {
 fn terraform(
     config: &ServerConfig,
     parts: &Parts,
-    environment: ChildEnvironment,
     tools: Tools,
-    sandbox: RunSandbox,
+    [plans, applies]: [StageSetup; 2],
     pulse: Pulse,
 ) -> Terraform {
     let data_dir = &config.storage.data_dir;
@@ -255,10 +259,10 @@ fn terraform(
     Terraform {
         tools,
         providers: config.terraform.provider_cache.then(cache),
-        environment,
+        plans,
+        applies,
         supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace, pulse },
         scratch: scratch(data_dir),
-        sandbox,
     }
 }
 

@@ -12,8 +12,8 @@ use crate::workflow::{ChildEnvironment, RunSandbox};
 
 /// The boundaries of a server.
 pub(super) struct Boundaries {
-    /// Around runs.
-    pub runs: RunSandbox,
+    /// Around plans, and around applies.
+    pub runs: [RunSandbox; 2],
     /// Around git, which reads what others have pushed; `None`: the kernel has no Landlock, or nobody wants it.
     pub git: Option<Sandbox>,
 }
@@ -21,19 +21,24 @@ pub(super) struct Boundaries {
 /// Chooses the boundaries by the configuration and what this machine has.
 pub(super) async fn boundaries(
     config: &ServerConfig,
-    environment: &ChildEnvironment,
+    environments: [&ChildEnvironment; 2],
     tools: &[PathBuf],
 ) -> anyhow::Result<Boundaries> {
+    let [environment, _] = environments;
     let data_dir = &config.storage.data_dir;
     let kernel = Kernel::detect();
     let mechanism = mechanism(config.sandbox.kind, kernel, environment).await?;
-    let runs = RunSandbox::new(mechanism, environment, limits(config))
-        .reads(tools.iter().cloned())
-        .reads([data_dir.join("plugin-cache")])
-        .reads(config.sandbox.read.iter().cloned())
-        .writes(config.sandbox.write.iter().cloned());
+    let runs = environments.map(|environment| {
+        RunSandbox::new(mechanism.clone(), environment, limits(config))
+            .reads(tools.iter().cloned())
+            .reads([data_dir.join("plugin-cache")])
+            .reads(config.sandbox.read.iter().cloned())
+            .writes(config.sandbox.write.iter().cloned())
+    });
     for (path, what) in secrets(config) {
-        check_outside(&runs, &path, what)?;
+        for runs in &runs {
+            check_outside(runs, &path, what)?;
+        }
     }
     let wants_git = config.sandbox.kind != SandboxKind::None && kernel.is_some();
     let git_environment = RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default()).common();

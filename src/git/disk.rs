@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn parts_are_found_under_the_names_they_were_given() {
         let dir = tempfile::tempdir().unwrap();
-        let repo: RepoId = "git.example.com:8443/a/b.git/c d".parse().unwrap();
+        let repo: RepoId = "git.example.com:8443/a/b.git/c_d".parse().unwrap();
         let (mirror, pull) = (place::mirror(dir.path(), &repo), place::pull(dir.path(), &repo, PullNumber(12)));
         fs::create_dir_all(&mirror).unwrap();
         fs::create_dir_all(&pull).unwrap();

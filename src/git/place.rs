@@ -135,7 +135,7 @@ mod tests {
         let at = |repo: &str| mirror(data, &repo.parse().unwrap()).display().to_string();
         assert_eq!(at("GitHub.com/Acme/Infra"), "/data/mirrors/github.com/acme/infra.git");
         assert_eq!(at("git.example.com:8443/a/b.git/c"), "/data/mirrors/git.example.com%3A8443/a%2Fb.git/c.git");
-        assert_eq!(at("h/.x/b c"), "/data/mirrors/h/%2Ex/b%20c.git");
+        assert_eq!(at("h/a/.b.c"), "/data/mirrors/h/a/%2Eb.c.git");
         let pull = pull(data, &"h/a/b.tf".parse().unwrap(), PullNumber(-3));
         let place = CheckoutPlace::new(&pull, &"eu:prod".parse().unwrap());
         assert_eq!(place.dir.to_str(), Some("/data/checkouts/h/a/b.tf/-3/eu%3Aprod"));

@@ -3,6 +3,17 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
+use super::RunSandbox;
+
+/// What the programs of a stage are given: plans and applies may have credentials of their own.
+#[derive(Clone, Debug)]
+pub struct StageSetup {
+    /// Their environment.
+    pub environment: ChildEnvironment,
+    /// The boundary around them.
+    pub sandbox: RunSandbox,
+}
+
 /// The environment every child starts from.
 #[derive(Clone, Default)]
 pub struct ChildEnvironment(BTreeMap<OsString, OsString>);

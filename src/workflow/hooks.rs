@@ -46,13 +46,17 @@ impl Terraform {
     /// Runs a hook to its end; what it has written into `OUTPUT_STATUS_FILE`, if anything, is for its status. That file
     /// is new for every hook, and outside of the checkout.
     pub async fn hook(&self, hook: &Hook, place: &HookPlace<'_>) -> Result<Option<String>, RunError> {
+        let setup = match place.command {
+            CommandKind::Apply | CommandKind::Import | CommandKind::StateRm => &self.applies,
+            _ => &self.plans,
+        };
         let scratch = self.scratch()?;
         let status = scratch.dir().join("status");
         let cmd = Cmd::new(&hook.shell.program)
             .args(&hook.shell.args)
             .arg(&hook.command)
             .dir(place.root)
-            .envs(base(&self.environment, self.tools.dirs()))
+            .envs(base(&setup.environment, self.tools.dirs()))
             .envs(variables(place, &status));
         let exec = Exec {
             supervisor: &self.supervisor,
@@ -60,7 +64,7 @@ impl Terraform {
             output: place.output,
             stop: place.stop,
             deadline: Deadline::after(place.timeout),
-            sandbox: &self.sandbox,
+            sandbox: &setup.sandbox,
             place: scratch.place(place.root, place.mirror),
         };
         let cmd = exec.of_command(cmd, Path::new(&hook.shell.program));

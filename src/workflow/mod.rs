@@ -23,7 +23,7 @@ mod uses;
 pub use artifacts::{ArtifactError, Artifacts, Saved};
 pub use checkout_parts::CheckoutParts;
 pub use checkouts::{CheckedOut, CheckoutContents, CheckoutError, Checkouts, Source};
-pub use environment::ChildEnvironment;
+pub use environment::{ChildEnvironment, StageSetup};
 pub use facts::Facts;
 pub use hooks::HookPlace;
 pub use mirror_leases::MirrorLeases;

@@ -6,12 +6,11 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use super::sandbox::RunSandbox;
 use super::scratch::{self, Scratch};
 use super::steps::{CommentWords, Deadline, Exec, Files, Kept, Printed, Steps, preparation};
 use super::{
-    ArtifactError, CheckoutError, ChildEnvironment, ChosenBy, Facts, ProviderCache, RunOutput, Shown, StepError,
-    StepFailure, StepName, Tool, ToolError, Tools, Wish,
+    ArtifactError, CheckoutError, ChosenBy, Facts, ProviderCache, RunOutput, Shown, StageSetup, StepError, StepFailure,
+    StepName, Tool, ToolError, Tools, Wish,
 };
 use crate::config::workflow::{Builtin, Stage, Step, Workflow};
 use crate::model::{ProjectKey, Sha256Digest};
@@ -23,15 +22,15 @@ pub struct Terraform {
     pub tools: Tools,
     /// Packages of providers; `None`: each project fetches its own.
     pub providers: Option<ProviderCache>,
-    /// What children see of the server's environment.
-    pub environment: ChildEnvironment,
+    /// What plans are given.
+    pub plans: StageSetup,
+    /// What applies, imports and `state rm` are given.
+    pub applies: StageSetup,
     /// What keeps a child polite when the server dies.
     pub supervisor: Supervisor,
     /// Where plan files are while they are worked on; never inside a checkout, where the pull could have put a link in
     /// their place.
     pub scratch: PathBuf,
-    /// The boundary around runs.
-    pub sandbox: RunSandbox,
 }
 
 /// Longest plan file, in bytes: it is held in memory.
@@ -139,7 +138,7 @@ impl Terraform {
     pub async fn plan(&self, place: &Place<'_>, wish: &Wish) -> Result<PlanMade, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
-        let mut steps = self.steps(place, &tool, &scratch, Deadline::after(place.timeout));
+        let mut steps = self.steps(place, &tool, &scratch, &self.plans, Deadline::after(place.timeout));
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
         let shown = match steps.list().await {
             Ok(shown) => shown,
@@ -171,11 +170,11 @@ impl Terraform {
         }
         let deadline = Deadline::after(place.timeout);
         if needs_preparation(place.workflow) && !self.is_initialised(place.dir) {
-            let mut steps = self.steps(place, tool, &scratch, deadline);
+            let mut steps = self.steps(place, tool, &scratch, &self.applies, deadline);
             steps.run(preparation(place.workflow)).await?;
             steps.workspace().await?;
         }
-        Ok(self.steps(place, tool, &scratch, deadline).run(&place.workflow.apply.steps).await?.output)
+        Ok(self.steps(place, tool, &scratch, &self.applies, deadline).run(&place.workflow.apply.steps).await?.output)
     }
 
     /// The steps of `import` or `state_rm`.
@@ -188,7 +187,7 @@ impl Terraform {
             Ok(scratch) => scratch,
             Err(error) => return StateWork::not_begun(error),
         };
-        let mut steps = self.steps(place, &tool, &scratch, Deadline::after(place.timeout));
+        let mut steps = self.steps(place, &tool, &scratch, &self.applies, Deadline::after(place.timeout));
         let ended = steps.run(&stage.steps).await;
         StateWork { ended: ended.map(|printed| printed.output).map_err(RunError::from), touched: steps.touched }
     }
@@ -197,11 +196,12 @@ impl Terraform {
     pub async fn version(&self, place: &Place<'_>, wish: &Wish) -> Result<String, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
-        Ok(self.steps(place, &tool, &scratch, Deadline::after(place.timeout)).version().await?)
+        Ok(self.steps(place, &tool, &scratch, &self.plans, Deadline::after(place.timeout)).version().await?)
     }
 
     fn is_initialised(&self, dir: &Path) -> bool {
-        let data = self.environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
+        let data =
+            self.applies.environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
         dir.join(data).is_dir()
     }
 
@@ -211,10 +211,17 @@ impl Terraform {
     }
 
     /// Each stage begins without variables of another one.
-    fn steps<'a>(&'a self, place: &Place<'a>, tool: &'a Tool, scratch: &'a Scratch, deadline: Deadline) -> Steps<'a> {
+    fn steps<'a>(
+        &'a self,
+        place: &Place<'a>,
+        tool: &'a Tool,
+        scratch: &'a Scratch,
+        setup: &'a StageSetup,
+        deadline: Deadline,
+    ) -> Steps<'a> {
         Steps {
             tool,
-            environment: &self.environment,
+            environment: &setup.environment,
             providers: self.providers.as_ref(),
             bin_dirs: self.tools.dirs(),
             facts: place.facts,
@@ -224,7 +231,7 @@ impl Terraform {
                 output: place.output,
                 stop: place.stop,
                 deadline,
-                sandbox: &self.sandbox,
+                sandbox: &setup.sandbox,
                 place: scratch.place(place.root, place.mirror),
             },
             dir: place.dir,

@@ -236,7 +236,7 @@ async fn the_dashboard_stays_up_until_ctrl_c() {
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_in_the_middle_ends_the_terraform_that_runs() {
     let demo = Demo::new();
-    let told = demo.dir.path().join("told");
+    let told = demo.data().join("states/told");
     let terraform = demo
         .script(&format!("trap 'echo interrupted >{}; exit 1' INT\necho hanging\nsleep 1000 &\nwait", told.display()));
     let mut running =

@@ -44,41 +44,71 @@ const ALWAYS: &[&str] = &[
 /// Never handed over: the server's own settings, secrets among them.
 const NEVER: &[&str] = &["LOCKKEEPER_*", "ATLANTIS_*", "DATABASE_URL"];
 
+/// Part of the work of a run that may have credentials of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunStage {
+    /// Reads: plans, and what runs around them.
+    Plan,
+    /// Changes: applies, imports and `state rm`, and what runs around them.
+    Apply,
+}
+
 /// Which of the server's variables children get.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PassEnvironment {
     more: Vec<String>,
+    plan: Vec<String>,
+    apply: Vec<String>,
 }
 
 impl PassEnvironment {
     /// The built-in list and `more` names, in which `*` stands for any characters.
     pub fn new(more: Vec<String>) -> Self {
-        Self { more }
+        Self { more, ..Self::default() }
     }
 
-    /// Whether a variable of this name is handed over. Names are compared exactly, as Unix does; what is never
+    /// Keeps some names for one stage: what is named for plans is not handed to applies, and the other way round.
+    #[must_use]
+    pub fn of_stages(self, plan: Vec<String>, apply: Vec<String>) -> Self {
+        Self { plan, apply, ..self }
+    }
+
+    /// Whether a variable of this name is handed to a stage. Names are compared exactly, as Unix does; what is never
     /// handed over is compared without case.
-    pub fn passes(&self, name: &str) -> bool {
-        let is_ours = NEVER.iter().any(|pattern| wildcard_matches(pattern, &name.to_ascii_uppercase()));
-        let mut patterns = ALWAYS.iter().copied().chain(self.more.iter().map(String::as_str));
-        !is_ours && patterns.any(|pattern| wildcard_matches(pattern, name))
+    pub fn passes(&self, name: &str, stage: RunStage) -> bool {
+        let is_in = |patterns: &[String]| patterns.iter().any(|pattern| wildcard_matches(pattern, name));
+        if NEVER.iter().any(|pattern| wildcard_matches(pattern, &name.to_ascii_uppercase())) {
+            return false;
+        }
+        match (is_in(&self.plan), is_in(&self.apply)) {
+            (false, false) => is_in(&self.more) || ALWAYS.iter().any(|pattern| wildcard_matches(pattern, name)),
+            (plans, applies) => match stage {
+                RunStage::Plan => plans,
+                RunStage::Apply => applies,
+            },
+        }
     }
 
     pub(super) fn read(reader: &mut Reader<'_>) -> Read<Self> {
-        let more = reader.list("pass-environment");
-        let mut result = Ok(());
-        for name in &more {
-            if let Some(problem) = problem_with(name) {
-                result = Err(reader.record(problem));
+        let mut names = |flag| {
+            let names = reader.list(flag);
+            let mut result = Ok(());
+            for name in &names {
+                if let Some(problem) = problem_with(flag, name) {
+                    result = Err(reader.record(problem));
+                }
             }
-        }
-        result.map(|()| Self::new(more))
+            result.map(|()| names)
+        };
+        let (more, plan) = (names("pass-environment"), names("pass-environment-plan"));
+        let apply = names("pass-environment-apply");
+        Ok(Self::new(more?).of_stages(plan?, apply?))
     }
 }
 
-fn problem_with(name: &str) -> Option<Problem> {
+fn problem_with(flag: &'static str, name: &str) -> Option<Problem> {
     let upper = name.to_ascii_uppercase();
-    let refused = |what: String, fix| Some(Problem::with("pass-environment", what, fix));
+    let refused = |what: String, fix| Some(Problem::with(flag, what, fix));
     if NEVER.iter().any(|pattern| wildcard_matches(pattern, &upper)) {
         let what = format!("`{name}` would hand the server's own secrets to code from pull requests");
         return refused(what, "remove it; give the secret under another name if a provider needs it");
@@ -87,12 +117,6 @@ fn problem_with(name: &str) -> Option<Problem> {
         return refused(format!("`{name}` is not the name of a variable"), "write names only, values are not set here");
     }
     None
-}
-
-impl Default for PassEnvironment {
-    fn default() -> Self {
-        Self::new(Vec::new())
-    }
 }
 
 #[cfg(test)]
@@ -117,16 +141,37 @@ mod tests {
             ("MY_PATH", false),
             ("path", false),
         ] {
-            assert_eq!(more.passes(name), expected, "{name}");
+            for stage in [RunStage::Plan, RunStage::Apply] {
+                assert_eq!(more.passes(name, stage), expected, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_a_stage_is_handed_to_no_other() {
+        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        let pass =
+            PassEnvironment::default().of_stages(names(&["AWS_PROFILE", "READ_*"]), names(&["AWS_ROLE_ARN", "READ_X"]));
+        for (name, plans, applies) in [
+            ("AWS_PROFILE", true, false),
+            ("AWS_ROLE_ARN", false, true),
+            ("READ_ONLY", true, false),
+            ("READ_X", true, true),
+            ("AWS_REGION", true, true),
+            ("OTHER", false, false),
+        ] {
+            let passed = (pass.passes(name, RunStage::Plan), pass.passes(name, RunStage::Apply));
+            assert_eq!(passed, (plans, applies), "{name}");
         }
     }
 
     #[test]
     fn the_servers_own_variables_are_never_handed_over() {
         let everything = PassEnvironment::new(vec!["*".to_owned()]);
-        assert!(everything.passes("GITHUB_TOKEN"));
+        let everything = everything.of_stages(vec!["*".to_owned()], vec!["*".to_owned()]);
+        assert!(everything.passes("GITHUB_TOKEN", RunStage::Plan));
         for name in ["LOCKKEEPER_GH_TOKEN", "ATLANTIS_GH_TOKEN", "DATABASE_URL", "lockkeeper_gh_token"] {
-            assert!(!everything.passes(name), "{name}");
+            assert!(!everything.passes(name, RunStage::Plan) && !everything.passes(name, RunStage::Apply), "{name}");
         }
     }
 }

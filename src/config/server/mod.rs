@@ -44,7 +44,7 @@ pub use super::repos::ServerRepos;
 pub use absent::{ABSENT, Absent, Reason};
 pub use allowlist::{InvalidAllowlist, RepoAllowlist};
 pub use comments::{CommentConfig, LookConfig, SilenceConfig};
-pub use environment::PassEnvironment;
+pub use environment::{PassEnvironment, RunStage};
 pub use file::SettingsFile;
 pub use github::{GithubAuth, GithubConfig, SecretSource, WebhookConfig, forge_hosts};
 pub use hosts::{InvalidWebHost, WebHosts};

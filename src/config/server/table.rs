@@ -559,6 +559,20 @@ pub static SETTINGS: &[Setting] = &[
          CLOUDSDK_*, KUBE_*. Never: LOCKKEEPER_*, ATLANTIS_* and DATABASE_URL, which hold the server's own secrets.",
     ),
     Setting::new(
+        Terraform,
+        "pass-environment-plan",
+        "LIST",
+        List,
+        "Variables to hand to plans and not to applies, `*` allowed, such as those of a role that can only read.",
+    ),
+    Setting::new(
+        Terraform,
+        "pass-environment-apply",
+        "LIST",
+        List,
+        "Variables to hand to applies, imports and `state rm`, and not to plans, `*` allowed.",
+    ),
+    Setting::new(
         Operation,
         "config",
         "FILE",

@@ -215,7 +215,7 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
     assert_eq!(send("/api/owners", "ops", &json!({"name": "net"})).await.0, 201);
     let url = "https://github.test/acme/infra";
     let app = |branch: &str| json!({"owner": "net", "url": url, "branch": branch});
-    let token = json!({"owner": "net", "url": url, "kind": "token", "token": "ghp_0123456789"});
+    let token = json!({"owner": "net", "url": url, "kind": "token", "token": "ghp_0123456789abcdef"});
 
     // Nobody has claimed it: neither an application nor a credential of a limited account makes it theirs.
     for (path, body) in [("/api/apps", &app("main")), ("/api/credentials", &token)] {

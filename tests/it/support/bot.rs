@@ -328,6 +328,10 @@ fn usual_flags(github: &Emulator, tools: &std::path::Path, db: &TestDb) -> BTree
         ("data-dir", &data.display().to_string()),
         ("share-plan-dir", &db.dir.path().join("plans").display().to_string()),
         ("tf-bin-dir", &tools.display().to_string()),
+        // Applications are planned and applied by people who have signed in.
+        ("web-basic-auth", "true"),
+        ("web-username", "ops"),
+        ("web-password", "correct horse battery"),
         // The stand-in writes its notes there.
         ("sandbox-write", &tools.display().to_string()),
         // What is not here is not fetched from the world.

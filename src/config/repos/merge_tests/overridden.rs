@@ -16,6 +16,7 @@ const ENTRIES: &[Row] = &[
     ("repo_config_source", "base", "{branch: main}", "branch:main"),
     ("plan_requirements", "[approved]", "[mergeable]", "mergeable"),
     ("apply_requirements", "[approved, mergeable]", "[undiverged]", "undiverged"),
+    ("four_eyes", "false", "true", "true"),
     ("import_requirements", "[mergeable]", "[approved]", "approved"),
     // Hooks add up.
     ("pre_workflow_hooks", "[{run: one}]", "[{run: two}]", "one two"),
@@ -97,6 +98,7 @@ fn held(rules: &RepoRules, config: Option<&RepoConfig>, key: &str) -> String {
         "plan_requirements" => demanded(&project.plan_requirements),
         "apply_requirements" => demanded(&project.apply_requirements),
         "import_requirements" => demanded(&project.import_requirements),
+        "four_eyes" => rules.four_eyes().value.to_string(),
         "pre_workflow_hooks" => joined(rules.pre_hooks(&base).map(|hook| hook.command.as_str())),
         "post_workflow_hooks" => joined(rules.post_hooks(&base).map(|hook| hook.command.as_str())),
         "workflow" => project.workflow.value.name.clone(),

@@ -87,9 +87,9 @@ async function violations(page) {
 }
 
 // Without scripts: stops all applies and allows them again, then gives back the one lock there is.
-async function switchAndRelease({ url, reason, pictures }) {
+async function switchAndRelease({ url, user, reason, pictures }) {
   const problems = [];
-  const page = await open([url], problems, { javaScriptEnabled: false, viewport: PHONE });
+  const page = await open([url], problems, { javaScriptEnabled: false, viewport: PHONE, httpCredentials: user });
   const said = async () => {
     await page.getByRole("status").waitFor();
     return page.locator("main").innerText();

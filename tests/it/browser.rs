@@ -180,11 +180,14 @@ struct Switched {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_scripts_applies_are_stopped_and_allowed_and_a_lock_is_given_back() {
-    let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
+    let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
+    let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse battery");
+    let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
     let pull = world.open("feature", &[("x.tf", &resource("a", "1"))]).await;
     world.answer(pull).await.is("autoplan success | . default planned");
 
-    let task = json!({ "job": "switchAndRelease", "url": world.server.url(), "reason": ATTACK });
+    let user = json!({ "username": "ops", "password": "correct horse battery" });
+    let task = json!({ "job": "switchAndRelease", "url": world.server.url(), "user": user, "reason": ATTACK });
     let seen: Switched = browse(task).await;
     assert_none(&seen.problems);
     assert!(seen.stopped.contains("All applies are stopped. What was running already goes on"), "{}", seen.stopped);

@@ -63,7 +63,7 @@ async fn a_workspace_is_made_and_planned_with_its_variables() {
     world.answer(pull).await.is("autoplan success | app default planned");
 
     world.ask(pull, "lockkeeper plan -d app -w staging").await.is("plan success | app staging planned");
-    assert!(world.server.calls("workspace").iter().any(|call| call.contains(r#""new", "staging""#)));
+    assert!(world.server.calls("workspace").iter().any(|call| call.contains(r#""new", "--", "staging""#)));
     assert!(world.server.calls("plan").last().is_some_and(|call| call.contains("env/staging.tfvars")));
     assert_eq!(world.locks().await, ["#1 app default", "#1 app staging"]);
 

@@ -27,6 +27,30 @@ resource "spy_thing" "it" {}
     [Change::write("main.tf", code), Change::program(plugin, script)]
 }
 
+/// What the attempts have to come to.
+const OUTCOMES: [&str; 20] = [
+    "attributes in another mirror: denied",
+    "change the database: denied",
+    "command line: denied",
+    "database: denied",
+    "environment of the server: denied",
+    "filter in another mirror: denied",
+    "fixed port: denied",
+    "home of the server: denied",
+    "keys: denied",
+    "list the data directory: denied",
+    "memory of the server: denied",
+    "own checkout: done",
+    "own mirror: denied",
+    "plan files: denied",
+    "programs for other runs: denied",
+    "signal to the server: denied",
+    "signal to the supervisor: denied",
+    "system: done",
+    "temporary files: done",
+    "tokens in /proc: denied",
+];
+
 /// Writes what each attempt came to into a file that the story may look at.
 fn attempts(report: &Path, attempts: &[(&str, String)]) -> String {
     let mut script = "#!/bin/sh\n".to_owned();
@@ -106,28 +130,7 @@ async fn attack(settings: Settings) {
     let mut seen: Vec<&str> = report.lines().collect();
     seen.sort_unstable();
     seen.dedup();
-    insta::assert_snapshot!(seen.join("\n"), @"
-    attributes in another mirror: denied
-    change the database: denied
-    command line: denied
-    database: denied
-    environment of the server: denied
-    filter in another mirror: denied
-    fixed port: denied
-    home of the server: denied
-    keys: denied
-    list the data directory: denied
-    memory of the server: denied
-    own checkout: done
-    own mirror: denied
-    plan files: denied
-    programs for other runs: denied
-    signal to the server: denied
-    signal to the supervisor: denied
-    system: done
-    temporary files: done
-    tokens in /proc: denied
-    ");
+    assert_eq!(seen, OUTCOMES);
     for secret in [TOKEN, WEBHOOK_SECRET] {
         assert!(!said.text.contains(secret), "{}", said.text);
     }

@@ -84,7 +84,7 @@ async fn refused(browser: &Browser, request: axum::http::request::Builder, field
 #[tokio::test]
 async fn a_form_without_the_right_token_changes_nothing() {
     let mut world = World::new().await;
-    world.web_accounts = "user=kim owners=net password=kims-password-of-kim\n";
+    world.web_accounts = "user=kim owners=net allow=all password=kims-password-of-kim\n";
     let lock = world.lock(&pull("github.com/acme/infra", 1), &project(".", "default", None), "alice", "planned").await;
     let browser = world.browser().await;
     let token = browser.token().await;

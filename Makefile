@@ -22,7 +22,7 @@ demo: ## Try Lockkeeper on this machine, without an account anywhere (ARGS=--exi
 
 test: ## Run all tests (ARGS: passed on to cargo test)
 	@.ci/setup test
-	.ci/scratch cargo test --locked $(ARGS)
+	.ci/scratch .ci/test $(ARGS)
 
 lint: ## Check formatting, lints, documentation, and licences and sources of dependencies
 	@.ci/setup lint

@@ -87,7 +87,7 @@ fn in_use(application: &Application, busy: &ApplicationUse) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApplicationRemoved {
     /// It is gone.
-    Removed(Application),
+    Removed(Box<Application>),
     /// There is no such application.
     NotThere(ApplicationId),
     /// It holds a lock, or something works on it; nothing was changed.
@@ -98,7 +98,7 @@ impl ApplicationRemoved {
     /// What was removed, or sentences that say why nothing was.
     pub fn or_why(self) -> Result<Application, String> {
         match self {
-            Self::Removed(application) => Ok(application),
+            Self::Removed(application) => Ok(*application),
             Self::NotThere(id) => Err(no_application(id)),
             Self::InUse(application, busy) => Err(in_use(&application, &busy)),
         }
@@ -237,7 +237,7 @@ pub async fn application_remove(store: &Store, id: ApplicationId, cause: &Cause)
     let mut events = vec![event(LockEventKind::Unregistered, &application, cause)];
     events.extend(ended);
     store.lock_events_in_tx(&mut tx, events).await?;
-    tx.commit().await.map(|()| ApplicationRemoved::Removed(application))
+    tx.commit().await.map(|()| ApplicationRemoved::Removed(Box::new(application)))
 }
 
 /// The one that was there first; `None`: it is gone by now.

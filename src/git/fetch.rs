@@ -103,7 +103,7 @@ impl Mirror {
         let NotBrought { missing, refused } = self.fetch_refs(remote, request).await?;
         for name in request.refs {
             let is_here = !missing.contains(name) && refused.iter().all(|(refused, _)| refused != name);
-            let commit = if !is_here { self.forget(name).await? } else { self.commit_of(name).await? };
+            let commit = if is_here { self.commit_of(name).await? } else { self.forget(name).await? };
             refs.push((name.clone(), commit));
         }
         let wanted = self.fetch_wanted(remote, request).await?;

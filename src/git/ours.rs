@@ -103,7 +103,8 @@ fn in_info(info: &Path) -> io::Result<Option<String>> {
     match info.symlink_metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Ok(meta) if !meta.is_dir() => return Ok(Some("`info` is not a directory".to_owned())),
-        meta => drop(meta?),
+        Err(error) => return Err(error),
+        Ok(_) => {}
     }
     for entry in fs::read_dir(info)? {
         let name = entry?.file_name();

@@ -78,14 +78,14 @@ impl Mirror {
             let refs = without_refused(&there, &refs_of(&there, &bad));
             if let Some((bytes, more)) = self.bring(remote, &Changes::between(&here, &refs)).await? {
                 bad.extend(more);
-                let refused = refs_of(&there, &bad);
-                let refs = without_refused(&there, &refused);
+                let left_out = refs_of(&there, &bad);
+                let refs = without_refused(&there, &left_out);
                 let changes = Changes::between(&here, &refs);
                 self.move_refs(&changes).await?;
                 self.drop_parts(&self.syncing()).await?;
-                self.note_refused(&self.syncing(), &refused)?;
-                let changed = changes.len();
-                return Ok(Synced { refs, refused, changed, bytes });
+                self.note_refused(&self.syncing(), &left_out)?;
+                let count = changes.len();
+                return Ok(Synced { refs, refused: left_out, changed: count, bytes });
             }
             info!(repo = %self.repo, "A commit was replaced while it was to be fetched; asking for the refs again");
         }

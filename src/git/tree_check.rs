@@ -135,7 +135,7 @@ impl Mirror {
                     b"40000" => open.extend(part.below(&name, extent).map(|part| (path, part, id))),
                     b"160000" => {}
                     mode if part.has_files(extent) => {
-                        tree.entries.extend(kind(mode).map(|kind| Entry { path, kind, id }))
+                        tree.entries.extend(kind(mode).map(|kind| Entry { path, kind, id }));
                     }
                     _ => {}
                 }

@@ -133,6 +133,7 @@ mod tests {
 
     const START: DateTime<Utc> = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
 
+    #[expect(clippy::unnecessary_wraps, reason = "the address of a request may not be known")]
     fn ip(text: &str) -> Option<IpAddr> {
         Some(text.parse().unwrap())
     }

@@ -87,7 +87,11 @@ impl RepoId {
             return Err(invalid("an owner consists of letters, digits, `-` and `_`"));
         }
         // Git serves `name` and `name.git` as one.
-        if repo.path.ends_with(".git") { Err(invalid("leave out the `.git` at the end")) } else { Ok(repo) }
+        if repo.path.rsplit_once('.').is_some_and(|(_, end)| end == "git") {
+            Err(invalid("leave out the `.git` at the end"))
+        } else {
+            Ok(repo)
+        }
     }
 
     /// From what stands on record, `host/path`. Older releases took letters of all scripts, blanks, `~` and `+`, which no

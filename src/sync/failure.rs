@@ -17,10 +17,9 @@ pub(super) fn of_git(error: &GitError) -> SyncFailure {
         GitError::NotFound { .. } => FailureKind::NotFound,
         GitError::AuthFailed { .. } => FailureKind::Authentication,
         GitError::Unreachable { .. } => FailureKind::Unreachable,
-        GitError::Corrupt { .. } => FailureKind::Corrupt,
         GitError::TimedOut { .. } => FailureKind::TimedOut,
-        // A mirror that was changed is made anew like a damaged one.
-        GitError::Altered { .. } => FailureKind::Corrupt,
+        // A mirror that was changed is replaced like a damaged one.
+        GitError::Corrupt { .. } | GitError::Altered { .. } => FailureKind::Corrupt,
         GitError::Busy { .. } | GitError::TooLarge { .. } | GitError::Fsck { .. } | GitError::Other { .. } => {
             FailureKind::Other
         }

@@ -48,7 +48,13 @@ impl Terraform {
     pub async fn hook(&self, hook: &Hook, place: &HookPlace<'_>) -> Result<Option<String>, RunError> {
         let setup = match place.command {
             CommandKind::Apply | CommandKind::Import | CommandKind::StateRm => &self.applies,
-            _ => &self.plans,
+            CommandKind::Plan
+            | CommandKind::Autoplan
+            | CommandKind::Unlock
+            | CommandKind::Cancel
+            | CommandKind::Explain
+            | CommandKind::Version
+            | CommandKind::Help => &self.plans,
         };
         let scratch = self.scratch()?;
         let status = scratch.dir().join("status");

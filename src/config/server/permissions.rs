@@ -60,7 +60,7 @@ fn read_commenters(reader: &mut Reader<'_>, has_list: bool) -> Read<Commenters> 
             "`everyone`, but --gh-team-allowlist says who may give which command",
             "remove one of the two; in the list, `*:plan` gives a command to everybody",
         ),
-        commenters => Ok(commenters),
+        commenters @ (Commenters::Writers | Commenters::Everyone) => Ok(commenters),
     }
 }
 

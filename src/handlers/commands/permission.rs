@@ -24,7 +24,7 @@ pub(super) async fn check(ctx: &Ctx, row: &CommandRow, pull: &Pull, spec: &Spec)
         Decision::Granted if is_of_fork_unasked(row, pull, spec) => {
             authz::check_fork(ctx, &Identity::of_actor(&row.actor), asked).await?
         }
-        decision => decision,
+        decision @ (Decision::Granted | Decision::Denied(_)) => decision,
     };
     let Decision::Denied(denial) = decision else { return Ok(None) };
     if !is_by_itself(ctx, row, spec).await? {

@@ -250,7 +250,7 @@ pub(super) async fn remove(
 /// What was removed, or why it was not.
 pub(in crate::http) fn removed_or_why(removed: ApplicationRemoved) -> Result<Application, Failure> {
     match removed {
-        ApplicationRemoved::Removed(app) => Ok(app),
+        ApplicationRemoved::Removed(app) => Ok(*app),
         ApplicationRemoved::NotThere(_) => Err(Failure::no_such_app()),
         busy @ ApplicationRemoved::InUse(..) => {
             Err(Failure::in_the_way("In use", &busy.or_why().err().unwrap_or_default()))

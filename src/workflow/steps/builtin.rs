@@ -247,10 +247,16 @@ impl Steps<'_> {
     /// The command line as a person would read it; the path of the plan file is ours and says nothing.
     fn shown(&self, args: &[OsString]) -> String {
         let file = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let word = |arg: &OsString| match arg.to_string_lossy() {
-            _ if Path::new(arg) == self.files.plan => file(&self.files.plan),
-            text if text == format!("-out={}", self.files.plan.display()) => format!("-out={}", file(&self.files.plan)),
-            text => text.into_owned(),
+        let out = format!("-out={}", self.files.plan.display());
+        let word = |arg: &OsString| {
+            let text = arg.to_string_lossy();
+            if Path::new(arg) == self.files.plan {
+                file(&self.files.plan)
+            } else if text == out {
+                format!("-out={}", file(&self.files.plan))
+            } else {
+                text.into_owned()
+            }
         };
         let words: Vec<String> = args.iter().map(word).collect();
         format!("{} {}", self.tool.distribution.program(), words.join(" "))

@@ -375,7 +375,7 @@ async fn branches_that_fail_fsck_are_left_out_and_named_and_the_others_come() {
     let kept =
         ["refs/heads/b", "refs/heads/c", "refs/heads/main", "refs/heads/new", "refs/heads/z", "refs/pull/12/head"];
     assert_eq!(names(&synced.refs), kept);
-    assert_eq!((synced.refs.get(&RefName::new("refs/heads/new").unwrap()), &head == &new), (Some(&new), false));
+    assert_eq!((synced.refs.get(&RefName::new("refs/heads/new").unwrap()), head == new), (Some(&new), false));
     assert_eq!(names(&world.mirror().refs().await.unwrap()), kept, "a branch that went bad is gone, too");
     let refused: Vec<_> = synced.refused.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(refused, ["refs/heads/a", "refs/heads/bad/one", "refs/heads/q"]);

@@ -67,7 +67,7 @@ fn attempts(report: &Path, attempts: &[(&str, String)]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_reads_and_changes_nothing_of_the_server() {
-    attack(Settings::default().as_ordinary_user()).await;
+    attack(Settings::default().without_privileges()).await;
 }
 
 /// Where the tests are run by root, so is the server: no right of root helps a run.

@@ -202,7 +202,7 @@ async fn an_owner_with_applications_stays(db: &TestDb) {
     let app = added(store, "net", INFRA, ".").await;
     let refused = store.owner_delete(&name("net"), by()).await.unwrap();
     assert_eq!(refused, DeleteOwner::InUse { applications: 1, credentials: 0 });
-    assert_eq!(application_remove(store, app.id, by()).await.unwrap(), ApplicationRemoved::Removed(app));
+    assert_eq!(application_remove(store, app.id, by()).await.unwrap(), ApplicationRemoved::Removed(Box::new(app)));
     // What only the collector would have removed goes with the owner.
     let _claimed = store.claim_acquire(net.id, &url(DNS), by()).await.unwrap();
     assert_eq!(store.owner_delete(&name("net"), by()).await.unwrap(), DeleteOwner::Deleted(net));
@@ -334,9 +334,9 @@ async fn the_last_application_takes_the_claim_with_it(db: &TestDb) {
     owner(store, "net").await;
     owner(store, "dns").await;
     let [a, b] = [added(store, "net", INFRA, "a").await, added(store, "net", INFRA, "b").await];
-    assert_eq!(application_remove(store, a.id, by()).await.unwrap(), ApplicationRemoved::Removed(a.clone()));
+    assert_eq!(application_remove(store, a.id, by()).await.unwrap(), ApplicationRemoved::Removed(Box::new(a.clone())));
     assert_eq!(shown(store).await, one(INFRA, "net", 1));
-    assert_eq!(application_remove(store, b.id, by()).await.unwrap(), ApplicationRemoved::Removed(b));
+    assert_eq!(application_remove(store, b.id, by()).await.unwrap(), ApplicationRemoved::Removed(Box::new(b)));
     assert_eq!(application_remove(store, a.id, by()).await.unwrap(), ApplicationRemoved::NotThere(a.id));
     assert_eq!(shown(store).await, []);
     added(store, "dns", INFRA, "a").await;

@@ -66,7 +66,7 @@ const NOBODY: u32 = 4242;
 impl Settings {
     /// The server runs as a user without privileges, also where the test is run by root.
     #[must_use]
-    pub fn as_ordinary_user(self) -> Self {
+    pub fn without_privileges(self) -> Self {
         Self { ordinary_user: true, ..self }
     }
 

@@ -13,9 +13,12 @@ use crate::handlers::commands::CommandCx;
 use crate::model::{CommitSha, ProjectKey, RepoPath};
 use crate::workflow::{CheckoutError, Source};
 
+/// Links out of each checkout, by its root and commit.
+type LinksByCheckout = HashMap<(PathBuf, CommitSha), Arc<[LinkOut]>>;
+
 /// The links out of the checkouts of a command, as far as they were looked for.
 #[derive(Default)]
-pub(super) struct Known(Mutex<HashMap<(PathBuf, CommitSha), Arc<[LinkOut]>>>);
+pub(super) struct Known(Mutex<LinksByCheckout>);
 
 impl Work {
     /// Refuses a project with a link out of its checkout in its directory, or in what its code reaches. Most repositories

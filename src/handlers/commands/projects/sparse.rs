@@ -155,6 +155,7 @@ fn reach_of(objects: &Objects, tree: Tree, links: &[RepoPath], starts: &[Start])
     Ok((tree, reached))
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "given to `map_err`")]
 fn broke_off(error: tokio::task::JoinError) -> GitError {
     GitError::Other { doing: "find what projects reach".to_owned(), message: error.to_string() }
 }

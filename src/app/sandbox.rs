@@ -2,12 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use tracing::{info, warn};
 
 use super::build::scratch;
 use crate::config::server::{Database, GithubAuth, PlanFiles, SandboxKind, SecretSource, ServerConfig};
-use crate::process::{Cmd, Kernel, Limits, Mechanism, Sandbox};
+use crate::process::{Kernel, Limits, Mechanism, Sandbox};
 use crate::workflow::{ChildEnvironment, RunSandbox};
 
 /// The boundaries of a server.
@@ -19,7 +19,7 @@ pub(super) struct Boundaries {
 }
 
 /// Chooses the boundaries by the configuration and what this machine has.
-pub(super) async fn boundaries(
+pub(super) fn boundaries(
     config: &ServerConfig,
     environments: [&ChildEnvironment; 2],
     tools: &[PathBuf],
@@ -27,7 +27,7 @@ pub(super) async fn boundaries(
     let [environment, _] = environments;
     let data_dir = &config.storage.data_dir;
     let kernel = Kernel::detect();
-    let mechanism = mechanism(config.sandbox.kind, kernel, environment).await?;
+    let mechanism = mechanism(config.sandbox.kind, kernel)?;
     let runs = environments.map(|environment| {
         RunSandbox::new(mechanism.clone(), environment, limits(config))
             .reads(tools.iter().cloned())
@@ -47,11 +47,7 @@ pub(super) async fn boundaries(
     Ok(Boundaries { runs, git })
 }
 
-async fn mechanism(
-    kind: SandboxKind,
-    kernel: Option<Kernel>,
-    environment: &ChildEnvironment,
-) -> anyhow::Result<Option<Mechanism>> {
+fn mechanism(kind: SandboxKind, kernel: Option<Kernel>) -> anyhow::Result<Option<Mechanism>> {
     match (kind, kernel) {
         (SandboxKind::None, _) => {
             warn!(
@@ -72,33 +68,15 @@ async fn mechanism(
             warn!(
                 "Runs are not separated from the server: this kernel has no Landlock, or it is not enabled (Linux 5.19 or \
                  newer, `landlock` in the list of `lsm=`). Code of a pull request can read the server's tokens and keys. \
-                 Use another kernel, --sandbox bubblewrap, or --sandbox none to accept it"
+                 Use another kernel, or --sandbox none to accept it"
             );
             Ok(None)
         }
         (SandboxKind::Require, None) => bail!(
             "--sandbox require: this kernel has no Landlock, or it is not enabled, so runs cannot be separated from the \
-             server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`, or --sandbox bubblewrap"
+             server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`"
         ),
-        (SandboxKind::Bubblewrap, _) => {
-            let program = bubblewrap(environment).await.context("--sandbox bubblewrap cannot be followed")?;
-            info!(program = %program.display(), "Runs are separated from the server by bubblewrap");
-            Ok(Some(Mechanism::Bubblewrap(program)))
-        }
     }
-}
-
-/// Finds `bwrap` and tries it once: whether it may make namespaces is up to the machine.
-async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
-    let path = environment.path();
-    let found = std::env::split_paths(&path).map(|dir| dir.join("bwrap")).find(|path| path.is_file());
-    let program = found.context("the program `bwrap` is not on the PATH: install the package `bubblewrap`")?;
-    let sandbox = Sandbox::new(Mechanism::Bubblewrap(program.clone())).reads(["/usr", "/bin", "/lib", "/lib64"]);
-    let tried = Cmd::new("true").env("PATH", path).sandbox(Some(sandbox)).output().await?;
-    if !tried.is_success() {
-        bail!("`{}` cannot make namespaces here: {}", program.display(), tried.stderr.text().trim());
-    }
-    Ok(program)
 }
 
 fn limits(config: &ServerConfig) -> Limits {

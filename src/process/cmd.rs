@@ -144,11 +144,6 @@ impl Cmd {
         &self.program
     }
 
-    /// The working directory, if it has one of its own.
-    pub(super) fn working_dir(&self) -> Option<&Path> {
-        self.dir.as_deref()
-    }
-
     /// Arguments, `--` and operands.
     pub(super) fn argv(&self) -> impl Iterator<Item = &OsStr> {
         let dashes = (!self.operands.is_empty()).then_some(OsStr::new("--"));
@@ -170,12 +165,8 @@ impl Cmd {
 
     /// Starts it as the leader of a group, in its sandbox; its secret is told for as long as the second value is kept.
     pub(super) fn start(&self, program: &Path, piped_input: bool) -> io::Result<(Group, Option<Teller>)> {
-        let (program, args) = match &self.sandbox {
-            None => (program.as_os_str().to_owned(), self.argv().map(OsStr::to_owned).collect()),
-            Some(sandbox) => sandbox.wrap(program.as_os_str(), self.argv(), self.dir.as_deref()),
-        };
-        let mut command = self.prepare(Path::new(&program));
-        command.args(args);
+        let mut command = self.prepare(program);
+        command.args(self.argv());
         if piped_input {
             command.stdin(Stdio::piped());
         }

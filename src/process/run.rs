@@ -1,6 +1,5 @@
 //! Long runs under a supervisor, their output streamed line by line.
 
-use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
@@ -157,15 +156,11 @@ impl Supervised {
         if let Some(seconds) = self.supervisor.pulse.seconds_left() {
             command.arg("--lease").arg(seconds.to_string());
         }
-        let (program, args) = match &self.cmd.sandbox {
-            None => (program.into_os_string(), self.cmd.argv().map(OsStr::to_owned).collect()),
-            Some(sandbox) => {
-                command.args(sandbox.supervise_options());
-                sandbox.wrap(program.as_os_str(), self.cmd.argv(), self.cmd.working_dir())
-            }
-        };
+        if let Some(sandbox) = &self.cmd.sandbox {
+            command.args(sandbox.supervise_options());
+        }
         command.args(self.cmd.limits.supervise_options());
-        command.arg("--").arg(program).args(args).stdin(Stdio::piped());
+        command.arg("--").arg(program).args(self.cmd.argv()).stdin(Stdio::piped());
         let start = |source| ProcessError::Start { program: self.supervisor.exe.clone().into_os_string(), source };
         if let (Some(file), None) = (&self.stdout, self.stdout_limit) {
             command.stdout(private_file(file).map_err(start)?);

@@ -7,11 +7,10 @@
 //! - *Landlock*: rights are given up by the thread that starts the program, so no privilege, user namespace or second
 //!   program is needed. Each child has a domain of its own: besides files, the kernel denies it to trace processes
 //!   outside of the domain (which closes `/proc/PID/environ`, `mem` and `fd`), and from Linux 6.12 on to signal them.
-//! - *Bubblewrap*: the program runs in namespaces that `bwrap` makes, in which nothing else exists.
 //!
 //! The thread that starts the child is a new one each time: a domain can never be left again.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -35,8 +34,6 @@ const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 pub enum Mechanism {
     /// Linux security module, from Linux 5.19 on.
     Landlock,
-    /// Path of the program `bwrap`.
-    Bubblewrap(PathBuf),
 }
 
 /// Paths that a child may use. Everything else is denied; paths that do not exist are passed over.
@@ -74,78 +71,23 @@ impl Sandbox {
         self.read.iter().chain(&self.write).any(|allowed| path.starts_with(real(allowed)))
     }
 
-    /// Program and arguments to start for a program with these arguments.
-    pub(super) fn wrap<'a>(
-        &self,
-        program: &'a OsStr,
-        args: impl Iterator<Item = &'a OsStr>,
-        dir: Option<&Path>,
-    ) -> (OsString, Vec<OsString>) {
-        let own = args.map(OsStr::to_owned);
-        match &self.mechanism {
-            Mechanism::Landlock => (program.to_owned(), own.collect()),
-            Mechanism::Bubblewrap(bwrap) => {
-                let before = self.bubblewrap_arguments(dir).into_iter().chain([program.to_owned()]);
-                (bwrap.clone().into_os_string(), before.chain(own).collect())
-            }
-        }
-    }
-
-    /// Options of `lockkeeper supervise` that say the same; none where another program enforces it.
+    /// Options of `lockkeeper supervise` that say the same.
     pub(super) fn supervise_options(&self) -> Vec<OsString> {
-        match self.mechanism {
-            Mechanism::Bubblewrap(_) => Vec::new(),
-            Mechanism::Landlock => {
-                let option = |name: &'static str, paths: &[PathBuf]| -> Vec<OsString> {
-                    paths.iter().flat_map(|path| [name.into(), path.clone().into_os_string()]).collect()
-                };
-                let mut options = vec!["--landlock".into()];
-                options.extend(option("--read", &self.read));
-                options.extend(option("--write", &self.write));
-                options
-            }
-        }
-    }
-
-    /// Namespaces for everything but the network; a new `/proc`, `/dev` and `/tmp`. The signals of the supervisor reach
-    /// the program because it stays in the process group of `bwrap`.
-    fn bubblewrap_arguments(&self, dir: Option<&Path>) -> Vec<OsString> {
-        let mut args: Vec<OsString> = [
-            "--unshare-user-try",
-            "--unshare-pid",
-            "--unshare-ipc",
-            "--unshare-uts",
-            "--unshare-cgroup-try",
-            "--cap-drop",
-            "ALL",
-            "--proc",
-            "/proc",
-            "--dev",
-            "/dev",
-            "--tmpfs",
-            "/tmp",
-        ]
-        .map(OsString::from)
-        .into();
-        // A path below another one has to come later, or it would be covered.
-        let mut binds: Vec<(&PathBuf, &str)> = self.read.iter().map(|path| (path, "--ro-bind-try")).collect();
-        binds.extend(self.write.iter().map(|path| (path, "--bind-try")));
-        binds.retain(|(path, _)| !path.starts_with("/proc") && !path.starts_with("/dev/fd"));
-        binds.sort_by_key(|(path, _)| path.components().count());
-        for (path, how) in binds {
-            args.extend([how.into(), path.clone().into_os_string(), path.clone().into_os_string()]);
-        }
-        if let Some(dir) = dir {
-            args.extend(["--chdir".into(), dir.as_os_str().to_owned()]);
-        }
-        args.push("--".into());
-        args
+        let option = |name: &'static str, paths: &[PathBuf]| -> Vec<OsString> {
+            paths.iter().flat_map(|path| [name.into(), path.clone().into_os_string()]).collect()
+        };
+        let mechanism = match self.mechanism {
+            Mechanism::Landlock => "--landlock",
+        };
+        let mut options = vec![mechanism.into()];
+        options.extend(option("--read", &self.read));
+        options.extend(option("--write", &self.write));
+        options
     }
 
     /// Does something on a thread that can use nothing but what is allowed here; what it starts cannot either.
     pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         match self.mechanism {
-            Mechanism::Bubblewrap(_) => work(),
             Mechanism::Landlock => on_new_thread(|| {
                 give_up_capabilities()?;
                 self.give_up_rights().map_err(|error| io::Error::other(format!("Landlock refused: {error}")))?;

@@ -14,8 +14,6 @@ pub enum SandboxKind {
     Landlock,
     /// Landlock, or the server does not start.
     Require,
-    /// Namespaces made by the program `bwrap`, or the server does not start.
-    Bubblewrap,
     /// Nothing.
     None,
 }
@@ -27,7 +25,6 @@ impl FromStr for SandboxKind {
         match word {
             "landlock" => Ok(Self::Landlock),
             "require" => Ok(Self::Require),
-            "bubblewrap" => Ok(Self::Bubblewrap),
             "none" => Ok(Self::None),
             _ => Err(()),
         }

@@ -498,9 +498,9 @@ pub static SETTINGS: &[Setting] = &[
         Terraform,
         "sandbox",
         "KIND",
-        Choice(&["landlock", "require", "bubblewrap", "none"]),
+        Choice(&["landlock", "require", "none"]),
         "What separates runs from the server: `landlock` where the kernel has it, `require` the same or the server does not \
-         start, `bubblewrap` namespaces made by the program bwrap (docs/security.md).",
+         start (docs/security.md).",
     )
     .or("landlock"),
     Setting::new(

@@ -419,7 +419,7 @@ async fn an_import_that_was_cut_off_is_told_and_not_done_again(backend: Backend)
     ```text
     $ terraform init -input=false -upgrade
     Initializing the backend...
-    $ terraform import terraform_data.it an id
+    $ terraform import -- terraform_data.it an id
     hanging
     ```
 

@@ -4,7 +4,7 @@
 //! Invariants, by name:
 //! - *guarded unless open*: every route, known or not, asks for the web user when there is one; only [`health`] and
 //!   the webhook door are open, and they are separate routers, so no spelling of a path slips past the guard;
-//! - *read-only unless signed in*: where there is no web user, [`routes`] says of each route whether it shows facts, and
+//! - *read-only unless signed in*: where there is no web user, `routes` says of each route whether it shows facts, and
 //!   everything else is refused;
 //! - *by name*: all of these answer only to names of this server ([`hosts`]);
 //! - *limited unless whole*: an account that is limited to owners reaches only the routes that [`reach`] names;

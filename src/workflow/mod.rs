@@ -5,6 +5,7 @@ mod artifacts;
 mod beneath;
 mod checkout_parts;
 mod checkouts;
+mod data_dir;
 mod environment;
 mod facts;
 mod hooks;

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::data_dir::DataDir;
 use super::scratch::{self, Scratch};
-use super::steps::{CommentWords, Deadline, Exec, Files, Kept, Printed, Steps, preparation};
+use super::steps::{CommentWords, Deadline, Exec, Files, Kept, Printed, Steps, initialises, preparation};
 use super::{
     ArtifactError, CheckoutError, ChosenBy, Facts, ProviderCache, RunOutput, Shown, StageSetup, StepError, StepFailure,
     StepName, Tool, ToolError, Tools, Wish,
@@ -161,15 +162,16 @@ impl Terraform {
         Ok(tool)
     }
 
-    /// The steps that apply a plan, with its file if it has one. A checkout that was made anew since the plan is prepared
-    /// as for the plan first.
+    /// The steps that apply a plan, with its file if it has one. As for the plan, a checkout is prepared first when it was
+    /// made anew since then, or when something else than `init` has changed what `init` left: that would run with the
+    /// credentials of applies.
     pub async fn apply(&self, place: &Place<'_>, tool: &Tool, plan: Option<&[u8]>) -> Result<String, RunError> {
         let scratch = self.scratch()?;
         if let Some(plan) = plan {
             tokio::fs::write(Files::within(scratch.dir()).plan, plan).await?;
         }
         let deadline = Deadline::after(place.timeout);
-        if needs_preparation(place.workflow) && !self.is_initialised(place.dir) {
+        if self.has_to_be_prepared(place).await {
             let mut steps = self.steps(place, tool, &scratch, &self.applies, deadline);
             steps.run(preparation(place.workflow)).await?;
             steps.workspace().await?;
@@ -199,10 +201,19 @@ impl Terraform {
         Ok(self.steps(place, &tool, &scratch, &self.plans, Deadline::after(place.timeout)).version().await?)
     }
 
-    fn is_initialised(&self, dir: &Path) -> bool {
-        let data =
+    async fn has_to_be_prepared(&self, place: &Place<'_>) -> bool {
+        let data_dir =
             self.applies.environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
-        dir.join(data).is_dir()
+        let data_dir = place.dir.join(data_dir);
+        if !data_dir.is_dir() {
+            return needs_preparation(place.workflow);
+        }
+        // Only what an `init` of ours made is known, and only where one would make it again.
+        if !initialises(preparation(place.workflow)) || initialises(&place.workflow.apply.steps) {
+            return false;
+        }
+        let data_dir = DataDir::new(data_dir, place.hold);
+        tokio::task::spawn_blocking(move || data_dir.is_changed()).await.unwrap_or(true)
     }
 
     /// Directories of a run that are gone when it is over.

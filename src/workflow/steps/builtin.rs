@@ -14,6 +14,7 @@ use super::{Kept, Steps, Tool, argv};
 use crate::config::workflow::Builtin;
 use crate::model::WorkspaceName;
 use crate::process::Cmd;
+use crate::workflow::data_dir::DataDir;
 use crate::workflow::shown::{self, Shown};
 use crate::workflow::{InitPlace, Session, beneath};
 
@@ -68,27 +69,55 @@ impl Steps<'_> {
             &["-input=false", "-upgrade"]
         };
         let args: Vec<OsString> = [OsString::from("init")].into_iter().chain(merged(own, extra)).collect();
-        if args.iter().any(|arg| names_packages(arg)) {
-            return self.tool(args, name, None).await.map(|_| String::new());
-        }
+        let session = if args.iter().any(|arg| names_packages(arg)) {
+            None
+        } else {
+            self.provider_session().await.map_err(disk)?
+        };
         let shown = self.shown(&args);
-        self.init_with_cache(self.command(args), name, &shown).await.map(|_| String::new())
+        self.one_init(self.command(args), session, name, &shown).await.map(|_| String::new())
     }
 
-    /// Runs what does one `init` in the directory of the project and nothing else.
-    pub(super) async fn init_with_cache(&self, cmd: Cmd, name: StepName, shown: &str) -> Result<String, StepError> {
+    /// Runs what does one `init` in the directory of the project and nothing else. It never builds on what something else
+    /// than an `init` has left there.
+    pub(super) async fn one_init(
+        &self,
+        cmd: Cmd,
+        session: Option<Session>,
+        name: StepName,
+        shown: &str,
+    ) -> Result<String, StepError> {
         let disk = |error| failed(name.clone(), StepFailure::Disk(error));
-        let Some(session) = self.provider_session().await.map_err(disk)? else {
-            return self.exec.run(cmd, name, shown, None).await;
+        let data_dir = DataDir::new(self.data_dir(), self.exec.hold);
+        let old = data_dir.clone();
+        if apart(move || old.remove_changed()).await.map_err(disk)? {
+            self.exec
+                .output
+                .say(&format!("Removed {}: it is not as the last `init` left it.", self.data_dir_shown()))
+                .await;
+        }
+        let output = match session {
+            None => self.exec.run(cmd, name.clone(), shown, None).await?,
+            Some(session) => {
+                let cmd = cmd.envs(session.variables()).writes(session.dir());
+                let output = self.exec.run(cmd, name.clone(), shown, None).await?;
+                session.finish().await.map_err(disk)?;
+                output
+            }
         };
-        let cmd = cmd.envs(session.variables()).writes(session.dir());
-        let output = self.exec.run(cmd, name.clone(), shown, None).await?;
-        session.finish().await.map_err(disk).map(|()| output)
+        apart(move || data_dir.note()).await.map_err(disk)?;
+        Ok(output)
+    }
+
+    /// As people of the repository know it.
+    fn data_dir_shown(&self) -> String {
+        let dir = self.data_dir();
+        format!("`{}`", dir.strip_prefix(self.dir).unwrap_or(&dir).display())
     }
 
     /// A cache of providers for one `init`; none where the operator wants none, set one for all, or says where packages
     /// come from: those may be of the pull request.
-    async fn provider_session(&self) -> std::io::Result<Option<Session>> {
+    pub(super) async fn provider_session(&self) -> std::io::Result<Option<Session>> {
         let Some(cache) = self.providers else { return Ok(None) };
         if ["TF_CLI_ARGS", "TF_CLI_ARGS_init"].into_iter().filter_map(|name| self.variable(name)).any(names_packages) {
             return Ok(None);

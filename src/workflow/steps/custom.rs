@@ -23,7 +23,9 @@ impl Steps<'_> {
     pub(super) async fn run_command(&self, step: &RunStep, name: StepName) -> Result<String, StepError> {
         let (cmd, shown) = (self.shell(&step.shell, &step.command), &step.command);
         let ran = if is_plain_init(&step.shell, shown) {
-            self.init_with_cache(cmd, name, shown).await
+            let disk = |error| failed(name.clone(), StepFailure::Disk(error));
+            let session = self.provider_session().await.map_err(disk)?;
+            self.one_init(cmd, session, name, shown).await
         } else {
             self.exec.run(cmd, name, shown, None).await
         };

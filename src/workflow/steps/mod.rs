@@ -172,6 +172,15 @@ fn is_plan(step: &Step) -> bool {
     matches!(step, Step::Builtin { step: Builtin::Plan, .. })
 }
 
+/// Whether there is an `init` of the project's directory among the steps.
+pub(super) fn initialises(steps: &[Step]) -> bool {
+    steps.iter().any(|step| match step {
+        Step::Builtin { step, .. } => *step == Builtin::Init,
+        Step::Run(step) => plain_init::is_plain_init(&step.shell, &step.command),
+        Step::Env(_) | Step::Multienv(_) => false,
+    })
+}
+
 /// The steps that prepare a checkout for what follows the plan: all before the built-in `plan`; where the plan is made by
 /// a command, those up to the last built-in `init`.
 pub(super) fn preparation(workflow: &Workflow) -> &[Step] {

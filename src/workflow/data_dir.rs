@@ -1,0 +1,223 @@
+//! What `init` leaves beside the code (`.terraform`), and whether it still is what `init` left.
+//!
+//! A plan runs code of the pull request in the directory where its apply runs later, with the credentials of applies. That
+//! code could exchange a provider or a script of a module in `.terraform`, where no reviewer looks. So the server notes
+//! what each `init` has left, in a place that no run can write to. What differs from the note is removed before the next
+//! `init`, and an apply that finds a difference prepares the directory anew.
+//!
+//! The note holds no contents, which can be gigabytes, but what the kernel says of each file. Whoever changes a file changes
+//! the time of its last change (`ctime`), and nobody but root can set that one.
+
+use std::ffi::OsStr;
+use std::fs::{self, Metadata};
+use std::io::{Error, ErrorKind, Result};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::model::Sha256Digest;
+
+/// Selected workspace: each plan may select another one, and a plan file names its own.
+const WORKSPACE: &str = "environment";
+
+/// Most files and directories that are looked at; a directory with more counts as changed.
+const MOST_ENTRIES: usize = 500_000;
+
+/// Directory of the tool for one project, and the note about it.
+#[derive(Clone, Debug)]
+pub(super) struct DataDir {
+    dir: PathBuf,
+    note: PathBuf,
+}
+
+impl DataDir {
+    /// The directory at `dir`. The note lies beside the checkout that has the lock file `hold`, and goes with it.
+    pub fn new(dir: PathBuf, hold: &Path) -> Self {
+        let of_pull = hold.parent().and_then(Path::parent).unwrap_or(Path::new("/nowhere"));
+        let name = Sha256Digest::of(dir.as_os_str().as_bytes()).to_string();
+        let note = of_pull.join(".init").join(hold.file_name().unwrap_or_default()).join(name);
+        Self { dir, note }
+    }
+
+    /// Whether it is there, and not as the last `init` left it.
+    pub fn is_changed(&self) -> bool {
+        let is_there = self.dir.symlink_metadata().is_ok();
+        is_there && !self.is_as_noted()
+    }
+
+    fn is_as_noted(&self) -> bool {
+        let noted = fs::read_to_string(&self.note);
+        matches!((noted, self.fingerprint()), (Ok(noted), Ok(found)) if noted == found.to_string())
+    }
+
+    /// Removes what is not as the last `init` left it; whether there was such a thing.
+    pub fn remove_changed(&self) -> Result<bool> {
+        if !self.is_changed() {
+            return Ok(false);
+        }
+        let is_dir = self.dir.symlink_metadata()?.is_dir();
+        if is_dir {
+            fs::remove_dir_all(&self.dir)?
+        } else {
+            fs::remove_file(&self.dir)?
+        }
+        Ok(true)
+    }
+
+    /// Notes what an `init` has left.
+    pub fn note(&self) -> Result<()> {
+        let text = match self.fingerprint() {
+            Ok(found) => found.to_string(),
+            // Nothing was left, or more than is looked at: no directory is as noted.
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::QuotaExceeded) => String::new(),
+            Err(error) => return Err(error),
+        };
+        let parent = self.note.parent().expect("the note is in a directory");
+        fs::create_dir_all(parent)?;
+        let file = tempfile::NamedTempFile::new_in(parent)?;
+        fs::write(file.path(), text)?;
+        file.persist(&self.note).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// A digest of what the kernel says of all files, links not followed. Of directories only their names and rights count:
+    /// their times change with the selected workspace.
+    fn fingerprint(&self) -> Result<Sha256Digest> {
+        if !self.dir.symlink_metadata()?.is_dir() {
+            return Err(Error::from(ErrorKind::NotADirectory));
+        }
+        let (mut lines, mut left) = (Vec::new(), vec![PathBuf::new()]);
+        while let Some(below) = left.pop() {
+            for entry in fs::read_dir(self.dir.join(&below))? {
+                let entry = entry?;
+                let path = below.join(entry.file_name());
+                if path.as_os_str() == OsStr::new(WORKSPACE) {
+                    continue;
+                }
+                let found = entry.metadata()?;
+                lines.push(self.line(&path, &found)?);
+                if lines.len() > MOST_ENTRIES {
+                    return Err(Error::new(ErrorKind::QuotaExceeded, format!("it has more than {MOST_ENTRIES} files")));
+                }
+                if found.is_dir() {
+                    left.push(path);
+                }
+            }
+        }
+        lines.sort_unstable();
+        let mut hasher = Sha256::new();
+        for line in lines {
+            hasher.update(u64::try_from(line.len()).unwrap_or(u64::MAX).to_le_bytes());
+            hasher.update(line);
+        }
+        Ok(Sha256Digest::of(&hasher.finalize()))
+    }
+
+    fn line(&self, path: &Path, found: &Metadata) -> Result<Vec<u8>> {
+        let mut line = path.as_os_str().as_bytes().to_vec();
+        let mode = format!("\0{:o}", found.mode());
+        line.extend(mode.into_bytes());
+        if found.is_dir() {
+            return Ok(line);
+        }
+        let times = [found.mtime(), found.mtime_nsec(), found.ctime(), found.ctime_nsec()];
+        let own = format!("\0{} {} {} {times:?}\0", found.dev(), found.ino(), found.size());
+        line.extend(own.into_bytes());
+        if found.is_symlink() {
+            line.extend(fs::read_link(self.dir.join(path))?.as_os_str().as_bytes());
+        }
+        Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// What an `init` left, and a note of it.
+    fn noted() -> (tempfile::TempDir, DataDir) {
+        let top = tempfile::tempdir().unwrap();
+        let dir = top.path().join("default/.terraform");
+        fs::create_dir_all(dir.join("modules/m")).unwrap();
+        fs::create_dir_all(dir.join("providers")).unwrap();
+        fs::write(dir.join("modules/m/run.sh"), "echo reviewed\n").unwrap();
+        symlink("/store/null", dir.join("providers/null")).unwrap();
+        let data_dir = DataDir::new(dir, &top.path().join(".hold/default"));
+        assert!(data_dir.is_changed(), "nobody has noted it yet");
+        data_dir.note().unwrap();
+        assert!(!data_dir.is_changed());
+        (top, data_dir)
+    }
+
+    #[test]
+    fn every_way_to_change_it_is_seen() {
+        type Change = fn(&Path) -> Result<()>;
+        let ways: [(&str, Change); 8] = [
+            ("other contents of the same size", |dir| {
+                let file = dir.join("modules/m/run.sh");
+                let times = file.metadata()?.modified()?;
+                fs::write(&file, "echo attacked\n")?;
+                fs::File::options().write(true).open(&file)?.set_modified(times)
+            }),
+            ("another file in its place", |dir| {
+                fs::write(dir.join("modules/m/new"), "echo reviewed\n")?;
+                fs::rename(dir.join("modules/m/new"), dir.join("modules/m/run.sh"))
+            }),
+            ("a new file", |dir| fs::write(dir.join("modules/m/more.sh"), "")),
+            ("a new directory", |dir| fs::create_dir(dir.join("providers/more"))),
+            ("a file less", |dir| fs::remove_file(dir.join("modules/m/run.sh"))),
+            ("another mode", |dir| {
+                fs::set_permissions(dir.join("modules/m/run.sh"), fs::Permissions::from_mode(0o755))
+            }),
+            ("another link", |dir| {
+                fs::remove_file(dir.join("providers/null"))?;
+                symlink("/tmp/null", dir.join("providers/null"))
+            }),
+            ("a link in its own place", |dir| {
+                fs::rename(dir, dir.with_extension("moved"))?;
+                symlink(dir.with_extension("moved"), dir)
+            }),
+        ];
+        for (name, change) in ways {
+            let (_top, data_dir) = noted();
+            change(&data_dir.dir).unwrap();
+            assert!(data_dir.is_changed(), "{name}");
+            assert!(data_dir.remove_changed().unwrap(), "{name}");
+            assert!(data_dir.dir.symlink_metadata().is_err(), "{name}");
+            assert!(!data_dir.is_changed(), "{name}: what is not there has to be made, and is no change");
+        }
+    }
+
+    #[test]
+    fn selecting_a_workspace_and_reading_change_nothing() {
+        let (_top, data_dir) = noted();
+        fs::write(data_dir.dir.join(WORKSPACE), "staging").unwrap();
+        fs::read(data_dir.dir.join("modules/m/run.sh")).unwrap();
+        fs::File::open(&data_dir.dir).unwrap().set_modified(SystemTime::now()).unwrap();
+        assert!(!data_dir.is_changed());
+        assert!(!data_dir.remove_changed().unwrap());
+    }
+
+    #[test]
+    fn a_link_outwards_is_removed_and_what_it_leads_to_stays() {
+        let (top, data_dir) = noted();
+        let outside = top.path().join("outside");
+        fs::rename(&data_dir.dir, &outside).unwrap();
+        symlink(&outside, &data_dir.dir).unwrap();
+        assert!(data_dir.remove_changed().unwrap());
+        assert!(outside.join("modules/m/run.sh").exists());
+    }
+
+    #[test]
+    fn the_note_of_one_directory_is_not_that_of_another() {
+        let (_top, data_dir) = noted();
+        let other = DataDir { dir: data_dir.dir.with_file_name("other"), note: data_dir.note.clone() };
+        fs::create_dir_all(&other.dir).unwrap();
+        assert!(other.is_changed());
+    }
+}

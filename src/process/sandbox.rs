@@ -11,6 +11,7 @@
 //! The thread that starts the child is a new one each time: a domain can never be left again.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -34,6 +35,14 @@ const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 pub enum Mechanism {
     /// Linux security module, from Linux 5.19 on.
     Landlock,
+}
+
+impl fmt::Display for Mechanism {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Landlock => "Landlock",
+        })
+    }
 }
 
 /// Paths that a child may use. Everything else is denied; paths that do not exist are passed over.

@@ -42,6 +42,9 @@ const SYSTEM: &[&str] = &[
     "/etc/os-release",
     "/etc/default/locale",
     "/etc/gai.conf",
+    // Without it git fails altogether, and with it modules that come by git.
+    "/etc/gitattributes",
+    "/etc/gitconfig",
     "/etc/group",
     "/etc/host.conf",
     "/etc/hosts",
@@ -156,9 +159,9 @@ impl RunSandbox {
         self
     }
 
-    /// Whether there is a boundary.
-    pub fn is_on(&self) -> bool {
-        self.mechanism.is_some()
+    /// What holds the boundary; `None`: there is none.
+    pub fn mechanism(&self) -> Option<&Mechanism> {
+        self.mechanism.as_ref()
     }
 
     /// Limits of each run.

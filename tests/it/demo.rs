@@ -134,6 +134,7 @@ async fn the_whole_story_holds() {
     assert_in_order(
         &text,
         &[
+            "Sandbox     each run may use its own files only, held by Landlock",
             "1/9",
             "alice opens #1",
             "Plan: 3 to add, 0 to change, 0 to destroy.",

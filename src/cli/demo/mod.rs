@@ -108,6 +108,7 @@ async fn set(args: &ArgMatches, raw: RawSettings, folder: &Folder, page: &mut Pa
         ("Server", stage.dashboard()),
         ("Sign in", stage.sign_in()),
         ("GitHub", format!("emulated, with the repository {}", sample::REPO)),
+        ("Sandbox", stage.sandbox()),
         ("Log", folder.log().display().to_string()),
     ])?;
     Ok(stage)

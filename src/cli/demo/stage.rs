@@ -130,6 +130,14 @@ impl Stage {
         format!("as {WEB_USER}, password {}", self.password.expose())
     }
 
+    /// What separates runs from the server.
+    pub fn sandbox(&self) -> String {
+        match self.server.ctx().terraform.plans.sandbox.mechanism() {
+            Some(mechanism) => format!("each run may use its own files only, held by {mechanism}"),
+            None => "none: this kernel has no Landlock, so runs may do what the server may".to_owned(),
+        }
+    }
+
     /// Stops everything; runs under way are interrupted.
     pub async fn strike(self) {
         drop(self.second);

@@ -435,7 +435,7 @@ fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
              repository, name it in `when_modified` of the project, relative to its directory, and plan again."
                 .to_owned(),
         ],
-        RunError::Step(_) if ctx.terraform.plans.sandbox.is_on() && is_denied(error.output()) => vec![
+        RunError::Step(_) if ctx.terraform.plans.sandbox.mechanism().is_some() && is_denied(error.output()) => vec![
             "Runs may use their checkout, the programs of the system and what the administrator names, and nothing else \
              (`--sandbox`). If the path above is meant to be used, ask the administrator to name it in `--sandbox-read` or \
              `--sandbox-write`."

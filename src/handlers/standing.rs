@@ -6,7 +6,8 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::Spec;
 use crate::model::{
-    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, Pull, PullRef, RunId, RunKind,
+    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, ProjectOutcome, Pull, PullRef, RunId,
+    RunKind,
 };
 use crate::render::status::{self, Standing};
 use crate::store::RunRow;
@@ -22,19 +23,28 @@ impl Standings {
     pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
         let runs = ctx.store.run_list_of_head(pull, head).await?;
         let since = newest_search(ctx, &runs).await?;
-        Ok(Self::sum(runs.into_iter().filter(|run| since.is_none_or(|since| run.command >= since))))
+        Self::sum(ctx, runs.into_iter().filter(|run| since.is_none_or(|since| run.command >= since))).await
     }
 
     /// What a plan of the whole pull has found and done.
     pub async fn of_search(ctx: &Ctx, command: CommandId) -> Result<Self, sqlx::Error> {
-        Ok(Self::sum(ctx.store.run_list(command).await?))
+        Self::sum(ctx, ctx.store.run_list(command).await?).await
     }
 
-    fn sum(runs: impl IntoIterator<Item = RunRow>) -> Self {
-        let outcome = |run: RunRow| Some((run.project, Standing { kind: run.kind, outcome: run.outcome? }));
-        let newest: BTreeMap<ProjectKey, Standing> = runs.into_iter().filter_map(outcome).collect();
-        let (projects, all) = newest.into_iter().unzip();
-        Self { projects, all }
+    async fn sum(ctx: &Ctx, runs: impl IntoIterator<Item = RunRow>) -> Result<Self, sqlx::Error> {
+        let newest: BTreeMap<ProjectKey, RunRow> =
+            runs.into_iter().filter(|run| run.outcome.is_some()).map(|run| (run.project.clone(), run)).collect();
+        let blocked = match newest.values().find(|run| run.outcome == Some(ProjectOutcome::Planned)) {
+            Some(run) => blocked(ctx, &run.pull).await?,
+            None => BTreeSet::new(),
+        };
+        let standing = |(project, run): (ProjectKey, RunRow)| {
+            let outcome = run.outcome?;
+            let is_blocked = outcome == ProjectOutcome::Planned && blocked.contains(&project);
+            Some((project, Standing { kind: run.kind, outcome, is_blocked }))
+        };
+        let (projects, all) = newest.into_iter().filter_map(standing).unzip();
+        Ok(Self { projects, all })
     }
 
     /// Whether something was run for such a project.
@@ -74,6 +84,12 @@ impl Standings {
     pub fn apply_status(&self, ctx: &Ctx) -> CommitStatus {
         combined(ctx, RunKind::Apply, status::apply(&self.all))
     }
+}
+
+/// Projects of a pull with a plan that will never be applied.
+async fn blocked(ctx: &Ctx, pull: &PullRef) -> Result<BTreeSet<ProjectKey>, sqlx::Error> {
+    let plans = ctx.store.plan_list(pull).await?;
+    Ok(plans.into_iter().filter(|plan| plan.blocked.is_some()).map(|plan| plan.project).collect())
 }
 
 /// The newest of the commands these runs belong to that searched the whole pull for projects.

@@ -14,6 +14,8 @@ pub struct Standing {
     pub kind: RunKind,
     /// How that ended.
     pub outcome: ProjectOutcome,
+    /// It has a plan that will never be applied, see [`crate::model::PlanRecord::blocked`].
+    pub is_blocked: bool,
 }
 
 /// Name of the status over all projects: `lockkeeper/plan`. `name` is `--vcs-status-name`.
@@ -75,6 +77,10 @@ pub fn plan(standings: &[Standing]) -> (CommitState, String) {
     let Tally { total, plan_failed, .. } = Tally::of(standings);
     if plan_failed > 0 {
         return (CommitState::Failure, format!("{plan_failed}/{total} projects failed to plan."));
+    }
+    let blocked = standings.iter().filter(|standing| standing.is_blocked).count();
+    if blocked > 0 {
+        return (CommitState::Failure, format!("{blocked}/{total} plans will not be applied: see the comment."));
     }
     (CommitState::Success, format!("{total}/{total} projects planned successfully."))
 }
@@ -185,12 +191,12 @@ mod tests {
     use crate::model::RepoPath;
 
     fn planned(outcomes: &[ProjectOutcome]) -> Vec<Standing> {
-        outcomes.iter().map(|outcome| Standing { kind: RunKind::Plan, outcome: *outcome }).collect()
+        outcomes.iter().map(|outcome| Standing { kind: RunKind::Plan, outcome: *outcome, is_blocked: false }).collect()
     }
 
     fn standings() -> Vec<Vec<Standing>> {
         use ProjectOutcome::{Applied, Failed, Locked, NoChanges, Planned, UpToDate};
-        let apply = |outcome| Standing { kind: RunKind::Apply, outcome };
+        let apply = |outcome| Standing { kind: RunKind::Apply, outcome, is_blocked: false };
         let mut all: Vec<Vec<Standing>> =
             [&[][..], &[Planned], &[NoChanges], &[Planned, NoChanges, NoChanges], &[Planned, Failed, Locked]]
                 .map(planned)

@@ -164,7 +164,7 @@ async fn a_text_that_hides_a_resource_is_told_of_and_never_applied(backend: Back
     <sub>Commit `ef96b74a` · 0 s</sub>
     "#);
     assert_snapshot!(bot.statuses(pull), @"
-    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: Failure, 1/1 plans will not be applied: see the comment.
     lockkeeper/plan: network/default: Failure, Planned, but will not be applied: see the comment.
     ");
     bot.say(pull, "lockkeeper apply").await;

@@ -149,3 +149,20 @@ async fn nobody_else_can_read_what_the_server_writes() {
     assert!(warned.contains("mode 0755") && warned.contains("chmod 700"), "{warned}");
     world.finish(&["#1 . default"]).await;
 }
+
+/// One pull request with an object that `git fsck` refuses is told so, and stops nobody else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pull_request_that_fails_fsck_is_told_why_and_the_others_go_on() {
+    let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
+    // Some file systems take it for `.git`.
+    let bad = world.open("bad", &[(".g\u{200c}it", "x"), ("main.tf", "# changed\n")]).await;
+    let said = world.answer(bad).await;
+    said.is("autoplan refused (fsck)").says("hasDotgit").says("push the branch without it");
+    let code = world.files().backend("root") + &resource("it", "1");
+    let good = world.open("good", &[("main.tf", &code)]).await;
+    world.answer(good).await.is("autoplan success | . default planned");
+    world.ask(good, "lockkeeper apply").await.is("apply success | . default applied");
+    world.push("bad", "more.tf", "# still bad\n").await;
+    world.answer(bad).await.is("autoplan refused (fsck)");
+    world.finish(&["#2 . default"]).await;
+}

@@ -58,6 +58,7 @@ pub struct Settings {
     is_app: bool,
     writes: Vec<PathBuf>,
     ordinary_user: bool,
+    without_landlock: bool,
 }
 
 /// A user and group without any right, for servers of tests that run as root.
@@ -68,6 +69,12 @@ impl Settings {
     #[must_use]
     pub fn without_privileges(self) -> Self {
         Self { ordinary_user: true, ..self }
+    }
+
+    /// The kernel answers the server as one without Landlock does.
+    #[must_use]
+    pub fn without_landlock(self) -> Self {
+        Self { without_landlock: true, ..self }
     }
 
     /// A directory of the story that runs may change.
@@ -128,6 +135,18 @@ impl Settings {
     }
 }
 
+/// A filter that does not know the system calls of Landlock.
+fn old_kernel() -> seccompiler::BpfProgram {
+    use seccompiler::{SeccompAction, SeccompFilter, TargetArch};
+    /// `landlock_create_ruleset`, `landlock_add_rule` and `landlock_restrict_self`, the same on all architectures.
+    const LANDLOCK: [i64; 3] = [444, 445, 446];
+    const ENOSYS: u32 = 38;
+    let calls = LANDLOCK.into_iter().map(|call| (call, Vec::new())).collect();
+    let arch = TargetArch::try_from(std::env::consts::ARCH).expect("an architecture with filters");
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, SeccompAction::Errno(ENOSYS), arch);
+    filter.and_then(TryInto::try_into).expect("a filter of three calls")
+}
+
 /// A server on a directory that outlives its process.
 pub struct Server {
     api_url: String,
@@ -143,6 +162,13 @@ pub struct Server {
 }
 
 impl Server {
+    /// Starts it where it is to end before it is ready; its log.
+    pub async fn refuses(github: &Emulator, settings: Settings) -> String {
+        let mut server = Self::laid_out(&github.api_url(), Some(github.clone()), settings);
+        assert!(!server.try_restart().await, "it started, and said:\n{}", server.log.text());
+        server.log.text()
+    }
+
     /// Starts it and waits until it is ready.
     pub async fn start(github: &Emulator, settings: Settings) -> Self {
         Self::start_for(&github.api_url(), Some(github.clone()), settings).await
@@ -154,6 +180,12 @@ impl Server {
     }
 
     async fn start_for(api_url: &str, github: Option<Emulator>, settings: Settings) -> Self {
+        let mut server = Self::laid_out(api_url, github, settings);
+        server.restart().await;
+        server
+    }
+
+    fn laid_out(api_url: &str, github: Option<Emulator>, settings: Settings) -> Self {
         let dir = tempfile::Builder::new().prefix("lockkeeper-e2e-").tempdir().expect("a temporary directory");
         for folder in ["bin", "home", "data"] {
             std::fs::create_dir(dir.path().join(folder)).expect("the directory is ours");
@@ -168,10 +200,7 @@ impl Server {
             }
         }
         let api_url = api_url.to_owned();
-        let mut server =
-            Self { api_url, github, events: None, settings, dir, replica: None, process: None, log: Log::default() };
-        server.restart().await;
-        server
+        Self { api_url, github, events: None, settings, dir, replica: None, process: None, log: Log::default() }
     }
 
     /// Starts it again on the same data; it must not be running. Webhooks go to the new process.
@@ -183,7 +212,7 @@ impl Server {
     pub async fn try_restart(&mut self) -> bool {
         assert!(self.process.is_none(), "the server is still running");
         let begin = self.log.text().len();
-        let mut process = self.command().spawn().expect("the program is there");
+        let mut process = self.spawn();
         self.log.follow(process.stderr.take().expect("standard error is piped"));
         let ready = tokio::select! {
             ready = self.log.line_with("Lockkeeper is ready", begin) => ready,
@@ -213,6 +242,21 @@ impl Server {
     /// Where it listens, as a URL without a slash at the end.
     pub fn url(&self) -> &str {
         self.events().as_str().trim_end_matches("/events")
+    }
+
+    fn spawn(&self) -> Child {
+        let mut command = self.command();
+        if !self.settings.without_landlock {
+            return command.spawn().expect("the program is there");
+        }
+        // A filter holds for the thread that sets it and for all that it starts.
+        let runtime = tokio::runtime::Handle::current();
+        let on_thread = || {
+            let _entered = runtime.enter();
+            seccompiler::apply_filter(&old_kernel()).expect("the kernel takes filters");
+            command.spawn().expect("the program is there")
+        };
+        std::thread::scope(|scope| scope.spawn(on_thread).join().expect("it starts the server"))
     }
 
     #[expect(clippy::disallowed_methods, reason = "the program under test, not a child of it")]

@@ -87,6 +87,26 @@ fn every_test_file_is_reachable_by_a_mod_line() {
     assert!(forgotten.is_empty(), "no `mod` line leads to {forgotten:?}: its tests never run");
 }
 
+/// `SECURITY.md` says of each class of advisories which tests exclude it.
+#[test]
+fn tests_that_the_security_policy_names_are_there() {
+    let policy = read(&root().join("SECURITY.md"));
+    let (_, table) = policy.split_once("| Excluded by |").expect("the table of advisories");
+    let rows: Vec<&str> = table.lines().filter(|row| row.starts_with("| ") && row.matches('|').count() == 4).collect();
+    assert!(rows.len() >= 5, "{rows:?}");
+    let files: String =
+        ["src", "tests/it"].iter().flat_map(|dir| rust_files(&root().join(dir))).map(|file| read(&file)).collect();
+    for row in rows {
+        let proof = row.split('|').nth(3).unwrap_or_default();
+        let names: Vec<&str> =
+            proof.split('`').skip(1).step_by(2).filter(|name| name.matches('_').count() > 2).collect();
+        assert!(!names.is_empty(), "no test is named in: {row}");
+        for name in names {
+            assert!(files.contains(&format!("fn {name}(")), "there is no test `{name}`, which SECURITY.md names");
+        }
+    }
+}
+
 /// Everything in `text` that the table forbids to `room`.
 fn violations(room: &str, file: &str, text: &str) -> Vec<String> {
     imports(text)

@@ -84,8 +84,8 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
     let tools = tools(config, &parts, environment.clone())?;
     let Boundaries { runs: [plans, applies], git: of_git } =
         sandbox::boundaries(config, [&environment, &of_applies], tools.dirs())?;
-    let plans = StageSetup { environment: environment.clone(), sandbox: plans };
-    let applies = StageSetup { environment: of_applies, sandbox: applies };
+    let plans = StageSetup::new(environment.clone(), plans);
+    let applies = StageSetup::new(of_applies, applies);
     let git = GitSettings { sandbox: of_git, ..GitSettings::new(&storage.data_dir, environment.path()) };
     for name in ["mirrors", "checkouts"] {
         own_dir(&storage.data_dir.join(name)).context("cannot make a directory in the data directory (--data-dir)")?;

@@ -14,6 +14,20 @@ pub struct StageSetup {
     pub sandbox: RunSandbox,
 }
 
+impl StageSetup {
+    /// Programs with this environment, within this boundary.
+    pub fn new(environment: ChildEnvironment, sandbox: RunSandbox) -> Self {
+        let environment = match sandbox.git_config(&environment) {
+            Some(file) => environment.with(GIT_CONFIG, file.into()),
+            None => environment,
+        };
+        Self { environment, sandbox }
+    }
+}
+
+/// Names the file that git reads in place of those of its user.
+pub(super) const GIT_CONFIG: &str = "GIT_CONFIG_GLOBAL";
+
 /// The environment every child starts from.
 #[derive(Clone, Default)]
 pub struct ChildEnvironment(BTreeMap<OsString, OsString>);
@@ -28,6 +42,13 @@ impl ChildEnvironment {
     /// The search path.
     pub fn path(&self) -> OsString {
         self.0.get(&OsString::from("PATH")).cloned().unwrap_or_default()
+    }
+
+    /// The same with one more variable.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: OsString) -> Self {
+        self.0.insert(name.into(), value);
+        self
     }
 
     /// One variable.

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use crate::process::{Limits, Mechanism, Reached, Sandbox};
 
 use super::ChildEnvironment;
+use super::environment::GIT_CONFIG;
 
 /// Read by most programs: executables, libraries, time zones, certificates, names of hosts and users. Directories that
 /// usually hold secrets (`/etc` as a whole, `/home`, `/root`, `/run`, `/var`, `/opt`, `/srv`) are not among them.
@@ -97,6 +98,7 @@ const PATH_VARIABLES: &[&str] = &[
     "GOOGLE_BACKEND_CREDENTIALS",
     "ARM_CLIENT_CERTIFICATE_PATH",
     "AZURE_CLIENT_CERTIFICATE_PATH",
+    GIT_CONFIG,
     "KUBECONFIG",
     "KUBE_CONFIG_PATH",
     "KUBE_CONFIG_PATHS",
@@ -162,6 +164,24 @@ impl RunSandbox {
     /// What holds the boundary; `None`: there is none.
     pub fn mechanism(&self) -> Option<&Mechanism> {
         self.mechanism.as_ref()
+    }
+
+    /// The file that git has to read in place of those of its user, because it ends with an error where one of them is
+    /// there and cannot be read: the one that the operator lets runs read, or none of them. `None`: it may read them as
+    /// ever, or the operator has named a file.
+    pub(super) fn git_config(&self, environment: &ChildEnvironment) -> Option<PathBuf> {
+        let sandbox = self.common()?;
+        if environment.get(GIT_CONFIG).is_some() {
+            return None;
+        }
+        let home = environment.get("HOME").map(PathBuf::from)?;
+        let xdg = environment.get("XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+        let of_user = [xdg.join("git/config"), home.join(".gitconfig")];
+        let (readable, other): (Vec<_>, Vec<_>) = of_user.into_iter().partition(|file| sandbox.covers(file));
+        if other.is_empty() {
+            return None;
+        }
+        Some(readable.into_iter().next_back().unwrap_or_else(|| PathBuf::from("/dev/null")))
     }
 
     /// Limits of each run.
@@ -274,6 +294,31 @@ mod tests {
             "/var/lib/lockkeeper/lockkeeper.db",
         ] {
             assert!(!sandbox.covers(Path::new(path)), "{path}");
+        }
+    }
+
+    #[test]
+    fn git_reads_of_its_user_what_runs_may_read() {
+        let environment = |pairs: &[(&str, &str)]| -> ChildEnvironment {
+            pairs.iter().map(|(name, value)| (name.into(), value.into())).collect()
+        };
+        let home = environment(&[("HOME", "/home/us")]);
+        let xdg = environment(&[("HOME", "/home/us"), ("XDG_CONFIG_HOME", "/srv/config")]);
+        let own = environment(&[("HOME", "/home/us"), ("GIT_CONFIG_GLOBAL", "/srv/gitconfig")]);
+        let both = ["/home/us/.gitconfig", "/home/us/.config/git/config"];
+        for (environment, named, expected) in [
+            (&home, &[] as &[&str], Some("/dev/null")),
+            (&home, &both[..1], Some("/home/us/.gitconfig")),
+            (&home, &both[1..], Some("/home/us/.config/git/config")),
+            (&home, &both, None),
+            (&home, &["/home/us"], None),
+            (&xdg, &["/srv/config/git"], Some("/srv/config/git/config")),
+            (&own, &[], None),
+        ] {
+            let sandbox = RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default());
+            let sandbox = sandbox.reads(named.iter().map(PathBuf::from));
+            assert_eq!(sandbox.git_config(environment), expected.map(PathBuf::from), "{environment:?} {named:?}");
+            assert_eq!(RunSandbox::none().git_config(environment), None);
         }
     }
 

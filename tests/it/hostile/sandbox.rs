@@ -136,3 +136,20 @@ async fn attack(settings: Settings) {
     }
     world.finish(&[]).await;
 }
+
+/// Git ends with an error when it cannot read the configuration of its user, which is there on many servers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn modules_come_by_git_although_runs_do_not_read_what_git_is_told_of_its_user() {
+    let world = World::start_with(Settings::default().without_privileges(), |_| vec![("main.tf", String::new())]).await;
+    let home = world.server.dir().join("home");
+    std::fs::write(home.join(".gitconfig"), "[user]\n  name = secret-of-the-operator\n").unwrap();
+    world.github.create_repo("acme/modules", &[("main.tf", "# a module\n")]).await.unwrap();
+    let modules = world.dir.path().join("forge/git/acme/modules.git");
+    world.server.owns(&modules);
+    world.server.owns(&home);
+    let code = world.files().backend("root")
+        + &format!("module \"m\" {{\n  source = \"git::file://{}\"\n}}\n", modules.display());
+    let pull = world.open("feature", &[("main.tf", &code)]).await;
+    world.answer(pull).await.is("autoplan success | . default no_changes");
+    world.finish(&["#1 . default"]).await;
+}

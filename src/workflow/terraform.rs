@@ -26,11 +26,21 @@ pub struct Terraform {
     pub plans: StageSetup,
     /// What applies, imports and `state rm` are given.
     pub applies: StageSetup,
+    /// What projects with an environment profile are given in place of these.
+    pub profiles: BTreeMap<String, ProfileSetup>,
     /// What keeps a child polite when the server dies.
     pub supervisor: Supervisor,
     /// Where plan files are while they are worked on; never inside a checkout, where the pull could have put a link in
     /// their place.
     pub scratch: PathBuf,
+}
+
+/// What the runs of projects with one environment profile are given.
+pub struct ProfileSetup {
+    /// Plans.
+    pub plans: StageSetup,
+    /// Applies, imports and `state rm`.
+    pub applies: StageSetup,
 }
 
 /// Longest plan file, in bytes: it is held in memory.
@@ -54,6 +64,8 @@ pub struct Place<'a> {
     pub workflow: &'a Workflow,
     /// What commands among them are told of the pull.
     pub facts: &'a Facts,
+    /// Its environment profile; `None`: it gets what every run gets.
+    pub profile: Option<&'a str>,
     /// What the comment gives the built-in steps.
     pub given: CommentWords<'a>,
     /// Where what is printed goes.
@@ -138,7 +150,8 @@ impl Terraform {
     pub async fn plan(&self, place: &Place<'_>, wish: &Wish) -> Result<PlanMade, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
-        let mut steps = self.steps(place, &tool, &scratch, &self.plans, Deadline::after(place.timeout));
+        let setup = self.of_plans(place)?;
+        let mut steps = self.steps(place, &tool, &scratch, setup, Deadline::after(place.timeout));
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
         let shown = match steps.list().await {
             Ok(shown) => shown,
@@ -169,12 +182,13 @@ impl Terraform {
             tokio::fs::write(Files::within(scratch.dir()).plan, plan).await?;
         }
         let deadline = Deadline::after(place.timeout);
-        if needs_preparation(place.workflow) && !self.is_initialised(place.dir) {
-            let mut steps = self.steps(place, tool, &scratch, &self.applies, deadline);
+        let setup = self.of_applies(place)?;
+        if needs_preparation(place.workflow) && !is_initialised(place.dir, setup) {
+            let mut steps = self.steps(place, tool, &scratch, setup, deadline);
             steps.run(preparation(place.workflow)).await?;
             steps.workspace().await?;
         }
-        Ok(self.steps(place, tool, &scratch, &self.applies, deadline).run(&place.workflow.apply.steps).await?.output)
+        Ok(self.steps(place, tool, &scratch, setup, deadline).run(&place.workflow.apply.steps).await?.output)
     }
 
     /// The steps of `import` or `state_rm`.
@@ -187,7 +201,11 @@ impl Terraform {
             Ok(scratch) => scratch,
             Err(error) => return StateWork::not_begun(error),
         };
-        let mut steps = self.steps(place, &tool, &scratch, &self.applies, Deadline::after(place.timeout));
+        let setup = match self.of_applies(place) {
+            Ok(setup) => setup,
+            Err(error) => return StateWork::not_begun(error),
+        };
+        let mut steps = self.steps(place, &tool, &scratch, setup, Deadline::after(place.timeout));
         let ended = steps.run(&stage.steps).await;
         StateWork { ended: ended.map(|printed| printed.output).map_err(RunError::from), touched: steps.touched }
     }
@@ -199,10 +217,19 @@ impl Terraform {
         Ok(self.steps(place, &tool, &scratch, &self.plans, Deadline::after(place.timeout)).version().await?)
     }
 
-    fn is_initialised(&self, dir: &Path) -> bool {
-        let data =
-            self.applies.environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
-        dir.join(data).is_dir()
+    fn of_plans(&self, place: &Place<'_>) -> Result<&StageSetup, StepError> {
+        Ok(self.profile_of(place)?.map_or(&self.plans, |profile| &profile.plans))
+    }
+
+    fn of_applies(&self, place: &Place<'_>) -> Result<&StageSetup, StepError> {
+        Ok(self.profile_of(place)?.map_or(&self.applies, |profile| &profile.applies))
+    }
+
+    /// The environment profile of a project. A profile that the server did not find at its start never becomes none.
+    fn profile_of(&self, place: &Place<'_>) -> Result<Option<&ProfileSetup>, StepError> {
+        let Some(name) = place.profile else { return Ok(None) };
+        let unknown = || StepError::not_begun("the run", StepFailure::Profile(name.to_owned()));
+        self.profiles.get(name).map(Some).ok_or_else(unknown)
     }
 
     /// Directories of a run that are gone when it is over.
@@ -249,6 +276,11 @@ impl Terraform {
 fn stopped(wish: &Wish) -> StepError {
     let step = StepName::new(&format!("finding {}", wish.distribution.title()), None);
     StepError { step, why: StepFailure::Stopped { killed: false }, output: String::new() }
+}
+
+fn is_initialised(dir: &Path, setup: &StageSetup) -> bool {
+    let data = setup.environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
+    dir.join(data).is_dir()
 }
 
 /// Whether the built-in `apply` finds a checkout that no step of its own stage has initialised.

@@ -6,6 +6,7 @@ mod forge;
 mod git;
 mod interop;
 mod owners;
+mod profiles;
 mod sandbox;
 mod shown;
 mod tools;

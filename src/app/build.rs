@@ -12,6 +12,7 @@ use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
 use super::accounts::web_accounts;
+use super::environment::{Environments, Setups};
 use super::keys::keyring;
 use super::sandbox::{self, Boundaries};
 use crate::claims::Credentials;
@@ -19,8 +20,8 @@ use crate::clock::{Clock, Ids};
 use crate::command::{BlockedArgs, CommandName, ExtraArgs, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
-    self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, RunStage,
-    SecretSource, ServerConfig, SilenceConfig, TerraformConfig,
+    self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource,
+    ServerConfig, SilenceConfig, TerraformConfig,
 };
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
@@ -38,7 +39,7 @@ use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSou
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
     Artifacts, CheckoutContents, Checkouts, ChildEnvironment, DownloadSettings, Downloads, Keys, MirrorLeases,
-    OutputHub, ProviderCache, Sources, StageSetup, Terraform, Tools,
+    OutputHub, ProviderCache, Sources, Terraform, Tools,
 };
 
 /// What does not come from the configuration.
@@ -61,8 +62,7 @@ pub async fn build(config: &ServerConfig, parts: Parts) -> anyhow::Result<Arc<Ct
     own_dir(&storage.data_dir)
         .with_context(|| format!("cannot make the data directory {} (--data-dir)", storage.data_dir.display()))?;
     if config.repos.lfs {
-        let git =
-            Git::new(GitSettings::new(&storage.data_dir, child_environment(config, &parts, RunStage::Plan).path()));
+        let git = Git::new(GitSettings::new(&storage.data_dir, Environments::of(config, &parts)?.plans.path()));
         let version = git.lfs_version().await.context("--checkout-lfs cannot be followed")?;
         tracing::info!(version, "Files kept with LFS are checked out");
     }
@@ -79,14 +79,13 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
     let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
     let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
     let forge = forge(config, &parts, metrics.clone(), &credentials)?;
-    let environment = child_environment(config, &parts, RunStage::Plan);
-    let of_applies = child_environment(config, &parts, RunStage::Apply);
-    let tools = tools(config, &parts, environment.clone())?;
-    let Boundaries { runs: [plans, applies], git: of_git } =
-        sandbox::boundaries(config, [&environment, &of_applies], tools.dirs())?;
-    let plans = StageSetup::new(environment.clone(), plans);
-    let applies = StageSetup::new(of_applies, applies);
-    let git = GitSettings { sandbox: of_git, ..GitSettings::new(&storage.data_dir, environment.path()) };
+    let environments = Environments::of(config, &parts)?;
+    let tools = tools(config, &parts, environments.plans.clone())?;
+    let boundaries = Boundaries::detect(config, tools.dirs())?;
+    let of_git = boundaries.of_git(&environments.plans);
+    let git = GitSettings { sandbox: of_git, ..GitSettings::new(&storage.data_dir, environments.plans.path()) };
+    let setups = environments.setups(&boundaries)?;
+    sandbox::tell_git_config(&setups.plans);
     for name in ["mirrors", "checkouts"] {
         own_dir(&storage.data_dir.join(name)).context("cannot make a directory in the data directory (--data-dir)")?;
     }
@@ -111,7 +110,7 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
         syncer,
         leases,
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
-        terraform: terraform(config, &parts, tools, [plans, applies], pulse(&store)),
+        terraform: terraform(config, &parts, tools, setups, pulse(&store)),
         credentials,
         memberships: Memberships::default(),
         pool: pool(&config.terraform),
@@ -234,11 +233,6 @@ fn read_secret(source: &SecretSource) -> anyhow::Result<Secret> {
     }
 }
 
-fn child_environment(config: &ServerConfig, parts: &Parts, stage: RunStage) -> ChildEnvironment {
-    let picked = parts.environment.iter().filter(|(name, _)| config.terraform.environment.passes(name, stage));
-    picked.map(|(name, value)| (name.into(), value.into())).collect()
-}
-
 /// Runs that cannot go on are told so this long before somebody may take the work over.
 const TIME_TO_STOP: Duration = Duration::from_secs(5);
 
@@ -247,20 +241,15 @@ fn pulse(store: &Store) -> Pulse {
     if store.is_shared() { Pulse::every(LEASE.saturating_sub(TIME_TO_STOP)) } else { Pulse::unneeded() }
 }
 
-fn terraform(
-    config: &ServerConfig,
-    parts: &Parts,
-    tools: Tools,
-    [plans, applies]: [StageSetup; 2],
-    pulse: Pulse,
-) -> Terraform {
+fn terraform(config: &ServerConfig, parts: &Parts, tools: Tools, setups: Setups, pulse: Pulse) -> Terraform {
     let data_dir = &config.storage.data_dir;
     let cache = || ProviderCache::new(data_dir, Arc::clone(&parts.clock));
     Terraform {
         tools,
         providers: config.terraform.provider_cache.then(cache),
-        plans,
-        applies,
+        plans: setups.plans,
+        applies: setups.applies,
+        profiles: setups.profiles,
         supervisor: Supervisor { exe: parts.exe.clone(), grace: config.terraform.shutdown_grace, pulse },
         scratch: scratch(data_dir),
     }

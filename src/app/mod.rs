@@ -4,6 +4,7 @@ mod accounts;
 mod build;
 mod connections;
 mod descriptors;
+mod environment;
 mod keys;
 mod loops;
 mod news;

@@ -8,43 +8,58 @@ use tracing::{info, warn};
 use super::build::scratch;
 use crate::config::server::{Database, GithubAuth, PlanFiles, SandboxKind, SecretSource, ServerConfig};
 use crate::process::{Kernel, Limits, Mechanism, Sandbox};
-use crate::workflow::{ChildEnvironment, RunSandbox};
+use crate::workflow::{ChildEnvironment, RunSandbox, StageSetup};
 
 /// The boundaries of a server.
-pub(super) struct Boundaries {
-    /// Around plans, and around applies.
-    pub runs: [RunSandbox; 2],
-    /// Around git, which reads what others have pushed; `None`: the kernel has no Landlock, or nobody wants it.
-    pub git: Option<Sandbox>,
+pub(super) struct Boundaries<'a> {
+    config: &'a ServerConfig,
+    tools: &'a [PathBuf],
+    mechanism: Option<Mechanism>,
+    has_landlock: bool,
 }
 
-/// Chooses the boundaries by the configuration and what this machine has.
-pub(super) fn boundaries(
-    config: &ServerConfig,
-    environments: [&ChildEnvironment; 2],
-    tools: &[PathBuf],
-) -> anyhow::Result<Boundaries> {
-    let [environment, _] = environments;
-    let data_dir = &config.storage.data_dir;
-    let kernel = Kernel::detect();
-    let mechanism = mechanism(config.sandbox.kind, kernel)?;
-    let runs = environments.map(|environment| {
-        RunSandbox::new(mechanism.clone(), environment, limits(config))
-            .reads(tools.iter().cloned())
-            .reads([data_dir.join("plugin-cache")])
+impl<'a> Boundaries<'a> {
+    /// Chooses the boundaries by the configuration and what this machine has.
+    pub(super) fn detect(config: &'a ServerConfig, tools: &'a [PathBuf]) -> anyhow::Result<Self> {
+        let kernel = Kernel::detect();
+        let mechanism = mechanism(config.sandbox.kind, kernel)?;
+        Ok(Self { config, tools, mechanism, has_landlock: kernel.is_some() })
+    }
+
+    /// The setup of runs that are given `environment`. Fails if they could read a secret of the server.
+    pub(super) fn setup(&self, environment: ChildEnvironment) -> anyhow::Result<StageSetup> {
+        let config = self.config;
+        let sandbox = RunSandbox::new(self.mechanism.clone(), &environment, limits(config))
+            .reads(self.tools.iter().cloned())
+            .reads([config.storage.data_dir.join("plugin-cache")])
             .reads(config.sandbox.read.iter().cloned())
-            .writes(config.sandbox.write.iter().cloned())
-    });
-    for (path, what) in secrets(config) {
-        for runs in &runs {
-            check_outside(runs, &path, what)?;
+            .writes(config.sandbox.write.iter().cloned());
+        for (path, what) in secrets(config) {
+            check_outside(&sandbox, &path, what)?;
+        }
+        Ok(StageSetup::new(environment, sandbox))
+    }
+
+    /// The boundary around git, which reads what others have pushed; `None`: the kernel has no Landlock, or nobody wants
+    /// it.
+    pub(super) fn of_git(&self, environment: &ChildEnvironment) -> Option<Sandbox> {
+        let data_dir = &self.config.storage.data_dir;
+        let own = ["mirrors", "checkouts"].map(|name| data_dir.join(name)).into_iter().chain([scratch(data_dir)]);
+        let sandbox = RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default()).common();
+        let is_wanted = self.config.sandbox.kind != SandboxKind::None && self.has_landlock;
+        Some(sandbox.filter(|_| is_wanted)?.writes(own))
+    }
+}
+
+/// Says which configuration git does not read in runs: modules that come by git may need it.
+pub(super) fn tell_git_config(plans: &StageSetup) {
+    let Some((sandbox, home)) = plans.sandbox.common().zip(plans.environment.get("HOME")) else { return };
+    for file in [".gitconfig", ".config/git/config"].map(|name| Path::new(home).join(name)) {
+        if file.exists() && !sandbox.covers(&file) {
+            let file = file.display();
+            info!("Git in runs does not read {file}: name it in --sandbox-read if modules that come by git need it");
         }
     }
-    let wants_git = config.sandbox.kind != SandboxKind::None && kernel.is_some();
-    let git_environment = RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default()).common();
-    let own = ["mirrors", "checkouts"].map(|name| data_dir.join(name)).into_iter().chain([scratch(data_dir)]);
-    let git = git_environment.filter(|_| wants_git).map(|sandbox| sandbox.writes(own));
-    Ok(Boundaries { runs, git })
 }
 
 fn mechanism(kind: SandboxKind, kernel: Option<Kernel>) -> anyhow::Result<Option<Mechanism>> {

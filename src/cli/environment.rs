@@ -12,42 +12,10 @@ use anyhow::Context as _;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
 use crate::config::server::{RawSettings, SettingsFile};
+use crate::config::variables;
 
 /// Tells a server that the rest of its variables comes by standard input.
 const WIPED: &str = "LOCKKEEPER_WIPED_ENVIRONMENT";
-
-/// Variables that stay where every program with the right to look can read them (`/proc/PID/environ`): what libraries in
-/// this process read by themselves. Everything else may be a secret.
-const KEPT: &[&str] = &[
-    "PATH",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "LANG",
-    "LANGUAGE",
-    "TZ",
-    "TMPDIR",
-    "TMP",
-    "TEMP",
-    "HOSTNAME",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "ALL_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-    "all_proxy",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "RUST_BACKTRACE",
-    "NOTIFY_SOCKET",
-    "INVOCATION_ID",
-    "JOURNAL_STREAM",
-];
-/// Beginnings of names that stay as well: locale, and what the PostgreSQL driver reads.
-const KEPT_PREFIXES: [&str; 2] = ["LC_", "PG"];
 
 /// As [`read`], for a server: secrets do not stay in the block of variables that the process was started with. A process
 /// cannot change that block itself, so the program starts itself once more, in the same process, and hands itself what it
@@ -65,8 +33,7 @@ pub(super) fn read_and_wipe() -> anyhow::Result<RawSettings> {
 }
 
 fn stays(name: &OsStr) -> bool {
-    let Some(name) = name.to_str() else { return false };
-    KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    name.to_str().is_some_and(variables::stays)
 }
 
 /// Does not return unless it fails.

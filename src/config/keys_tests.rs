@@ -43,9 +43,19 @@ const REPO: &[Around] = &[
 
 const SERVER: &[Around] = &[
     ("the file", "{%}", &[]),
-    ("an entry of `repos`", "{workflows: {quick: {}}, repos: [{%}]}", &[("id", "/.*/")]),
+    (
+        "an entry of `repos`",
+        "{workflows: {quick: {}}, environment_profiles: {prod: {}}, repos: [{%}]}",
+        &[("id", "/.*/")],
+    ),
     ("a requirement", "{repos: [{id: /.*/, apply_requirements: [{%}]}]}", &[("approved", "{stale: true}")]),
     ("`approved`", "{repos: [{id: /.*/, import_requirements: [approved: {%}]}]}", &[]),
+    ("an environment profile", "{environment_profiles: {prod: {%}}}", &[]),
+    (
+        "a rule of `environment_profile`",
+        "{environment_profiles: {prod: {}}, repos: [{id: /.*/, environment_profile: [{%}]}]}",
+        &[("dir", "a"), ("profile", "prod")],
+    ),
     ("`team_authz`", "{team_authz: {%}}", &[("command", "x")]),
     ("`repo_config_source`", "{repos: [{id: /.*/, repo_config_source: {%}}]}", &[("branch", "x")]),
     ("`repo_locks`", "{repos: [{id: /.*/, repo_locks: {%}}]}", &[]),
@@ -110,6 +120,20 @@ const BAD: &[(&str, &str)] = &[
     ("an entry of `repos`.silence_pr_comments", "[import]"),
     ("an entry of `repos`.import_requirements", "[approve]"),
     ("`repo_config_source`.branch", "a..b"),
+    ("the file.environment_profiles", "{'': {}}"),
+    ("an environment profile.plan", "[A-B]"),
+    ("an environment profile.plan", "[AWS_*]"),
+    ("an environment profile.plan", "[A=]"),
+    ("an environment profile.plan", "[A=LOCKKEEPER_GH_TOKEN]"),
+    ("an environment profile.plan", "[A=atlantis_gh_token]"),
+    ("an environment profile.plan", "[DATABASE_URL=A]"),
+    ("an environment profile.plan", "[PGPASSWORD]"),
+    ("an environment profile.apply", "[A, B, A=C]"),
+    ("an entry of `repos`.environment_profile", "prd"),
+    ("an entry of `repos`.environment_profile", "[{workspace: prod, profile: prod}]"),
+    ("a rule of `environment_profile`.dir", "../a"),
+    ("a rule of `environment_profile`.workspace", "../a"),
+    ("a rule of `environment_profile`.profile", "staging"),
     ("`team_authz`.command", "' '"),
 ];
 
@@ -257,11 +281,11 @@ fn no_key_of_atlantis_is_missing() {
     insta::assert_snapshot!(all.map(|keys| format!("{}: {}", keys.list.len(), names(keys))).join("\n"), @"
     14: abort_on_execution_order_fail allowed_regexp_prefixes autodiscover automerge delete_source_branch_on_merge emoji_reaction parallel_apply parallel_plan policies projects repo_locks silence_pr_comments version workflows
     19: apply_requirements autoplan branch custom_policy_check delete_source_branch_on_merge depends_on dir execution_order_group import_requirements name plan_requirements policy_check repo_locking repo_locks silence_pr_comments terraform_distribution terraform_version workflow workspace
-    6: external_stores metrics policies repos team_authz workflows
-    21: allow_custom_workflows allowed_overrides allowed_workflows apply_requirements autodiscover branch custom_policy_check delete_source_branch_on_merge four_eyes id import_requirements plan_requirements policy_check post_workflow_hooks pre_workflow_hooks repo_config_file repo_config_source repo_locking repo_locks silence_pr_comments workflow
+    7: environment_profiles external_stores metrics policies repos team_authz workflows
+    22: allow_custom_workflows allowed_overrides allowed_workflows apply_requirements autodiscover branch custom_policy_check delete_source_branch_on_merge environment_profile four_eyes id import_requirements plan_requirements policy_check post_workflow_hooks pre_workflow_hooks repo_config_file repo_config_source repo_locking repo_locks silence_pr_comments workflow
     ");
-    // `repo_config_source` and `four_eyes` are our own.
-    assert_eq!(all.map(|keys| keys.list.len()), [14, 19, 6, 19 + 2]);
+    // `environment_profiles`, `environment_profile`, `repo_config_source` and `four_eyes` are our own.
+    assert_eq!(all.map(|keys| keys.list.len()), [14, 19, 6 + 1, 19 + 3]);
 }
 
 /// Keys that need the permission of the server are refused without it, each by name.
@@ -327,6 +351,16 @@ const UNSEEN: &[&str] = &[
     "' '",
     "{'': {}}",
     "eyes",
+    "[A-B]",
+    "[AWS_*]",
+    "[A=]",
+    "[A=LOCKKEEPER_GH_TOKEN]",
+    "[A=atlantis_gh_token]",
+    "[DATABASE_URL=A]",
+    "[PGPASSWORD]",
+    "[A, B, A=C]",
+    "prd",
+    "staging",
 ];
 
 #[test]

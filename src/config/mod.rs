@@ -16,6 +16,7 @@ pub mod repos;
 pub mod server;
 pub mod size;
 mod text;
+pub(crate) mod variables;
 pub mod workflow;
 mod yaml;
 

@@ -51,7 +51,8 @@ impl Live {
         let state = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &mut state.file else { return Look::Same };
         let path = file.path.clone();
-        match file.offer(found, now, |text| parse(text, &path, state.without_locking)) {
+        let settings = &state.settings;
+        match file.offer(found, now, |text| parse(text, &path, state.without_locking, &settings.repos)) {
             Offer::Took(repos) => {
                 let warnings = repos.warnings();
                 state.settings = Arc::new(state.settings.with_repos(repos));
@@ -62,8 +63,15 @@ impl Live {
     }
 }
 
-fn parse(text: &str, path: &Path, without_locking: bool) -> Result<ServerRepos, String> {
+fn parse(text: &str, path: &Path, without_locking: bool, before: &ServerRepos) -> Result<ServerRepos, String> {
     let repos = ServerRepos::parse(&path.display().to_string(), text).map_err(|errors| errors.to_string())?;
+    if repos.environment_profiles() != before.environment_profiles() {
+        return Err(
+            "`environment_profiles` has changed, and the variables of runs are read at the start of the server only: \
+                    restart it"
+                .to_owned(),
+        );
+    }
     Ok(if without_locking { repos.without_locking() } else { repos })
 }
 

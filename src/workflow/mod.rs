@@ -33,7 +33,7 @@ pub use provider_cache::{InitPlace, Linked, PackagePath, PackageUse, ProviderCac
 pub use sandbox::RunSandbox;
 pub use shown::Shown;
 pub use steps::{CommentWords, MultienvError, StepError, StepFailure, StepName};
-pub use terraform::{Place, PlanMade, PlanText, RunError, StateWork, Terraform};
+pub use terraform::{Place, PlanMade, PlanText, ProfileSetup, RunError, StateWork, Terraform};
 pub use tools::{
     ChosenBy, DownloadError, DownloadSettings, Downloads, InvalidKey, Keys, Platform, Sources, Tool, ToolError, Tools,
     VersionChoice, Wish,

@@ -27,11 +27,21 @@ pub struct Terraform {
     pub plans: StageSetup,
     /// What applies, imports and `state rm` are given.
     pub applies: StageSetup,
+    /// What projects with an environment profile are given in place of these.
+    pub profiles: BTreeMap<String, ProfileSetup>,
     /// What keeps a child polite when the server dies.
     pub supervisor: Supervisor,
     /// Where plan files are while they are worked on; never inside a checkout, where the pull could have put a link in
     /// their place.
     pub scratch: PathBuf,
+}
+
+/// What the runs of projects with one environment profile are given.
+pub struct ProfileSetup {
+    /// Plans.
+    pub plans: StageSetup,
+    /// Applies, imports and `state rm`.
+    pub applies: StageSetup,
 }
 
 /// Longest plan file, in bytes: it is held in memory.
@@ -55,6 +65,8 @@ pub struct Place<'a> {
     pub workflow: &'a Workflow,
     /// What commands among them are told of the pull.
     pub facts: &'a Facts,
+    /// Its environment profile; `None`: it gets what every run gets.
+    pub profile: Option<&'a str>,
     /// What the comment gives the built-in steps.
     pub given: CommentWords<'a>,
     /// Where what is printed goes.
@@ -139,7 +151,8 @@ impl Terraform {
     pub async fn plan(&self, place: &Place<'_>, wish: &Wish) -> Result<PlanMade, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
-        let mut steps = self.steps(place, &tool, &scratch, &self.plans, Deadline::after(place.timeout));
+        let setup = self.of_plans(place)?;
+        let mut steps = self.steps(place, &tool, &scratch, setup, Deadline::after(place.timeout));
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
         let shown = match steps.list().await {
             Ok(shown) => shown,
@@ -171,12 +184,13 @@ impl Terraform {
             tokio::fs::write(Files::within(scratch.dir()).plan, plan).await?;
         }
         let deadline = Deadline::after(place.timeout);
-        if self.has_to_be_prepared(place).await {
-            let mut steps = self.steps(place, tool, &scratch, &self.applies, deadline);
+        let setup = self.of_applies(place)?;
+        if has_to_be_prepared(place, setup).await {
+            let mut steps = self.steps(place, tool, &scratch, setup, deadline);
             steps.run(preparation(place.workflow)).await?;
             steps.workspace().await?;
         }
-        Ok(self.steps(place, tool, &scratch, &self.applies, deadline).run(&place.workflow.apply.steps).await?.output)
+        Ok(self.steps(place, tool, &scratch, setup, deadline).run(&place.workflow.apply.steps).await?.output)
     }
 
     /// The steps of `import` or `state_rm`.
@@ -189,7 +203,11 @@ impl Terraform {
             Ok(scratch) => scratch,
             Err(error) => return StateWork::not_begun(error),
         };
-        let mut steps = self.steps(place, &tool, &scratch, &self.applies, Deadline::after(place.timeout));
+        let setup = match self.of_applies(place) {
+            Ok(setup) => setup,
+            Err(error) => return StateWork::not_begun(error),
+        };
+        let mut steps = self.steps(place, &tool, &scratch, setup, Deadline::after(place.timeout));
         let ended = steps.run(&stage.steps).await;
         StateWork { ended: ended.map(|printed| printed.output).map_err(RunError::from), touched: steps.touched }
     }
@@ -201,19 +219,19 @@ impl Terraform {
         Ok(self.steps(place, &tool, &scratch, &self.plans, Deadline::after(place.timeout)).version().await?)
     }
 
-    async fn has_to_be_prepared(&self, place: &Place<'_>) -> bool {
-        let data_dir =
-            self.applies.environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
-        let data_dir = place.dir.join(data_dir);
-        if !data_dir.is_dir() {
-            return needs_preparation(place.workflow);
-        }
-        // Only what an `init` of ours made is known, and only where one would make it again.
-        if !initialises(preparation(place.workflow)) || initialises(&place.workflow.apply.steps) {
-            return false;
-        }
-        let data_dir = DataDir::new(data_dir, place.hold);
-        tokio::task::spawn_blocking(move || data_dir.is_changed()).await.unwrap_or(true)
+    fn of_plans(&self, place: &Place<'_>) -> Result<&StageSetup, StepError> {
+        Ok(self.profile_of(place)?.map_or(&self.plans, |profile| &profile.plans))
+    }
+
+    fn of_applies(&self, place: &Place<'_>) -> Result<&StageSetup, StepError> {
+        Ok(self.profile_of(place)?.map_or(&self.applies, |profile| &profile.applies))
+    }
+
+    /// The environment profile of a project. A profile that the server did not find at its start never becomes none.
+    fn profile_of(&self, place: &Place<'_>) -> Result<Option<&ProfileSetup>, StepError> {
+        let Some(name) = place.profile else { return Ok(None) };
+        let unknown = || StepError::not_begun("the run", StepFailure::Profile(name.to_owned()));
+        self.profiles.get(name).map(Some).ok_or_else(unknown)
     }
 
     /// Directories of a run that are gone when it is over.
@@ -260,6 +278,21 @@ impl Terraform {
 fn stopped(wish: &Wish) -> StepError {
     let step = StepName::new(&format!("finding {}", wish.distribution.title()), None);
     StepError { step, why: StepFailure::Stopped { killed: false }, output: String::new() }
+}
+
+/// Whether an apply has to prepare the directory: nothing has, or what `init` left was changed since.
+async fn has_to_be_prepared(place: &Place<'_>, setup: &StageSetup) -> bool {
+    let data_dir = setup.environment.get("TF_DATA_DIR").map_or_else(|| PathBuf::from(".terraform"), PathBuf::from);
+    let data_dir = place.dir.join(data_dir);
+    if !data_dir.is_dir() {
+        return needs_preparation(place.workflow);
+    }
+    // Only what an `init` of ours made is known, and only where one would make it again.
+    if !initialises(preparation(place.workflow)) || initialises(&place.workflow.apply.steps) {
+        return false;
+    }
+    let data_dir = DataDir::new(data_dir, place.hold);
+    tokio::task::spawn_blocking(move || data_dir.is_changed()).await.unwrap_or(true)
 }
 
 /// Whether the built-in `apply` finds a checkout that no step of its own stage has initialised.

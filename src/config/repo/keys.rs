@@ -233,6 +233,8 @@ const OF_SERVER: &[&str] = &[
     "allowed_overrides",
     "allowed_workflows",
     "allow_custom_workflows",
+    "environment_profile",
+    "environment_profiles",
     "pre_workflow_hooks",
     "post_workflow_hooks",
     "repo_config_file",

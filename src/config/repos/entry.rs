@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::config_source::{self, ConfigSource};
+use super::environment::{self, EnvironmentProfiles, ProfileRules};
 use super::id::IdPattern;
 use super::keys::ENTRY;
 use crate::config::hook::{Hook, read_hooks};
@@ -38,6 +39,7 @@ pub(super) struct Said {
     pub(super) apply_requirements: Option<Vec<Requirement>>,
     pub(super) import_requirements: Option<Vec<Requirement>>,
     pub(super) four_eyes: Option<bool>,
+    pub(super) environment_profile: Option<ProfileRules>,
     pub(super) workflow: Option<String>,
     pub(super) allowed_workflows: Option<Arc<BTreeSet<String>>>,
     pub(super) allow_custom_workflows: Option<bool>,
@@ -58,9 +60,17 @@ pub(super) struct EntryHooks {
 /// Workflows of the server, by name.
 pub(super) type Workflows = BTreeMap<String, Arc<Workflow>>;
 
+/// Definitions of the file that entries name.
+#[derive(Clone, Copy)]
+pub(super) struct Defined<'a> {
+    pub(super) workflows: &'a Workflows,
+    pub(super) profiles: &'a EnvironmentProfiles,
+}
+
 /// Reads one entry; `None` when it cannot be told what it is about.
-pub(super) fn read(reader: &mut Reader, workflows: &Workflows, node: &Node) -> Option<Entry> {
+pub(super) fn read(reader: &mut Reader, defined: Defined<'_>, node: &Node) -> Option<Entry> {
     let fields = reader.fields(node, &ENTRY)?;
+    let Defined { workflows, profiles } = defined;
     let branch = BranchFilter::read(reader, &fields);
     let hooks = EntryHooks {
         branch: branch.clone(),
@@ -78,6 +88,7 @@ pub(super) fn read(reader: &mut Reader, workflows: &Workflows, node: &Node) -> O
         apply_requirements: read_requirements(reader, &fields, "apply_requirements"),
         import_requirements: read_requirements(reader, &fields, "import_requirements"),
         four_eyes: reader.boolean(&fields, "four_eyes"),
+        environment_profile: environment::read_rules(reader, profiles, &fields),
         workflow: reader.text(&fields, "workflow").and_then(|name| read_workflow(reader, workflows, &name)),
         allowed_workflows: read_allowed_workflows(reader, workflows, &fields),
         allow_custom_workflows: reader.boolean(&fields, "allow_custom_workflows"),

@@ -1,6 +1,7 @@
 //! The keys of the server's file (reference 5).
 
 use super::config_source::SOURCE;
+use super::environment::{PROFILE, RULES};
 use crate::config::hook::HOOK;
 use crate::config::lists::{REQUIREMENTS, SILENCE};
 use crate::config::lock_block::OF_SERVER;
@@ -26,6 +27,13 @@ pub(in crate::config) static TOP: Keys = Keys::new(
             "none",
             "Workflows by name. One called `default` replaces the built-in one.",
             "{quick: {plan: {steps: [plan]}}}",
+        ),
+        Key::new(
+            "environment_profiles",
+            Kind::Named(&Kind::Map(&PROFILE)),
+            "none",
+            "Variables of the server that only the runs of some projects get, by name. Read at the start. Our own key.",
+            "{prod: {plan: [AWS_PROFILE=PROD_PROFILE]}}",
         ),
         Key::new(
             "team_authz",
@@ -105,6 +113,14 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
             "`false`",
             "Whether another account has to apply than planned, of pull requests and of applications. Our own key.",
             "true",
+        ),
+        Key::new(
+            "environment_profile",
+            RULES,
+            "none",
+            "One of `environment_profiles` for its projects, or rules by their directories, of which the last one that fits \
+             counts. `[]`: none. Our own key.",
+            "prod",
         ),
         Key::new(
             "pre_workflow_hooks",

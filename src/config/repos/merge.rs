@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::config_source::ConfigSource;
 use super::entry::{Entry, EntryHooks, Said, Workflows};
+use super::environment::ProfileRules;
 use super::policy::{DecidedBy, Decider, LockPolicy};
 use super::project_rules::Decided;
 use crate::config::lock_block::LockWish;
@@ -37,6 +38,7 @@ pub struct RepoRules {
     pub(super) import_requirements: Decided<Vec<Requirement>>,
     pub(super) silenced: Decided<BTreeSet<RunKind>>,
     four_eyes: Decided<bool>,
+    environment_profile: Option<Decided<ProfileRules>>,
     /// Of all entries that fit, in their order.
     hooks: Vec<Arc<EntryHooks>>,
     autodiscover: Autodiscover,
@@ -70,6 +72,7 @@ impl RepoRules {
             import_requirements: Decided::default_of(Vec::new()),
             silenced: Decided::default_of(BTreeSet::new()),
             four_eyes: Decided::default_of(false),
+            environment_profile: None,
             hooks: Vec::new(),
             autodiscover: Autodiscover::default(),
         }
@@ -87,6 +90,7 @@ impl RepoRules {
         self.import_requirements.set(said.import_requirements.clone(), &by);
         self.silenced.set(said.silence.clone(), &by);
         self.four_eyes.set(said.four_eyes, &by);
+        replace(&mut self.environment_profile, said.environment_profile.as_ref(), &by);
         self.hooks.push(Arc::clone(&said.hooks));
         self.add_permissions(said);
         self.add_places(said, &by);
@@ -162,6 +166,12 @@ impl RepoRules {
     /// Whether another account has to apply than planned. The repository is not heard about it.
     pub fn four_eyes(&self) -> &Decided<bool> {
         &self.four_eyes
+    }
+
+    /// The environment profile of a project, if it has one. The repository is not heard about it.
+    pub(super) fn environment_profile(&self, project: &ProjectKey) -> Option<Decided<String>> {
+        let rules = self.environment_profile.as_ref()?;
+        Some(Decided { value: rules.value.profile_of(project)?.to_owned(), by: rules.by.clone() })
     }
 
     /// Where the file of the repository is; `None`: one of [`crate::config::repo::FILE_NAMES`].

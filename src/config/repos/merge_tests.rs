@@ -14,7 +14,7 @@ mod overridden;
 /// Entries of `repos`, one a line, and what else is in the file.
 fn server_with(lines: &[&str], more: &str) -> RepoRules {
     let lines: Vec<_> = lines.iter().map(|line| format!("  - {{{line}}}\n")).collect();
-    let text = format!("repos:\n{}{more}", lines.concat());
+    let text = format!("repos:\n{}environment_profiles: {{prod: {{}}, dev: {{}}}}\n{more}", lines.concat());
     let repos = ServerRepos::parse("repos.yaml", &text).unwrap_or_else(|errors| panic!("{errors}"));
     repos.rules(&"github.com/o/r".parse().unwrap())
 }

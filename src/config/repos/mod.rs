@@ -7,6 +7,7 @@
 
 mod config_source;
 mod entry;
+mod environment;
 mod id;
 mod keys;
 mod merge;
@@ -23,6 +24,7 @@ use super::yaml::{self, ConfigErrors, Fields, Node, Reader, Syntax};
 use crate::model::RepoId;
 
 pub use config_source::{ConfigSource, InvalidSource};
+pub use environment::{EnvironmentProfile, EnvironmentProfiles, ProfileVariable, sources};
 #[cfg(test)]
 pub(super) use keys::ENTRY;
 pub(super) use keys::{POLICIES, TOP};
@@ -30,7 +32,7 @@ pub use merge::{Autodiscover, RepoRules};
 pub use policy::{DecidedBy, Decider, LockPolicy};
 pub use project_rules::{Decided, Demands, ProjectRules};
 
-use entry::{Entry, Workflows};
+use entry::{Defined, Entry, Workflows};
 use id::Match;
 use keys::TEAM_AUTHZ;
 
@@ -44,6 +46,7 @@ pub struct ServerRepos {
     pub team_authz: Option<TeamAuthz>,
     /// Workflows that the operator defines.
     workflows: Arc<Workflows>,
+    environment_profiles: EnvironmentProfiles,
     /// `--disable-repo-locking`.
     locking_is_off: bool,
     warnings: Vec<(usize, String)>,
@@ -102,6 +105,12 @@ impl ServerRepos {
         self.entries.iter().filter_map(|entry| entry.said.locks.ttl.as_ref()?.0).min()
     }
 
+    /// Variables that the runs of some projects get besides. What an entry says of them may change while the server runs;
+    /// they themselves are those of its start.
+    pub fn environment_profiles(&self) -> &EnvironmentProfiles {
+        &self.environment_profiles
+    }
+
     /// What is said in a way that will go, or means less than it may seem, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.warnings.clone();
@@ -130,19 +139,22 @@ fn read(reader: &mut Reader, syntax: Syntax, text: &str) -> ServerRepos {
 fn read_top(reader: &mut Reader, node: &Node) -> ServerRepos {
     let Some(fields) = reader.fields(node, &TOP) else { return ServerRepos::default() };
     let workflows = read_workflows(reader, &fields, FileVersion::Three);
-    let entries = read_entries(reader, &workflows, &fields);
+    let environment_profiles = environment::read_profiles(reader, &fields);
+    let defined = Defined { workflows: &workflows, profiles: &environment_profiles };
+    let entries = read_entries(reader, defined, &fields);
     let team_authz = read_team_authz(reader, &fields);
-    ServerRepos { entries, team_authz, workflows: Arc::new(workflows), ..ServerRepos::default() }
+    let workflows = Arc::new(workflows);
+    ServerRepos { entries, team_authz, workflows, environment_profiles, ..ServerRepos::default() }
 }
 
-fn read_entries(reader: &mut Reader, workflows: &Workflows, fields: &Fields<'_>) -> Vec<Entry> {
+fn read_entries(reader: &mut Reader, defined: Defined<'_>, fields: &Fields<'_>) -> Vec<Entry> {
     let nodes = reader.list(fields, "repos").unwrap_or_default();
     if nodes.len() > ServerRepos::MAX_ENTRIES {
         let what = format!("there are {} entries of `repos`; {} are allowed", nodes.len(), ServerRepos::MAX_ENTRIES);
         reader.problem_of_file(what, "let one regular expression speak for repositories that are treated alike");
         return Vec::new();
     }
-    nodes.iter().filter_map(|node| entry::read(reader, workflows, node)).collect()
+    nodes.iter().filter_map(|node| entry::read(reader, defined, node)).collect()
 }
 
 fn read_team_authz(reader: &mut Reader, fields: &Fields<'_>) -> Option<TeamAuthz> {

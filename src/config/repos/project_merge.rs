@@ -41,6 +41,7 @@ impl RepoRules {
             apply_requirements: self.apply_demands(own),
             import_requirements: self.import_demands(own),
             silenced: self.silenced_for(config, entry),
+            environment_profile: self.environment_profile(project),
             distribution: own.and_then(|own| Some(own.decided(own.entry.distribution?, own.entry.line))),
             version: own.and_then(|own| Some(own.decided(own.entry.terraform_version.clone()?, own.entry.line))),
         }

@@ -84,6 +84,8 @@ pub struct ProjectRules {
     pub import_requirements: Demands,
     /// Of which runs nothing is told in comments.
     pub silenced: Decided<BTreeSet<RunKind>>,
+    /// The environment profile of its runs, if the operator gave it one.
+    pub environment_profile: Option<Decided<String>>,
     /// Terraform or OpenTofu, if the files say.
     pub distribution: Option<Decided<Distribution>>,
     /// The version, if the files say.

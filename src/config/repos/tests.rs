@@ -143,6 +143,89 @@ fn of_each_key_the_last_entry_that_sets_it_counts() {
     }
 }
 
+const PROFILES: &str = "environment_profiles: {dev: {}, lab: {}, prod: {plan: [A=PROD_A]}}\n";
+
+#[test]
+fn the_profile_of_a_project_is_that_of_the_last_rule_that_fits() {
+    const RULES: &str = "[{dir: '**', profile: dev}, {dir: prod/**, profile: prod}, {dir: app, workspace: prod, profile: prod}, \
+                         {dir: 'lab-*', profile: lab}]";
+    let cases = [
+        ("", "infra", "default", "none"),
+        ("environment_profile: dev", "infra", "default", "dev"),
+        ("environment_profile: dev", ".", "prod", "dev"),
+        (RULES, ".", "default", "dev"),
+        (RULES, "infra/a", "default", "dev"),
+        (RULES, "prod", "default", "prod"),
+        (RULES, "prod/network", "prod", "prod"),
+        (RULES, "not/prod", "default", "dev"),
+        (RULES, "production", "default", "dev"),
+        (RULES, "app", "default", "dev"),
+        (RULES, "app", "prod", "prod"),
+        (RULES, "app/deep", "prod", "dev"),
+        (RULES, "lab-1", "default", "lab"),
+    ];
+    for (says, dir, workspace, expected) in cases {
+        let says = if says.starts_with('[') { format!("environment_profile: {says}") } else { says.to_owned() };
+        let repos = parse(&format!("{PROFILES}repos:\n- {{id: github.com/acme/infra, {says}}}")).unwrap();
+        let key = ProjectKey { workspace: workspace.parse().unwrap(), ..project(dir) };
+        let found = repos.rules(&infra()).project(None, &key).environment_profile;
+        assert_eq!(found.map_or("none".to_owned(), |profile| profile.value), expected, "{says}: {dir} {workspace}");
+        let other = repos.rules(&"github.com/acme/other".parse().unwrap());
+        assert_eq!(other.project(None, &key).environment_profile, None, "{says}");
+    }
+}
+
+/// Its names, workspaces and files are what a pull request says they are.
+#[test]
+fn a_repository_chooses_no_profile() {
+    let all = parse(&format!(
+        "{PROFILES}repos:\n- id: /.*/\n  allow_custom_workflows: true\n  environment_profile: [{{dir: prod, profile: prod}}]\n  \
+         allowed_overrides: [{}]",
+        OverrideKey::ALL.iter().map(|key| key.as_str()).collect::<Vec<_>>().join(", ")
+    ));
+    let rules = all.unwrap().rules(&infra());
+    for text in [
+        "environment_profile: prod",
+        "environment_profiles: {prod: {}}",
+        "projects: [{dir: a, environment_profile: prod}]",
+    ] {
+        let errors =
+            RepoConfig::parse("atlantis.yaml", &format!("version: 3\n{text}"), rules.permissions()).unwrap_err();
+        assert!(errors.to_string().contains("is decided by the server, not by a pull request"), "{text}: {errors}");
+    }
+    let text = "version: 3\nprojects: [{dir: evil, name: prod, workspace: prod, workflow: default}]";
+    let config = RepoConfig::parse("atlantis.yaml", text, rules.permissions()).unwrap();
+    let key = ProjectKey { workspace: "prod".parse().unwrap(), name: Some("prod".parse().unwrap()), ..project("evil") };
+    assert_eq!(rules.project(Some(&config), &key).environment_profile, None);
+}
+
+#[test]
+fn profiles_that_mean_nothing_are_refused_with_the_reason() {
+    let texts = [
+        "environment_profile: prd",
+        "environment_profile: 'off'",
+        "environment_profile: [{workspace: prod, profile: prod}]",
+        "environment_profile: [{dir: prod}]",
+        "environment_profile: {dir: prod, profile: prod}",
+    ];
+    insta::assert_snapshot!(told(texts.map(|says| (says, format!("{PROFILES}repos: [{{id: /.*/, {says}}}]")))), @"
+    environment_profile: prd => there is no environment profile `prd` => did you mean `prod`?
+    environment_profile: 'off' => there is no environment profile `off` => define it under `environment_profiles`; those that there are: `dev`, `lab`, `prod`
+    environment_profile: [{workspace: prod, profile: prod}] => a rule of `environment_profile` has no `dir` => say which directories may use the profile, such as `dir: prod/**`: the workspace of a project is what a pull request says it is
+    environment_profile: [{dir: prod}] => a rule of `environment_profile` has no `profile` => name one of `environment_profiles`
+    environment_profile: {dir: prod, profile: prod} => `environment_profile` must be a name or a list of rules, not a mapping => write a name or a list of rules here
+    ");
+    let lists = ["[A-B]", "[PATH]", "[A=PGPASSWORD]", "[A=LOCKKEEPER_GH_TOKEN]", "[A, A=B]", "A"];
+    insta::assert_snapshot!(told(lists.map(|list| (list, format!("environment_profiles: {{prod: {{plan: {list}}}}}")))), @"
+    [A-B] => `A-B` is not the name of a variable => write `NAME`, or `NAME=SOURCE` with the name of a variable of the server; values are not set here
+    [PATH] => `PATH` stays in the environment of the server's process, so it cannot be kept for one profile => give the server the value under another name, and write `NAME=SOURCE` here
+    [A=PGPASSWORD] => `PGPASSWORD` stays in the environment of the server's process, so it cannot be kept for one profile => give the server the value under another name, and write `NAME=SOURCE` here
+    [A=LOCKKEEPER_GH_TOKEN] => `LOCKKEEPER_GH_TOKEN` is a setting of the server, which no run gets => remove it; give the server the secret under another name as well if a provider needs it
+    [A, A=B] => `A` is in `plan` twice => keep one of the two
+    A => `plan` must be a list, not `A` => write a list here
+    ");
+}
+
 fn line_of(decider: &Decider) -> usize {
     match decider {
         Decider::Default => 0,
@@ -294,7 +377,7 @@ fn every_bad_value_is_named() {
     id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => `colour` is not an item of `allowed_overrides` => write one of `plan_requirements`, `apply_requirements`, `import_requirements`, `workflow`, `delete_source_branch_on_merge`, `repo_locking`, `repo_locks`, `policy_check`, `custom_policy_check`, `silence_pr_comments`, `fewer_requirements`
     id: /.*/, allowed_overrides: [repo_lock, colour, [workflow]] => an item of `allowed_overrides` must be a text, not a list => write a text here
     id: /.*/, allowed_override: [] => `allowed_override` is not a key of an entry of `repos` => did you mean `allowed_overrides`?
-    id: /.*/, parallel_limit: 3 => `parallel_limit` is not a key of an entry of `repos` => the keys of an entry of `repos` are `id`, `branch`, `repo_config_file`, `repo_config_source`, `plan_requirements`, `apply_requirements`, `import_requirements`, `four_eyes`, `pre_workflow_hooks`, `post_workflow_hooks`, `workflow`, `allowed_workflows`, `allowed_overrides`, `allow_custom_workflows`, `repo_locks`, `repo_locking`, `autodiscover`, `silence_pr_comments`, `delete_source_branch_on_merge`, `policy_check`, `custom_policy_check`
+    id: /.*/, parallel_limit: 3 => `parallel_limit` is not a key of an entry of `repos` => the keys of an entry of `repos` are `id`, `branch`, `repo_config_file`, `repo_config_source`, `plan_requirements`, `apply_requirements`, `import_requirements`, `four_eyes`, `environment_profile`, `pre_workflow_hooks`, `post_workflow_hooks`, `workflow`, `allowed_workflows`, `allowed_overrides`, `allow_custom_workflows`, `repo_locks`, `repo_locking`, `autodiscover`, `silence_pr_comments`, `delete_source_branch_on_merge`, `policy_check`, `custom_policy_check`
     ");
     let texts = [
         "",
@@ -318,7 +401,7 @@ fn every_bad_value_is_named() {
     repos: {id: a} => `repos` must be a list, not a mapping => write a list here
     repos: [a] => an entry of `repos` must be a mapping, not `a` => write a mapping here
     repo: [] => `repo` is not a key of the file => did you mean `repos`?
-    projects: [] => `projects` is not a key of the file => the keys of the file are `repos`, `workflows`, `team_authz`, `policies`, `metrics`, `external_stores`
+    projects: [] => `projects` is not a key of the file => the keys of the file are `repos`, `workflows`, `environment_profiles`, `team_authz`, `policies`, `metrics`, `external_stores`
     team_authz: ask => `team_authz` must be a mapping, not `ask` => write a mapping here
     team_authz: {} => `team_authz` has no `command`, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
     team_authz: {args: [a]} => `team_authz` has no `command`, so nobody could be asked => name the command that says who may do what, or remove `team_authz`
@@ -354,8 +437,8 @@ fn what_is_for_later_is_refused_by_name() {
     `policy_check: true` is not available in this version yet
     `custom_policy_check: true` is not available in this version yet
     ");
-    // Reference 5.1 and 5.2 count 6 and 19 keys; two more are our own.
-    assert_eq!((TOP.list.len(), ENTRY.list.len()), (6, 21));
+    // Reference 5.1 and 5.2 count 6 and 19 keys; four more are our own.
+    assert_eq!((TOP.list.len(), ENTRY.list.len()), (6 + 1, 19 + 3));
 }
 
 #[test]

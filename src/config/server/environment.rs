@@ -4,6 +4,7 @@
 use super::allowlist::wildcard_matches;
 use super::problems::Problem;
 use super::reader::{Read, Reader};
+use crate::config::variables::is_of_server;
 
 /// Handed over always: what programs need to work at all, and what the usual providers authenticate with.
 const ALWAYS: &[&str] = &[
@@ -41,9 +42,6 @@ const ALWAYS: &[&str] = &[
     "KUBE_*",
 ];
 
-/// Never handed over: the server's own settings, secrets among them.
-const NEVER: &[&str] = &["LOCKKEEPER_*", "ATLANTIS_*", "DATABASE_URL"];
-
 /// Part of the work of a run that may have credentials of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunStage {
@@ -77,7 +75,7 @@ impl PassEnvironment {
     /// handed over is compared without case.
     pub fn passes(&self, name: &str, stage: RunStage) -> bool {
         let is_in = |patterns: &[String]| patterns.iter().any(|pattern| wildcard_matches(pattern, name));
-        if NEVER.iter().any(|pattern| wildcard_matches(pattern, &name.to_ascii_uppercase())) {
+        if is_of_server(name) {
             return false;
         }
         match (is_in(&self.plan), is_in(&self.apply)) {
@@ -107,9 +105,8 @@ impl PassEnvironment {
 }
 
 fn problem_with(flag: &'static str, name: &str) -> Option<Problem> {
-    let upper = name.to_ascii_uppercase();
     let refused = |what: String, fix| Some(Problem::with(flag, what, fix));
-    if NEVER.iter().any(|pattern| wildcard_matches(pattern, &upper)) {
+    if is_of_server(name) {
         let what = format!("`{name}` would hand the server's own secrets to code from pull requests");
         return refused(what, "remove it; give the secret under another name if a provider needs it");
     }

@@ -128,6 +128,8 @@ struct PlannedJson<'a> {
     requirements: RequirementsJson,
     tool: ToolJson,
     lock: LockJson,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    environment_profile: Option<ValueJson<String>>,
     execution_order_group: i32,
     depends_on: Vec<&'a str>,
     silenced: ValueJson<Vec<&'static str>>,
@@ -156,6 +158,7 @@ impl<'a> PlannedJson<'a> {
                 code: planned.tool.code.iter().map(ToString::to_string).collect(),
             },
             lock: LockJson::of(&rules.lock),
+            environment_profile: rules.environment_profile.as_ref().map(value),
             execution_order_group: planned.order.group,
             depends_on: planned.order.after.iter().map(ProjectName::as_str).collect(),
             silenced: ValueJson { value: silenced, by: DeciderJson::from(&rules.silenced.by) },

@@ -86,6 +86,10 @@ pub fn rows(planned: &Planned) -> Vec<Row> {
     rows.extend(requirements(planned));
     rows.push(Row { label: "tool", parts: tool(planned) });
     rows.push(Row { label: "lock", parts: lock(&rules.lock) });
+    rows.extend(rules.environment_profile.as_ref().map(|profile| Row {
+        label: "environment",
+        parts: vec![Part::new(format!("profile `{}`", shown(&profile.value)), &profile.by)],
+    }));
     rows.extend(order(planned));
     if !rules.silenced.value.is_empty() {
         let kinds = quoted(rules.silenced.value.iter().map(|kind: &RunKind| kind.as_str()));

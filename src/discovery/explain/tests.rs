@@ -640,7 +640,8 @@ fn other_branches_ignored_directories_and_modules_are_told_apart() {
 fn what_the_operator_and_the_repository_say_is_told_with_its_place() {
     let world = World::new(&["a/main.tf", "b/main.tf"])
         .server(
-            "repos:\n- id: /.*/\n  apply_requirements: [approved]\n  allowed_overrides: [workflow, apply_requirements]\n\
+            "repos:\n- id: /.*/\n  apply_requirements: [approved]\n  allowed_overrides: [workflow, apply_requirements]\n  \
+             environment_profile: [{dir: b, profile: prod}]\nenvironment_profiles: {prod: {}}\n\
              workflows:\n  custom:\n    plan:\n      steps: [init, plan]\n",
         )
         .projects(&[
@@ -655,6 +656,7 @@ fn what_the_operator_and_the_repository_say_is_told_with_its_place() {
          import needs: nothing
          tool: opentofu (line 4 of `lockkeeper.yaml`), whichever version the server has
          lock: `on_plan`, scope `workspace`, no time limit (the default)
+         environment: profile `prod` (line 2 of the server's `repos.yaml`, for `/.*/`)
     plan a: `a/main.tf` changed and matches `**/*.tf*` of `when_modified`
          workflow: `custom` (line 3 of `lockkeeper.yaml`)
          plan needs: nothing

@@ -254,7 +254,7 @@ impl Work {
         self.check_links(cx, self.source(), &checkout, &project.key).await?;
         let workflow = self.policies(&project.key).workflow(&project.key);
         let facts = self.facts(cx, RunKind::Plan, &workflow, extra).await;
-        let site = Site::of(cx, &checkout, &project.key, facts).await?;
+        let site = Site::of(self, cx, &checkout, &project.key, facts).await?;
         let place = site.place(cx, &project.key, &workflow, CommentWords::only(extra), output);
         let wish = self.wish(cx, &checkout, &project.key).await;
         let made = cx.ctx.terraform.plan(&place, &wish).await?;
@@ -311,7 +311,7 @@ impl Work {
         let checkout = self.checkout(cx, &project.workspace).await?;
         self.check_links(cx, self.source(), &checkout, project).await?;
         let facts = Facts::of(cx.pull, &cx.row.actor.login, arguments);
-        let site = Site::of(cx, &checkout, project, facts).await?;
+        let site = Site::of(self, cx, &checkout, project, facts).await?;
         Ok((site, self.wish(cx, &checkout, project).await))
     }
 
@@ -377,17 +377,25 @@ struct Site {
     hold: PathBuf,
     lock_file_tracked: bool,
     facts: Facts,
+    profile: Option<String>,
 }
 
 impl Site {
-    async fn of(cx: &CommandCx<'_>, checkout: &Checkout, project: &ProjectKey, facts: Facts) -> Result<Self, RunError> {
+    async fn of(
+        work: &Work,
+        cx: &CommandCx<'_>,
+        checkout: &Checkout,
+        project: &ProjectKey,
+        facts: Facts,
+    ) -> Result<Self, RunError> {
         let dir = checkout.resolve_dir(&project.dir).map_err(CheckoutError::from)?;
         let lock_file = project.dir.join(".terraform.lock.hcl").expect("a file of a directory stays inside");
         let tracked = cx.ctx.checkouts.is_tracked(&cx.pull.at.repo, checkout, &lock_file).await;
         let lock_file_tracked = tracked.map_err(CheckoutError::from)?;
         let (root, hold) = (checkout.path.clone(), checkout.hold.clone());
         let mirror = cx.ctx.checkouts.mirror_dir(&cx.pull.at.repo);
-        Ok(Self { dir, root, mirror, hold, lock_file_tracked, facts })
+        let profile = work.policies(project).project(project).environment_profile.map(|decided| decided.value);
+        Ok(Self { dir, root, mirror, hold, lock_file_tracked, facts, profile })
     }
 
     fn place<'a>(
@@ -402,6 +410,7 @@ impl Site {
             project,
             workflow,
             facts: &self.facts,
+            profile: self.profile.as_deref(),
             dir: &self.dir,
             root: &self.root,
             mirror: &self.mirror,

@@ -115,6 +115,12 @@ pub enum StepFailure {
          lies behind one, or is no small text. Remove it"
     )]
     WorkspaceFile(#[source] std::io::Error),
+    /// The environment profile of the project is not one of those that the server read at its start.
+    #[error(
+        "was not begun: the server did not find the environment profile `{0}` at its start. Whoever runs Lockkeeper has to \
+         restart it"
+    )]
+    Profile(String),
     /// An argument of the comment that is not handed on.
     #[error("was not run: {0}")]
     Argument(String),

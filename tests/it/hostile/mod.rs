@@ -8,6 +8,7 @@ mod interop;
 mod old_kernels;
 mod owners;
 mod prepared;
+mod profiles;
 mod sandbox;
 mod secrets;
 mod shown;

@@ -140,9 +140,15 @@ async fn attack(settings: Settings) {
 /// Git ends with an error when it cannot read the configuration of its user, which is there on many servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn modules_come_by_git_although_runs_do_not_read_what_git_is_told_of_its_user() {
-    let world = World::start_with(Settings::default().without_privileges(), |_| vec![("main.tf", String::new())]).await;
+    let settings = Settings::default().without_privileges();
+    let mut world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let home = world.server.dir().join("home");
     std::fs::write(home.join(".gitconfig"), "[user]\n  name = secret-of-the-operator\n").unwrap();
+    world.server.finish().await;
+    world.server.restart().await;
+    assert!(
+        world.server.log().contains("home/.gitconfig: name it in --sandbox-read if modules that come by git need it")
+    );
     world.github.create_repo("acme/modules", &[("main.tf", "# a module\n")]).await.unwrap();
     let modules = world.dir.path().join("forge/git/acme/modules.git");
     world.server.owns(&modules);

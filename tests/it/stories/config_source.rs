@@ -283,6 +283,11 @@ async fn a_file_that_is_refused_changes_nothing_until_it_is_mended(backend: Back
     assert_eq!((during.digest(), during.since), (before.digest(), before.since));
     assert_eq!(during.refused.map(|refused| refused.error), Some(error));
     assert!(planned(&mut bot, pull).await.starts_with("Ran Plan for project: `mine`"));
+    std::fs::write(&path, format!("{FROM_PULL}environment_profiles: {{prod: {{plan: [TOKEN]}}}}\n")).unwrap();
+    let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else {
+        panic!("nobody has its variables")
+    };
+    assert!(error.starts_with("`environment_profiles` has changed") && error.ends_with("restart it"), "{error}");
     std::fs::remove_file(&path).unwrap();
     let Look::Refused(error) = bot.replica.tick_repo_config().await.unwrap() else { panic!("the file is gone") };
     assert!(error.ends_with("cannot be read: No such file or directory (os error 2)"), "{error}");

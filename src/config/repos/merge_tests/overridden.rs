@@ -17,6 +17,10 @@ const ENTRIES: &[Row] = &[
     ("plan_requirements", "[approved]", "[mergeable]", "mergeable"),
     ("apply_requirements", "[approved, mergeable]", "[undiverged]", "undiverged"),
     ("four_eyes", "false", "true", "true"),
+    ("environment_profile", "prod", "dev", "dev"),
+    ("environment_profile", "dev", "[{dir: a, profile: prod}]", "prod"),
+    ("environment_profile", "dev", "[{dir: b, profile: prod}]", "none"),
+    ("environment_profile", "dev", "[]", "none"),
     ("import_requirements", "[mergeable]", "[approved]", "approved"),
     // Hooks add up.
     ("pre_workflow_hooks", "[{run: one}]", "[{run: two}]", "one two"),
@@ -98,6 +102,7 @@ fn held(rules: &RepoRules, config: Option<&RepoConfig>, key: &str) -> String {
         "plan_requirements" => demanded(&project.plan_requirements),
         "apply_requirements" => demanded(&project.apply_requirements),
         "import_requirements" => demanded(&project.import_requirements),
+        "environment_profile" => project.environment_profile.map_or("none".to_owned(), |profile| profile.value),
         "four_eyes" => rules.four_eyes().value.to_string(),
         "pre_workflow_hooks" => joined(rules.pre_hooks(&base).map(|hook| hook.command.as_str())),
         "post_workflow_hooks" => joined(rules.post_hooks(&base).map(|hook| hook.command.as_str())),

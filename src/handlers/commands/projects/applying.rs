@@ -58,7 +58,7 @@ impl Work {
         output: &RunOutput,
     ) -> Result<String, RunError> {
         let facts = self.facts(cx, RunKind::Apply, &ready.workflow, extra).await;
-        let site = Site::of(cx, &ready.checkout, &plan.project, facts).await?;
+        let site = Site::of(self, cx, &ready.checkout, &plan.project, facts).await?;
         let place = site.place(cx, &plan.project, &ready.workflow, CommentWords::only(extra), output);
         cx.ctx.terraform.apply(&place, &ready.tool, ready.file.as_deref()).await
     }

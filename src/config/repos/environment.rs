@@ -1,0 +1,241 @@
+//! `environment_profiles`: variables of the server that only the runs of some projects get, under names of their own; and
+//! `environment_profile` of an entry, which says of which projects. A repository is not heard about either.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use crate::config::repo::DirGlob;
+use crate::config::variables;
+use crate::config::yaml::{Fields, Key, Keys, Kind, Located, Node, Reader, Value, quoted, shown};
+use crate::model::{ProjectKey, WorkspaceName};
+
+/// Profiles by name.
+pub type EnvironmentProfiles = BTreeMap<String, EnvironmentProfile>;
+
+/// Variables for the runs of some projects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EnvironmentProfile {
+    /// For plans.
+    pub plan: Vec<ProfileVariable>,
+    /// For applies, imports and `state rm`.
+    pub apply: Vec<ProfileVariable>,
+}
+
+/// A variable of a run, and the server's variable with its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProfileVariable {
+    /// Name in the environment of the run.
+    pub name: String,
+    /// Name in the environment of the server.
+    pub source: String,
+}
+
+impl EnvironmentProfile {
+    /// Variables of both stages.
+    pub fn variables(&self) -> impl Iterator<Item = &ProfileVariable> {
+        self.plan.iter().chain(&self.apply)
+    }
+}
+
+/// The server's variables that any profile names. Runs without that profile do not get them.
+pub fn sources(profiles: &EnvironmentProfiles) -> BTreeSet<&str> {
+    profiles.values().flat_map(EnvironmentProfile::variables).map(|variable| variable.source.as_str()).collect()
+}
+
+/// Which projects of a repository have which profile; of the rules that fit the last one counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ProfileRules(Arc<[ProfileRule]>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ProfileRule {
+    /// `None`: every directory.
+    dir: Option<DirGlob>,
+    /// `None`: every workspace.
+    workspace: Option<WorkspaceName>,
+    profile: String,
+}
+
+impl ProfileRules {
+    /// The profile of a project.
+    pub(super) fn profile_of(&self, project: &ProjectKey) -> Option<&str> {
+        let fits = |rule: &&ProfileRule| {
+            rule.dir.as_ref().is_none_or(|dir| dir.matches(&project.dir))
+                && rule.workspace.as_ref().is_none_or(|workspace| *workspace == project.workspace)
+        };
+        self.0.iter().rfind(fits).map(|rule| rule.profile.as_str())
+    }
+}
+
+/// The value of `environment_profile`.
+pub(super) const RULES: Kind = Kind::Any(&[Kind::Text, Kind::List(&Kind::Map(&RULE))]);
+
+static RULE: Keys = Keys::new(
+    "a rule of `environment_profile`",
+    &[
+        Key::new(
+            "dir",
+            Kind::Text,
+            Key::REQUIRED,
+            "Directories of the projects, from the root of the repository: `prod`, `prod/*`, or `prod/**` for all below it.",
+            "prod/**",
+        ),
+        Key::new("workspace", Kind::Text, "all", "Workspace of the projects.", "prod"),
+        Key::new("profile", Kind::Text, Key::REQUIRED, "Their profile.", "prod"),
+    ],
+);
+
+/// One of `environment_profiles`.
+pub(super) static PROFILE: Keys = Keys::new(
+    "an environment profile",
+    &[
+        Key::new(
+            "plan",
+            Kind::List(&Kind::Text),
+            "`[]`",
+            "Variables for plans: `NAME`, or `NAME=SOURCE` for the value of the server's variable `SOURCE`.",
+            "[AWS_ACCESS_KEY_ID=PROD_READ_KEY_ID]",
+        ),
+        Key::new(
+            "apply",
+            Kind::List(&Kind::Text),
+            "`[]`",
+            "The same for applies, imports and `state rm`.",
+            "[AWS_ACCESS_KEY_ID=PROD_WRITE_KEY_ID]",
+        ),
+    ],
+);
+
+/// Takes `environment_profiles` out of the file.
+pub(super) fn read_profiles(reader: &mut Reader, fields: &Fields<'_>) -> EnvironmentProfiles {
+    let entries = reader.named(fields, "environment_profiles");
+    entries.iter().map(|(name, node)| (name.text.trim().to_owned(), read_profile(reader, name, node))).collect()
+}
+
+fn read_profile(reader: &mut Reader, name: &Located, node: &Node) -> EnvironmentProfile {
+    if name.text.trim().is_empty() || name.text.chars().any(char::is_control) {
+        let what = format!("`{}` cannot be the name of a profile", shown(&name.text));
+        reader.problem(name.place, what, "use a word such as `prod`");
+    }
+    if node.value == Value::Null {
+        return EnvironmentProfile::default();
+    }
+    let Some(fields) = reader.fields(node, &PROFILE) else { return EnvironmentProfile::default() };
+    EnvironmentProfile {
+        plan: read_variables(reader, &fields, "plan"),
+        apply: read_variables(reader, &fields, "apply"),
+    }
+}
+
+fn read_variables(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Vec<ProfileVariable> {
+    let mut variables: Vec<ProfileVariable> = Vec::new();
+    for text in reader.texts(fields, key).unwrap_or_default() {
+        let Some(variable) = read_variable(reader, &text) else { continue };
+        if variables.iter().any(|known| known.name == variable.name) {
+            let what = format!("`{}` is in `{key}` twice", shown(&variable.name));
+            reader.problem(text.place, what, "keep one of the two");
+        }
+        variables.push(variable);
+    }
+    variables
+}
+
+fn read_variable(reader: &mut Reader, text: &Located) -> Option<ProfileVariable> {
+    let (name, source) = text.text.split_once('=').unwrap_or((&text.text, &text.text));
+    let (name, source) = (name.trim(), source.trim());
+    let refused = |name: &str| {
+        let shown = shown(name);
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) || !name.chars().all(is_fine) {
+            let what = format!("`{shown}` is not the name of a variable");
+            return Some((
+                what,
+                "write `NAME`, or `NAME=SOURCE` with the name of a variable of the server; values are not set here",
+            ));
+        }
+        variables::is_of_server(name).then(|| {
+            let what = format!("`{shown}` is a setting of the server, which no run gets");
+            (what, "remove it; give the server the secret under another name as well if a provider needs it")
+        })
+    };
+    let of_process = || {
+        variables::stays(source).then(|| {
+            let what = format!(
+                "`{}` stays in the environment of the server's process, so it cannot be kept for one profile",
+                shown(source)
+            );
+            (what, "give the server the value under another name, and write `NAME=SOURCE` here")
+        })
+    };
+    if let Some((what, help)) = refused(name).or_else(|| refused(source)).or_else(of_process) {
+        reader.problem(text.place, what, help);
+        return None;
+    }
+    Some(ProfileVariable { name: name.to_owned(), source: source.to_owned() })
+}
+
+/// Takes `environment_profile` out of an entry of the server's file.
+pub(super) fn read_rules(
+    reader: &mut Reader,
+    profiles: &EnvironmentProfiles,
+    fields: &Fields<'_>,
+) -> Option<ProfileRules> {
+    let node = fields.get("environment_profile")?;
+    if let Value::Scalar(_, text) = &node.value {
+        let profile = known(reader, profiles, &Located { place: node.place, text: text.clone() })?;
+        return Some(ProfileRules([ProfileRule { dir: None, workspace: None, profile }].into()));
+    }
+    let Value::List(items) = &node.value else {
+        reader.wrong_kind(node, "`environment_profile`", "a name or a list of rules");
+        return None;
+    };
+    Some(ProfileRules(items.iter().filter_map(|item| read_rule(reader, profiles, item)).collect()))
+}
+
+fn read_rule(reader: &mut Reader, profiles: &EnvironmentProfiles, node: &Node) -> Option<ProfileRule> {
+    let fields = reader.fields(node, &RULE)?;
+    if fields.get("dir").is_none() {
+        let what = "a rule of `environment_profile` has no `dir`".to_owned();
+        let help = "say which directories may use the profile, such as `dir: prod/**`: the workspace of a project is what a \
+                    pull request says it is";
+        reader.problem(node.place, what, help);
+    }
+    if fields.get("profile").is_none() {
+        let what = "a rule of `environment_profile` has no `profile`".to_owned();
+        reader.problem(node.place, what, "name one of `environment_profiles`");
+    }
+    let dir = reader.text(&fields, "dir").and_then(|text| {
+        let read = DirGlob::new(text.text.trim());
+        read.map_err(|error| reader.problem(text.place, error.to_string(), "write `prod`, `prod/*` or `prod/**`")).ok()
+    });
+    let workspace = reader.text(&fields, "workspace").map(|text| {
+        let read = WorkspaceName::new(text.text.trim());
+        read.map_err(|error| reader.problem(text.place, error.to_string(), "write the name of a workspace")).ok()
+    });
+    let profile = reader.text(&fields, "profile").and_then(|name| known(reader, profiles, &name));
+    // A condition that cannot be read must not become none.
+    let workspace = match workspace {
+        Some(read) => Some(read?),
+        None => None,
+    };
+    Some(ProfileRule { dir: Some(dir?), workspace, profile: profile? })
+}
+
+fn known(reader: &mut Reader, profiles: &EnvironmentProfiles, name: &Located) -> Option<String> {
+    let text = name.text.trim();
+    if profiles.contains_key(text) {
+        return Some(text.to_owned());
+    }
+    let names = || profiles.keys().map(String::as_str);
+    let help = reader.nearest(text, names()).map_or_else(
+        || match profiles.len() {
+            0 => "define it under `environment_profiles` at the top of the file".to_owned(),
+            _ => format!(
+                "define it under `environment_profiles`; those that there are: {}",
+                quoted(names().take(20).map(shown))
+            ),
+        },
+        |meant| format!("did you mean `{}`?", shown(meant)),
+    );
+    reader.problem(name.place, format!("there is no environment profile `{}`", shown(text)), help);
+    None
+}

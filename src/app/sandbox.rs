@@ -1,18 +1,22 @@
 //! Chooses what separates runs from the server, and says at the start what it is.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use tracing::{info, warn};
 
+use super::Parts;
 use super::build::scratch;
-use crate::config::server::{Database, GithubAuth, PlanFiles, SandboxKind, SecretSource, ServerConfig};
-use crate::process::{Kernel, Limits, Mechanism, Sandbox};
+use crate::config::server::{Database, OwnPath, PlanFiles, SandboxConfig, SandboxKind, ServerConfig};
+use crate::process::{Kernel, Limits, Mechanism, Sandbox, is_within};
 use crate::workflow::{ChildEnvironment, RunSandbox, StageSetup};
 
 /// The boundaries of a server.
 pub(super) struct Boundaries<'a> {
     config: &'a ServerConfig,
+    /// Environment of the server.
+    variables: &'a BTreeMap<String, String>,
     tools: &'a [PathBuf],
     mechanism: Option<Mechanism>,
     has_landlock: bool,
@@ -20,10 +24,10 @@ pub(super) struct Boundaries<'a> {
 
 impl<'a> Boundaries<'a> {
     /// Chooses the boundaries by the configuration and what this machine has.
-    pub(super) fn detect(config: &'a ServerConfig, tools: &'a [PathBuf]) -> anyhow::Result<Self> {
+    pub(super) fn detect(config: &'a ServerConfig, parts: &'a Parts, tools: &'a [PathBuf]) -> anyhow::Result<Self> {
         let kernel = Kernel::detect();
         let mechanism = mechanism(config.sandbox.kind, kernel)?;
-        Ok(Self { config, tools, mechanism, has_landlock: kernel.is_some() })
+        Ok(Self { config, variables: &parts.environment, tools, mechanism, has_landlock: kernel.is_some() })
     }
 
     /// The setup of runs that are given `environment`. Fails if they could read a secret of the server.
@@ -34,8 +38,8 @@ impl<'a> Boundaries<'a> {
             .reads([config.storage.data_dir.join("plugin-cache")])
             .reads(config.sandbox.read.iter().cloned())
             .writes(config.sandbox.write.iter().cloned());
-        for (path, what) in secrets(config) {
-            check_outside(&sandbox, &path, what)?;
+        if let Some(sandbox) = sandbox.common() {
+            check(config, &sandbox, &secrets(config, self.variables))?;
         }
         Ok(StageSetup::new(environment, sandbox))
     }
@@ -108,38 +112,236 @@ fn three_quarters_of_memory() -> Option<u64> {
     Some(kibibytes * 1024 / 4 * 3)
 }
 
+/// Folders in the data directory whose files every run may read.
+const SHARED: [&str; 2] = ["bin", "plugin-cache"];
+
+/// Names that SQLite puts after the one of a database for files with parts of it.
+const BESIDE_SQLITE: [&str; 3] = ["-wal", "-shm", "-journal"];
+
 /// Files and directories that no run may read.
-fn secrets(config: &ServerConfig) -> Vec<(PathBuf, &'static str)> {
+fn secrets(config: &ServerConfig, variables: &BTreeMap<String, String>) -> Vec<OwnPath> {
     let storage = &config.storage;
-    let mut secrets = vec![(storage.data_dir.clone(), "the data directory (--data-dir)")];
-    if let Database::Sqlite(path) = &storage.database {
-        secrets.push((path.clone(), "the database (--database-url)"));
-    }
+    let own = |path: PathBuf, what: &str| OwnPath { path, what: what.to_owned() };
+    let mut secrets = config.sandbox.secret.clone();
     if let PlanFiles::Directory(path) = &storage.plan_files {
-        secrets.push((path.clone(), "the plan files (--share-plan-dir)"));
+        secrets.push(own(path.clone(), "the plan files (--share-plan-dir)"));
     }
-    secrets.extend(storage.encryption_keys.clone().map(|path| (path, "the keys (--encryption-key-file)")));
-    secrets.extend(config.web.tls.clone().map(|tls| (tls.key, "the private key (--ssl-key-file)")));
-    match &config.github.auth {
-        GithubAuth::Token { token: SecretSource::File(path), .. } => {
-            secrets.push((path.clone(), "the token (--gh-token-file)"));
+    match &storage.database {
+        Database::Sqlite(path) => {
+            let beside = |end| {
+                let mut name = path.clone().into_os_string();
+                name.push(end);
+                PathBuf::from(name)
+            };
+            let all = std::iter::once(path.clone()).chain(BESIDE_SQLITE.map(beside));
+            secrets.extend(all.map(|path| own(path, "the database (--database-url)")));
         }
-        GithubAuth::App { key: SecretSource::File(path), .. } => {
-            secrets.push((path.clone(), "the key of the App (--gh-app-key-file)"));
+        Database::Postgres(url) => {
+            let files = postgres_files(url.expose(), variables).into_iter();
+            secrets.extend(files.map(|path| own(path, "the password or key for the database (--database-url)")));
         }
-        GithubAuth::Token { token: SecretSource::Inline(_), .. }
-        | GithubAuth::App { key: SecretSource::Inline(_), .. } => {}
     }
     secrets
 }
 
-fn check_outside(runs: &RunSandbox, path: &Path, what: &str) -> anyhow::Result<()> {
-    match runs.common() {
-        Some(sandbox) if sandbox.covers(path) => bail!(
-            "runs could read {what}: `{}` lies in a folder that they may use. Move it, or name less in --sandbox-read, \
-             --sandbox-write and PATH (docs/security.md lists what runs may use always)",
-            path.display()
-        ),
-        Some(_) | None => Ok(()),
+/// Files with secrets that the driver of PostgreSQL reads by itself.
+fn postgres_files(url: &str, variables: &BTreeMap<String, String>) -> Vec<PathBuf> {
+    let of_url = url::Url::parse(url).ok();
+    let keys = of_url.iter().flat_map(url::Url::query_pairs).filter(|(name, _)| name == "sslkey" || name == "ssl-key");
+    let keys = keys.map(|(_, file)| PathBuf::from(&*file));
+    let named = ["PGSSLKEY", "PGPASSFILE"].iter().filter_map(|name| variables.get(*name)).map(PathBuf::from);
+    let of_home = variables.get("HOME").map(|home| Path::new(home).join(".pgpass"));
+    keys.chain(named).chain(of_home).filter(|path| path.is_absolute()).collect()
+}
+
+/// Refuses settings by which runs could read a secret of the server, or change what it goes by.
+fn check(config: &ServerConfig, sandbox: &Sandbox, secrets: &[OwnPath]) -> anyhow::Result<()> {
+    let SandboxConfig { read, write, fixed, .. } = &config.sandbox;
+    for OwnPath { path, what } in secrets {
+        if let Some(allowed) = sandbox.covering(path) {
+            bail!(
+                "runs could read {what}: `{}` lies in `{}`, which they may use ({}). Move one of the two, or name a smaller \
+                 folder",
+                path.display(),
+                allowed.display(),
+                reason(&config.sandbox, allowed)
+            );
+        }
+    }
+    let data_dir = &config.storage.data_dir;
+    let is_shared = |path: &Path| SHARED.iter().any(|name| is_within(path, &data_dir.join(name)));
+    for (flag, path) in flagged("sandbox-read", read).chain(flagged("sandbox-write", write)) {
+        let is_fine = flag == "sandbox-read" && is_shared(path);
+        if let Some(OwnPath { path: own, what }) = secrets.iter().find(|own| !is_fine && is_within(path, &own.path)) {
+            bail!(
+                "--{flag} names `{}`, which lies in {what}, `{}`. What is there belongs to the server and to other runs. Name \
+                 a folder outside of it",
+                path.display(),
+                own.display()
+            );
+        }
+    }
+    for allowed in write {
+        let is_touched = |own: &&OwnPath| is_within(&own.path, allowed) || is_within(allowed, &own.path);
+        if let Some(OwnPath { path, what }) = fixed.iter().find(is_touched) {
+            bail!(
+                "--sandbox-write would let runs change {what}: `{}` lies in `{}`. Move one of the two, or name a smaller folder",
+                path.display(),
+                allowed.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn flagged<'a>(flag: &'static str, paths: &'a [PathBuf]) -> impl Iterator<Item = (&'static str, &'a PathBuf)> {
+    paths.iter().map(move |path| (flag, path))
+}
+
+/// By what runs may use a path.
+fn reason(config: &SandboxConfig, allowed: &Path) -> &'static str {
+    let names = |paths: &[PathBuf]| paths.iter().any(|path| path == allowed);
+    if names(&config.read) {
+        "--sandbox-read"
+    } else if names(&config.write) {
+        "--sandbox-write"
+    } else {
+        "by PATH or another variable, --tf-bin-dir, or always: docs/security.md has the list"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::server::RawSettings;
+
+    const FLAGS: [(&str, &str); 14] = [
+        ("repo-allowlist", "github.com/acme/*"),
+        ("gh-user", "bot"),
+        ("gh-token-file", "/etc/lk/token"),
+        ("gh-webhook-secret", "the-old-webhook-secret"),
+        ("data-dir", "/srv/lk"),
+        ("database-url", "sqlite:/srv/db/lk.db"),
+        ("share-plan-dir", "/srv/plans"),
+        ("encryption-key-file", "/etc/keys/keys"),
+        ("ssl-cert-file", "/etc/tls/cert.pem"),
+        ("ssl-key-file", "/etc/tls/key.pem"),
+        ("web-basic-auth", "true"),
+        ("web-password", "a-password-of-some-length"),
+        ("web-accounts-file", "/etc/accounts/accounts"),
+        ("config", "/etc/config/config.yaml"),
+    ];
+
+    /// What is said at the start; nothing: it is fine.
+    fn told(flags: &[(&str, &str)], variables: &[(&str, &str)]) -> String {
+        let given = FLAGS.iter().filter(|(flag, _)| flags.iter().all(|(other, _)| other != flag)).chain(flags);
+        let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
+        let raw = RawSettings {
+            flags: given.map(owned).map(|(name, value)| (name, vec![value])).collect(),
+            variables: variables.iter().map(owned).collect(),
+            working_dir: "/".into(),
+            ..RawSettings::default()
+        };
+        let (mut config, _) = ServerConfig::from_raw(&raw, Vec::new()).unwrap_or_else(|errors| panic!("{errors}"));
+        // Nothing has read it, as there is none.
+        config.sandbox.fixed.push(OwnPath { path: "/etc/rules/repos.yaml".into(), what: "the rules".to_owned() });
+        let sandbox = Sandbox::new(Mechanism::Landlock)
+            .reads(["/usr", "/srv/lk/bin", "/srv/lk/plugin-cache"])
+            .reads(config.sandbox.read.iter())
+            .writes(config.sandbox.write.iter());
+        check(&config, &sandbox, &secrets(&config, &raw.variables))
+            .map_or_else(|error| error.to_string(), |()| String::new())
+    }
+
+    #[test]
+    fn no_setting_lets_runs_read_a_secret_or_change_what_the_server_goes_by() {
+        let secret = [
+            "/etc/lk/token",
+            "/etc/keys/keys",
+            "/etc/tls/key.pem",
+            "/etc/accounts",
+            "/etc/config/config.yaml",
+            "/etc",
+            "/srv",
+            "/srv/lk",
+            "/srv/lk/mirrors",
+            "/srv/lk/checkouts/1",
+            "/srv/lk/any",
+            "/srv/db",
+            "/srv/db/lk.db-wal",
+            "/srv/plans",
+            "/srv/plans/ab",
+            "/",
+        ];
+        for path in secret {
+            for flag in ["sandbox-read", "sandbox-write"] {
+                let told = told(&[(flag, path)], &[]);
+                assert!(
+                    told.contains(&format!("`{path}`")) && told.contains(&format!("--{flag}")),
+                    "{flag} {path}: {told}"
+                );
+            }
+        }
+        for (flag, path, is_fine) in [
+            ("sandbox-read", "/srv/lk/plugin-cache", true),
+            ("sandbox-read", "/srv/lk/bin/terraform1.9.8", true),
+            ("sandbox-write", "/srv/lk/plugin-cache", false),
+            ("sandbox-write", "/srv/lk/bin", false),
+            ("sandbox-read", "/srv/lk/plugin-cache/../mirrors", false),
+            ("sandbox-read", "/etc/rules", true),
+            ("sandbox-write", "/etc/rules", false),
+            ("sandbox-write", "/etc/rules/repos.yaml", false),
+            ("sandbox-read", "/etc/tls/cert.pem", true),
+            ("sandbox-write", "/etc/tls/cert.pem", false),
+            ("sandbox-read", "/home/lk/.aws,/etc/aws", true),
+            ("sandbox-write", "/var/cache/terragrunt", true),
+            ("sandbox-write", "/srv/lk-other", true),
+        ] {
+            let told = told(&[(flag, path)], &[]);
+            assert_eq!(told.is_empty(), is_fine, "{flag} {path}: {told}");
+        }
+    }
+
+    #[test]
+    fn the_message_says_what_why_and_the_way_out() {
+        let cases = [
+            told(&[("sandbox-read", "/etc/keys")], &[]),
+            told(&[("config", "/usr/local/etc/lk.yaml")], &[]),
+            told(&[("sandbox-write", "/srv/lk/mirrors/x")], &[]),
+            told(&[("sandbox-write", "/etc/rules")], &[]),
+        ];
+        insta::assert_snapshot!(cases.join("\n"), @"
+        runs could read the keys (--encryption-key-file): `/etc/keys/keys` lies in `/etc/keys`, which they may use (--sandbox-read). Move one of the two, or name a smaller folder
+        runs could read the settings (--config): `/usr/local/etc/lk.yaml` lies in `/usr`, which they may use (by PATH or another variable, --tf-bin-dir, or always: docs/security.md has the list). Move one of the two, or name a smaller folder
+        --sandbox-write names `/srv/lk/mirrors/x`, which lies in the data directory (--data-dir), `/srv/lk`. What is there belongs to the server and to other runs. Name a folder outside of it
+        --sandbox-write would let runs change the rules: `/etc/rules/repos.yaml` lies in `/etc/rules`. Move one of the two, or name a smaller folder
+        ");
+    }
+
+    #[test]
+    fn files_that_the_driver_of_the_database_reads_are_secret_too() {
+        let postgres = "postgres://lk@db/lk?sslkey=/home/lk/client.key&sslmode=require";
+        let with = |flags: &[(&str, &str)], variables: &[(&str, &str)]| {
+            told(&[flags, &[("database-url", postgres)]].concat(), variables)
+        };
+        for path in ["/home/lk/client.key", "/home/lk", "/var/passwords/pg"] {
+            let told = with(&[("sandbox-read", path)], &[("PGPASSFILE", "/var/passwords/pg")]);
+            assert!(told.contains("the password or key for the database (--database-url)"), "{path}: {told}");
+        }
+        let told = with(&[("sandbox-read", "/root/.pgpass")], &[("HOME", "/root")]);
+        assert!(told.contains("`/root/.pgpass`"), "{told}");
+        assert_eq!(with(&[("sandbox-read", "/root/.aws")], &[("HOME", "/root")]), "");
+    }
+
+    #[test]
+    fn links_are_followed_even_to_what_is_not_there_yet() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
+        let path = |name: &str| dir.path().join(name).display().to_string();
+        for (data, read) in [("link/data", "real"), ("real/data", "link"), ("link/data", "real/data/mirrors")] {
+            let told = told(&[("data-dir", &path(data)), ("sandbox-read", &path(read))], &[]);
+            assert!(told.contains("the data directory (--data-dir)"), "{data} {read}: {told}");
+        }
     }
 }

@@ -50,7 +50,7 @@ pub use limits::{Limits, Reached};
 pub use output::{Captured, Output};
 pub use pulse::{Beat, Pulse};
 pub use run::{Exit, Line, MAX_LINE, Stream, Supervised, Supervisor};
-pub use sandbox::{Kernel, Mechanism, Sandbox};
+pub use sandbox::{Kernel, Mechanism, Sandbox, is_within};
 
 /// How a run came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::thread;
 
 use landlock::{
@@ -75,9 +75,13 @@ impl Sandbox {
 
     /// Whether a path may be read: it lies at or below one of the paths, links resolved on both sides.
     pub fn covers(&self, path: &Path) -> bool {
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let path = real(path);
-        self.read.iter().chain(&self.write).any(|allowed| path.starts_with(real(allowed)))
+        self.covering(path).is_some()
+    }
+
+    /// The first of the paths by which a path may be read.
+    pub fn covering(&self, path: &Path) -> Option<&Path> {
+        let allowed = self.read.iter().chain(&self.write);
+        allowed.map(PathBuf::as_path).find(|allowed| is_within(path, allowed))
     }
 
     /// Options of `lockkeeper supervise` that say the same.
@@ -116,6 +120,27 @@ impl Sandbox {
             .add_rule(NetPort::new(0, AccessNet::BindTcp))?;
         Ok(ruleset.restrict_self()?.landlock)
     }
+}
+
+/// Whether a path lies at or below another one, links resolved on both sides.
+pub fn is_within(path: &Path, folder: &Path) -> bool {
+    resolved(path).starts_with(resolved(folder))
+}
+
+/// A path without links. What is not there yet lies where the folder that is there leads.
+fn resolved(path: &Path) -> PathBuf {
+    for folder in path.ancestors() {
+        if let (Ok(mut real), Ok(rest)) = (folder.canonicalize(), path.strip_prefix(folder)) {
+            for part in rest.components() {
+                match part {
+                    Component::ParentDir => drop(real.pop()),
+                    part => real.push(part),
+                }
+            }
+            return real;
+        }
+    }
+    path.to_owned()
 }
 
 /// Takes every capability from this thread, for servers that run as root: with them a process could look into others in

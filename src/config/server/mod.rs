@@ -58,7 +58,7 @@ pub use raw::{Given, Giver, RawSettings};
 pub use readme::{flags_page, important_flags};
 pub use repos::{AutodiscoverMode, CheckoutStrategy, Labels, PlanningConfig, RepoConfig};
 pub use retention::Retention;
-pub use sandbox::{SandboxConfig, SandboxKind};
+pub use sandbox::{OwnPath, SandboxConfig, SandboxKind};
 pub use search::SearchConfig;
 pub use setting::{Compat, Fallback, Group, Kind, PREFIXES, Setting, variable};
 pub use storage::{Database, PlanFiles, StorageConfig};

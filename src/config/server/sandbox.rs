@@ -31,6 +31,30 @@ impl FromStr for SandboxKind {
     }
 }
 
+/// Settings that name files and folders with secrets of the server, and the words for what is there.
+const SECRET: [(&str, &str); 8] = [
+    ("config", "the settings"),
+    ("data-dir", "the data directory"),
+    ("share-plan-dir", "the plan files"),
+    ("encryption-key-file", "the keys"),
+    ("gh-token-file", "the token"),
+    ("gh-app-key-file", "the key of the App"),
+    ("ssl-key-file", "the private key"),
+    ("web-accounts-file", "the accounts"),
+];
+
+/// Settings that name what the server goes by: runs may read it, and must not change it.
+const FIXED: [(&str, &str); 2] = [("repo-config", "the rules for repositories"), ("ssl-cert-file", "the certificate")];
+
+/// A file or folder of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnPath {
+    /// Where it is; absolute.
+    pub path: PathBuf,
+    /// What it is, with its setting: ``the token (--gh-token-file)``.
+    pub what: String,
+}
+
 /// The boundary around runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxConfig {
@@ -40,6 +64,10 @@ pub struct SandboxConfig {
     pub read: Vec<PathBuf>,
     /// Files and directories that runs may change besides.
     pub write: Vec<PathBuf>,
+    /// What settings name that no run may read.
+    pub secret: Vec<OwnPath>,
+    /// What settings name that no run may change.
+    pub fixed: Vec<OwnPath>,
     /// Most memory of a process; `None`: three quarters of what the machine has.
     pub memory: Option<ByteSize>,
     /// Most processes and threads of the user of the server; `None`: any number.
@@ -57,6 +85,13 @@ impl SandboxConfig {
             reader.list(flag).iter().map(|path| reader.raw().absolute(path)).collect()
         };
         let (read, write) = (paths(reader, "sandbox-read"), paths(reader, "sandbox-write"));
+        let named = |reader: &mut Reader<'_>, settings: &[(&'static str, &str)]| -> Vec<OwnPath> {
+            let own = |&(flag, what): &(&'static str, &str)| {
+                Some(OwnPath { path: reader.path(flag)?, what: format!("{what} (--{flag})") })
+            };
+            settings.iter().filter_map(own).collect()
+        };
+        let (secret, fixed) = (named(reader, &SECRET), named(reader, &FIXED));
         let memory = reader.size("run-memory");
         let processes = reader.number::<u64>("run-processes");
         let file_size = reader.size("run-file-size");
@@ -65,10 +100,32 @@ impl SandboxConfig {
             kind: kind?.expect("the sandbox has a default"),
             read,
             write,
+            secret,
+            fixed,
             memory: memory?,
             processes: processes?.filter(|most| *most > 0),
             file_size: file_size?.expect("the size of files has a default"),
             cpu: cpu?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::server::{Kind, SETTINGS};
+
+    /// Programs of runs; whether runs may change them is for the operator to say, as for the folders of `PATH`.
+    const PROGRAMS: [&str; 1] = ["tf-bin-dir"];
+
+    #[test]
+    fn of_every_file_that_a_setting_names_it_is_known_whether_runs_may_read_it() {
+        let named = |settings: &[(&'static str, &str)]| settings.iter().map(|(flag, _)| *flag).collect::<Vec<_>>();
+        let mut known = [named(&SECRET), named(&FIXED), PROGRAMS.to_vec()].concat();
+        let all = SETTINGS.iter().filter(|setting| setting.kind == Kind::Path);
+        let mut all: Vec<&str> = all.map(|setting| setting.flag).collect();
+        known.sort_unstable();
+        all.sort_unstable();
+        assert_eq!(known, all);
     }
 }

@@ -83,7 +83,7 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
     let of_applies = child_environment(config, &parts, RunStage::Apply);
     let tools = tools(config, &parts, environment.clone())?;
     let Boundaries { runs: [plans, applies], git: of_git } =
-        sandbox::boundaries(config, [&environment, &of_applies], tools.dirs())?;
+        sandbox::boundaries(config, [&environment, &of_applies], tools.dirs()).await?;
     let plans = StageSetup { environment: environment.clone(), sandbox: plans };
     let applies = StageSetup { environment: of_applies, sandbox: applies };
     let git = GitSettings { sandbox: of_git, ..GitSettings::new(&storage.data_dir, environment.path()) };

@@ -2,24 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use tracing::{info, warn};
 
 use super::build::scratch;
 use crate::config::server::{Database, GithubAuth, PlanFiles, SandboxKind, SecretSource, ServerConfig};
-use crate::process::{Kernel, Limits, Mechanism, Sandbox};
+use crate::process::{Cmd, Kernel, Limits, Mechanism, Sandbox};
 use crate::workflow::{ChildEnvironment, RunSandbox};
 
 /// The boundaries of a server.
 pub(super) struct Boundaries {
     /// Around plans, and around applies.
     pub runs: [RunSandbox; 2],
-    /// Around git, which reads what others have pushed; `None`: the kernel has no Landlock, or nobody wants it.
+    /// Around git, which reads what others have pushed: Landlock where the kernel has it, because git is started more often
+    /// than anything else; else what is around runs. `None`: there is nothing, or nobody wants it.
     pub git: Option<Sandbox>,
 }
 
 /// Chooses the boundaries by the configuration and what this machine has.
-pub(super) fn boundaries(
+pub(super) async fn boundaries(
     config: &ServerConfig,
     environments: [&ChildEnvironment; 2],
     tools: &[PathBuf],
@@ -27,7 +28,7 @@ pub(super) fn boundaries(
     let [environment, _] = environments;
     let data_dir = &config.storage.data_dir;
     let kernel = Kernel::detect();
-    let mechanism = mechanism(config.sandbox.kind, kernel)?;
+    let mechanism = mechanism(config.sandbox.kind, kernel, environment).await?;
     let runs = environments.map(|environment| {
         RunSandbox::new(mechanism.clone(), environment, limits(config))
             .reads(tools.iter().cloned())
@@ -40,14 +41,17 @@ pub(super) fn boundaries(
             check_outside(runs, &path, what)?;
         }
     }
-    let wants_git = config.sandbox.kind != SandboxKind::None && kernel.is_some();
-    let git_environment = RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default()).common();
+    let of_git = mechanism.map(|mechanism| if kernel.is_some() { Mechanism::Landlock } else { mechanism });
     let own = ["mirrors", "checkouts"].map(|name| data_dir.join(name)).into_iter().chain([scratch(data_dir)]);
-    let git = git_environment.filter(|_| wants_git).map(|sandbox| sandbox.writes(own));
+    let git = RunSandbox::new(of_git, environment, Limits::default()).common().map(|sandbox| sandbox.writes(own));
     Ok(Boundaries { runs, git })
 }
 
-fn mechanism(kind: SandboxKind, kernel: Option<Kernel>) -> anyhow::Result<Option<Mechanism>> {
+async fn mechanism(
+    kind: SandboxKind,
+    kernel: Option<Kernel>,
+    environment: &ChildEnvironment,
+) -> anyhow::Result<Option<Mechanism>> {
     match (kind, kernel) {
         (SandboxKind::None, _) => {
             warn!(
@@ -68,15 +72,44 @@ fn mechanism(kind: SandboxKind, kernel: Option<Kernel>) -> anyhow::Result<Option
             warn!(
                 "Runs are not separated from the server: this kernel has no Landlock, or it is not enabled (Linux 5.19 or \
                  newer, `landlock` in the list of `lsm=`). Code of a pull request can read the server's tokens and keys. \
-                 Use another kernel, or --sandbox none to accept it"
+                 Use another kernel, --sandbox bubblewrap, or --sandbox none to accept it"
             );
             Ok(None)
         }
         (SandboxKind::Require, None) => bail!(
             "--sandbox require: this kernel has no Landlock, or it is not enabled, so runs cannot be separated from the \
-             server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`"
+             server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`, or --sandbox bubblewrap"
         ),
+        (SandboxKind::Bubblewrap, _) => {
+            let program = bubblewrap(environment).await.context("--sandbox bubblewrap cannot be followed")?;
+            info!(program = %program.display(), "Runs are separated from the server by bubblewrap");
+            let gaps = Kernel::gaps_of_namespaces(kernel);
+            if !gaps.is_empty() {
+                warn!("Namespaces do not keep runs from {}", gaps.join("; "));
+            }
+            Ok(Some(Mechanism::Bubblewrap(program)))
+        }
     }
+}
+
+/// Finds `bwrap` and tries it once: the machine decides whether it may make namespaces.
+async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
+    let path = environment.path();
+    let mut candidates = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("bwrap"));
+    let program = candidates
+        .find(|path| path.is_file())
+        .context("the program `bwrap` is not on the PATH. Install it (the package is called bubblewrap)")?;
+    let sandbox = RunSandbox::new(Some(Mechanism::Bubblewrap(program.clone())), environment, Limits::default());
+    let tried = Cmd::new("true").env("PATH", path).sandbox(sandbox.common()).output().await?;
+    if !tried.is_success() {
+        bail!(
+            "`{}` cannot make namespaces here ({}). Let users make user namespaces (in containers also new mounts of \
+             /proc), or use --sandbox landlock",
+            program.display(),
+            tried.stderr.text().trim()
+        );
+    }
+    Ok(program)
 }
 
 fn limits(config: &ServerConfig) -> Limits {

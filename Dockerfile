@@ -29,7 +29,8 @@ RUN touch src/lib.rs src/main.rs \
  && LOCKKEEPER_COMMIT="$COMMIT" cargo build --release --locked --bin lockkeeper
 
 FROM debian:bookworm-slim
-# openssh-client is for credentials with an SSH key, and for modules that Terraform fetches by ssh.
+# openssh-client is for credentials with an SSH key, and for modules that Terraform fetches by ssh. There is no bubblewrap:
+# containers may rarely make namespaces, and Landlock, the default of --sandbox, needs none.
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates git git-lfs openssh-client tini \
  && rm -rf /var/lib/apt/lists/* \

@@ -81,7 +81,7 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
     let forge = forge(config, &parts, metrics.clone(), &credentials)?;
     let environments = Environments::of(config, &parts)?;
     let tools = tools(config, &parts, environments.plans.clone())?;
-    let boundaries = Boundaries::detect(config, &parts, tools.dirs())?;
+    let boundaries = Boundaries::detect(config, &parts, (&environments.plans, tools.dirs())).await?;
     let of_git = boundaries.of_git(&environments.plans);
     let git = GitSettings { sandbox: of_git, ..GitSettings::new(&storage.data_dir, environments.plans.path()) };
     let setups = environments.setups(&boundaries)?;

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use tracing::{info, warn};
 
 use super::Parts;
 use super::build::scratch;
 use crate::config::server::{Database, OwnPath, PlanFiles, SandboxConfig, SandboxKind, ServerConfig};
-use crate::process::{Kernel, Limits, Mechanism, Sandbox, is_within};
+use crate::process::{Cmd, Kernel, Limits, Mechanism, Sandbox, is_within};
 use crate::workflow::{ChildEnvironment, RunSandbox, StageSetup};
 
 /// The boundaries of a server.
@@ -23,10 +23,15 @@ pub(super) struct Boundaries<'a> {
 }
 
 impl<'a> Boundaries<'a> {
-    /// Chooses the boundaries by the configuration and what this machine has.
-    pub(super) fn detect(config: &'a ServerConfig, parts: &'a Parts, tools: &'a [PathBuf]) -> anyhow::Result<Self> {
+    /// Chooses the boundaries by the configuration and what this machine has. Runs have one `environment` in common, in which
+    /// programs are found.
+    pub(super) async fn detect(
+        config: &'a ServerConfig,
+        parts: &'a Parts,
+        (environment, tools): (&ChildEnvironment, &'a [PathBuf]),
+    ) -> anyhow::Result<Self> {
         let kernel = Kernel::detect();
-        let mechanism = mechanism(config.sandbox.kind, kernel)?;
+        let mechanism = mechanism(config.sandbox.kind, kernel, environment).await?;
         Ok(Self { config, variables: &parts.environment, tools, mechanism, has_landlock: kernel.is_some() })
     }
 
@@ -44,14 +49,14 @@ impl<'a> Boundaries<'a> {
         Ok(StageSetup::new(environment, sandbox))
     }
 
-    /// The boundary around git, which reads what others have pushed; `None`: the kernel has no Landlock, or nobody wants
-    /// it.
+    /// The boundary around git, which reads what others have pushed: Landlock where the kernel has it, because git is started
+    /// more often than anything else; else what is around runs. `None`: there is nothing, or nobody wants it.
     pub(super) fn of_git(&self, environment: &ChildEnvironment) -> Option<Sandbox> {
         let data_dir = &self.config.storage.data_dir;
         let own = ["mirrors", "checkouts"].map(|name| data_dir.join(name)).into_iter().chain([scratch(data_dir)]);
-        let sandbox = RunSandbox::new(Some(Mechanism::Landlock), environment, Limits::default()).common();
-        let is_wanted = self.config.sandbox.kind != SandboxKind::None && self.has_landlock;
-        Some(sandbox.filter(|_| is_wanted)?.writes(own))
+        let runs = self.mechanism.clone()?;
+        let mechanism = if self.has_landlock { Mechanism::Landlock } else { runs };
+        Some(RunSandbox::new(Some(mechanism), environment, Limits::default()).common()?.writes(own))
     }
 }
 
@@ -66,7 +71,11 @@ pub(super) fn tell_git_config(plans: &StageSetup) {
     }
 }
 
-fn mechanism(kind: SandboxKind, kernel: Option<Kernel>) -> anyhow::Result<Option<Mechanism>> {
+async fn mechanism(
+    kind: SandboxKind,
+    kernel: Option<Kernel>,
+    environment: &ChildEnvironment,
+) -> anyhow::Result<Option<Mechanism>> {
     match (kind, kernel) {
         (SandboxKind::None, _) => {
             warn!(
@@ -87,15 +96,44 @@ fn mechanism(kind: SandboxKind, kernel: Option<Kernel>) -> anyhow::Result<Option
             warn!(
                 "Runs are not separated from the server: this kernel has no Landlock, or it is not enabled (Linux 5.19 or \
                  newer, `landlock` in the list of `lsm=`). Code of a pull request can read the server's tokens and keys. \
-                 Use another kernel, or --sandbox none to accept it"
+                 Use another kernel, --sandbox bubblewrap, or --sandbox none to accept it"
             );
             Ok(None)
         }
         (SandboxKind::Require, None) => bail!(
             "--sandbox require: this kernel has no Landlock, or it is not enabled, so runs cannot be separated from the \
-             server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`"
+             server. Use Linux 5.19 or newer with `landlock` in the list of `lsm=`, or --sandbox bubblewrap"
         ),
+        (SandboxKind::Bubblewrap, _) => {
+            let program = bubblewrap(environment).await.context("--sandbox bubblewrap cannot be followed")?;
+            info!(program = %program.display(), "Runs are separated from the server by bubblewrap");
+            let gaps = Kernel::gaps_of_namespaces(kernel);
+            if !gaps.is_empty() {
+                warn!("Namespaces do not keep runs from {}", gaps.join("; "));
+            }
+            Ok(Some(Mechanism::Bubblewrap(program)))
+        }
     }
+}
+
+/// Finds `bwrap` and tries it once: the machine decides whether it may make namespaces.
+async fn bubblewrap(environment: &ChildEnvironment) -> anyhow::Result<PathBuf> {
+    let path = environment.path();
+    let mut candidates = std::env::split_paths(&path).filter(|dir| dir.is_absolute()).map(|dir| dir.join("bwrap"));
+    let program = candidates
+        .find(|path| path.is_file())
+        .context("the program `bwrap` is not on the PATH. Install it (the package is called bubblewrap)")?;
+    let sandbox = RunSandbox::new(Some(Mechanism::Bubblewrap(program.clone())), environment, Limits::default());
+    let tried = Cmd::new("true").env("PATH", path).sandbox(sandbox.common()).output().await?;
+    if !tried.is_success() {
+        bail!(
+            "`{}` cannot make namespaces here ({}). Let users make user namespaces (in containers also new mounts of \
+             /proc), or use --sandbox landlock",
+            program.display(),
+            tried.stderr.text().trim()
+        );
+    }
+    Ok(program)
 }
 
 fn limits(config: &ServerConfig) -> Limits {

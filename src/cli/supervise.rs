@@ -1,5 +1,6 @@
 //! ```text
-//! lockkeeper supervise --grace SECONDS [--hold FILE] [--lease SECONDS] [--landlock [--read PATH]… [--write PATH]…]
+//! lockkeeper supervise --grace SECONDS [--hold FILE] [--lease SECONDS]
+//!   [--landlock|--bubblewrap PROGRAM [--read PATH]… [--write PATH]…]
 //!   [--memory BYTES] [--processes NUMBER] [--file-size BYTES] [--cpu SECONDS] -- PROGRAM [ARG…]
 //! ```
 //!
@@ -62,6 +63,9 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
             Some("--lease") => lease = Some(seconds("--lease", args.next().as_deref())?),
             Some("--hold") => hold = Some(args.next().ok_or("`--hold` needs a file")?.into()),
             Some("--landlock") => sandbox = Some(Sandbox::new(Mechanism::Landlock)),
+            Some("--bubblewrap") => {
+                sandbox = Some(Sandbox::new(Mechanism::Bubblewrap(path("--bubblewrap", args.next())?)));
+            }
             Some("--read") => sandbox = Some(confined(sandbox, "--read")?.reads([path("--read", args.next())?])),
             Some("--write") => sandbox = Some(confined(sandbox, "--write")?.writes([path("--write", args.next())?])),
             Some("--memory") => limits.memory = Some(number("--memory", args.next().as_deref())?),
@@ -78,7 +82,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
 }
 
 fn confined(sandbox: Option<Sandbox>, option: &str) -> Result<Sandbox, String> {
-    sandbox.ok_or_else(|| format!("`{option}` needs `--landlock` before it"))
+    sandbox.ok_or_else(|| format!("`{option}` needs `--landlock` or `--bubblewrap` before it"))
 }
 
 fn path(option: &str, path: Option<OsString>) -> Result<PathBuf, String> {
@@ -126,6 +130,8 @@ mod tests {
         assert_eq!(order.sandbox, Some(Sandbox::new(Mechanism::Landlock).reads(["/usr"]).writes(["/w"])));
         let cpu = Some(Duration::from_secs(6));
         assert_eq!(order.limits, Limits { memory: Some(9), processes: Some(8), file_size: Some(7), cpu });
+        let order = parsed("--grace 1 --bubblewrap /b --read /usr -- p").unwrap();
+        assert_eq!(order.sandbox, Some(Sandbox::new(Mechanism::Bubblewrap("/b".into())).reads(["/usr"])));
     }
 
     #[test]
@@ -137,7 +143,8 @@ mod tests {
             ("--grace 1 --", "after `--`"),
             ("--grace 1", "at the end"),
             ("--what", "unknown option --what"),
-            ("--read /x --grace 1 -- a", "`--landlock` before it"),
+            ("--read /x --grace 1 -- a", "`--landlock` or `--bubblewrap` before it"),
+            ("--grace 1 --bubblewrap", "needs a path"),
             ("--grace 1 --landlock --write", "needs a path"),
             ("--grace 1 --memory 1GiB -- a", "whole number"),
         ] {

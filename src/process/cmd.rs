@@ -165,19 +165,23 @@ impl Cmd {
 
     /// Starts it as the leader of a group, in its sandbox; its secret is told for as long as the second value is kept.
     pub(super) fn start(&self, program: &Path, piped_input: bool) -> io::Result<(Group, Option<Teller>)> {
-        let mut command = self.prepare(program);
-        command.args(self.argv());
+        let (program, before) = match &self.sandbox {
+            None => (program.as_os_str().to_owned(), Vec::new()),
+            Some(sandbox) => sandbox.wrap(program.as_os_str(), self.dir.as_deref())?,
+        };
+        let mut command = self.prepare(Path::new(&program));
+        command.args(before).args(self.argv());
         if piped_input {
             command.stdin(Stdio::piped());
         }
         let teller = self.hand_secret(&mut command)?;
         let group = match &self.sandbox {
-            None => Group::start(command)?,
+            None => Group::start(command, false)?,
             Some(sandbox) => {
                 let runtime = tokio::runtime::Handle::current();
                 sandbox.within(move || {
                     let _runtime = runtime.enter();
-                    Group::start(command)
+                    Group::start(command, sandbox.has_namespaces())
                 })?
             }
         };

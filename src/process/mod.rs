@@ -25,6 +25,7 @@
 //!
 //! What a child may touch and take is part of its [`Cmd`]: a [`Sandbox`] (enforced by the kernel) and [`Limits`].
 
+mod bubblewrap;
 mod cmd;
 mod dialogue;
 mod group;

@@ -7,10 +7,13 @@
 //! - *Landlock*: rights are given up by the thread that starts the program, so no privilege, user namespace or second
 //!   program is needed. Each child has a domain of its own: besides files, the kernel denies it to trace processes
 //!   outside of the domain (which closes `/proc/PID/environ`, `mem` and `fd`), and from Linux 6.12 on to signal them.
+//! - *Bubblewrap*: the program runs in namespaces made by `bwrap` (see [`super::bubblewrap`]), for kernels without Landlock.
+//!   The network is shared; what Landlock can deny of it is denied as well. A domain that held files could not be entered
+//!   before: the kernel lets nobody mount anything in it.
 //!
 //! The thread that starts the child is a new one each time: a domain can never be left again.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -25,22 +28,28 @@ use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_capabilities_secure_bits,
 };
 
+use super::bubblewrap;
+
 /// Newest Landlock interface whose rights are asked for; a kernel that lacks some of them enforces the others.
 const NEWEST: ABI = ABI::V9;
 /// Devices that hold nothing and that programs expect to write to.
-const DEVICES: [&str; 6] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+pub(super) const DEVICES: [&str; 6] =
+    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
 /// Enforcer of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mechanism {
     /// Linux security module, from Linux 5.19 on.
     Landlock,
+    /// Namespaces made by the program `bwrap`, whose path this is.
+    Bubblewrap(PathBuf),
 }
 
 impl fmt::Display for Mechanism {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Landlock => "Landlock",
+            Self::Bubblewrap(_) => "bubblewrap",
         })
     }
 }
@@ -89,24 +98,50 @@ impl Sandbox {
         let option = |name: &'static str, paths: &[PathBuf]| -> Vec<OsString> {
             paths.iter().flat_map(|path| [name.into(), path.clone().into_os_string()]).collect()
         };
-        let mechanism = match self.mechanism {
-            Mechanism::Landlock => "--landlock",
+        let mut options = match &self.mechanism {
+            Mechanism::Landlock => vec!["--landlock".into()],
+            Mechanism::Bubblewrap(bwrap) => vec!["--bubblewrap".into(), bwrap.clone().into_os_string()],
         };
-        let mut options = vec![mechanism.into()];
         options.extend(option("--read", &self.read));
         options.extend(option("--write", &self.write));
         options
     }
 
-    /// Does something on a thread that can use nothing but what is allowed here; what it starts cannot either.
-    pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-        match self.mechanism {
-            Mechanism::Landlock => on_new_thread(|| {
+    /// Program to start for `program`, and its arguments before those of `program`.
+    pub(super) fn wrap(&self, program: &OsStr, dir: Option<&Path>) -> io::Result<(OsString, Vec<OsString>)> {
+        match &self.mechanism {
+            Mechanism::Landlock => Ok((program.to_owned(), Vec::new())),
+            // What only a capability reaches cannot be bound: a run has none.
+            Mechanism::Bubblewrap(bwrap) => on_new_thread(|| {
                 give_up_capabilities()?;
-                self.give_up_rights().map_err(|error| io::Error::other(format!("Landlock refused: {error}")))?;
-                work()
+                let args = bubblewrap::arguments(&self.read, &self.write, program, dir);
+                Ok((bwrap.clone().into_os_string(), args))
             }),
         }
+    }
+
+    /// Whether the program that [`Self::wrap`] names waits for another one, which leads a group of its own.
+    pub(super) fn has_namespaces(&self) -> bool {
+        match self.mechanism {
+            Mechanism::Landlock => false,
+            Mechanism::Bubblewrap(_) => true,
+        }
+    }
+
+    /// Starts what [`Self::wrap`] names on a thread that can use nothing but what is allowed here; what it starts cannot
+    /// either.
+    pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        let refused = |error| io::Error::other(format!("Landlock refused: {error}"));
+        on_new_thread(|| {
+            match self.mechanism {
+                Mechanism::Landlock => {
+                    give_up_capabilities()?;
+                    self.give_up_rights().map_err(refused)?;
+                }
+                Mechanism::Bubblewrap(_) => give_up_network().map_err(refused)?,
+            }
+            work()
+        })
     }
 
     /// Takes every other right from this thread.
@@ -141,6 +176,17 @@ fn resolved(path: &Path) -> PathBuf {
         }
     }
     path.to_owned()
+}
+
+/// Takes from this thread what namespaces leave: fixed ports, and abstract sockets of programs outside. A kernel without
+/// Landlock takes nothing.
+fn give_up_network() -> Result<(), RulesetError> {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessNet::BindTcp)?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
+    ruleset.add_rule(NetPort::new(0, AccessNet::BindTcp))?.restrict_self().map(drop)
 }
 
 /// Takes every capability from this thread, for servers that run as root: with them a process could look into others in
@@ -214,5 +260,15 @@ impl Kernel {
             (9, "connecting to Unix sockets in the file system, such as that of Docker (Linux 7.1)"),
         ];
         all.into_iter().filter(|(since, _)| self.abi < *since).map(|(_, gap)| gap).collect()
+    }
+
+    /// Rights that a kernel cannot take from a run in namespaces, for the log.
+    pub fn gaps_of_namespaces(kernel: Option<Self>) -> Vec<&'static str> {
+        let all = [
+            (4, "listening on fixed TCP ports (Linux 6.7 with Landlock)"),
+            (6, "connecting to abstract Unix sockets (Linux 6.12 with Landlock)"),
+        ];
+        let abi = kernel.map_or(0, Self::abi);
+        all.into_iter().filter(|(since, _)| abi < *since).map(|(_, gap)| gap).collect()
     }
 }

@@ -10,11 +10,14 @@
 //!   guards the flag `over`, and the flag is set before the last member is waited for.
 //! - *Impatient end*: a shell dies of SIGINT at once while the Terraform below it is still saving its state. After an
 //!   interrupt the grace period belongs to the whole group, not only to its leader.
+//! - *Early signal*: in namespaces the program is started by `bwrap`, which waits for it and hands its exit code on. A
+//!   signal must not end `bwrap`, so the program has a group of its own, and a signal that comes before the program is in
+//!   it would be lost. The group counts as begun only when it has the program.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -24,17 +27,21 @@ use std::thread;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
+use serde::Deserialize;
 
+use super::group::children;
 use super::hold::{HoldError, Share};
 use super::{Limits, Sandbox};
 
 /// How long output may take to be handed on after the last process has ended.
 pub(super) const DRAIN: Duration = Duration::from_secs(5);
+/// How often a program in namespaces is looked for until it is there.
+const START: Duration = Duration::from_millis(1);
 /// Exit code when the leash was gone before the program was started: the code of a program that SIGINT ended.
 const NOT_STARTED: u8 = 130;
 
@@ -98,8 +105,8 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     // Threads come before the program: its limits are those of this process too, and no thread may fail by them.
     watch_leash(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
     let (pumps, stdout, stderr) = Pumps::start().map_err(os("read the output of the program"))?;
-    let leader = start(order, stdout, stderr)?;
-    group.begin(leader);
+    let Started { leader, group: id } = start(order, stdout, stderr)?;
+    group.begin(id);
     let code = wait_for(leader);
     group.wind_down();
     sweep();
@@ -134,23 +141,85 @@ fn leash_is_gone() -> io::Result<bool> {
     }
 }
 
+/// A program that was started.
+struct Started {
+    /// Our child, whose end is that of the program.
+    leader: Pid,
+    /// The process group of the program.
+    group: Pid,
+}
+
 /// Starts the program on a thread that has given up what the sandbox denies, so that the supervisor stays outside of it
 /// and cannot be signalled from within.
+fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Started, SuperviseError> {
+    let failed = |source| SuperviseError::Start { program: order.program.clone(), source };
+    let Some(sandbox) = &order.sandbox else {
+        let command = command(&order.program, &[], order, stdout, stderr);
+        return spawn(command, order).map(Started::alone).map_err(failed);
+    };
+    let dir = std::env::current_dir().ok();
+    let (program, mut before) = sandbox.wrap(&order.program, dir.as_deref()).map_err(failed)?;
+    if !sandbox.has_namespaces() {
+        let command = command(&program, &before, order, stdout, stderr);
+        return sandbox.within(|| spawn(command, order)).map(Started::alone).map_err(failed);
+    }
+    let (info, to_info) = io::pipe().map_err(failed)?;
+    fcntl(&to_info, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| failed(errno.into()))?;
+    // The session is a new one and with it the group, so that signals for the program do not reach `bwrap`.
+    before.splice(0..0, ["--new-session".into(), "--info-fd".into(), to_info.as_raw_fd().to_string().into()]);
+    let command = command(&program, &before, order, stdout, stderr);
+    let leader = sandbox.within(|| spawn(command, order)).map_err(failed)?;
+    drop(to_info);
+    Ok(Started { leader, group: group_within(leader, info) })
+}
+
+impl Started {
+    /// A program that leads its own group.
+    fn alone(leader: Pid) -> Self {
+        Self { leader, group: leader }
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "the supervisor's own child, started without tokio")]
-fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Pid, SuperviseError> {
-    let mut command = Command::new(&order.program);
-    command.args(&order.args).process_group(0);
+fn command(program: &OsStr, before: &[OsString], order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Command {
+    let mut command = Command::new(program);
+    command.args(before).args(&order.args).process_group(0);
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
-    let mut spawn = move || {
-        order.limits.set()?;
-        command.spawn()
-    };
-    let child = match &order.sandbox {
-        None => spawn(),
-        Some(sandbox) => sandbox.within(spawn),
-    };
-    let child = child.map_err(|source| SuperviseError::Start { program: order.program.clone(), source })?;
+    command
+}
+
+fn spawn(mut command: Command, order: &Order) -> io::Result<Pid> {
+    order.limits.set()?;
+    let child = command.spawn()?;
     Ok(Pid::from_raw(i32::try_from(child.id()).expect("process numbers of Linux are below 2^22")))
+}
+
+/// What `bwrap` tells about itself.
+#[derive(Deserialize)]
+struct Info {
+    /// The first process of the namespace, which leads the group of the program.
+    #[serde(rename = "child-pid")]
+    first: i32,
+}
+
+/// Waits until the program is in its group. Where `bwrap` ended before that, it is the group of `bwrap`.
+fn group_within(bwrap: Pid, info: PipeReader) -> Pid {
+    let Ok(Info { first }) = serde_json::from_reader(info) else { return bwrap };
+    let first = Pid::from_raw(first);
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    while !leads_a_group(first) && matches!(waitid(Id::Pid(bwrap), flags), Ok(WaitStatus::StillAlive)) {
+        thread::sleep(START);
+    }
+    first
+}
+
+/// Whether a process has a child that is in the group of that process. Where the kernel does not list children, it is the
+/// group that has to exist.
+fn leads_a_group(leader: Pid) -> bool {
+    match children(leader) {
+        Some(children) => children.into_iter().any(|child| getpgid(Some(child)) == Ok(leader)),
+        None => getpgid(Some(leader)) == Ok(leader),
+    }
 }
 
 /// The program's process group, and whether it may be signalled.
@@ -164,6 +233,7 @@ struct State {
     /// `None`: the program was not started yet.
     id: Option<Pid>,
     interrupted: bool,
+    killed: bool,
     over: bool,
 }
 
@@ -184,7 +254,9 @@ impl Group {
     fn begin(&self, id: Pid) {
         let mut state = self.state();
         state.id = Some(id);
-        if state.interrupted {
+        if state.killed {
+            state.signal(Signal::SIGKILL);
+        } else if state.interrupted {
             state.signal(Signal::SIGINT);
         }
     }
@@ -196,7 +268,9 @@ impl Group {
     }
 
     fn kill(&self) {
-        self.state().signal(Signal::SIGKILL);
+        let mut state = self.state();
+        state.killed = true;
+        state.signal(Signal::SIGKILL);
     }
 
     /// After the leader has ended: an interrupted group may use the rest of its grace period, any other one is
@@ -272,18 +346,12 @@ fn low_byte(code: i32) -> u8 {
 /// Ends every descendant that is left, also those that went into a group or session of their own: orphans become our
 /// children. Where the kernel does not list children (`CONFIG_PROC_CHILDREN`) only the group has been ended.
 fn sweep() {
-    while let Some(children) = children().filter(|children| !children.is_empty()) {
+    while let Some(children) = children(Pid::this()).filter(|children| !children.is_empty()) {
         for child in children {
             kill(child, Signal::SIGKILL).ok();
         }
         waitid(Id::All, WaitPidFlag::WEXITED).ok();
     }
-}
-
-fn children() -> Option<Vec<Pid>> {
-    let id = std::process::id();
-    let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
-    Some(text.split_whitespace().filter_map(|pid| pid.parse().ok().map(Pid::from_raw)).collect())
 }
 
 /// Threads that hand the program's output on.

@@ -15,11 +15,13 @@ use lockkeeper::git::{
     Mirror, Prepared, RefName, Wanted,
 };
 use lockkeeper::model::{CommitSha, PullNumber, RepoPath, WorkspaceName};
-use lockkeeper::process::{Cmd, Hold};
+use lockkeeper::process::{Cmd, Hold, Limits, Mechanism};
 use lockkeeper::secret::Secret;
 use lockkeeper::vcs::GitCredentials;
+use lockkeeper::workflow::{ChildEnvironment, RunSandbox};
 
 use crate::support::git_http::GitServer;
+use crate::support::program::bwrap;
 
 const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 const USER: &str = "x-access-token";
@@ -233,6 +235,31 @@ async fn credentials_are_in_no_file_and_no_argument() {
     for part in [PASSWORD, "s3cr3t"] {
         assert_eq!(files_with(world.dir.path(), part), Vec::<PathBuf>::new());
     }
+}
+
+/// As where the kernel has no Landlock. The data directory is empty when the server starts.
+#[tokio::test]
+async fn git_works_in_namespaces() {
+    let world = World::new().await;
+    let environment = ChildEnvironment::from_iter([("PATH".into(), PATH.into())]);
+    let data = world.path("data");
+    let mut settings = GitSettings::new(&data, PATH);
+    let namespaces = RunSandbox::new(Some(Mechanism::Bubblewrap(bwrap())), &environment, Limits::default());
+    let own = ["mirrors", "checkouts", "tmp"].map(|name| data.join(name));
+    for dir in &own {
+        std::fs::create_dir_all(dir).unwrap();
+    }
+    settings.sandbox = namespaces.writes(own).common();
+    let world = World { git: Git::new(settings), ..world };
+    let first = world.pull("main.tf=two").await;
+    let checkout = world.checkout(&first).await;
+    assert_eq!(read(&checkout, "main.tf"), "two");
+    world.sh("cd work && git checkout -q main").await;
+    let base = world.commit("other.tf=three").await;
+    world.push("main").await;
+    world.fetch(None).await.unwrap();
+    let merged = ready(world.prepare(&(base, first.1), CheckoutStrategy::Merge).await.unwrap());
+    assert_eq!((read(&merged, "main.tf"), read(&merged, "other.tf")), ("two".to_owned(), "three".to_owned()));
 }
 
 #[tokio::test]

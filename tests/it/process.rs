@@ -11,6 +11,8 @@ use nix::sys::signal::Signal;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+mod namespaces;
+
 const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
 /// Far more than anything here takes; a test that needs it has failed.
 const LONG: Duration = Duration::from_mins(1);

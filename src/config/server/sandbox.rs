@@ -14,6 +14,8 @@ pub enum SandboxKind {
     Landlock,
     /// Landlock, or the server does not start.
     Require,
+    /// Namespaces made by the program `bwrap`, or the server does not start.
+    Bubblewrap,
     /// Nothing.
     None,
 }
@@ -25,6 +27,7 @@ impl FromStr for SandboxKind {
         match word {
             "landlock" => Ok(Self::Landlock),
             "require" => Ok(Self::Require),
+            "bubblewrap" => Ok(Self::Bubblewrap),
             "none" => Ok(Self::None),
             _ => Err(()),
         }

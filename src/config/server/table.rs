@@ -498,9 +498,9 @@ pub static SETTINGS: &[Setting] = &[
         Terraform,
         "sandbox",
         "KIND",
-        Choice(&["landlock", "require", "none"]),
+        Choice(&["landlock", "require", "bubblewrap", "none"]),
         "What separates runs from the server: `landlock` where the kernel has it, `require` the same or the server does not \
-         start (docs/security.md).",
+         start, `bubblewrap` namespaces made by the program bwrap (docs/security.md).",
     )
     .or("landlock"),
     Setting::new(

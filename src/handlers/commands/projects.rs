@@ -432,9 +432,9 @@ pub(super) async fn hints(cx: &CommandCx<'_>, error: &RunError) -> Vec<String> {
 
 /// Whether a program complains that the kernel denied it something.
 fn is_denied(output: &str) -> bool {
-    ["permission denied", "Permission denied", "operation not permitted", "Operation not permitted"]
-        .iter()
-        .any(|words| output.contains(words))
+    // What is not there to be changed is on a file system that cannot be written to, if namespaces are the boundary.
+    let words = ["ermission denied", "peration not permitted", "ead-only file system"];
+    words.iter().any(|words| output.contains(words))
 }
 
 fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {

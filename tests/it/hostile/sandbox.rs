@@ -6,8 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use lockkeeper::emulator::Change;
+use lockkeeper::store::DatabaseUrl;
 
 use crate::e2e::world::World;
+use crate::support::program::lockkeeper;
 use crate::support::server::{Settings, TOKEN, WEBHOOK_SECRET};
 
 /// Runs a script at every plan: an external program is started by Terraform's own `provisioner` at an apply only, but
@@ -70,6 +72,16 @@ async fn a_plan_reads_and_changes_nothing_of_the_server() {
     attack(Settings::default().without_privileges()).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_a_plan_in_namespaces() {
+    attack(Settings::default().without_privileges().flag("--sandbox=bubblewrap")).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_a_plan_in_namespaces_of_a_server_that_runs_as_whoever_runs_the_tests() {
+    attack(Settings::default().flag("--sandbox=bubblewrap")).await;
+}
+
 /// Where the tests are run by root, so is the server: no right of root helps a run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_a_plan_of_a_server_that_runs_as_whoever_runs_the_tests() {
@@ -103,7 +115,8 @@ async fn attack(settings: Settings) {
             ("keys", format!("cat '{}'", key.display())),
             ("database", format!("cat '{}'", data.join("lockkeeper.db").display())),
             ("change the database", format!("echo >>'{}'", data.join("lockkeeper.db").display())),
-            ("list the data directory", format!("ls '{}'", data.display())),
+            // In namespaces there are only those directories on the way to what a run may use, and nothing else in them.
+            ("list the data directory", format!("ls '{}' | grep -q lockkeeper.db", data.display())),
             ("filter in another mirror", format!("echo '[filter]' >>'{}'", mirror.join("config").display())),
             ("attributes in another mirror", format!("echo >'{}'", mirror.join("info/attributes").display())),
             ("own mirror", format!("cat '{}'", data.join("mirrors/github.test/acme/infra.git/config").display())),
@@ -158,4 +171,29 @@ async fn modules_come_by_git_although_runs_do_not_read_what_git_is_told_of_its_u
     let pull = world.open("feature", &[("main.tf", &code)]).await;
     world.answer(pull).await.is("autoplan success | . default no_changes");
     world.finish(&["#1 . default"]).await;
+}
+
+/// What a server says that does not start with `--sandbox bubblewrap`.
+fn refusal_of_bubblewrap(path: &str) -> String {
+    let dir = tempfile::tempdir().unwrap();
+    let database = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
+    let flags = ["--sandbox=bubblewrap", "--port=0", "--gh-user=bot", "--repo-allowlist=github.com/acme/*"];
+    let secrets = [("LOCKKEEPER_GH_TOKEN", TOKEN), ("LOCKKEEPER_GH_WEBHOOK_SECRET", WEBHOOK_SECRET), ("PATH", path)];
+    let said = lockkeeper(&["server"], &database, &flags, &secrets);
+    assert_eq!(said.code, 1, "{}", said.err);
+    said.err
+}
+
+#[test]
+fn a_server_does_not_start_without_the_bubblewrap_it_was_told_to_use() {
+    let dir = tempfile::tempdir().unwrap();
+    let said = refusal_of_bubblewrap(&dir.path().display().to_string());
+    assert!(said.contains("--sandbox bubblewrap cannot be followed"), "{said}");
+    assert!(said.contains("the program `bwrap` is not on the PATH. Install it"), "{said}");
+
+    let bwrap = dir.path().join("bwrap");
+    std::fs::write(&bwrap, "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n").unwrap();
+    std::fs::set_permissions(&bwrap, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let said = refusal_of_bubblewrap(&format!("{}:/usr/bin:/bin", dir.path().display()));
+    assert!(said.contains("cannot make namespaces here (bwrap: No permissions to create new namespace)"), "{said}");
 }

@@ -1,5 +1,6 @@
 //! The program itself, as people run it on the database of a server.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use lockkeeper::store::DatabaseUrl;
@@ -31,6 +32,13 @@ pub fn lockkeeper(command: &[&str], on: &DatabaseUrl, args: &[&str], variables: 
     let output = program.env_clear().envs(variables.iter().copied()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     Said { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// Where bubblewrap is.
+pub fn bwrap() -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut candidates = std::env::split_paths(&path).map(|dir| dir.join("bwrap"));
+    candidates.find(|program| program.is_file()).expect("no `bwrap` was found: run `make setup`")
 }
 
 /// A repository of git in a temporary directory, as somebody has it on their machine.

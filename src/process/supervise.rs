@@ -36,6 +36,7 @@ use serde::Deserialize;
 
 use super::group::children;
 use super::hold::{HoldError, Share};
+use super::limits::first_to_go;
 use super::{Limits, Sandbox};
 
 /// How long output may take to be handed on after the last process has ended.
@@ -105,7 +106,7 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     // Threads come before the program: its limits are those of this process too, and no thread may fail by them.
     watch_leash(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
     let (pumps, stdout, stderr) = Pumps::start().map_err(os("read the output of the program"))?;
-    let Started { leader, group: id } = start(order, stdout, stderr)?;
+    let Started { leader, group: id } = first_to_go(|| start(order, stdout, stderr))?;
     group.begin(id);
     let code = wait_for(leader);
     group.wind_down();

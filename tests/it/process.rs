@@ -436,6 +436,15 @@ async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
 }
 
 #[tokio::test]
+async fn a_machine_without_memory_ends_the_program_before_its_supervisor() {
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let script = "cat /proc/self/oom_score_adj /proc/$PPID/oom_score_adj";
+    let (lines, _) = Run::start(sh(script), LONG).finish().await;
+    let seen: Vec<&str> = lines.iter().map(|line| line.1.as_str()).collect();
+    assert_eq!(seen, ["500", own.trim()]);
+}
+
+#[tokio::test]
 async fn standard_output_goes_into_a_private_file_up_to_its_limit() {
     use std::os::unix::fs::PermissionsExt;
 

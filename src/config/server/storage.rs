@@ -40,7 +40,7 @@ pub struct StorageConfig {
     pub plan_files: PlanFiles,
     /// The keys that credentials are encrypted with; absolute.
     pub encryption_keys: Option<PathBuf>,
-    /// Most that mirrors, checkouts and packages of providers may take; `None`: any amount.
+    /// Most that mirrors, checkouts, packages of providers and downloaded programs may take; `None`: any amount.
     pub disk_quota: Option<ByteSize>,
 }
 

@@ -189,7 +189,7 @@ pub static SETTINGS: &[Setting] = &[
         "disk-quota",
         "SIZE",
         Size,
-        "Most that mirrors, checkouts and packages of providers may take on the disk, such as 20GiB; what was not used for longest goes first. \
+        "Most that mirrors, checkouts, packages of providers and downloaded programs may take on the disk, such as 20GiB; what was not used for longest goes first. \
          Not set: no limit.",
     ),
     Setting::new(

@@ -19,12 +19,13 @@ use chrono::{DateTime, TimeDelta, Utc};
 use semver::Version;
 use tempfile::{NamedTempFile, TempDir};
 use tokio::fs::File;
-use tracing::info;
+use tracing::{info, warn};
 use url::Url;
 
 use super::DownloadError;
 use super::fetch::{SaveError, Web, shown};
 use super::releases::{Files, Lists, Sources};
+use super::room::{DownloadUse, InUse, Room};
 use super::verify::{Keys, checksum_of};
 use crate::clock::Clock;
 use crate::model::Distribution;
@@ -99,6 +100,7 @@ pub struct Downloads {
     clock: Arc<dyn Clock>,
     web: Web,
     lists: Lists,
+    room: Room,
     gates: Mutex<HashMap<(Distribution, Version), Gate>>,
 }
 
@@ -116,12 +118,37 @@ impl Downloads {
     pub fn new(settings: DownloadSettings, keys: Keys, clock: Arc<dyn Clock>) -> Result<Self, reqwest::Error> {
         let web = Web::new(settings.patience)?;
         let lists = Lists::new(Arc::clone(&clock));
-        Ok(Self { settings, keys: Arc::new(keys), clock, web, lists, gates: Mutex::default() })
+        let room = Room::new(settings.dir.clone());
+        Ok(Self { settings, keys: Arc::new(keys), clock, web, lists, room, gates: Mutex::default() })
     }
 
     /// Where programs are put.
     pub fn dir(&self) -> &Path {
         &self.settings.dir
+    }
+
+    /// The downloaded programs, counted.
+    pub async fn disk_use(&self) -> std::io::Result<Vec<DownloadUse>> {
+        let room = self.room.clone();
+        on_disk(move || room.disk_use()).await
+    }
+
+    /// Removes a downloaded program, unless a run uses it: then nothing is done and `false` returned.
+    pub async fn evict(&self, name: &str) -> std::io::Result<bool> {
+        let (room, name) = (self.room.clone(), name.to_owned());
+        on_disk(move || room.remove(&name)).await
+    }
+
+    /// Keeps a version from being removed, whether it is there yet or not.
+    pub(super) fn hold(&self, distribution: Distribution, version: &Version) -> InUse {
+        self.room.hold(&name_of(distribution, version))
+    }
+
+    /// Notes that a run uses a version.
+    pub(super) fn note_use(&self, distribution: Distribution, version: &Version) {
+        if let Err(error) = self.room.note_use(&name_of(distribution, version), self.clock.now()) {
+            warn!(%error, %version, "When a program was used last cannot be noted");
+        }
     }
 
     /// The versions that can be downloaded, sorted. Asked for at most once an hour.
@@ -131,11 +158,16 @@ impl Downloads {
 
     /// Downloads a program, unless it is there; returns where it is.
     pub async fn fetch(&self, distribution: Distribution, version: &Version) -> Result<PathBuf, DownloadError> {
-        let program = self.settings.dir.join(format!("{}{version}", distribution.program()));
+        let name = name_of(distribution, version);
+        let program = self.settings.dir.join(&name);
         let gate = self.gate(distribution, version);
         let _turn = gate.lock().await;
         if !program.is_file() {
             self.download(distribution, version, &program).await?;
+            // Not before: a program that somebody else puts there must never count as a downloaded one.
+            if let Err(error) = self.room.note_download(&name, self.clock.now()) {
+                warn!(%error, %version, "A downloaded program cannot be noted, so it is not removed to make room");
+            }
             info!(%version, program = %program.display(), "Downloaded {}", distribution.title());
         }
         Ok(program)
@@ -204,6 +236,16 @@ impl Downloads {
     fn disk(&self, error: std::io::Error) -> DownloadError {
         DownloadError::Disk { dir: self.settings.dir.clone(), error }
     }
+}
+
+/// The file name of a version.
+fn name_of(distribution: Distribution, version: &Version) -> String {
+    format!("{}{version}", distribution.program())
+}
+
+/// Does on another thread what a slow disk may hold up.
+async fn on_disk<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Send + 'static) -> std::io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
 }
 
 /// What a process left that died while it downloaded. What cannot be removed is in nobody's way.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use semver::Version;
 use tracing::warn;
 
-use super::ToolError;
+use super::{InUse, ToolError};
 use crate::model::Distribution;
 use crate::process::{Cmd, Output, ProcessError};
 use crate::workflow::ChildEnvironment;
@@ -31,6 +31,8 @@ pub struct Tool {
     pub distribution: Distribution,
     /// Its version.
     pub version: Version,
+    /// Keeps it on the disk, if it was downloaded.
+    pub in_use: InUse,
 }
 
 /// Finds programs in some folders and on the search path, and remembers what they said they are.
@@ -138,7 +140,7 @@ impl Programs {
             Some(wanted) if *wanted != version => {
                 Err(ToolError::OtherVersion { title: distribution.title(), wanted: wanted.clone(), found: version })
             }
-            _ => Ok(Tool { program, distribution, version }),
+            _ => Ok(Tool { program, distribution, version, in_use: InUse::default() }),
         }
     }
 

@@ -14,6 +14,7 @@ mod error;
 mod fetch;
 mod find;
 mod releases;
+mod room;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -28,6 +29,7 @@ pub use download::{DownloadSettings, Downloads, Platform};
 pub use error::{DownloadError, ToolError};
 pub use find::Tool;
 pub use releases::Sources;
+pub use room::{DownloadUse, InUse};
 pub use verify::{InvalidKey, Keys};
 
 use super::ChildEnvironment;
@@ -60,8 +62,27 @@ impl Tools {
         self.programs.own_dirs()
     }
 
+    /// Where programs are downloaded to, if they are.
+    pub fn downloads(&self) -> Option<&Downloads> {
+        self.downloads.as_ref()
+    }
+
     /// The program of a distribution: of that version, downloaded if need be; else the one without a version in its name.
     pub async fn find(&self, distribution: Distribution, wanted: Option<&Version>) -> Result<Tool, ToolError> {
+        let (Some(downloads), Some(version)) = (&self.downloads, wanted) else {
+            return self.look_for(distribution, wanted).await;
+        };
+        // Held before anybody looks, so that what is found is not removed to make room.
+        let in_use = downloads.hold(distribution, version);
+        let tool = self.look_for(distribution, wanted).await?;
+        if !tool.program.starts_with(downloads.dir()) {
+            return Ok(tool);
+        }
+        downloads.note_use(distribution, version);
+        Ok(Tool { in_use, ..tool })
+    }
+
+    async fn look_for(&self, distribution: Distribution, wanted: Option<&Version>) -> Result<Tool, ToolError> {
         let found = self.programs.find(distribution, wanted).await;
         match (found, wanted, &self.downloads) {
             (Err(error), Some(wanted), Some(downloads)) if error.is_absence() => {

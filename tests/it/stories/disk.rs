@@ -1,8 +1,10 @@
 //! Room on the disk: real checkouts, removed when it gets tight, and never those that are needed.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use lockkeeper::clock::Clock as _;
 use lockkeeper::emulator::NewPull;
 use lockkeeper::git::{DiskPart, DiskUse};
 use lockkeeper::handlers::reconcile::Found;
@@ -17,6 +19,7 @@ story!(
     what_was_not_used_for_longest_goes_first_and_is_made_anew_when_it_is_needed,
     a_checkout_with_a_local_state_stays,
     what_is_in_use_stays,
+    downloaded_programs_go_first_and_never_from_under_a_run,
     what_a_closed_pull_left_behind_goes,
 );
 
@@ -123,6 +126,54 @@ async fn what_is_in_use_stays(backend: Backend) {
     assert!(bot.answer(busy).contains(": planned\n"));
     assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 2);
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #2"]).await;
+}
+
+/// A program as the server has downloaded it.
+fn downloaded(bot: &Bot, name: &str, script: &str) -> PathBuf {
+    let bin = bot.db.dir.path().join("data/bin");
+    std::fs::create_dir_all(bin.join(".downloaded")).unwrap();
+    let mark = std::fs::File::create(bin.join(".downloaded").join(name)).unwrap();
+    mark.set_modified(bot.db.clock.now().into()).unwrap();
+    std::fs::write(bin.join(name), script).unwrap();
+    std::fs::set_permissions(bin.join(name), std::fs::Permissions::from_mode(0o555)).unwrap();
+    bin.join(name)
+}
+
+async fn downloaded_programs_go_first_and_never_from_under_a_run(backend: Backend) {
+    let pinned = ("lockkeeper.yaml", "version: 3\nprojects:\n- dir: network\n  terraform_version: 1.11.4\n");
+    let mut bot = Bot::with(backend, &[NETWORK, pinned], &[("tf-download", "true")]).await;
+    let run = format!("#!/bin/sh\nexec '{}' \"$@\"\n", bot.tools.join("terraform").display());
+    let used = downloaded(&bot, "terraform1.11.4", &run);
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    assert!(bot.answer(pull).contains(": planned\n"));
+    // It was used after the checkout, which goes all the same after it.
+    bot.db.clock.advance(Duration::from_hours(1));
+    let idle = downloaded(&bot, "terraform1.5.7", &"#".repeat(1 << 20));
+    let git: u64 = bot.disk().await.iter().map(|part| part.bytes).sum();
+    let quota = format!("{}KiB", git / 1024 + 512);
+    bot.restart_with(&[("disk-quota", &[&quota])]).await;
+    assert_eq!(
+        bot.replica.tick("disk").await.unwrap().repaired,
+        2,
+        "both programs: the one of the plan, and the idle one"
+    );
+    assert_eq!((used.exists(), idle.exists(), bot.checked_out().await), (false, false, vec![pull.0]));
+
+    let used = downloaded(&bot, "terraform1.11.4", &run);
+    bot.restart_with(&[("disk-quota", &["1KiB"])]).await;
+    bot.push("wider", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 0);
+    assert!(used.exists(), "a run uses it");
+    bot.go();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
+    bot.settle().await;
+    assert!(bot.answer(pull).contains(": planned\n"));
+    assert_eq!(bot.replica.tick("disk").await.unwrap().repaired, 3);
+    assert!(!used.exists());
+    bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn what_a_closed_pull_left_behind_goes(backend: Backend) {

@@ -2,8 +2,8 @@
 //!
 //! Checkouts of pulls that are not open go: their removal is a job, but the server may have died over it, or another
 //! server did the job on its own disk. Packages of providers that no `init` has used for long go, if no checkout links to
-//! them. Then, if there is a quota, mirrors, checkouts and packages go until it is met, those that were not used for
-//! longest first. Never removed are what a command uses right now, and checkouts of open pulls that hold a local Terraform
+//! them. Then, if there is a quota, downloaded programs that no run uses go until it is met, and after them mirrors, checkouts
+//! and packages; of each, those that were not used for longest first. Never removed are what a command uses right now, and checkouts of open pulls that hold a local Terraform
 //! state, which nobody could make anew; a mirror stays as long as there are checkouts of it, a package as long as one links
 //! to it.
 
@@ -77,6 +77,7 @@ impl Stays {
             (Self::InUse, Part::Git(DiskPart::Checkouts(_))) => "in use",
             (Self::InUse, Part::Git(DiskPart::Mirror(_))) => "in use, or its checkouts stay",
             (Self::InUse, Part::Provider(_)) => "in use, or checkouts link to it",
+            (Self::InUse, Part::Program(_)) => "in use",
         }
     }
 }
@@ -107,9 +108,11 @@ async fn keep_to(ctx: &Ctx, quota: ByteSize) -> anyhow::Result<Found> {
     Ok(found)
 }
 
-/// Those that were not used for longest first; a mirror after its checkouts, and packages after those that link to them.
+/// Downloaded programs first, which are had again in a moment; then those that were not used for longest, a mirror after its
+/// checkouts, and packages after those that link to them.
 fn in_order(parts: &mut [PartUse]) {
-    parts.sort_by(|a, b| (a.used_at, &a.part).cmp(&(b.used_at, &b.part)));
+    let stays_longer = |part: &PartUse| !matches!(part.part, Part::Program(_));
+    parts.sort_by(|a, b| (stays_longer(a), a.used_at, &a.part).cmp(&(stays_longer(b), b.used_at, &b.part)));
 }
 
 async fn remove(remover: &mut Remover<'_>, part: &PartUse) -> Result<(), Stays> {
@@ -131,7 +134,7 @@ fn not_met(total: u64, quota: ByteSize, mut stay: Vec<(PartUse, Stays)>) -> Stri
         named = format!("{named}; and {} more", stay.len() - NAMED);
     }
     format!(
-        "Mirrors, checkouts and providers take {}, more than --disk-quota {quota}, and nothing more can be removed: {named}. Give \
+        "Mirrors, checkouts, providers and programs take {}, more than --disk-quota {quota}, and nothing more can be removed: {named}. Give \
          them more room, or close pull requests; with a remote backend no checkout holds a state",
         shown(total)
     )
@@ -161,9 +164,20 @@ mod tests {
     }
 
     #[test]
+    fn downloaded_programs_go_first() {
+        let program = |name: &str, used| PartUse { part: Part::Program(name.to_owned()), ..part(None, 1, used) };
+        let mut parts =
+            [part(None, 1, 20), program("tofu1.9.0", 40), part(Some(1), 1, 10), program("terraform1.5.7", 30)];
+        in_order(&mut parts);
+        let expected =
+            [program("terraform1.5.7", 30), program("tofu1.9.0", 40), part(Some(1), 1, 10), part(None, 1, 20)];
+        assert_eq!(parts, expected);
+    }
+
+    #[test]
     fn a_quota_that_is_not_met_is_explained_by_the_largest() {
         let mut stay: Vec<_> = (1..=5).map(|n| (part(Some(n), 1, 0), Stays::InUse)).collect();
         stay.extend([(part(None, 1536, 0), Stays::InUse), (part(Some(9), 700, 0), Stays::HasState)]);
-        insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"Mirrors, checkouts and providers take 5 MiB, more than --disk-quota 1 MiB, and nothing more can be removed: the mirror of github.com/acme/infra (1.5 MiB, in use, or its checkouts stay); the checkouts of github.com/acme/infra#9 (700 KiB, holds a local Terraform state); the checkouts of github.com/acme/infra#1 (1 KiB, in use); the checkouts of github.com/acme/infra#2 (1 KiB, in use); the checkouts of github.com/acme/infra#3 (1 KiB, in use); and 2 more. Give them more room, or close pull requests; with a remote backend no checkout holds a state");
+        insta::assert_snapshot!(not_met(5 << 20, "1MiB".parse().unwrap(), stay), @"Mirrors, checkouts, providers and programs take 5 MiB, more than --disk-quota 1 MiB, and nothing more can be removed: the mirror of github.com/acme/infra (1.5 MiB, in use, or its checkouts stay); the checkouts of github.com/acme/infra#9 (700 KiB, holds a local Terraform state); the checkouts of github.com/acme/infra#1 (1 KiB, in use); the checkouts of github.com/acme/infra#2 (1 KiB, in use); the checkouts of github.com/acme/infra#3 (1 KiB, in use); and 2 more. Give them more room, or close pull requests; with a remote backend no checkout holds a state");
     }
 }

@@ -7,7 +7,7 @@ use tracing::warn;
 
 use crate::context::Ctx;
 use crate::git::{DiskPart, DiskUse};
-use crate::workflow::{Linked, PackagePath, PackageUse, ProviderCache};
+use crate::workflow::{DownloadUse, Linked, PackagePath, PackageUse, ProviderCache};
 
 /// Something that is made anew when it is needed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,6 +16,8 @@ pub(super) enum Part {
     Git(DiskPart),
     /// A package of a provider, which checkouts may link to.
     Provider(PackagePath),
+    /// A downloaded program, by its file name.
+    Program(String),
 }
 
 impl fmt::Display for Part {
@@ -23,6 +25,7 @@ impl fmt::Display for Part {
         match self {
             Self::Git(part) => write!(f, "{part}"),
             Self::Provider(package) => write!(f, "the provider {package}"),
+            Self::Program(name) => write!(f, "the downloaded program {name}"),
         }
     }
 }
@@ -50,11 +53,20 @@ impl From<PackageUse> for PartUse {
     }
 }
 
+impl From<DownloadUse> for PartUse {
+    fn from(DownloadUse { name, bytes, used_at }: DownloadUse) -> Self {
+        Self { part: Part::Program(name), bytes, used_at, has_state: false }
+    }
+}
+
 /// All of them.
 pub(super) async fn all(ctx: &Ctx) -> anyhow::Result<Vec<PartUse>> {
     let mut parts: Vec<PartUse> = ctx.checkouts.disk_use().await?.into_iter().map(PartUse::from).collect();
     if let Some(cache) = &ctx.terraform.providers {
         parts.extend(cache.disk_use().await?.into_iter().map(PartUse::from));
+    }
+    if let Some(downloads) = ctx.terraform.tools.downloads() {
+        parts.extend(downloads.disk_use().await?.into_iter().map(PartUse::from));
     }
     Ok(parts)
 }
@@ -76,6 +88,10 @@ impl<'a> Remover<'a> {
             Part::Git(part) => self.ctx.checkouts.evict(part).await.map_err(anyhow::Error::from),
             Part::Provider(package) => match &self.ctx.terraform.providers {
                 Some(cache) => self.evict(cache, package).await.map_err(anyhow::Error::from),
+                None => Ok(false),
+            },
+            Part::Program(name) => match self.ctx.terraform.tools.downloads() {
+                Some(downloads) => downloads.evict(name).await.map_err(anyhow::Error::from),
                 None => Ok(false),
             },
         };

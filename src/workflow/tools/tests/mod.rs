@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
 use super::*;
-use crate::clock::ManualClock;
+use crate::clock::{Clock as _, ManualClock};
 use crate::discovery::required_versions;
 use crate::model::RepoPath;
 use mirror::{Answer, Maker, Mirror, archive_of, program};
@@ -63,6 +63,7 @@ impl World {
         let Ok(entries) = std::fs::read_dir(self.downloads.dir()) else { return Vec::new() };
         let mut names: Vec<String> =
             entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+        names.retain(|name| name != ".downloaded");
         names.sort();
         names
     }
@@ -114,6 +115,39 @@ async fn a_verified_program_is_kept_read_only_and_downloaded_once() {
     assert_eq!(world.kept(), ["terraform1.9.8"]);
     world.fetch("1.9.8").await.unwrap();
     assert_eq!(world.mirror.asked(ZIP), 1);
+}
+
+#[tokio::test]
+async fn a_program_goes_when_nobody_uses_it_and_is_downloaded_again() {
+    let world = World::with(&["1.9.8", "1.10.5"]).await;
+    let (tools, mirror, _dir, clock) = world.tools();
+    let downloads = tools.downloads().unwrap();
+    let (wanted, other) = (version("1.9.8"), version("1.10.5"));
+    let tool = tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap();
+    let same = tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap();
+    tools.find(Distribution::Terraform, Some(&other)).await.unwrap();
+    assert_eq!(tool, same);
+    let uses = async || {
+        let mut uses = downloads.disk_use().await.unwrap();
+        uses.sort_by(|a, b| a.name.cmp(&b.name));
+        assert!(uses.iter().all(|program| program.bytes > 0), "{uses:?}");
+        uses.into_iter().map(|program| (program.name, program.used_at)).collect::<Vec<_>>()
+    };
+    let at_first = clock.now();
+    assert_eq!(uses().await, [("terraform1.10.5".to_owned(), at_first), ("terraform1.9.8".to_owned(), at_first)]);
+    clock.advance(Duration::from_hours(1));
+    drop(same);
+    assert!(!downloads.evict("terraform1.9.8").await.unwrap(), "one of the two uses it still");
+    assert!(downloads.evict("terraform1.10.5").await.unwrap());
+    assert!(tool.program.is_file());
+    drop(tool);
+    let tool = tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap();
+    assert_eq!(uses().await, [("terraform1.9.8".to_owned(), clock.now())]);
+    drop(tool);
+    assert!(downloads.evict("terraform1.9.8").await.unwrap());
+    assert!(!downloads.evict("terraform1.9.8").await.unwrap(), "it has gone");
+    tools.find(Distribution::Terraform, Some(&wanted)).await.unwrap();
+    assert_eq!(mirror.asked(ZIP), 2);
 }
 
 #[tokio::test]

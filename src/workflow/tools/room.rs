@@ -1,0 +1,202 @@
+//! The room that downloaded programs take, and the removal of those that no run uses.
+//!
+//! Beside the programs is a folder with an empty file for each that was downloaded; its time of change is when the program
+//! was used last. A program without one was put there by the operator: it does not count, and stays. Whoever looks for a
+//! version holds it first and looks then, under the lock under which programs are removed, so none goes between the two.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use chrono::{DateTime, Utc};
+
+/// Folder of the files that say which programs were downloaded.
+const MARKS: &str = ".downloaded";
+
+/// A downloaded program that takes room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DownloadUse {
+    /// Its file name: `terraform1.9.8`.
+    pub name: String,
+    /// Bytes on disk.
+    pub bytes: u64,
+    /// When it was looked for last.
+    pub used_at: DateTime<Utc>,
+}
+
+/// Keeps a downloaded program on the disk until it is dropped. It says nothing about which program that is, so all of them
+/// are equal.
+#[derive(Clone, Default)]
+pub struct InUse(#[expect(dead_code, reason = "held for its end")] Option<Arc<Holder>>);
+
+impl PartialEq for InUse {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for InUse {}
+
+impl fmt::Debug for InUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InUse")
+    }
+}
+
+/// Programs by file name, and how many hold each.
+type Holders = Arc<Mutex<HashMap<String, usize>>>;
+
+struct Holder {
+    name: String,
+    holders: Holders,
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let mut holders = lock(&self.holders);
+        if let Some(count) = holders.get_mut(&self.name) {
+            *count -= 1;
+            if *count == 0 {
+                holders.remove(&self.name);
+            }
+        }
+    }
+}
+
+fn lock(holders: &Holders) -> MutexGuard<'_, HashMap<String, usize>> {
+    holders.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The downloaded programs in a folder.
+#[derive(Clone, Debug)]
+pub(super) struct Room {
+    dir: PathBuf,
+    holders: Holders,
+}
+
+impl Room {
+    pub fn new(dir: PathBuf) -> Self {
+        Self { dir, holders: Holders::default() }
+    }
+
+    /// Keeps a program from being removed, whether it is there yet or not.
+    pub fn hold(&self, name: &str) -> InUse {
+        *lock(&self.holders).entry(name.to_owned()).or_default() += 1;
+        InUse(Some(Arc::new(Holder { name: name.to_owned(), holders: Arc::clone(&self.holders) })))
+    }
+
+    /// Notes that a program was downloaded.
+    pub fn note_download(&self, name: &str, now: DateTime<Utc>) -> io::Result<()> {
+        fs::create_dir_all(self.dir.join(MARKS))?;
+        File::create(self.mark(name))?.set_modified(SystemTime::from(now))
+    }
+
+    /// Notes that a program is used, if it was downloaded.
+    pub fn note_use(&self, name: &str, now: DateTime<Utc>) -> io::Result<()> {
+        match File::options().write(true).open(self.mark(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            mark => mark?.set_modified(SystemTime::from(now)),
+        }
+    }
+
+    fn mark(&self, name: &str) -> PathBuf {
+        self.dir.join(MARKS).join(name)
+    }
+
+    /// All downloaded programs that are there.
+    pub fn disk_use(&self) -> io::Result<Vec<DownloadUse>> {
+        let entries = match fs::read_dir(self.dir.join(MARKS)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries?,
+        };
+        let counted = |entry: fs::DirEntry| {
+            let name = entry.file_name().into_string().ok()?;
+            let program = self.dir.join(&name).symlink_metadata().ok().filter(fs::Metadata::is_file)?;
+            let used_at = entry.metadata().and_then(|meta| meta.modified()).ok()?.into();
+            Some(DownloadUse { name, bytes: program.blocks() * 512, used_at })
+        };
+        Ok(entries.filter_map(Result::ok).filter_map(counted).collect())
+    }
+
+    /// Removes a downloaded program, unless somebody holds it or runs it: then nothing is done and `false` returned.
+    pub fn remove(&self, name: &str) -> io::Result<bool> {
+        let (program, mark) = (self.dir.join(name), self.mark(name));
+        let holders = lock(&self.holders);
+        if holders.contains_key(name) || !mark.is_file() || is_running(&program) {
+            return Ok(false);
+        }
+        fs::remove_file(&program)?;
+        fs::remove_file(&mark)?;
+        Ok(true)
+    }
+}
+
+/// Whether a process runs the program: what an earlier server left, or a command of a workflow that knows it by name.
+fn is_running(program: &Path) -> bool {
+    let Ok(program) = program.canonicalize() else { return false };
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    processes.map(|process| process.path().join("exe")).any(|exe| fs::read_link(exe).is_ok_and(|exe| exe == program))
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::TimeDelta;
+
+    use super::*;
+
+    fn room(names: &[&str]) -> (tempfile::TempDir, Room) {
+        let dir = tempfile::tempdir().unwrap();
+        let room = Room::new(dir.path().to_owned());
+        for name in names {
+            fs::write(dir.path().join(name), "#!/bin/sh\n").unwrap();
+            room.note_download(name, DateTime::UNIX_EPOCH).unwrap();
+        }
+        (dir, room)
+    }
+
+    #[test]
+    fn what_is_held_stays_until_the_last_holder_has_gone() {
+        let (dir, room) = room(&["terraform1.9.8"]);
+        let first = room.hold("terraform1.9.8");
+        let second = [room.hold("terraform1.9.8"), first.clone()];
+        drop(first);
+        assert!(!room.remove("terraform1.9.8").unwrap());
+        drop(second);
+        assert!(room.remove("terraform1.9.8").unwrap());
+        assert!(!dir.path().join("terraform1.9.8").exists());
+        assert_eq!(room.disk_use().unwrap(), []);
+        assert!(lock(&room.holders).is_empty());
+    }
+
+    #[test]
+    fn what_was_not_downloaded_neither_counts_nor_goes() {
+        let (dir, room) = room(&["terraform1.9.8"]);
+        fs::write(dir.path().join("terraform1.5.7"), "the operator's own").unwrap();
+        room.note_use("terraform1.5.7", DateTime::UNIX_EPOCH).unwrap();
+        let names = || room.disk_use().unwrap().into_iter().map(|program| program.name).collect::<Vec<_>>();
+        assert_eq!(names(), ["terraform1.9.8"]);
+        assert!(!room.remove("terraform1.5.7").unwrap() && dir.path().join("terraform1.5.7").exists());
+        let later = DateTime::UNIX_EPOCH + TimeDelta::hours(1);
+        room.note_use("terraform1.9.8", later).unwrap();
+        assert_eq!(room.disk_use().unwrap()[0].used_at, later);
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a program that somebody else has started")]
+    fn what_runs_stays() {
+        let (dir, room) = room(&["terraform1.9.8"]);
+        let program = dir.path().join("terraform1.9.8");
+        fs::remove_file(&program).unwrap();
+        fs::copy("/bin/cat", &program).unwrap();
+        let mut running = std::process::Command::new(&program).stdin(std::process::Stdio::piped()).spawn().unwrap();
+        assert!(!room.remove("terraform1.9.8").unwrap());
+        drop(running.stdin.take());
+        running.wait().unwrap();
+        assert!(room.remove("terraform1.9.8").unwrap());
+    }
+}

@@ -1,8 +1,8 @@
 //! How much of the machine a run may take.
 //!
-//! The limits are those of the kernel for a process (`setrlimit`), set by the supervisor right before it starts the
-//! program, so they hold for everything the program starts, too. Memory, size of files and processor time count for each
-//! process; the number of processes counts for the user, because that is how the kernel counts.
+//! The kernel holds each process to the limits (`setrlimit`), set by the supervisor right before it starts the program, so
+//! they hold for everything the program starts, too. It counts processes for the user. What the processes of a run take
+//! together is counted by the supervisor ([`super::together`]).
 
 use std::ffi::OsString;
 use std::io;
@@ -10,16 +10,19 @@ use std::time::Duration;
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use super::together;
+
 /// Limits of a run; `None`: as much as there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of memory that one process may have of its own (`RLIMIT_DATA`).
+    /// Bytes of memory that a run may have; one process, of its own (`RLIMIT_DATA`).
     pub memory: Option<u64>,
-    /// Processes and threads that the user of the server may have (`RLIMIT_NPROC`); the kernel does not hold root to it.
+    /// Processes and threads that a run may have, and the user of the server (`RLIMIT_NPROC`; the kernel does not hold root
+    /// to it).
     pub processes: Option<u64>,
     /// Bytes that a file may be long (`RLIMIT_FSIZE`).
     pub file_size: Option<u64>,
-    /// Processor time of one process (`RLIMIT_CPU`), in whole seconds.
+    /// Processor time of a run, and so of one process (`RLIMIT_CPU`), in whole seconds.
     pub cpu: Option<Duration>,
 }
 
@@ -70,17 +73,18 @@ impl Limits {
     /// when the kernel refuses them memory, a process or more room in a file.
     pub fn reached(&self, signal: Option<i32>, output: &str) -> Option<Reached> {
         let said = |words: &[&str]| words.iter().any(|word| output.contains(word));
-        if self.cpu.is_some() && signal == Some(SIGXCPU) {
+        if self.cpu.is_some() && (signal == Some(SIGXCPU) || said(&[together::CPU])) {
             return Some(Reached::Cpu);
         }
         if self.file_size.is_some() && (signal == Some(SIGXFSZ) || said(&["file too large", "File too large"])) {
             return Some(Reached::FileSize);
         }
-        let no_memory = ["cannot allocate memory", "Cannot allocate memory", "out of memory"];
+        let no_memory = [together::MEMORY, "cannot allocate memory", "Cannot allocate memory", "out of memory"];
         if self.memory.is_some() && said(&no_memory) {
             return Some(Reached::Memory);
         }
         let no_process = [
+            together::PROCESSES,
             "resource temporarily unavailable",
             "Resource temporarily unavailable",
             "pthread_create failed",
@@ -125,6 +129,9 @@ mod tests {
             (None, "write x: file too large", Some(Reached::FileSize)),
             (None, "fatal error: runtime: cannot allocate memory", Some(Reached::Memory)),
             (None, "fork/exec /x: resource temporarily unavailable", Some(Reached::Processes)),
+            (Some(9), together::PROCESSES, Some(Reached::Processes)),
+            (None, together::MEMORY, Some(Reached::Memory)),
+            (None, together::CPU, Some(Reached::Cpu)),
             (Some(9), "killed", None),
             (None, "Error: Unsupported argument", None),
         ] {

@@ -37,7 +37,7 @@ use serde::Deserialize;
 use super::group::children;
 use super::hold::{HoldError, Share};
 use super::limits::first_to_go;
-use super::{Limits, Sandbox};
+use super::{Limits, Sandbox, together};
 
 /// How long output may take to be handed on after the last process has ended.
 pub(super) const DRAIN: Duration = Duration::from_secs(5);
@@ -105,6 +105,8 @@ pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     let group = Arc::new(Group::default());
     // Threads come before the program: its limits are those of this process too, and no thread may fail by them.
     watch_leash(Arc::clone(&group), order.grace, order.lease).map_err(os("start a thread"))?;
+    let run = Run { group: Arc::clone(&group), grace: order.grace };
+    together::watch(order.limits, run).map_err(os("start a thread"))?;
     let (pumps, stdout, stderr) = Pumps::start().map_err(os("read the output of the program"))?;
     let Started { leader, group: id } = first_to_go(|| start(order, stdout, stderr))?;
     group.begin(id);
@@ -287,6 +289,24 @@ impl Group {
         let mut state = self.state();
         state.signal(Signal::SIGKILL);
         state.over = true;
+    }
+}
+
+/// A run as what it takes is watched.
+struct Run {
+    group: Arc<Group>,
+    grace: Duration,
+}
+
+impl together::Ends for Run {
+    fn at_once(&self) {
+        self.group.kill();
+    }
+
+    fn in_order(&self) {
+        self.group.interrupt();
+        thread::sleep(self.grace);
+        self.group.kill();
     }
 }
 

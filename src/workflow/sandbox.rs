@@ -195,11 +195,11 @@ impl RunSandbox {
         Some(match limits.reached(signal, output)? {
             Reached::Memory => {
                 let most = crate::config::size::shown(limits.memory?);
-                format!("a process may have {most} of memory (`--run-memory`)")
+                format!("a run may have {most} of memory (`--run-memory`)")
             }
             Reached::Processes => {
                 format!(
-                    "the user of the server may have {} processes and threads (`--run-processes`)",
+                    "a run, and the user of the server, may have {} processes and threads (`--run-processes`)",
                     limits.processes?
                 )
             }
@@ -208,7 +208,7 @@ impl RunSandbox {
                 format!("a file may be {most} long (`--run-file-size`)")
             }
             Reached::Cpu => {
-                format!("a process may use {} s of processor time (`--run-cpu-time`)", limits.cpu?.as_secs())
+                format!("a run may use {} s of processor time (`--run-cpu-time`)", limits.cpu?.as_secs())
             }
         })
     }

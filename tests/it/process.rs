@@ -435,6 +435,26 @@ async fn limits_hold_for_the_program_and_not_for_its_supervisor() {
     assert!(!exit.is_success() && said.contains("memory"), "{said}");
 }
 
+/// Limits for what the processes take together, and what they are told.
+#[tokio::test]
+async fn limits_hold_for_all_processes_of_a_run_together() {
+    let none = Limits::default();
+    let hogs = "import os, sys, time\nfor _ in range(4):\n  if os.fork() == 0:\n    x = b'x' * (100 << 20); time.sleep(600)\n\
+                sys.exit(3 if os.wait()[1] == 9 else 4)";
+    let burn = "for i in 1 2 3 4; do while :; do :; done & done; wait";
+    let sleepers = "for i in $(seq 40); do sleep 600 & done; wait";
+    for (script, limits, expected, reached) in [
+        (format!("exec python3 -c \"{hogs}\""), Limits { memory: Some(250 << 20), ..none }, Some(3), Reached::Memory),
+        (burn.to_owned(), Limits { cpu: Some(Duration::from_secs(3)), ..none }, None, Reached::Cpu),
+        (sleepers.to_owned(), Limits { processes: Some(20), ..none }, None, Reached::Processes),
+    ] {
+        let (lines, exit) = Run::start(sh(&script).limits(limits), Duration::ZERO).finish().await;
+        let said: String = lines.into_iter().map(|line| line.1 + "\n").collect();
+        assert!(!exit.is_success() && (expected.is_none() || exit.code == expected), "{exit:?} {said}");
+        assert_eq!(limits.reached(exit.signal, &said), Some(reached), "{said}");
+    }
+}
+
 #[tokio::test]
 async fn a_machine_without_memory_ends_the_program_before_its_supervisor() {
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();

@@ -71,13 +71,13 @@ pub struct SandboxConfig {
     pub secret: Vec<OwnPath>,
     /// What settings name that no run may change.
     pub fixed: Vec<OwnPath>,
-    /// Most memory of a process; `None`: three quarters of what the machine has.
+    /// Most memory of a run; `None`: three quarters of what the machine has.
     pub memory: Option<ByteSize>,
-    /// Most processes and threads of the user of the server; `None`: any number.
+    /// Most processes and threads of a run, and of the user of the server; `None`: any number.
     pub processes: Option<u64>,
     /// Longest file.
     pub file_size: ByteSize,
-    /// Most processor time of a process.
+    /// Most processor time of a run.
     pub cpu: Duration,
 }
 

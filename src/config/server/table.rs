@@ -517,7 +517,7 @@ pub static SETTINGS: &[Setting] = &[
         List,
         "Files and folders that runs may change besides, such as a socket or a cache of your own.",
     ),
-    Setting::new(Terraform, "run-memory", "SIZE", Size, "Most memory that a process of a run may have.")
+    Setting::new(Terraform, "run-memory", "SIZE", Size, "Most memory that the processes of a run may have together.")
         .or_derived("three quarters of the memory of the machine"),
     Setting::new(
         Terraform,
@@ -528,8 +528,8 @@ pub static SETTINGS: &[Setting] = &[
     )
     .or("4096"),
     Setting::new(Terraform, "run-file-size", "SIZE", Size, "Longest file that a run may write.").or("10GiB"),
-    Setting::new(Terraform, "run-cpu-time", "TIME", Duration, "Most processor time that a process of a run may use.")
-        .or("1h"),
+    Setting::new(Terraform, "run-cpu-time", "TIME", Duration, "Most processor time that the processes of a run may use together.")
+        .or("8h"),
     Setting::new(Terraform, "run-timeout", "TIME", Duration, "A project's run is stopped after this time.").or("2h"),
     Setting::new(
         Terraform,

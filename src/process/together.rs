@@ -1,0 +1,197 @@
+//! What the processes of a run take together.
+//!
+//! The kernel's limits for a process (`setrlimit`) hold for each alone: a run with a hundred processes could take a hundred times
+//! as much. Control groups would count for all, but a server in a container, or of an ordinary user, may seldom make any. So the
+//! supervisor adds up what all its descendants take, once a second. Where `/proc` does not say it, nothing is counted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::time::TimeValLike;
+use nix::unistd::Pid;
+use rustix::param::{clock_ticks_per_second, page_size};
+
+use super::Limits;
+
+/// How often it is counted.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What the supervisor prints when a run takes too much, and by which the server tells it.
+pub(super) const MEMORY: &str = "the processes of this run together have more memory than it may";
+/// The same for processes and threads.
+pub(super) const PROCESSES: &str = "this run has more processes and threads than it may";
+/// The same for processor time.
+pub(super) const CPU: &str = "the processes of this run together have used more processor time than it may";
+
+/// What a run is ended by.
+pub(super) trait Ends: Send + 'static {
+    /// Ends it at once.
+    fn at_once(&self);
+    /// Lets it clean up first.
+    fn in_order(&self);
+}
+
+/// Watches the descendants of this process from now on. Of too much memory the largest process is ended, as the kernel does
+/// when a control group has no memory left: a tool can still save its state when one of its providers is gone.
+pub(super) fn watch(limits: Limits, run: impl Ends) -> io::Result<()> {
+    if limits.memory.is_none() && limits.processes.is_none() && limits.cpu.is_none() {
+        return Ok(());
+    }
+    thread::Builder::new().name("limits".to_owned()).spawn(move || {
+        let mut has_said = false;
+        loop {
+            thread::sleep(LOOK_EVERY);
+            let Ok(used) = Used::by_descendants() else { return };
+            if limits.processes.is_some_and(|most| used.tasks > most) {
+                say(PROCESSES);
+                return run.at_once();
+            }
+            if limits.cpu.is_some_and(|most| used.cpu > most) {
+                say(CPU);
+                return run.in_order();
+            }
+            if let Some((_, largest)) = used.largest.filter(|_| limits.memory.is_some_and(|most| used.memory > most)) {
+                if !std::mem::replace(&mut has_said, true) {
+                    say(MEMORY);
+                }
+                kill(largest, Signal::SIGKILL).ok();
+            }
+        }
+    })?;
+    Ok(())
+}
+
+/// Standard error is that of the run.
+#[expect(clippy::print_stderr, reason = "whoever reads the output of the run has to see it")]
+fn say(what: &str) {
+    eprintln!("Lockkeeper ends a process: {what}.");
+}
+
+/// What processes take.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Used {
+    /// Bytes of memory that are shared with no file.
+    memory: u64,
+    /// Processes and threads.
+    tasks: u64,
+    /// Processor time, that of children that have ended included.
+    cpu: Duration,
+    /// Memory and number of the largest process.
+    largest: Option<(u64, Pid)>,
+}
+
+impl Used {
+    fn by_descendants() -> io::Result<Self> {
+        let mut processes = BTreeMap::new();
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            // It may have ended meanwhile.
+            let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
+            if let Some(process) = Process::parse(&read("stat")) {
+                processes.insert(pid, process);
+            }
+        }
+        let own = i32::try_from(std::process::id()).map_err(io::Error::other)?;
+        let mut used = Self { cpu: of_ended_children()?, ..Self::default() };
+        for pid in descendants(own, &processes) {
+            let memory = memory(&std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default());
+            used.add(pid, memory, &processes[&pid]);
+        }
+        Ok(used)
+    }
+
+    fn add(&mut self, pid: i32, memory: u64, process: &Process) {
+        self.memory += memory;
+        self.tasks += process.threads;
+        self.cpu += process.cpu;
+        self.largest = self.largest.max(Some((memory, Pid::from_raw(pid))));
+    }
+}
+
+/// Processes that ended and were waited for by the supervisor itself.
+fn of_ended_children() -> io::Result<Duration> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let both = usage.user_time() + usage.system_time();
+    Ok(Duration::from_millis(u64::try_from(both.num_milliseconds()).unwrap_or_default()))
+}
+
+/// A line of `/proc/PID/stat`.
+#[derive(Debug, PartialEq, Eq)]
+struct Process {
+    parent: i32,
+    threads: u64,
+    cpu: Duration,
+}
+
+impl Process {
+    /// The name of the program stands in parentheses and may hold anything; numbers come after the last one.
+    fn parse(stat: &str) -> Option<Self> {
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        let number = |at: usize| fields.get(at)?.parse::<u64>().ok();
+        // utime, stime, and the same of children that were waited for.
+        let ticks = [11, 12, 13, 14].into_iter().map(number).sum::<Option<u64>>()?;
+        let cpu = Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second().max(1));
+        Some(Self { parent: fields.get(1)?.parse().ok()?, threads: number(17)?, cpu })
+    }
+}
+
+/// Pages in memory without those of files, as bytes, by `/proc/PID/statm`.
+fn memory(statm: &str) -> u64 {
+    let mut pages = statm.split_whitespace().skip(1).map(|word| word.parse::<u64>().unwrap_or_default());
+    let (resident, of_files) = (pages.next().unwrap_or_default(), pages.next().unwrap_or_default());
+    resident.saturating_sub(of_files).saturating_mul(page_size() as u64)
+}
+
+fn descendants(of: i32, processes: &BTreeMap<i32, Process>) -> BTreeSet<i32> {
+    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    for (pid, process) in processes {
+        children.entry(process.parent).or_default().push(*pid);
+    }
+    let (mut found, mut left) = (BTreeSet::new(), vec![of]);
+    while let Some(parent) = left.pop() {
+        // Numbers are used again: lines that were read at different times could even make a circle.
+        let new = children.get(&parent).into_iter().flatten().filter(|pid| **pid != of && found.insert(**pid));
+        left.extend(new.copied().collect::<Vec<_>>());
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(parent: i32) -> Process {
+        Process { parent, threads: 1, cpu: Duration::ZERO }
+    }
+
+    #[test]
+    fn a_name_of_a_program_says_nothing_about_its_numbers() {
+        let rest = "S 7 3 3 0 -1 0 0 0 0 0 100 50 25 25 20 0 4 0 0 0 0";
+        let expected = Process { parent: 7, threads: 4, cpu: Duration::from_secs(2) };
+        for name in ["sh", "a b", ") R 1 1", "((", ""] {
+            assert_eq!(Process::parse(&format!("12 ({name}) {rest}")).as_ref(), Some(&expected), "{name}");
+        }
+        for broken in ["", "12 (sh", "12 (sh) S", "12 (sh) S x"] {
+            assert_eq!(Process::parse(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn descendants_are_found_at_every_depth_and_nobody_else() {
+        let all = [(1, 0), (5, 1), (6, 5), (7, 6), (8, 1), (9, 7), (20, 21), (21, 20)];
+        let processes = all.map(|(pid, parent)| (pid, process(parent))).into_iter().collect();
+        assert_eq!(descendants(5, &processes), BTreeSet::from([6, 7, 9]));
+        assert_eq!(descendants(20, &processes), BTreeSet::from([21]));
+        assert_eq!(descendants(9, &processes), BTreeSet::new());
+    }
+
+    #[test]
+    fn pages_of_files_do_not_count() {
+        assert_eq!(memory("900 300 100 1 0 50 0"), 200 * page_size() as u64);
+        assert_eq!(memory(""), 0);
+    }
+}

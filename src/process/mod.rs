@@ -38,6 +38,7 @@ mod run;
 mod sandbox;
 mod secret;
 pub mod supervise;
+mod user;
 
 use std::ffi::OsString;
 use std::io;

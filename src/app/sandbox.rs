@@ -7,6 +7,7 @@ use tracing::{info, warn};
 
 use super::build::scratch;
 use crate::config::server::{Database, GithubAuth, PlanFiles, SandboxKind, SecretSource, ServerConfig};
+use crate::model::RunUser;
 use crate::process::{Cmd, Kernel, Limits, Mechanism, Sandbox};
 use crate::workflow::{ChildEnvironment, RunSandbox};
 
@@ -35,16 +36,50 @@ pub(super) async fn boundaries(
             .reads([data_dir.join("plugin-cache")])
             .reads(config.sandbox.read.iter().cloned())
             .writes(config.sandbox.write.iter().cloned())
+            .of_user(config.sandbox.run_as, data_dir)
     });
+    if let Some(user) = config.sandbox.run_as {
+        check_user(user)?;
+        info!(user = user.uid, group = user.gid, "Runs are another user than the server");
+    }
     for (path, what) in secrets(config) {
         for runs in &runs {
             check_outside(runs, &path, what)?;
         }
     }
     let of_git = mechanism.map(|mechanism| if kernel.is_some() { Mechanism::Landlock } else { mechanism });
+    if let (Some(_), Some(Mechanism::Bubblewrap(_))) = (config.sandbox.run_as, &of_git) {
+        bail!(
+            "--run-as with --sandbox bubblewrap needs a kernel with Landlock: without it git would be in namespaces too, \
+             where it has no right to the files of another user. Use another kernel, or leave out --run-as"
+        );
+    }
     let own = ["mirrors", "checkouts"].map(|name| data_dir.join(name)).into_iter().chain([scratch(data_dir)]);
     let git = RunSandbox::new(of_git, environment, Limits::default()).common().map(|sandbox| sandbox.writes(own));
+    let git = git.map(|sandbox| match config.sandbox.run_as {
+        Some(_) => sandbox.keeps_rights_over_files(),
+        None => sandbox,
+    });
     Ok(Boundaries { runs, git })
+}
+
+/// The server must not be that user itself, and has to have the rights to change to it.
+fn check_user(user: RunUser) -> anyhow::Result<()> {
+    if user.is_own() {
+        bail!(
+            "--run-as {user} cannot be followed: the server itself is that user, so runs could read what it reads. Name a \
+             user that nothing else has"
+        );
+    }
+    let missing = RunUser::missing_rights().context("cannot tell which rights the server has")?;
+    if !missing.is_empty() {
+        bail!(
+            "--run-as {user} cannot be followed: the server lacks {}. Start it as root, or with these as ambient \
+             capabilities (AmbientCapabilities= of systemd)",
+            missing.join(", ")
+        );
+    }
+    Ok(())
 }
 
 async fn mechanism(

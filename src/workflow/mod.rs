@@ -8,6 +8,7 @@ mod checkouts;
 mod environment;
 mod facts;
 mod hooks;
+mod lend;
 mod mirror_leases;
 mod output;
 mod provider_cache;

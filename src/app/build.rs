@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::leases::Leases;
-use crate::model::{CommandKind, ForgeHosts, HomeId};
+use crate::model::{CommandKind, ForgeHosts, HomeId, RunUser};
 use crate::process::{Pulse, Supervisor};
 use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
@@ -161,9 +161,12 @@ pub(crate) fn own_dir(dir: &Path) -> std::io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
-/// A warning if other users can look into the data directory: it was mounted, or created by somebody else.
-pub(super) fn open_to_others(dir: &Path) -> Option<String> {
-    let mode = std::fs::metadata(dir).ok()?.permissions().mode() & 0o7777;
+/// A warning if other users can look into the data directory: it was mounted, or created by somebody else. The group of
+/// runs that are another user comes through.
+pub(super) fn open_to_others(dir: &Path, run_as: Option<RunUser>) -> Option<String> {
+    let meta = std::fs::metadata(dir).ok()?;
+    let of_runs = if run_as.is_some_and(|user| user.gid == meta.gid()) { 0o010 } else { 0 };
+    let mode = meta.permissions().mode() & 0o7777 & !of_runs;
     (mode & 0o077 != 0).then(|| {
         let dir = dir.display();
         format!(
@@ -243,7 +246,7 @@ fn pulse(store: &Store) -> Pulse {
 
 fn terraform(config: &ServerConfig, parts: &Parts, tools: Tools, setups: Setups, pulse: Pulse) -> Terraform {
     let data_dir = &config.storage.data_dir;
-    let cache = || ProviderCache::new(data_dir, Arc::clone(&parts.clock));
+    let cache = || ProviderCache::new(data_dir, Arc::clone(&parts.clock)).of_user(config.sandbox.run_as);
     Terraform {
         tools,
         providers: config.terraform.provider_cache.then(cache),
@@ -410,7 +413,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let told = |mode| {
             std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(mode)).unwrap();
-            open_to_others(dir.path())
+            open_to_others(dir.path(), None)
         };
         assert_eq!(told(0o700), None);
         let warning = told(0o755).unwrap();

@@ -31,7 +31,12 @@ pub(super) struct Setups {
 impl Environments {
     /// Picks them from the environment of the server. Fails if a profile names a variable that is not there.
     pub(super) fn of(config: &ServerConfig, parts: &Parts) -> anyhow::Result<Self> {
-        Self::pick(&parts.environment, &config.terraform.environment, config.locking.repos.environment_profiles())
+        let mut all = parts.environment.clone();
+        if config.sandbox.run_as.is_some() {
+            // The home of the server is not that of another user.
+            all.remove("HOME");
+        }
+        Self::pick(&all, &config.terraform.environment, config.locking.repos.environment_profiles())
     }
 
     fn pick(

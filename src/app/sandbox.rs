@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use super::Parts;
 use super::build::scratch;
 use crate::config::server::{Database, OwnPath, PlanFiles, SandboxConfig, SandboxKind, ServerConfig};
+use crate::model::RunUser;
 use crate::process::{Cmd, Kernel, Limits, Mechanism, Sandbox, is_within};
 use crate::workflow::{ChildEnvironment, RunSandbox, StageSetup};
 
@@ -32,6 +33,16 @@ impl<'a> Boundaries<'a> {
     ) -> anyhow::Result<Self> {
         let kernel = Kernel::detect();
         let mechanism = mechanism(config.sandbox.kind, kernel, environment).await?;
+        if let Some(user) = config.sandbox.run_as {
+            check_user(user)?;
+            if kernel.is_none() && matches!(mechanism, Some(Mechanism::Bubblewrap(_))) {
+                bail!(
+                    "--run-as with --sandbox bubblewrap needs a kernel with Landlock: without it git would be in namespaces \
+                     too, where it has no right to the files of another user. Use another kernel, or leave out --run-as"
+                );
+            }
+            info!(user = user.uid, group = user.gid, "Runs are another user than the server");
+        }
         Ok(Self { config, variables: &parts.environment, tools, mechanism, has_landlock: kernel.is_some() })
     }
 
@@ -42,7 +53,8 @@ impl<'a> Boundaries<'a> {
             .reads(self.tools.iter().cloned())
             .reads([config.storage.data_dir.join("plugin-cache")])
             .reads(config.sandbox.read.iter().cloned())
-            .writes(config.sandbox.write.iter().cloned());
+            .writes(config.sandbox.write.iter().cloned())
+            .of_user(config.sandbox.run_as, &config.storage.data_dir);
         if let Some(sandbox) = sandbox.common() {
             check(config, &sandbox, &secrets(config, self.variables))?;
         }
@@ -56,7 +68,8 @@ impl<'a> Boundaries<'a> {
         let own = ["mirrors", "checkouts"].map(|name| data_dir.join(name)).into_iter().chain([scratch(data_dir)]);
         let runs = self.mechanism.clone()?;
         let mechanism = if self.has_landlock { Mechanism::Landlock } else { runs };
-        Some(RunSandbox::new(Some(mechanism), environment, Limits::default()).common()?.writes(own))
+        let sandbox = RunSandbox::new(Some(mechanism), environment, Limits::default()).common()?.writes(own);
+        Some(if self.config.sandbox.run_as.is_some() { sandbox.keeps_rights_over_files() } else { sandbox })
     }
 }
 
@@ -69,6 +82,25 @@ pub(super) fn tell_git_config(plans: &StageSetup) {
             info!("Git in runs does not read {file}: name it in --sandbox-read if modules that come by git need it");
         }
     }
+}
+
+/// The server must not be that user itself, and has to have the rights to change to it.
+fn check_user(user: RunUser) -> anyhow::Result<()> {
+    if user.is_own() {
+        bail!(
+            "--run-as {user} cannot be followed: the server itself is that user, so runs could read what it reads. Name a \
+             user that nothing else has"
+        );
+    }
+    let missing = RunUser::missing_rights().context("cannot tell which rights the server has")?;
+    if !missing.is_empty() {
+        bail!(
+            "--run-as {user} cannot be followed: the server lacks {}. Start it as root, or with these as ambient \
+             capabilities (AmbientCapabilities= of systemd)",
+            missing.join(", ")
+        );
+    }
+    Ok(())
 }
 
 async fn mechanism(

@@ -19,10 +19,10 @@ pub async fn serve(config: ServerConfig, surroundings: Surroundings) -> anyhow::
     // Terraform runs as the same user: without this it could read the server's variables, and the secrets in them, out
     // of /proc.
     nix::sys::prctl::set_dumpable(false).context("cannot hide the memory of the server from other programs")?;
-    if nix::unistd::geteuid().is_root() {
+    if nix::unistd::geteuid().is_root() && config.sandbox.run_as.is_none() {
         warn!(
-            "The server runs as root, and so does code from pull requests: start it as a user of its own \
-             (docs/security.md)"
+            "The server runs as root, and so does code from pull requests: start it as a user of its own, \
+             or use --run-as (docs/security.md)"
         );
     }
     descriptors::raise();

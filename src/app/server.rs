@@ -65,7 +65,7 @@ impl Server {
         build::own_dir(&config.storage.data_dir).with_context(|| {
             format!("cannot make the data directory {} (--data-dir)", config.storage.data_dir.display())
         })?;
-        if let Some(warning) = build::open_to_others(&config.storage.data_dir) {
+        if let Some(warning) = build::open_to_others(&config.storage.data_dir, config.sandbox.run_as) {
             warn!("{warning}");
         }
         let only_one = only_one(&config.storage)?;

@@ -1,7 +1,7 @@
 //! ```text
 //! lockkeeper supervise --grace SECONDS [--hold FILE] [--lease SECONDS]
 //!   [--landlock|--bubblewrap PROGRAM [--read PATH]… [--write PATH]…]
-//!   [--memory BYTES] [--processes NUMBER] [--file-size BYTES] [--cpu SECONDS] -- PROGRAM [ARG…]
+//!   [--run-as UID:GID] [--memory BYTES] [--processes NUMBER] [--file-size BYTES] [--cpu SECONDS] -- PROGRAM [ARG…]
 //! ```
 //!
 //! The server starts this for every Terraform run; it is of no use to people. What it does is told in
@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::model::RunUser;
 use crate::process::supervise::{Order, SuperviseError, supervise};
 use crate::process::{Limits, Mechanism, Sandbox};
 
@@ -55,7 +56,7 @@ fn complain(code: u8, problem: &str) -> u8 {
 
 fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
     let (mut grace, mut hold, mut lease) = (None, None, None);
-    let (mut sandbox, mut limits) = (None, Limits::default());
+    let (mut sandbox, mut limits, mut run_as) = (None, Limits::default(), None);
     loop {
         let option = args.next().ok_or("expected `-- PROGRAM [ARG…]` at the end")?;
         match option.to_str() {
@@ -68,6 +69,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
             }
             Some("--read") => sandbox = Some(confined(sandbox, "--read")?.reads([path("--read", args.next())?])),
             Some("--write") => sandbox = Some(confined(sandbox, "--write")?.writes([path("--write", args.next())?])),
+            Some("--run-as") => run_as = Some(user(args.next().as_deref())?),
             Some("--memory") => limits.memory = Some(number("--memory", args.next().as_deref())?),
             Some("--processes") => limits.processes = Some(number("--processes", args.next().as_deref())?),
             Some("--file-size") => limits.file_size = Some(number("--file-size", args.next().as_deref())?),
@@ -78,7 +80,7 @@ fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Order, String> {
     }
     let grace = grace.ok_or("`--grace SECONDS` is missing")?;
     let program = args.next().ok_or("expected a program after `--`")?;
-    Ok(Order { grace, lease, hold, sandbox, limits, program, args: args.collect() })
+    Ok(Order { grace, lease, hold, sandbox, limits, user: run_as, program, args: args.collect() })
 }
 
 fn confined(sandbox: Option<Sandbox>, option: &str) -> Result<Sandbox, String> {
@@ -87,6 +89,11 @@ fn confined(sandbox: Option<Sandbox>, option: &str) -> Result<Sandbox, String> {
 
 fn path(option: &str, path: Option<OsString>) -> Result<PathBuf, String> {
     path.map(PathBuf::from).ok_or_else(|| format!("`{option}` needs a path"))
+}
+
+fn user(text: Option<&OsStr>) -> Result<RunUser, String> {
+    let user = text.and_then(OsStr::to_str).and_then(|text| text.parse().ok());
+    user.ok_or_else(|| "`--run-as` needs a user and a group that are not root".to_owned())
 }
 
 fn number(option: &str, text: Option<&OsStr>) -> Result<u64, String> {
@@ -130,7 +137,8 @@ mod tests {
         assert_eq!(order.sandbox, Some(Sandbox::new(Mechanism::Landlock).reads(["/usr"]).writes(["/w"])));
         let cpu = Some(Duration::from_secs(6));
         assert_eq!(order.limits, Limits { memory: Some(9), processes: Some(8), file_size: Some(7), cpu });
-        let order = parsed("--grace 1 --bubblewrap /b --read /usr -- p").unwrap();
+        let order = parsed("--grace 1 --bubblewrap /b --read /usr --run-as 43:44 -- p").unwrap();
+        assert_eq!(order.user, Some(RunUser { uid: 43, gid: 44 }));
         assert_eq!(order.sandbox, Some(Sandbox::new(Mechanism::Bubblewrap("/b".into())).reads(["/usr"])));
     }
 
@@ -145,6 +153,7 @@ mod tests {
             ("--what", "unknown option --what"),
             ("--read /x --grace 1 -- a", "`--landlock` or `--bubblewrap` before it"),
             ("--grace 1 --bubblewrap", "needs a path"),
+            ("--grace 1 --run-as 0:0 -- a", "not root"),
             ("--grace 1 --landlock --write", "needs a path"),
             ("--grace 1 --memory 1GiB -- a", "whole number"),
         ] {

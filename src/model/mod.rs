@@ -24,6 +24,7 @@ mod repo;
 mod repo_url;
 mod requirement;
 mod review;
+mod run_user;
 mod status;
 mod text;
 
@@ -58,5 +59,6 @@ pub use repo::{HostName, InvalidRepo, RepoId};
 pub use repo_url::{ForgeHosts, InvalidRepoUrl, RepoUrl, RepoUrlFault};
 pub use requirement::Requirement;
 pub use review::{Approval, Aside, CheckState, Mergeability, Obstacle};
+pub use run_user::{InvalidUser, RunUser};
 pub use status::{CommitState, CommitStatus, StatusContext};
 pub(crate) use text::{text_enum, text_type};

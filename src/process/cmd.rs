@@ -10,8 +10,10 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use super::group::Group;
+use super::sandbox::confined;
 use super::secret::Teller;
 use super::{Limits, ProcessError, Sandbox};
+use crate::model::RunUser;
 use crate::secret::Secret;
 
 /// A program with arguments, a directory and an explicit environment: nothing is inherited from the server.
@@ -29,6 +31,7 @@ pub struct Cmd {
     pub(super) cap: usize,
     pub(super) sandbox: Option<Sandbox>,
     pub(super) limits: Limits,
+    pub(super) user: Option<RunUser>,
 }
 
 impl Cmd {
@@ -52,6 +55,7 @@ impl Cmd {
             cap: Self::CAP,
             sandbox: None,
             limits: Limits::default(),
+            user: None,
         }
     }
 
@@ -93,6 +97,12 @@ impl Cmd {
         V: Into<OsString>,
     {
         self.env.extend(variables.into_iter().map(|(name, value)| (name.into(), value.into())));
+        self
+    }
+
+    /// Sets a variable unless it has a value.
+    pub fn env_unless_set(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.entry(name.into()).or_insert_with(|| value.into());
         self
     }
 
@@ -139,6 +149,12 @@ impl Cmd {
         self
     }
 
+    /// Sets the user of a supervised run; `None`: that of the server.
+    pub fn user(mut self, user: Option<RunUser>) -> Self {
+        self.user = user;
+        self
+    }
+
     /// The program as it was asked for.
     pub(super) fn program(&self) -> &OsStr {
         &self.program
@@ -167,7 +183,7 @@ impl Cmd {
     pub(super) fn start(&self, program: &Path, piped_input: bool) -> io::Result<(Group, Option<Teller>)> {
         let (program, before) = match &self.sandbox {
             None => (program.as_os_str().to_owned(), Vec::new()),
-            Some(sandbox) => sandbox.wrap(program.as_os_str(), self.dir.as_deref())?,
+            Some(sandbox) => sandbox.wrap(program.as_os_str(), self.dir.as_deref(), None)?,
         };
         let mut command = self.prepare(Path::new(&program));
         command.args(before).args(self.argv());
@@ -175,16 +191,11 @@ impl Cmd {
             command.stdin(Stdio::piped());
         }
         let teller = self.hand_secret(&mut command)?;
-        let group = match &self.sandbox {
-            None => Group::start(command, false)?,
-            Some(sandbox) => {
-                let runtime = tokio::runtime::Handle::current();
-                sandbox.within(move || {
-                    let _runtime = runtime.enter();
-                    Group::start(command, sandbox.has_namespaces())
-                })?
-            }
-        };
+        let (sandbox, runtime) = (self.sandbox.as_ref(), tokio::runtime::Handle::current());
+        let group = confined(sandbox, None, move || {
+            let _runtime = runtime.enter();
+            Group::start(command, sandbox.is_some_and(Sandbox::has_namespaces))
+        })?;
         Ok((group, teller))
     }
 

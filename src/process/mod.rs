@@ -39,6 +39,7 @@ mod sandbox;
 mod secret;
 pub mod supervise;
 mod together;
+mod user;
 
 use std::ffi::OsString;
 use std::io;

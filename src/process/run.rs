@@ -159,6 +159,9 @@ impl Supervised {
         if let Some(sandbox) = &self.cmd.sandbox {
             command.args(sandbox.supervise_options());
         }
+        if let Some(user) = self.cmd.user {
+            command.arg("--run-as").arg(user.to_string());
+        }
         command.args(self.cmd.limits.supervise_options());
         command.arg("--").arg(program).args(self.cmd.argv()).stdin(Stdio::piped());
         let start = |source| ProcessError::Start { program: self.supervisor.exe.clone().into_os_string(), source };

@@ -24,11 +24,14 @@ use landlock::{
     RulesetCreatedAttr, RulesetError, Scope, path_beneath_rules,
 };
 
+use nix::unistd::geteuid;
 use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_capabilities_secure_bits,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities, configure_capability_in_ambient_set,
+    set_capabilities, set_capabilities_secure_bits,
 };
 
 use super::bubblewrap;
+use crate::model::RunUser;
 
 /// Newest Landlock interface whose rights are asked for; a kernel that lacks some of them enforces the others.
 const NEWEST: ABI = ABI::V9;
@@ -60,12 +63,21 @@ pub struct Sandbox {
     mechanism: Mechanism,
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
+    /// Rights over files that stay.
+    kept: CapabilitySet,
 }
 
 impl Sandbox {
     /// A sandbox in which nothing may be used yet but devices that hold nothing.
     pub fn new(mechanism: Mechanism) -> Self {
-        Self { mechanism, read: Vec::new(), write: Vec::new() }
+        Self { mechanism, read: Vec::new(), write: Vec::new(), kept: CapabilitySet::empty() }
+    }
+
+    /// Keeps the rights over files of other users among the paths, where this process has them: git works on checkouts
+    /// that belong to the user of runs.
+    #[must_use]
+    pub fn keeps_rights_over_files(self) -> Self {
+        Self { kept: CapabilitySet::DAC_OVERRIDE | CapabilitySet::FOWNER, ..self }
     }
 
     /// Adds files and directories to read and execute, directories with all that is below them.
@@ -107,13 +119,19 @@ impl Sandbox {
         options
     }
 
-    /// Program to start for `program`, and its arguments before those of `program`.
-    pub(super) fn wrap(&self, program: &OsStr, dir: Option<&Path>) -> io::Result<(OsString, Vec<OsString>)> {
+    /// Program to start for `program`, and its arguments before those of `program`; by a user, if it is another one.
+    pub(super) fn wrap(
+        &self,
+        program: &OsStr,
+        dir: Option<&Path>,
+        user: Option<RunUser>,
+    ) -> io::Result<(OsString, Vec<OsString>)> {
         match &self.mechanism {
             Mechanism::Landlock => Ok((program.to_owned(), Vec::new())),
             // What only a capability reaches cannot be bound: a run has none.
             Mechanism::Bubblewrap(bwrap) => on_new_thread(|| {
-                give_up_capabilities()?;
+                user.map_or(Ok(()), RunUser::take_on)?;
+                give_up_capabilities(CapabilitySet::empty())?;
                 let args = bubblewrap::arguments(&self.read, &self.write, program, dir);
                 Ok((bwrap.clone().into_os_string(), args))
             }),
@@ -128,20 +146,16 @@ impl Sandbox {
         }
     }
 
-    /// Starts what [`Self::wrap`] names on a thread that can use nothing but what is allowed here; what it starts cannot
-    /// either.
-    pub(super) fn within<T: Send>(&self, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    /// Takes from this thread all that is not allowed here.
+    fn enter(&self) -> io::Result<()> {
         let refused = |error| io::Error::other(format!("Landlock refused: {error}"));
-        on_new_thread(|| {
-            match self.mechanism {
-                Mechanism::Landlock => {
-                    give_up_capabilities()?;
-                    self.give_up_rights().map_err(refused)?;
-                }
-                Mechanism::Bubblewrap(_) => give_up_network().map_err(refused)?,
+        match self.mechanism {
+            Mechanism::Landlock => {
+                give_up_capabilities(self.kept)?;
+                self.give_up_rights().map(drop).map_err(refused)
             }
-            work()
-        })
+            Mechanism::Bubblewrap(_) => give_up_network().map_err(refused),
+        }
     }
 
     /// Takes every other right from this thread.
@@ -189,17 +203,44 @@ fn give_up_network() -> Result<(), RulesetError> {
     ruleset.add_rule(NetPort::new(0, AccessNet::BindTcp))?.restrict_self().map(drop)
 }
 
-/// Takes every capability from this thread, for servers that run as root: with them a process could look into others in
+/// Starts what [`Sandbox::wrap`] names on a thread that is that user and can use nothing but what is allowed there; what it
+/// starts cannot either.
+pub(super) fn confined<T: Send>(
+    sandbox: Option<&Sandbox>,
+    user: Option<RunUser>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    if sandbox.is_none() && user.is_none() {
+        return work();
+    }
+    on_new_thread(|| {
+        if let Some(user) = user {
+            user.take_on()?;
+            give_up_capabilities(CapabilitySet::empty())?;
+        }
+        sandbox.map_or(Ok(()), Sandbox::enter)?;
+        work()
+    })
+}
+
+/// Takes the capabilities from this thread, for servers that run as root: with them a process could look into others in
 /// spite of its domain (`CAP_PERFMON`), and the limits of a run would not hold. A program that belongs to root gets none
-/// back when it is started.
-fn give_up_capabilities() -> io::Result<()> {
-    if capabilities(None)?.permitted.is_empty() {
+/// back when it is started, and keeps those that are `kept`.
+fn give_up_capabilities(kept: CapabilitySet) -> io::Result<()> {
+    let permitted = capabilities(None)?.permitted;
+    if permitted.is_empty() {
         return Ok(());
     }
-    let no_root = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
-    set_capabilities_secure_bits(no_root)?;
-    let none = CapabilitySet::empty();
-    Ok(set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })?)
+    if geteuid().is_root() {
+        let no_root = CapabilitiesSecureBits::NO_ROOT | CapabilitiesSecureBits::NO_ROOT_LOCKED;
+        set_capabilities_secure_bits(no_root)?;
+    }
+    let kept = kept & permitted;
+    set_capabilities(None, CapabilitySets { effective: kept, permitted: kept, inheritable: kept })?;
+    for right in kept.iter() {
+        configure_capability_in_ambient_set(right, true)?;
+    }
+    Ok(())
 }
 
 /// Everything that the kernel can deny is denied unless a rule allows it. Without files the rest would mean nothing.

@@ -37,7 +37,9 @@ use serde::Deserialize;
 use super::group::children;
 use super::hold::{HoldError, Share};
 use super::limits::first_to_go;
+use super::sandbox::confined;
 use super::{Limits, Sandbox, together};
+use crate::model::RunUser;
 
 /// How long output may take to be handed on after the last process has ended.
 pub(super) const DRAIN: Duration = Duration::from_secs(5);
@@ -59,6 +61,8 @@ pub struct Order {
     pub sandbox: Option<Sandbox>,
     /// How much of the machine it may take.
     pub limits: Limits,
+    /// Who it is; `None`: the user of the supervisor.
+    pub user: Option<RunUser>,
     /// Path of the program.
     pub program: OsString,
     /// Its arguments.
@@ -153,25 +157,21 @@ struct Started {
 }
 
 /// Starts the program on a thread that has given up what the sandbox denies, so that the supervisor stays outside of it
-/// and cannot be signalled from within.
+/// and cannot be signalled from within. It stays the user of the server for the same reason.
 fn start(order: &Order, stdout: PipeWriter, stderr: PipeWriter) -> Result<Started, SuperviseError> {
     let failed = |source| SuperviseError::Start { program: order.program.clone(), source };
-    let Some(sandbox) = &order.sandbox else {
-        let command = command(&order.program, &[], order, stdout, stderr);
-        return spawn(command, order).map(Started::alone).map_err(failed);
-    };
-    let dir = std::env::current_dir().ok();
-    let (program, mut before) = sandbox.wrap(&order.program, dir.as_deref()).map_err(failed)?;
-    if !sandbox.has_namespaces() {
-        let command = command(&program, &before, order, stdout, stderr);
-        return sandbox.within(|| spawn(command, order)).map(Started::alone).map_err(failed);
+    let (sandbox, dir) = (order.sandbox.as_ref(), std::env::current_dir().ok());
+    let wrapped = sandbox.map(|sandbox| sandbox.wrap(&order.program, dir.as_deref(), order.user)).transpose();
+    let (program, mut before) = wrapped.map_err(failed)?.unwrap_or_else(|| (order.program.clone(), Vec::new()));
+    let spawn = |command| confined(sandbox, order.user, || spawn(command, order)).map_err(failed);
+    if !sandbox.is_some_and(Sandbox::has_namespaces) {
+        return spawn(command(&program, &before, order, stdout, stderr)).map(Started::alone);
     }
     let (info, to_info) = io::pipe().map_err(failed)?;
     fcntl(&to_info, FcntlArg::F_SETFD(FdFlag::empty())).map_err(|errno| failed(errno.into()))?;
     // The session is a new one and with it the group, so that signals for the program do not reach `bwrap`.
     before.splice(0..0, ["--new-session".into(), "--info-fd".into(), to_info.as_raw_fd().to_string().into()]);
-    let command = command(&program, &before, order, stdout, stderr);
-    let leader = sandbox.within(|| spawn(command, order)).map_err(failed)?;
+    let leader = spawn(command(&program, &before, order, stdout, stderr))?;
     drop(to_info);
     Ok(Started { leader, group: group_within(leader, info) })
 }

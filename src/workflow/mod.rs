@@ -9,6 +9,7 @@ mod data_dir;
 mod environment;
 mod facts;
 mod hooks;
+mod lend;
 mod mirror_leases;
 mod output;
 mod provider_cache;

@@ -7,12 +7,14 @@
 //! Terragrunt ask git where the repository begins.
 
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::model::RunUser;
 use crate::process::{Limits, Mechanism, Reached, Sandbox};
 
-use super::ChildEnvironment;
 use super::environment::GIT_CONFIG;
+use super::{ChildEnvironment, lend};
 
 /// Read by most programs: executables, libraries, time zones, certificates, names of hosts and users. Directories that
 /// usually hold secrets (`/etc` as a whole, `/home`, `/root`, `/run`, `/var`, `/opt`, `/srv`) are not among them.
@@ -120,6 +122,8 @@ pub struct RunSandbox {
     read: Vec<PathBuf>,
     write: Vec<PathBuf>,
     limits: Limits,
+    /// Who runs are, and the data directory, which holds all that they use; `None`: they are the server.
+    user: Option<(RunUser, PathBuf)>,
 }
 
 /// Directories of one run.
@@ -138,13 +142,38 @@ pub(super) struct RunPlace<'a> {
 impl RunSandbox {
     /// No boundary and no limits.
     pub fn none() -> Self {
-        Self { mechanism: None, read: Vec::new(), write: Vec::new(), limits: Limits::default() }
+        Self { mechanism: None, read: Vec::new(), write: Vec::new(), limits: Limits::default(), user: None }
     }
 
     /// A boundary held by `mechanism`, for programs that are given `environment`.
     pub fn new(mechanism: Option<Mechanism>, environment: &ChildEnvironment, limits: Limits) -> Self {
         let read = SYSTEM.iter().map(PathBuf::from).chain(named_by(environment)).collect();
-        Self { mechanism, read, write: Vec::new(), limits }
+        Self { mechanism, read, write: Vec::new(), limits, user: None }
+    }
+
+    /// Has runs be another user than the server.
+    #[must_use]
+    pub fn of_user(self, user: Option<RunUser>, data_dir: &Path) -> Self {
+        Self { user: user.map(|user| (user, data_dir.to_owned())), ..self }
+    }
+
+    /// Who runs are; `None`: the server.
+    pub(super) fn user(&self) -> Option<RunUser> {
+        self.user.as_ref().map(|(user, _)| *user)
+    }
+
+    /// Makes the user of runs the owner of the directories of a run, and lets it come to programs that were downloaded.
+    pub(super) async fn hand_over(&self, place: RunPlace<'_>) -> io::Result<()> {
+        let Some((user, top)) = self.user.clone() else { return Ok(()) };
+        let own = [place.root, place.scratch, place.tmp].map(Path::to_owned);
+        let handing_over = move || {
+            let programs = top.join("bin");
+            if programs.is_dir() {
+                lend::let_through(&top, &programs.join("any"), user)?;
+            }
+            own.iter().try_for_each(|dir| lend::lend(&top, dir, user))
+        };
+        tokio::task::spawn_blocking(handing_over).await.map_err(io::Error::other)?
     }
 
     /// Lets every run read more.
@@ -192,16 +221,14 @@ impl RunSandbox {
     /// The limit that a failed program has probably reached, in the words of the setting.
     pub(super) fn reached(&self, signal: Option<i32>, output: &str) -> Option<String> {
         let limits = self.limits;
+        let whose = if self.user.is_some() { "the user of runs" } else { "the user of the server" };
         Some(match limits.reached(signal, output)? {
             Reached::Memory => {
                 let most = crate::config::size::shown(limits.memory?);
                 format!("a run may have {most} of memory (`--run-memory`)")
             }
             Reached::Processes => {
-                format!(
-                    "a run, and the user of the server, may have {} processes and threads (`--run-processes`)",
-                    limits.processes?
-                )
+                format!("a run, and {whose}, may have {} processes and threads (`--run-processes`)", limits.processes?)
             }
             Reached::FileSize => {
                 let most = crate::config::size::shown(limits.file_size?);

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 mod namespaces;
+mod user;
 
 const LOCKKEEPER: &str = env!("CARGO_BIN_EXE_lockkeeper");
 /// Far more than anything here takes; a test that needs it has failed.

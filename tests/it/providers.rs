@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -81,9 +81,13 @@ impl World {
 
     /// An `init` as a run does it.
     async fn init(&self, dir: &Path, lock_file_tracked: bool) -> Output {
+        self.init_by(Cmd::new(&self.terraform), dir, lock_file_tracked).await
+    }
+
+    async fn init_by(&self, terraform: Cmd, dir: &Path, lock_file_tracked: bool) -> Output {
         let session = self.enter(dir, lock_file_tracked).await;
         let upgrade = (!lock_file_tracked).then_some("-upgrade");
-        let cmd = Cmd::new(&self.terraform)
+        let cmd = terraform
             .args(["init", "-input=false", "-no-color"])
             .args(upgrade)
             .dir(dir)
@@ -332,4 +336,37 @@ async fn inits_go_on_while_room_is_made() {
         assert_eq!(std::fs::read_to_string(program(&dir, "one")).unwrap(), content("one"));
         assert_eq!(std::fs::read_to_string(program(&dir, "two")).unwrap(), content("two"));
     }
+}
+
+/// The user can neither come to the directory nor read what the server has unpacked, unless it is let.
+#[tokio::test]
+async fn another_user_takes_packages_from_the_store_and_owns_nothing_in_it() {
+    const USER: u32 = 4343;
+    assert!(nix::unistd::geteuid().is_root(), "this test has runs of another user, and needs root to begin them");
+    let world = World::new();
+    let cache = world.cache.clone().of_user(Some(USER.to_string().parse().unwrap()));
+    let world = World { cache, ..world };
+    let may_come = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    may_come(world.dir.path(), 0o700);
+    for (name, is_shared) in [("first", false), ("second", true)] {
+        let dir = world.project(name);
+        for path in [dir.clone(), dir.join("main.tf")] {
+            std::os::unix::fs::chown(path, Some(USER), Some(USER)).unwrap();
+        }
+        let as_user = [format!("--reuid={USER}"), format!("--regid={USER}"), "--clear-groups".to_owned()];
+        let terraform = Cmd::new("setpriv").args(as_user).arg(&world.terraform);
+        let output = world.init_by(terraform, &dir, false).await;
+        assert!(output.is_success(), "{}{}", output.stdout.text(), output.stderr.text());
+        assert_eq!(output.stdout.text().contains("from the shared cache directory"), is_shared);
+        assert!(world.leads_to_the_store(&dir, "one") && world.leads_to_the_store(&dir, "two"));
+        for (path, _) in world.store() {
+            assert_eq!(path.symlink_metadata().unwrap().uid(), 0, "{}", path.display());
+        }
+        // As a server leaves it, whose files are its own.
+        let store = world.dir.path().join("plugin-cache");
+        for (path, (_, mode, ..)) in world.store().into_iter().filter(|(path, _)| *path != store) {
+            may_come(&path, mode & 0o700);
+        }
+    }
+    assert_eq!(world.dir.path().metadata().unwrap().mode() & 0o777, 0o710);
 }

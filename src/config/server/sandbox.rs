@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::reader::{Read, Reader};
 use crate::config::size::ByteSize;
+use crate::model::RunUser;
 
 /// What separates runs from the server (`--sandbox`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +64,8 @@ pub struct OwnPath {
 pub struct SandboxConfig {
     /// What holds it.
     pub kind: SandboxKind,
+    /// Who runs are; `None`: the user of the server.
+    pub run_as: Option<RunUser>,
     /// Files and directories that runs may read besides.
     pub read: Vec<PathBuf>,
     /// Files and directories that runs may change besides.
@@ -95,12 +98,15 @@ impl SandboxConfig {
             settings.iter().filter_map(own).collect()
         };
         let (secret, fixed) = (named(reader, &SECRET), named(reader, &FIXED));
+        let fix = "write the number of a user that only runs have, and of its group if that differs";
+        let run_as = reader.parsed("run-as", str::parse::<RunUser>, fix);
         let memory = reader.size("run-memory");
         let processes = reader.number::<u64>("run-processes");
         let file_size = reader.size("run-file-size");
         let cpu = reader.duration("run-cpu-time");
         Ok(Self {
             kind: kind?.expect("the sandbox has a default"),
+            run_as: run_as?,
             read,
             write,
             secret,

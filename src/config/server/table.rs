@@ -517,6 +517,14 @@ pub static SETTINGS: &[Setting] = &[
         List,
         "Files and folders that runs may change besides, such as a socket or a cache of your own.",
     ),
+    Setting::new(
+        Terraform,
+        "run-as",
+        "UID[:GID]",
+        Text,
+        "Runs are this user and group instead of those of the server, which has to be root or to have the rights to change \
+         them (docs/security.md).",
+    ),
     Setting::new(Terraform, "run-memory", "SIZE", Size, "Most memory that the processes of a run may have together.")
         .or_derived("three quarters of the memory of the machine"),
     Setting::new(

@@ -18,6 +18,9 @@
 //! `TF_PLUGIN_CACHE_MAY_BREAK_DEPENDENCY_LOCK_FILE` then says that the (throw-away) lock file follows the cache. The files
 //! of the store are read-only besides.
 //!
+//! - *Another user* (`--run-as`) owns the session and can read the store. What it fetched is copied, not moved: its programs
+//!   may still have files of it open for writing.
+//!
 //! Packages must not come from the pull request (P8): where it brings its own mirror in `terraform.d/plugins`, nothing of
 //! that `init` is promoted.
 
@@ -36,7 +39,9 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
+use super::lend::lend;
 use crate::clock::Clock;
+use crate::model::RunUser;
 use store::Store;
 use uses::Held;
 
@@ -59,6 +64,8 @@ pub struct ProviderCache {
     /// Where the projects are that use packages.
     checkouts: PathBuf,
     clock: Arc<dyn Clock>,
+    /// Who runs are; `None`: the server.
+    user: Option<RunUser>,
 }
 
 impl fmt::Debug for ProviderCache {
@@ -86,6 +93,8 @@ pub struct Session {
     held: Held,
     clock: Arc<dyn Clock>,
     place: InitPlace,
+    /// Who the `init` is; `None`: the server.
+    user: Option<RunUser>,
 }
 
 impl ProviderCache {
@@ -93,7 +102,13 @@ impl ProviderCache {
     /// who use packages are in `checkouts`.
     pub fn new(data_dir: &Path, clock: Arc<dyn Clock>) -> Self {
         let [store, scratch, checkouts] = ["plugin-cache", "tmp", "checkouts"].map(|name| data_dir.join(name));
-        Self { store: Store::new(store), scratch, checkouts, clock }
+        Self { store: Store::new(store), scratch, checkouts, clock, user: None }
+    }
+
+    /// Has runs be another user than the server.
+    #[must_use]
+    pub fn of_user(self, user: Option<RunUser>) -> Self {
+        Self { user, ..self }
     }
 
     /// Begins an `init`. `None` where somebody has `set` a cache directory: that stays as it is.
@@ -107,11 +122,15 @@ impl ProviderCache {
 
     fn begin(&self, place: InitPlace) -> std::io::Result<Session> {
         std::fs::create_dir_all(&self.scratch)?;
-        let overlay = tempfile::Builder::new().prefix("providers-").tempdir_in(self.scratch.canonicalize()?)?;
+        let scratch = self.scratch.canonicalize()?;
+        let overlay = tempfile::Builder::new().prefix("providers-").tempdir_in(&scratch)?;
         let held = Held { uses: self.store.uses.clone(), packages: Vec::new() };
         let (store, clock) = (self.store.clone(), Arc::clone(&self.clock));
-        let mut session = Session { store, overlay, held, clock, place };
+        let mut session = Session { store, overlay, held, clock, place, user: self.user };
         session.lay_out()?;
+        if let Some(user) = self.user {
+            lend(scratch.parent().unwrap_or(&scratch), session.overlay.path(), user)?;
+        }
         Ok(session)
     }
 }

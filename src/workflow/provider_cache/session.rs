@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::io::Result;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
 use tracing::warn;
 
+use super::super::lend::{copy_files, let_through, publish};
 use super::lock_file::LockFile;
 use super::store::PackagePath;
 use super::{Session, links};
@@ -24,6 +25,7 @@ impl Session {
                 let link = package.below(self.overlay.path());
                 fs::create_dir_all(link.parent().unwrap_or(&link))?;
                 std::os::unix::fs::symlink(self.store.path_of(&package), link)?;
+                self.open_up(&package)?;
                 uses.hold(&package);
                 self.held.packages.push(package);
             }
@@ -60,11 +62,33 @@ impl Session {
             return Ok(None);
         }
         self.held.add(package);
-        let is_kept = self.store.take(package, &own);
+        let is_kept = match self.user {
+            None => self.store.take(package, &own),
+            Some(_) => self.take_copy(package, &own),
+        };
         if let Err(error) = &is_kept {
             warn!(package = %own.display(), %error, "A provider package cannot be kept for other projects");
         }
         Ok(is_kept.unwrap_or(false).then(|| self.store.path_of(package)))
+    }
+
+    fn take_copy(&self, package: &PackagePath, own: &Path) -> Result<bool> {
+        let copy = tempfile::tempdir_in(self.overlay.path().parent().unwrap_or(self.overlay.path()))?;
+        let package_copy = copy.path().join("package");
+        copy_files(own, &package_copy)?;
+        let is_kept = self.store.take(package, &package_copy)?;
+        if is_kept {
+            self.open_up(package)?;
+        }
+        Ok(is_kept)
+    }
+
+    /// Lets another user read a package of the store.
+    fn open_up(&self, package: &PackagePath) -> Result<()> {
+        let Some(user) = self.user else { return Ok(()) };
+        let path = self.store.path_of(package);
+        publish(&path)?;
+        let_through(self.store.dir().parent().unwrap_or(self.store.dir()), &path, user)
     }
 
     fn brings_its_own(&self) -> bool {

@@ -101,6 +101,8 @@ impl Exec<'_> {
 
     fn supervised(&self, cmd: Cmd) -> Supervised {
         let cmd = cmd.envs(temporary(self.place.tmp)).limits(self.sandbox.limits()).deadline(self.deadline.left());
+        let user = self.sandbox.user();
+        let cmd = if user.is_some() { cmd.user(user).env_unless_set("HOME", self.place.tmp) } else { cmd };
         cmd.supervised(self.supervisor).hold(self.hold)
     }
 
@@ -113,6 +115,9 @@ impl Exec<'_> {
         report: Option<Report>,
     ) -> Result<(Kept, bool), StepError> {
         self.output.say(&format!("$ {shown}")).await;
+        if let Err(error) = self.sandbox.hand_over(self.place).await {
+            return Err(StepError { step: name, why: StepFailure::Disk(error), output: String::new() });
+        }
         let (lines, received) = mpsc::channel(256);
         let (exit, (kept, is_reported)) =
             tokio::join!(run.run(lines, self.stop), collect(received, self.output, report));

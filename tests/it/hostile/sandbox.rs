@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use lockkeeper::emulator::Change;
+use lockkeeper::process::Cmd;
 use lockkeeper::store::DatabaseUrl;
 
-use crate::e2e::world::World;
+use crate::e2e::world::{REPO, World, resource};
 use crate::support::program::lockkeeper;
 use crate::support::server::{Settings, TOKEN, WEBHOOK_SECRET};
 
@@ -88,12 +89,75 @@ async fn nor_does_a_plan_of_a_server_that_runs_as_whoever_runs_the_tests() {
     attack(Settings::default()).await;
 }
 
+/// User of runs.
+const RUNNER: u32 = 4343;
+
+/// Without a sandbox the rights of a user are what is left; they do not count for ports.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_a_plan_of_another_user_without_a_sandbox() {
+    attack_with(Settings::default().run_as(RUNNER).flag("--sandbox=none"), &["fixed port"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_does_a_plan_of_another_user_in_a_sandbox() {
+    for sandbox in ["landlock", "bubblewrap"] {
+        attack(Settings::default().run_as(RUNNER).flag(&format!("--sandbox={sandbox}"))).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_user_plans_and_applies_again_and_again_in_the_same_checkout() {
+    let of_root = Settings::default;
+    let with_rights = || Settings::default().without_privileges();
+    for (sandbox, settings) in
+        [("landlock", of_root()), ("bubblewrap", of_root()), ("none", of_root()), ("landlock", with_rights())]
+    {
+        let settings = settings.run_as(RUNNER).flag(&format!("--sandbox={sandbox}"));
+        let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
+        let who = world.dir.path().join("who");
+        let code = |value: &str| {
+            let id = format!("id -u >{0}; id -G >>{0}", who.display());
+            let provisioner = format!("  provisioner \"local-exec\" {{\n    command = \"{id}\"\n  }}\n");
+            let changed =
+                resource("it", value).replace("{\n", &format!("{{\n  triggers_replace = {value}\n{provisioner}"));
+            world.files().backend("root") + &changed
+        };
+        let pull = world.open("feature", &[("main.tf", &code("1"))]).await;
+        world.answer(pull).await.is("autoplan success | . default planned");
+        world.ask(pull, "lockkeeper plan").await.is("plan success | . default planned");
+        world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied").says("1 added");
+        assert_eq!(
+            std::fs::read_to_string(&who).unwrap(),
+            format!(
+                "{RUNNER}
+{RUNNER}
+"
+            )
+        );
+        // Git replaces a file that belongs to the run.
+        world.push("feature", "main.tf", &code("2")).await;
+        world.answer(pull).await.is("autoplan success | . default planned");
+        world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied").says("1 destroyed");
+        world.github.merge(REPO, pull, "alice").await.expect("a merge");
+        world.answer(pull).await;
+        world.cleaned().await;
+        world.finish(&[]).await;
+    }
+}
+
 async fn attack(settings: Settings) {
+    attack_with(settings, &[]).await;
+}
+
+/// An attack that may do this much besides.
+async fn attack_with(settings: Settings, allowed: &[&str]) {
+    let is_of_server = settings.runner().is_some();
     let secrets = tempfile::tempdir().unwrap();
     let key = secrets.path().join("keys");
     std::fs::write(&key, "first key\n").unwrap();
-    for path in [secrets.path(), &key] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Without a user of its own a run has the rights of the server over files.
+    for (path, mode) in [(secrets.path(), 0o755), (&key, if is_of_server { 0o600 } else { 0o755 })] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     }
     let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     // The mirror of another repository, whose reviewed code is to run unchanged.
@@ -122,7 +186,7 @@ async fn attack(settings: Settings) {
             ("own mirror", format!("cat '{}'", data.join("mirrors/github.test/acme/infra.git/config").display())),
             ("plan files", format!("ls '{}'", data.join("plans").display())),
             ("programs for other runs", format!("mkdir -p '{0}' && echo >'{0}/terraform1.0.0'", data.join("bin").display())),
-            ("home of the server", "ls ~".to_owned()),
+            ("home of the server", format!("ls '{}'", world.server.dir().join("home").display())),
             ("tokens in /proc", "cat /proc/[0-9]*/environ | grep -q LOCKKEEPER_".to_owned()),
             ("environment of the server", format!("cat /proc/{server}/environ")),
             ("memory of the server", format!("cat /proc/{server}/maps")),
@@ -143,7 +207,9 @@ async fn attack(settings: Settings) {
     let mut seen: Vec<&str> = report.lines().collect();
     seen.sort_unstable();
     seen.dedup();
-    assert_eq!(seen, OUTCOMES);
+    let denied = |name: &str| allowed.iter().find(|allowed| name == format!("{allowed}: denied"));
+    let expected = OUTCOMES.map(|name| denied(name).map_or_else(|| name.to_owned(), |name| format!("{name}: done")));
+    assert_eq!(seen, expected);
     for secret in [TOKEN, WEBHOOK_SECRET] {
         assert!(!said.text.contains(secret), "{}", said.text);
     }
@@ -196,4 +262,31 @@ fn a_server_does_not_start_without_the_bubblewrap_it_was_told_to_use() {
     std::fs::set_permissions(&bwrap, std::fs::Permissions::from_mode(0o755)).unwrap();
     let said = refusal_of_bubblewrap(&format!("{}:/usr/bin:/bin", dir.path().display()));
     assert!(said.contains("cannot make namespaces here (bwrap: No permissions to create new namespace)"), "{said}");
+}
+
+#[tokio::test]
+async fn a_server_does_not_start_that_cannot_have_runs_be_another_user() {
+    assert!(nix::unistd::geteuid().is_root(), "this story starts servers as ordinary users, and needs root for that");
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
+    let rights = "server lacks CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER, CAP_KILL, CAP_SETGID, CAP_SETUID";
+    for (run_as, code, why) in [
+        ("4343", 1, rights),
+        ("4242:4343", 1, "the server itself is that user"),
+        ("0", 2, "neither root (0) nor"),
+        ("nobody", 2, "expected numbers"),
+    ] {
+        let server = Cmd::new("setpriv")
+            .args(["--reuid=4242", "--regid=4242", "--clear-groups", env!("CARGO_BIN_EXE_lockkeeper"), "server"])
+            .args(["--port=0", "--gh-user=bot", "--repo-allowlist=github.com/acme/*", "--data-dir"])
+            .arg(dir.path())
+            .arg(format!("--run-as={run_as}"))
+            .env("PATH", "/usr/bin:/bin")
+            .env("LOCKKEEPER_GH_TOKEN", TOKEN)
+            .env("LOCKKEEPER_GH_WEBHOOK_SECRET", WEBHOOK_SECRET);
+        let said = server.output().await.unwrap();
+        let text = said.stderr.text();
+        assert_eq!(said.code, Some(code), "{run_as}: {text}");
+        assert!(text.contains(why), "{run_as}: {text}");
+    }
 }

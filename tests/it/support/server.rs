@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -59,6 +60,7 @@ pub struct Settings {
     writes: Vec<PathBuf>,
     ordinary_user: bool,
     without_landlock: bool,
+    run_as: Option<u32>,
 }
 
 /// A user and group without any right, for servers of tests that run as root.
@@ -75,6 +77,18 @@ impl Settings {
     #[must_use]
     pub fn without_landlock(self) -> Self {
         Self { without_landlock: true, ..self }
+    }
+
+    /// Runs are a user of their own. Only the tests of root can have that.
+    #[must_use]
+    pub fn run_as(self, user: u32) -> Self {
+        assert!(nix::unistd::geteuid().is_root(), "this story has runs of another user, and needs root to begin them");
+        Self { run_as: Some(user), ..self.flag(&format!("--run-as={user}")) }
+    }
+
+    /// Who runs are, if not the server.
+    pub fn runner(&self) -> Option<u32> {
+        self.run_as
     }
 
     /// A directory of the story that runs may change.
@@ -199,6 +213,17 @@ impl Server {
                 std::os::unix::fs::chown(dir.path().join(path), Some(NOBODY), Some(NOBODY)).expect("we are root");
             }
         }
+        if let Some(user) = settings.run_as {
+            let mode = |path: &str, mode| {
+                let mode = std::fs::Permissions::from_mode(mode);
+                std::fs::set_permissions(dir.path().join(path), mode).expect("we are root");
+            };
+            // As on a server: others may come through to what is theirs, and home and data are its own.
+            for (path, its_mode) in [("", 0o711), ("home", 0o700), ("data", 0o700)] {
+                mode(path, its_mode);
+            }
+            std::os::unix::fs::chown(dir.path().join("terraform.log"), Some(user), None).expect("we are root");
+        }
         let api_url = api_url.to_owned();
         Self { api_url, github, events: None, settings, dir, replica: None, process: None, log: Log::default() }
     }
@@ -270,6 +295,14 @@ impl Server {
         if self.settings.survives_full_disks {
             before.extend(["env", "--ignore-signal=XFSZ"].map(str::to_owned));
         }
+        let is_ordinary = self.settings.ordinary_user && nix::unistd::geteuid().is_root();
+        if is_ordinary && self.settings.run_as.is_some() {
+            // An ordinary user with the rights that it needs for that, as systemd gives them.
+            let rights = "+chown,+dac_override,+fowner,+kill,+setgid,+setuid";
+            before.extend(["setpriv", "--clear-groups"].map(str::to_owned));
+            before.extend([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
+            before.extend([format!("--inh-caps={rights}"), format!("--ambient-caps={rights}")]);
+        }
         before.push(program.to_owned());
         let mut command = Command::new(&before[0]);
         command.args(&before[1..]);
@@ -289,7 +322,7 @@ impl Server {
         command.env("LOCKKEEPER_DATABASE_URL", address_of(&self.database()));
         command.env("TF_CLI_CONFIG_FILE", "/dev/null").env("TF_LOG", "info");
         command.env("TF_LOG_PATH", self.terraform_log_path()).envs(&self.settings.variables);
-        if self.settings.ordinary_user && nix::unistd::geteuid().is_root() {
+        if is_ordinary && self.settings.run_as.is_none() {
             command.uid(NOBODY).gid(NOBODY);
         }
         command.current_dir(self.dir()).kill_on_drop(true);

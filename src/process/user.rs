@@ -1,0 +1,54 @@
+//! Another user for the programs of a run.
+//!
+//! User and groups are those of a thread on Linux, so the supervisor starts the program from a thread that has become
+//! somebody else. The supervisor itself stays the user of the server, whom the program can neither signal nor trace.
+
+use std::io;
+
+use nix::unistd::geteuid;
+use rustix::thread::{
+    CapabilitySet, Gid, Uid, capabilities, capability_is_in_ambient_set, set_no_new_privs, set_thread_groups,
+    set_thread_res_gid, set_thread_res_uid,
+};
+
+use crate::model::RunUser;
+
+/// Rights without which runs of another user cannot be started, ended and cleaned up after.
+const NEEDED: [(CapabilitySet, &str); 6] = [
+    (CapabilitySet::CHOWN, "CAP_CHOWN"),
+    (CapabilitySet::DAC_OVERRIDE, "CAP_DAC_OVERRIDE"),
+    (CapabilitySet::FOWNER, "CAP_FOWNER"),
+    (CapabilitySet::KILL, "CAP_KILL"),
+    (CapabilitySet::SETGID, "CAP_SETGID"),
+    (CapabilitySet::SETUID, "CAP_SETUID"),
+];
+
+impl RunUser {
+    /// Whether this process runs as that user already.
+    pub fn is_own(self) -> bool {
+        geteuid().as_raw() == self.uid
+    }
+
+    /// Rights that this process, or what it starts, lacks to change to another user and to own its files.
+    pub fn missing_rights() -> io::Result<Vec<&'static str>> {
+        let effective = capabilities(None)?.effective;
+        let mut missing = Vec::new();
+        for (right, name) in NEEDED {
+            // The supervisor is started as a new program: a server that is not root hands on ambient rights only.
+            let is_handed_on = geteuid().is_root() || capability_is_in_ambient_set(right)?;
+            if !effective.contains(right) || !is_handed_on {
+                missing.push(name);
+            }
+        }
+        Ok(missing)
+    }
+
+    /// Makes this thread that user, for good: no program that it starts becomes another one.
+    pub(super) fn take_on(self) -> io::Result<()> {
+        set_no_new_privs(true)?;
+        let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+        set_thread_groups(&[])?;
+        set_thread_res_gid(gid, gid, gid)?;
+        Ok(set_thread_res_uid(uid, uid, uid)?)
+    }
+}

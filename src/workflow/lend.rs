@@ -1,0 +1,233 @@
+//! Directories of a run for the user that its programs run as (`--run-as`).
+//!
+//! The server keeps the right to everything in them; the user becomes the owner. What a run leaves is as hostile as its
+//! code, and programs of another run of that user may change it meanwhile, so:
+//! - *No link* is followed: each entry is opened by its name in its directory, and what was opened changes hands.
+//! - *Nothing of others* changes hands: a file that has a second name may be one of the server.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Error, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::path::Path;
+
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, chownat, fstat, openat, statat};
+use rustix::io::Errno;
+use rustix::thread::{Gid, Uid};
+
+use crate::model::RunUser;
+
+/// Deepest directory in a checkout.
+const DEEPEST: usize = 200;
+const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Makes the user the owner of a directory and all that is below, and lets it come from `top`, which holds the directory,
+/// to there.
+pub(super) fn lend(top: &Path, dir: &Path, user: RunUser) -> io::Result<()> {
+    let (top, dir) = (top.canonicalize()?, dir.canonicalize()?);
+    let_through(&top, &dir, user)?;
+    let opened = openat(rustix::fs::CWD, &dir, DIRECTORY, Mode::empty())?;
+    give(&opened, &fstat(&opened)?, user)?;
+    give_below(&opened, user, 0)
+}
+
+/// Lets the group of the user search the directories from `top` to the one that holds `path`. It cannot list them.
+pub(super) fn let_through(top: &Path, path: &Path, user: RunUser) -> io::Result<()> {
+    for dir in path.ancestors().skip(1).take_while(|dir| dir.starts_with(top)) {
+        let meta = fs::metadata(dir)?;
+        let mode = meta.mode() & 0o7777;
+        let is_open = mode & 0o001 != 0 || meta.gid() == user.gid && mode & 0o010 != 0;
+        if !is_open {
+            chown(dir, None, Some(user.gid))?;
+            fs::set_permissions(dir, fs::Permissions::from_mode(mode & !0o070 | 0o010))?;
+        }
+    }
+    Ok(())
+}
+
+/// Lets everybody who comes there read a directory of the server, with all that is below.
+pub(super) fn publish(dir: &Path) -> io::Result<()> {
+    let mode = fs::symlink_metadata(dir)?.mode() & 0o7777;
+    let readable = mode | 0o044 | if mode & 0o100 == 0 { 0 } else { 0o011 };
+    if readable != mode {
+        fs::set_permissions(dir, fs::Permissions::from_mode(readable))?;
+    }
+    if dir.is_dir() {
+        for entry in fs::read_dir(dir)? {
+            publish(&entry?.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies regular files and directories that belong to the user of runs. Anything else among them is an error.
+pub(super) fn copy_files(from: &Path, to: &Path) -> io::Result<()> {
+    copy_below(&openat(rustix::fs::CWD, from, DIRECTORY, Mode::empty())?, to, 0)
+}
+
+fn copy_below(from: &OwnedFd, to: &Path, depth: usize) -> io::Result<()> {
+    if depth == DEEPEST {
+        return Err(too_deep());
+    }
+    fs::create_dir(to)?;
+    for entry in Dir::read_from(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        let opened =
+            openat(from, name, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+        let (stat, to) = (fstat(&opened)?, to.join(OsStr::from_bytes(name.to_bytes())));
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        if kind == FileType::Directory {
+            copy_below(&opened, &to, depth + 1)?;
+        } else if kind == FileType::RegularFile {
+            io::copy(&mut fs::File::from(opened), &mut fs::File::create_new(&to)?)?;
+            fs::set_permissions(&to, fs::Permissions::from_mode(stat.st_mode & 0o777))?;
+        } else {
+            return Err(Error::new(ErrorKind::InvalidData, format!("{} is no regular file", to.display())));
+        }
+    }
+    Ok(())
+}
+
+fn too_deep() -> Error {
+    Error::new(ErrorKind::InvalidData, "there are directories that are nested too deep")
+}
+
+fn give_below(dir: &OwnedFd, user: RunUser, depth: usize) -> io::Result<()> {
+    if depth == DEEPEST {
+        return Err(too_deep());
+    }
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == c"." || name == c".." {
+            continue;
+        }
+        // Another program of that user may have removed it.
+        match give_entry(dir, name, user, depth) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            given => given?,
+        }
+    }
+    Ok(())
+}
+
+fn give_entry(dir: &OwnedFd, name: &std::ffi::CStr, user: RunUser, depth: usize) -> io::Result<()> {
+    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let opened = match openat(dir, name, DIRECTORY, Mode::empty()) {
+            // It was another thing a moment ago.
+            Err(Errno::NOTDIR | Errno::LOOP) => return Ok(()),
+            opened => opened?,
+        };
+        give(&opened, &fstat(&opened)?, user)?;
+        return give_below(&opened, user, depth + 1);
+    }
+    if stat.st_uid == user.uid {
+        return Ok(());
+    }
+    let opened = openat(dir, name, ANYTHING, Mode::empty())?;
+    let stat = fstat(&opened)?;
+    if stat.st_nlink == 1 { give(&opened, &stat, user) } else { Ok(()) }
+}
+
+fn give(opened: impl AsFd, stat: &Stat, user: RunUser) -> io::Result<()> {
+    if stat.st_uid == user.uid {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    Ok(chownat(opened, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    const USER: RunUser = RunUser { uid: 4343, gid: 4344 };
+
+    /// Only root may give files away.
+    fn may_give() -> bool {
+        nix::unistd::geteuid().is_root()
+    }
+
+    #[test]
+    fn what_is_lent_belongs_to_the_user_and_nothing_else_does() {
+        assert!(may_give(), "this test needs root, who alone may give files to others");
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        for dir in ["data", "data/checkouts", "data/checkouts/1", "data/checkouts/1/sub", "data/other"] {
+            fs::create_dir(at(dir)).unwrap();
+            fs::set_permissions(at(dir), fs::Permissions::from_mode(0o700)).unwrap();
+        }
+        for file in ["data/database", "data/checkouts/1/sub/file", "data/checkouts/1/linked"] {
+            fs::write(at(file), "").unwrap();
+        }
+        fs::hard_link(at("data/database"), at("data/checkouts/1/hard")).unwrap();
+        symlink(at("data/database"), at("data/checkouts/1/soft")).unwrap();
+        symlink(at("data/other"), at("data/checkouts/1/away")).unwrap();
+        for _ in 0..2 {
+            lend(&at("data"), &at("data/checkouts/1"), USER).unwrap();
+            for (path, uid, gid, mode) in [
+                ("data", 0, 4344, 0o710),
+                ("data/checkouts", 0, 4344, 0o710),
+                ("data/checkouts/1", 4343, 4344, 0o700),
+                ("data/checkouts/1/sub", 4343, 4344, 0o700),
+                ("data/other", 0, 0, 0o700),
+            ] {
+                let meta = at(path).symlink_metadata().unwrap();
+                assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (uid, gid, mode), "{path}");
+            }
+            for (path, uid) in [
+                ("data/checkouts/1/sub/file", 4343),
+                ("data/checkouts/1/linked", 4343),
+                ("data/checkouts/1/soft", 4343),
+                ("data/checkouts/1/away", 4343),
+                ("data/checkouts/1/hard", 0),
+                ("data/database", 0),
+            ] {
+                assert_eq!(at(path).symlink_metadata().unwrap().uid(), uid, "{path}");
+            }
+        }
+        assert_eq!(top.path().metadata().unwrap().gid(), 0);
+    }
+
+    #[test]
+    fn files_are_copied_and_nothing_that_leads_elsewhere() {
+        let top = tempfile::tempdir().unwrap();
+        let at = |name: &str| top.path().join(name);
+        fs::create_dir_all(at("from/sub")).unwrap();
+        fs::write(at("from/sub/program"), "content").unwrap();
+        fs::set_permissions(at("from/sub/program"), fs::Permissions::from_mode(0o4755)).unwrap();
+        copy_files(&at("from"), &at("to")).unwrap();
+        assert_eq!(fs::read_to_string(at("to/sub/program")).unwrap(), "content");
+        assert_eq!(at("to/sub/program").metadata().unwrap().mode() & 0o7777, 0o755);
+        fs::write(at("secret"), "").unwrap();
+        symlink(at("secret"), at("from/sub/link")).unwrap();
+        assert!(copy_files(&at("from"), &at("second")).is_err());
+        symlink(at("from"), at("whole")).unwrap();
+        assert!(copy_files(&at("whole"), &at("third")).is_err());
+    }
+
+    #[test]
+    fn a_package_is_open_to_those_who_come_there() {
+        let top = tempfile::tempdir().unwrap();
+        let (dir, file) = (top.path().join("1.0.0"), top.path().join("1.0.0/provider"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(&file, "").unwrap();
+        fs::set_permissions(&dir, fs::Permissions::from_mode(0o700)).unwrap();
+        for (before, after) in [(0o500, 0o555), (0o400, 0o444), (0o644, 0o644)] {
+            fs::set_permissions(&file, fs::Permissions::from_mode(before)).unwrap();
+            publish(&dir).unwrap();
+            let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+            assert_eq!((mode(&dir), mode(&file)), (0o755, after));
+        }
+    }
+}

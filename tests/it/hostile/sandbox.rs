@@ -2,8 +2,8 @@
 //! what keeps it from everything that is not its own.
 
 use std::fmt::Write as _;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
 
 use lockkeeper::emulator::Change;
 use lockkeeper::process::Cmd;
@@ -105,6 +105,16 @@ async fn nor_does_a_plan_of_another_user_in_a_sandbox() {
     }
 }
 
+/// Directories of Terraform below a directory, with their numbers on the disk: another one is a new one.
+fn initialised(dir: &Path) -> Vec<(PathBuf, u64)> {
+    let below = std::fs::read_dir(dir).unwrap().map(Result::unwrap).filter(|entry| entry.file_type().unwrap().is_dir());
+    let of = |entry: std::fs::DirEntry| match entry.file_name().to_str() {
+        Some(".terraform") => vec![(entry.path(), entry.metadata().unwrap().ino())],
+        _ => initialised(&entry.path()),
+    };
+    below.flat_map(of).collect()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_user_plans_and_applies_again_and_again_in_the_same_checkout() {
     let of_root = Settings::default;
@@ -124,6 +134,8 @@ async fn another_user_plans_and_applies_again_and_again_in_the_same_checkout() {
         };
         let pull = world.open("feature", &[("main.tf", &code("1"))]).await;
         world.answer(pull).await.is("autoplan success | . default planned");
+        let made = initialised(&world.server.data_dir().join("checkouts"));
+        assert_eq!(made.len(), 1, "{made:?}");
         world.ask(pull, "lockkeeper plan").await.is("plan success | . default planned");
         world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied").says("1 added");
         assert_eq!(
@@ -138,6 +150,8 @@ async fn another_user_plans_and_applies_again_and_again_in_the_same_checkout() {
         world.push("feature", "main.tf", &code("2")).await;
         world.answer(pull).await.is("autoplan success | . default planned");
         world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied").says("1 destroyed");
+        let kept = initialised(&world.server.data_dir().join("checkouts"));
+        assert_eq!(kept, made, "git gave the checkout up instead of changing it");
         world.github.merge(REPO, pull, "alice").await.expect("a merge");
         world.answer(pull).await;
         world.cleaned().await;

@@ -8,6 +8,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use super::*;
 use crate::support::program::bwrap;
+use crate::support::server::LOOK;
 
 /// What a shell needs.
 fn namespaces() -> Sandbox {
@@ -70,6 +71,13 @@ async fn a_program_that_ignores_sigint_is_killed_after_the_grace_period() {
     assert!(exit.duration >= Duration::from_millis(200));
 }
 
+/// Threads of a supervisor but for the one that starts the program.
+fn threads(supervisor: &str) -> usize {
+    let tasks = std::fs::read_dir(format!("/proc/{supervisor}/task")).unwrap();
+    let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.trim() == "lockkeeper").count()
+}
+
 /// Here `bwrap` waits for the gate before it starts the program, and has told the number of its group by then.
 #[tokio::test]
 async fn an_interrupt_that_comes_before_the_program_is_not_lost() {
@@ -77,17 +85,26 @@ async fn an_interrupt_that_comes_before_the_program_is_not_lost() {
 
     let (dir, gate) = gate();
     let slow = dir.path().join("slow");
-    let wrapper = format!("#!/bin/sh\nexec {} --block-fd 9 \"$@\" 9<>{}\n", bwrap().display(), gate.0.display());
-    std::fs::write(&slow, wrapper).unwrap();
+    let begin = format!("exec {} --block-fd 9 \"$@\" 9<>{}", bwrap().display(), gate.0.display());
+    std::fs::write(&slow, format!("#!/bin/sh\necho $PPID\n{begin}\n")).unwrap();
     std::fs::set_permissions(&slow, std::fs::Permissions::from_mode(0o755)).unwrap();
     let script = "trap 'kill $!; exit 5' INT; sleep 1000 & wait";
-    let run = Run::start(sh(script).sandbox(Some(with_bwrap(&slow))), LONG);
+    let mut run = Run::start(sh(script).sandbox(Some(with_bwrap(&slow))), LONG);
+    let supervisor = run.line().await;
+    let before = threads(&supervisor);
     run.cancel.cancel();
-    // Does not wait for a reader: `bwrap` may have been told to end before it opened the gate.
+    // The thread that holds the leash ends with it.
+    let interrupted = async {
+        while threads(&supervisor) >= before {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    tokio::time::timeout(LONG, interrupted).await.expect("the end of the leash in time");
+    // Also where nobody reads: then it fails below.
     let mut pipe = std::fs::OpenOptions::new().read(true).write(true).open(&gate.0).unwrap();
     std::io::Write::write_all(&mut pipe, b"go\n").unwrap();
     let (lines, exit) = run.finish().await;
-    assert!(matches!(exit.code, None | Some(5 | 130)), "it ended before the grace period: {exit:?} {lines:?}");
+    assert!(matches!(exit.code, Some(5 | 130)), "it ended before the grace period: {exit:?} {lines:?}");
     assert_eq!(exit.how, Ended::Cancelled);
 }
 

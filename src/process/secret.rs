@@ -4,16 +4,18 @@
 //! a pipe would be open to the same: what `/proc/PID/fd` names can be opened anew. The descriptor handed over here is one
 //! end of a pair of sockets, which nobody can open by a path. The other end is ours: each message that is received is
 //! answered with the secret, so that nothing waits in the kernel until it is asked for, and a program that asks again is
-//! answered again.
+//! answered again. The sockets are connected (`SOCK_SEQPACKET`): whoever waits for an answer when this process dies reads an
+//! end. Of a datagram socket nobody would ever hear that, and git would wait for its helper for ever.
 //!
 //! The child gets a copy after it was forked (crate `command-fds`). In this process both ends are closed by every `exec`,
 //! so no other child that is started at the same moment inherits them.
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixDatagram as Socket;
+use std::os::unix::net::UnixDatagram as Messages;
 
 use command_fds::{CommandFdExt as _, FdMapping};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixDatagram;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -44,20 +46,26 @@ impl Cmd {
     /// Hands the descriptor to the command that is about to be started, if there is a secret.
     pub(super) fn hand_secret(&self, command: &mut tokio::process::Command) -> io::Result<Option<Teller>> {
         let Some(secret) = self.secret.clone() else { return Ok(None) };
-        let (ours, theirs) = Socket::pair()?;
+        let (ours, theirs) = connected()?;
         ours.set_nonblocking(true)?;
         let ours = UnixDatagram::from_std(ours)?;
-        let mapping = FdMapping { parent_fd: OwnedFd::from(theirs), child_fd: Self::SECRET_FD };
+        let mapping = FdMapping { parent_fd: theirs, child_fd: Self::SECRET_FD };
         command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
         let task = tokio::spawn(async move { tell(&ours, &secret).await });
         Ok(Some(Teller { _task: AbortOnDropHandle::new(task) }))
     }
 }
 
-/// Ends when nobody can ask any more.
+/// Both ends, closed by every `exec`. The type of ours is for messages, of which a connected socket makes no difference.
+fn connected() -> io::Result<(Messages, OwnedFd)> {
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    Ok((Messages::from(ours), theirs))
+}
+
+/// Ends when nobody can ask any more, which an empty message says.
 async fn tell(socket: &UnixDatagram, secret: &Secret) {
     let mut question = [0; QUESTION];
-    while socket.recv(&mut question).await.is_ok() {
+    while socket.recv(&mut question).await.is_ok_and(|length| length > 0) {
         if socket.send(secret.expose().as_bytes()).await.is_err() {
             break;
         }
@@ -83,6 +91,24 @@ mod tests {
         let mut dialogue = sh(&format!("read -r _; {ASK}; echo")).secret(Secret::new("hunter2")).dialogue().unwrap();
         dialogue.say(b"\n").await.unwrap();
         assert_eq!(dialogue.line(100).await.unwrap().as_deref(), Some(&b"hunter2"[..]));
+    }
+
+    /// Far more than it takes; a wait that needs it has failed.
+    const LONG: std::time::Duration = std::time::Duration::from_mins(1);
+
+    #[test]
+    fn whoever_waits_for_a_secret_hears_that_the_server_has_died() {
+        let (ours, theirs) = connected().unwrap();
+        let theirs = Messages::from(theirs);
+        theirs.set_read_timeout(Some(LONG)).unwrap();
+        theirs.send(b"get").unwrap();
+        drop(ours);
+        let heard = theirs.recv(&mut [0; 16]);
+        let is_end = match &heard {
+            Ok(length) => *length == 0,
+            Err(error) => error.kind() == io::ErrorKind::ConnectionReset,
+        };
+        assert!(is_end, "{heard:?}");
     }
 
     #[tokio::test]

@@ -102,6 +102,8 @@ fn with(
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
     use crate::config::repos::ServerRepos;
 
@@ -138,7 +140,7 @@ mod tests {
         let found = environments(&SERVER, profiles).unwrap();
         let mut told = format!("plans: {}\napplies: {}\n", shown(&found.plans), shown(&found.applies));
         for (name, [plans, applies]) in &found.profiles {
-            told += &format!("{name}, plans: {}\n{name}, applies: {}\n", shown(plans), shown(applies));
+            writeln!(told, "{name}, plans: {}\n{name}, applies: {}", shown(plans), shown(applies)).unwrap();
         }
         insta::assert_snapshot!(told, @"
         plans: AWS_PROFILE=dev AWS_REGION=eu-west-1 PATH=/usr/bin

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::{info, warn};
 
-use super::connections::{Admission, Limits, WebServer};
+use super::connections::{Admission, Limits, Peers, WebServer};
 use super::tls::Certificate;
 use super::{Parts, Replica, build, descriptors, loops, reload, web};
 use crate::clock::{Ids, RandomIds, SystemClock};
@@ -76,7 +76,8 @@ impl Server {
         replica.tick_leases().await.context("cannot tell the database that this server is there")?;
         let (closing, ended) = (replica.ctx.closing.clone(), CancellationToken::new());
         let router = web::router(&replica.ctx, config, closing.clone()).await?;
-        let web = web_server(router, config, &replica.ctx)?.serve(listener, ended.clone());
+        let peers = peers(&listener, &replica.ctx)?;
+        let web = web_server(router, config, &replica.ctx)?.keeping_away_runs(peers).serve(listener, ended.clone());
         web::tell_use(config);
         info!(%address, replica = %replica.name(), url = replica.ctx.settings.public_url, "Lockkeeper is ready");
         Ok(Self {
@@ -165,6 +166,15 @@ fn web_server(router: Router, config: &ServerConfig, ctx: &Ctx) -> anyhow::Resul
     info!(in_all = limits.in_all, per_address = limits.per_address, "Connections to the web server are limited");
     let admission = Admission::new(limits, config.web.trusted_proxies.clone(), ctx.metrics.clone());
     Ok(WebServer::new(router, certificate.map(Arc::new), admission))
+}
+
+/// What keeps runs from the pages; `None`: runs are not separated from the server anyway.
+fn peers(listener: &TcpListener, ctx: &Ctx) -> anyhow::Result<Option<Peers>> {
+    let sandbox = &ctx.terraform.plans.sandbox;
+    if sandbox.mechanism().is_none() && sandbox.user().is_none() {
+        return Ok(None);
+    }
+    Peers::new(listener, sandbox.user()).context("cannot tell on which address the server listens")
 }
 
 async fn replica(config: &ServerConfig, surroundings: Surroundings, address: SocketAddr) -> anyhow::Result<Replica> {

@@ -35,6 +35,7 @@ mod lines;
 mod output;
 mod pulse;
 mod run;
+pub mod runs;
 mod sandbox;
 mod secret;
 pub mod supervise;
@@ -53,6 +54,7 @@ pub use limits::{Limits, Reached};
 pub use output::{Captured, Output};
 pub use pulse::{Beat, Pulse};
 pub use run::{Exit, Line, MAX_LINE, Stream, Supervised, Supervisor};
+pub use runs::Belongs;
 pub use sandbox::{Kernel, Mechanism, Sandbox, is_within};
 
 /// How a run came to its end.

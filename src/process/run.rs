@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::lines::Lines;
+use super::runs;
 use super::supervise::DRAIN;
 use super::{Cmd, Ended, ProcessError, Pulse};
 
@@ -168,7 +169,7 @@ impl Supervised {
         if let (Some(file), None) = (&self.stdout, self.stdout_limit) {
             command.stdout(private_file(file).map_err(start)?);
         }
-        command.spawn().map_err(start)
+        runs::start(|| command.spawn()).map_err(start)
     }
 
     async fn follow(
@@ -180,14 +181,20 @@ impl Supervised {
         let pid = child.id().unwrap_or_default();
         let how = tokio::select! {
             biased;
-            status = child.wait() => return status.map(|status| (status, Ended::Finished)).map_err(|e| self.lost(e)),
+            status = child.wait() => {
+                runs::ended(pid);
+                return status.map(|status| (status, Ended::Finished)).map_err(|e| self.lost(e));
+            }
             () = cancel.cancelled() => Ended::Cancelled,
             () = sleep(self.cmd.deadline) => Ended::TimedOut,
             () = self.pass_on_renewals(&mut leash) => Ended::Cancelled,
         };
         drop(leash);
         match timeout(self.supervisor.grace.saturating_add(MARGIN), child.wait()).await {
-            Ok(status) => status.map(|status| (status, how)).map_err(|source| self.lost(source)),
+            Ok(status) => {
+                runs::ended(pid);
+                status.map(|status| (status, how)).map_err(|source| self.lost(source))
+            }
             Err(_) => Err(ProcessError::WouldNotDie { program: self.cmd.program().to_owned(), pid }),
         }
     }

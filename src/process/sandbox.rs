@@ -181,9 +181,10 @@ fn resolved(path: &Path) -> PathBuf {
     for folder in path.ancestors() {
         if let (Ok(mut real), Ok(rest)) = (folder.canonicalize(), path.strip_prefix(folder)) {
             for part in rest.components() {
-                match part {
-                    Component::ParentDir => drop(real.pop()),
-                    part => real.push(part),
+                if part == Component::ParentDir {
+                    real.pop();
+                } else {
+                    real.push(part);
                 }
             }
             return real;

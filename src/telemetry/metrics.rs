@@ -130,7 +130,7 @@ metrics! {
     ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge grants until the limit starts anew, as of its last answer.";
     HttpConnections = Gauge "http_connections" [] "Connections that are open to this server.";
     HttpConnectionsClosed = Counter "http_connections_closed_total" ["reason"]
-        "Connections that this server closed to stay available: `full` and `address` (over the limit in all or of one address), `made_room` (for a new one), `too_slow`.";
+        "Connections that this server closed to stay available: `full` and `address` (over the limit in all or of one address), `made_room` (for a new one), `too_slow`, `run` (a run asked for a page).";
     HttpRequests = Counter "http_requests_total" ["route" "method" "status"]
         "Requests to this server by route as the program knows it (`/jobs/{id}`), verb and class of the answer.";
 }

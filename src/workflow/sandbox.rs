@@ -158,7 +158,7 @@ impl RunSandbox {
     }
 
     /// Who runs are; `None`: the server.
-    pub(super) fn user(&self) -> Option<RunUser> {
+    pub fn user(&self) -> Option<RunUser> {
         self.user.as_ref().map(|(user, _)| *user)
     }
 

@@ -13,6 +13,7 @@ use super::{
     ArtifactError, CheckoutError, ChosenBy, Facts, ProviderCache, RunOutput, Shown, StageSetup, StepError, StepFailure,
     StepName, Tool, ToolError, Tools, Wish,
 };
+use crate::config::server::RunStage;
 use crate::config::workflow::{Builtin, Stage, Step, Workflow};
 use crate::model::{ProjectKey, Sha256Digest};
 use crate::process::Supervisor;
@@ -151,7 +152,7 @@ impl Terraform {
     pub async fn plan(&self, place: &Place<'_>, wish: &Wish) -> Result<PlanMade, RunError> {
         let tool = self.tool(place, wish).await?;
         let scratch = self.scratch()?;
-        let setup = self.of_plans(place)?;
+        let setup = self.setup(place, RunStage::Plan)?;
         let mut steps = self.steps(place, &tool, &scratch, setup, Deadline::after(place.timeout));
         let Printed { output, plan } = steps.run(&place.workflow.plan.steps).await?;
         let shown = match steps.list().await {
@@ -184,7 +185,7 @@ impl Terraform {
             tokio::fs::write(Files::within(scratch.dir()).plan, plan).await?;
         }
         let deadline = Deadline::after(place.timeout);
-        let setup = self.of_applies(place)?;
+        let setup = self.setup(place, RunStage::Apply)?;
         if has_to_be_prepared(place, setup).await {
             let mut steps = self.steps(place, tool, &scratch, setup, deadline);
             steps.run(preparation(place.workflow)).await?;
@@ -203,7 +204,7 @@ impl Terraform {
             Ok(scratch) => scratch,
             Err(error) => return StateWork::not_begun(error),
         };
-        let setup = match self.of_applies(place) {
+        let setup = match self.setup(place, RunStage::Apply) {
             Ok(setup) => setup,
             Err(error) => return StateWork::not_begun(error),
         };
@@ -219,19 +220,18 @@ impl Terraform {
         Ok(self.steps(place, &tool, &scratch, &self.plans, Deadline::after(place.timeout)).version().await?)
     }
 
-    fn of_plans(&self, place: &Place<'_>) -> Result<&StageSetup, StepError> {
-        Ok(self.profile_of(place)?.map_or(&self.plans, |profile| &profile.plans))
-    }
-
-    fn of_applies(&self, place: &Place<'_>) -> Result<&StageSetup, StepError> {
-        Ok(self.profile_of(place)?.map_or(&self.applies, |profile| &profile.applies))
-    }
-
-    /// The environment profile of a project. A profile that the server did not find at its start never becomes none.
-    fn profile_of(&self, place: &Place<'_>) -> Result<Option<&ProfileSetup>, StepError> {
-        let Some(name) = place.profile else { return Ok(None) };
+    /// What the programs of a stage are given. An environment profile that the server did not find at its start never becomes
+    /// none.
+    #[expect(clippy::result_large_err, reason = "made once for a run, at its beginning")]
+    fn setup(&self, place: &Place<'_>, stage: RunStage) -> Result<&StageSetup, StepError> {
+        let of_stage = |plans, applies| match stage {
+            RunStage::Plan => plans,
+            RunStage::Apply => applies,
+        };
+        let Some(name) = place.profile else { return Ok(of_stage(&self.plans, &self.applies)) };
         let unknown = || StepError::not_begun("the run", StepFailure::Profile(name.to_owned()));
-        self.profiles.get(name).map(Some).ok_or_else(unknown)
+        let profile = self.profiles.get(name).ok_or_else(unknown)?;
+        Ok(of_stage(&profile.plans, &profile.applies))
     }
 
     /// Directories of a run that are gone when it is over.

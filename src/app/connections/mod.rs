@@ -8,10 +8,12 @@
 //!   longest without completing a request. A connection that is answered keeps its place.
 //! - *deadlines*: headers, the time between requests, and an answer that nobody takes have one each. Bodies have theirs
 //!   where they are read (`http/intake.rs`, and the limit of time of every page).
+//! - *no runs*: code of a pull request does not reach the pages from this machine (`peers.rs`).
 //! - *an answer arrives*: a request may be answered before its body has come. Closing a socket with unread bytes resets
 //!   the connection, and the answer can get lost; so what comes is thrown away for [`Limits::lingering`] first.
 
 mod admission;
+mod peers;
 mod progress;
 
 use std::convert::Infallible;
@@ -39,6 +41,7 @@ use tower::ServiceExt as _;
 use tracing::{debug, warn};
 
 pub(super) use admission::{Admission, Limits};
+pub(super) use peers::Peers;
 
 use self::admission::Place;
 use self::progress::{AnswerBody, End, Observed, Progress, RequestBody};
@@ -55,12 +58,19 @@ pub(super) struct WebServer {
     router: Router,
     certificate: Option<Arc<Certificate>>,
     admission: Arc<Admission>,
+    /// `None`: runs are not kept away.
+    peers: Option<Peers>,
 }
 
 impl WebServer {
     /// Answers with the router, over TLS if there is a certificate.
     pub fn new(router: Router, certificate: Option<Arc<Certificate>>, admission: Arc<Admission>) -> Self {
-        Self { router, certificate, admission }
+        Self { router, certificate, admission, peers: None }
+    }
+
+    /// Refuses connections of runs.
+    pub fn keeping_away_runs(self, peers: Option<Peers>) -> Self {
+        Self { peers, ..self }
     }
 
     /// Takes connections until `ended`, and then waits for the requests that are under way. Dropping the future breaks
@@ -106,6 +116,11 @@ impl WebServer {
 
     async fn talk(&self, stream: TcpStream, peer: SocketAddr, progress: &Progress, ended: CancellationToken) {
         let Ok(local) = stream.local_addr() else { return };
+        if let Some(peers) = &self.peers
+            && !peers.admits(&stream, peer, local).await
+        {
+            return self.admission.closed("run");
+        }
         let ends = Ends { peer, local };
         match &self.certificate {
             None => self.answer(stream, ends, progress, ended).await,

@@ -10,8 +10,8 @@ use lockkeeper::process::Cmd;
 use lockkeeper::store::DatabaseUrl;
 
 use crate::e2e::world::{REPO, World, resource};
-use crate::support::program::lockkeeper;
-use crate::support::server::{Settings, TOKEN, WEBHOOK_SECRET};
+use crate::support::program::{lockkeeper, run};
+use crate::support::server::{LOOK, Settings, TOKEN, WEBHOOK_SECRET, within};
 
 /// Runs a script at every plan: an external program is started by Terraform's own `provisioner` at an apply only, but
 /// a program in `terraform.d/plugins` is started by `init` and `plan`, and needs no network.
@@ -303,4 +303,96 @@ async fn a_server_does_not_start_that_cannot_have_runs_be_another_user() {
         assert_eq!(said.code, Some(code), "{run_as}: {text}");
         assert!(text.contains(why), "{run_as}: {text}");
     }
+}
+
+/// Opens the pages in several ways, and says of each whether anything came back.
+fn visits(port: u16, report: &Path, go: &Path) -> String {
+    let (report, go) = (report.display(), go.display());
+    format!(
+        r#"#!/bin/sh
+python3 - >>'{report}' 2>&1 <<'END'
+import ctypes, os, socket
+
+def tell(name, source):
+    try:
+        with socket.create_connection(("127.0.0.1", {port}), 30, (source, 0)) as page:
+            page.sendall(b"GET /healthz HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n")
+            answer = page.recv(1)
+    except ConnectionError:
+        answer = b""
+    print(f"{{name}}: {{'served' if answer else 'refused'}}", flush=True)
+
+tell("plainly", "127.0.0.1")
+tell("from another address", "127.0.0.2")
+ended, end = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        tell("as a daemon", "127.0.0.1")
+    os._exit(0)
+os.close(end)
+os.read(ended, 1)
+ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+tell("with hidden descriptors", "127.0.0.1")
+END
+until [ -e '{go}' ]; do sleep 0.05; done
+exit 1
+"#
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_cannot_open_the_pages_while_others_on_the_machine_can() {
+    visit(Settings::default().without_privileges()).await;
+}
+
+/// Where the tests are run by root, the server and its visitors are the same user.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_can_a_plan_where_its_user_is_that_of_the_visitors() {
+    visit(Settings::default()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nor_can_a_plan_of_another_user_than_the_server() {
+    visit(Settings::default().run_as(RUNNER)).await;
+}
+
+async fn visit(settings: Settings) {
+    let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
+    let (report, go) = (world.dir.path().join("report"), world.dir.path().join("go"));
+    let port = world.server.events().port().unwrap();
+    let pull = world.open_with("feature", &provider(&visits(port, &report, &go))).await;
+    let seen = || {
+        let mut seen: Vec<String> =
+            std::fs::read_to_string(&report).unwrap_or_default().lines().map(str::to_owned).collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen
+    };
+    within("the visits of the plan", async {
+        while seen().len() < 4 {
+            tokio::time::sleep(LOOK).await;
+        }
+    })
+    .await;
+    assert_eq!(
+        seen(),
+        [
+            "as a daemon: refused",
+            "from another address: refused",
+            "plainly: refused",
+            "with hidden descriptors: refused"
+        ]
+    );
+    // The plan is still under way.
+    let page = format!("{}/healthz", world.server.url());
+    let answer = reqwest::Client::builder().no_proxy().build().unwrap().get(&page).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let person = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1])";
+    let said = run("python3", world.dir.path(), &["-c", person, &page], &[]);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    world.server.logged("A connection from this machine was refused: a run has its other end").await;
+    std::fs::write(&go, "").unwrap();
+    world.answer(pull).await.is("autoplan failure | . default failed");
+    world.finish(&[]).await;
 }

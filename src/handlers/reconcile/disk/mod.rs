@@ -74,10 +74,9 @@ impl Stays {
     fn words(self, part: &Part) -> &'static str {
         match (self, part) {
             (Self::HasState, _) => "holds a local Terraform state",
-            (Self::InUse, Part::Git(DiskPart::Checkouts(_))) => "in use",
+            (Self::InUse, Part::Git(DiskPart::Checkouts(_)) | Part::Program(_)) => "in use",
             (Self::InUse, Part::Git(DiskPart::Mirror(_))) => "in use, or its checkouts stay",
             (Self::InUse, Part::Provider(_)) => "in use, or checkouts link to it",
-            (Self::InUse, Part::Program(_)) => "in use",
         }
     }
 }

@@ -4,7 +4,7 @@
 //! as much. Control groups would count for all, but a server in a container, or of an ordinary user, may seldom make any. So the
 //! supervisor adds up what all its descendants take, once a second. Where `/proc` does not say it, nothing is counted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::thread;
 use std::time::Duration;
@@ -86,25 +86,19 @@ struct Used {
 
 impl Used {
     fn by_descendants() -> io::Result<Self> {
-        let mut processes = BTreeMap::new();
-        for entry in std::fs::read_dir("/proc")?.flatten() {
-            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-            // It may have ended meanwhile.
-            let read = |file: &str| std::fs::read_to_string(entry.path().join(file)).unwrap_or_default();
-            if let Some(process) = Process::parse(&read("stat")) {
-                processes.insert(pid, process);
-            }
-        }
         let own = i32::try_from(std::process::id()).map_err(io::Error::other)?;
         let mut used = Self { cpu: of_ended_children()?, ..Self::default() };
-        for pid in descendants(own, &processes) {
-            let memory = memory(&std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default());
-            used.add(pid, memory, &processes[&pid]);
+        for pid in descendants(own, children) {
+            // It may have ended meanwhile.
+            let read = |file: &str| std::fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            if let Some(process) = Process::parse(&read("stat")) {
+                used.add(pid, memory(&read("statm")), process);
+            }
         }
         Ok(used)
     }
 
-    fn add(&mut self, pid: i32, memory: u64, process: &Process) {
+    fn add(&mut self, pid: i32, memory: u64, process: Process) {
         self.memory += memory;
         self.tasks += process.threads;
         self.cpu += process.cpu;
@@ -120,9 +114,8 @@ fn of_ended_children() -> io::Result<Duration> {
 }
 
 /// A line of `/proc/PID/stat`.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
-    parent: i32,
     threads: u64,
     cpu: Duration,
 }
@@ -135,7 +128,7 @@ impl Process {
         // utime, stime, and the same of children that were waited for.
         let ticks = [11, 12, 13, 14].into_iter().map(number).sum::<Option<u64>>()?;
         let cpu = Duration::from_millis(ticks.saturating_mul(1000) / clock_ticks_per_second().max(1));
-        Some(Self { parent: fields.get(1)?.parse().ok()?, threads: number(17)?, cpu })
+        Some(Self { threads: number(17)?, cpu })
     }
 }
 
@@ -146,16 +139,19 @@ fn memory(statm: &str) -> u64 {
     resident.saturating_sub(of_files).saturating_mul(page_size() as u64)
 }
 
-fn descendants(of: i32, processes: &BTreeMap<i32, Process>) -> BTreeSet<i32> {
-    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for (pid, process) in processes {
-        children.entry(process.parent).or_default().push(*pid);
-    }
+/// Children of all threads of a process. Only these are looked at, and not every process of the machine: there may be
+/// thousands, and many runs at once.
+fn children(pid: i32) -> Vec<i32> {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+fn descendants(of: i32, children: impl Fn(i32) -> Vec<i32>) -> BTreeSet<i32> {
     let (mut found, mut left) = (BTreeSet::new(), vec![of]);
     while let Some(parent) = left.pop() {
-        // Numbers are used again: lines that were read at different times could even make a circle.
-        let new = children.get(&parent).into_iter().flatten().filter(|pid| **pid != of && found.insert(**pid));
-        left.extend(new.copied().collect::<Vec<_>>());
+        // Numbers are used again: lists that were read at different times could even make a circle.
+        left.extend(children(parent).into_iter().filter(|pid| *pid != of && found.insert(*pid)).collect::<Vec<_>>());
     }
     found
 }
@@ -164,14 +160,10 @@ fn descendants(of: i32, processes: &BTreeMap<i32, Process>) -> BTreeSet<i32> {
 mod tests {
     use super::*;
 
-    fn process(parent: i32) -> Process {
-        Process { parent, threads: 1, cpu: Duration::ZERO }
-    }
-
     #[test]
     fn a_name_of_a_program_says_nothing_about_its_numbers() {
         let rest = "S 7 3 3 0 -1 0 0 0 0 0 100 50 25 25 20 0 4 0 0 0 0";
-        let expected = Process { parent: 7, threads: 4, cpu: Duration::from_secs(2) };
+        let expected = Process { threads: 4, cpu: Duration::from_secs(2) };
         for name in ["sh", "a b", ") R 1 1", "((", ""] {
             assert_eq!(Process::parse(&format!("12 ({name}) {rest}")).as_ref(), Some(&expected), "{name}");
         }
@@ -183,10 +175,10 @@ mod tests {
     #[test]
     fn descendants_are_found_at_every_depth_and_nobody_else() {
         let all = [(1, 0), (5, 1), (6, 5), (7, 6), (8, 1), (9, 7), (20, 21), (21, 20)];
-        let processes = all.map(|(pid, parent)| (pid, process(parent))).into_iter().collect();
-        assert_eq!(descendants(5, &processes), BTreeSet::from([6, 7, 9]));
-        assert_eq!(descendants(20, &processes), BTreeSet::from([21]));
-        assert_eq!(descendants(9, &processes), BTreeSet::new());
+        let children = |of: i32| all.iter().filter(|(_, parent)| *parent == of).map(|(pid, _)| *pid).collect();
+        assert_eq!(descendants(5, children), BTreeSet::from([6, 7, 9]));
+        assert_eq!(descendants(20, children), BTreeSet::from([21]));
+        assert_eq!(descendants(9, children), BTreeSet::new());
     }
 
     #[test]

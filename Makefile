@@ -42,5 +42,9 @@ bench: ## Measure (ARGS: passed on to cargo bench)
 
 chaos: ## Let everything go wrong for a while (ARGS="--seconds 600 --seed 7 --database sqlite|postgres|both")
 	@.ci/setup test
-	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it fuzz::no_text -- --nocapture --test-threads 1
-	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it chaos::promises -- --nocapture --test-threads 1
+	@result=0; \
+	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it fuzz::no_text -- --nocapture --test-threads 1 || \
+		{ result=1; echo "make chaos: hostile texts FAILED"; }; \
+	LOCKKEEPER_CHAOS="$(ARGS)" .ci/scratch cargo test --locked --test it chaos::promises -- --nocapture --test-threads 1 || \
+		{ result=1; echo "make chaos: promises FAILED"; }; \
+	exit $$result

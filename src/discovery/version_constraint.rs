@@ -116,13 +116,17 @@ impl FromStr for VersionConstraint {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let invalid = |reason: String| InvalidConstraint { text: shown(text), reason };
+        let too_long = || invalid(format!("it is longer than {MAX_BYTES} bytes"));
         if text.len() > MAX_BYTES {
-            return Err(invalid(format!("it is longer than {MAX_BYTES} bytes")));
+            return Err(too_long());
         }
         if text.trim().is_empty() {
             return Err(invalid("it is empty".to_owned()));
         }
-        text.split(',').map(|part| Comparison::read(part.trim())).collect::<Result<_, _>>().map(Self).map_err(invalid)
+        let read = text.split(',').map(|part| Comparison::read(part.trim())).collect::<Result<_, _>>();
+        let constraint = read.map(Self).map_err(invalid)?;
+        // It is stored and shown with its operators and spaces, and read again.
+        if constraint.to_string().len() > MAX_BYTES { Err(too_long()) } else { Ok(constraint) }
     }
 }
 
@@ -296,6 +300,8 @@ mod tests {
         ` 1 ` is not a version constraint: ` 1 ` is not a version; write one such as `1.9.0`
         ");
         assert!(refusal(&"1,".repeat(400)).contains("longer than 512 bytes"));
+        let shown_longer = vec!["1"; 200].join(",");
+        assert!(shown_longer.len() < MAX_BYTES && refusal(&shown_longer).contains("longer than 512 bytes"));
     }
 
     #[test]

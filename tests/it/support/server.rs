@@ -49,6 +49,7 @@ pub async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {
 
 /// How to start a server.
 #[derive(Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Settings {
     flags: Vec<String>,
     variables: BTreeMap<String, String>,

@@ -190,7 +190,7 @@ async fn apply_group(work: &Work, group: Vec<Applying<'_>>) -> Result<Vec<Projec
     let mut reports = Vec::new();
     for applying in group {
         let span = info_span!("apply", project = %applying.plan.project);
-        reports.push(applying.report().instrument(span).await?);
+        reports.push(Box::pin(applying.report().instrument(span)).await?);
     }
     Ok(reports)
 }

@@ -253,6 +253,23 @@ mod tests {
         }
     }
 
+    /// Each connection has settings of its own.
+    #[tokio::test]
+    async fn what_was_answered_survives_a_power_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        let Pool::Sqlite { write, read } = open_sqlite(&dir.path().join("l.db")).await.unwrap() else {
+            panic!("it is SQLite");
+        };
+        for pool in [write, read] {
+            // 2 is FULL.
+            for (setting, expected) in [("synchronous", "2"), ("foreign_keys", "1"), ("journal_mode", "wal")] {
+                let question = format!("SELECT CAST({setting} AS TEXT) FROM pragma_{setting}");
+                let is: String = sqlx::query_scalar(sqlx::AssertSqlSafe(question)).fetch_one(&pool).await.unwrap();
+                assert_eq!(is, expected, "{setting}");
+            }
+        }
+    }
+
     #[tokio::test]
     async fn a_transaction_that_sqlite_gave_up_by_itself_blocks_nobody() {
         let dir = tempfile::tempdir().unwrap();

@@ -70,8 +70,8 @@ impl DataDir {
     pub fn note(&self) -> Result<()> {
         let text = match self.fingerprint() {
             Ok(found) => found.to_string(),
-            // Nothing was left, or more than is looked at: no directory is as noted.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::QuotaExceeded) => String::new(),
+            // It is more than is looked at: no directory is as noted.
+            Err(error) if error.kind() == ErrorKind::QuotaExceeded => String::new(),
             Err(error) => return Err(error),
         };
         let parent = self.note.parent().expect("the note is in a directory");
@@ -85,10 +85,14 @@ impl DataDir {
     /// A digest of what the kernel says of all files, links not followed. Of directories only their names and rights count:
     /// their times change with the selected workspace.
     fn fingerprint(&self) -> Result<Sha256Digest> {
-        if !self.dir.symlink_metadata()?.is_dir() {
-            return Err(Error::from(ErrorKind::NotADirectory));
-        }
-        let (mut lines, mut left) = (Vec::new(), vec![PathBuf::new()]);
+        let mut left = match self.dir.symlink_metadata() {
+            Ok(found) if found.is_dir() => vec![PathBuf::new()],
+            Ok(_) => return Err(Error::from(ErrorKind::NotADirectory)),
+            // Where there is nothing to fetch, `init` leaves none, and selecting a workspace makes it.
+            Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut lines = Vec::new();
         while let Some(below) = left.pop() {
             for entry in fs::read_dir(self.dir.join(&below))? {
                 let entry = entry?;
@@ -201,6 +205,19 @@ mod tests {
         fs::File::open(&data_dir.dir).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
         assert!(!data_dir.is_changed());
         assert!(!data_dir.remove_changed().unwrap());
+    }
+
+    #[test]
+    fn where_init_leaves_nothing_selecting_a_workspace_is_no_change() {
+        let (_top, data_dir) = noted();
+        fs::remove_dir_all(&data_dir.dir).unwrap();
+        data_dir.note().unwrap();
+        assert!(!data_dir.is_changed());
+        fs::create_dir(&data_dir.dir).unwrap();
+        fs::write(data_dir.dir.join(WORKSPACE), "staging").unwrap();
+        assert!(!data_dir.is_changed());
+        fs::create_dir(data_dir.dir.join("modules")).unwrap();
+        assert!(data_dir.is_changed());
     }
 
     #[test]

@@ -105,6 +105,8 @@ impl Steps<'_> {
                 output
             }
         };
+        // What is handed over later would be another file than the one that was noted.
+        self.exec.sandbox.hand_over(self.exec.place).await.map_err(disk)?;
         apart(move || data_dir.note()).await.map_err(disk)?;
         Ok(output)
     }

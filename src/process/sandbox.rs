@@ -36,8 +36,7 @@ use crate::model::RunUser;
 /// Newest Landlock interface whose rights are asked for; a kernel that lacks some of them enforces the others.
 const NEWEST: ABI = ABI::V9;
 /// Devices that hold nothing and that programs expect to write to.
-pub(super) const DEVICES: [&str; 6] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+pub(super) const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Enforcer of a sandbox.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -31,7 +31,7 @@ use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::sys::prctl::set_child_subreaper;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::{Pid, getpgid};
+use nix::unistd::{Pid, getpgid, getppid, setpgid, setsid};
 use serde::Deserialize;
 
 use super::group::children;
@@ -101,6 +101,7 @@ fn os<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> SuperviseErr
 /// be called on the main thread: orphans are handed to that one.
 pub fn supervise(order: &Order) -> Result<u8, SuperviseError> {
     disregard_signals().map_err(os("catch signals"))?;
+    leave_terminal().map_err(os("leave the terminal"))?;
     let hold = order.hold.as_deref().map(Share::take).transpose()?;
     if leash_is_gone().map_err(os("look at standard input"))? {
         return Ok(NOT_STARTED);
@@ -129,6 +130,19 @@ fn disregard_signals() -> io::Result<()> {
         signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)))?;
     }
     Ok(())
+}
+
+/// Leaves the terminal that the server was started in: a program could type into the shell there (`TIOCSTI`), and hear what
+/// is typed.
+fn leave_terminal() -> io::Result<()> {
+    // Whoever leads a group cannot begin a session, so it is in that of the server for a moment.
+    let left = getpgid(Some(getppid())).and_then(|group| setpgid(Pid::from_raw(0), group)).and_then(|()| setsid());
+    match left {
+        Ok(_) => Ok(()),
+        // There is none.
+        Err(_) if File::open("/dev/tty").is_err() => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }
 
 fn duplicate(fd: impl AsFd) -> io::Result<File> {

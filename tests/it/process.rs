@@ -214,6 +214,31 @@ async fn grandchildren_do_not_outlive_the_run_even_in_a_session_of_their_own() {
     assert!(!pids.iter().any(|pid| is_alive(pid)), "{pids:?}");
 }
 
+/// Somebody starts the server in a terminal: what a program types into that terminal, their shell would run.
+#[tokio::test]
+async fn a_run_has_no_terminal() {
+    let script = r#"
+import os, pty, subprocess, sys
+pid, terminal = pty.fork()
+if pid == 0:
+    asks = "try:\n    open('/dev/tty')\n    print('HAS ONE')\nexcept OSError as error:\n    print('has none:', error.errno)\n"
+    supervise = [sys.argv[1], "supervise", "--grace", "1", "--", sys.executable, "-c", asks]
+    leash, end = os.pipe()
+    subprocess.Popen(supervise, stdin=leash, preexec_fn=lambda: os.setpgid(0, 0)).wait()
+    os._exit(0)
+said = b""
+try:
+    while chunk := os.read(terminal, 4096):
+        said += chunk
+except OSError:
+    pass
+print(said.decode())
+"#;
+    let cmd = Cmd::new("python3").env("PATH", "/usr/bin:/bin").args(["-c", script, LOCKKEEPER]).deadline(LONG);
+    let output = cmd.output().await.unwrap();
+    assert_eq!(output.stdout.text().trim(), format!("has none: {}", nix::libc::ENXIO), "{}", output.stderr.text());
+}
+
 #[tokio::test]
 async fn a_polite_child_of_an_impatient_shell_gets_the_grace_period() {
     let (dir, gate) = gate();

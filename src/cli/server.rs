@@ -21,12 +21,13 @@ pub(super) fn command() -> Command {
 const WORDS: &str = "FLAGS";
 
 pub(super) fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
-    let words = matches.get_many::<String>(WORDS).into_iter().flatten().cloned();
-    let args = ServerArgs::parse(words);
-    if args.wants_help {
+    let words: Vec<String> = matches.get_many::<String>(WORDS).into_iter().flatten().cloned().collect();
+    if ServerArgs::parse(words.iter().cloned()).wants_help {
         return Ok(terminal.shown(&help()));
     }
-    let (raw, of_file) = settings_file::add(RawSettings { flags: args.flags, ..environment::read_and_wipe()? });
+    let (raw, words) = environment::read_and_wipe(words)?;
+    let args = ServerArgs::parse(words);
+    let (raw, of_file) = settings_file::add(RawSettings { flags: args.flags, ..raw });
     let raw = with_files(raw);
     let mut problems = args.problems;
     problems.extend(of_file);

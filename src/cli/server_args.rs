@@ -67,6 +67,31 @@ fn take_value(may_begin_with_dash: bool, rest: &mut Peekable<impl Iterator<Item 
     rest.next_if(|word| may_begin_with_dash || !word.starts_with("--"))
 }
 
+/// The words without flags whose values are secrets, and those flags with their values, in order.
+pub(super) fn part_secrets(words: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let (mut rest, mut secrets) = (Vec::new(), Vec::new());
+    let mut words = words.into_iter().peekable();
+    while let Some(word) = words.next() {
+        let name = word.strip_prefix("--").map(|name| name.split_once('=').map_or(name, |(name, _)| name));
+        if !name.is_some_and(is_secret) {
+            rest.push(word);
+        } else if word.contains('=') {
+            secrets.push(word);
+        } else if let Some(value) = take_value(false, &mut words) {
+            secrets.push(format!("{word}={value}"));
+        } else {
+            rest.push(word);
+        }
+    }
+    (rest, secrets)
+}
+
+fn is_secret(name: &str) -> bool {
+    let is_called = |setting: &&Setting| setting.flag == name || setting.aliases.contains(&name);
+    let setting = SETTINGS.iter().find(is_called);
+    setting.is_some_and(|setting| matches!(setting.kind, Kind::Secret | Kind::Secrets))
+}
+
 fn find(name: &str) -> Option<Flag> {
     let is_called = |setting: &&Setting| setting.flag == name || setting.aliases.contains(&name);
     let setting = SETTINGS.iter().find(is_called);
@@ -156,6 +181,25 @@ mod tests {
         ] {
             let expected: Vec<String> = flags.into_iter().map(str::to_owned).collect();
             assert_eq!(parse(line), (expected, vec![]), "{line}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_taken_out_of_the_command_line() {
+        let parted = |line: &str| {
+            let (rest, secrets) = part_secrets(line.split_whitespace().map(str::to_owned).collect());
+            format!("{} | {}", rest.join(" "), secrets.join(" "))
+        };
+        for (line, expected) in [
+            ("--port 80 --gh-token abc --gh-user kim", "--port 80 --gh-user kim | --gh-token=abc"),
+            ("--gh-webhook-secret=a=b --gh-webhook-secret c", " | --gh-webhook-secret=a=b --gh-webhook-secret=c"),
+            ("--web-password --port 80", "--web-password --port 80 | "),
+            ("--database-url postgres://u:p@h/n --prot x", "--prot x | --database-url=postgres://u:p@h/n"),
+        ] {
+            assert_eq!(parted(line), expected, "{line}");
+        }
+        for setting in SETTINGS.iter().filter(|setting| matches!(setting.kind, Kind::Secret | Kind::Secrets)) {
+            assert_eq!(parted(&format!("--{} x", setting.flag)), format!(" | --{}=x", setting.flag));
         }
     }
 

@@ -3,8 +3,12 @@
 /// Beginnings of the names of the server's own settings, secrets among them.
 const OF_SERVER: [&str; 2] = ["LOCKKEEPER_", "ATLANTIS_"];
 
-/// A setting of the server under a name that many programs know.
-const DATABASE_URL: &str = "DATABASE_URL";
+/// Settings of the server under names that many programs know.
+const WELL_KNOWN: [&str; 2] = ["DATABASE_URL", PGPASSWORD];
+
+/// Password of the database where its URL has none. It is taken out of the environment although the driver would read it
+/// there.
+pub(crate) const PGPASSWORD: &str = "PGPASSWORD";
 
 /// Variables that stay where every program with the right to look can read them (`/proc/PID/environ`): what libraries in
 /// the process of the server read by themselves. Everything else may be a secret.
@@ -43,10 +47,10 @@ const KEPT_PREFIXES: [&str; 2] = ["LC_", "PG"];
 /// Whether a variable is a setting of the server, in upper or lower case. Nothing that runs gets it.
 pub(crate) fn is_of_server(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    upper == DATABASE_URL || OF_SERVER.iter().any(|prefix| upper.starts_with(prefix))
+    WELL_KNOWN.contains(&upper.as_str()) || OF_SERVER.iter().any(|prefix| upper.starts_with(prefix))
 }
 
 /// Whether a variable stays in the environment of the server's process, where other processes of its user can read it.
 pub(crate) fn stays(name: &str) -> bool {
-    KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    name != PGPASSWORD && (KEPT.contains(&name) || KEPT_PREFIXES.iter().any(|prefix| name.starts_with(prefix)))
 }

@@ -219,7 +219,7 @@ fn profiles_that_mean_nothing_are_refused_with_the_reason() {
     insta::assert_snapshot!(told(lists.map(|list| (list, format!("environment_profiles: {{prod: {{plan: {list}}}}}")))), @"
     [A-B] => `A-B` is not the name of a variable => write `NAME`, or `NAME=SOURCE` with the name of a variable of the server; values are not set here
     [PATH] => `PATH` stays in the environment of the server's process, so it cannot be kept for one profile => give the server the value under another name, and write `NAME=SOURCE` here
-    [A=PGPASSWORD] => `PGPASSWORD` stays in the environment of the server's process, so it cannot be kept for one profile => give the server the value under another name, and write `NAME=SOURCE` here
+    [A=PGPASSWORD] => `PGPASSWORD` is a setting of the server, which no run gets => remove it; give the server the secret under another name as well if a provider needs it
     [A=LOCKKEEPER_GH_TOKEN] => `LOCKKEEPER_GH_TOKEN` is a setting of the server, which no run gets => remove it; give the server the secret under another name as well if a provider needs it
     [A, A=B] => `A` is in `plan` twice => keep one of the two
     A => `plan` must be a list, not `A` => write a list here

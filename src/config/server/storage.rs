@@ -6,6 +6,7 @@ use super::problems::ConfigErrors;
 use super::raw::RawSettings;
 use super::reader::{Read, Reader};
 use crate::config::size::ByteSize;
+use crate::config::variables::PGPASSWORD;
 use crate::secret::Secret;
 
 /// Which database holds the truth (P9).
@@ -98,6 +99,17 @@ fn read_database(reader: &mut Reader<'_>) -> Read<Option<Database>> {
     }
 }
 
+/// As the driver would read it in its environment, from which the server takes it out.
+fn with_password(url: &Secret, mut address: url::Url, raw: &RawSettings) -> Secret {
+    let password = raw.variables.get(PGPASSWORD).filter(|password| !password.is_empty());
+    let Some(password) = password.filter(|_| address.password().is_none()) else { return url.clone() };
+    if address.query_pairs().any(|(name, _)| name == "password") {
+        return url.clone();
+    }
+    address.query_pairs_mut().append_pair("password", password);
+    Secret::new(address.as_str())
+}
+
 /// Does not repeat the text in its errors: it may hold a password.
 fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static str> {
     let text = url.expose();
@@ -112,7 +124,7 @@ fn parse_database(url: &Secret, raw: &RawSettings) -> Result<Database, &'static 
     }
     let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
     match url::Url::parse(text) {
-        Ok(_) if is_postgres => Ok(Database::Postgres(url.clone())),
+        Ok(address) if is_postgres => Ok(Database::Postgres(with_password(url, address, raw))),
         Ok(_) => Err("it is for a kind of database that Lockkeeper does not know"),
         Err(_) => Err("it is not a URL"),
     }

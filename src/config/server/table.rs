@@ -326,7 +326,7 @@ pub static SETTINGS: &[Setting] = &[
         "max-comments-per-command",
         "NUMBER",
         Number(0, 10_000),
-        "Longer output is cut after this many comments; 0 means never.",
+        "Most comments that one command posts, of at most 65,536 bytes each; 0: as many as it takes. Of longer output the middle is left out, with a link to all of it.",
     )
     .or("100"),
     Setting::new(
@@ -564,7 +564,7 @@ pub static SETTINGS: &[Setting] = &[
         List,
         "More of the server's variables to hand to Terraform and steps, `*` allowed. Always handed over: PATH, HOME, \
          locale, proxy and certificate variables, TF_*, TERRAGRUNT_*, AWS_*, ARM_*, AZURE_*, GOOGLE_*, GCLOUD_*, \
-         CLOUDSDK_*, KUBE_*. Never: LOCKKEEPER_*, ATLANTIS_* and DATABASE_URL, which hold the server's own secrets.",
+         CLOUDSDK_*, KUBE_*. Never: LOCKKEEPER_*, ATLANTIS_*, DATABASE_URL and PGPASSWORD, which hold the server's own secrets.",
     ),
     Setting::new(
         Terraform,

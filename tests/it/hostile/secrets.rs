@@ -16,6 +16,7 @@ use crate::support::server::{Settings, TOKEN, WEBHOOK_SECRET};
 
 const PASSWORD: &str = "correct horse battery staple";
 const PROXY_PASSWORD: &str = "password-of-the-proxy-0451";
+const OF_DATABASE: &str = "password-of-the-database-2718";
 const OF_OWNER: &str = "ghp_TokenThatAnOwnerGave0123456789abcdef";
 const OF_APPLIES: &str = "credential-of-applies-271828";
 const KEY: &[u8; 32] = b"0123456789abcdef0123456789ABCDEF";
@@ -38,7 +39,9 @@ fn settings(dir: &Path) -> Settings {
         .flag(&format!("--encryption-key-file={}", keys.display()))
         .flag("--pass-environment-apply=OF_APPLIES")
         .variable("OF_APPLIES", OF_APPLIES)
-        .variable("LOCKKEEPER_WEB_PASSWORD", PASSWORD)
+        // A flag, as people had it: every process of the machine could read it in the command line.
+        .flag(&format!("--web-password={PASSWORD}"))
+        .variable("PGPASSWORD", OF_DATABASE)
         .variable("ALL_PROXY", &format!("http://us:{PROXY_PASSWORD}@127.0.0.1:9"))
         .variable("NO_PROXY", "127.0.0.1,localhost")
 }
@@ -51,6 +54,7 @@ fn secrets() -> Vec<(&'static str, Vec<String>)> {
         ("secret of webhooks", vec![WEBHOOK_SECRET.to_owned(), BASE64.encode(WEBHOOK_SECRET)]),
         ("password of the pages", vec![PASSWORD.to_owned(), basic("ops", PASSWORD)]),
         ("password of the proxy", vec![PROXY_PASSWORD.to_owned(), basic("us", PROXY_PASSWORD)]),
+        ("password of the database", vec![OF_DATABASE.to_owned()]),
         ("key of the database", vec![String::from_utf8_lossy(KEY).into_owned(), BASE64.encode(KEY), hex::encode(KEY)]),
         ("token of an owner", vec![OF_OWNER.to_owned(), BASE64.encode(OF_OWNER), basic("x-access-token", OF_OWNER)]),
     ]

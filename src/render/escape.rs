@@ -142,14 +142,30 @@ pub fn visible(text: &str) -> String {
         match c {
             '\n' | '\t' => out.push(c),
             '\r' => {}
-            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
-                write!(out, "[U+{:04X}]", u32::from(c)).expect("a string takes any text");
-            }
-            c if c.is_control() => out.push('\u{fffd}'),
-            c => out.push(c),
+            c => push_visible(&mut out, c),
         }
     }
     out
+}
+
+/// Adds a character as it is shown everywhere, in comments, on pages and in raw texts: one that has no width or turns the
+/// direction of reading by its number, a control character as `\u{fffd}`.
+pub fn push_visible(out: &mut String, c: char) {
+    match c {
+        '\u{ad}'
+        | '\u{61c}'
+        | '\u{180e}'
+        | '\u{200b}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}'
+        | '\u{feff}'
+        | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}' => {
+            write!(out, "[U+{:04X}]", u32::from(c)).expect("a string takes any text");
+        }
+        c if c.is_control() => out.push('\u{fffd}'),
+        c => out.push(c),
+    }
 }
 
 /// Cuts the middle out of a text that is longer than `most` characters.

@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 
-use super::text::is_deceptive;
+use crate::render::escape::push_visible;
 use crate::render::plan_output::{Part, parts};
 
 /// How text looks.
@@ -138,8 +138,7 @@ fn push_char(c: char, html: &mut String) {
         '"' => html.push_str("&quot;"),
         '\'' => html.push_str("&#39;"),
         '\t' => html.push('\t'),
-        c if is_deceptive(c) => html.push('\u{fffd}'),
-        c => html.push(c),
+        c => push_visible(html, c),
     }
 }
 
@@ -179,7 +178,7 @@ mod tests {
             ("a\u{1b}]0;title\u{7}b", "a\u{fffd}]0;title\u{fffd}b"),
             ("a\u{1b}]8;;https://x\u{1b}\\c", "a\u{fffd}]8;;https://x\u{fffd}\\c"),
             (" 10%\r 50%\r100%\r", " 10%\u{fffd} 50%\u{fffd}100%"),
-            ("a\u{8}\u{202e}b", "a\u{fffd}\u{fffd}b"),
+            ("a\u{8}\u{202e}b", "a\u{fffd}[U+202E]b"),
             ("\u{1b}[31", "\u{fffd}[31"),
         ] {
             assert_eq!(line(text), html, "{text:?}");

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::ansi::Painter;
 use super::commands::pull_page;
-use super::text::{Badge, PullName, Stamp, duration, is_deceptive, shown};
+use super::text::{Badge, PullName, Stamp, duration, shown};
 use super::visitor::Visitor;
 use crate::config::access::Action;
 use crate::handlers::authz::Resource;
@@ -25,6 +25,7 @@ use crate::http::extract::Segment;
 use crate::http::reach::Sight;
 use crate::http::{Cancelling, Failure, Web};
 use crate::model::{RunId, RunKind};
+use crate::render::escape::visible;
 use crate::render::plan_output::clean;
 use crate::store::{CommandRow, CommandState, OutputPiece, RunRow, RunState, StopKind, Store};
 
@@ -245,7 +246,7 @@ fn plain_text(store: Store, run: RunId) -> impl Stream<Item = Result<Vec<u8>, sq
 
 /// The text of a piece as its lines on the page show it.
 fn plain_lines(text: &str) -> String {
-    clean(text).chars().map(|c| if c != '\n' && c != '\t' && is_deceptive(c) { '\u{fffd}' } else { c }).collect()
+    visible(&clean(text))
 }
 
 #[cfg(test)]

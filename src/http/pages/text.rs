@@ -5,6 +5,7 @@ use serde::Serialize;
 use url::Url;
 
 use crate::model::{CommandOutcome, ProjectOutcome, PullRef, minute};
+use crate::render::escape::push_visible;
 use crate::store::{CommandState, RunState};
 
 /// Longest text of somebody else's on a page.
@@ -88,18 +89,15 @@ pub(super) fn query(pairs: &[(&str, &str)]) -> String {
 /// A text of somebody else's, made harmless to read: nothing that hides, overwrites or reorders what stands around it,
 /// and not endless. Escaping is the templates' work.
 pub(in crate::http) fn shown(text: &str) -> String {
-    let mut chars = text.chars().map(|c| if is_deceptive(c) { '\u{fffd}' } else { c });
-    let mut short: String = chars.by_ref().take(SHOWN_CHARS).collect();
+    let mut short = String::new();
+    let mut chars = text.chars();
+    for c in chars.by_ref().take(SHOWN_CHARS) {
+        push_visible(&mut short, c);
+    }
     if chars.next().is_some() {
         short.push('…');
     }
     short
-}
-
-/// Control characters, and those that change the direction of text or have no width.
-pub(super) fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 /// A link to a forge's page, if the text is one; `javascript:` and its like are not.
@@ -275,7 +273,7 @@ mod tests {
 
     #[test]
     fn texts_cannot_hide_or_reorder_what_stands_around_them() {
-        assert_eq!(shown("a\u{202e}b\u{1b}c\u{200b}d"), "a\u{fffd}b\u{fffd}c\u{fffd}d");
+        assert_eq!(shown("a\u{202e}b\u{1b}c\u{200b}d"), "a[U+202E]b\u{fffd}c[U+200B]d");
         assert_eq!(shown(&"é".repeat(501)).chars().count(), 501);
         assert!(shown(&"é".repeat(501)).ends_with('…'));
         assert_eq!(shown("plain — ünï"), "plain — ünï");

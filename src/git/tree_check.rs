@@ -11,6 +11,7 @@
 //!
 //! Files that are not tracked are not looked at: hooks and earlier runs of the same pull request make them.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -82,6 +83,7 @@ impl Mirror {
             Err(what) => return Err(self.altered(doing, &what)),
         };
         let has_attributes = tree.entries.iter().any(|entry| entry.path.file_name() == Some(OsStr::new(ATTRIBUTES)));
+        let known: BTreeSet<PathBuf> = tree.entries.iter().map(|entry| entry.path.clone()).collect();
         let root = dir.to_owned();
         let looked = apart(move || differing(&root, tree)).await.flatten().map_err(GitError::from_io(doing))?;
         let converted = match looked {
@@ -90,6 +92,10 @@ impl Mirror {
             Ok(converted) => return Err(self.altered(doing, &not_of(&converted[0].path, commit))),
             Err(path) => return Err(self.altered(doing, &not_of(&path, commit))),
         };
+        // Git would follow those of a run as well.
+        if let Some(other) = converted.iter().find_map(|entry| attributes_of_others(dir, &entry.path, &known)) {
+            return Err(self.altered(doing, &not_of(&other, commit)));
+        }
         let ids = self.converted_ids(doing, git, &converted).await?;
         let same = |(at, entry): &(usize, &Entry)| ids.get(*at).is_some_and(|id| *id == entry.id);
         match converted.iter().enumerate().find(|pair| !same(pair)) {
@@ -160,6 +166,12 @@ impl Mirror {
         let output = self.run(doing, git.cap(MAX_LIST).args(["hash-object", "--stdin-paths"]).input(list)).await?;
         Ok(output.stdout.text().lines().map(str::to_owned).collect())
     }
+}
+
+/// A file of attributes beside a path, or above it, that the commit does not have.
+fn attributes_of_others(root: &Path, path: &Path, known: &BTreeSet<PathBuf>) -> Option<PathBuf> {
+    let mut files = path.ancestors().skip(1).map(|dir| dir.join(ATTRIBUTES));
+    files.find(|file| !known.contains(file) && root.join(file).symlink_metadata().is_ok())
 }
 
 fn not_of(path: &Path, commit: &CommitSha) -> String {

@@ -4,15 +4,17 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 use super::quote::code;
 use super::spec::CommandName;
-use super::split::quote;
 use super::suggest::nearest;
-use crate::model::Distribution;
+use crate::model::{Distribution, quote};
 
 use CommandName::{Apply, Import, Plan, State};
-use Form::{Switch, Value, Word};
+use Form::{Duration, Number, Switch, Value, Word};
 
 /// Flags that change where Terraform runs (reference 1.1, step 12).
 const DEFAULT_BLOCKED: [&str; 2] = ["chdir", "plugin-dir"];
@@ -29,6 +31,19 @@ enum Form {
     Switch,
     /// `-name=value`.
     Value,
+    /// `-name=10`.
+    Number,
+    /// `-name=30s`, as Go reads it.
+    Duration,
+}
+
+impl Form {
+    fn has_value(self) -> bool {
+        match self {
+            Self::Value | Self::Number | Self::Duration => true,
+            Self::Word | Self::Switch => false,
+        }
+    }
 }
 
 /// A flag that comments may give.
@@ -56,9 +71,9 @@ const ROWS: [Row; 14] = [
     both("destroy", Switch, &[Plan]),
     of_opentofu("exclude", Value, &[Plan]),
     both("lock", Switch, &[Plan, Apply, Import, State]),
-    both("lock-timeout", Value, &[Plan, Apply, Import, State]),
+    both("lock-timeout", Duration, &[Plan, Apply, Import, State]),
     both("no-color", Word, &[Plan, Apply, Import]),
-    both("parallelism", Value, &[Plan, Apply, Import]),
+    both("parallelism", Number, &[Plan, Apply, Import]),
     both("refresh", Switch, &[Plan]),
     both("refresh-only", Switch, &[Plan]),
     both("replace", Value, &[Plan]),
@@ -146,7 +161,7 @@ impl ExtraArgs {
     pub fn spellings(&self, command: CommandName, distribution: Distribution) -> Vec<String> {
         let is_had = |only: &Option<Distribution>| only.is_none_or(|only| only == distribution);
         let all = self.all(command).into_iter().filter(|(_, _, only)| is_had(only));
-        all.map(|(name, form, _)| format!("-{name}{}", if form == Value { "=" } else { "" })).collect()
+        all.map(|(name, form, _)| format!("-{name}{}", if form.has_value() { "=" } else { "" })).collect()
     }
 
     /// The argument in the spelling that is handed on, which has one dash.
@@ -168,15 +183,26 @@ impl ExtraArgs {
             });
         };
         match (form, value) {
-            (Value, None | Some("")) => {
+            (Value | Number | Duration, None | Some("")) => {
                 let next = next.filter(|next| value.is_none() && flag_name(next).is_none());
                 Err(RefusedArg::NeedsValue { name: name.to_owned(), next: next.map(str::to_owned) })
             }
             (Word, Some(_)) => Err(RefusedArg::TakesNoValue { name: name.to_owned() }),
-            (Switch, Some(value)) if !matches!(value, "true" | "false") => {
-                Err(RefusedArg::NotABoolean { name: name.to_owned(), value: value.to_owned() })
+            (Switch, Some(value)) if !matches!(value, "true" | "false") => Err(RefusedArg::WrongValue {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                rule: "`true` or `false`",
+            }),
+            (Number, Some(value)) if !is_number(value) => Err(RefusedArg::WrongValue {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                rule: "a number such as `10`",
+            }),
+            (Duration, Some(value)) if !is_duration(value) => {
+                let rule = "a duration such as `30s` or `1h30m`";
+                Err(RefusedArg::WrongValue { name: name.to_owned(), value: value.to_owned(), rule })
             }
-            (Value | Switch, Some(_)) | (Word | Switch, None) => Ok(format!("-{text}")),
+            (Value | Number | Duration | Switch, Some(_)) | (Word | Switch, None) => Ok(format!("-{text}")),
         }
     }
 
@@ -215,9 +241,22 @@ impl ExtraArgs {
     }
 }
 
+/// Steps of operators are given the same words: one that takes them apart at white space finds no other flag in a number or
+/// a duration.
+fn is_number(value: &str) -> bool {
+    value.len() <= 9 && value.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn is_duration(value: &str) -> bool {
+    static GO: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r"^(0|([0-9]{1,9}(\.[0-9]{1,9})?(ns|us|ms|s|m|h)){1,6})$").expect("a constant pattern")
+    });
+    GO.is_match(value)
+}
+
 /// `-lock-timeout=…`, with the tool where only one has it.
 fn choice(name: &str, form: Form, only: Option<Distribution>) -> String {
-    let value = if form == Value { "=…" } else { "" };
+    let value = if form.has_value() { "=…" } else { "" };
     let tool = only.map(|only| format!(" ({})", only.title())).unwrap_or_default();
     format!("`-{name}{value}`{tool}")
 }
@@ -277,12 +316,14 @@ pub enum RefusedArg {
         /// Name of the flag.
         name: String,
     },
-    /// A switch with a value that is neither true nor false.
-    NotABoolean {
+    /// A value of another kind than the flag takes.
+    WrongValue {
         /// Name of the flag.
         name: String,
         /// As typed.
         value: String,
+        /// What it takes.
+        rule: &'static str,
     },
 }
 
@@ -296,7 +337,7 @@ impl RefusedArg {
             | Self::Operand { .. }
             | Self::NeedsValue { .. }
             | Self::TakesNoValue { .. }
-            | Self::NotABoolean { .. } => "argument_spelling",
+            | Self::WrongValue { .. } => "argument_spelling",
         }
     }
 }
@@ -349,12 +390,9 @@ impl fmt::Display for RefusedArg {
             Self::TakesNoValue { name } => {
                 write!(f, "{} takes no value: write it without the equals sign.", code(&format!("-{name}")))
             }
-            Self::NotABoolean { name, value } => write!(
-                f,
-                "{} is a switch. Its value can be `true` or `false`, but not {}.",
-                code(&format!("-{name}")),
-                code(value)
-            ),
+            Self::WrongValue { name, value, rule } => {
+                write!(f, "The value of {} is {rule}, and cannot be {}.", code(&format!("-{name}")), code(value))
+            }
         }
     }
 }
@@ -426,7 +464,7 @@ impl FromStr for AddedArg {
         if let Some(why) = never(name) {
             return Err(InvalidAddedArg::Never { name: name.to_owned(), why });
         }
-        if form != Value && ROWS.iter().any(|row| row.name == name && row.form == Value) {
+        if !form.has_value() && ROWS.iter().any(|row| row.name == name && row.form.has_value()) {
             return Err(InvalidAddedArg::Value(name.to_owned()));
         }
         Ok(Self { command, name: name.to_owned(), form })
@@ -558,6 +596,8 @@ mod tests {
             (Apply, "-parallelism=5", "-parallelism=5"),
             (Import, "-var-file=x.tfvars", "-var-file=x.tfvars"),
             (State, "-lock-timeout=5m", "-lock-timeout=5m"),
+            (Apply, "-lock-timeout=1h1.5m", "-lock-timeout=1h1.5m"),
+            (Apply, "-lock-timeout=0", "-lock-timeout=0"),
         ] {
             assert_eq!(judged(command, argument, None), expected, "{argument}");
         }
@@ -589,6 +629,11 @@ mod tests {
             (Plan, "-target=", "argument_spelling"),
             (Plan, "-no-color=true", "argument_spelling"),
             (Plan, "-lock=maybe", "argument_spelling"),
+            (Apply, "-lock-timeout=1s -destroy -auto-approve", "argument_spelling"),
+            (Apply, "-lock-timeout=soon", "argument_spelling"),
+            (Apply, "-parallelism=5 -destroy", "argument_spelling"),
+            (Apply, "-parallelism=-1", "argument_spelling"),
+            (Apply, "-parallelism=", "argument_spelling"),
             (State, "-dry-run", "argument_not_allowed"),
             (State, "-no-color", "argument_not_allowed"),
         ] {
@@ -714,6 +759,9 @@ mod tests {
                 match (row.form, value) {
                     (Word | Switch, None) | (Switch, Some("true" | "false")) => {}
                     (Value, Some(value)) => prop_assert!(!value.is_empty()),
+                    (Number | Duration, Some(value)) => {
+                        prop_assert!(value.chars().all(|c| c.is_ascii_alphanumeric() || c == '.'));
+                    }
                     other => prop_assert!(false, "{taken}: {other:?}"),
                 }
             }

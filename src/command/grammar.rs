@@ -6,10 +6,11 @@ use super::extra::ExtraArgs;
 use super::help;
 use super::mistake::{Fault, Mistake, Problem, Scene};
 use super::names::{Address, Names, reads_like_a_command};
-use super::quote::{MUTED_AT, is_hidden};
+use super::quote::MUTED_AT;
 use super::spec::{CommandName, Rules, Spec};
 use super::split::{SplitError, Word, split};
 use super::suggest::nearest;
+use crate::model::is_hidden;
 
 /// What a comment turned out to be.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::flags::Flag;
 use super::spec::CommandName;
-use super::split::quote;
+use crate::model::quote;
 
 /// Collects words and quotes them.
 pub(super) struct Printer(String);

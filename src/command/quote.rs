@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use crate::model::is_hidden;
+
 /// Longest quotation within a sentence, in characters.
 const MAX_CODE: usize = 80;
 /// Longest line shown to be copied, in characters.
@@ -13,16 +15,6 @@ const MAX_LINE: usize = 100;
 const MAX_PLACES: usize = 20;
 /// How much of a long line is shown before the first marked place.
 const LEAD: usize = 30;
-
-/// Whether a reader could not see the character, or would see the text around it in another order. Such a
-/// command would not be the one that reviewers read.
-pub(super) fn is_hidden(c: char) -> bool {
-    let invisible = matches!(c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
-        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
-        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
-    invisible || (c.is_control() && c != '\t')
-}
 
 /// The character as it is shown: hidden ones by number, `@` followed by a zero-width space so that no forge sees
 /// a mention. The reader of comments takes that space out again, so that a shown line can be copied.

@@ -98,14 +98,11 @@ fn double_quoted(chars: &mut Chars<'_>, at: usize, text: &mut String) -> Result<
     Err(SplitError::Quote { mark: '"', at })
 }
 
-/// Quotes a word so that [`split`] gives it back.
-pub(super) fn quote(word: &str) -> String {
-    shlex::Quoter::new().allow_nul(true).quote(word).expect("the only error is NUL, which is allowed here").into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use crate::model::quote;
 
     use super::*;
 

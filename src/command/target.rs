@@ -10,7 +10,7 @@ use super::mistake::{Fault, Problem};
 use super::printer::Printer;
 use super::spec::Rules;
 use super::split::Word;
-use crate::model::{InvalidPath, ProjectName, RepoPath, WorkspaceName};
+use crate::model::{InvalidPath, ProjectName, RepoPath, WorkspaceName, literal_dir, read_literal_dir};
 
 pub(super) static DIR: Flag = Flag {
     long: "dir",
@@ -84,7 +84,7 @@ impl Target {
             Self::Project(name) => printer.value(&PROJECT, name.as_str()),
             Self::DirWorkspace { dir, workspace } => {
                 if let Some(dir) = dir {
-                    printer.value(&DIR, dir.as_str());
+                    printer.value(&DIR, &dir.to_text());
                 }
                 if let Some(workspace) = workspace {
                     printer.value(&WORKSPACE, workspace.as_str());
@@ -177,23 +177,21 @@ pub enum DirSelector {
 }
 
 impl DirSelector {
-    /// A text with `*`, `?` or `[` is a pattern (reference 1.1, step 13).
+    /// A text with `*`, `?` or `[` is a pattern (reference 1.1, step 13), unless each of them stands after a backslash.
     pub fn new(text: &str) -> Result<Self, InvalidDir> {
-        if text.contains(['*', '?', '[']) {
-            return DirPattern::new(text).map(Self::Pattern);
-        }
-        RepoPath::new(text).map(Self::Path).map_err(|error| match error {
+        let Some(path) = read_literal_dir(text) else { return DirPattern::new(text).map(Self::Pattern) };
+        RepoPath::new(&path).map(Self::Path).map_err(|error| match error {
             InvalidPath::Leaves(_) => InvalidDir::Leaves,
             InvalidPath::Control(_) => InvalidDir::Control,
             InvalidPath::TooLong => InvalidDir::TooLong(RepoPath::MAX_BYTES),
         })
     }
 
-    /// The cleaned text.
-    pub fn as_str(&self) -> &str {
+    /// As it is typed, cleaned.
+    pub fn to_text(&self) -> String {
         match self {
-            Self::Path(path) => path.as_str(),
-            Self::Pattern(pattern) => pattern.as_str(),
+            Self::Path(path) => literal_dir(path.as_str()),
+            Self::Pattern(pattern) => pattern.as_str().to_owned(),
         }
     }
 
@@ -208,7 +206,7 @@ impl DirSelector {
 
 impl fmt::Display for DirSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
+        f.pad(&self.to_text())
     }
 }
 
@@ -222,7 +220,7 @@ impl TryFrom<String> for DirSelector {
 
 impl From<DirSelector> for String {
     fn from(dir: DirSelector) -> Self {
-        dir.as_str().to_owned()
+        dir.to_text()
     }
 }
 
@@ -276,7 +274,11 @@ impl Eq for DirPattern {}
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::command::{Command, Grammar, Names, Reading};
+    use crate::model::ProjectKey;
 
     #[test]
     fn paths_and_patterns_are_told_apart_and_cleaned() {
@@ -330,5 +332,34 @@ mod tests {
             assert_eq!(serde_json::from_str::<Target>(&json).unwrap(), target, "{json}");
         }
         assert!(serde_json::from_str::<Target>(r#"{"dir_workspace":{"dir":"../x","workspace":null}}"#).is_err());
+    }
+
+    proptest! {
+        /// Every line that is offered for a project names that project.
+        #[test]
+        fn flags_of_a_project_read_as_that_project(
+            dir in r#"[-a-c'"\\\\*?\[\]{} $#`~@é\u{200b}]{0,8}(/[-.a-b'*\[ ]{1,5}){0,2}"#,
+            workspace in "[a-c'\"*#@é\u{200d}-]{0,5}",
+            name in prop::option::of("[-a-b_.~/]{1,5}"),
+        ) {
+            let (Ok(dir), Ok(workspace)) = (RepoPath::new(&dir), WorkspaceName::new(&workspace)) else { return Ok(()) };
+            let name = name.map(|name| ProjectName::new(&name).unwrap());
+            let key = ProjectKey { dir, workspace, name };
+            let Some(flags) = key.flags() else { return Ok(()) };
+            let grammar = Grammar::new(Names::default());
+            let comment = format!("```shell\nlockkeeper plan {flags}\n```");
+            let Reading::Command(Command::Plan(plan)) = grammar.read(&comment) else {
+                return Err(TestCaseError::fail(format!("{comment}: {:?}", grammar.read(&comment))));
+            };
+            let expected = match key.name {
+                Some(name) => Target::Project(ProjectSelector(name.as_str().to_owned())),
+                None => {
+                    let dir = (!key.dir.is_root() || key.workspace.is_default()).then_some(DirSelector::Path(key.dir));
+                    let workspace = (!key.workspace.is_default()).then_some(key.workspace);
+                    Target::DirWorkspace { dir, workspace }
+                }
+            };
+            prop_assert_eq!(plan.target, expected);
+        }
     }
 }

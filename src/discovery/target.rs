@@ -45,7 +45,10 @@ pub fn select(target: &Target, input: &Input<'_>) -> Result<Vec<Project>, Select
             let workspace = workspace.clone().unwrap_or_default();
             match dir {
                 DirSelector::Path(dir) => vec![by_place(dir, workspace, configured, input)?],
-                DirSelector::Glob(glob) => by_glob(glob, workspace, configured.projects, input)?,
+                DirSelector::Glob(glob) => match named_like(glob, input) {
+                    Some(dir) => vec![by_place(&dir, workspace, configured, input)?],
+                    None => by_glob(glob, workspace, configured.projects, input)?,
+                },
             }
         }
     };
@@ -164,6 +167,11 @@ fn unconfigured(
     let group = terragrunt::group(input.tree, input.read, &dir, &|file| auto::counts(input, file));
     let key = ProjectKey { dir, workspace, name: None };
     Ok(Project { key, terraform_version: None, autoplan: true, order: Order::in_group(group), why: Why::ByPlace })
+}
+
+/// The directory whose name is the very text of a pattern. People who mean it would wonder about anything else.
+fn named_like(glob: &str, input: &Input<'_>) -> Option<RepoPath> {
+    RepoPath::new(glob).ok().filter(|dir| input.tree.dir_exists(dir))
 }
 
 fn by_glob(

@@ -27,6 +27,7 @@ mod review;
 mod run_user;
 mod status;
 mod text;
+mod words;
 
 pub use actor::{Actor, Origin};
 pub use application::{ApplicationChange, ApplicationField, ApplicationFields, ApplicationProblem, ApplicationSpec};
@@ -62,3 +63,4 @@ pub use review::{Approval, Aside, CheckState, Mergeability, Obstacle};
 pub use run_user::{InvalidUser, RunUser};
 pub use status::{CommitState, CommitStatus, StatusContext};
 pub(crate) use text::{text_enum, text_type};
+pub use words::{is_hidden, literal_dir, quote, read_literal_dir};

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use super::path::RepoPath;
 use super::text::text_type;
+use super::words::{is_hidden, literal_dir, quote};
 
 /// Why a text is not a workspace or project name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -139,25 +140,27 @@ impl ProjectKey {
         self.name.as_ref().map_or_else(|| format!("{}/{}", self.dir, self.workspace), ToString::to_string)
     }
 
-    /// The shortest flags that name this project in a comment (reference 1.4): `-p net`, `-d .`, `-d a -w prod`.
-    pub fn flags(&self) -> String {
+    /// The shortest flags that name this project in a comment (reference 1.4), quoted as comments are read: `-p net`,
+    /// `-d .`, `-d a -w prod`. `None`: no comment can, because of a character that is not seen.
+    pub fn flags(&self) -> Option<String> {
         if let Some(name) = &self.name {
-            return format!("-p {name}");
+            return Some(flag('p', "project", name.as_str()));
         }
-        let dir = || {
-            if self.dir.as_str().contains(char::is_whitespace) {
-                format!("-d \"{}\"", self.dir)
-            } else {
-                format!("-d {}", self.dir)
-            }
-        };
-        match (self.dir.is_root(), self.workspace.is_default()) {
-            (true, true) => "-d .".to_owned(),
-            (true, false) => format!("-w {}", self.workspace),
-            (false, true) => dir(),
-            (false, false) => format!("{} -w {}", dir(), self.workspace),
+        if self.dir.as_str().contains(is_hidden) || self.workspace.as_str().contains(is_hidden) {
+            return None;
         }
+        let (dir, workspace) = (literal_dir(self.dir.as_str()), self.workspace.as_str());
+        Some(match (self.dir.is_root(), self.workspace.is_default()) {
+            (_, true) => flag('d', "dir", &dir),
+            (true, false) => flag('w', "workspace", workspace),
+            (false, false) => format!("{} {}", flag('d', "dir", &dir), flag('w', "workspace", workspace)),
+        })
     }
+}
+
+/// A flag with its value, in one word where the value could be read as a flag itself.
+fn flag(short: char, long: &str, value: &str) -> String {
+    if value.starts_with('-') { format!("--{long}={}", quote(value)) } else { format!("-{short} {}", quote(value)) }
 }
 
 impl fmt::Display for ProjectKey {
@@ -190,10 +193,20 @@ mod tests {
             workspace: ws.parse().unwrap(),
             name: name.map(|n| n.parse().unwrap()),
         };
-        assert_eq!(key(".", "default", None).flags(), "-d .");
-        assert_eq!(key(".", "prod", None).flags(), "-w prod");
-        assert_eq!(key("a b", "default", None).flags(), "-d \"a b\"");
-        assert_eq!(key("a", "prod", None).flags(), "-d a -w prod");
-        assert_eq!(key("a", "prod", Some("net")).flags(), "-p net");
+        for (dir, workspace, name, flags) in [
+            (".", "default", None, Some("-d .")),
+            (".", "prod", None, Some("-w prod")),
+            ("a b", "default", None, Some("-d 'a b'")),
+            ("a", "prod", None, Some("-d a -w prod")),
+            ("a", "prod", Some("net"), Some("-p net")),
+            ("a", "prod", Some("-p"), Some("--project=-p")),
+            ("quo'te", "default", None, Some("-d \"quo'te\"")),
+            ("f \"g", "default", None, Some("-d 'f \"g'")),
+            ("br[0]", "default", None, Some("-d 'br\\[0]'")),
+            ("-destroy", "default", None, Some("--dir=-destroy")),
+            ("a\u{202e}b", "default", None, None),
+        ] {
+            assert_eq!(key(dir, workspace, name).flags().as_deref(), flags, "{dir}");
+        }
     }
 }

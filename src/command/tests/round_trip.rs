@@ -28,7 +28,7 @@ fn words(least: usize) -> impl Strategy<Value = Vec<String>> {
 fn extra_args() -> impl Strategy<Value = Vec<String>> {
     let flag = prop_oneof![
         prop::sample::select(vec!["-lock", "-lock=true", "-lock=false"]).prop_map(str::to_owned),
-        "-lock-timeout=[ -~é]{1,8}",
+        "-lock-timeout=[0-9]{1,4}(ms|s|m|h)",
     ];
     prop::collection::vec(flag, 0..4)
 }

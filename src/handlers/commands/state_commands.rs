@@ -157,8 +157,8 @@ fn no_projects(cx: &CommandCx<'_>) -> Reply {
 
 /// A resource is in one state only.
 fn several(found: &[Project]) -> Reply {
-    let flags = |project: &Project| format!("`{}`", project.key.flags().replace('`', "'"));
-    let mut named: Vec<String> = found.iter().take(MOST_NAMED).map(flags).collect();
+    let flags = |project: &Project| Some(format!("`{}`", project.key.flags()?.replace('`', "'")));
+    let mut named: Vec<String> = found.iter().take(MOST_NAMED).filter_map(flags).collect();
     if found.len() > MOST_NAMED {
         named.push(format!("and {} more", found.len() - MOST_NAMED));
     }

@@ -9,7 +9,6 @@ use chrono::TimeDelta;
 use serde::Serialize;
 
 pub(super) use explained::explained;
-pub(super) use project::Cap;
 pub(super) use results::results;
 
 use super::report::{Body, CancelLine, Fate, IdleNotice, LockLost, Loss, Refusal, Released, Report, UserText};
@@ -361,6 +360,6 @@ pub(super) fn lock_lost<'a>(report: &Report, lost: &'a LockLost) -> LockLostView
         interrupted: lost.interrupted,
         applied: lost.applied,
         now: lost.now.as_ref().map(|(pull, url)| NewHolder { pull: *pull, url }),
-        again: format!("{} plan {}", report.executable, lost.key.flags()),
+        again: format!("{} plan {}", report.executable, lost.key.flags().unwrap_or_default()).trim_end().to_owned(),
     }
 }

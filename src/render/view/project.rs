@@ -17,10 +17,6 @@ const TAIL_LINES: usize = 30;
 /// Most bytes of an error, which is not folded.
 const MAX_ERROR: usize = 6_000;
 
-/// Most bytes of one output in a comment; the middle of a longer one is cut out.
-#[derive(Clone, Copy)]
-pub(in crate::render) struct Cap(pub usize);
-
 /// The section of a project.
 #[expect(clippy::struct_excessive_bools, reason = "a template asks one question at a time")]
 #[derive(Serialize)]
@@ -98,9 +94,9 @@ struct Block {
 }
 
 impl ProjectView {
-    pub(super) fn of(report: &Report, project: &ProjectReport, cap: Cap) -> Self {
+    pub(super) fn of(report: &Report, project: &ProjectReport) -> Self {
         let failed = project.outcome == ProjectOutcome::Failed;
-        let (error, output) = if failed { failure(report, project, cap) } else { (None, output(report, project, cap)) };
+        let (error, output) = if failed { failure(report, project) } else { (None, output(report, project)) };
         let (list, list_missing) = match &project.list {
             PlanList::None => (None, None),
             PlanList::Of(changes) => (ListView::of(changes), None),
@@ -131,7 +127,7 @@ impl ProjectView {
             stale: failed && plan_output::plan_is_stale(&project.output),
             error,
             output,
-            log: log(report, project, cap),
+            log: log(report, project),
             apply: apply(report, project),
             again: again(report, project),
             unlock: format!("{} unlock", report.executable),
@@ -233,7 +229,8 @@ fn state_lock(project: &ProjectReport) -> Option<StateLockView> {
 fn apply(report: &Report, project: &ProjectReport) -> Option<String> {
     let planned = project.outcome == ProjectOutcome::Planned;
     let offered = planned && project.blocked.is_none() && report.style.offer_apply && !report.pull.is_application();
-    offered.then(|| format!("{} apply {}", report.executable, project.key.flags()))
+    let flags = project.key.flags().filter(|_| offered)?;
+    Some(format!("{} apply {flags}", report.executable))
 }
 
 /// Plan again after a plan, after whatever changed a state, and after an apply that broke; the same again after what did
@@ -243,19 +240,15 @@ fn again(report: &Report, project: &ProjectReport) -> Option<Again> {
         // Nobody reads comments about it; its page has the buttons.
         return None;
     }
-    let key = &project.key;
-    match again_by(report, project)? {
+    let (flags, word) = (project.key.flags()?, &report.executable);
+    Some(match again_by(report, project)? {
         Retry::Plan if is_plan(report) => {
-            let line = format!("{} plan {}", report.executable, key.flags());
-            Some(Again { verb: "plan", command: with_words(line, report) })
+            Again { verb: "plan", command: with_words(format!("{word} plan {flags}"), report) }
         }
-        Retry::Plan => Some(Again { verb: "plan", command: format!("{} plan {}", report.executable, key.flags()) }),
-        Retry::Apply => Some(Again { verb: "apply", command: format!("{} apply {}", report.executable, key.flags()) }),
-        Retry::Same(word) => {
-            let line = format!("{} {word} {}", report.executable, key.flags());
-            Some(Again { verb: "try", command: with_words(line, report) })
-        }
-    }
+        Retry::Plan => Again { verb: "plan", command: format!("{word} plan {flags}") },
+        Retry::Apply => Again { verb: "apply", command: format!("{word} apply {flags}") },
+        Retry::Same(same) => Again { verb: "try", command: with_words(format!("{word} {same} {flags}"), report) },
+    })
 }
 
 /// What is worth a try.
@@ -285,30 +278,30 @@ fn again_by(report: &Report, project: &ProjectReport) -> Option<Retry> {
     }
 }
 
-fn output(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
+fn output(report: &Report, project: &ProjectReport) -> Option<Block> {
     let text = if is_plan(report) {
         plan_output::plan_text(&project.output, report.style.diff)
     } else {
         plan_output::without_progress(&project.output)
     };
     let language = if report.command == CommandKind::Version { "text" } else { "diff" };
-    block(report, language, "Output", &text, cap)
+    block(report, language, "Output", &text)
 }
 
 /// Everything the run printed, always folded.
-fn log(report: &Report, project: &ProjectReport, cap: Cap) -> Option<Block> {
+fn log(report: &Report, project: &ProjectReport) -> Option<Block> {
     let text = plan_output::clean(project.log.as_deref()?);
-    block(report, "text", "Log", &text, cap).map(|log| Block { fold: true, ..log })
+    block(report, "text", "Log", &text).map(|log| Block { fold: true, ..log })
 }
 
 /// The error unfolded, and the whole output folded unless the error is all of it.
-fn failure(report: &Report, project: &ProjectReport, cap: Cap) -> (Option<Block>, Option<Block>) {
+fn failure(report: &Report, project: &ProjectReport) -> (Option<Block>, Option<Block>) {
     let whole = plan_output::plan_text(&project.output, DiffStyle::Resources);
     let error = plan_output::error_part(&project.output).unwrap_or_else(|| tail(&whole));
     let repeats = error.lines().count() + 3 >= whole.lines().count() && error.len() <= MAX_ERROR;
-    let shown =
-        block(report, "text", "Error", &error, Cap(cap.0.min(MAX_ERROR))).map(|error| Block { fold: false, ..error });
-    let rest = if repeats { None } else { block(report, "diff", "Whole output", &whole, cap) };
+    let (error, cut) = cut_middle(error.trim_matches('\n'), MAX_ERROR);
+    let shown = block(report, "text", "Error", &error).map(|error| Block { fold: false, cut, ..error });
+    let rest = if repeats { None } else { block(report, "diff", "Whole output", &whole) };
     (shown, rest.map(|output| Block { fold: report.style.fold, ..output }))
 }
 
@@ -317,12 +310,11 @@ fn tail(text: &str) -> String {
     lines[lines.len().saturating_sub(TAIL_LINES)..].join("\n")
 }
 
-fn block(report: &Report, language: &'static str, title: &'static str, text: &str, cap: Cap) -> Option<Block> {
-    let text = text.trim_matches('\n');
+fn block(report: &Report, language: &'static str, title: &'static str, text: &str) -> Option<Block> {
+    let text = text.trim_matches('\n').to_owned();
     let lines = text.lines().count();
-    let (text, cut) = cut_middle(text, cap.0);
     let fold = report.style.fold && lines > FOLD_LINES;
-    (!text.is_empty()).then_some(Block { language, text, title, lines, fold, cut })
+    (!text.is_empty()).then_some(Block { language, text, title, lines, fold, cut: 0 })
 }
 
 /// Cuts whole lines out of the middle of a text that is too long; says how many.

@@ -25,6 +25,8 @@ pub(in crate::handlers::commands) async fn plans(
     target: &command::Target,
 ) -> Result<Plans, JobError> {
     let recorded = cx.ctx.store.plan_list(&cx.pull.at).await?;
+    let literal = literal(target, &recorded);
+    let target = literal.as_ref().unwrap_or(target);
     let named = match target {
         command::Target::Project(selector) => named(cx, selector.as_str(), &recorded).await?,
         command::Target::Generic | command::Target::DirWorkspace { .. } => Ok(BTreeSet::new()),
@@ -74,6 +76,15 @@ async fn named(
     let prefixes = config.map_or(&[][..], |config| &config.allowed_regexp_prefixes);
     let chosen = choose_names(typed, &names, regexp, prefixes);
     Ok(chosen.map(|chosen| known.into_iter().filter(|name| chosen.contains(name.as_str())).cloned().collect()))
+}
+
+/// The directory of a plan whose name is the very text of a pattern, as a plan takes it.
+fn literal(target: &command::Target, recorded: &[PlanRecord]) -> Option<command::Target> {
+    let command::Target::DirWorkspace { dir: Some(command::DirSelector::Pattern(pattern)), workspace } = target else {
+        return None;
+    };
+    let dir = recorded.iter().map(|plan| &plan.project.dir).find(|dir| dir.as_str() == pattern.as_str())?.clone();
+    Some(command::Target::DirWorkspace { dir: Some(command::DirSelector::Path(dir)), workspace: workspace.clone() })
 }
 
 fn concerns(target: &command::Target, named: &BTreeSet<ProjectName>, plan: &PlanRecord) -> bool {

@@ -1,0 +1,50 @@
+//! Words of a command as people copy them.
+
+/// Whether a character has no form of its own: no comment that is read as a command may have it, because nobody would see
+/// what it says.
+pub fn is_hidden(c: char) -> bool {
+    let invisible = matches!(c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}');
+    invisible || (c.is_control() && c != '\t')
+}
+
+/// Quotes a word so that a shell, and whoever reads comments, gives it back.
+pub fn quote(word: &str) -> String {
+    shlex::Quoter::new().allow_nul(true).quote(word).expect("the only error is NUL, which is allowed here").into_owned()
+}
+
+/// Characters that make a pattern of a directory.
+pub const PATTERN: [char; 3] = ['*', '?', '['];
+
+/// A directory as a comment names it: what would make a pattern of it stands after a backslash.
+pub fn literal_dir(dir: &str) -> String {
+    if !dir.contains(PATTERN) {
+        return dir.to_owned();
+    }
+    let mut text = String::new();
+    for c in dir.chars() {
+        if c == '\\' || PATTERN.contains(&c) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    text
+}
+
+/// The directory that was written by [`literal_dir`]; `None`: it is a pattern.
+pub fn read_literal_dir(text: &str) -> Option<String> {
+    if !text.contains(PATTERN) {
+        return Some(text.to_owned());
+    }
+    let (mut dir, mut chars) = (String::new(), text.chars());
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => dir.push(chars.next()?),
+            c if PATTERN.contains(&c) => return None,
+            c => dir.push(c),
+        }
+    }
+    Some(dir)
+}

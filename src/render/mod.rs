@@ -25,7 +25,6 @@ pub use report::{
     Report, Style, UserText,
 };
 
-use view::Cap;
 pub use view::span;
 
 /// Limits on what is posted; reaching one is visible in the comment (P12).
@@ -35,13 +34,11 @@ pub struct Limits {
     pub comment: usize,
     /// Most comments of one command, 0 for as many as it takes (`--max-comments-per-command`).
     pub comments: usize,
-    /// Most bytes of one project's output; of a longer one the middle is left out.
-    pub output: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { comment: 65_536, comments: 100, output: 60_000 }
+        Self { comment: 65_536, comments: 100 }
     }
 }
 
@@ -66,7 +63,7 @@ pub fn comments(report: &Report, limits: &Limits) -> Vec<Comment> {
     let line = report.machine_line().of_part(u32::MAX, u32::MAX).within(most);
     let room = limit - line.to_string().len() - 2;
     let dropped = |n: usize| dropped(report, n);
-    let bodies = split::split_at_most(&body(report, limits), room, limits.comments, dropped);
+    let bodies = split::split_at_most(&body(report), room, limits.comments, dropped);
     let parts = u32::try_from(bodies.len()).unwrap_or(u32::MAX);
     (1..).zip(bodies).map(|(part, body)| comment(report, &line, part, parts, &body)).collect()
 }
@@ -84,11 +81,10 @@ fn dropped(report: &Report, comments: usize) -> String {
 }
 
 /// The text above the machine line, in one piece.
-fn body(report: &Report, limits: &Limits) -> String {
-    let cap = Cap(limits.output);
+fn body(report: &Report) -> String {
     match &report.body {
         Body::Projects(projects) | Body::Interrupted(projects) => {
-            templates::render("results.md.j2", &view::results(report, projects, cap))
+            templates::render("results.md.j2", &view::results(report, projects))
         }
         Body::NoProjects(text) => templates::render("no_projects.md.j2", &view::no_projects(report, text.as_ref())),
         Body::Refused(refusal) => templates::render("refusal.md.j2", &view::refusal(report, refusal)),

@@ -412,7 +412,7 @@ fn flood(projects: usize, lines: usize) -> Report {
 fn very_much_to_say_becomes_several_comments_that_tell_each_other_apart() {
     for (comment, most) in [(65_536, 100), (65_536, 3), (4_096, 7), (1, 2), (32_768, 0)] {
         let report = flood(200, 60);
-        let all = comments(&report, &Limits { comment, comments: most, output: 60_000 });
+        let all = comments(&report, &Limits { comment, comments: most });
         assert!(all.len() > 1 && (most == 0 || all.len() <= most), "{} {most}", all.len());
         for (n, one) in (1..).zip(&all) {
             assert!(one.body.len() <= comment.max(MIN_COMMENT), "{}", one.body.len());
@@ -425,7 +425,7 @@ fn very_much_to_say_becomes_several_comments_that_tell_each_other_apart() {
 
 #[test]
 fn dropped_comments_leave_a_note_and_a_link() {
-    let all = comments(&flood(200, 60), &Limits { comment: 65_536, comments: 2, output: 60_000 });
+    let all = comments(&flood(200, 60), &Limits { comment: 65_536, comments: 2 });
     assert!(
         all[0].body.contains("left out here**, because one command may post only so many: [see all of it](https://")
     );
@@ -434,11 +434,15 @@ fn dropped_comments_leave_a_note_and_a_link() {
 }
 
 #[test]
-fn the_middle_of_one_very_long_output_is_left_out() {
-    let all = comments(&flood(1, 5_000), &Limits::default());
-    assert!(all.len() <= 2 && all[0].body.contains(" lines left out here …"));
-    let text = " lines were left out of the middle: [see all of it](https://locks.example/jobs/9).";
-    assert!(all.iter().any(|one| one.body.contains(text)));
+fn one_very_long_output_is_cut_only_where_the_operator_limits_comments() {
+    let lines =
+        |all: &[Comment]| all.iter().map(|one| one.body.matches("line ``` </details> é").count()).sum::<usize>();
+    let all = comments(&flood(1, 50_000), &Limits::default());
+    assert_eq!((all.len() > 10, lines(&all)), (true, 50_000));
+    let few = comments(&flood(1, 50_000), &Limits { comments: 3, ..Limits::default() });
+    assert_eq!((few.len(), lines(&few) < 10_000), (3, true));
+    let text = "left out here**, because one command may post only so many: [see all of it](https://locks.example/";
+    assert!(few.iter().any(|one| one.body.contains(text)), "{}", few[1].body);
 }
 
 #[test]

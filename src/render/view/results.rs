@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::project::{Cap, ProjectView, phrase, rank};
+use super::project::{ProjectView, phrase, rank};
 use super::{Footer, Label, title, word};
 use crate::model::{CommandKind, PlanCounts, ProjectOutcome};
 use crate::render::report::{Body, ProjectReport, Report};
@@ -50,12 +50,12 @@ struct Row {
 }
 
 /// Builds the view; projects with errors come first, and those that are silenced not at all.
-pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport], cap: Cap) -> ResultsView {
+pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport]) -> ResultsView {
     let mut sorted: Vec<&ProjectReport> = projects.iter().filter(|project| !project.silenced).collect();
     sorted.sort_by_key(|project| rank(project.outcome));
     let single = sorted.len() == 1;
     let hide = |p: &&ProjectReport| report.style.hide_unchanged && !single && p.outcome == ProjectOutcome::NoChanges;
-    let shown: Vec<ProjectView> = sorted.iter().filter(|p| !hide(p)).map(|p| ProjectView::of(report, p, cap)).collect();
+    let shown: Vec<ProjectView> = sorted.iter().filter(|p| !hide(p)).map(|p| ProjectView::of(report, p)).collect();
     ResultsView {
         title: title(report.command),
         single,

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::limits::{LimitExceeded, MAX_CONFIGURED, MAX_PATTERN_TESTS};
+use super::limits::{LimitExceeded, MAX_CONFIGURED, MAX_LINK_PARTS, MAX_PATTERN_TESTS};
 use super::modules::Users;
-use super::{Input, Order, Project, Tree, Why};
+use super::{Input, Order, Project, Tree, Why, links};
 use crate::config::repo::{Patterns, ProjectConfig, ProjectDir};
 use crate::model::{ProjectKey, RepoPath};
 
@@ -109,19 +109,44 @@ pub(super) fn concerned(
     changed: &[&RepoPath],
     users: &Users,
 ) -> Result<Vec<Project>, LimitExceeded> {
-    let present = configured.into_iter().filter(|one| tree.dir_exists(&one.key.dir));
-    let with_files: Vec<_> = present.map(|one| (one.near(changed), one)).collect();
-    let tests: usize = with_files.iter().map(|(near, one)| near.len() * one.patterns().len()).sum();
-    if tests > MAX_PATTERN_TESTS {
-        return Err(LimitExceeded::PatternTests);
-    }
+    let present: Vec<_> = configured.into_iter().filter(|one| tree.dir_exists(&one.key.dir)).collect();
+    check_tests(&present, changed)?;
+    let with_files = present.into_iter().map(|one| (one.near(changed), one));
     let project = |(near, one): (&[&RepoPath], Configured<'_>)| {
         let by_file = near.iter().find_map(|file| one.concerned_by(file));
         let by_module = || users.get(&one.key.dir).filter(|_| !one.patterns().is_empty()).cloned().map(Why::Module);
         let why = by_file.or_else(by_module)?;
         Some(one.into_project(why))
     };
-    Ok(with_files.into_iter().filter_map(project).collect())
+    Ok(with_files.filter_map(project).collect())
+}
+
+/// The first configured project that would be concerned if its directory were one, and is a symbolic link to this other
+/// directory of the repository instead. The changed files are sorted, and name what is seen through links too.
+pub(super) fn behind_link(
+    configured: Vec<Configured<'_>>,
+    tree: &Tree,
+    changed: &[&RepoPath],
+) -> Result<Option<(RepoPath, RepoPath)>, LimitExceeded> {
+    let absent: Vec<_> = configured.into_iter().filter(|one| !tree.dir_exists(&one.key.dir)).collect();
+    check_tests(&absent, changed)?;
+    let mut parts_left = MAX_LINK_PARTS;
+    for one in absent {
+        if !one.near(changed).iter().any(|file| one.concerned_by(file).is_some()) {
+            continue;
+        }
+        let target = links::follow(tree, RepoPath::root(), one.key.dir.as_str(), &mut parts_left)?;
+        if let Some(target) = target.filter(|target| tree.dir_exists(target)) {
+            return Ok(Some((one.key.dir, target)));
+        }
+    }
+    Ok(None)
+}
+
+/// Refuses more work than a pull request may make.
+fn check_tests(configured: &[Configured<'_>], changed: &[&RepoPath]) -> Result<(), LimitExceeded> {
+    let tests: usize = configured.iter().map(|one| one.near(changed).len() * one.patterns().len()).sum();
+    if tests > MAX_PATTERN_TESTS { Err(LimitExceeded::PatternTests) } else { Ok(()) }
 }
 
 /// The part of a sorted list that lies below a directory.

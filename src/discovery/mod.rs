@@ -168,6 +168,19 @@ pub fn discover(input: &Input<'_>) -> Result<Vec<Project>, LimitExceeded> {
     Ok(sorted(projects))
 }
 
+/// The same for a plan, which refuses what would otherwise be left out without a word: a project that the changed files
+/// concern, with a symbolic link in the place of its directory. `by_itself`: nobody asked for the plan, so that projects
+/// without `autoplan` do not count.
+pub fn discover_for_plan(input: &Input<'_>, by_itself: bool) -> Result<Vec<Project>, SelectError> {
+    let changed = links::seen(input.tree, changed_paths(input.changed))?;
+    let mut configured = configured::expand(input)?.projects;
+    configured.retain(|one| !by_itself || one.config.autoplan.enabled);
+    if let Some((dir, target)) = configured::behind_link(configured, input.tree, &changed.iter().collect::<Vec<_>>())? {
+        return Err(SelectError::DirIsLink { dir, target });
+    }
+    Ok(discover(input)?)
+}
+
 /// Every path that changed, once, sorted. A file that moved changed in both places.
 fn changed_paths(changed: &[ChangedFile]) -> Vec<RepoPath> {
     let mut paths: Vec<RepoPath> =

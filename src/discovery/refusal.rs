@@ -78,8 +78,8 @@ pub enum SelectError {
     Unchanged(#[from] Unchanged),
     /// A symbolic link is no directory of a project.
     #[error(
-        "`{}` is a symbolic link to `{}`: two projects in the same files would get in each other's way, so choose that \
-         directory", shown(.dir.as_str()), shown(.target.as_str())
+        "`{}` is a symbolic link to `{}`: two projects in the same files would get in each other's way, so name that \
+         directory, with `-d` or as `dir` in the configuration file", shown(.dir.as_str()), shown(.target.as_str())
     )]
     DirIsLink {
         /// The directory asked for.

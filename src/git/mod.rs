@@ -23,6 +23,7 @@
 //!   removed, as only one writer exists and it is us.
 
 mod advertise;
+mod changes;
 mod checkout;
 mod classify;
 mod disk;

@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Approval, Aside, BranchName, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
+    Approval, Aside, BranchName, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
 };
 use crate::secret::Secret;
 
@@ -121,9 +121,6 @@ pub trait Forge: Send + Sync + 'static {
     /// A page of the open pulls of a repository, oldest first; where nothing has changed since the answer whose tag is
     /// given, the forge only says so.
     async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError>;
-
-    /// The files that differ between base and head, all of them.
-    async fn changed_files(&self, at: &PullRef, via: Installation) -> Result<Vec<ChangedFile>, ForgeError>;
 
     /// Who approves of a pull, by the reviews that it has now.
     async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError>;

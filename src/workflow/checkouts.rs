@@ -21,7 +21,9 @@ use crate::git::{
     Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head,
     Ignored, LinkOut, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
 };
-use crate::model::{BranchName, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName};
+use crate::model::{
+    BranchName, ChangedFile, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName,
+};
 use crate::render::StateLock;
 use crate::sync::{Syncer, Ticket};
 use crate::vcs::{Forge, ForgeError, Installation};
@@ -391,6 +393,11 @@ impl Checkouts {
     /// The files of a commit that was fetched.
     pub async fn files(&self, source: &Source, commit: &CommitSha) -> Result<TreeFiles, GitError> {
         self.git.mirror(&source.pull.repo).files(commit).await
+    }
+
+    /// What the pull changes, whatever is checked out; `None`: more than can be listed.
+    pub async fn changed(&self, source: &Source) -> Result<Option<Vec<ChangedFile>>, GitError> {
+        self.git.mirror(&source.pull.repo).changed(&source.base, &source.head).await
     }
 
     /// Reads them.

@@ -436,6 +436,34 @@ async fn files_are_listed_and_read_without_a_checkout() {
 }
 
 #[tokio::test]
+async fn what_a_branch_changes_is_compared_with_where_it_left_its_base() {
+    let world = World::new().await;
+    world.commit("a/main.tf=old b/main.tf=old moved/x.tf=same").await;
+    world.push("main").await;
+    std::fs::create_dir(world.path("work/net")).unwrap();
+    std::fs::write(world.path("work/net").join("line\nbreak.tf"), "x").unwrap();
+    let (_, head) = world.pull("a/main.tf=new -b/main.tf -moved/x.tf here/x.tf=same").await;
+    world.sh("cd work && git checkout -q main").await;
+    let base = world.commit("main.tf=newer a/main.tf=newer").await;
+    world.push("main").await;
+    world.fetch(Some(&head)).await.unwrap();
+    let changed = async |base: &CommitSha, head: &CommitSha| {
+        let files = world.mirror().changed(base, head).await.unwrap().unwrap();
+        files.iter().map(|file| format!("{} {}", file.kind, file.path)).collect::<Vec<_>>().join(", ")
+    };
+    assert_eq!(
+        changed(&base, &head).await,
+        "modified a/main.tf, removed b/main.tf, added here/x.tf, removed moved/x.tf, added net/line\u{FFFD}break.tf"
+    );
+    assert_eq!(changed(&head, &head).await, "");
+    world.sh("cd work && git checkout -q --orphan alone && git rm -q -rf .").await;
+    let alone = world.commit("c/main.tf=new").await;
+    world.push("refs/pull/12/head").await;
+    world.fetch(Some(&alone)).await.unwrap();
+    assert!(changed(&base, &alone).await.ends_with("added c/main.tf, removed main.tf, removed moved/x.tf"));
+}
+
+#[tokio::test]
 async fn a_checkout_is_exactly_at_the_head() {
     let world = World::new().await;
     let commits = world.pull("a/main.tf=two -main.tf").await;
@@ -721,6 +749,14 @@ async fn files_of_a_checkout_are_compared_with_the_commit() {
     assert_eq!(std::fs::read_to_string(checkout.path.join("dir/a.crlf")).unwrap(), "one\r\ntwo\r\n");
     let merged = ready(world.prepare(&commits, CheckoutStrategy::Merge).await.unwrap());
     assert!(merged.merged);
+
+    // Attributes that a run has left would let git take other bytes for those of the commit.
+    let left = merged.path.join("dir/.gitattributes");
+    std::fs::write(&left, "a.crlf ident\n").unwrap();
+    let error = world.prepare(&commits, CheckoutStrategy::Merge).await.unwrap_err();
+    assert!(matches!(error, GitError::Altered { .. }) && error.to_string().contains("`dir/.gitattributes`"), "{error}");
+    std::fs::remove_file(&left).unwrap();
+    let checkout = world.checkout(&commits).await;
 
     // A worktree that says that its repository is elsewhere is made anew, and what is there is never looked at.
     let admin = std::fs::read_to_string(checkout.path.join(".git")).unwrap();

@@ -339,7 +339,7 @@ fn what_changes_behind_a_link_changes_at_the_link() {
 fn a_link_is_no_directory_of_a_project() {
     let world = World::new(&CODE).linked(&[("l", "a"), ("out", "../..")]);
     insta::assert_snapshot!([placed("l", ""), placed("out", "")].map(|target| world.plan(&target, &[])).join("\n"), @"
-    error: `l` is a symbolic link to `a`: two projects in the same files would get in each other's way, so choose that directory
+    error: `l` is a symbolic link to `a`: two projects in the same files would get in each other's way, so name that directory, with `-d` or as `dir` in the configuration file
     error: the directory `out` does not exist in this pull request. Write the path from the root of the repository.
     ");
 }

@@ -312,7 +312,7 @@ fn github(rng: &mut StdRng) -> Fault {
         "GET /repos/*/*/issues/*/comments",
         "POST /repos/*/*/statuses/*",
         "GET /repos/*/*/pulls/*",
-        "GET /repos/*/*/pulls/*/files",
+        "GET /repos/*/*/pulls",
         "* /repos/*/*/issues/*/comments",
     ];
     let route = ROUTES[rng.random_range(0..ROUTES.len())];

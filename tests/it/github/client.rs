@@ -28,14 +28,6 @@ pub fn pull_answer() -> Value {
     })
 }
 
-fn files(range: std::ops::Range<usize>) -> Value {
-    range.map(|n| json!({"filename": format!("dir{n}/main.tf"), "status": "modified", "patch": "@@"})).collect()
-}
-
-fn files_page(page: usize) -> String {
-    format!("{PULL}/files?per_page=100&page={page}")
-}
-
 #[tokio::test]
 async fn a_pull_is_read_with_the_token() {
     let server = ScriptedGitHub::start().await;
@@ -78,52 +70,6 @@ async fn an_answer_about_another_repository_is_refused() {
         @"github.com rejected pull request acme/infra#12: the answer is about github.com/acme/other#12: was the repository renamed or transferred?"
     );
     assert!(matches!(error, ForgeError::Rejected { .. }));
-}
-
-#[tokio::test]
-async fn all_pages_of_changed_files_are_read() {
-    let server = ScriptedGitHub::start().await;
-    server.on(&files_page(1), Reply::json(&files(0..100)));
-    server.on(&files_page(2), Reply::json(&files(100..200)));
-    server.on(&files_page(3), Reply::json(&files(200..230)));
-    let files = server.client().changed_files(&pull(), None).await.unwrap();
-    assert_eq!(files.len(), 230);
-    assert_eq!(files[229].path.as_str(), "dir229/main.tf");
-}
-
-#[tokio::test]
-async fn links_to_another_host_are_not_followed() {
-    let server = ScriptedGitHub::start().await;
-    let elsewhere = ScriptedGitHub::start().await;
-    let link = format!("<{}/repositories/1/files?page=2>; rel=\"next\"", elsewhere.url);
-    server.on(&files_page(1), Reply::json(&files(0..100)).header("link", link));
-    server.on(&files_page(2), Reply::json(&files(100..200)).header("link", "<http://x/?page=1>; rel=\"prev\""));
-    assert_eq!(server.client().changed_files(&pull(), None).await.unwrap().len(), 200);
-    assert!(elsewhere.asked().is_empty());
-}
-
-/// Lists the files of a pull of which GitHub gives out 3000 and says that there are `all`.
-async fn three_thousand_of(all: Value) -> Result<usize, ForgeError> {
-    let server = ScriptedGitHub::start().await;
-    for page in 1..=30 {
-        server.on(&files_page(page), Reply::json(&files((page - 1) * 100..page * 100)));
-    }
-    server.on(&files_page(31), Reply::json(&json!([])));
-    let mut answer = pull_answer();
-    answer["changed_files"] = all;
-    server.on(PULL, Reply::json(&answer));
-    server.client().changed_files(&pull(), None).await.map(|files| files.len())
-}
-
-#[tokio::test]
-async fn files_beyond_those_github_lists_are_not_taken_for_unchanged() {
-    assert_eq!(three_thousand_of(json!(3000)).await.unwrap(), 3000);
-    assert!(matches!(three_thousand_of(Value::Null).await, Err(ForgeError::Rejected { .. })));
-    let error = three_thousand_of(json!(3001)).await.unwrap_err();
-    insta::assert_snapshot!(
-        error,
-        @"github.com rejected the changed files of acme/infra#12: it lists only the first 3000 changed files of this pull request, so which projects it touches cannot be told for certain: split it into smaller ones"
-    );
 }
 
 #[tokio::test]

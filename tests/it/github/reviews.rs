@@ -80,6 +80,19 @@ async fn the_newest_word_of_each_reviewer_counts() {
 }
 
 #[tokio::test]
+async fn links_to_another_host_are_not_followed() {
+    let server = server_with_pull(true).await;
+    let elsewhere = ScriptedGitHub::start().await;
+    let link = format!("<{}/repositories/1/reviews?page=2>; rel=\"next\"", elsewhere.url);
+    server.on(&page(1), Reply::json(&json!([review("bob", "APPROVED")])).header("link", link));
+    let last = Reply::json(&json!([review("carol", "APPROVED")])).header("link", "<http://x/?page=1>; rel=\"prev\"");
+    server.on(&page(2), last);
+    let approval = server.client().approval(&pull(), None).await.unwrap();
+    assert_eq!(told(&approval), "by bob,carol asking  dismissed  onlookers ");
+    assert!(elsewhere.asked().is_empty());
+}
+
+#[tokio::test]
 async fn each_approval_is_of_the_commit_that_was_looked_at() {
     let (older, head) = ("b2".repeat(20), "a1".repeat(20));
     let all = json!([

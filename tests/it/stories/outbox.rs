@@ -139,8 +139,7 @@ async fn the_parts_of_a_long_comment_are_posted_in_order(backend: Backend) {
 
 /// Nothing at GitHub works.
 fn take_away(bot: &Bot) {
-    for route in ["* /repos/*/*/issues/*/comments", STATUSES, PULLS, "GET /repos/*/*/pulls/*/files", "* /*/*/info/refs"]
-    {
+    for route in ["* /repos/*/*/issues/*/comments", STATUSES, PULLS, "* /*/*/info/refs"] {
         bot.github.fault(route, 10_000, Fault::BadGateway);
     }
 }
@@ -228,7 +227,7 @@ async fn a_primary_rate_limit_on_reads_is_waited_out(backend: Backend) {
     let mut bot = Bot::new(backend, &[("network/main.tf", "# narrow\n")]).await;
     let reset = start_of_time() + TimeDelta::minutes(20);
     bot.github.fault(PULLS, 1, Fault::PrimaryLimit { reset });
-    bot.github.fault("GET /repos/*/*/pulls/*/files", 1, Fault::PrimaryLimit { reset: reset + Duration::from_mins(5) });
+    bot.github.fault(PULLS, 1, Fault::PrimaryLimit { reset: reset + Duration::from_mins(5) });
     let pull = bot.open_pull("wider", &[NETWORK]).await;
     assert_eq!(bot.heard(pull).len(), 1);
     assert_eq!(posted_after(&bot, pull), 25 * 60);

@@ -11,6 +11,8 @@ use crate::support::db::{Backend, story};
 story!(
     a_change_in_a_module_plans_its_users,
     code_that_is_a_link_counts_where_the_link_is,
+    a_project_whose_directory_is_a_link_is_refused_aloud,
+    a_pull_request_that_changes_more_files_than_github_lists_is_planned,
     only_what_changed_may_be_planned_by_name,
     more_projects_than_the_operator_allows_are_refused,
     an_expression_chooses_several_projects,
@@ -63,6 +65,37 @@ async fn code_that_is_a_link_counts_where_the_link_is(backend: Backend) {
     let said = bot.answer(pull);
     assert!(said.starts_with("Ran Plan for dir: `live/prod` workspace: `default`: planned\n"), "{said}");
     bot.end(&["acme/infra/live/prod/default by #1"]).await;
+}
+
+async fn a_project_whose_directory_is_a_link_is_refused_aloud(backend: Backend) {
+    let config = ("atlantis.yaml", "version: 3\nprojects:\n- dir: live\n- {dir: app, autoplan: {enabled: false}}\n");
+    let mut bot = Bot::new(backend, &[config, NETWORK, DB]).await;
+    bot.change("main", &[Change::symlink("live", "network"), Change::symlink("app", "db")]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    assert_snapshot!(bot.answer(pull), @"
+    **Plan refused**: `live` is a symbolic link to `network`: two projects in the same files would get in each other's way, so name that directory, with `-d` or as `dir` in the configuration file.
+
+    <sub>Commit `de32ba02` · 0 s</sub>
+    ");
+    assert_snapshot!(bot.statuses(pull), @"lockkeeper/plan: Failure, Plan failed.");
+    // No push plans what is at `app`, so only a comment hears of it.
+    let other = bot.open_pull("other", &[("db/main.tf", "# wider\n")]).await;
+    assert_eq!(bot.heard(other), [""; 0]);
+    bot.say(other, "lockkeeper plan").await;
+    let said = bot.answer(other);
+    assert!(said.contains("`app` is a symbolic link to `db`"), "{said}");
+    bot.end(&[]).await;
+}
+
+async fn a_pull_request_that_changes_more_files_than_github_lists_is_planned(backend: Backend) {
+    let mut bot = Bot::new(backend, &[APP, DB]).await;
+    let many: Vec<(String, &str)> = (0..3_010).map(|n| (format!("docs/{n:04}.md"), "x\n")).collect();
+    let mut files: Vec<(&str, &str)> = many.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+    files.push(("zoo/main.tf", "resource \"terraform_data\" \"zoo\" {}\n"));
+    let pull = bot.open_pull("huge", &files).await;
+    let said = bot.answer(pull);
+    assert!(said.starts_with("Ran Plan for dir: `zoo` workspace: `default`: planned\n"), "{said}");
+    bot.end(&["acme/infra/zoo/default by #1"]).await;
 }
 
 async fn only_what_changed_may_be_planned_by_name(backend: Backend) {

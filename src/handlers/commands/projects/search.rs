@@ -21,7 +21,6 @@ use crate::handlers::commands::hooks::{self, Given};
 use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::reply::Reply;
-use crate::jobs::forge_job_error;
 use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, RepoPath, RunKind};
 use crate::queue::JobError;
 use crate::render::Body;
@@ -175,18 +174,19 @@ async fn ground(cx: &CommandCx<'_>, work: &Work, view: View, reading: Reading) -
         return Err(Stop::Refused(too_many_files()));
     }
     let graph = Graph::of(cx, work, view.commit(), &made.all).await?;
-    let mut changed = changed_files(cx).await?;
+    let Some(mut changed) = changed_files(cx, work).await? else { return Err(Stop::Refused(too_many_files())) };
     changed.extend(made.changed.paths.iter().map(added));
     let (base, rules) = (cx.pull.base_branch.clone(), work.policies.of_operator().clone());
     Ok((Ground { view, reading, files, made: made.all, changed, base, rules }, graph))
 }
 
-/// An application is what it is registered as, whatever was changed.
-async fn changed_files(cx: &CommandCx<'_>) -> Result<Vec<ChangedFile>, JobError> {
+/// What the pull changes; `None`: more than can be listed. Git is asked, not the forge, which lists 3,000 files at most and
+/// those of another commit if somebody has just pushed. An application is what it is registered as, whatever was changed.
+async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Vec<ChangedFile>>, JobError> {
     if cx.pull.at.number.is_application() {
-        return Ok(Vec::new());
+        return Ok(Some(Vec::new()));
     }
-    cx.ctx.forge.changed_files(&cx.pull.at, cx.row.installation).await.map_err(forge_job_error)
+    cx.ctx.checkouts.changed(work.source()).await.map_err(JobError::retry)
 }
 
 /// Files of the checkout that no commit has.
@@ -324,7 +324,10 @@ impl Trouble {
     }
 
     pub(super) fn of_target(error: &discovery::SelectError) -> Self {
-        Self::Target(error.to_string())
+        match error {
+            discovery::SelectError::Limit(error) => Self::of_limit(error),
+            error => Self::Target(error.to_string()),
+        }
     }
 
     fn into_stop(self) -> Stop {

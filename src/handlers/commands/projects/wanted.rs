@@ -88,7 +88,9 @@ impl Search {
                 let select = if self.for_plan { discovery::select_for_plan } else { discovery::select };
                 select(wanted, input).map_err(|error| Trouble::of_target(&error))?
             }
-            (None, None) => discovery::discover(input).map_err(|error| Trouble::of_limit(&error))?,
+            (None, None) => {
+                discovery::discover_for_plan(input, self.auto).map_err(|error| Trouble::of_target(&error))?
+            }
         };
         Ok(found.into_iter().filter(|project| !self.auto || project.autoplan).collect())
     }

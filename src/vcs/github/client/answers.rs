@@ -2,12 +2,9 @@
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
-use tracing::warn;
 
 use super::cut_chars;
-use crate::model::{
-    BranchName, ChangeKind, ChangedFile, CommitSha, HostName, Pull, PullNumber, PullRef, PullState, RepoId, RepoPath,
-};
+use crate::model::{BranchName, CommitSha, HostName, Pull, PullNumber, PullRef, PullState, RepoId};
 use crate::render::has_marker;
 
 /// Longest title; GitHub allows 256 characters.
@@ -34,9 +31,6 @@ pub(super) struct PullAnswer {
     base: EndAnswer,
     #[serde(default)]
     pub updated_at: Option<DateTime<Utc>>,
-    /// How many files differ, also beyond those GitHub lists.
-    #[serde(default)]
-    pub changed_files: Option<usize>,
     /// `null` while GitHub finds out.
     #[serde(default)]
     mergeable: Option<bool>,
@@ -182,48 +176,6 @@ fn branch(text: &str) -> Result<BranchName, String> {
     BranchName::new(text).map_err(|error| error.to_string())
 }
 
-/// An entry of `GET /repos/{owner}/{repo}/pulls/{number}/files`.
-#[derive(Deserialize)]
-pub(super) struct FileAnswer {
-    filename: String,
-    #[serde(default)]
-    status: String,
-    #[serde(default)]
-    previous_filename: Option<String>,
-}
-
-impl FileAnswer {
-    /// In our words; `None` for a path that cannot be one inside a repository, which no project can have.
-    pub fn into_changed_file(self, at: &PullRef) -> Option<ChangedFile> {
-        let path = usable_path(&self.filename, at)?;
-        let kind = kind(&self.status);
-        let previous = self.previous_filename.filter(|_| kind == ChangeKind::Renamed);
-        Some(ChangedFile { path, previous: previous.and_then(|path| usable_path(&path, at)), kind })
-    }
-}
-
-/// `copied` makes a new file and leaves the old one as it is. `changed` is a change of the mode. Anything else that
-/// GitHub lists counts as modified: a plan too many does no harm, a plan too few does.
-fn kind(status: &str) -> ChangeKind {
-    match status {
-        "added" | "copied" => ChangeKind::Added,
-        "removed" => ChangeKind::Removed,
-        "renamed" => ChangeKind::Renamed,
-        _ => ChangeKind::Modified,
-    }
-}
-
-fn usable_path(text: &str, at: &PullRef) -> Option<RepoPath> {
-    match RepoPath::new(text) {
-        Ok(path) => Some(path),
-        Err(error) => {
-            let error = cut_chars(&error.to_string(), 300);
-            warn!(pull = %at, "A changed file of {at} is left out: {error}");
-            None
-        }
-    }
-}
-
 /// An entry of `GET /repos/{owner}/{repo}/issues/{number}/comments`.
 #[derive(Deserialize)]
 pub(super) struct CommentAnswer {
@@ -334,28 +286,5 @@ mod tests {
         assert!(!said(&quoted).is_ours("lockbot", marker, since), "the first part quotes the marker of the second");
         assert!(said(&format!("the second part\n\n{}", line(2))).is_ours("lockbot", marker, since));
         assert!(!said(&line(2)).is_ours("eve", marker, since));
-    }
-
-    #[test]
-    fn statuses_of_files_are_mapped_so_that_nothing_is_missed() {
-        let file = |name: &str, status: &str| {
-            let answer = json!({"filename": name, "status": status, "previous_filename": "old/main.tf"});
-            let file = serde_json::from_value::<FileAnswer>(answer).unwrap().into_changed_file(&asked());
-            file.map_or("left out".to_owned(), |file| format!("{} {:?}", file.kind, file.previous))
-        };
-        for (status, expected) in [
-            ("added", "added None"),
-            ("copied", "added None"),
-            ("removed", "removed None"),
-            ("modified", "modified None"),
-            ("changed", "modified None"),
-            ("unchanged", "modified None"),
-            ("brand_new", "modified None"),
-            ("renamed", r#"renamed Some(RepoPath("old/main.tf"))"#),
-        ] {
-            assert_eq!(file("new/main.tf", status), expected, "{status}");
-        }
-        assert_eq!(file("../../etc/passwd", "added"), "left out");
-        assert_eq!(file("a\nb", "added"), "left out");
     }
 }

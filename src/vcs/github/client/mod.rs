@@ -32,7 +32,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::OnceCell;
 
-use self::answers::{CommentAnswer, FileAnswer, PullAnswer, RepoAnswer};
+use self::answers::{CommentAnswer, PullAnswer, RepoAnswer};
 use self::auth::Credentials;
 use self::call::{Call, Failure};
 use self::pages::Pages;
@@ -41,7 +41,7 @@ use self::wire::Wire;
 use super::super::{Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk, RepoAccess};
 use crate::clock::Clock;
 use crate::model::{
-    Approval, Aside, BranchName, ChangedFile, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
+    Approval, Aside, BranchName, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
 };
 use crate::telemetry::Metrics;
 
@@ -49,8 +49,6 @@ pub use auth::{GitHubAuth, TokenSource};
 pub use endpoints::{GitHubEndpoints, InvalidEndpoint};
 pub use wire::Timeouts;
 
-/// GitHub lists no more changed files of a pull than this (GitHub REST: "List pull requests files").
-const MAX_LISTED_FILES: usize = 3000;
 /// Longest description of a status in characters (GitHub REST: "Create a commit status").
 const MAX_DESCRIPTION: usize = 140;
 /// User name that GitHub accepts with every token.
@@ -108,20 +106,6 @@ impl GitHub {
         answer.json(&self.wire.host, &call.what)
     }
 
-    /// GitHub silently stops listing; a pull whose files are not all known must not look as if it left projects alone
-    /// (P6).
-    async fn check_complete(&self, at: &PullRef, via: Installation, listed: usize) -> Result<(), Failure> {
-        let all = self.pull_answer(at, via).await?.changed_files.unwrap_or(usize::MAX);
-        if all <= listed {
-            return Ok(());
-        }
-        let message = format!(
-            "it lists only the first {listed} changed files of this pull request, so which projects it touches cannot \
-             be told for certain: split it into smaller ones"
-        );
-        Err(Failure::rejected(&self.wire.host, &files_words(at), &message))
-    }
-
     /// Every login under which Lockkeeper appears in a repository.
     async fn own_logins(&self, repo: &RepoId) -> Result<Vec<String>, Failure> {
         let mut logins = vec![self.known_login().await?.to_owned()];
@@ -171,20 +155,6 @@ impl Forge for GitHub {
 
     async fn open_pulls(&self, repo: &RepoId, via: Installation, page: PageAsk<'_>) -> Result<OpenPulls, ForgeError> {
         Ok(listing::open_pulls(self, repo, via, page).await?)
-    }
-
-    async fn changed_files(&self, at: &PullRef, via: Installation) -> Result<Vec<ChangedFile>, ForgeError> {
-        let path = format!("{}/pulls/{}/files", repo_path(&at.repo), at.number);
-        let mut pages = Pages::new(self, (&at.repo, via), &path, "", files_words(at));
-        let (mut files, mut listed) = (Vec::new(), 0);
-        while let Some(page) = pages.next::<FileAnswer>().await? {
-            listed += page.len();
-            files.extend(page.into_iter().filter_map(|file| file.into_changed_file(at)));
-        }
-        if listed >= MAX_LISTED_FILES {
-            self.check_complete(at, via, listed).await?;
-        }
-        Ok(files)
     }
 
     async fn approval(&self, at: &PullRef, via: Installation) -> Result<Approval, ForgeError> {
@@ -312,10 +282,6 @@ fn short(at: &PullRef) -> String {
 
 fn pull_words(at: &PullRef) -> String {
     format!("pull request {}", short(at))
-}
-
-fn files_words(at: &PullRef) -> String {
-    format!("the changed files of {}", short(at))
 }
 
 /// A name with slashes as part of a URL.

@@ -79,7 +79,8 @@ impl Limits {
         if self.file_size.is_some() && (signal == Some(SIGXFSZ) || said(&["file too large", "File too large"])) {
             return Some(Reached::FileSize);
         }
-        let no_memory = [together::MEMORY, "cannot allocate memory", "Cannot allocate memory", "out of memory"];
+        let no_memory =
+            [together::MEMORY, "cannot allocate memory", "Cannot allocate memory", "out of memory", "memory exhausted"];
         if self.memory.is_some() && said(&no_memory) {
             return Some(Reached::Memory);
         }
@@ -88,6 +89,7 @@ impl Limits {
             "resource temporarily unavailable",
             "Resource temporarily unavailable",
             "pthread_create failed",
+            "Cannot fork",
             "may need to increase max user processes",
         ];
         (self.processes.is_some() && said(&no_process)).then_some(Reached::Processes)

@@ -5,6 +5,7 @@ mod door;
 mod forge;
 mod git;
 mod interop;
+mod limits;
 mod old_kernels;
 mod owners;
 mod prepared;

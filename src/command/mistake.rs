@@ -232,7 +232,10 @@ impl Scene<'_> {
     fn unknown_command(&self, typed: &str, nearest: Option<CommandName>) -> String {
         let choices = self.choices();
         match nearest {
-            Some(name) => format!("{} is not a command. Did you mean {}? {choices}", code(typed), code(name.as_str())),
+            Some(name) => {
+                let (typed, name, foreign) = (code(typed), code(name.as_str()), foreign_letters(typed));
+                format!("{typed} is not a command. Did you mean {name}? {foreign}{choices}")
+            }
             None if typed.starts_with('-') => {
                 format!("{} stands where a command is expected; flags follow the command. {choices}", code(typed))
             }
@@ -303,3 +306,18 @@ fn not_closed(error: &SplitError) -> String {
         SplitError::Backslash { .. } => "nothing follows the backslash at the end.".to_owned(),
     }
 }
+
+/// Names letters that look like those of the alphabet and are others: nobody sees why the word is not understood.
+fn foreign_letters(typed: &str) -> String {
+    let mut foreign: Vec<char> = typed.chars().filter(|c| c.is_alphabetic() && !c.is_ascii()).collect();
+    foreign.sort_unstable();
+    foreign.dedup();
+    let named: Vec<String> =
+        foreign.iter().take(5).map(|c| format!("{} is U+{:04X}", code(&c.to_string()), u32::from(*c))).collect();
+    match named.as_slice() {
+        [] => String::new(),
+        [_] => format!("{}, which is no letter from a to z. ", named[0]),
+        [_, ..] => format!("{}, which are no letters from a to z. ", named.join(", ")),
+    }
+}
+

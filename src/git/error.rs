@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use super::classify::{self, Class};
+use crate::config::size::shown;
 use crate::process::{HoldError, Output, ProcessError};
 
 /// Why git did not do what was asked. `doing` completes "cannot …"; `message` is git's own words, at most three lines,
@@ -76,7 +77,7 @@ pub enum GitError {
         message: String,
     },
     /// A file is larger than the caller wants to read.
-    #[error("`{path}` has {size} bytes; at most {limit} are read")]
+    #[error("`{path}` is {} long; the longest file that is read here has {}", shown(*.size), shown(*.limit))]
     TooLarge {
         /// Path in the repository.
         path: String,

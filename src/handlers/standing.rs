@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::Spec;
 use crate::model::{
-    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, ProjectKey, ProjectOutcome, Pull, PullRef, RunId,
+    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, Pull, PullRef, RunId,
     RunKind,
 };
 use crate::render::status::{self, Standing};
@@ -32,15 +32,24 @@ impl Standings {
     }
 
     async fn sum(ctx: &Ctx, runs: impl IntoIterator<Item = RunRow>) -> Result<Self, sqlx::Error> {
-        let newest: BTreeMap<ProjectKey, RunRow> =
-            runs.into_iter().filter(|run| run.outcome.is_some()).map(|run| (run.project.clone(), run)).collect();
-        let blocked = match newest.values().find(|run| run.outcome == Some(ProjectOutcome::Planned)) {
-            Some(run) => blocked(ctx, &run.pull).await?,
-            None => BTreeSet::new(),
+        let mut newest: BTreeMap<ProjectKey, RunRow> = BTreeMap::new();
+        for run in runs.into_iter().filter(|run| run.outcome.is_some() && run.kind.has_status()) {
+            // To ask once more for what was applied changes nothing about where the project stands.
+            let was_applied = newest.get(&run.project).is_some_and(|old| old.outcome == Some(ProjectOutcome::Applied));
+            if !(was_applied && run.outcome == Some(ProjectOutcome::UpToDate)) {
+                newest.insert(run.project.clone(), run);
+            }
+        }
+        let plans = match newest.values().find(|run| run.outcome.is_some_and(leaves_a_plan)) {
+            Some(run) => ctx.store.plan_list(&run.pull).await?,
+            None => Vec::new(),
         };
         let standing = |(project, run): (ProjectKey, RunRow)| {
             let outcome = run.outcome?;
-            let is_blocked = outcome == ProjectOutcome::Planned && blocked.contains(&project);
+            let plan = plans.iter().find(|plan| plan.project == project);
+            let is_gone = leaves_a_plan(outcome) && plan.is_none();
+            let is_blocked = outcome == ProjectOutcome::Planned && plan.is_some_and(|plan| plan.blocked.is_some());
+            let outcome = if is_gone { ProjectOutcome::Discarded } else { outcome };
             Some((project, Standing { kind: run.kind, outcome, is_blocked }))
         };
         let (projects, all) = newest.into_iter().filter_map(standing).unzip();
@@ -62,12 +71,18 @@ impl Standings {
         combined(ctx, RunKind::Plan, status::plan(&self.all))
     }
 
-    /// The combined status of applying after a plan. While something waits to be applied there is none on a commit,
-    /// unless a command before has set it: then it must not go on saying that all is done (reference 9.3 lets it).
-    pub async fn apply_status_after_plan(&self, ctx: &Ctx, pull: &Pull) -> Result<Option<CommitStatus>, sqlx::Error> {
+    /// The combined status of applying after this command, which has planned. While something waits to be applied there is
+    /// none on a commit, unless a command before has set it: then it must not go on saying that all is done (reference 9.3
+    /// lets it).
+    pub async fn apply_status_after_plan(
+        &self,
+        ctx: &Ctx,
+        pull: &Pull,
+        command: CommandId,
+    ) -> Result<Option<CommitStatus>, sqlx::Error> {
         match status::apply_after_plan(&self.all) {
             Some(line) => Ok(Some(combined(ctx, RunKind::Apply, line))),
-            None if ctx.store.command_has_ended_at(&pull.at, &pull.head).await? => Ok(Some(self.apply_status(ctx))),
+            None if has_apply_status(ctx, pull, command).await? => Ok(Some(self.apply_status(ctx))),
             None => Ok(None),
         }
     }
@@ -86,10 +101,25 @@ impl Standings {
     }
 }
 
-/// Projects of a pull with a plan that will never be applied.
-async fn blocked(ctx: &Ctx, pull: &PullRef) -> Result<BTreeSet<ProjectKey>, sqlx::Error> {
-    let plans = ctx.store.plan_list(pull).await?;
-    Ok(plans.into_iter().filter(|plan| plan.blocked.is_some()).map(|plan| plan.project).collect())
+/// Whether a command before this one has set the combined status of applying: an apply, or a plan after which nothing was
+/// left to apply.
+async fn has_apply_status(ctx: &Ctx, pull: &Pull, command: CommandId) -> Result<bool, sqlx::Error> {
+    let mut runs = ctx.store.run_list_of_head(&pull.at, &pull.head).await?;
+    runs.retain(|run| run.command < command);
+    if runs.iter().any(|run| run.kind == RunKind::Apply) {
+        return Ok(true);
+    }
+    let plans: BTreeSet<CommandId> = runs.iter().map(|run| run.command).collect();
+    let idle = |id: &CommandId| {
+        let mut of_plan = runs.iter().filter(|run| run.command == *id && run.kind == RunKind::Plan).peekable();
+        of_plan.peek().is_some() && of_plan.all(|run| run.outcome == Some(ProjectOutcome::NoChanges))
+    };
+    Ok(plans.iter().any(idle))
+}
+
+/// Whether a plan is on record after that, until somebody discards it: with `unlock`, by an import, on a page.
+fn leaves_a_plan(outcome: ProjectOutcome) -> bool {
+    matches!(outcome, ProjectOutcome::Planned | ProjectOutcome::NoChanges)
 }
 
 /// The newest of the commands these runs belong to that searched the whole pull for projects.
@@ -153,4 +183,25 @@ pub(super) fn of_project(
 ) -> CommitStatus {
     let context = status::project_context(&ctx.settings.status_name, kind, project);
     status::status(context, state, &text, Some(ctx.settings.run_url(run)))
+}
+
+/// What was green says that the plan is gone: the statuses after a command has discarded these plans.
+pub(super) async fn of_discarded(
+    ctx: &Ctx,
+    pull: &Pull,
+    plans: &[PlanRecord],
+    command: CommandId,
+) -> Result<Vec<CommitStatus>, sqlx::Error> {
+    let of_head = plans.iter().filter(|plan| plan.head == pull.head);
+    let of_project = |plan: &PlanRecord| {
+        let line = status::project(RunKind::Plan, ProjectOutcome::Discarded, None);
+        of_project(ctx, RunKind::Plan, &plan.project, plan.run, line)
+    };
+    let mut statuses: Vec<CommitStatus> = of_head.map(of_project).collect();
+    if !statuses.is_empty() {
+        let standing = Standings::of(ctx, &pull.at, &pull.head).await?;
+        statuses.push(standing.plan_status(ctx));
+        statuses.extend(standing.apply_status_after_plan(ctx, pull, command).await?);
+    }
+    Ok(statuses)
 }

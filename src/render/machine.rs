@@ -19,8 +19,12 @@ const VERSION: u32 = 1;
 pub struct MachineLine {
     /// Version of the shape.
     pub v: u32,
-    /// What was asked for.
-    pub command: CommandKind,
+    /// What was asked for; left out where nobody asked for anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<CommandKind>,
+    /// What the comment tells of, where nobody asked: `closed`, `lock_lost`, `lock_idle`, `lock_expired`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event: Option<String>,
     /// Which command.
     pub id: CommandId,
     /// Which of several comments this is, from 1; only when there are several.
@@ -78,7 +82,8 @@ impl MachineLine {
     pub fn new(command: CommandKind, id: CommandId, pull: PullNumber, outcome: CommandOutcome) -> Self {
         Self {
             v: VERSION,
-            command,
+            command: Some(command),
+            event: None,
             id,
             part: None,
             parts: None,

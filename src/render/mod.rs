@@ -95,7 +95,7 @@ fn body(report: &Report) -> String {
         }
         Body::Help(text) => templates::render("help.md.j2", &view::help(text)),
         Body::Mistake(text) => templates::render("mistake.md.j2", &view::help(text)),
-        Body::Unlocked(released) | Body::Closed { released, .. } => {
+        Body::Unlocked { released, .. } | Body::Closed { released, .. } => {
             templates::render("released.md.j2", &view::released(report, released))
         }
         Body::Dropped(text) => templates::render("dropped.md.j2", &view::broken(report, text)),

@@ -95,8 +95,13 @@ pub enum Body {
     Help(String),
     /// The command could not be read: the text that `command/` makes.
     Mistake(String),
-    /// The answer to `unlock`; empty when there was nothing to give back.
-    Unlocked(Vec<Released>),
+    /// The answer to `unlock`.
+    Unlocked {
+        /// What was given back; empty when there was nothing.
+        released: Vec<Released>,
+        /// Something was applied that is not in the base branch.
+        applied: bool,
+    },
     /// The pull was closed, which gave these back.
     Closed {
         /// Merged, or only closed.
@@ -369,11 +374,35 @@ impl Body {
             Self::NoProjects(_)
             | Self::Explained(..)
             | Self::Help(_)
-            | Self::Unlocked(_)
+            | Self::Unlocked { .. }
             | Self::Closed { .. }
             | Self::LockIdle(_)
             | Self::LockExpired { .. }
             | Self::LockLost(_) => CommandOutcome::Success,
+        }
+    }
+}
+
+impl Body {
+    /// What it tells of, if it is the answer to nothing.
+    fn event(&self) -> Option<&'static str> {
+        match self {
+            Self::Closed { .. } => Some("closed"),
+            Self::LockLost(_) => Some("lock_lost"),
+            Self::LockIdle(_) => Some("lock_idle"),
+            Self::LockExpired { .. } => Some("lock_expired"),
+            Self::Projects(_)
+            | Self::Interrupted(_)
+            | Self::NoProjects(_)
+            | Self::Refused(_)
+            | Self::ConfigErrors(_)
+            | Self::Broken(_)
+            | Self::Explained(..)
+            | Self::Help(_)
+            | Self::Mistake(_)
+            | Self::Unlocked { .. }
+            | Self::Dropped(_)
+            | Self::Cancelled(_) => None,
         }
     }
 }
@@ -391,7 +420,10 @@ impl Report {
 
     /// The hidden line that says the same to programs.
     pub fn machine_line(&self) -> MachineLine {
+        let event = self.body.event();
         MachineLine {
+            command: event.is_none().then_some(self.command),
+            event: event.map(str::to_owned),
             head: self.head.clone(),
             reason: self.reason().map(str::to_owned),
             projects: self.machine_projects(),
@@ -408,13 +440,13 @@ impl Report {
             Body::Interrupted(_) => Some("interrupted"),
             Body::ConfigErrors(_) => Some("config"),
             Body::Broken(_) => Some("broken"),
-            Body::LockIdle(_) => Some("lock_idle"),
-            Body::LockExpired { .. } => Some("lock_expired"),
-            Body::Projects(_)
+            Body::LockIdle(_)
+            | Body::LockExpired { .. }
+            | Body::Projects(_)
             | Body::NoProjects(_)
             | Body::Explained(..)
             | Body::Help(_)
-            | Body::Unlocked(_)
+            | Body::Unlocked { .. }
             | Body::Closed { .. }
             | Body::LockLost(_) => None,
         }
@@ -424,9 +456,9 @@ impl Report {
         let discarded = |released: &Released| MachineProject::new(&released.key, ProjectOutcome::Discarded, None);
         match &self.body {
             Body::Projects(projects) | Body::Interrupted(projects) => {
-                projects.iter().map(|p| MachineProject::new(&p.key, p.outcome, p.counts)).collect()
+                projects.iter().map(machine_project).collect()
             }
-            Body::Unlocked(released) | Body::Closed { released, .. } | Body::LockExpired { released, .. } => {
+            Body::Unlocked { released, .. } | Body::Closed { released, .. } | Body::LockExpired { released, .. } => {
                 released.iter().map(discarded).collect()
             }
             Body::Explained(explanation, _) => {
@@ -444,4 +476,10 @@ impl Report {
             | Body::Cancelled(_) => Vec::new(),
         }
     }
+}
+
+/// A plan without changes is one of zeros, also where the tool printed no numbers.
+fn machine_project(project: &ProjectReport) -> MachineProject {
+    let none = (project.outcome == ProjectOutcome::NoChanges).then(PlanCounts::default);
+    MachineProject::new(&project.key, project.outcome, project.counts.or(none))
 }

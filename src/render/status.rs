@@ -78,6 +78,13 @@ pub fn plan(standings: &[Standing]) -> (CommitState, String) {
     if plan_failed > 0 {
         return (CommitState::Failure, format!("{plan_failed}/{total} projects failed to plan."));
     }
+    match standings.iter().filter(|standing| standing.outcome == ProjectOutcome::Discarded).count() {
+        0 => {}
+        1 if total == 1 => return project(RunKind::Plan, ProjectOutcome::Discarded, None),
+        discarded => {
+            return (CommitState::Failure, format!("{discarded}/{total} plans were discarded: plan again."));
+        }
+    }
     let blocked = standings.iter().filter(|standing| standing.is_blocked).count();
     if blocked > 0 {
         return (CommitState::Failure, format!("{blocked}/{total} plans will not be applied: see the comment."));
@@ -172,6 +179,7 @@ impl Tally {
             match (standing.outcome, standing.kind) {
                 (ProjectOutcome::Applied, _) => tally.applied += 1,
                 (ProjectOutcome::NoChanges | ProjectOutcome::UpToDate, _) => tally.idle += 1,
+                (ProjectOutcome::Discarded, _) => {}
                 (outcome, _) if outcome.is_success() => {}
                 (_, RunKind::Plan) => tally.plan_failed += 1,
                 (_, RunKind::Apply) => tally.apply_failed += 1,

@@ -285,14 +285,6 @@ impl Store {
         Ok(())
     }
 
-    /// Whether a command of the pull has ended at this head commit.
-    pub async fn command_has_ended_at(&self, pull: &PullRef, head: &CommitSha) -> Result<bool> {
-        let ended = "SELECT COUNT(*) FROM commands WHERE repo = $1 AND pull = $2 AND head = $3 AND state = 'finished'";
-        on_pool!(self, db => sqlx::query_scalar::<_, i64>(ended)
-            .bind(&pull.repo).bind(pull.number).bind(head).fetch_one(db))
-        .map(|count| count > 0)
-    }
-
     /// How many commands are being worked on.
     pub async fn command_count_running(&self) -> Result<i64> {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM commands WHERE state <> 'finished' AND state = 'running'")

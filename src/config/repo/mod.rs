@@ -141,7 +141,7 @@ const MAX_CONFLICTS: usize = 5;
 
 fn read(reader: &mut Reader, text: &str, permissions: &Permissions) -> RepoConfig {
     if text.len() > RepoConfig::MAX_BYTES {
-        let what = format!("the file has {} bytes; {} are allowed", text.len(), RepoConfig::MAX_BYTES);
+        let what = format!("the file is longer than {}", crate::config::size::shown(RepoConfig::MAX_BYTES as u64));
         reader.problem_of_file(what, "use a pattern as the `dir` of projects that look alike, or YAML anchors");
         return RepoConfig::default();
     }

@@ -216,7 +216,7 @@ async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'
         }
     }
     let mut statuses = vec![standing.plan_status(cx.ctx)];
-    statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull).await?);
+    statuses.extend(standing.apply_status_after_plan(cx.ctx, cx.pull, cx.row.id).await?);
     Ok(told(cx, reports, order).with_statuses(&cx.pull.head, statuses))
 }
 

@@ -473,7 +473,7 @@ fn known_hints(ctx: &Ctx, error: &RunError) -> Vec<String> {
              `tofu1.9.0`."
                 .to_owned(),
         ],
-        RunError::Step(StepError { why: StepFailure::TimedOut(_), .. }) => {
+        RunError::Step(StepError { why: StepFailure::TimedOut { .. }, .. }) => {
             vec!["If it needs that long, whoever runs Lockkeeper can raise `--run-timeout`.".to_owned()]
         }
         RunError::Tool(ToolError::Unreadable { .. } | ToolError::Process(_))

@@ -24,7 +24,8 @@ use crate::config::access::Action;
 use crate::config::workflow::{Stage, Workflow};
 use crate::discovery::Project;
 use crate::handlers::reply::Reply;
-use crate::model::{CommandOutcome, ProjectKey, ProjectOutcome, RunId, RunKind};
+use crate::handlers::standing;
+use crate::model::{CommandOutcome, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, RunId, RunKind};
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText};
 use crate::store::NewRun;
@@ -135,6 +136,7 @@ async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
         [_, _, ..] if order.change == Change::Import => return Ok(several(&work.projects)),
         [_, ..] => {}
     }
+    let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let runs = runs_to_come(cx, order.change, &work).await?;
     let mut course = Course::new(work.aborts());
     for stage in work.stages() {
@@ -144,7 +146,16 @@ async fn run(cx: &CommandCx<'_>, order: &Order<'_>) -> Result<Reply, JobError> {
         cx.left_to_others()?;
         course.add(stage.group, reports.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect());
     }
-    Ok(Reply::new(Body::Projects(course.into_reports())))
+    let statuses = discarded(cx, &plans).await?;
+    Ok(Reply::new(Body::Projects(course.into_reports())).with_statuses(&cx.pull.head, statuses))
+}
+
+/// Statuses of plans that were there before and are not any more.
+async fn discarded(cx: &CommandCx<'_>, before: &[PlanRecord]) -> Result<Vec<CommitStatus>, JobError> {
+    let left = cx.ctx.store.plan_list(&cx.pull.at).await?;
+    let is_gone = |plan: &&PlanRecord| left.iter().all(|other| other.id != plan.id);
+    let gone: Vec<PlanRecord> = before.iter().filter(is_gone).cloned().collect();
+    standing::of_discarded(cx.ctx, cx.pull, &gone, cx.row.id).await.map_err(JobError::from)
 }
 
 fn no_projects(cx: &CommandCx<'_>) -> Reply {

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use super::CommandCx;
 use crate::handlers::reply::Reply;
-use crate::model::PlanState;
+use crate::handlers::standing;
+use crate::model::{PlanState, PullState};
 use crate::queue::JobError;
 use crate::render::{Body, Released};
 
@@ -22,9 +23,16 @@ pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
         released.entry(key.clone()).or_insert(Released::nothing(key)).line = true;
     }
     // What was applied is done; nobody loses anything when its record goes.
-    for plan in plans.into_iter().filter(|plan| plan.state != PlanState::Applied) {
-        let key = plan.project;
+    let (applied, discarded): (Vec<_>, Vec<_>) = plans.into_iter().partition(|plan| plan.state == PlanState::Applied);
+    for plan in &discarded {
+        let key = plan.project.clone();
         released.entry(key.clone()).or_insert(Released::nothing(key)).plan = true;
     }
-    Ok(Reply::new(Body::Unlocked(released.into_values().collect())))
+    let is_undone = !applied.is_empty() && cx.pull.state != PullState::Merged;
+    let reply = Reply::new(Body::Unlocked { released: released.into_values().collect(), applied: is_undone });
+    if cx.pull.state != PullState::Open {
+        return Ok(reply);
+    }
+    let statuses = standing::of_discarded(cx.ctx, cx.pull, &discarded, cx.row.id).await?;
+    Ok(reply.with_statuses(&cx.pull.head, statuses))
 }

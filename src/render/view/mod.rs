@@ -103,6 +103,8 @@ pub(super) struct ReleasedView {
     /// `unlock`, `merged` or `closed`.
     cause: &'static str,
     projects: Vec<ReleasedRow>,
+    /// Something was applied that the next plan of another pull request would undo.
+    applied: bool,
     plan: String,
 }
 
@@ -268,7 +270,7 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
     let cause = match &report.body {
         Body::Closed { merged: true, .. } => "merged",
         Body::Closed { merged: false, .. } => "closed",
-        Body::Unlocked(_)
+        Body::Unlocked { .. }
         | Body::LockLost(_)
         | Body::LockIdle(_)
         | Body::LockExpired { .. }
@@ -285,7 +287,9 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
         | Body::Cancelled(_) => "unlock",
     };
     let row = |released: &Released| ReleasedRow { label: Label::of(&released.key), what: what(released) };
-    ReleasedView { cause, projects: released.iter().map(row).collect(), plan: format!("{} plan", report.executable) }
+    let applied = matches!(&report.body, Body::Unlocked { applied: true, .. });
+    let projects = released.iter().map(row).collect();
+    ReleasedView { cause, projects, applied, plan: format!("{} plan", report.executable) }
 }
 
 fn what(released: &Released) -> &'static str {

@@ -13,8 +13,8 @@ pub(in crate::render) struct ResultsView {
     title: &'static str,
     single: bool,
     total: usize,
-    /// `1 failed, 2 planned`
-    tally: String,
+    /// `1 failed, 2 planned`; nothing where it goes without saying.
+    tally: Option<String>,
     /// What the server stopped in the middle of, if it did: `apply`.
     interrupted: Option<&'static str>,
     notes: Vec<String>,
@@ -60,7 +60,7 @@ pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport]) ->
         title: title(report.command),
         single,
         total: sorted.len(),
-        tally: tally(&sorted),
+        tally: (report.command != CommandKind::Version).then(|| tally(&sorted)),
         notes: report.notes.clone(),
         interrupted: matches!(report.body, Body::Interrupted(_)).then(|| word(report.command).unwrap_or("apply")),
         table: table(&sorted),

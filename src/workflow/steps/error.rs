@@ -93,8 +93,16 @@ pub enum StepFailure {
         killed: bool,
     },
     /// It took longer than it may.
-    #[error("was stopped because the run took longer than {} (`--run-timeout`)", span(*.0))]
-    TimedOut(Duration),
+    #[error(
+        "was {} because the run took longer than {} (`--run-timeout`)",
+        if *.killed { "interrupted, did not end in time, and was killed" } else { "stopped" }, span(*.after)
+    )]
+    TimedOut {
+        /// How long it may take.
+        after: Duration,
+        /// It did not end in time after the interrupt.
+        killed: bool,
+    },
     /// What it printed are no variables.
     #[error("printed no variables that can be understood")]
     Variables(#[source] MultienvError),

@@ -140,7 +140,10 @@ impl Exec<'_> {
                 None => StepFailure::Code(exit.code),
             }),
             Ended::Cancelled => Some(StepFailure::Stopped { killed: exit.signal == Some(SIGKILL) }),
-            Ended::TimedOut => Some(StepFailure::TimedOut(self.deadline.after)),
+            Ended::TimedOut => Some(StepFailure::TimedOut {
+                after: self.deadline.after,
+                killed: exit.signal == Some(SIGKILL),
+            }),
         }
     }
 }

@@ -80,7 +80,25 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     }
     let mut reports = course.into_reports();
     work.silence(RunKind::Apply, &mut reports);
-    answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await
+    let pushed = pushed_meanwhile(cx, &reports).await?;
+    let reply = answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await?;
+    Ok(Reply { notes: pushed.into_iter().chain(reply.notes).collect(), ..reply })
+}
+
+/// What was applied is not the newest commit any more.
+async fn pushed_meanwhile(cx: &CommandCx<'_>, reports: &[ProjectReport]) -> Result<Option<String>, JobError> {
+    if !reports.iter().any(|report| report.outcome == ProjectOutcome::Applied) {
+        return Ok(None);
+    }
+    let known = cx.ctx.store.head_get(&cx.pull.at).await?;
+    let newer = known.map(|known| known.at.head).filter(|head| *head != cx.pull.head);
+    Ok(newer.map(|newer| {
+        format!(
+            "Commits were pushed while this ran: what was applied is `{}`, and the newest commit is `{}`.",
+            cx.pull.head.short(),
+            newer.short()
+        )
+    }))
 }
 
 /// What is wrong with the command itself.
@@ -240,7 +258,9 @@ impl Applying<'_> {
         }
         if let Some(why) = gate::nothing_left(plan.state) {
             let message = Some(UserText::new(why, []));
-            return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, message, ..report });
+            let applied = status::project(RunKind::Apply, ProjectOutcome::Applied, None).1;
+            let status = (plan.state == PlanState::Applied).then_some(applied);
+            return Ok(ProjectReport { outcome: ProjectOutcome::UpToDate, message, status, ..report });
         }
         if let Some(shut) = gate::blocked(plan) {
             return Ok(shut.into_report(cx, report));
@@ -331,6 +351,9 @@ async fn failed(cx: &CommandCx<'_>, report: ProjectReport, error: &RunError, sto
         return ProjectReport { outcome: ProjectOutcome::Cancelled, message: Some(text), output, ..report };
     }
     let mut hints = projects::hints(cx, error).await;
+    if let RunError::Step(StepError { why: StepFailure::TimedOut { killed, .. }, .. }) = error {
+        hints.insert(0, if *killed { LEFT_BY_A_KILL } else { LEFT_BY_AN_INTERRUPT }.to_owned());
+    }
     hints.extend(report.message.map(|closed| closed.message));
     let text = UserText { message: format!("{}.", describe_error(error)), hints };
     ProjectReport { outcome: ProjectOutcome::Failed, message: Some(text), output, ..report }

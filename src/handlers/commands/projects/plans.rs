@@ -8,8 +8,11 @@ use crate::discovery::{NameError, choose_names};
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::commands::{CommandCx, config_file};
 use crate::handlers::reply::Reply;
-use crate::model::{PlanRecord, PlanState, ProjectName};
+use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, Waiter};
 use crate::queue::JobError;
+
+/// Projects that an answer names.
+const MOST_WAITING: usize = 5;
 
 /// What an apply command works on.
 pub(in crate::handlers::commands) enum Plans {
@@ -41,6 +44,9 @@ pub(in crate::handlers::commands) async fn plans(
         let hint = "Plan first, look at the plan, then apply it.".to_owned();
         return Ok(Plans::Refused(Reply::refused("no_plan", message, vec![hint])));
     }
+    if wanted.is_empty() && let Some(waits) = waits(cx, target).await? {
+        return Ok(Plans::Refused(waits));
+    }
     if wanted.is_empty() {
         let word = &cx.ctx.settings.executable;
         let what = if target.is_targeted() { "there is no plan of that project" } else { "there is no plan to apply" };
@@ -51,6 +57,35 @@ pub(in crate::handlers::commands) async fn plans(
         )));
     }
     Ok(Plans::Some(wanted.into_iter().filter(|plan| plan.state != PlanState::Discarded).collect()))
+}
+
+/// The answer where nothing was planned because the pull waits for the lock.
+async fn waits(cx: &CommandCx<'_>, target: &command::Target) -> Result<Option<Reply>, sqlx::Error> {
+    let store = &cx.ctx.store;
+    let waiting = store.waiter_list_of_pull(&cx.pull.at).await?;
+    let is_meant = |waiter: &&Waiter| match target {
+        command::Target::Project(selector) => waiter.project.name.as_ref().is_some_and(|own| own.as_str() == selector.as_str()),
+        command::Target::Generic | command::Target::DirWorkspace { .. } => is_at(target, &waiter.project),
+    };
+    let mut lines = Vec::new();
+    for waiter in waiting.iter().filter(is_meant).take(MOST_WAITING) {
+        let Some(holder) = store.lock_holder(&waiter.key).await? else { continue };
+        let line = store.waiter_list(&waiter.key).await?;
+        let place = line.iter().position(|one| one.pull == waiter.pull).map_or(1, |before| before + 1);
+        let place = if place == 1 { "next in line".to_owned() } else { format!("number {place} in line") };
+        lines.push(format!(
+            "{}: this pull request is {place}, and {} (`{}`) holds the lock.",
+            waiter.project,
+            holder.pull.number.called_short(holder.title.as_deref()),
+            holder.holder.replace('`', "'")
+        ));
+    }
+    if lines.is_empty() {
+        return Ok(None);
+    }
+    lines.push("It is planned by itself as soon as the lock is free. Look at that plan, then apply it.".to_owned());
+    let message = "there is nothing to apply yet, because this pull request waits for a lock.".to_owned();
+    Ok(Some(Reply::refused("waiting", message, lines)))
 }
 
 /// The names of planned projects that are meant. What an expression must begin with, the configuration that was planned
@@ -89,15 +124,23 @@ fn literal(target: &command::Target, recorded: &[PlanRecord]) -> Option<command:
 
 fn concerns(target: &command::Target, named: &BTreeSet<ProjectName>, plan: &PlanRecord) -> bool {
     match target {
-        command::Target::Generic => true,
         command::Target::Project(_) => plan.project.name.as_ref().is_some_and(|own| named.contains(own)),
+        command::Target::Generic | command::Target::DirWorkspace { .. } => is_at(target, &plan.project),
+    }
+}
+
+/// Whether a project is meant by its place.
+fn is_at(target: &command::Target, project: &ProjectKey) -> bool {
+    match target {
+        command::Target::Generic => true,
+        command::Target::Project(_) => false,
         command::Target::DirWorkspace { dir, workspace } => {
             let dir_fits = match dir {
-                None => plan.project.dir.is_root(),
-                Some(command::DirSelector::Path(path)) => *path == plan.project.dir,
-                Some(command::DirSelector::Pattern(pattern)) => pattern.matches(&plan.project.dir),
+                None => project.dir.is_root(),
+                Some(command::DirSelector::Path(path)) => *path == project.dir,
+                Some(command::DirSelector::Pattern(pattern)) => pattern.matches(&project.dir),
             };
-            dir_fits && plan.project.workspace == workspace.clone().unwrap_or_default()
+            dir_fits && project.workspace == workspace.clone().unwrap_or_default()
         }
     }
 }

@@ -36,6 +36,7 @@ mod repositories;
 mod repositories_faults;
 mod search;
 mod sparse;
+mod standing;
 mod supersede;
 mod switches;
 mod unlock;

@@ -5,9 +5,10 @@ use std::time::Duration;
 use async_trait::async_trait;
 use insta::assert_snapshot;
 use lockkeeper::credential::Access;
-use lockkeeper::emulator::{Change, NewPull};
+use lockkeeper::emulator::{Change, Fault, NewPull};
 use lockkeeper::git::{Admission, SubmoduleRules};
 use lockkeeper::model::{CommitSha, OwnerName, PullNumber, PullRef, RepoId, RepoUrl, Rights};
+use lockkeeper::queue::Tick;
 use lockkeeper::secret::Secret;
 use lockkeeper::store::Acquired;
 use lockkeeper::workflow::Source;
@@ -20,6 +21,7 @@ use crate::support::db::{Backend, by, story};
 
 story!(
     a_module_in_a_submodule_is_there_for_plan_and_apply,
+    a_push_while_the_code_of_an_apply_is_fetched_refuses_it,
     without_the_flag_a_submodule_is_an_empty_directory,
     a_submodule_from_elsewhere_is_refused,
     a_submodule_of_another_owner_is_refused_unless_the_owner_gave_the_credential,
@@ -112,6 +114,32 @@ async fn a_module_in_a_submodule_is_there_for_plan_and_apply(backend: Backend) {
     assert!(bot.answer(pull).starts_with("Ran Apply for dir: `app` workspace: `default`: applied\n"));
     let module = bot.db.dir.path().join("data/checkouts/github.test/acme/infra/1/default/lib/vpc/main.tf");
     assert_eq!(std::fs::read_to_string(module).unwrap(), "# the module\n", "an apply has it too");
+    bot.end(&["acme/infra/app/default by #1"]).await;
+}
+
+async fn a_push_while_the_code_of_an_apply_is_fetched_refuses_it(backend: Backend) {
+    let mut bot = Bot::with(backend, &[APP], &SUBMODULES).await;
+    let commit = bot.modules("acme/modules").await;
+    let pull = bot.open_pull_of(&with_submodule("../modules.git", &commit)).await;
+    bot.heard(pull);
+    // It has nothing on its disk yet, and the submodule comes last.
+    let other = bot.replica_beside().await;
+    bot.github.comment(REPO, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle_short().await;
+    bot.github.fault("GET /acme/modules.git/info/refs", 1, Fault::Hang);
+    let apply = tokio::spawn(async move { other.tick_command().await.unwrap() });
+    bot.github.hanging(1).await;
+    bot.github.push(REPO, "change", &[Change::write("app/more.tf", "# nobody has planned this\n")]).await.unwrap();
+    bot.github.clear_faults();
+    assert_eq!(apply.await.unwrap(), Tick::Worked);
+    bot.settle().await;
+    let told = bot.heard(pull);
+    assert_snapshot!(told[0].lines().take(3).collect::<Vec<_>>().join("\n"), @"
+    Ran Apply for dir: `app` workspace: `default`: refused
+
+    **Apply refused**: the plan was made for commit `154b1da1`, and the pull request is at `5ac47eeb` now. Nothing was applied.
+    ");
+    assert!(!bot.calls().contains(&"apply app".to_owned()), "{:?}", bot.calls());
     bot.end(&["acme/infra/app/default by #1"]).await;
 }
 

@@ -89,6 +89,7 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
     let tool = tool.map_err(|error| other_tool(plan, &error))?;
     let workflow = same_workflow(work, plan)?;
     let file = plan_file(cx, plan, &workflow).await?;
+    // Now, so that nothing is fetched in vain, and once more at the end.
     still_planned(cx, plan).await?;
     let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan, cx.row.installation).await;
     let source =
@@ -108,9 +109,10 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
         if let Some(unmet) = needs::refusal_of_apply(cx, work, &demands, &source).await {
             return Err(Shut::ForNow(unmet));
         }
-        // What was looked at was the pull as it is now, which is not the one that was planned if somebody has just pushed.
-        still_planned(cx, plan).await?;
     }
+    // To fetch and to check out may have taken minutes, and what the project demands was asked of the pull as it is now.
+    // Nothing slow may come between this look and the gate.
+    still_planned(cx, plan).await?;
     Ok(Ready { tool, workflow, file, checkout })
 }
 

@@ -1,9 +1,9 @@
 //! `apply`: exactly the plans on record (P5), each at most once (P3).
 //!
-//! Before Terraform starts, in this order: the live pull on the forge is compared with the record; the plan file is
-//! compared with its digest; the tool must be the one that planned; what the project demands must hold; then the gate
-//! checks the apply locks, the pull, the project lock and the plan in one transaction and puts on record that the apply
-//! has begun. Whatever cannot be found out refuses (P6).
+//! Before Terraform starts, in this order: the tool must be the one that planned; the plan file is compared with its
+//! digest; the live pull on the forge is compared with the record; the code is checked out; what the project demands must
+//! hold; the live pull is compared once more; then the gate checks the apply locks, the pull, the project lock and the
+//! plan in one transaction and puts on record that the apply has begun. Whatever cannot be found out refuses (P6).
 
 mod dependencies;
 mod gate;

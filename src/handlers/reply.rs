@@ -213,6 +213,11 @@ pub(super) fn status_job(row: &CommandRow, head: &CommitSha, status: CommitStatu
     set_status(row, head, status, promised)
 }
 
+/// The job that sets a status which nothing of the command will follow.
+pub(super) fn last_status_job(row: &CommandRow, head: &CommitSha, status: CommitStatus) -> Option<NewJob> {
+    set_status(row, head, status, None)
+}
+
 fn set_status(row: &CommandRow, head: &CommitSha, status: CommitStatus, promised: Option<CommandId>) -> Option<NewJob> {
     if row.pull.number.is_application() {
         return None;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::command::Command;
 use crate::context::Ctx;
-use crate::handlers::Spec;
+use crate::handlers::{Spec, in_line};
 use crate::model::{
     CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, Pull, PullRef, RunId,
     RunKind,
@@ -44,15 +44,29 @@ impl Standings {
             Some(run) => ctx.store.plan_list(&run.pull).await?,
             None => Vec::new(),
         };
-        let standing = |(project, run): (ProjectKey, RunRow)| {
-            let outcome = run.outcome?;
-            let plan = plans.iter().find(|plan| plan.project == project);
-            let is_gone = leaves_a_plan(outcome) && plan.is_none();
-            let is_blocked = outcome == ProjectOutcome::Planned && plan.is_some_and(|plan| plan.blocked.is_some());
-            let outcome = if is_gone { ProjectOutcome::Discarded } else { outcome };
-            Some((project, Standing { kind: run.kind, outcome, is_blocked }))
+        let waiting = match newest.values().find(|run| run.outcome == Some(ProjectOutcome::Waiting)) {
+            Some(run) => ctx.store.waiter_list_of_pull(&run.pull).await?,
+            None => Vec::new(),
         };
-        let (projects, all) = newest.into_iter().filter_map(standing).unzip();
+        let (mut projects, mut all) = (Vec::new(), Vec::new());
+        for (project, run) in newest {
+            let Some(outcome) = run.outcome else { continue };
+            let waiter = waiting.iter().find(|waiter| waiter.key.covers(&project));
+            let (outcome, waits) = match (outcome, waiter) {
+                (ProjectOutcome::Waiting, Some(waiter)) => {
+                    (ProjectOutcome::Waiting, in_line::place(ctx, waiter).await?.or(run.message))
+                }
+                // It has left the line, so nothing comes of it by itself.
+                (ProjectOutcome::Waiting, None) => (ProjectOutcome::Cancelled, None),
+                (outcome, _) => (outcome, None),
+            };
+            let plan = plans.iter().find(|plan| plan.project == project);
+            let is_blocked = outcome == ProjectOutcome::Planned && plan.is_some_and(|plan| plan.blocked.is_some());
+            let is_gone = leaves_a_plan(outcome) && plan.is_none();
+            let outcome = if is_gone { ProjectOutcome::Discarded } else { outcome };
+            all.push(Standing { kind: run.kind, outcome, waits, is_blocked });
+            projects.push(project);
+        }
         Ok(Self { projects, all })
     }
 

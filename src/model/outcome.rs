@@ -106,6 +106,8 @@ text_enum! {
         Failure = "failure",
         /// A rule forbade it; nothing was run.
         Refused = "refused",
+        /// Nothing went wrong, and something waits in line for a lock: it is done when its turn comes.
+        Waiting = "waiting",
     }
 }
 
@@ -128,6 +130,8 @@ text_enum! {
         Told = "told",
         /// The plan was thrown away.
         Discarded = "discarded",
+        /// Another pull holds the lock, and this one is in line for it.
+        Waiting = "waiting",
         /// Another pull holds the lock.
         Locked = "locked",
         /// A rule forbade it.
@@ -158,7 +162,13 @@ impl ProjectOutcome {
             | Self::Told
             | Self::Discarded
             | Self::PolicyPassed => true,
-            Self::Locked | Self::Refused | Self::Failed | Self::Cancelled | Self::Skipped | Self::PolicyFailed => false,
+            Self::Waiting
+            | Self::Locked
+            | Self::Refused
+            | Self::Failed
+            | Self::Cancelled
+            | Self::Skipped
+            | Self::PolicyFailed => false,
         }
     }
 }
@@ -166,9 +176,11 @@ impl ProjectOutcome {
 impl CommandOutcome {
     /// What the outcomes of the projects amount to; no projects at all is a success.
     pub fn of(projects: impl IntoIterator<Item = ProjectOutcome>) -> Self {
-        let (mut good, mut bad, mut refused) = (0, 0, 0);
+        let (mut good, mut bad, mut refused, mut waiting) = (0, 0, 0, 0);
         for outcome in projects {
-            if matches!(outcome, ProjectOutcome::Locked | ProjectOutcome::Refused) {
+            if outcome == ProjectOutcome::Waiting {
+                waiting += 1;
+            } else if matches!(outcome, ProjectOutcome::Locked | ProjectOutcome::Refused) {
                 refused += 1;
             } else if outcome.is_success() {
                 good += 1;
@@ -177,6 +189,7 @@ impl CommandOutcome {
             }
         }
         match (good, bad, refused) {
+            (_, 0, 0) if waiting > 0 => Self::Waiting,
             (_, 0, 0) => Self::Success,
             (0, 0, _) => Self::Refused,
             (0, _, _) => Self::Failure,
@@ -191,13 +204,17 @@ mod tests {
 
     #[test]
     fn the_outcome_of_a_command_follows_from_its_projects() {
-        use ProjectOutcome::{Failed, Locked, NoChanges, Planned};
+        use ProjectOutcome::{Failed, Locked, NoChanges, Planned, Waiting};
         for (projects, expected) in [
             (vec![], CommandOutcome::Success),
             (vec![Planned, NoChanges], CommandOutcome::Success),
             (vec![Planned, Locked], CommandOutcome::Partial),
             (vec![Locked, Locked], CommandOutcome::Refused),
             (vec![Locked, Failed], CommandOutcome::Failure),
+            (vec![Planned, Waiting], CommandOutcome::Waiting),
+            (vec![Waiting, Locked], CommandOutcome::Refused),
+            (vec![Waiting, Failed], CommandOutcome::Failure),
+            (vec![Planned, Waiting, Failed], CommandOutcome::Partial),
         ] {
             assert_eq!(CommandOutcome::of(projects.clone()), expected, "{projects:?}");
         }

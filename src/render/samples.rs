@@ -108,6 +108,12 @@ fn held() -> ProjectReport {
     ProjectReport { held_by: Some(holder), ..project(key("db", "prod", None), ProjectOutcome::Locked, "") }
 }
 
+fn in_line() -> ProjectReport {
+    let held = held();
+    let held_by = held.held_by.map(|holder| Holder { place: Some(2), ..holder });
+    ProjectReport { outcome: ProjectOutcome::Waiting, held_by, next: Next::Nothing, ..held }
+}
+
 fn refused() -> ProjectReport {
     let text = UserText::new(
         "the requirement `approved` is not met: 0 of 1 approval.",
@@ -175,6 +181,7 @@ fn plan_samples() -> Vec<(&'static str, Report)> {
         ("plan_one_no_changes", report(Plan, Body::Projects(vec![idle()]))),
         ("plan_one_state_locked", report(Plan, Body::Projects(vec![broken()]))),
         ("plan_one_held", report(Plan, Body::Projects(vec![held()]))),
+        ("plan_one_in_line", report(Plan, Body::Projects(vec![in_line()]))),
         ("plan_one_blocked", report(Plan, Body::Projects(vec![blocked()]))),
         ("plan_one_unlisted", report(Plan, Body::Projects(vec![unlisted()]))),
         ("autoplan_many", report(Autoplan, Body::Projects(many))),

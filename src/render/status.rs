@@ -8,12 +8,14 @@ use crate::model::{CommitState, CommitStatus, PlanCounts, ProjectKey, ProjectOut
 pub const MAX_DESCRIPTION_CHARS: usize = 140;
 
 /// Where one project of the pull stands: its newest run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// What was run last.
     pub kind: RunKind,
     /// How that ended.
     pub outcome: ProjectOutcome,
+    /// For whom and at which place it is in line, if it is: [`in_line`].
+    pub waits: Option<String>,
     /// It has a plan that will never be applied, see [`crate::model::PlanRecord::blocked`].
     pub is_blocked: bool,
 }
@@ -72,7 +74,19 @@ pub fn let_go() -> (CommitState, String) {
     (CommitState::Success, "Not part of the newest plan.".to_owned())
 }
 
-/// State and line of the combined plan status when a plan command ended. No projects at all is a success.
+/// State and line of the status of a project whose turn was given up before it came.
+pub fn left_line() -> (CommitState, String) {
+    (CommitState::Failure, "No longer in line for the lock: plan again.".to_owned())
+}
+
+/// The line about a project that is in line for a lock: `Waiting for #1 (alice), next in line`.
+pub fn in_line(holder: &str, who: &str, place: usize) -> String {
+    let place = if place == 1 { "next in line".to_owned() } else { format!("number {place} in line") };
+    format!("Waiting for {holder} ({who}), {place}")
+}
+
+/// State and line of the combined plan status when a plan command ended. No projects at all is a success. What waits in
+/// line for a lock is pending: its plan is made when its turn comes.
 pub fn plan(standings: &[Standing]) -> (CommitState, String) {
     let Tally { total, plan_failed, .. } = Tally::of(standings);
     if plan_failed > 0 {
@@ -89,7 +103,21 @@ pub fn plan(standings: &[Standing]) -> (CommitState, String) {
     if blocked > 0 {
         return (CommitState::Failure, format!("{blocked}/{total} plans will not be applied: see the comment."));
     }
+    if let Some(line) = waiting(standings) {
+        return (CommitState::Pending, line);
+    }
     (CommitState::Success, format!("{total}/{total} projects planned successfully."))
+}
+
+/// Whom the projects wait for that are in line, if any are.
+fn waiting(standings: &[Standing]) -> Option<String> {
+    let lines: Vec<&str> = standings.iter().filter_map(|standing| standing.waits.as_deref()).collect();
+    let (first, rest) = lines.split_first()?;
+    let others = if rest.iter().all(|line| line == first) { "" } else { ", and others" };
+    Some(match standings.len() {
+        1 => format!("{first}."),
+        total => format!("{first}{others}: {}/{total} projects.", lines.len()),
+    })
 }
 
 /// State and line of the combined apply status when an apply command ended: failed as soon as one apply is, a success
@@ -120,7 +148,11 @@ pub fn apply_after_plan(standings: &[Standing]) -> Option<(CommitState, String)>
 
 /// State and line of the status of one project when its run ended.
 pub fn project(kind: RunKind, outcome: ProjectOutcome, counts: Option<PlanCounts>) -> (CommitState, String) {
-    let state = if outcome.is_success() { CommitState::Success } else { CommitState::Failure };
+    let state = match outcome {
+        ProjectOutcome::Waiting => CommitState::Pending,
+        outcome if outcome.is_success() => CommitState::Success,
+        _ => CommitState::Failure,
+    };
     let failed = |why: &str| format!("{} failed: {why}.", title(kind));
     let text = match outcome {
         ProjectOutcome::Planned => counts.map_or_else(|| "Plan succeeded.".to_owned(), |counts| counts.to_string()),
@@ -131,6 +163,7 @@ pub fn project(kind: RunKind, outcome: ProjectOutcome, counts: Option<PlanCounts
         ProjectOutcome::StateRemoved => "Resource taken out of the state: plan again.".to_owned(),
         ProjectOutcome::Told => "Told.".to_owned(),
         ProjectOutcome::Discarded => return (CommitState::Failure, "The plan was discarded: plan again.".to_owned()),
+        ProjectOutcome::Waiting => "Waiting for the lock.".to_owned(),
         ProjectOutcome::Locked => failed("another pull request holds the lock"),
         ProjectOutcome::Refused => failed("refused, the comment says why"),
         ProjectOutcome::Failed => format!("{} failed.", title(kind)),
@@ -179,7 +212,7 @@ impl Tally {
             match (standing.outcome, standing.kind) {
                 (ProjectOutcome::Applied, _) => tally.applied += 1,
                 (ProjectOutcome::NoChanges | ProjectOutcome::UpToDate, _) => tally.idle += 1,
-                (ProjectOutcome::Discarded, _) => {}
+                (ProjectOutcome::Discarded | ProjectOutcome::Waiting, _) => {}
                 (outcome, _) if outcome.is_success() => {}
                 (_, RunKind::Plan) => tally.plan_failed += 1,
                 (_, RunKind::Apply) => tally.apply_failed += 1,
@@ -199,12 +232,18 @@ mod tests {
     use crate::model::RepoPath;
 
     fn planned(outcomes: &[ProjectOutcome]) -> Vec<Standing> {
-        outcomes.iter().map(|outcome| Standing { kind: RunKind::Plan, outcome: *outcome, is_blocked: false }).collect()
+        let standing = |outcome: &ProjectOutcome| Standing {
+            kind: RunKind::Plan,
+            outcome: *outcome,
+            waits: (*outcome == ProjectOutcome::Waiting).then(|| in_line("#1", "alice", 1)),
+            is_blocked: false,
+        };
+        outcomes.iter().map(standing).collect()
     }
 
     fn standings() -> Vec<Vec<Standing>> {
-        use ProjectOutcome::{Applied, Failed, Locked, NoChanges, Planned, UpToDate};
-        let apply = |outcome| Standing { kind: RunKind::Apply, outcome, is_blocked: false };
+        use ProjectOutcome::{Applied, Failed, Locked, NoChanges, Planned, UpToDate, Waiting};
+        let apply = |outcome| Standing { kind: RunKind::Apply, outcome, waits: None, is_blocked: false };
         let mut all: Vec<Vec<Standing>> =
             [&[][..], &[Planned], &[NoChanges], &[Planned, NoChanges, NoChanges], &[Planned, Failed, Locked]]
                 .map(planned)
@@ -213,6 +252,9 @@ mod tests {
         all.push([planned(&[NoChanges]), vec![apply(Applied)]].concat());
         all.push(vec![apply(Applied), apply(UpToDate), apply(Failed)]);
         all.push([planned(&[Failed]), vec![apply(Applied)]].concat());
+        all.push(planned(&[Waiting]));
+        all.push(planned(&[Planned, Waiting]));
+        all.push(planned(&[Failed, Waiting]));
         all
     }
 
@@ -226,6 +268,19 @@ mod tests {
                 .unwrap();
         }
         insta::assert_snapshot!(table);
+    }
+
+    #[test]
+    fn those_who_wait_for_several_are_told_of_the_first() {
+        let waits = |holder| Standing {
+            waits: Some(in_line(holder, "alice", 2)),
+            ..planned(&[ProjectOutcome::Waiting]).remove(0)
+        };
+        let (state, line) = plan(&[waits("#1"), waits("#2")]);
+        assert_eq!(
+            (state, line.as_str()),
+            (CommitState::Pending, "Waiting for #1 (alice), number 2 in line, and others: 2/2 projects.")
+        );
     }
 
     #[test]

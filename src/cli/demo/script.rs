@@ -169,10 +169,10 @@ pub(super) const STORY: &[Step] = &[
               request through at a time, and tells everybody else who has it.",
         act: Act::Open(Role::Bob),
         checks: &[
-            (Expect::Project(ProjectOutcome::Locked), "Terraform is not run for `network`"),
+            (Expect::Project(ProjectOutcome::Waiting), "Terraform is not run for `network`"),
             (Expect::Words("[#1]("), "the answer names #1 as the holder and links to it"),
             (Expect::Words("**next in line**"), "#2 is next in line, and need not come back to ask"),
-            (Expect::Status("lockkeeper/plan", StatusState::Failure), "the commit says that there is no plan"),
+            (Expect::Status("lockkeeper/plan", StatusState::Pending), "the commit says that its plan waits for #1"),
             (Expect::LockOf(Role::Alice), "#1 still holds the lock"),
         ],
     },

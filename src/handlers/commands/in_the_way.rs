@@ -3,7 +3,7 @@
 use super::CommandCx;
 use crate::locks::NotInLine;
 use crate::model::{Lock, ProjectOutcome};
-use crate::render::{Holder, Next, ProjectReport, UserText};
+use crate::render::{Holder, Next, ProjectReport, UserText, status};
 
 /// Somebody stands in the way.
 pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> ProjectReport {
@@ -24,12 +24,9 @@ pub(super) fn held(cx: &CommandCx<'_>, report: ProjectReport, lock: &Lock) -> Pr
 pub(super) fn in_line(cx: &CommandCx<'_>, report: ProjectReport, holder: &Lock, place: usize) -> ProjectReport {
     let report = held(cx, report, holder);
     let held_by = report.held_by.map(|holder| Holder { place: Some(place), ..holder });
-    let line = if place == 1 { "next in line".to_owned() } else { format!("number {place} in line") };
-    let status = Some(format!(
-        "Waits for the lock, {line}: {} holds it.",
-        holder.pull.number.called_short(holder.title.as_deref())
-    ));
-    ProjectReport { held_by, status, next: Next::Nothing, ..report }
+    let called = holder.pull.number.called_short(holder.title.as_deref());
+    let status = Some(format!("{}.", status::in_line(&called, &holder.holder, place)));
+    ProjectReport { outcome: ProjectOutcome::Waiting, held_by, status, next: Next::Nothing, ..report }
 }
 
 /// Another pull holds the lock, and this one does not wait for it.

@@ -115,6 +115,15 @@ impl CommandCx<'_> {
         Ok(())
     }
 
+    /// Sets a status that nothing of this command will follow: one that is pending waits for somebody else.
+    pub async fn last_status(&self, status: CommitStatus) -> Result<(), JobError> {
+        if let Some(job) = reply::last_status_job(self.row, &self.pull.head, status) {
+            self.ctx.store.job_push(&job).await?;
+            self.ctx.nudge.nudge();
+        }
+        Ok(())
+    }
+
     /// A run ended. One that had ended before was ended by the replica that took the command over, even if nobody has
     /// told us yet that we lost the lease.
     pub async fn finish_run(&self, run: RunId, report: &ProjectReport) -> Result<(), JobError> {
@@ -221,6 +230,10 @@ fn headline(report: &ProjectReport) -> Option<String> {
         return Some(text.message.clone());
     }
     if let Some(holder) = &report.held_by {
+        if let Some(place) = holder.place {
+            let called = holder.pull.called_short(holder.application.as_deref());
+            return Some(status::in_line(&called, &holder.who, place));
+        }
         let called = holder.pull.called(holder.application.as_deref());
         return Some(format!("Locked by {called} since {}", holder.since.format("%Y-%m-%d %H:%M")));
     }

@@ -283,7 +283,7 @@ async fn plan_project(
         let state = if report.blocked.is_some() { CommitState::Failure } else { state };
         (state, report.status.clone().unwrap_or(line))
     };
-    cx.status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
+    cx.last_status(standing::of_project(ctx, RunKind::Plan, key, run, state)).await?;
     Ok(report)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::context::Ctx;
-use crate::handlers::{Spec, Turn};
+use crate::handlers::{Spec, Turn, in_line};
 use crate::jobs::RunCommand;
 use crate::locks::{Ask, ask_list};
 use crate::model::{Actor, Cause, CommandKind, Lock, Origin, ProjectKey, PullRef};
@@ -13,8 +13,17 @@ use crate::store::{CommandRow, NewCommand};
 /// Makes one plan of everything that the pull was handed.
 pub async fn begin_turn(ctx: &Ctx, pull: &PullRef) -> Result<(), JobError> {
     let job = |command| RunCommand { command, pull: pull.clone(), kind: CommandKind::Autoplan }.to_new();
-    ctx.store.command_create_for_turn(pull, |turns| command(pull, &turns), job).await?;
+    let mut handed = Vec::new();
+    let take = |turns: Vec<(Lock, String)>| {
+        handed = turns.iter().map(|(lock, _)| lock.key.clone()).collect();
+        command(pull, &turns)
+    };
+    ctx.store.command_create_for_turn(pull, take, job).await?;
     ctx.nudge.nudge();
+    // Those behind it wait for this pull now.
+    for key in handed {
+        in_line::tell(ctx, &key).await?;
+    }
     Ok(())
 }
 
@@ -45,10 +54,12 @@ pub async fn give_up_turn(ctx: &Ctx, pull: &PullRef, error: &str) -> anyhow::Res
     };
     let job = |command| RunCommand { command, pull: pull.clone(), kind: CommandKind::Autoplan }.to_new();
     ctx.store.command_create_for_turn(pull, take, job).await?;
-    for ask in asks {
+    for ask in &asks {
         ctx.store.plan_drop(pull, &ask.project, &cause).await?;
     }
-    Ok(())
+    let installation = asks.iter().find_map(|ask| ask.installation);
+    let projects: Vec<ProjectKey> = asks.into_iter().map(|ask| ask.project).collect();
+    Ok(in_line::tell_left(ctx, pull, installation, &projects).await?)
 }
 
 /// What the command is to plan because it was handed over to the pull: of a turn, and of a push that took its place.
@@ -71,8 +82,8 @@ pub(super) async fn projects_of(ctx: &Ctx, row: &CommandRow, spec: &Spec) -> Res
 /// The turn passes: what was handed to the pull and is not planned goes to the next in line.
 pub(super) async fn pass_on(ctx: &Ctx, row: &CommandRow, projects: Vec<ProjectKey>) -> Result<(), JobError> {
     let cause = Cause::new(row.actor.clone(), "nothing is to be planned there any more");
-    for project in projects {
-        ctx.store.plan_drop(&row.pull, &project, &cause).await?;
+    for project in &projects {
+        ctx.store.plan_drop(&row.pull, project, &cause).await?;
     }
-    Ok(())
+    Ok(in_line::tell_left(ctx, &row.pull, row.installation, &projects).await?)
 }

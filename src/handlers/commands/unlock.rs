@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::CommandCx;
 use crate::handlers::reply::Reply;
-use crate::handlers::standing;
+use crate::handlers::{in_line, standing};
 use crate::model::{PlanState, PullState};
 use crate::queue::JobError;
 use crate::render::{Body, Released};
@@ -13,6 +13,9 @@ pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
     let waited = cx.ctx.store.waiter_list_of_pull(&cx.pull.at).await?;
     let freed = cx.ctx.store.lock_release_all(&cx.pull.at, &cx.cause("unlocked by comment")).await?;
+    for waiter in &waited {
+        in_line::tell(cx.ctx, &waiter.key).await?;
+    }
     let mut released = BTreeMap::new();
     for lock in freed {
         let key = lock.project;
@@ -33,6 +36,7 @@ pub(super) async fn run(cx: &CommandCx<'_>) -> Result<Reply, JobError> {
     if cx.pull.state != PullState::Open {
         return Ok(reply);
     }
-    let statuses = standing::of_discarded(cx.ctx, cx.pull, &discarded, cx.row.id).await?;
+    let mut statuses = in_line::left(cx.ctx, &cx.pull.at, &cx.pull.head, |_| true).await?;
+    statuses.extend(standing::of_discarded(cx.ctx, cx.pull, &discarded, cx.row.id).await?);
     Ok(reply.with_statuses(&cx.pull.head, statuses))
 }

@@ -4,7 +4,7 @@ use tracing::info;
 
 use super::DeliveryEnd;
 use crate::context::Ctx;
-use crate::handlers::reply;
+use crate::handlers::{in_line, reply};
 use crate::jobs::{CleanPull, forge_job_error};
 use crate::model::{Actor, Cause, CommandId, CommandKind, Lock, Pull, PullEvent, PullState};
 use crate::queue::{Job, JobError};
@@ -31,9 +31,13 @@ pub(in crate::handlers) async fn close_pull(
 ) -> Result<(), JobError> {
     let outbox = |freed: &[Lock]| notices(ctx, pull, via, freed);
     let cause = Cause::new(by.clone(), format!("the pull request is {}", pull.state));
+    let waited = ctx.store.waiter_list_of_pull(&pull.at).await?;
     let freed = ctx.store.pull_close(&pull.at, pull.state, &pull.url, &cause, outbox).await?;
     let stopped = ctx.store.command_stop_plans(&pull.at, "the pull request was closed").await?;
     ctx.stops.stop(&stopped);
+    for waiter in &waited {
+        in_line::tell(ctx, &waiter.key).await?;
+    }
     ctx.store.job_push(&CleanPull { pull: pull.at.clone() }.to_new()).await?;
     info!(pull = %pull.at, locks = freed.len(), stopped = stopped.len(), "The pull request is closed");
     Ok(())

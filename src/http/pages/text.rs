@@ -191,6 +191,7 @@ impl Badge {
             (CommandState::Finished, Some(CommandOutcome::Partial)) => Self::new("warn", "partly failed"),
             (CommandState::Finished, Some(CommandOutcome::Failure)) => Self::new("bad", "failed"),
             (CommandState::Finished, Some(CommandOutcome::Refused)) => Self::new("warn", "refused"),
+            (CommandState::Finished, Some(CommandOutcome::Waiting)) => Self::new("idle", "waiting"),
             (CommandState::Finished, None) => Self::new("idle", "ended"),
         }
     }
@@ -205,6 +206,7 @@ impl Badge {
             ProjectOutcome::StateRemoved => Self::new("good", "state removed"),
             ProjectOutcome::Told => Self::new("good", "told"),
             ProjectOutcome::Discarded => Self::new("idle", "discarded"),
+            ProjectOutcome::Waiting => Self::new("idle", "waiting"),
             ProjectOutcome::Locked => Self::new("warn", "locked by another"),
             ProjectOutcome::Refused => Self::new("warn", "refused"),
             ProjectOutcome::Failed => Self::new("bad", "failed"),

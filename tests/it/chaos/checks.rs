@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use lockkeeper::emulator::StatusState;
+use lockkeeper::emulator::{Pull, StatusState};
 use lockkeeper::locks::Verdict;
-use lockkeeper::model::{CommandKind, PullNumber, PullState};
+use lockkeeper::model::{CommandKind, CommitSha, PullNumber, PullState};
 use lockkeeper::render::MachineLine;
 
 use super::post::Letter;
@@ -22,7 +22,7 @@ pub async fn all(world: &World) {
     answers(world).await;
     applies(world).await;
     locks(world).await;
-    statuses(world);
+    statuses(world).await;
     nothing_left(world).await;
     mirrors::check(world).await;
     audit(world).await;
@@ -200,14 +200,21 @@ async fn wrong_locks(world: &World) -> Vec<String> {
 }
 
 /// No commit looks as if something were still under way. (The combined status of applying is also pending as long as
-/// there is something left to apply, and says how much, or who had stopped applies when that was asked for.)
-fn statuses(world: &World) {
+/// there is something left to apply, and says how much, or who had stopped applies when that was asked for. The status of
+/// a plan is pending while its pull is in line for a lock.)
+async fn statuses(world: &World) {
     let heads = world.record().heads.clone();
+    let in_line = world.look.rows("SELECT DISTINCT CAST(pull AS TEXT) FROM lock_waiters").await;
+    let in_line: BTreeSet<String> = in_line.into_iter().flatten().collect();
+    let pulls = (1..).map_while(|number| world.github.pull(REPO, PullNumber(number)).ok());
+    let may_wait = |pull: &Pull| pull.state != PullState::Open || in_line.contains(&pull.number.to_string());
+    let left_line: BTreeSet<CommitSha> = pulls.filter(|pull| !may_wait(pull)).map(|pull| pull.head).collect();
     for head in heads {
         let statuses = world.github.statuses(REPO, &head).expect("the repository exists").latest;
         for status in statuses.iter().filter(|status| status.state == StatusState::Pending) {
             let text = status.description.as_deref().unwrap_or_default();
-            if !text.contains(" projects applied") && !text.starts_with("Applies are stopped") {
+            let waits = text.starts_with("Waiting for ") && !left_line.contains(&head);
+            if !waits && !text.contains(" projects applied") && !text.starts_with("Applies are stopped") {
                 world.broken(&format!("the status {} of {} still says `{text}`", status.context, head.short()));
             }
         }

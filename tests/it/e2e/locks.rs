@@ -11,8 +11,8 @@ async fn the_second_pull_is_told_who_holds_the_lock_and_is_planned_after_the_unl
     let second = world.open("second", &[("b.tf", &resource("b", "1"))]).await;
     let said = world.answer(second).await;
     let link = format!("[#1]({})", world.github.pull_url(REPO, first));
-    said.is("autoplan refused | . default locked").says(&link).says("`alice`").says("**next in line**");
-    world.ask(second, "lockkeeper plan").await.is("plan refused | . default locked");
+    said.is("autoplan waiting | . default waiting").says(&link).says("`alice`").says("**next in line**");
+    world.ask(second, "lockkeeper plan").await.is("plan waiting | . default waiting");
     world.ask(second, "lockkeeper apply").await.is("apply refused (no_plan)");
     assert_eq!(world.locks().await, ["#1 . default"]);
 

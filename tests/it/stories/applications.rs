@@ -107,7 +107,7 @@ async fn an_application_is_planned_and_applied_without_a_pull_and_keeps_pulls_ou
     assert_eq!(bot.locks().await, [LOCK]);
     let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
     assert_snapshot!(bot.answer(pull), @"
-    Ran Plan for dir: `network` workspace: `default`: locked
+    Ran Plan for dir: `network` workspace: `default`: waiting
 
     **Plan waits**: application [`network (branch main)`](https://locks.example.com/apps/ID) holds the lock of this directory and workspace. `ops` has had it since 2026-03-02 09:00 UTC (planned through the API).
 

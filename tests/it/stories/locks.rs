@@ -31,7 +31,7 @@ async fn two(backend: Backend) -> (Bot, PullNumber, PullNumber) {
 async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
     let (mut bot, _, second) = two(backend).await;
     assert_snapshot!(bot.comment(second), @"
-    Ran Plan for dir: `network` workspace: `default`: locked
+    Ran Plan for dir: `network` workspace: `default`: waiting
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
@@ -44,11 +44,11 @@ async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
     <sub>Commit `02a94f40` · 0 s</sub>
     ");
     assert_snapshot!(bot.statuses(second), @"
-    lockkeeper/plan: Failure, 1/1 projects failed to plan.
-    lockkeeper/plan: network/default: Failure, Waits for the lock, next in line: #1 holds it.
+    lockkeeper/plan: Pending, Waiting for #1 (alice), next in line.
+    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in line.
     ");
     let line = bot.machine_line(second);
-    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":2,"head":"02a94f4069ff99b5a75ec17f9423c540e481c625","outcome":"refused","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"locked","plan":null}]} -->"#);
+    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":2,"head":"02a94f4069ff99b5a75ec17f9423c540e481c625","outcome":"waiting","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"waiting","plan":null}]} -->"#);
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -59,16 +59,16 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
     bot.heard(first);
     let second = bot.open_pull("second", &[OTHER, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
     assert_snapshot!(bot.comment(second), @r#"
-    Ran Plan for 2 projects: 1 locked, 1 planned
+    Ran Plan for 2 projects: 1 waiting, 1 planned
 
     | | Project | Outcome | + | ~ | - |
     |:-:|:--|:--|--:|--:|--:|
-    | 🔒 | `network` | [locked](https://locks.example.com/jobs/ID) | | | |
+    | ⏳ | `network` | [waiting](https://locks.example.com/jobs/ID) | | | |
     | 📝 | `app` | [planned](https://locks.example.com/jobs/ID) | 1 | 0 | 0 |
 
     ---
 
-    ### 🔒 dir: `network` workspace: `default`
+    ### ⏳ dir: `network` workspace: `default`
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 

@@ -1,6 +1,7 @@
 //! Pull requests in line for a lock: whoever waits need not come back to ask.
 
 use insta::assert_snapshot;
+use lockkeeper::handlers::reconcile::Found;
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 
@@ -10,6 +11,8 @@ use crate::support::db::{Backend, story};
 
 story!(
     the_next_in_line_is_planned_by_itself_when_the_lock_is_free,
+    statuses_are_pending_until_the_turn_comes_or_is_given_up,
+    whoever_waits_is_told_who_has_the_lock_now,
     a_new_commit_keeps_the_place_and_unlock_gives_it_up,
     arguments_of_the_one_who_waits_are_kept,
     two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever,
@@ -36,7 +39,7 @@ async fn three(backend: Backend) -> (Bot, [PullNumber; 3]) {
 async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     assert_snapshot!(bot.comment(second), @"
-    Ran Plan for dir: `network` workspace: `default`: locked
+    Ran Plan for dir: `network` workspace: `default`: waiting
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
@@ -49,7 +52,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
     <sub>Commit `02a94f40` · 0 s</sub>
     ");
     assert_snapshot!(bot.comment(third), @"
-    Ran Plan for dir: `network` workspace: `default`: locked
+    Ran Plan for dir: `network` workspace: `default`: waiting
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
@@ -103,6 +106,56 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
     [Output](https://locks.example.com/jobs/ID)
 
     <sub>Commit `02a94f40` · 0 s</sub>
+    ");
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}
+
+async fn statuses_are_pending_until_the_turn_comes_or_is_given_up(backend: Backend) {
+    let (mut bot, [first, second, third]) = three(backend).await;
+    assert_snapshot!(bot.statuses(second), @"
+    lockkeeper/plan: Pending, Waiting for #1 (alice), next in line.
+    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in line.
+    ");
+    assert_snapshot!(bot.statuses(third), @"
+    lockkeeper/plan: Pending, Waiting for #1 (alice), number 2 in line.
+    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), number 2 in line.
+    ");
+    assert!(bot.machine_line(second).contains(r#""outcome":"waiting","projects":[{"#), "{}", bot.machine_line(second));
+    // Nobody mends what is meant to stay pending.
+    assert_eq!(bot.replica.tick("pending_statuses").await.unwrap(), Found::default());
+    bot.heard(second);
+    bot.heard(third);
+
+    bot.say(second, "lockkeeper unlock").await;
+    bot.answer(second);
+    assert_snapshot!(bot.statuses(second), @"
+    lockkeeper/plan: Failure, 1/1 projects failed to plan.
+    lockkeeper/plan: network/default: Failure, No longer in line for the lock: plan again.
+    ");
+    assert_snapshot!(bot.statuses(third), @"
+    lockkeeper/plan: Pending, Waiting for #1 (alice), next in line.
+    lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in line.
+    ");
+    bot.merge(first).await;
+    bot.heard(first);
+    bot.answer(third);
+    assert_snapshot!(bot.statuses(third), @"
+    lockkeeper/plan: Success, 1/1 projects planned successfully.
+    lockkeeper/plan: network/default: Success, Plan: 7 to add, 0 to change, 0 to destroy.
+    ");
+    bot.end(&["acme/infra/network/default by #3"]).await;
+}
+
+async fn whoever_waits_is_told_who_has_the_lock_now(backend: Backend) {
+    let (mut bot, [first, second, third]) = three(backend).await;
+    bot.heard(second);
+    bot.heard(third);
+    bot.merge(first).await;
+    bot.heard(first);
+    bot.answer(second);
+    assert_snapshot!(bot.statuses(third), @"
+    lockkeeper/plan: Pending, Waiting for #2 (alice), next in line.
+    lockkeeper/plan: network/default: Pending, Waiting for #2 (alice), next in line.
     ");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
@@ -161,18 +214,18 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
     bot.push("second", &[OTHER]).await;
     bot.settle().await;
     assert_snapshot!(bot.comment(second), @"
-    Ran Plan for 2 projects: 2 locked
+    Ran Plan for 2 projects: 2 waiting
 
     The lock of dir: `app` workspace: `default` went to a pull request that waits for it: that one and this one would have waited for each other for ever. This one is in line for it now; a plan under it was discarded.
 
     | | Project | Outcome |
     |:-:|:--|:--|
-    | 🔒 | `app` | [locked](https://locks.example.com/jobs/ID) |
-    | 🔒 | `network` | [locked](https://locks.example.com/jobs/ID) |
+    | ⏳ | `app` | [waiting](https://locks.example.com/jobs/ID) |
+    | ⏳ | `network` | [waiting](https://locks.example.com/jobs/ID) |
 
     ---
 
-    ### 🔒 dir: `app` workspace: `default`
+    ### ⏳ dir: `app` workspace: `default`
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (next in line after pull request 2).
 
@@ -184,7 +237,7 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
 
     ---
 
-    ### 🔒 dir: `network` workspace: `default`
+    ### ⏳ dir: `network` workspace: `default`
 
     **Plan waits**: pull request [#1](https://github.test/acme/infra/pull/1) holds the lock of this directory and workspace. `alice` has had it since 2026-03-02 09:00 UTC (planned when the pull request changed).
 
@@ -237,6 +290,7 @@ async fn a_turn_that_is_cancelled_passes_to_the_next_in_line(backend: Backend) {
     let told = bot.heard(second);
     assert!(told.iter().any(|text| text.contains("Ran Cancel for 1 command")), "{told:#?}");
     assert!(told.iter().any(|text| text.contains("before its turn came. Nothing was run.")), "{told:#?}");
+    assert_eq!(bot.pending(second), [""; 0]);
     assert!(bot.comment(third).contains(": planned\n"));
     bot.end(&["acme/infra/network/default by #3"]).await;
 }
@@ -252,6 +306,7 @@ async fn a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on(back
     bot.settle_short().await;
     bot.settle().await;
     assert_eq!(bot.heard(second).len(), 2, "the answer to `cancel`, and the end of the plan");
+    assert_eq!(bot.pending(second), [""; 0]);
     assert!(bot.comment(third).contains(": planned\n"));
     bot.end(&["acme/infra/network/default by #3"]).await;
 }

@@ -91,7 +91,7 @@ async fn an_apply_while_waiting_names_who_has_the_lock(backend: Backend) {
     bot.say(second, "lockkeeper apply").await;
     assert_snapshot!(bot.answer(second), @"");
     bot.say(third, "lockkeeper apply -d network").await;
-    assert!(bot.answer(third).contains("this pull request is number 2 in line, and #1 (`alice`) holds the lock."));
+    assert!(bot.answer(third).contains("Waiting for #1 (alice), number 2 in line."));
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 

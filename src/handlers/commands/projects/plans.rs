@@ -7,6 +7,7 @@ use crate::command;
 use crate::discovery::{NameError, choose_names};
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::commands::{CommandCx, config_file};
+use crate::handlers::in_line;
 use crate::handlers::reply::Reply;
 use crate::model::{PlanRecord, PlanState, ProjectKey, ProjectName, Waiter};
 use crate::queue::JobError;
@@ -61,24 +62,15 @@ pub(in crate::handlers::commands) async fn plans(
 
 /// The answer where nothing was planned because the pull waits for the lock.
 async fn waits(cx: &CommandCx<'_>, target: &command::Target) -> Result<Option<Reply>, sqlx::Error> {
-    let store = &cx.ctx.store;
-    let waiting = store.waiter_list_of_pull(&cx.pull.at).await?;
+    let waiting = cx.ctx.store.waiter_list_of_pull(&cx.pull.at).await?;
     let is_meant = |waiter: &&Waiter| match target {
         command::Target::Project(selector) => waiter.project.name.as_ref().is_some_and(|own| own.as_str() == selector.as_str()),
         command::Target::Generic | command::Target::DirWorkspace { .. } => is_at(target, &waiter.project),
     };
     let mut lines = Vec::new();
     for waiter in waiting.iter().filter(is_meant).take(MOST_WAITING) {
-        let Some(holder) = store.lock_holder(&waiter.key).await? else { continue };
-        let line = store.waiter_list(&waiter.key).await?;
-        let place = line.iter().position(|one| one.pull == waiter.pull).map_or(1, |before| before + 1);
-        let place = if place == 1 { "next in line".to_owned() } else { format!("number {place} in line") };
-        lines.push(format!(
-            "{}: this pull request is {place}, and {} (`{}`) holds the lock.",
-            waiter.project,
-            holder.pull.number.called_short(holder.title.as_deref()),
-            holder.holder.replace('`', "'")
-        ));
+        let place = in_line::place(cx.ctx, waiter).await?;
+        lines.extend(place.map(|place| format!("{}: {}.", waiter.project, place.replace('`', "'"))));
     }
     if lines.is_empty() {
         return Ok(None);

@@ -26,7 +26,7 @@ use crate::config::server::{
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
-use crate::leases::Leases;
+use crate::leases::{Leases, SharedGates};
 use crate::model::{CommandKind, ForgeHosts, HomeId, RunUser};
 use crate::process::{Pulse, Supervisor};
 use crate::queue::{LEASE, Nudge, Pool};
@@ -78,7 +78,7 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
     let metrics = Metrics::default();
     let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
     let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
-    let forge = forge(config, &parts, metrics.clone(), &credentials)?;
+    let forge = forge(config, &parts, metrics.clone(), &credentials, &store)?;
     let environments = Environments::of(config, &parts)?;
     let tools = tools(config, &parts, environments.plans.clone())?;
     let boundaries = Boundaries::detect(config, &parts, (&environments.plans, tools.dirs())).await?;
@@ -205,6 +205,7 @@ fn forge(
     parts: &Parts,
     metrics: Metrics,
     credentials: &Credentials,
+    store: &Store,
 ) -> anyhow::Result<Arc<dyn Forge>> {
     let github = &config.github;
     let endpoints = GitHubEndpoints::new(github.host.as_str(), Some(github.api_url.clone()))
@@ -223,6 +224,7 @@ fn forge(
     };
     let client = GitHub::new(endpoints, auth, Arc::clone(&parts.clock), Timeouts::default());
     let client = client.context("the credentials for GitHub cannot be used")?.counting(metrics);
+    let client = client.with_gates(Arc::new(SharedGates::new(store.clone())));
     Ok(Arc::new(client.with_access(Arc::new(credentials.clone()), scratch(&config.storage.data_dir))))
 }
 

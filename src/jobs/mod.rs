@@ -26,9 +26,11 @@ pub use take_turn::TakeTurn;
 pub use tell_loss::TellLoss;
 
 use crate::context::Ctx;
+use crate::process::Pulse;
 use crate::queue::{Attempt, Job, JobError, Runner};
+use crate::store::{LeaseLost, Store};
 use crate::telemetry::Metric;
-use crate::vcs::ForgeError;
+use crate::vcs::{ForgeError, Permit, WritePermit};
 
 /// Runs every kind of job, each with a context that writes only under its lease.
 pub struct Jobs(Arc<Ctx>);
@@ -130,6 +132,28 @@ fn read<J: Job<Ctx>>(attempt: &Attempt) -> Result<J, JobError> {
         .map_err(|error| JobError::Fail(anyhow!(error).context(format!("cannot read a job of the kind `{}`", J::KIND))))
 }
 
+/// The right of a job to write to the forge: it has the lease of the job, and this server is heard of.
+struct UnderLease {
+    /// Under the lease.
+    store: Store,
+    pulse: Pulse,
+}
+
+#[async_trait]
+impl Permit for UnderLease {
+    async fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        self.store.lease_check().await?;
+        // The answer of the database may be an old one: this process can have been paused since. Nobody else's clock is
+        // asked, and nothing is waited for.
+        if self.pulse.is_alive() { Ok(()) } else { Err(Box::new(LeaseLost)) }
+    }
+}
+
+/// The permit of what a job writes to the forge: of somebody who took the job over we would hear too late.
+fn write_permit(ctx: &Ctx) -> WritePermit {
+    Arc::new(UnderLease { store: ctx.store.clone(), pulse: ctx.terraform.supervisor.pulse.clone() })
+}
+
 /// What an error of the forge means for a job: wait, try again, or give up.
 pub(crate) fn forge_job_error(error: ForgeError) -> JobError {
     match error {
@@ -169,4 +193,29 @@ pub(crate) fn describe_error(error: &(dyn std::error::Error + 'static)) -> Strin
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::clock::{CountingIds, ManualClock};
+    use crate::store::DatabaseUrl;
+
+    #[tokio::test]
+    async fn a_server_that_is_not_heard_of_does_not_write_whatever_the_database_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
+        let url = DatabaseUrl::Sqlite(dir.path().join("lockkeeper.db"));
+        let store = Store::open(&url, clock, Arc::new(CountingIds::default())).await.unwrap();
+        let permit = |pulse: &Pulse| UnderLease { store: store.clone(), pulse: pulse.clone() };
+        permit(&Pulse::unneeded()).check().await.unwrap();
+        let pulse = Pulse::every(Duration::ZERO);
+        pulse.beat(pulse.prepare());
+        let refused = permit(&pulse).check().await.unwrap_err();
+        assert!(LeaseLost::is_cause_of(&*refused), "{refused}");
+    }
 }

@@ -8,7 +8,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::{ATTEMPTS_WHILE_AWAY, forge_job_error, patient};
+use super::{ATTEMPTS_WHILE_AWAY, forge_job_error, patient, write_permit};
 use crate::context::Ctx;
 use crate::model::PullRef;
 use crate::queue::{Attempt, Job, JobError};
@@ -45,14 +45,12 @@ impl Job<Ctx> for PostComment {
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         if attempt.lease.attempt > 1 {
             let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, self.since - SKEW).await;
-            if let Some(comment) = found.map_err(|error| patient(forge_job_error(error), attempt))? {
+            if let Some(comment) = found.map_err(|error| patient(forge_job_error(error), attempt))?.first() {
                 info!(pull = %self.pull, comment, "The comment had got through before");
                 return Ok(());
             }
         }
-        // Of somebody who took the job over we would hear too late.
-        ctx.store.lease_check().await?;
-        let posted = ctx.forge.comment_post(&self.pull, self.installation, &self.body).await;
+        let posted = ctx.forge.comment_post(&self.pull, self.installation, &self.body, &write_permit(ctx)).await;
         let comment = posted.map_err(|error| patient(forge_job_error(error), attempt))?;
         info!(pull = %self.pull, comment, "Posted a comment");
         Ok(())

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::{ATTEMPTS_WHILE_AWAY, forge_job_error, patient};
+use super::{ATTEMPTS_WHILE_AWAY, forge_job_error, patient, write_permit};
 use crate::context::Ctx;
 use crate::model::{CommandId, CommitSha, CommitStatus, RepoId};
 use crate::queue::{Attempt, Job, JobError};
@@ -46,7 +46,8 @@ impl SetStatus {
 #[async_trait]
 impl Job<Ctx> for SetStatus {
     const KIND: &'static str = "set_status";
-    const PRIORITY: i64 = 30;
+    /// Comments first: people wait for them, and where writes are spaced many statuses take their time.
+    const PRIORITY: i64 = 28;
     const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
 
     fn lane(&self) -> String {
@@ -55,8 +56,8 @@ impl Job<Ctx> for SetStatus {
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         // An older status must not come after a newer one, not even from a replica that was paused here.
-        ctx.store.lease_check().await?;
-        let set = ctx.forge.status_set(&self.repo, self.installation, &self.commit, &self.status).await;
+        let permit = write_permit(ctx);
+        let set = ctx.forge.status_set(&self.repo, self.installation, &self.commit, &self.status, &permit).await;
         set.map_err(|error| patient(forge_job_error(error), attempt))?;
         self.note(ctx).await?;
         Ok(())

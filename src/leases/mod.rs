@@ -20,6 +20,7 @@
 //! again; a release by hand does not overtake a holder that may be at work, it takes away the renewal
 //! ([`crate::store::Store::lease_free`]).
 
+mod gates;
 mod held;
 mod key;
 mod registry;
@@ -39,6 +40,7 @@ use crate::process::Pulse;
 use crate::store::{Hold, NewLease, Store, TakeLease};
 use crate::telemetry::{Metric, Metrics};
 
+pub use self::gates::SharedGates;
 pub use self::held::{HeldLease, LeaseOutcome};
 pub use self::key::{LeaseKey, LeaseKind};
 

@@ -19,6 +19,7 @@ mod plan;
 mod plan_changes;
 mod project;
 mod pull;
+mod rate_scope;
 mod reason;
 mod repo;
 mod repo_url;
@@ -55,6 +56,7 @@ pub use project::{InvalidName, ProjectKey, ProjectName, WorkspaceName};
 pub use pull::{
     BranchName, ChangeKind, ChangedFile, CommitSha, InvalidRef, Pull, PullHead, PullNumber, PullRef, PullState, Subject,
 };
+pub use rate_scope::{RateScope, Traffic};
 pub use reason::{InvalidReason, Reason};
 pub use repo::{HostName, InvalidRepo, RepoId};
 pub use repo_url::{ForgeHosts, InvalidRepoUrl, RepoUrl, RepoUrlFault};

@@ -44,6 +44,7 @@ mod pending_statuses;
 mod plan_files;
 mod plans;
 mod pulls;
+mod rate_gates;
 mod reconcilers;
 mod replicas;
 mod repository_events;

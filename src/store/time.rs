@@ -32,6 +32,11 @@ impl Skew {
     pub fn of(self, time: DateTime<Utc>) -> DateTime<Utc> {
         kept_time(time.checked_add_signed(self.0).unwrap_or(time))
     }
+
+    /// A time of the judge as our clock has it.
+    pub fn back(self, time: DateTime<Utc>) -> DateTime<Utc> {
+        time.checked_sub_signed(self.0).unwrap_or(time)
+    }
 }
 
 const NOW: &str = "SELECT clock_timestamp()";

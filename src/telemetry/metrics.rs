@@ -126,7 +126,7 @@ metrics! {
     WebAccountsRefused = Gauge "web_accounts_refused" []
         "1 if what is in the file of `--web-accounts-file` is refused and what it said before holds; somebody should mend it.";
     ForgeRequests = Counter "forge_requests_total" ["status"]
-        "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none.";
+        "Requests to the forge's API by class of the answer: `2xx` to `5xx`, `none` if there was none, `held` if it was not sent because the forge had asked to wait.";
     ForgeRateLimit = Gauge "forge_rate_limit_remaining" [] "Requests that the forge grants until the limit starts anew, as of its last answer.";
     HttpConnections = Gauge "http_connections" [] "Connections that are open to this server.";
     HttpConnectionsClosed = Counter "http_connections_closed_total" ["reason"]

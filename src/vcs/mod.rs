@@ -2,9 +2,11 @@
 //! a forge's field names.
 
 mod access;
+mod gates;
 pub mod github;
 mod listing;
 mod memberships;
+mod permit;
 mod ssh;
 
 use std::sync::Arc;
@@ -18,8 +20,10 @@ use crate::model::{
 use crate::secret::Secret;
 
 pub use access::{AccessError, Held, RepoAccess};
+pub use gates::{GateError, LocalGates, RateGates};
 pub use listing::{Budget, ListedPage, ListedPull, OpenPulls, PageAsk};
 pub use memberships::{KEPT, Memberships};
+pub use permit::{Permit, WritePermit};
 pub use ssh::SshLogin;
 
 /// Which credentials of the forge to use: the GitHub App installation the event came through, if any.
@@ -142,16 +146,32 @@ pub trait Forge: Send + Sync + 'static {
 
     /// Posts a comment and returns its id. Not repeated inside: an [`ForgeError::Unavailable`] leaves open
     /// whether it got through, which [`Self::comment_find`] answers.
-    async fn comment_post(&self, at: &PullRef, via: Installation, body: &str) -> Result<u64, ForgeError>;
+    async fn comment_post(
+        &self,
+        at: &PullRef,
+        via: Installation,
+        body: &str,
+        permit: &WritePermit,
+    ) -> Result<u64, ForgeError>;
 
-    /// Finds a comment of the bot on the pull, not older than `since`, whose hidden last line has `marker`.
+    /// Deletes a comment of the bot; one that is gone already is no error.
+    async fn comment_delete(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        comment: u64,
+        permit: &WritePermit,
+    ) -> Result<(), ForgeError>;
+
+    /// Finds the comments of the bot on the pull, not older than `since`, whose hidden last line has `marker`; the oldest
+    /// first. There are several where a request arrived after it had been given up and repeated.
     async fn comment_find(
         &self,
         at: &PullRef,
         via: Installation,
         marker: &str,
         since: DateTime<Utc>,
-    ) -> Result<Option<u64>, ForgeError>;
+    ) -> Result<Vec<u64>, ForgeError>;
 
     /// Reacts to a comment in the forge's own words for it (`eyes`); doing it twice is harmless.
     async fn comment_react(
@@ -162,13 +182,14 @@ pub trait Forge: Send + Sync + 'static {
         content: &str,
     ) -> Result<(), ForgeError>;
 
-    /// Puts a status on a commit; doing it twice is harmless.
+    /// Puts a status on a commit; doing it twice is harmless, doing it late is not.
     async fn status_set(
         &self,
         repo: &RepoId,
         via: Installation,
         commit: &CommitSha,
         status: &CommitStatus,
+        permit: &WritePermit,
     ) -> Result<(), ForgeError>;
 
     /// Whether an account belongs to a team, or to one below it, of the organisation that owns the repository. A team

@@ -7,6 +7,7 @@ mod appflow;
 mod client;
 mod emulate;
 mod failures;
+mod limits;
 mod merging;
 mod relay;
 mod reviews;

@@ -27,6 +27,8 @@ const KEEP_REPOSITORY_EVENTS: TimeDelta = TimeDelta::days(1);
 /// A data directory whose server was not there for so long is not waited for. If it comes back, everything on it is looked
 /// at anew.
 const KEEP_HOMES: TimeDelta = TimeDelta::days(7);
+/// A gate that was closed longer ago is open, whether it is known or not.
+const KEEP_RATE_GATES: TimeDelta = TimeDelta::days(1);
 const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
 
 /// What is removed when it was over by that time.
@@ -52,6 +54,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     gone += in_batches(ctx, Old::Jobs(now - KEEP_JOBS)).await?;
     gone += ctx.store.replica_prune(now - KEEP_REPLICAS).await?;
     gone += ctx.store.reconciler_prune().await?;
+    gone += ctx.store.rate_gate_prune(now - KEEP_RATE_GATES).await?;
     gone += homes(ctx, now - KEEP_HOMES).await?;
     gone += in_batches(ctx, Old::RepositoryEvents(now - KEEP_REPOSITORY_EVENTS)).await?;
     gone += in_batches(ctx, Old::PlanFiles).await?;

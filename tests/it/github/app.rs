@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::client::pull_answer;
-use super::server::{Asked, Reply, ScriptedGitHub, endpoints, pull, start};
+use super::server::{Asked, Reply, ScriptedGitHub, anybody, endpoints, pull, start};
 use super::tools::run;
 
 const PULL: &str = "GET /repos/acme/infra/pulls/12";
@@ -188,11 +188,11 @@ async fn a_token_that_github_revoked_is_replaced_once() {
     world.server.on(comment, refused());
     world.issues(7, "ghs_new");
     world.server.on(comment, Reply::status(201, &json!({"id": 1})));
-    assert_eq!(github.comment_post(&pull(), Some(7), "x").await.unwrap(), 1);
+    assert_eq!(github.comment_post(&pull(), Some(7), "x", &anybody()).await.unwrap(), 1);
     world.server.on(comment, refused());
     world.issues(7, "ghs_newer");
     world.server.on(comment, refused());
-    let error = github.comment_post(&pull(), Some(7), "x").await.unwrap_err();
+    let error = github.comment_post(&pull(), Some(7), "x", &anybody()).await.unwrap_err();
     assert!(matches!(error, ForgeError::Denied { .. }), "{error}");
 }
 

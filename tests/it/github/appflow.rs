@@ -29,6 +29,7 @@ use sha2::Sha256;
 
 use super::emulate::Emulate;
 use super::relay::{Passed, Relay};
+use super::server::anybody;
 use super::tools::run;
 use crate::support::server::{APP_ID, APP_KEY, HOST, Server, Settings, WEBHOOK_SECRET};
 
@@ -194,11 +195,11 @@ async fn reads(github: &GitHub, at: &PullRef, head: &str) {
 async fn comments(world: &World, github: &GitHub, at: &PullRef) {
     let (marker, since) = (r#""id":"test""#, SystemClock.now() - TimeDelta::minutes(1));
     world.comment(&format!("What does {marker} mean?")).await;
-    assert_eq!(github.comment_find(at, None, marker, since).await.unwrap(), None, "it is not the bot's");
+    assert_eq!(github.comment_find(at, None, marker, since).await.unwrap(), [0; 0], "it is not the bot's");
     let body = format!("Planned.\n\n<!-- lockkeeper {{{marker}}} -->");
-    let posted = github.comment_post(at, None, &body).await.unwrap();
-    assert_eq!(github.comment_find(at, None, marker, since).await.unwrap(), Some(posted));
-    assert_eq!(github.comment_find(at, None, "another", since).await.unwrap(), None);
+    let posted = github.comment_post(at, None, &body, &anybody()).await.unwrap();
+    assert_eq!(github.comment_find(at, None, marker, since).await.unwrap(), [posted]);
+    assert_eq!(github.comment_find(at, None, "another", since).await.unwrap(), [0; 0]);
     let kept = world.emulate.get(ALICE, &format!("{REPO}/issues/comments/{posted}")).await;
     assert_eq!((&kept["body"], &kept["user"]["login"]), (&json!(body), &json!(BOT)));
 }
@@ -210,7 +211,8 @@ async fn sets_a_status(world: &World, github: &GitHub, at: &PullRef, head: &str)
         description: "Planning".to_owned(),
         url: None,
     };
-    let refused = github.status_set(&at.repo, None, &CommitSha::new(head).unwrap(), &status).await.unwrap_err();
+    let refused =
+        github.status_set(&at.repo, None, &CommitSha::new(head).unwrap(), &status, &anybody()).await.unwrap_err();
     assert!(matches!(refused, ForgeError::NotFound { .. }), "{refused}");
     let path = format!("{REPO}/statuses/{head}");
     let sent = world.api.saw(&format!("POST {path}"), 1).await;

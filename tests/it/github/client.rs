@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lockkeeper::clock::ManualClock;
 use lockkeeper::model::{CommitSha, CommitState, CommitStatus, StatusContext};
@@ -10,7 +11,7 @@ use lockkeeper::vcs::github::{GitHub, GitHubAuth, Timeouts, TokenSource};
 use lockkeeper::vcs::{Forge, ForgeError, ListedPage, OpenPulls, PageAsk};
 use serde_json::{Value, json};
 
-use super::server::{Reply, ScriptedGitHub, endpoints, pull, start, token};
+use super::server::{Reply, ScriptedGitHub, anybody, endpoints, pull, start, token};
 
 const PULL: &str = "GET /repos/acme/infra/pulls/12";
 
@@ -77,7 +78,7 @@ async fn a_comment_is_posted_and_its_id_returned() {
     let server = ScriptedGitHub::start().await;
     server.on("POST /repos/acme/infra/issues/12/comments", Reply::status(201, &json!({"id": 4711})));
     let body = "Planned \u{1f6a2}\n<!-- lockkeeper {} -->";
-    assert_eq!(server.client().comment_post(&pull(), None, body).await.unwrap(), 4711);
+    assert_eq!(server.client().comment_post(&pull(), None, body, &anybody()).await.unwrap(), 4711);
     let asked = &server.asked()[0];
     assert_eq!(asked.body, json!({"body": body}));
     assert_eq!(asked.header("content-type"), "application/json");
@@ -104,7 +105,7 @@ async fn only_our_own_comment_of_that_time_with_the_marker_is_found() {
     server.on("GET /user", Reply::json(&json!({"login": "keeper"})));
     let github = server.client();
     for (second, found) in
-        [(comment(200, us.clone(), at, &line("marker-7")), Some(200)), (json!({"id": 201, "created_at": at}), None)]
+        [(comment(200, us.clone(), at, &line("marker-7")), vec![200]), (json!({"id": 201, "created_at": at}), vec![])]
     {
         server.on(&page(1), Reply::json(&first.clone().into()));
         server.on(&page(2), Reply::json(&json!([second])));
@@ -126,7 +127,7 @@ async fn a_status_is_cut_to_what_github_takes() {
         description: "ä".repeat(200),
         url: Some("https://keeper.example/jobs/1".to_owned()),
     };
-    server.client().status_set(&pull().repo, None, &commit, &status).await.unwrap();
+    server.client().status_set(&pull().repo, None, &commit, &status, &anybody()).await.unwrap();
     let sent = json!({"state": "failure", "context": "lockkeeper/plan: net",
         "description": format!("{}…", "ä".repeat(139)), "target_url": "https://keeper.example/jobs/1"});
     assert_eq!(server.asked()[0].body, sent);
@@ -164,11 +165,13 @@ async fn the_login_is_asked_once() {
 async fn the_configured_user_stands_in_only_when_the_token_may_not_ask() {
     let auth = || GitHubAuth::Token { user: Some("keeper".to_owned()), token: TokenSource::Fixed(Secret::new("t")) };
     let server = ScriptedGitHub::start().await;
-    let github = server.client_of(auth(), &Arc::new(ManualClock::new(start())));
+    let clock = Arc::new(ManualClock::new(start()));
+    let github = server.client_of(auth(), &clock);
     server.on("GET /user", Reply::status(401, &json!({"message": "Bad credentials"})));
     assert!(matches!(github.login().await, Err(ForgeError::Denied { .. })));
     server.on("GET /user", Reply::status(403, &json!({})).header("retry-after", "1"));
     assert!(matches!(github.login().await, Err(ForgeError::RateLimited { .. })));
+    clock.advance(Duration::from_secs(1));
     server.on("GET /user", Reply::status(403, &json!({"message": "Resource not accessible"})));
     assert_eq!(github.login().await.unwrap(), "keeper");
     server.on("GET /user", Reply::status(403, &json!({})));

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::client::pull_answer;
-use super::server::{Reply, ScriptedGitHub, endpoints, pull, start, token};
+use super::server::{Reply, ScriptedGitHub, anybody, endpoints, pull, start, token};
 use crate::support::log;
 
 const PULL: &str = "GET /repos/acme/infra/pulls/12";
@@ -60,7 +60,7 @@ async fn limits_are_told_with_their_end() {
         let remaining = if name == "x-ratelimit-reset" { "0" } else { "4000" };
         let reply = Reply::status(status, &json!({"message": "slow down"})).header("x-ratelimit-remaining", remaining);
         server.on(COMMENT, reply.header(name, value));
-        let error = server.client().comment_post(&pull(), None, "x").await.unwrap_err();
+        let error = server.client().comment_post(&pull(), None, "x", &anybody()).await.unwrap_err();
         let ForgeError::RateLimited { until, .. } = error else { panic!("{error}") };
         assert_eq!(until - start(), TimeDelta::seconds(wait), "{name}: {value}");
     }
@@ -91,7 +91,7 @@ async fn writes_are_sent_once() {
     let server = ScriptedGitHub::start().await;
     for reply in [Reply::status(500, &json!({})), Reply::Drop] {
         server.on(COMMENT, reply);
-        let error = server.client().comment_post(&pull(), None, "x").await.unwrap_err();
+        let error = server.client().comment_post(&pull(), None, "x", &anybody()).await.unwrap_err();
         assert!(matches!(error, ForgeError::Unavailable { .. }), "{error}");
         assert_eq!(server.lines(), [COMMENT]);
     }
@@ -102,7 +102,7 @@ async fn an_answer_that_is_no_json_leaves_open_whether_the_write_got_through() {
     let server = ScriptedGitHub::start().await;
     let page = Reply::Answer { status: 200, headers: vec![], body: "<html>Please log in</html>".to_owned() };
     server.on(COMMENT, page);
-    let error = server.client().comment_post(&pull(), None, "x").await.unwrap_err();
+    let error = server.client().comment_post(&pull(), None, "x", &anybody()).await.unwrap_err();
     insta::assert_snapshot!(
         error,
         @"github.com could not be reached for a comment on acme/infra#12: the answer cannot be understood at `.`: expected value at line 1 column 1"
@@ -145,7 +145,7 @@ async fn a_host_that_never_answers_is_given_up() {
         server.on(COMMENT, Reply::Stall);
         let clock = Arc::new(ManualClock::new(start()));
         let github = GitHub::new(endpoints(&server.url), token("t"), clock, timeouts).unwrap();
-        let error = github.comment_post(&pull(), None, "x").await.unwrap_err();
+        let error = github.comment_post(&pull(), None, "x", &anybody()).await.unwrap_err();
         let ForgeError::Unavailable { message, .. } = error else { panic!("{error}") };
         assert_eq!(message.contains("no complete answer within 40 ms"), timeouts.request == brief, "{message}");
     }

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 
+use async_trait::async_trait;
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
@@ -13,6 +14,7 @@ use lockkeeper::clock::ManualClock;
 use lockkeeper::model::{PullNumber, PullRef};
 use lockkeeper::secret::Secret;
 use lockkeeper::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
+use lockkeeper::vcs::{Permit, WritePermit};
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -180,6 +182,20 @@ pub fn endpoints(url: &str) -> GitHubEndpoints {
 /// Credentials of a fixed token.
 pub fn token(text: &str) -> GitHubAuth {
     GitHubAuth::Token { user: None, token: TokenSource::Fixed(Secret::new(text)) }
+}
+
+/// The permit of somebody whom nobody takes anything over from.
+pub fn anybody() -> WritePermit {
+    Arc::new(Anybody)
+}
+
+struct Anybody;
+
+#[async_trait]
+impl Permit for Anybody {
+    async fn check(&self) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(())
+    }
 }
 
 /// When tests begin.

@@ -1,11 +1,15 @@
 //! What the bot has to say gets through: once, in order, and however long GitHub is away.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Fault, StatusState};
-use lockkeeper::model::PullNumber;
+use lockkeeper::jobs::SetStatus;
+use lockkeeper::model::{CommitState, CommitStatus, PullNumber, PullRef, StatusContext};
+use lockkeeper::queue::{Job, Tick};
+use lockkeeper::store::NewJob;
 
 use crate::support::bot::{Bot, LOGIN, REPO};
 use crate::support::db::{Backend, start_of_time, story};
@@ -13,7 +17,10 @@ use crate::support::db::{Backend, start_of_time, story};
 story!(
     a_comment_that_met_a_bad_gateway_is_posted_a_moment_later,
     a_secondary_rate_limit_is_waited_out,
+    a_limit_stops_every_server_and_whatever_is_written,
     a_comment_whose_answer_was_lost_is_not_posted_twice,
+    a_server_that_lost_the_job_while_it_waited_for_a_token_posts_nothing,
+    a_server_that_lost_the_job_while_it_waited_for_a_token_sets_no_status,
     statuses_get_through_bad_moments_as_well,
     comments_of_a_pull_keep_their_order_while_the_first_is_tried_again,
     the_parts_of_a_long_comment_are_posted_in_order,
@@ -62,10 +69,11 @@ async fn a_secondary_rate_limit_is_waited_out(backend: Backend) {
     bot.say(pull, "lockkeeper help").await;
     assert_eq!(bot.heard(pull).len(), 1);
     assert_eq!((posts(&bot), posted_after(&bot, pull)), (2, 90));
+    let asked = (bot.db.now() - start_of_time()).num_seconds();
     bot.github.fault(COMMENTS, 1, Fault::SecondaryLimit { status: 403, retry_after: 30 });
     bot.say(pull, "lockkeeper help").await;
     assert_eq!(bot.heard(pull).len(), 1);
-    assert_eq!((posts(&bot), posted_after(&bot, pull)), (4, 120));
+    assert_eq!((posts(&bot), posted_after(&bot, pull) - asked), (4, 30));
     bot.end(&[]).await;
 }
 
@@ -75,6 +83,74 @@ async fn a_comment_whose_answer_was_lost_is_not_posted_twice(backend: Backend) {
     bot.say(pull, "lockkeeper help").await;
     assert_eq!(bot.heard(pull).len(), 1);
     assert_eq!(posts(&bot), 1, "the second attempt looks first");
+    bot.end(&[]).await;
+}
+
+async fn a_limit_stops_every_server_and_whatever_is_written(backend: Backend) {
+    let (mut bot, first) = Bot::talking(backend, &[]).await;
+    let second = bot.open_pull("other", &[("README.md", "Other networks.\n")]).await;
+    let other = bot.replica_beside().await;
+    bot.github.fault(COMMENTS, 1, Fault::SecondaryLimit { status: 403, retry_after: 90 });
+    for pull in [first, second] {
+        bot.github.comment(REPO, pull, "alice", "lockkeeper help").await.unwrap();
+        assert_eq!(bot.replica.tick_short().await.unwrap(), Tick::Worked, "the delivery is read");
+        assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
+    }
+    assert_eq!(bot.replica.tick_short().await.unwrap(), Tick::Worked);
+    assert_eq!(other.tick_short().await.unwrap(), Tick::Worked, "it has the comment on the other pull request");
+    assert_eq!(posts(&bot), 1, "GitHub has asked to wait");
+    let at = PullRef { repo: "github.test/acme/infra".parse().unwrap(), number: first };
+    other.ctx.forge.pull(&at, None).await.expect("what is read has a limit of its own");
+
+    bot.settle().await;
+    assert_eq!((bot.heard(first).len(), bot.heard(second).len()), (1, 1));
+    assert_eq!((posts(&bot), posted_after(&bot, first), posted_after(&bot, second)), (3, 90, 90));
+    bot.end(&[]).await;
+}
+
+/// The job that sets the combined status of a plan.
+fn plan_status(bot: &Bot, pull: PullNumber, state: CommitState, text: &str) -> NewJob {
+    let (repo, context) = ("github.test/acme/infra".parse().unwrap(), StatusContext::new("lockkeeper/plan"));
+    let status = CommitStatus { context, state, description: text.to_owned(), url: None };
+    let commit = bot.github.pull(REPO, pull).unwrap().head;
+    SetStatus { repo, installation: None, commit, status, promised: None }.to_new()
+}
+
+/// A server works on the next short job and hangs while it asks for a token; meanwhile it is paused for so long that
+/// another one takes the job and does it. Then it goes on.
+async fn overtaken_at_the_token(bot: &mut Bot) {
+    // Tokens last for an hour, and one that is about to end is replaced.
+    bot.db.clock.advance(Duration::from_mins(30));
+    bot.github.fault("POST /app/installations/*/access_tokens", 1, Fault::Hang);
+    let paused = Arc::clone(&bot.replica);
+    let paused = tokio::spawn(async move { paused.tick_short().await.unwrap() });
+    bot.github.hanging(1).await;
+    bot.db.clock.advance(lockkeeper::queue::LEASE * 2);
+    bot.replica = bot.replica_beside().await;
+    bot.replica.tick("orphans").await.unwrap();
+    bot.settle_until(bot.db.now() + TimeDelta::minutes(1)).await;
+    bot.github.clear_faults();
+    assert_eq!(paused.await.unwrap(), Tick::Worked);
+}
+
+async fn a_server_that_lost_the_job_while_it_waited_for_a_token_posts_nothing(backend: Backend) {
+    let mut bot = Bot::as_app(backend, &[("README.md", "Networks.\n")]).await;
+    let pull = bot.open_pull("talk", &[("README.md", "Networks of Acme.\n")]).await;
+    bot.github.comment(REPO, pull, "alice", "lockkeeper help").await.unwrap();
+    assert_eq!(bot.replica.tick_short().await.unwrap(), Tick::Worked, "the delivery is read");
+    assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
+    overtaken_at_the_token(&mut bot).await;
+    assert_eq!((posts(&bot), bot.heard(pull).len()), (1, 1));
+    bot.end(&[]).await;
+}
+
+async fn a_server_that_lost_the_job_while_it_waited_for_a_token_sets_no_status(backend: Backend) {
+    let mut bot = Bot::as_app(backend, &[("README.md", "Networks.\n")]).await;
+    let pull = bot.open_pull("talk", &[("README.md", "Networks of Acme.\n")]).await;
+    bot.store().job_push(&plan_status(&bot, pull, CommitState::Pending, "The older one.")).await.unwrap();
+    bot.store().job_push(&plan_status(&bot, pull, CommitState::Success, "The newer one.")).await.unwrap();
+    overtaken_at_the_token(&mut bot).await;
+    assert!(bot.statuses(pull).contains("lockkeeper/plan: Success, The newer one."), "{}", bot.statuses(pull));
     bot.end(&[]).await;
 }
 

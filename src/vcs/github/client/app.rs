@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::call::{Call, Failure};
-use super::wire::Wire;
+use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, url_segments};
 use crate::model::RepoId;
 use crate::secret::Secret;
@@ -81,7 +81,7 @@ impl App {
         }
         let path = format!("/repos/{}/installation", url_segments(repo.full_name()));
         let call = Call::get(path, format!("the installation of the GitHub App for {}", repo.full_name()));
-        let found: Found = wire.send(&call, &self.jwt(wire)?).await?.json(&wire.host, &call.what)?;
+        let found: Found = wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)?;
         let mut by_repo = self.by_repo.lock().expect("nothing panics while it holds this lock");
         if by_repo.len() >= MAX_REMEMBERED {
             by_repo.clear();
@@ -119,8 +119,8 @@ impl App {
         }
         let path = format!("/app/installations/{installation}/access_tokens");
         let what = format!("a token for installation {installation} of the GitHub App");
-        let call = Call::post(path, json!({}), what).repeatable();
-        let issued: Issued = wire.send(&call, &self.jwt(wire)?).await?.json(&wire.host, &call.what)?;
+        let call = Call::post(path, json!({}), what).repeatable().counted_as_read();
+        let issued: Issued = wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)?;
         Ok(IssuedToken { token: Secret::new(&issued.token), expires: issued.expires_at })
     }
 
@@ -145,8 +145,13 @@ impl App {
             slug: String,
         }
         let call = Call::get("/app".to_owned(), "the GitHub App itself");
-        let myself: Myself = wire.send(&call, &self.jwt(wire)?).await?.json(&wire.host, &call.what)?;
+        let myself: Myself = wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)?;
         Ok(format!("{}[bot]", myself.slug))
+    }
+
+    /// What the App says of itself goes with a limit of its own.
+    fn pass(&self, wire: &Wire) -> Result<Pass, Failure> {
+        Ok(Pass { token: self.jwt(wire)?, credential: format!("app {}", self.id) })
     }
 
     fn jwt(&self, wire: &Wire) -> Result<Secret, Failure> {

@@ -6,7 +6,7 @@ use tokio::io::AsyncReadExt;
 
 use super::app::App;
 use super::call::{Answer, Call, Failure};
-use super::wire::Wire;
+use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, USER_OF_TOKENS};
 use crate::model::RepoId;
 use crate::secret::Secret;
@@ -79,12 +79,6 @@ pub(super) enum Credentials {
     App(App),
 }
 
-/// A token for one request, and how to throw it away.
-struct Pass {
-    token: Secret,
-    installation: Installation,
-}
-
 impl Credentials {
     pub fn new(auth: GitHubAuth) -> Result<Self, GitHubSetupError> {
         Ok(match auth {
@@ -96,14 +90,14 @@ impl Credentials {
     /// Sends a request about a repository. A cached token of an installation that GitHub no longer takes is replaced
     /// once: a request that was refused with 401 had no effect.
     pub async fn send(&self, wire: &Wire, repo: &RepoId, via: Installation, call: &Call) -> Result<Answer, Failure> {
-        let pass = self.pass(wire, repo, via).await?;
-        let outcome = wire.send(call, &pass.token).await;
+        let (pass, installation) = self.pass(wire, repo, via).await?;
+        let outcome = wire.send(call, &pass).await;
         let refused = outcome.as_ref().is_err_and(|failure| failure.status.is_some_and(|status| status == 401));
-        match (self, pass.installation) {
+        match (self, installation) {
             (Self::App(app), Some(installation)) if refused => {
                 app.forget(installation, &pass.token).await;
-                let pass = self.pass(wire, repo, Some(installation)).await?;
-                wire.send(call, &pass.token).await
+                let (pass, _) = self.pass(wire, repo, Some(installation)).await?;
+                wire.send(call, &pass).await
             }
             (Self::App(_) | Self::Token { .. }, _) => outcome,
         }
@@ -117,20 +111,21 @@ impl Credentials {
         }
     }
 
-    async fn pass(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<Pass, Failure> {
+    /// What a request about a repository goes with, and of which installation that is.
+    async fn pass(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<(Pass, Installation), Failure> {
         match self {
-            Self::Token { token, .. } => Ok(Pass { token: read_token(wire, token).await?, installation: None }),
+            Self::Token { token, .. } => Ok((Pass::of_token(read_token(wire, token).await?), None)),
             Self::App(app) => {
                 let installation = app.installation(wire, repo, via).await?;
                 let token = app.token(wire, installation).await?;
-                Ok(Pass { token, installation: Some(installation) })
+                Ok((Pass { token, credential: format!("installation {installation}") }, Some(installation)))
             }
         }
     }
 
     /// User name and password for git.
     pub async fn git(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<GitCredentials, Failure> {
-        let password = self.pass(wire, repo, via).await?.token;
+        let password = self.pass(wire, repo, via).await?.0.token;
         let user = match self {
             Self::Token { user, .. } => user.as_deref(),
             Self::App(_) => None,
@@ -167,7 +162,7 @@ async fn user_login(wire: &Wire, configured: Option<&str>, token: &TokenSource) 
         login: String,
     }
     let call = Call::get("/user".to_owned(), "the account of the token");
-    let failure = match wire.send(&call, &read_token(wire, token).await?).await {
+    let failure = match wire.send(&call, &Pass::of_token(read_token(wire, token).await?)).await {
         Ok(answer) => return answer.json::<User>(&wire.host, &call.what).map(|user| user.login),
         Err(failure) => failure,
     };

@@ -2,11 +2,12 @@
 
 use axum::body::Bytes;
 use axum::http::{HeaderMap, Method, StatusCode};
+use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::model::HostName;
-use crate::vcs::ForgeError;
+use crate::model::{HostName, Traffic};
+use crate::vcs::{ForgeError, WritePermit};
 
 /// One request to the API.
 pub(super) struct Call {
@@ -21,15 +22,44 @@ pub(super) struct Call {
     pub repeatable: bool,
     /// The tag of the answer we have; when it is still the right one, GitHub only says so.
     pub etag: Option<String>,
+    /// Which of GitHub's limits it counts for.
+    pub traffic: Traffic,
+    /// Looked at immediately before the request leaves, if it needs one.
+    pub permit: Option<WritePermit>,
 }
 
 impl Call {
     pub fn get(path: String, what: impl Into<String>) -> Self {
-        Self { method: Method::GET, path, body: None, what: what.into(), repeatable: true, etag: None }
+        Self {
+            method: Method::GET,
+            path,
+            body: None,
+            what: what.into(),
+            repeatable: true,
+            etag: None,
+            traffic: Traffic::Read,
+            permit: None,
+        }
     }
 
     pub fn post(path: String, body: Value, what: impl Into<String>) -> Self {
-        Self { method: Method::POST, path, body: Some(body), what: what.into(), repeatable: false, etag: None }
+        let read = Self::get(path, what);
+        Self { method: Method::POST, body: Some(body), repeatable: false, traffic: Traffic::Write, ..read }
+    }
+
+    pub fn delete(path: String, what: impl Into<String>) -> Self {
+        let read = Self::get(path, what);
+        Self { method: Method::DELETE, repeatable: false, traffic: Traffic::Write, ..read }
+    }
+
+    /// For requests that leave nothing on the forge although they are no `GET`.
+    pub fn counted_as_read(self) -> Self {
+        Self { traffic: Traffic::Read, ..self }
+    }
+
+    /// Leaves only if the permit still holds then.
+    pub fn with_permit(self, permit: &WritePermit) -> Self {
+        Self { permit: Some(WritePermit::clone(permit)), ..self }
     }
 
     /// Asks only for what is not as it was when the tag was given.
@@ -68,6 +98,8 @@ impl Answer {
 pub(super) struct Failure {
     /// The status, if there was an answer.
     pub status: Option<StatusCode>,
+    /// Whether nothing is left of the primary limit, which is of reads and writes together.
+    pub exhausted: bool,
     /// What the caller is told.
     pub error: ForgeError,
 }
@@ -76,19 +108,25 @@ impl Failure {
     /// A passing fault.
     pub fn passing(host: &HostName, what: &str, message: &str) -> Self {
         let error = ForgeError::Unavailable { what: what.to_owned(), host: host.clone(), message: one_line(message) };
-        Self { status: None, error }
+        Self { status: None, exhausted: false, error }
+    }
+
+    /// A request that was not sent, because GitHub has asked to wait until then.
+    pub fn held_back(host: &HostName, what: &str, until: DateTime<Utc>) -> Self {
+        let error = ForgeError::RateLimited { what: what.to_owned(), host: host.clone(), until };
+        Self { status: None, exhausted: false, error }
     }
 
     /// Something that trying again will not mend.
     pub fn rejected(host: &HostName, what: &str, message: &str) -> Self {
         let error = ForgeError::Rejected { what: what.to_owned(), host: host.clone(), message: one_line(message) };
-        Self { status: None, error }
+        Self { status: None, exhausted: false, error }
     }
 
     /// Credentials that cannot work.
     pub fn denied(host: &HostName, what: &str, message: &str) -> Self {
         let error = ForgeError::Denied { what: what.to_owned(), host: host.clone(), message: one_line(message) };
-        Self { status: None, error }
+        Self { status: None, exhausted: false, error }
     }
 
     /// Whether the same request may work a moment later.

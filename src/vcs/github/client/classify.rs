@@ -37,6 +37,7 @@ struct ErrorBody {
 /// Sorts a refusal into the classes on which callers act.
 pub(super) fn classify(refusal: &Refusal<'_>, host: &HostName, what: &str, now: DateTime<Utc>) -> Failure {
     let (what, host, message) = (what.to_owned(), host.clone(), message(refusal));
+    let exhausted = used_up_until(refusal.headers).is_some();
     let error = match refusal.status.as_u16() {
         403 | 429 if let Some(until) = limited_until(refusal, &message, now) => {
             ForgeError::RateLimited { what, host, until }
@@ -47,7 +48,7 @@ pub(super) fn classify(refusal: &Refusal<'_>, host: &HostName, what: &str, now: 
         300..=399 => ForgeError::Rejected { what, host, message: moved(refusal) },
         _ => ForgeError::Rejected { what, host, message },
     };
-    Failure { status: Some(refusal.status), error }
+    Failure { status: Some(refusal.status), exhausted, error }
 }
 
 /// Primary and secondary limits. A plain 403 is a missing permission and no limit.

@@ -128,6 +128,7 @@ pub(super) fn hidden_by(failure: &Failure, rule: &str) -> Result<Obstacle, Failu
         }
         ForgeError::RateLimited { what, host, until } => Err(Failure {
             status: failure.status,
+            exhausted: failure.exhausted,
             error: ForgeError::RateLimited { what: what.clone(), host: host.clone(), until: *until },
         }),
         ForgeError::Unavailable { what, host, message } => Err(Failure::passing(host, what, message)),

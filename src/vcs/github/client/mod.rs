@@ -24,6 +24,7 @@ mod wire;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, SubsecRound, Utc};
@@ -38,7 +39,9 @@ use self::call::{Call, Failure};
 use self::pages::Pages;
 use self::ways::Ways;
 use self::wire::Wire;
-use super::super::{Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk, RepoAccess};
+use super::super::{
+    Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk, RateGates, RepoAccess, WritePermit,
+};
 use crate::clock::Clock;
 use crate::model::{
     Approval, Aside, BranchName, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
@@ -97,6 +100,21 @@ impl GitHub {
     #[must_use]
     pub fn with_access(mut self, access: Arc<dyn RepoAccess>, logins: PathBuf) -> Self {
         self.credentials.set_access(access, logins);
+        self
+    }
+
+    /// The same connection, which shares the gates of others: where GitHub asks one of them to wait, all do. Without them
+    /// it has its own.
+    #[must_use]
+    pub fn with_gates(mut self, gates: Arc<dyn RateGates>) -> Self {
+        self.wire.gates = gates;
+        self
+    }
+
+    /// The same connection with another pause between two writes than GitHub asks for.
+    #[must_use]
+    pub fn with_pause_between_writes(mut self, pause: Duration) -> Self {
+        self.wire.between_writes = pause;
         self
     }
 
@@ -180,14 +198,37 @@ impl Forge for GitHub {
         Ok(merging::mergeability(self, at, via, aside).await?)
     }
 
-    async fn comment_post(&self, at: &PullRef, via: Installation, body: &str) -> Result<u64, ForgeError> {
+    async fn comment_post(
+        &self,
+        at: &PullRef,
+        via: Installation,
+        body: &str,
+        permit: &WritePermit,
+    ) -> Result<u64, ForgeError> {
         #[derive(Deserialize)]
         struct Posted {
             id: u64,
         }
         let call = Call::post(comments_path(at), json!({ "body": body }), format!("a comment on {}", short(at)));
+        let call = call.with_permit(permit);
         let answer = self.credentials.send(&self.wire, &at.repo, via, &call).await?;
         Ok(answer.json::<Posted>(&self.wire.host, &call.what)?.id)
+    }
+
+    async fn comment_delete(
+        &self,
+        repo: &RepoId,
+        via: Installation,
+        comment: u64,
+        permit: &WritePermit,
+    ) -> Result<(), ForgeError> {
+        let path = format!("{}/issues/comments/{comment}", repo_path(repo));
+        let what = format!("the removal of comment {comment} in {}", repo.full_name());
+        match self.credentials.send(&self.wire, repo, via, &Call::delete(path, what).with_permit(permit)).await {
+            Ok(_) => Ok(()),
+            Err(Failure { error: ForgeError::NotFound { .. }, .. }) => Ok(()),
+            Err(failure) => Err(failure.into()),
+        }
     }
 
     async fn comment_find(
@@ -196,7 +237,7 @@ impl Forge for GitHub {
         via: Installation,
         marker: &str,
         since: DateTime<Utc>,
-    ) -> Result<Option<u64>, ForgeError> {
+    ) -> Result<Vec<u64>, ForgeError> {
         let login = match self.credentials.login_for(&self.wire, &at.repo).await? {
             Some(login) => login,
             None => self.known_login().await?.to_owned(),
@@ -206,12 +247,13 @@ impl Forge for GitHub {
         let query = format!("since={}&", since.to_rfc3339_opts(SecondsFormat::Secs, true));
         let what = format!("the comments of {}", short(at));
         let mut pages = Pages::new(self, (&at.repo, via), &comments_path(at), &query, what);
+        let mut found = Vec::new();
         while let Some(page) = pages.next::<CommentAnswer>().await? {
-            if let Some(found) = page.iter().find(|comment| comment.is_ours(&login, marker, since)) {
-                return Ok(Some(found.id));
-            }
+            found.extend(page.iter().filter(|comment| comment.is_ours(&login, marker, since)).map(|found| found.id));
         }
-        Ok(None)
+        // GitHub gives later comments greater numbers.
+        found.sort_unstable();
+        Ok(found)
     }
 
     async fn comment_react(
@@ -233,6 +275,7 @@ impl Forge for GitHub {
         via: Installation,
         commit: &CommitSha,
         status: &CommitStatus,
+        permit: &WritePermit,
     ) -> Result<(), ForgeError> {
         let body = json!({
             "state": status.state,
@@ -241,7 +284,7 @@ impl Forge for GitHub {
             "target_url": status.url,
         });
         let what = format!("the status `{}` of {}@{}", status.context, repo.full_name(), commit.short());
-        let call = Call::post(format!("{}/statuses/{commit}", repo_path(repo)), body, what);
+        let call = Call::post(format!("{}/statuses/{commit}", repo_path(repo)), body, what).with_permit(permit);
         self.credentials.send(&self.wire, repo, via, &call).await?;
         Ok(())
     }

@@ -1,24 +1,31 @@
 //! Requests to one GitHub: sent through octocrab with time-outs and limits, read, classified, and told to the log.
+//!
+//! Each request passes the gate of its credentials first. GitHub counts what is asked with the same credentials together,
+//! and asks integrators to stop all of it when it says so, to ask few things at once, and to pause between writes (GitHub
+//! REST: "Best practices for using the REST API", "Rate limits").
 
+use std::collections::HashMap;
 use std::error::Error;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::header::IF_NONE_MATCH;
 use axum::http::{HeaderMap, Request, StatusCode};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 use octocrab::Octocrab;
-use tracing::debug;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tracing::{debug, warn};
 
 use super::call::{Answer, Call, Failure};
 use super::classify::{Refusal, classify};
 use super::{GitHubEndpoints, GitHubSetupError};
 use crate::clock::Clock;
-use crate::model::HostName;
+use crate::model::{HostName, RateScope, Sha256Digest, Traffic};
 use crate::secret::Secret;
 use crate::telemetry::{Metric, Metrics, status_class};
+use crate::vcs::{ForgeError, GateError, LocalGates, RateGates};
 
 /// Most bytes of an answer. The largest we ask for are a hundred comments of 65,536 characters, or a hundred files
 /// with their patches.
@@ -26,6 +33,18 @@ const MAX_ANSWER: usize = 32 * 1024 * 1024;
 /// Waits before the second and third attempt of a read: long enough to get past a restarted proxy, short enough that
 /// the person who commented does not notice. Longer faults are the queue's to bridge.
 const READ_WAITS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
+
+/// The pause between two writes with the same credentials that GitHub asks for.
+const BETWEEN_WRITES: Duration = Duration::from_secs(1);
+/// Requests of this server with the same credentials at the same time. GitHub allows a hundred of all who use them, and
+/// advises to ask one after the other; a few more keep one slow answer from holding up everything else.
+const READS_AT_ONCE: usize = 10;
+const WRITES_AT_ONCE: usize = 4;
+/// Most credentials whose requests are counted; beyond them the count begins anew.
+const MOST_COUNTED: usize = 10_000;
+/// Longest time that a gate is closed before one request asks again: GitHub's windows last an hour, and a wrong header
+/// must not stop everything for a day.
+const LONGEST_CLOSED: TimeDelta = TimeDelta::hours(1);
 
 /// How long to wait for GitHub.
 #[derive(Clone, Copy, Debug)]
@@ -53,6 +72,25 @@ pub(super) struct Wire {
     octocrab: Octocrab,
     timeouts: Timeouts,
     pub metrics: Metrics,
+    pub gates: Arc<dyn RateGates>,
+    /// The pause between two writes.
+    pub between_writes: Duration,
+    places: Mutex<HashMap<(String, Traffic), Arc<Semaphore>>>,
+}
+
+/// The credentials of a request.
+pub(super) struct Pass {
+    pub token: Secret,
+    /// Name of the credentials under which GitHub counts the request.
+    pub credential: String,
+}
+
+impl Pass {
+    /// A token is known by a part of its digest.
+    pub fn of_token(token: Secret) -> Self {
+        let digest = Sha256Digest::of(token.expose().as_bytes());
+        Self { credential: format!("token {}", &digest.as_str()[..16]), token }
+    }
 }
 
 /// An answer of any status.
@@ -78,6 +116,9 @@ impl Wire {
             .map_err(|error| GitHubSetupError::Client(chain(&error)))?;
         Ok(Self {
             host: at.host().clone(),
+            gates: Arc::new(LocalGates::new(Arc::clone(&clock))),
+            between_writes: if has_limits(at.host()) { BETWEEN_WRITES } else { Duration::ZERO },
+            places: Mutex::default(),
             clock,
             base_path: at.api_path().to_owned(),
             octocrab,
@@ -86,17 +127,83 @@ impl Wire {
         })
     }
 
-    /// Sends a request with a token; a passing fault is tried again where that cannot do harm.
-    pub async fn send(&self, call: &Call, token: &Secret) -> Result<Answer, Failure> {
+    /// Sends a request with its credentials; a passing fault is tried again where that cannot do harm.
+    pub async fn send(&self, call: &Call, pass: &Pass) -> Result<Answer, Failure> {
+        let scope = RateScope { host: self.host.clone(), credential: pass.credential.clone() };
+        let _place = self.place(&pass.credential, call.traffic).await;
         let mut waits = if call.repeatable { READ_WAITS.as_slice() } else { &[] }.iter();
         loop {
-            let failure = match self.send_once(call, token).await {
+            self.admit(call, &scope).await?;
+            let failure = match self.send_once(call, &pass.token).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            self.heed(&failure, call, &scope).await;
             match waits.next() {
                 Some(wait) if failure.is_passing() => self.clock.sleep(*wait).await,
                 _ => return Err(failure),
+            }
+        }
+    }
+
+    /// Waits for one of the places of the credentials.
+    async fn place(&self, credential: &str, traffic: Traffic) -> OwnedSemaphorePermit {
+        let semaphore = {
+            let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+            if places.len() >= MOST_COUNTED {
+                places.clear();
+            }
+            let count = match traffic {
+                Traffic::Read => READS_AT_ONCE,
+                Traffic::Write => WRITES_AT_ONCE,
+            };
+            let new = || Arc::new(Semaphore::new(count));
+            Arc::clone(places.entry((credential.to_owned(), traffic)).or_insert_with(new))
+        };
+        semaphore.acquire_owned().await.expect("nobody closes the semaphore")
+    }
+
+    /// Waits until a request may leave, and looks last whether it still may.
+    async fn admit(&self, call: &Call, scope: &RateScope) -> Result<(), Failure> {
+        let unknown = |error: GateError| Failure::passing(&self.host, &call.what, &chain(&error));
+        let closed = async || match self.gates.closed(scope, call.traffic).await.map_err(unknown)? {
+            Some(until) => {
+                self.metrics.count(Metric::ForgeRequests, &["held"]);
+                Err(Failure::held_back(&self.host, &call.what, until))
+            }
+            None => Ok(()),
+        };
+        closed().await?;
+        if call.traffic == Traffic::Write && !self.between_writes.is_zero() {
+            let turn = self.gates.turn(scope, self.between_writes).await.map_err(unknown)?;
+            let wait = (turn - self.clock.now()).to_std().unwrap_or_default();
+            if !wait.is_zero() {
+                self.clock.sleep(wait).await;
+                // GitHub may have answered somebody else meanwhile.
+                closed().await?;
+            }
+        }
+        let Some(permit) = &call.permit else { return Ok(()) };
+        permit.check().await.map_err(|error| {
+            let message = format!("the request was not sent: {}", chain(&*error));
+            Failure::passing(&self.host, &call.what, &message)
+        })
+    }
+
+    /// Closes the gates of the credentials when GitHub asks to wait. A limit of writes alone (on what is created in a
+    /// minute) leaves reads alone; who reads too much has to stop everything.
+    async fn heed(&self, failure: &Failure, call: &Call, scope: &RateScope) {
+        let ForgeError::RateLimited { until, .. } = failure.error else { return };
+        let until = until.min(self.clock.now() + LONGEST_CLOSED);
+        let only_writes = call.traffic == Traffic::Write && !failure.exhausted;
+        let closed = if only_writes { &[Traffic::Write][..] } else { Traffic::ALL };
+        warn!(
+            host = %scope.host, credential = scope.credential, until = %until, only_writes,
+            "GitHub asks to wait: nothing more is sent with these credentials until then"
+        );
+        for traffic in closed {
+            if let Err(error) = self.gates.close(scope, *traffic, until).await {
+                warn!(error = chain(&error), "The other servers could not be told that GitHub asks to wait");
             }
         }
     }
@@ -180,6 +287,12 @@ impl Wire {
     }
 }
 
+/// Whether a host limits what is asked of it: GitHub's own clouds do, and an Enterprise Server does not unless somebody
+/// has switched that on; then it says so when a limit is met.
+fn has_limits(host: &HostName) -> bool {
+    host.as_str() == "github.com" || host.as_str().ends_with(".ghe.com")
+}
+
 /// Reads a body up to [`MAX_ANSWER`] and says whether there was more.
 async fn read_limited(body: Body) -> Result<(Bytes, bool), String> {
     let mut stream = body.into_data_stream();
@@ -206,4 +319,27 @@ fn chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    #[tokio::test]
+    async fn only_so_much_is_asked_at_once_with_the_same_credentials() {
+        let at = GitHubEndpoints::new("github.com", None).unwrap();
+        let clock = Arc::new(ManualClock::new(DateTime::UNIX_EPOCH));
+        let wire = Wire::new(&at, clock, Timeouts::default()).unwrap();
+        let place = |credential, traffic| wire.place(credential, traffic).now_or_never();
+        let mut reads: Vec<_> = (0..READS_AT_ONCE).map(|_| place("installation 7", Traffic::Read).unwrap()).collect();
+        assert!(place("installation 7", Traffic::Read).is_none());
+        let _writes: Vec<_> = (0..WRITES_AT_ONCE).map(|_| place("installation 7", Traffic::Write).unwrap()).collect();
+        assert!(place("installation 7", Traffic::Write).is_none());
+        assert!(place("installation 8", Traffic::Read).is_some());
+        reads.pop();
+        assert!(place("installation 7", Traffic::Read).is_some());
+    }
 }

@@ -1,0 +1,10 @@
+-- Gates in front of forges, one for what is read and one for what is written with some credentials. `until`: closed until
+-- then, because the forge asked to wait. `next_at`: when the next write may leave. Both are times of the judge.
+CREATE TABLE rate_gates (
+    host TEXT NOT NULL,
+    credential TEXT NOT NULL,
+    traffic TEXT NOT NULL,
+    until TIMESTAMPTZ,
+    next_at TIMESTAMPTZ,
+    PRIMARY KEY (host, credential, traffic)
+);

@@ -1,0 +1,79 @@
+//! Gates in front of a forge: its limits stop everything that is asked with the same credentials, not only the request
+//! that met them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+
+use crate::clock::Clock;
+use crate::model::{RateScope, Traffic};
+
+/// The gates of one or more servers. What is read and what is written have gates of their own. Times are those of the
+/// caller's clock.
+#[async_trait]
+pub trait RateGates: Send + Sync + 'static {
+    /// Returns the time until which a gate is closed; `None`: it is open.
+    async fn closed(&self, scope: &RateScope, traffic: Traffic) -> Result<Option<DateTime<Utc>>, GateError>;
+
+    /// Reserves the next turn of a write, so that writes leave at least `spacing` apart, and returns its time.
+    async fn turn(&self, scope: &RateScope, spacing: Duration) -> Result<DateTime<Utc>, GateError>;
+
+    /// Closes a gate until the given time, unless it is closed for longer.
+    async fn close(&self, scope: &RateScope, traffic: Traffic, until: DateTime<Utc>) -> Result<(), GateError>;
+}
+
+/// The database did not answer; a passing fault.
+#[derive(Debug, thiserror::Error)]
+#[error("the database did not say whether the forge asked to wait")]
+pub struct GateError(#[from] sqlx::Error);
+
+/// Gates of this process alone.
+pub struct LocalGates {
+    clock: Arc<dyn Clock>,
+    gates: Mutex<HashMap<(RateScope, Traffic), Gate>>,
+}
+
+#[derive(Default)]
+struct Gate {
+    closed_until: Option<DateTime<Utc>>,
+    next_turn: Option<DateTime<Utc>>,
+}
+
+impl LocalGates {
+    /// Gates that are open.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, gates: Mutex::default() }
+    }
+
+    fn gates(&self) -> MutexGuard<'_, HashMap<(RateScope, Traffic), Gate>> {
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl RateGates for LocalGates {
+    async fn closed(&self, scope: &RateScope, traffic: Traffic) -> Result<Option<DateTime<Utc>>, GateError> {
+        let now = self.clock.now();
+        let until = self.gates().get(&(scope.clone(), traffic)).and_then(|gate| gate.closed_until);
+        Ok(until.filter(|until| *until > now))
+    }
+
+    async fn turn(&self, scope: &RateScope, spacing: Duration) -> Result<DateTime<Utc>, GateError> {
+        let now = self.clock.now();
+        let mut gates = self.gates();
+        let gate = gates.entry((scope.clone(), Traffic::Write)).or_default();
+        let turn = gate.next_turn.unwrap_or(now).max(now);
+        gate.next_turn = Some(turn + spacing);
+        Ok(turn)
+    }
+
+    async fn close(&self, scope: &RateScope, traffic: Traffic, until: DateTime<Utc>) -> Result<(), GateError> {
+        let mut gates = self.gates();
+        let gate = gates.entry((scope.clone(), traffic)).or_default();
+        gate.closed_until = gate.closed_until.max(Some(until));
+        Ok(())
+    }
+}

@@ -225,6 +225,10 @@ fn forge(
     let client = GitHub::new(endpoints, auth, Arc::clone(&parts.clock), Timeouts::default());
     let client = client.context("the credentials for GitHub cannot be used")?.counting(metrics);
     let client = client.with_gates(Arc::new(SharedGates::new(store.clone())));
+    let client = match github.write_pause {
+        Some(pause) => client.with_pause_between_writes(pause),
+        None => client,
+    };
     Ok(Arc::new(client.with_access(Arc::new(credentials.clone()), scratch(&config.storage.data_dir))))
 }
 

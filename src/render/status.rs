@@ -148,10 +148,12 @@ pub fn apply_after_plan(standings: &[Standing]) -> Option<(CommitState, String)>
 
 /// State and line of the status of one project when its run ended.
 pub fn project(kind: RunKind, outcome: ProjectOutcome, counts: Option<PlanCounts>) -> (CommitState, String) {
-    let state = match outcome {
-        ProjectOutcome::Waiting => CommitState::Pending,
-        outcome if outcome.is_success() => CommitState::Success,
-        _ => CommitState::Failure,
+    let state = if outcome == ProjectOutcome::Waiting {
+        CommitState::Pending
+    } else if outcome.is_success() {
+        CommitState::Success
+    } else {
+        CommitState::Failure
     };
     let failed = |why: &str| format!("{} failed: {why}.", title(kind));
     let text = match outcome {

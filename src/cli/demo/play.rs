@@ -185,7 +185,7 @@ impl<'a> Player<'a> {
 
 impl Step {
     fn is_about_statuses(&self) -> bool {
-        self.checks.iter().any(|(expect, _)| matches!(expect, Expect::Status(..)))
+        self.checks.iter().any(|(expect, _)| matches!(expect, Expect::Status(..) | Expect::StatusText(..)))
     }
 }
 
@@ -234,6 +234,7 @@ impl Judge<'_> {
             Expect::Command(outcome) => problem(outcome.to_string(), self.outcome()),
             Expect::Words(words) => self.lacks(words),
             Expect::Status(context, state) => problem(state.as_str().to_owned(), self.status(context)?),
+            Expect::StatusText(context, text) => problem((*text).to_owned(), self.status_text(context)?),
             Expect::LockOf(role) => problem(format!("{PROJECT} by #{}", role.number()), self.locks().await?),
             Expect::Resources(count) => problem(resources(*count), resources(self.resources()?)),
             Expect::OwnedBy(team) => problem(team.name().to_owned(), self.owner(*team).await?),
@@ -282,6 +283,12 @@ impl Judge<'_> {
         let statuses = self.statuses()?;
         let status = statuses.iter().find(|status| status.context == context);
         Ok(status.map_or("no such status", |status| status.state.as_str()).to_owned())
+    }
+
+    fn status_text(&self, context: &str) -> anyhow::Result<String> {
+        let statuses = self.statuses()?;
+        let status = statuses.into_iter().find(|status| status.context == context);
+        Ok(status.and_then(|status| status.description).unwrap_or_else(|| "no such status".to_owned()))
     }
 
     async fn locks(&self) -> anyhow::Result<String> {
@@ -342,7 +349,12 @@ impl Expect {
     fn is_final(self) -> bool {
         match self {
             Self::Project(_) | Self::Adds(_) | Self::Command(_) | Self::Words(_) => true,
-            Self::Status(..) | Self::LockOf(_) | Self::Resources(_) | Self::OwnedBy(_) | Self::MirrorsInStep => false,
+            Self::Status(..)
+            | Self::StatusText(..)
+            | Self::LockOf(_)
+            | Self::Resources(_)
+            | Self::OwnedBy(_)
+            | Self::MirrorsInStep => false,
         }
     }
 }

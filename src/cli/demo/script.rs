@@ -124,6 +124,8 @@ pub(super) enum Expect {
     Words(&'static str),
     /// This status of the head commit is so.
     Status(&'static str, StatusState),
+    /// This status of the head commit says so.
+    StatusText(&'static str, &'static str),
     /// The pull request holds the lock of the project.
     LockOf(Role),
     /// So many resources are in Terraform's state.
@@ -172,7 +174,10 @@ pub(super) const STORY: &[Step] = &[
             (Expect::Project(ProjectOutcome::Waiting), "Terraform is not run for `network`"),
             (Expect::Words("[#1]("), "the answer names #1 as the holder and links to it"),
             (Expect::Words("**next in line**"), "#2 is next in line, and need not come back to ask"),
-            (Expect::Status("lockkeeper/plan", StatusState::Pending), "the commit says that its plan waits for #1"),
+            (
+                Expect::StatusText("lockkeeper/plan", "Waiting for #1 (alice), next in line."),
+                "the commit says for whom its plan waits",
+            ),
             (Expect::LockOf(Role::Alice), "#1 still holds the lock"),
         ],
     },

@@ -192,7 +192,9 @@ fn config(
     ];
     let flags = flags.into_iter().map(|(flag, value)| (flag.to_owned(), vec![value])).collect();
     let raw = RawSettings { flags, working_dir: data_dir, hostname: props.hostname.clone(), ..RawSettings::default() };
-    let (config, _) = ServerConfig::from_raw(&raw, Vec::new()).context("the settings of the demo's server")?;
+    let (mut config, _) = ServerConfig::from_raw(&raw, Vec::new()).context("the settings of the demo's server")?;
+    // The emulator goes by the name of github.com, and has no limits.
+    config.github.write_pause = Some(Duration::ZERO);
     Ok(config)
 }
 

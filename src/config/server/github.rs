@@ -1,6 +1,7 @@
 //! Who Lockkeeper is on GitHub, and where GitHub is.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use url::Url;
 
@@ -51,6 +52,8 @@ pub struct GithubConfig {
     pub api_url: Url,
     /// Who Lockkeeper is.
     pub auth: GithubAuth,
+    /// Pause between two writes; `None`: as the host asks for. No flag sets it: it is for stand-ins of a GitHub.
+    pub write_pause: Option<Duration>,
 }
 
 /// Hosts that are forges by these settings, for commands that need nothing else of the server.
@@ -72,7 +75,7 @@ impl GithubConfig {
         let host = host?;
         let api_url = api_url?.map_or_else(|| default_api_url(&host), Ok);
         let api_url = api_url.map_err(|problem| reader.record(problem))?;
-        Ok(Self { host, api_url, auth: auth? })
+        Ok(Self { host, api_url, auth: auth?, write_pause: None })
     }
 }
 

@@ -185,13 +185,14 @@ impl Badge {
     /// Of a command.
     pub fn of_command(state: CommandState, outcome: Option<CommandOutcome>) -> Self {
         match (state, outcome) {
-            (CommandState::Queued, _) => Self::new("idle", "waiting"),
+            (CommandState::Queued, _) | (CommandState::Finished, Some(CommandOutcome::Waiting)) => {
+                Self::new("idle", "waiting")
+            }
             (CommandState::Running, _) => Self::new("busy", "running"),
             (CommandState::Finished, Some(CommandOutcome::Success)) => Self::new("good", "success"),
             (CommandState::Finished, Some(CommandOutcome::Partial)) => Self::new("warn", "partly failed"),
             (CommandState::Finished, Some(CommandOutcome::Failure)) => Self::new("bad", "failed"),
             (CommandState::Finished, Some(CommandOutcome::Refused)) => Self::new("warn", "refused"),
-            (CommandState::Finished, Some(CommandOutcome::Waiting)) => Self::new("idle", "waiting"),
             (CommandState::Finished, None) => Self::new("idle", "ended"),
         }
     }

@@ -66,10 +66,9 @@ async fn post(github: &GitHub) -> Result<u64, ForgeError> {
 /// How many seconds a request has to wait.
 #[track_caller]
 fn wait<T: std::fmt::Debug>(world: &World, asked: Result<T, ForgeError>) -> i64 {
-    match asked.unwrap_err() {
-        ForgeError::RateLimited { until, .. } => (until - world.clock.now()).num_seconds(),
-        other => panic!("{other}"),
-    }
+    let error = asked.unwrap_err();
+    let ForgeError::RateLimited { until, .. } = error else { panic!("{error}") };
+    (until - world.clock.now()).num_seconds()
 }
 
 #[tokio::test]

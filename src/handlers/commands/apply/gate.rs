@@ -105,10 +105,10 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
         ));
     }
     let demands = work.demands(RunKind::Apply, &plan.project);
-    if !demands.is_empty() {
-        if let Some(unmet) = needs::refusal_of_apply(cx, work, &demands, &source).await {
-            return Err(Shut::ForNow(unmet));
-        }
+    if !demands.is_empty()
+        && let Some(unmet) = needs::refusal_of_apply(cx, work, &demands, &source).await
+    {
+        return Err(Shut::ForNow(unmet));
     }
     // To fetch and to check out may have taken minutes, and what the project demands was asked of the pull as it is now.
     // Nothing slow may come between this look and the gate.

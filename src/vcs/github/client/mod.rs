@@ -225,8 +225,7 @@ impl Forge for GitHub {
         let path = format!("{}/issues/comments/{comment}", repo_path(repo));
         let what = format!("the removal of comment {comment} in {}", repo.full_name());
         match self.credentials.send(&self.wire, repo, via, &Call::delete(path, what).with_permit(permit)).await {
-            Ok(_) => Ok(()),
-            Err(Failure { error: ForgeError::NotFound { .. }, .. }) => Ok(()),
+            Ok(_) | Err(Failure { error: ForgeError::NotFound { .. }, .. }) => Ok(()),
             Err(failure) => Err(failure.into()),
         }
     }

@@ -37,6 +37,9 @@ pub enum Fault {
     /// Takes the request and answers nothing at all. When the faults are taken back it is carried out, if anybody still
     /// waits for it.
     Hang,
+    /// Drops the connection, and does what was asked when the faults are taken back: the request was on its way all the
+    /// time.
+    Late,
     /// Something in front of git keeps old answers: where a reference is listed it has this commit.
     Lists {
         /// Its full name.

@@ -5,6 +5,8 @@ mod cancel_commands;
 mod clean_pull;
 mod post_comment;
 mod read_delivery;
+mod remove_duplicates;
+mod repeat_status;
 mod run_command;
 mod set_status;
 mod take_turn;
@@ -14,12 +16,15 @@ use std::sync::Arc;
 
 use anyhow::anyhow;
 use async_trait::async_trait;
+use chrono::TimeDelta;
 
 pub use add_reaction::AddReaction;
 pub use cancel_commands::CancelCommands;
 pub use clean_pull::CleanPull;
 pub use post_comment::PostComment;
 pub use read_delivery::ReadDelivery;
+pub use remove_duplicates::RemoveDuplicates;
+pub use repeat_status::RepeatStatus;
 pub use run_command::RunCommand;
 pub use set_status::SetStatus;
 pub use take_turn::TakeTurn;
@@ -28,7 +33,7 @@ pub use tell_loss::TellLoss;
 use crate::context::Ctx;
 use crate::process::Pulse;
 use crate::queue::{Attempt, Job, JobError, Runner};
-use crate::store::{LeaseLost, Store};
+use crate::store::{LeaseLost, NewJob, Store};
 use crate::telemetry::Metric;
 use crate::vcs::{ForgeError, Permit, WritePermit};
 
@@ -76,6 +81,14 @@ macro_rules! by_kind {
             }
             kind if kind == <TellLoss as Job<Ctx>>::KIND => {
                 type $job = TellLoss;
+                $call
+            }
+            kind if kind == <RemoveDuplicates as Job<Ctx>>::KIND => {
+                type $job = RemoveDuplicates;
+                $call
+            }
+            kind if kind == <RepeatStatus as Job<Ctx>>::KIND => {
+                type $job = RepeatStatus;
                 $call
             }
             kind if kind == <CleanPull as Job<Ctx>>::KIND => {
@@ -163,6 +176,15 @@ pub(crate) fn forge_job_error(error: ForgeError) -> JobError {
         }
         ForgeError::Rejected { .. } => JobError::fail(error),
     }
+}
+
+/// Waits before it is looked whether a request has arrived that had been given up: soon, because people see it, and once
+/// more for what was held up for longer. A request has a minute, so the first look is after whatever was under way.
+const LOOKS: [TimeDelta; 2] = [TimeDelta::minutes(2), TimeDelta::minutes(15)];
+
+/// A job that looks for such requests, at the time for it after so many looks; `None`: there were enough.
+fn look_again(ctx: &Ctx, looks: usize, job: NewJob) -> Option<NewJob> {
+    LOOKS.get(looks).map(|wait| NewJob { run_after: Some(ctx.clock.now() + *wait), ..job })
 }
 
 /// What is waited for as long as a forge may be away: a day, at five minutes from one try to the next.

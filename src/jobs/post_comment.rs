@@ -1,14 +1,15 @@
 //! Posts one comment of the bot.
 //!
 //! A second run is harmless: every comment carries a marker of its own, and before anything but the first attempt the
-//! comments of the pull are searched for it, because an attempt may have got through although its answer was lost.
+//! comments of the pull are searched for it, because an attempt may have got through although its answer was lost. One
+//! that gets through later still is found by [`RemoveDuplicates`].
 
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::{ATTEMPTS_WHILE_AWAY, forge_job_error, patient, write_permit};
+use super::{ATTEMPTS_WHILE_AWAY, RemoveDuplicates, forge_job_error, patient, write_permit};
 use crate::context::Ctx;
 use crate::model::PullRef;
 use crate::queue::{Attempt, Job, JobError};
@@ -32,6 +33,35 @@ pub struct PostComment {
     pub since: DateTime<Utc>,
 }
 
+impl PostComment {
+    async fn post(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+        let posted = ctx.forge.comment_post(&self.pull, self.installation, &self.body, &write_permit(ctx)).await;
+        let comment = posted.map_err(|error| patient(forge_job_error(error), attempt))?;
+        info!(pull = %self.pull, comment, "Posted a comment");
+        Ok(())
+    }
+
+    /// An earlier attempt may have got through, or be still on its way.
+    async fn post_again(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+        let (pull, since) = (self.pull.clone(), self.since - SKEW);
+        let duplicates =
+            RemoveDuplicates { pull, installation: self.installation, marker: self.marker.clone(), since, looks: 0 };
+        let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, since).await;
+        let found = found.map_err(|error| patient(forge_job_error(error), attempt))?;
+        match found.first() {
+            Some(comment) => {
+                info!(pull = %self.pull, comment, "The comment had got through before");
+                duplicates.keep_first(ctx, &found).await?;
+            }
+            None => self.post(ctx, attempt).await?,
+        }
+        if let Some(job) = duplicates.at_its_time(ctx) {
+            ctx.store.job_push(&job).await?;
+        }
+        Ok(())
+    }
+}
+
 #[async_trait]
 impl Job<Ctx> for PostComment {
     const KIND: &'static str = "post_comment";
@@ -44,16 +74,9 @@ impl Job<Ctx> for PostComment {
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
         if attempt.lease.attempt > 1 {
-            let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, self.since - SKEW).await;
-            if let Some(comment) = found.map_err(|error| patient(forge_job_error(error), attempt))?.first() {
-                info!(pull = %self.pull, comment, "The comment had got through before");
-                return Ok(());
-            }
+            return self.post_again(ctx, attempt).await;
         }
-        let posted = ctx.forge.comment_post(&self.pull, self.installation, &self.body, &write_permit(ctx)).await;
-        let comment = posted.map_err(|error| patient(forge_job_error(error), attempt))?;
-        info!(pull = %self.pull, comment, "Posted a comment");
-        Ok(())
+        self.post(ctx, attempt).await
     }
 
     async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {

@@ -1,13 +1,13 @@
 //! Puts one status on a commit.
 //!
 //! A second run is harmless: the newest status of a name counts, and the statuses of one name on one commit are a lane,
-//! so an older one can never come after a newer one.
+//! so an older one is sent before a newer one. One that arrives after it all the same is set right by [`RepeatStatus`].
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use super::{ATTEMPTS_WHILE_AWAY, forge_job_error, patient, write_permit};
+use super::{ATTEMPTS_WHILE_AWAY, RepeatStatus, forge_job_error, patient, write_permit};
 use crate::context::Ctx;
 use crate::model::{CommandId, CommitSha, CommitStatus, RepoId};
 use crate::queue::{Attempt, Job, JobError};
@@ -60,6 +60,12 @@ impl Job<Ctx> for SetStatus {
         let set = ctx.forge.status_set(&self.repo, self.installation, &self.commit, &self.status, &permit).await;
         set.map_err(|error| patient(forge_job_error(error), attempt))?;
         self.note(ctx).await?;
+        if attempt.lease.attempt > 1 {
+            let repeat = RepeatStatus { statuses: self.lane(), since: attempt.lease.id, looks: 0 };
+            if let Some(job) = repeat.at_its_time(ctx) {
+                ctx.store.job_push(&job).await?;
+            }
+        }
         Ok(())
     }
 

@@ -199,6 +199,30 @@ impl Store {
         Ok(id)
     }
 
+    /// Puts a copy of the newest job of a lane into the queue, unless it is still to be done. It is not older than `since`,
+    /// which is not old.
+    pub async fn job_repeat_newest(
+        &self,
+        kind: &'static str,
+        priority: i64,
+        lane: &str,
+        since: JobId,
+    ) -> Result<Option<JobId>> {
+        let mut tx = self.begin().await?;
+        // Nobody adds a newer one until this transaction ends.
+        lane_hold_in_tx(&mut tx, lane).await?;
+        let newest = on_tx!(&mut tx, db => sqlx::query_as::<_, (String, JobState)>(
+            "SELECT payload, state FROM jobs WHERE seq >= (SELECT seq FROM jobs WHERE id = $1) AND lane = $2 \
+             AND kind = $3 ORDER BY seq DESC LIMIT 1")
+            .bind(since).bind(lane).bind(kind).fetch_optional(db))?;
+        let done = newest.filter(|(_, state)| *state == JobState::Done);
+        let Some((payload, _)) = done else { return tx.roll_back().await.map(|()| None) };
+        let (lane, share) = (lane.to_owned(), String::new());
+        let id =
+            self.job_push_in_tx(&mut tx, &NewJob { kind, payload, lane, share, priority, run_after: None }).await?;
+        tx.commit().await.map(|()| Some(id))
+    }
+
     /// Takes the lease of the next job that may run now: only of kind `only`, or any but `except` (empty: no condition),
     /// and of no share of which the holder has `most_of_a_share` already.
     pub async fn job_claim(

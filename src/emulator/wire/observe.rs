@@ -38,6 +38,16 @@ pub(super) async fn observe(
     let mut exchange = started(&parts, &body);
     let taken_back = cx.faults.taken_back();
     exchange.fault = cx.faults.take(&exchange.method, &exchange.path);
+    if exchange.fault == Some(Fault::Late) {
+        line.cut();
+        tokio::spawn(async move {
+            cx.faults.hang(taken_back).await;
+            let (head, body) = next.run(Request::from_parts(parts, Body::from(body))).await.into_parts();
+            finish(&mut exchange, head.status, &head.headers, &to_bytes(body, usize::MAX).await.unwrap_or_default());
+            cx.log.add(exchange);
+        });
+        return ApiError::BadGateway.into_response();
+    }
     if exchange.fault == Some(Fault::Hang) {
         cx.faults.hang(taken_back).await;
     }
@@ -123,6 +133,6 @@ fn answer_of(fault: &Fault) -> Option<Response> {
         }
         Fault::PrimaryLimit { reset } => super::limits::exceeded(reset.with_timezone(&Utc)),
         Fault::BadGateway | Fault::DropConnection => ApiError::BadGateway.into_response(),
-        Fault::LoseAnswer | Fault::Hang | Fault::Lists { .. } => return None,
+        Fault::LoseAnswer | Fault::Hang | Fault::Late | Fault::Lists { .. } => return None,
     })
 }

@@ -1,11 +1,13 @@
 //! A wire that can be in trouble: a TCP proxy in front of PostgreSQL or GitHub.
 //!
-//! What a connection held back when it is cut is lost; it never arrives late. (A request that arrives after its sender
-//! has died and its successor has asked again is beyond what any client can do without the help of the server.)
+//! What a connection held back when it is cut is lost, unless the trouble is that comments and statuses arrive late: then
+//! whoever sent one hears nothing, and it is set all the same, after it was sent again or a newer one was.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+
+use regex::bytes::Regex;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -15,11 +17,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::schedule::Trouble;
 
+/// The emulated GitHub has done what was asked by then.
+const CARRIED_OUT: Duration = Duration::from_secs(1);
+
 /// A proxy on loopback; it takes no more connections when it is dropped.
 pub struct Wire {
     /// Where it listens.
     pub address: SocketAddr,
     state: Arc<watch::Sender<State>>,
+    /// Requests that have not arrived yet.
+    late: Arc<watch::Sender<usize>>,
     _listening: AbortOnDropHandle<()>,
 }
 
@@ -36,8 +43,15 @@ impl Wire {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("a listener has an address");
         let state = Arc::new(watch::Sender::new(State { trouble: None, era: 0 }));
-        let listening = tokio::spawn(listen(listener, upstream, Arc::clone(&state)));
-        Self { address, state, _listening: AbortOnDropHandle::new(listening) }
+        let late = Arc::new(watch::Sender::new(0));
+        let listening = tokio::spawn(listen(listener, upstream, Arc::clone(&state), Arc::clone(&late)));
+        Self { address, state, late, _listening: AbortOnDropHandle::new(listening) }
+    }
+
+    /// Waits until everything has arrived that was late.
+    pub async fn nothing_is_late(&self) {
+        // The sender is ours.
+        self.late.subscribe().wait_for(|late| *late == 0).await.ok();
     }
 
     /// The trouble begins. A later one takes the place of an earlier one.
@@ -57,33 +71,50 @@ impl Wire {
     }
 }
 
-async fn listen(listener: TcpListener, upstream: SocketAddr, state: Arc<watch::Sender<State>>) {
+async fn listen(
+    listener: TcpListener,
+    upstream: SocketAddr,
+    state: Arc<watch::Sender<State>>,
+    late: Arc<watch::Sender<usize>>,
+) {
     while let Ok((client, _)) = listener.accept().await {
         let now = *state.borrow();
         if now.trouble == Some(Trouble::Refused) {
             drop(client);
             continue;
         }
-        tokio::spawn(connect(client, upstream, state.subscribe(), now.era));
+        tokio::spawn(connect(client, upstream, state.subscribe(), now.era, Arc::clone(&late)));
     }
 }
 
-async fn connect(client: TcpStream, upstream: SocketAddr, state: watch::Receiver<State>, era: u64) {
+async fn connect(
+    client: TcpStream,
+    upstream: SocketAddr,
+    state: watch::Receiver<State>,
+    era: u64,
+    late: Arc<watch::Sender<usize>>,
+) {
     let Ok(server) = TcpStream::connect(upstream).await else { return };
     client.set_nodelay(true).ok();
     server.set_nodelay(true).ok();
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     let mut cut = state.clone();
     tokio::select! {
-        () = pump(from_client, to_server, state.clone(), false) => {}
-        () = pump(from_server, to_client, state, true) => {}
+        () = pump(from_client, to_server, state.clone(), false, &late) => {}
+        () = pump(from_server, to_client, state, true, &late) => {}
         _ = cut.wait_for(|state| state.era != era) => {}
     }
 }
 
 /// Passes bytes on until one side ends or the wire is cut. When one direction ends, so does the other: neither
 /// PostgreSQL nor HTTP goes on with half a connection.
-async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: watch::Receiver<State>, is_answer: bool) {
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    state: watch::Receiver<State>,
+    is_answer: bool,
+    late: &Arc<watch::Sender<usize>>,
+) {
     let mut buffer = vec![0; 16 * 1024];
     let mut left = None;
     loop {
@@ -93,17 +124,52 @@ async fn pump(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, state: watch::Rec
         match trouble {
             Some(Trouble::Slow(time)) => tokio::time::sleep(time).await,
             Some(Trouble::Silent) => std::future::pending::<()>().await,
+            Some(Trouble::Late(time)) if !is_answer && writes(&buffer[..count]) => {
+                let mut request = buffer[..count].to_vec();
+                let whole = length(&request);
+                while request.len() < whole && from.read_buf(&mut request).await.is_ok_and(|read| read > 0) {}
+                if request.len() == whole {
+                    late.send_modify(|late| *late += 1);
+                    tokio::spawn(arrive_late(request, to, time, Arc::clone(late)));
+                }
+                return;
+            }
             Some(Trouble::CutAfter(bytes)) if is_answer => {
                 let rest = left.get_or_insert(bytes);
                 end = count.min(*rest);
                 *rest -= end;
             }
-            Some(Trouble::CutAfter(_) | Trouble::Refused | Trouble::Cut) | None => left = None,
+            Some(Trouble::CutAfter(_) | Trouble::Refused | Trouble::Cut | Trouble::Late(_)) | None => left = None,
         }
         if to.write_all(&buffer[..end]).await.is_err() || count == 0 || end < count {
             return;
         }
     }
+}
+
+/// Whether a request begins so that posts a comment or sets a status.
+fn writes(bytes: &[u8]) -> bool {
+    Regex::new(r"^POST \S*/(issues/\d+/comments|statuses/\w+) ").expect("it is a pattern").is_match(bytes)
+}
+
+/// How long a request is that begins so; its headers are in the first piece.
+fn length(begin: &[u8]) -> usize {
+    let headers = Regex::new(r"(?is)^(.*?)\r\n\r\n").expect("it is a pattern");
+    let body = Regex::new(r"(?i)\r\ncontent-length: (\d+)").expect("it is a pattern");
+    let Some(headers) = headers.find(begin) else { return begin.len() };
+    let body =
+        body.captures(&begin[..headers.end()]).and_then(|found| std::str::from_utf8(&found[1]).ok()?.parse().ok());
+    headers.end() + body.unwrap_or(0)
+}
+
+/// Sends a request whose sender is gone. Nobody hears the answer.
+async fn arrive_late(request: Vec<u8>, mut to: OwnedWriteHalf, time: Duration, late: Arc<watch::Sender<usize>>) {
+    tokio::time::sleep(time).await;
+    if to.write_all(&request).await.is_ok() {
+        // A server that finds its client gone may not begin.
+        tokio::time::sleep(CARRIED_OUT).await;
+    }
+    late.send_modify(|late| *late -= 1);
 }
 
 #[cfg(test)]

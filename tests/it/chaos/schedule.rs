@@ -140,6 +140,8 @@ pub enum Trouble {
     Silent,
     /// Everything takes longer.
     Slow(Duration),
+    /// Connections on which a comment is posted or a status set are cut, and the request arrives so much later.
+    Late(Duration),
 }
 
 /// What GitHub does.
@@ -274,7 +276,8 @@ fn fault(rng: &mut StdRng, backend: Backend, patient: bool) -> Fault {
             Backend::Sqlite if rng.random_bool(0.5) => Fault::HoldDatabase(millis(rng, 200, longest * 3 / 2)),
             Backend::Sqlite => Fault::Kill(server, millis(rng, 0, 500)),
         },
-        60..75 => Fault::Wire(End::GitHub, server, trouble(rng), time),
+        60..70 => Fault::Wire(End::GitHub, server, trouble(rng), time),
+        70..75 => Fault::Wire(End::GitHub, server, Trouble::Late(millis(rng, 500, longest)), time),
         75..90 => github(rng),
         90..94 => Fault::PlansAway(time),
         _ => Fault::DiskFull(server, time),

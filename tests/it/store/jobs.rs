@@ -34,6 +34,7 @@ store_test!(
     a_job_that_is_committed_late_still_goes_before_later_ones,
     eight_claimers_keep_every_lane_in_order,
     a_share_takes_only_so_many_workers_of_a_holder,
+    the_newest_of_a_lane_is_repeated_unless_it_is_still_to_be_done,
 );
 
 const MINUTE: TimeDelta = TimeDelta::minutes(1);
@@ -65,6 +66,27 @@ async fn a_job_waits_until_somebody_claims_it(db: &TestDb) {
     assert_eq!(claimed(&other, "w").await.id, id);
     assert_eq!(open(db.store()).await, [(id, JobState::Running, 1)]);
     assert!(claim(db.store(), "w").await.is_none());
+}
+
+async fn the_newest_of_a_lane_is_repeated_unless_it_is_still_to_be_done(db: &TestDb) {
+    let numbered = |payload: &str| NewJob { payload: payload.to_owned(), ..job("lane") };
+    let repeat = async |since| db.store().job_repeat_newest("work", 3, "lane", since).await.unwrap();
+    let end = async || {
+        let lease = claimed(db.store(), "w").await;
+        assert_eq!(db.store().job_finish(&lease).await.unwrap(), Finish::Recorded);
+        lease
+    };
+    let first = db.store().job_push(&numbered("1")).await.unwrap();
+    assert_eq!(repeat(first).await, None, "it is still to be done");
+    end().await;
+    db.store().job_push(&numbered("2")).await.unwrap();
+    push(db.store(), "other").await;
+    end().await;
+    end().await;
+    let repeated = repeat(first).await.expect("it is done");
+    let lease = end().await;
+    assert_eq!((lease.id, lease.payload.as_str(), lease.lane.as_str()), (repeated, "2", "lane"));
+    assert_eq!(repeat(JobId::next(&*db.ids)).await, None, "nobody knows that job any more");
 }
 
 async fn a_claimed_job_comes_with_everything_it_needs(db: &TestDb) {

@@ -19,6 +19,8 @@ story!(
     a_secondary_rate_limit_is_waited_out,
     a_limit_stops_every_server_and_whatever_is_written,
     a_comment_whose_answer_was_lost_is_not_posted_twice,
+    a_comment_that_arrives_after_it_was_posted_again_is_deleted,
+    a_status_that_arrives_after_a_newer_one_does_not_stay,
     a_server_that_lost_the_job_while_it_waited_for_a_token_posts_nothing,
     a_server_that_lost_the_job_while_it_waited_for_a_token_sets_no_status,
     statuses_get_through_bad_moments_as_well,
@@ -108,12 +110,43 @@ async fn a_limit_stops_every_server_and_whatever_is_written(backend: Backend) {
     bot.end(&[]).await;
 }
 
+async fn a_comment_that_arrives_after_it_was_posted_again_is_deleted(backend: Backend) {
+    let (mut bot, pull) = Bot::talking(backend, &[]).await;
+    bot.github.fault(COMMENTS, 1, Fault::Late);
+    bot.github.comment(REPO, pull, "alice", "lockkeeper help").await.unwrap();
+    bot.settle_until(start_of_time() + TimeDelta::minutes(1)).await;
+    let posted = bot.github.comment_by(REPO, pull, LOGIN, 0).await.unwrap();
+    bot.github.clear_faults();
+    let late = bot.github.comment_by(REPO, pull, LOGIN, posted.id).await.unwrap();
+    assert_eq!(late.body, posted.body);
+    bot.settle().await;
+    let left: Vec<u64> = bot.github.comments(REPO, pull).unwrap().iter().map(|comment| comment.id).collect();
+    assert!(left.contains(&posted.id) && !left.contains(&late.id), "{left:?}");
+    assert_eq!(bot.heard(pull).len(), 1);
+    bot.end(&[]).await;
+}
+
 /// The job that sets the combined status of a plan.
 fn plan_status(bot: &Bot, pull: PullNumber, state: CommitState, text: &str) -> NewJob {
     let (repo, context) = ("github.test/acme/infra".parse().unwrap(), StatusContext::new("lockkeeper/plan"));
     let status = CommitStatus { context, state, description: text.to_owned(), url: None };
     let commit = bot.github.pull(REPO, pull).unwrap().head;
     SetStatus { repo, installation: None, commit, status, promised: None }.to_new()
+}
+
+async fn a_status_that_arrives_after_a_newer_one_does_not_stay(backend: Backend) {
+    let (bot, pull) = Bot::talking(backend, &[]).await;
+    bot.github.fault(STATUSES, 1, Fault::Late);
+    bot.store().job_push(&plan_status(&bot, pull, CommitState::Pending, "The older one.")).await.unwrap();
+    bot.store().job_push(&plan_status(&bot, pull, CommitState::Success, "The newer one.")).await.unwrap();
+    bot.settle_until(start_of_time() + TimeDelta::minutes(1)).await;
+    let newest = || bot.statuses(pull).lines().find(|line| line.starts_with("lockkeeper/plan:")).unwrap().to_owned();
+    assert_eq!(newest(), "lockkeeper/plan: Success, The newer one.");
+    bot.github.clear_faults();
+    bot.github.wait_for(|_| newest().contains("The older one.").then_some(())).await;
+    bot.settle().await;
+    assert_eq!(newest(), "lockkeeper/plan: Success, The newer one.");
+    bot.end(&[]).await;
 }
 
 /// A server works on the next short job and hangs while it asks for a token; meanwhile it is paused for so long that

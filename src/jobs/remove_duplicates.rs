@@ -1,0 +1,76 @@
+//! Removes comments that stand twice: a request can arrive after whoever sent it had given it up, and the comment was
+//! posted again.
+//!
+//! A second run is harmless: it finds one comment and leaves it.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use tracing::{info, warn};
+
+use super::{forge_job_error, look_again, write_permit};
+use crate::context::Ctx;
+use crate::model::PullRef;
+use crate::queue::{Attempt, Job, JobError};
+use crate::store::NewJob;
+use crate::vcs::Installation;
+
+/// A comment that may stand twice.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RemoveDuplicates {
+    /// On which pull.
+    pub pull: PullRef,
+    /// Through which installation of the forge's app.
+    pub installation: Installation,
+    /// See [`super::PostComment::marker`].
+    pub marker: String,
+    /// The comment is not older, by the clock of the forge.
+    pub since: DateTime<Utc>,
+    /// Number of looks before this one.
+    pub looks: usize,
+}
+
+impl RemoveDuplicates {
+    /// The job of the next look, if there is one.
+    pub(super) fn at_its_time(&self, ctx: &Ctx) -> Option<NewJob> {
+        look_again(ctx, self.looks, self.to_new())
+    }
+
+    /// Deletes all but the first of the comments: that is the one people have read and answered.
+    pub(super) async fn keep_first(&self, ctx: &Ctx, found: &[u64]) -> Result<(), JobError> {
+        for later in found.iter().skip(1) {
+            let deleted =
+                ctx.forge.comment_delete(&self.pull.repo, self.installation, *later, &write_permit(ctx)).await;
+            deleted.map_err(forge_job_error)?;
+            info!(pull = %self.pull, comment = later, "Deleted a comment that stood twice");
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Job<Ctx> for RemoveDuplicates {
+    const KIND: &'static str = "remove_duplicates";
+    /// After everything that somebody waits for.
+    const PRIORITY: i64 = 5;
+    const MAX_ATTEMPTS: i64 = 10;
+
+    fn lane(&self) -> String {
+        format!("duplicates:{}", self.pull)
+    }
+
+    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+        let found = ctx.forge.comment_find(&self.pull, self.installation, &self.marker, self.since).await;
+        self.keep_first(ctx, &found.map_err(forge_job_error)?).await?;
+        let next = Self { looks: self.looks + 1, ..self.clone() };
+        if let Some(job) = next.at_its_time(ctx) {
+            ctx.store.job_push(&job).await?;
+        }
+        Ok(())
+    }
+
+    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        warn!(pull = %self.pull, error = error.message(), "Whether a comment stands twice could not be found out");
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Sets the newest status of a name once more: an older one can have arrived after it.
+//!
+//! A second run is harmless: it repeats what counts already.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::{SetStatus, look_again};
+use crate::context::Ctx;
+use crate::model::JobId;
+use crate::queue::{Attempt, Job, JobError};
+use crate::store::NewJob;
+
+/// A status that may have been overtaken by an older one.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RepeatStatus {
+    /// The lane of the statuses of this name on this commit.
+    pub statuses: String,
+    /// The job of which a request may be still on its way.
+    pub since: JobId,
+    /// Number of looks before this one.
+    pub looks: usize,
+}
+
+impl RepeatStatus {
+    /// The job of the next look, if there is one.
+    pub(super) fn at_its_time(&self, ctx: &Ctx) -> Option<NewJob> {
+        look_again(ctx, self.looks, self.to_new())
+    }
+}
+
+#[async_trait]
+impl Job<Ctx> for RepeatStatus {
+    const KIND: &'static str = "repeat_status";
+    /// After everything that somebody waits for.
+    const PRIORITY: i64 = 5;
+    /// Nothing but the database is asked.
+    const MAX_ATTEMPTS: i64 = 10;
+
+    fn lane(&self) -> String {
+        format!("repeat:{}", self.statuses)
+    }
+
+    async fn run(&self, ctx: &Ctx, _attempt: &Attempt) -> Result<(), JobError> {
+        let kind = <SetStatus as Job<Ctx>>::KIND;
+        ctx.store.job_repeat_newest(kind, <SetStatus as Job<Ctx>>::PRIORITY, &self.statuses, self.since).await?;
+        let next = Self { looks: self.looks + 1, ..self.clone() };
+        if let Some(job) = next.at_its_time(ctx) {
+            ctx.store.job_push(&job).await?;
+        }
+        Ok(())
+    }
+
+    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        warn!(statuses = self.statuses, error = error.message(), "A status could not be set once more");
+        Ok(())
+    }
+}

@@ -191,6 +191,13 @@ impl Credentials {
         }
     }
 
+    /// The seal of a credential whose repository has another address now: whoever could open it can open it there.
+    pub fn resealed_for(&self, there: &SealedCredential, url: &RepoUrl) -> Result<Sealed, OpenError> {
+        let text = seal::open(self.keys.as_deref(), &there.sealed, &bound(there))?;
+        let keys = self.keys.as_deref().ok_or_else(|| OpenError::NoKeys(there.sealed.key.clone()))?;
+        Ok(keys.seal(&text, &binding(there.id, there.owner, url.as_str(), there.kind)))
+    }
+
     fn keys(&self) -> Result<&Keyring, CredentialError> {
         self.keys.as_deref().ok_or(CredentialError::NoKeys)
     }

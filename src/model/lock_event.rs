@@ -41,6 +41,9 @@ text_enum! {
         LeaseReleased = "lease_released",
         /// Somebody asked for the mirrors of a repository to be brought in step. The reason names it.
         SyncAsked = "sync_asked",
+        /// A repository has another name: everything that was kept under the old one goes on under the new one. The reason
+        /// names both.
+        RepositoryRenamed = "repository_renamed",
         /// A repository became an owner's.
         Claimed = "claimed",
         /// A repository is nobody's any more.
@@ -67,6 +70,7 @@ impl LockEventKind {
             | Self::Denied
             | Self::LeaseReleased
             | Self::SyncAsked
+            | Self::RepositoryRenamed
             | Self::Claimed
             | Self::Unclaimed
             | Self::Registered

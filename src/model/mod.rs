@@ -6,6 +6,7 @@ mod apply_lock;
 mod apply_lock_wish;
 mod concern;
 mod event;
+mod forge_repo;
 mod ids;
 mod lock;
 mod lock_event;
@@ -36,6 +37,7 @@ pub use apply_lock::{ApplyLock, ApplyScope};
 pub use apply_lock_wish::{ApplyLockField, ApplyLockFields, ApplyLockProblem, ApplyLockWish, minute};
 pub use concern::{Concern, InvalidConcern};
 pub use event::{CommentEvent, Event, PullAction, PullEvent, RepositoryNews};
+pub use forge_repo::ForgeRepo;
 pub use ids::{
     ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId, OwnerId, PlanId, RunId,
 };

@@ -111,10 +111,10 @@ pub enum Collected {
 }
 
 #[derive(sqlx::FromRow)]
-struct Held {
-    id: ClaimId,
-    owner: OwnerId,
-    name: OwnerName,
+pub(super) struct Held {
+    pub(super) id: ClaimId,
+    pub(super) owner: OwnerId,
+    pub(super) name: OwnerName,
 }
 
 impl Held {
@@ -331,7 +331,7 @@ async fn claim_share_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Option<Held>> {
 }
 
 /// Nobody deletes the claim or comes to refer to it until the transaction ends.
-async fn claim_hold_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Option<Held>> {
+pub(super) async fn claim_hold_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Option<Held>> {
     held_in_tx(tx, url, held_sql!(" FOR UPDATE OF c")).await
 }
 

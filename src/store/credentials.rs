@@ -50,6 +50,7 @@ const IN_USE: &str = sealed_sql!(
      WHERE c.url = $1 AND a.url = c.url AND a.owner = c.owner AND (c.kind = 'ssh') = $2 \
      ORDER BY c.created_at DESC, c.id DESC LIMIT 1"
 );
+const SEALED_OF_URL: &str = sealed_sql!("WHERE c.url = $1 ORDER BY c.id");
 const OF_OTHER_KEYS: &str = sealed_sql!("WHERE c.key_id <> $1 AND c.id > $2 ORDER BY c.id LIMIT $3");
 
 /// How old the note of the last use may be before it is written anew: uses are many, writes cost.
@@ -334,6 +335,12 @@ impl Store {
         }
         tx.commit().await.map(|()| changed)
     }
+}
+
+/// The credentials for an address, with their sealed secrets.
+pub(super) async fn sealed_of_url_in_tx(tx: &mut Tx, url: &RepoUrl) -> Result<Vec<SealedCredential>> {
+    let rows = on_tx!(tx, db => sqlx::query_as::<_, SealedRow>(SEALED_OF_URL).bind(url).fetch_all(db))?;
+    Ok(rows.into_iter().map(SealedCredential::from).collect())
 }
 
 /// What a credential was when it was held.

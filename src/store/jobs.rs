@@ -368,7 +368,7 @@ pub(super) async fn lanes_hold_in_tx(tx: &mut Tx, jobs: &[NewJob]) -> Result<()>
 
 /// Nobody else adds to the lane until the transaction ends, and then other replicas hear of it, in the same round trip.
 /// SQLite has only one writing transaction and one server anyway.
-async fn lane_hold_in_tx(tx: &mut Tx, lane: &str) -> Result<()> {
+pub(super) async fn lane_hold_in_tx(tx: &mut Tx, lane: &str) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
         Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended($1, 0)), pg_notify($2, $3)")

@@ -13,7 +13,8 @@ use super::pulls::{pull_hold_in_tx, title_in_tx};
 use super::waiters::{WaiterRow, waiter_next_in_tx};
 use super::{NewJob, Result, Store, Tx, execute, on_tx};
 use crate::model::{
-    Actor, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef, PullState, Subject,
+    Actor, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey, PullRef, PullState, RepoId,
+    RepositoryNews, Subject,
 };
 
 /// Kind of the job that plans for a pull which was handed a lock. The store itself puts it into the queue, wherever a
@@ -60,22 +61,30 @@ impl<'a> LockChange<'a> {
     /// Begins a change of the locks of a pull, and holds its row.
     pub(crate) async fn begin(store: &'a Store, pull: &PullRef, cause: &'a Cause) -> Result<(Self, Option<PullState>)> {
         let mut tx = store.begin().await?;
-        line_hold_in_tx(&mut tx, pull).await?;
+        line_hold_in_tx(&mut tx, &pull.repo).await?;
         let state = pull_hold_in_tx(&mut tx, pull).await?;
-        Ok((
-            Self { store, tx, cause, events: Vec::new(), turns: Vec::new(), outbox: Vec::new(), aside: String::new() },
-            state,
-        ))
+        Ok((Self::of(store, tx, cause), state))
+    }
+
+    /// A change in a transaction that holds the line of every repository it changes locks of.
+    pub(super) fn of(store: &'a Store, tx: Tx, cause: &'a Cause) -> Self {
+        Self { store, tx, cause, events: Vec::new(), turns: Vec::new(), outbox: Vec::new(), aside: String::new() }
     }
 
     /// Makes the change durable, with its jobs and events.
-    pub(crate) async fn commit(mut self) -> Result<()> {
+    pub(crate) async fn commit(self) -> Result<()> {
+        self.commit_with(&[]).await
+    }
+
+    /// The same with news of repositories.
+    pub(super) async fn commit_with(mut self, news: &[RepositoryNews]) -> Result<()> {
         self.turns.sort();
         self.turns.dedup();
         let turns = self.turns.iter().map(turn_job);
         let outbox: Vec<NewJob> = turns.chain(self.outbox).collect();
         self.store.outbox_in_tx(&mut self.tx, &outbox).await?;
         self.store.lock_events_in_tx(&mut self.tx, self.events).await?;
+        self.store.repository_events_in_tx(&mut self.tx, news).await?;
         self.tx.commit().await
     }
 
@@ -102,6 +111,11 @@ impl<'a> LockChange<'a> {
     /// Notes an event of this change.
     pub(crate) fn record(&mut self, kind: LockEventKind, key: &LockKey, pull: &PullRef) {
         self.record_as(kind, key, pull, self.cause.clone());
+    }
+
+    /// Notes an event that is about no lock.
+    pub(super) fn note(&mut self, event: NewLockEvent) {
+        self.events.push(event);
     }
 
     fn record_as(&mut self, kind: LockEventKind, key: &LockKey, pull: &PullRef, cause: Cause) {
@@ -195,11 +209,11 @@ impl<'a> LockChange<'a> {
 
 /// Nobody else frees locks of the repository or touches its lines until the transaction ends. SQLite has only one
 /// writing transaction anyway.
-async fn line_hold_in_tx(tx: &mut Tx, pull: &PullRef) -> Result<()> {
+pub(super) async fn line_hold_in_tx(tx: &mut Tx, repo: &RepoId) -> Result<()> {
     match tx {
         Tx::Sqlite(_) => Ok(()),
         Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('line:' || $1, 0))")
-            .bind(&pull.repo)
+            .bind(repo)
             .execute(&mut **tx)
             .await
             .map(drop),

@@ -255,6 +255,7 @@ pub(super) const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::ApplyUnlocked => "applies allowed",
         LockEventKind::LeaseReleased => "lease given back by hand",
         LockEventKind::SyncAsked => "sync asked for",
+        LockEventKind::RepositoryRenamed => "repository renamed",
         LockEventKind::Claimed => "repository claimed",
         LockEventKind::Unclaimed => "claim ended",
         LockEventKind::Registered => "registered",

@@ -29,6 +29,7 @@ mod plans;
 mod pulls;
 mod rate_gates;
 mod reconcilers;
+mod renames;
 mod replicas;
 mod repository_events;
 mod repository_syncs;

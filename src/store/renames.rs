@@ -1,0 +1,540 @@
+//! A repository gets another name: the rows of all tables move, in one transaction.
+//!
+//! The need: a repository is known by its name in every table. Once the forge calls it otherwise, rows under the old name
+//! hold nobody off who comes by the new one, and there would be two locks on one directory.
+//!
+//! - *Nothing is at work*: work under way has the name in its memory. While a job of the repository runs nothing moves, and
+//!   its other commands wait, so that a busy repository comes to rest. Applies, plans and their ends are therefore never
+//!   split between two names. The job that found out may run.
+//! - *Both names have rows*: the older of two locks on one place stays, and the plans under the other are discarded; what
+//!   was told under the new name, or told last, counts where only one row can be. Where two owners say that the repository is theirs,
+//!   nothing moves, and somebody has to decide.
+//! - *Sealed for an address*: credentials are sealed again for the new address, by whoever holds the keys; one that cannot
+//!   be opened keeps everything where it is.
+//! - *What is told stays*: the audit log keeps the old name, and gets an event that says which name followed.
+//!
+//! Order of what the transaction holds: the switch, the lines of both names in order, rows of pulls and locks, applications,
+//! credentials, claims, lanes, and last the audit log and the events of repositories, as everybody else holds them.
+
+use std::collections::BTreeSet;
+
+use chrono::TimeDelta;
+use serde_json::Value;
+
+use super::apply_locks::switch_hold_in_tx;
+use super::claims::claim_hold_in_tx;
+use super::credentials::sealed_of_url_in_tx;
+use super::jobs::{JobState, lane_hold_in_tx};
+use super::lock_change::{LockChange, line_hold_in_tx};
+use super::repositories::repository_named_in_tx;
+use super::{Result, SealedCredential, Store, Tx, execute, free_text, kept_time, on_tx};
+use crate::model::{
+    ApplicationId, Cause, Concern, CredentialId, JobId, Lock, LockEventKind, LockId, NewLockEvent, OwnerName, RepoId,
+    RepoUrl, RepositoryEventKind, RepositoryNews,
+};
+use crate::seal::{OpenError, Sealed};
+
+/// Every column that names a repository and is moved with it, as `table.column`. A test compares it with the schema.
+pub const RENAMED_COLUMNS: &[&str] = &[
+    "absences.repo",
+    "applications.url",
+    "apply_locks.repo",
+    "commands.repo",
+    "credentials.url",
+    "forge_pages.repo",
+    "jobs.lane",
+    "jobs.payload",
+    "jobs.share",
+    "lock_waiters.pull_url",
+    "lock_waiters.repo",
+    "locks.pull_url",
+    "locks.repo",
+    "pending_statuses.repo",
+    "plans.repo",
+    "pull_heads.repo",
+    "pulls.repo",
+    "pulls.url",
+    "repositories.repo",
+    "repository_claims.url",
+    "repository_events.repo",
+    "repository_syncs.repo",
+    "runs.repo",
+    "watched_repos.repo",
+];
+
+/// How long commands wait for those of the same repository that are under way.
+const WAIT_FOR_REST: TimeDelta = TimeDelta::seconds(10);
+
+/// A repository that has another name now.
+#[derive(Clone, Copy, Debug)]
+pub struct Rename<'a> {
+    /// The forge's identifier.
+    pub id: u64,
+    /// Name on record.
+    pub old: &'a RepoId,
+    /// Name it has now.
+    pub new: &'a RepoId,
+    /// Who moves it, and why.
+    pub cause: &'a Cause,
+    /// The job that found out: it is at work, and may be.
+    pub within: Option<JobId>,
+}
+
+/// What came of a rename.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renamed {
+    /// So many rows have the new name.
+    Done(u64),
+    /// Something of the repository is under way; nothing was moved.
+    Busy,
+    /// Somebody has to decide first; nothing was moved.
+    Refused(RenameRefused),
+}
+
+/// Why the rows of a repository cannot be moved to its new name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RenameRefused {
+    /// Both names are claimed.
+    #[error(
+        "the repository {old} is {new} now, and `{owner}` has claimed the old name, `{other}` the new one: nothing is done \
+         in it until the applications and credentials of one of them are removed (lockkeeper apps remove, lockkeeper \
+         credentials remove)"
+    )]
+    TwoOwners {
+        /// Name on record.
+        old: RepoId,
+        /// Name it has now.
+        new: RepoId,
+        /// Who has claimed the old one.
+        owner: OwnerName,
+        /// Who has claimed the new one.
+        other: OwnerName,
+    },
+    /// The same project is registered under both names.
+    #[error(
+        "the repository {old} is {new} now, and the same project is registered under both names, as application {first} and \
+         as {second}: remove one of them (lockkeeper apps remove)"
+    )]
+    SameApplication {
+        /// Name on record.
+        old: RepoId,
+        /// Name it has now.
+        new: RepoId,
+        /// The application under the old name.
+        first: ApplicationId,
+        /// The application under the new name.
+        second: ApplicationId,
+    },
+    /// A credential of the repository cannot be sealed for the new address.
+    #[error(
+        "the repository {old} is {new} now, and the credential {id} of the old name cannot be moved: {reason}. Give the \
+         server the key, or remove the credential (lockkeeper credentials remove) and add it again under the new name"
+    )]
+    Sealed {
+        /// Name on record.
+        old: RepoId,
+        /// Name it has now.
+        new: RepoId,
+        /// The credential.
+        id: CredentialId,
+        /// Why it cannot be opened.
+        reason: OpenError,
+    },
+}
+
+/// Makes room under the new name (`$2`) for what comes from the old one (`$1`).
+const MERGE: [&str; 13] = [
+    // What was heard of a pull last counts.
+    "DELETE FROM pulls WHERE repo = $2 AND EXISTS (SELECT 1 FROM pulls o WHERE o.repo = $1 AND o.number = pulls.number \
+     AND o.updated_at > pulls.updated_at)",
+    "DELETE FROM pulls WHERE repo = $1 AND number IN (SELECT number FROM pulls WHERE repo = $2)",
+    "DELETE FROM pull_heads WHERE repo = $1 AND number IN (SELECT number FROM pull_heads WHERE repo = $2)",
+    // The old one has been known for longer: less is taken for a change from before that.
+    "DELETE FROM watched_repos WHERE repo = $2 AND EXISTS (SELECT 1 FROM watched_repos o WHERE o.repo = $1)",
+    // Their tags belong to addresses.
+    "DELETE FROM forge_pages WHERE repo = $1 OR repo = $2",
+    "DELETE FROM absences WHERE repo = $1 OR repo = $2",
+    "DELETE FROM pending_statuses WHERE repo = $1 AND EXISTS (SELECT 1 FROM pending_statuses n WHERE n.repo = $2 \
+     AND n.head = pending_statuses.head AND n.context = pending_statuses.context)",
+    "UPDATE commands SET comment = NULL WHERE repo = $1 AND comment IS NOT NULL AND EXISTS (SELECT 1 FROM commands n \
+     WHERE n.repo = $2 AND n.pull = commands.pull AND n.comment = commands.comment)",
+    "UPDATE plans SET state = 'discarded' WHERE repo = $1 AND state <> 'discarded' AND EXISTS (SELECT 1 FROM plans n \
+     WHERE n.repo = $2 AND n.pull = plans.pull AND n.dir = plans.dir AND n.workspace = plans.workspace \
+     AND n.name = plans.name AND n.state <> 'discarded')",
+    "DELETE FROM lock_waiters WHERE repo = $1 AND EXISTS (SELECT 1 FROM lock_waiters n WHERE n.repo = $2 \
+     AND n.dir = lock_waiters.dir AND n.workspace = lock_waiters.workspace AND n.scope = lock_waiters.scope \
+     AND n.pull = lock_waiters.pull)",
+    // Of two locks on the same applies the one that lasts longer stays.
+    "DELETE FROM apply_locks WHERE repo = $2 AND ends_at IS NOT NULL AND EXISTS (SELECT 1 FROM apply_locks o \
+     WHERE o.repo = $1 AND o.scope = apply_locks.scope AND o.dir = apply_locks.dir \
+     AND (o.ends_at IS NULL OR o.ends_at > apply_locks.ends_at))",
+    "DELETE FROM apply_locks WHERE repo = $1 AND EXISTS (SELECT 1 FROM apply_locks n WHERE n.repo = $2 \
+     AND n.scope = apply_locks.scope AND n.dir = apply_locks.dir)",
+    "DELETE FROM repository_syncs WHERE repo = $1 AND replica IN (SELECT replica FROM repository_syncs WHERE repo = $2)",
+];
+
+/// Gives the rows of the old name (`$1`) the new one (`$2`). Rows of pulls first: they are the mutex of the others.
+const MOVE: [&str; 11] = [
+    "UPDATE pulls SET repo = $2 WHERE repo = $1",
+    "UPDATE locks SET repo = $2 WHERE repo = $1",
+    "UPDATE lock_waiters SET repo = $2 WHERE repo = $1",
+    "UPDATE apply_locks SET repo = $2 WHERE repo = $1",
+    "UPDATE plans SET repo = $2 WHERE repo = $1",
+    "UPDATE runs SET repo = $2 WHERE repo = $1",
+    "UPDATE commands SET repo = $2 WHERE repo = $1",
+    "UPDATE pull_heads SET repo = $2 WHERE repo = $1",
+    "UPDATE watched_repos SET repo = $2, failures = 0, complete_at = NULL WHERE repo = $1",
+    "UPDATE pending_statuses SET repo = $2 WHERE repo = $1",
+    "UPDATE repository_syncs SET repo = $2, revision = revision + 1 WHERE repo = $1",
+];
+
+/// Pages of pulls: a forge sends who asks by the old name on to the new one, but only until somebody else has the old name.
+/// Addresses of forges are compared without case.
+macro_rules! pages_sql {
+    ($table:literal, $column:literal) => {
+        concat!(
+            "UPDATE ",
+            $table,
+            " SET ",
+            $column,
+            " = REPLACE(LOWER(",
+            $column,
+            "), $2, $3) WHERE repo = $1 AND REPLACE(LOWER(",
+            $column,
+            "), $2, '') <> LOWER(",
+            $column,
+            ")"
+        )
+    };
+}
+const PAGES: [&str; 3] =
+    [pages_sql!("pulls", "url"), pages_sql!("locks", "pull_url"), pages_sql!("lock_waiters", "pull_url")];
+
+/// A pull that holds what it waits for waits no more.
+const WAITS_FOR_ITSELF: &str = "DELETE FROM lock_waiters WHERE repo = $1 AND EXISTS (SELECT 1 FROM locks l \
+     WHERE l.repo = $1 AND l.dir = lock_waiters.dir AND l.workspace = lock_waiters.workspace \
+     AND l.pull = lock_waiters.pull AND (l.scope = '' OR l.scope = lock_waiters.scope))";
+const TWICE_REGISTERED: &str = "SELECT o.id, n.id FROM applications o JOIN applications n ON n.branch = o.branch \
+     AND n.dir = o.dir AND n.workspace = o.workspace WHERE o.url = $1 AND n.url = $2 ORDER BY o.id LIMIT 1";
+
+/// Why a transaction is not carried on.
+enum Stop {
+    Busy,
+    Refused(RenameRefused),
+    Failed(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Stop {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Step<T> = std::result::Result<T, Stop>;
+
+#[derive(sqlx::FromRow)]
+struct OpenJob {
+    seq: i64,
+    id: JobId,
+    lane: String,
+    share: String,
+    payload: String,
+    state: JobState,
+}
+
+impl Store {
+    /// Gives everything that is kept of a repository its new name. `reseal` seals a credential for the new address.
+    pub async fn repository_rename(
+        &self,
+        rename: &Rename<'_>,
+        reseal: impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync,
+    ) -> Result<Renamed> {
+        if rename.old == rename.new {
+            return Ok(Renamed::Done(0));
+        }
+        match self.rename_all(rename, &reseal).await {
+            Ok(rows) => Ok(Renamed::Done(rows)),
+            Err(Stop::Busy) => self.rest(rename).await.map(|()| Renamed::Busy),
+            Err(Stop::Refused(why)) => Ok(Renamed::Refused(why)),
+            Err(Stop::Failed(error)) => Err(error),
+        }
+    }
+
+    async fn rename_all(
+        &self,
+        rename: &Rename<'_>,
+        reseal: &(impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync),
+    ) -> Step<u64> {
+        let Rename { id, old, new, cause, .. } = *rename;
+        let mut tx = self.begin().await?;
+        let jobs = open_jobs_in_tx(&mut tx, rename).await?;
+        switch_hold_in_tx(&mut tx).await?;
+        for repo in BTreeSet::from([old, new]) {
+            line_hold_in_tx(&mut tx, repo).await?;
+        }
+        let mut change = LockChange::of(self, tx, cause);
+        settle_locks(&mut change, old, new).await?;
+        let mut rows = self.rows_in_tx(&mut change.tx, old, new).await?;
+        rows += registered_in_tx(&mut change.tx, (old, new), reseal).await?;
+        rows += jobs_move_in_tx(&mut change.tx, &jobs, old, new).await?;
+        repository_named_in_tx(&mut change.tx, id, (old, new), kept_time(self.now())).await?;
+        if rows > 0 {
+            change.note(renamed_event(rename));
+        }
+        let news = RepositoryNews { repo: new.clone(), kind: RepositoryEventKind::Renamed, installation: None };
+        let news = if rows > 0 && is_proper(new) { vec![news] } else { Vec::new() };
+        change.commit_with(&news).await?;
+        Ok(rows)
+    }
+
+    async fn rows_in_tx(&self, tx: &mut Tx, old: &RepoId, new: &RepoId) -> Result<u64> {
+        for sql in MERGE {
+            execute!(&mut *tx, sql, old, new)?;
+        }
+        if !is_proper(new) {
+            // Nobody will ask the forge for it any more.
+            execute!(&mut *tx, "DELETE FROM watched_repos WHERE repo = $1", old)?;
+            execute!(&mut *tx, "DELETE FROM repository_syncs WHERE repo = $1", old)?;
+        }
+        let mut rows = 0;
+        for sql in MOVE {
+            rows += execute!(&mut *tx, sql, old, new)?;
+        }
+        execute!(&mut *tx, "UPDATE watched_repos SET due_at = $2 WHERE repo = $1", new, kept_time(self.now()))?;
+        // What was told of it is walked by every data directory under the name it has now.
+        execute!(&mut *tx, "UPDATE repository_events SET repo = $2 WHERE repo = $1", old, new)?;
+        execute!(&mut *tx, WAITS_FOR_ITSELF, new)?;
+        let [old_page, new_page] = [old, new].map(|repo| format!("/{}/", repo.full_name()));
+        for sql in PAGES {
+            execute!(&mut *tx, sql, new, &old_page, &new_page)?;
+        }
+        Ok(rows)
+    }
+
+    /// Commands of the repository do not begin for a moment, so that those under way are the last ones.
+    async fn rest(&self, rename: &Rename<'_>) -> Result<()> {
+        let mut tx = self.begin().await?;
+        let until = self.skew_in_tx(&mut tx).await?.of(self.now() + WAIT_FOR_REST);
+        execute!(
+            &mut tx,
+            "UPDATE jobs SET run_after = $1 WHERE state IN ('queued', 'running') AND state = 'queued' \
+             AND share IN ($2, $3) AND run_after < $1",
+            until,
+            rename.old,
+            rename.new,
+        )?;
+        tx.commit().await
+    }
+}
+
+/// Whether a forge can have a repository of this name.
+fn is_proper(repo: &RepoId) -> bool {
+    repo.to_string().parse::<RepoId>().is_ok()
+}
+
+/// The jobs of the old name that are open. None of either name may be at work, but for the one in which this is done.
+async fn open_jobs_in_tx(tx: &mut Tx, rename: &Rename<'_>) -> Step<Vec<OpenJob>> {
+    let jobs = on_tx!(tx, db => sqlx::query_as::<_, OpenJob>(
+        "SELECT seq, id, lane, share, payload, state FROM jobs WHERE state IN ('queued', 'running') ORDER BY seq")
+        .fetch_all(db))?;
+    let names = |job: &OpenJob, repo: &RepoId| names(&job.lane, repo) || job.share == repo.to_string();
+    let at_work = |job: &OpenJob| job.state == JobState::Running && rename.within != Some(job.id);
+    if jobs.iter().any(|job| at_work(job) && (names(job, rename.old) || names(job, rename.new))) {
+        return Err(Stop::Busy);
+    }
+    Ok(jobs.into_iter().filter(|job| names(job, rename.old)).collect())
+}
+
+/// Whether a lane is one of a repository: `pull:github.com/acme/infra#12`, `status:github.com/acme/infra@…`.
+fn names(lane: &str, repo: &RepoId) -> bool {
+    lane_moved(lane, repo, repo).is_some()
+}
+
+/// The lane under another name; `None` for a lane of another repository.
+fn lane_moved(lane: &str, old: &RepoId, new: &RepoId) -> Option<String> {
+    let (kind, rest) = lane.split_once(':')?;
+    let rest = rest.strip_prefix(&old.to_string())?;
+    rest.starts_with(['#', '@', ':']).then(|| format!("{kind}:{new}{rest}"))
+}
+
+/// Moves jobs to the lanes of the new name, and what they are told of. Whoever began with one meanwhile is at work.
+async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &RepoId) -> Step<u64> {
+    let lane = |job: &OpenJob| lane_moved(&job.lane, old, new).unwrap_or_else(|| job.lane.clone());
+    for lane in jobs.iter().map(lane).collect::<BTreeSet<String>>() {
+        lane_hold_in_tx(tx, &lane).await?;
+    }
+    for job in jobs {
+        let share = if job.share == old.to_string() { new.to_string() } else { job.share.clone() };
+        let payload = payload_moved(&job.payload, old, new);
+        let moved = execute!(
+            &mut *tx,
+            "UPDATE jobs SET lane = $1, share = $2, payload = $3 WHERE seq = $4 AND state = $5",
+            lane(job),
+            share,
+            free_text(&payload),
+            job.seq,
+            job.state,
+        )?;
+        if moved == 0 {
+            return Err(Stop::Busy);
+        }
+    }
+    Ok(jobs.len() as u64)
+}
+
+/// The arguments of a job under another name: every text in them that is the repository, or a pull of it.
+fn payload_moved(payload: &str, old: &RepoId, new: &RepoId) -> String {
+    let Ok(mut value) = serde_json::from_str::<Value>(payload) else { return payload.to_owned() };
+    rename_texts(&mut value, &old.to_string(), &new.to_string());
+    value.to_string()
+}
+
+fn rename_texts(value: &mut Value, old: &str, new: &str) {
+    match value {
+        Value::String(text) => {
+            let rest = text.strip_prefix(old);
+            let is_number = |rest: &str| rest.strip_prefix('#').is_some_and(|number| number.parse::<i64>().is_ok());
+            if let Some(rest) = rest.filter(|rest| rest.is_empty() || is_number(rest)) {
+                *text = format!("{new}{rest}");
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| rename_texts(value, old, new)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| rename_texts(value, old, new)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Of locks under both names that exclude each other the older one stays: its pull was first.
+async fn settle_locks(change: &mut LockChange<'_>, old: &RepoId, new: &RepoId) -> Step<()> {
+    let (ours, theirs) = (change.locks(old).await?, change.locks(new).await?);
+    let mut freed: BTreeSet<LockId> = BTreeSet::new();
+    for one in &ours {
+        for other in theirs.iter().filter(|other| exclude_each_other(one, other)) {
+            let loser = if one.taken_at <= other.taken_at { other } else { one };
+            if [one.id, other.id].iter().any(|id| freed.contains(id)) {
+                continue;
+            }
+            freed.insert(loser.id);
+            if one.pull.number == other.pull.number {
+                execute!(&mut change.tx, "DELETE FROM locks WHERE id = $1", loser.id)?;
+                continue;
+            }
+            change.discard_plans(loser).await?;
+            if change.free_for(loser.id, LockEventKind::Released).await?.is_none() {
+                return Err(Stop::Busy);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether two locks, under the two names of a repository, cannot both be held.
+fn exclude_each_other(one: &Lock, other: &Lock) -> bool {
+    let (one_key, other_key) = (&one.key, &other.key);
+    let same_place = one_key.dir == other_key.dir && one_key.workspace == other_key.workspace;
+    let (one_scope, other_scope) = (&one_key.project, &other_key.project);
+    let whole = one_scope.is_none() || other_scope.is_none();
+    let same_scope = one_scope == other_scope;
+    same_place && (same_scope || (whole && one.pull.number != other.pull.number))
+}
+
+/// What owners have registered: applications, credentials and claims.
+async fn registered_in_tx(
+    tx: &mut Tx,
+    (old, new): (&RepoId, &RepoId),
+    reseal: &(impl Fn(&SealedCredential, &RepoUrl) -> std::result::Result<Sealed, OpenError> + Send + Sync),
+) -> Step<u64> {
+    // What has no address in normal form was never registered.
+    let Ok(old_url) = RepoUrl::of(old) else { return Ok(0) };
+    let new_url = RepoUrl::of(new).map_err(|error| sqlx::Error::Protocol(error.to_string()))?;
+    let twice = on_tx!(&mut *tx, db => sqlx::query_as::<_, (ApplicationId, ApplicationId)>(TWICE_REGISTERED)
+        .bind(&old_url).bind(&new_url).fetch_optional(db))?;
+    if let Some((first, second)) = twice {
+        let (old, new) = (old.clone(), new.clone());
+        return Err(Stop::Refused(RenameRefused::SameApplication { old, new, first, second }));
+    }
+    let mut rows = execute!(&mut *tx, "UPDATE applications SET url = $2 WHERE url = $1", &old_url, &new_url)?;
+    for credential in sealed_of_url_in_tx(tx, &old_url).await? {
+        let refused = |reason| {
+            Stop::Refused(RenameRefused::Sealed { old: old.clone(), new: new.clone(), id: credential.id, reason })
+        };
+        let sealed = reseal(&credential, &new_url).map_err(refused)?;
+        rows += execute!(
+            &mut *tx,
+            "UPDATE credentials SET url = $1, key_id = $2, secret = $3 WHERE id = $4",
+            &new_url,
+            &sealed.key,
+            sealed.bytes.as_slice(),
+            credential.id,
+        )?;
+    }
+    Ok(rows + claim_move_in_tx(tx, (old, &old_url), (new, &new_url)).await?)
+}
+
+async fn claim_move_in_tx(
+    tx: &mut Tx,
+    (old, old_url): (&RepoId, &RepoUrl),
+    (new, new_url): (&RepoId, &RepoUrl),
+) -> Step<u64> {
+    let (first, second) = if old_url < new_url { (old_url, new_url) } else { (new_url, old_url) };
+    let (first, second) = (claim_hold_in_tx(tx, first).await?, claim_hold_in_tx(tx, second).await?);
+    let (from, to) = if old_url < new_url { (first, second) } else { (second, first) };
+    let Some(from) = from else { return Ok(0) };
+    let Some(to) = to else {
+        return Ok(execute!(tx, "UPDATE repository_claims SET url = $1 WHERE id = $2", new_url, from.id)?);
+    };
+    if from.owner != to.owner {
+        let (old, new) = (old.clone(), new.clone());
+        return Err(Stop::Refused(RenameRefused::TwoOwners { old, new, owner: from.name, other: to.name }));
+    }
+    execute!(&mut *tx, "UPDATE claim_applications SET claim = $1 WHERE claim = $2", to.id, from.id)?;
+    execute!(&mut *tx, "UPDATE claim_credentials SET claim = $1 WHERE claim = $2", to.id, from.id)?;
+    Ok(execute!(tx, "DELETE FROM repository_claims WHERE id = $1", from.id)?)
+}
+
+fn renamed_event(rename: &Rename<'_>) -> NewLockEvent {
+    let Rename { old, new, cause, .. } = *rename;
+    let about = if is_proper(new) { new } else { old };
+    let reason = format!("{old} is {new} now: {}", cause.reason);
+    NewLockEvent {
+        kind: LockEventKind::RepositoryRenamed,
+        key: None,
+        scope: None,
+        pull: None,
+        concern: Some(Concern::Repo(about.clone())),
+        cause: Cause { reason, ..cause.clone() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repo(text: &str) -> RepoId {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn lanes_move_only_if_they_are_of_the_repository() {
+        let (old, new) = (repo("github.com/acme/old"), repo("github.com/acme/new"));
+        for (lane, moved) in [
+            ("pull:github.com/acme/old#12", Some("pull:github.com/acme/new#12")),
+            ("status:github.com/acme/old@ab:plan: x", Some("status:github.com/acme/new@ab:plan: x")),
+            ("reaction:github.com/acme/old:7", Some("reaction:github.com/acme/new:7")),
+            ("pull:github.com/acme/old-2#12", None),
+            ("pull:github.com/acme/older#12", None),
+            ("events:0198", None),
+        ] {
+            assert_eq!(lane_moved(lane, &old, &new).as_deref(), moved, "{lane}");
+        }
+    }
+
+    #[test]
+    fn what_jobs_are_told_moves_and_what_people_wrote_stays() {
+        let (old, new) = (repo("github.com/acme/old"), repo("github.com/acme/new"));
+        let told = r#"{"body":"see github.com/acme/old#1 there","event":{"pull":"github.com/acme/old#12","repo":"github.com/acme/old"},"other":["github.com/acme/older#1"]}"#;
+        let moved = r#"{"body":"see github.com/acme/old#1 there","event":{"pull":"github.com/acme/new#12","repo":"github.com/acme/new"},"other":["github.com/acme/older#1"]}"#;
+        assert_eq!(payload_moved(told, &old, &new), moved);
+    }
+}

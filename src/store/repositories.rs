@@ -1,0 +1,166 @@
+//! Repositories by the forge's own identifier, the names they had before, and what the forge did not find.
+//!
+//! The identifier is what a repository is; its name is an attribute. All other tables know a repository by the name it has
+//! now, so that people can read them and nothing has to be looked up; `store/renames.rs` moves their rows together when the
+//! name changes.
+
+use chrono::{DateTime, Utc};
+
+use super::{Result, Store, Tx, execute, kept_time, on_pool};
+use crate::model::{ForgeRepo, HostName, PullNumber, PullRef, RepoId};
+
+/// What is on record of a repository that somebody names.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KnownRepository {
+    /// It has this identifier and this name.
+    Same,
+    /// Neither the identifier nor the name is on record.
+    New,
+    /// The identifier is on record with another name, or the name with another identifier.
+    Differs,
+}
+
+/// Name that a repository had before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormerName {
+    /// The former name.
+    pub old: RepoId,
+    /// The name of the same repository now.
+    pub now: RepoId,
+}
+
+/// Something that the forge did not find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absence<'a> {
+    /// A whole repository.
+    Repo(&'a RepoId),
+    /// A pull of a repository that is there.
+    Pull(&'a PullRef),
+}
+
+impl Absence<'_> {
+    fn columns(&self) -> (&RepoId, PullNumber) {
+        match self {
+            Self::Repo(repo) => (repo, PullNumber(0)),
+            Self::Pull(pull) => (&pull.repo, pull.number),
+        }
+    }
+}
+
+const KNOWN: &str = "SELECT CAST(SUM(CASE WHEN forge_id = $2 AND repo = $3 THEN 1 ELSE 0 END) AS BIGINT), COUNT(*) \
+     FROM repositories WHERE (host = $1 AND forge_id = $2) OR repo = $3";
+const FORMER: &str = "SELECT f.repo, r.repo FROM former_names f \
+     JOIN repositories r ON r.host = f.host AND r.forge_id = f.forge_id WHERE r.repo <> f.repo ORDER BY f.repo LIMIT $1";
+
+impl Store {
+    /// Compares what somebody says of a repository with what is on record.
+    pub async fn repository_known(&self, told: &ForgeRepo) -> Result<KnownRepository> {
+        let id = told.id.cast_signed();
+        let (same, any) = on_pool!(self, db => sqlx::query_as::<_, (Option<i64>, i64)>(KNOWN)
+            .bind(told.repo.host()).bind(id).bind(&told.repo).fetch_one(db))?;
+        Ok(match (same.unwrap_or_default(), any) {
+            (1, 1) => KnownRepository::Same,
+            (_, 0) => KnownRepository::New,
+            (_, _) => KnownRepository::Differs,
+        })
+    }
+
+    /// The name that a repository has by what is on record.
+    pub async fn repository_name(&self, host: &HostName, id: u64) -> Result<Option<RepoId>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(
+            "SELECT repo FROM repositories WHERE host = $1 AND forge_id = $2")
+            .bind(host).bind(id.cast_signed()).fetch_optional(db))
+    }
+
+    /// The identifier of the repository that has a name by what is on record.
+    pub async fn repository_id(&self, repo: &RepoId) -> Result<Option<u64>> {
+        let id = on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT forge_id FROM repositories WHERE repo = $1")
+            .bind(repo).fetch_optional(db))?;
+        Ok(id.map(i64::cast_unsigned))
+    }
+
+    /// Puts a repository on record of which neither the identifier nor the name is there. `false`: one of them is.
+    pub async fn repository_note(&self, told: &ForgeRepo) -> Result<bool> {
+        let mut tx = self.begin().await?;
+        let rows = execute!(
+            &mut tx,
+            "INSERT INTO repositories (host, forge_id, repo, named_at) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+            told.repo.host(),
+            told.id.cast_signed(),
+            &told.repo,
+            kept_time(self.now()),
+        )?;
+        if rows > 0 {
+            execute!(&mut tx, "DELETE FROM former_names WHERE repo = $1", &told.repo)?;
+        }
+        tx.commit().await.map(|()| rows > 0)
+    }
+
+    /// Names that repositories had before, each with the name that the repository has now.
+    pub async fn repository_former_names(&self, limit: i64) -> Result<Vec<FormerName>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, (RepoId, RepoId)>(FORMER).bind(limit).fetch_all(db))?;
+        Ok(rows.into_iter().map(|(old, now)| FormerName { old, now }).collect())
+    }
+
+    /// Notes that the forge did not find something, and tells since when that is so.
+    pub async fn absence_note(&self, what: Absence<'_>) -> Result<DateTime<Utc>> {
+        let (repo, number) = what.columns();
+        let now = kept_time(self.now());
+        let mut tx = self.begin().await?;
+        execute!(
+            &mut tx,
+            "INSERT INTO absences (repo, number, noticed_at) VALUES ($1, $2, $3) ON CONFLICT (repo, number) DO NOTHING",
+            repo,
+            number,
+            now,
+        )?;
+        tx.commit().await?;
+        let since = on_pool!(self, db => sqlx::query_scalar::<_, DateTime<Utc>>(
+            "SELECT noticed_at FROM absences WHERE repo = $1 AND number = $2").bind(repo).bind(number).fetch_optional(db))?;
+        Ok(since.unwrap_or(now))
+    }
+
+    /// Forgets that something was not found: the forge has it, or nobody looks for it any more.
+    pub async fn absence_forget(&self, what: Absence<'_>) -> Result<()> {
+        let (repo, number) = what.columns();
+        let noted = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT COUNT(*) FROM absences WHERE repo = $1 AND number = $2").bind(repo).bind(number).fetch_one(db))?;
+        if noted == 0 {
+            return Ok(());
+        }
+        let mut tx = self.begin().await?;
+        execute!(&mut tx, "DELETE FROM absences WHERE repo = $1 AND number = $2", repo, number)?;
+        tx.commit().await
+    }
+}
+
+/// Writes down that a repository has another name now.
+pub(super) async fn repository_named_in_tx(
+    tx: &mut Tx,
+    id: u64,
+    (old, new): (&RepoId, &RepoId),
+    now: DateTime<Utc>,
+) -> Result<()> {
+    let id = id.cast_signed();
+    execute!(
+        &mut *tx,
+        "INSERT INTO repositories (host, forge_id, repo, named_at) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (host, forge_id) DO UPDATE SET repo = excluded.repo, named_at = excluded.named_at",
+        new.host(),
+        id,
+        new,
+        now,
+    )?;
+    execute!(&mut *tx, "DELETE FROM former_names WHERE repo = $1", new)?;
+    execute!(
+        tx,
+        "INSERT INTO former_names (repo, host, forge_id, left_at) VALUES ($1, $2, $3, $4) \
+         ON CONFLICT (repo) DO UPDATE SET host = excluded.host, forge_id = excluded.forge_id, left_at = excluded.left_at",
+        old,
+        old.host(),
+        id,
+        now,
+    )
+    .map(drop)
+}

@@ -19,6 +19,28 @@ impl Emulator {
         self.shared.world.create_repo(repo, files).await
     }
 
+    /// Gives a repository another name, or another owner, or both (`owner/name`). Whoever asks by the old name is sent on,
+    /// until another repository has it.
+    pub async fn rename_repo(&self, repo: &str, to: &str, by: &str) -> Result<(), EmulatorError> {
+        let events = self.shared.world.rename_repo(repo, to, by).await?;
+        self.publish(events).await;
+        Ok(())
+    }
+
+    /// Deletes a repository with everything in it.
+    pub async fn delete_repo(&self, repo: &str, by: &str) -> Result<(), EmulatorError> {
+        let events = self.shared.world.delete_repo(repo, by).await?;
+        self.publish(events).await;
+        Ok(())
+    }
+
+    /// Archives a repository: its pulls stay open, and nothing in it can be changed.
+    pub async fn archive_repo(&self, repo: &str, by: &str) -> Result<(), EmulatorError> {
+        let events = self.shared.world.archive_repo(repo, by)?;
+        self.publish(events).await;
+        Ok(())
+    }
+
     /// Copies a repository to a person; returns the name of the copy.
     pub async fn fork(&self, repo: &str, owner: &str) -> Result<String, EmulatorError> {
         self.shared.world.fork(repo, owner).await

@@ -9,7 +9,7 @@
 //! - `hooks`: signed webhooks; `faults`: bad days; `record`: what went over the wire.
 //!
 //! Left out on purpose: check runs, rulesets, comments in reviews, labels, GraphQL, tags, uploads of LFS, permissions
-//! below the level of a repository, deleted repositories, pulls that count as merged because their commits were pushed to
+//! below the level of a repository, redirects of git, pulls that count as merged because their commits were pushed to
 //! the base, `ping` and `status` events. An unknown route is 404 as on GitHub.
 
 mod actions;

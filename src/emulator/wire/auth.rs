@@ -16,7 +16,7 @@ use crate::secret::Secret;
 
 use super::errors::ApiError;
 use super::etags::Condition;
-use super::{Cx, limits};
+use super::{Cx, limits, repos};
 
 /// Who is calling.
 #[derive(Clone, Debug)]
@@ -91,7 +91,12 @@ pub(super) async fn admit(State(cx): State<Cx>, mut request: Request, next: Next
         Err(error) => error.into_response(),
         Ok(caller) => {
             request.extensions_mut().insert(caller);
-            next.run(request).await
+            let path = request.uri().path();
+            let path = path.strip_prefix("/api/v3").unwrap_or(path);
+            match repos::moved(&cx, path, request.uri().query()) {
+                Some(moved) => moved,
+                None => next.run(request).await,
+            }
         }
     };
     let (mut response, unchanged) = condition.apply(response).await;

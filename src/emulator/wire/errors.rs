@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::emulator::EmulatorError;
 use crate::emulator::world::{CommentError, StatusError};
 
-const DOCUMENTATION: &str = "https://docs.github.com/enterprise-server@3.19/rest";
+pub(super) const DOCUMENTATION: &str = "https://docs.github.com/enterprise-server@3.19/rest";
 
 /// Why a request is refused.
 #[derive(Debug)]

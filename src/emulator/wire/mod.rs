@@ -80,10 +80,16 @@ fn api(cx: &Cx) -> Router<Cx> {
         .route("/orgs/{org}/teams", get(teams::list))
         .route("/orgs/{org}/teams/{slug}/memberships/{login}", get(teams::get_membership))
         .nest("/repos/{owner}/{repo}", repo_api())
+        .route("/repositories/{*rest}", get(repos::by_id))
         .fallback(errors::not_found)
         .method_not_allowed_fallback(errors::not_found)
         .layer(from_fn_with_state(Arc::clone(cx), auth::admit))
         .layer(from_fn(errors::require_user_agent))
+}
+
+/// What there is below a repository.
+fn of_repos(cx: &Cx) -> Router {
+    Router::new().nest("/repos/{owner}/{repo}", repo_api()).fallback(errors::not_found).with_state(Arc::clone(cx))
 }
 
 fn repo_api() -> Router<Cx> {

@@ -12,6 +12,7 @@ mod names;
 mod protection;
 mod pulls;
 mod pushes;
+mod renames;
 mod repos;
 mod reviews;
 mod roles;

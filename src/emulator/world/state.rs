@@ -17,6 +17,8 @@ pub(in crate::emulator) struct State {
     pub(in crate::emulator) repos: BTreeMap<String, Repo>,
     /// By token.
     pub(in crate::emulator) installation_tokens: HashMap<String, InstallationToken>,
+    /// Names that repositories had before: by key, the id of the repository.
+    pub(in crate::emulator) moved: BTreeMap<String, u64>,
     pub(super) teams: Vec<Team>,
     last_id: u64,
 }
@@ -48,6 +50,8 @@ pub(in crate::emulator) struct Repo {
     pub(in crate::emulator) roles: BTreeMap<String, Role>,
     /// Whether everybody may read it.
     pub(in crate::emulator) public: bool,
+    /// Whether nothing in it can be changed any more.
+    pub(in crate::emulator) archived: bool,
     /// Contents kept with Git LFS, by id.
     pub(in crate::emulator) lfs: BTreeMap<String, String>,
     /// The branch that answers name as the default one; what is pushed goes by [`DEFAULT_BRANCH`] all the same.
@@ -98,10 +102,17 @@ impl State {
             protections: BTreeMap::new(),
             roles: USUAL_PEOPLE.iter().map(|login| ((*login).to_owned(), Role::Write)).collect(),
             public: false,
+            archived: false,
             lfs: BTreeMap::new(),
             default_branch: DEFAULT_BRANCH.to_owned(),
         };
+        self.moved.remove(&name.key());
         self.repos.insert(name.key(), repo);
+    }
+
+    /// The repository with an id.
+    pub(in crate::emulator) fn repo_by_id(&self, id: u64) -> Option<&Repo> {
+        self.repos.values().find(|repo| repo.id == id)
     }
 }
 

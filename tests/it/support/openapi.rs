@@ -5,6 +5,8 @@
 //! - Most operations list only some of their errors. An unlisted 4xx or 5xx must have the shape of `basic-error` or
 //!   `validation-error`.
 //! - `{path}` of contents and `{ref}` of commits may contain slashes.
+//! - Every operation on a repository may be redirected to the same one below `/repositories/{id}`, which is not described
+//!   but is what GitHub redirects to after a rename.
 //!
 //! And one thing it says cannot be meant: the list of installations has a copy of the schema `installation` in which an
 //! account must be a user *and* an enterprise; the original says *or*, and is used instead.
@@ -62,7 +64,8 @@ impl OpenApi {
     /// What is wrong with one exchange.
     pub fn violations(&self, exchange: &Exchange) -> Vec<String> {
         let name = format!("{} {} -> {}", exchange.method, exchange.path, exchange.status);
-        let found = match self.operation(&exchange.method, &exchange.path) {
+        let path = exchange.path.strip_prefix("/repositories/").map(|rest| format!("/repos/owner/{rest}"));
+        let found = match self.operation(&exchange.method, path.as_deref().unwrap_or(&exchange.path)) {
             None => vec!["no such operation".to_owned()],
             Some(operation) => [
                 self.path_violations(&operation),
@@ -136,6 +139,9 @@ impl OpenApi {
 
     fn response_violations(&self, operation: &Operation<'_>, exchange: &Exchange) -> Vec<String> {
         let response = self.resolve(&operation.description["responses"][exchange.status.to_string()]);
+        if response.is_null() && exchange.status == 301 && exchange.headers.iter().any(|(name, _)| name == "location") {
+            return self.validate_text("response", &error_schema(), &exchange.response_body);
+        }
         if response.is_null() && exchange.status >= 400 {
             return self.validate_text("response", &error_schema(), &exchange.response_body);
         }

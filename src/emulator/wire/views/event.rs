@@ -42,6 +42,18 @@ pub(in crate::emulator) fn pull_event(
     Event { name: "pull_request", repo: of.id, body }
 }
 
+/// A `repository` event. `extra` has the fields that only some actions have.
+pub(in crate::emulator) fn repository_event(
+    view: &View<'_>,
+    of: &Repo,
+    action: &str,
+    sender: &str,
+    extra: Value,
+) -> Event {
+    let body = merged(json!({ "action": action }), extra);
+    Event { name: "repository", repo: of.id, body: merged(body, frame(view, of, &repo(view, of), sender)) }
+}
+
 /// GitHub sends these events before it has tried the merge.
 fn shown(view: &View<'_>, of: &Repo, pull: &Pull, action: &str) -> Value {
     let mut shown = pull_full(view, of, pull);

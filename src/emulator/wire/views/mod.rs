@@ -29,7 +29,7 @@ pub(super) use status::{combined_status, status};
 pub(super) use team::{membership, team};
 pub(super) use user::public_user;
 
-pub(in crate::emulator) use event::{comment_event, pull_event};
+pub(in crate::emulator) use event::{comment_event, pull_event, repository_event};
 pub(in crate::emulator) use push::{PushFacts, push_event};
 
 /// What every view needs: the records, and where they are served.

@@ -94,7 +94,7 @@ fn settings(repo: &Repo) -> Value {
         "has_discussions": false,
         "forks_count": 0,
         "mirror_url": null,
-        "archived": false,
+        "archived": repo.archived,
         "disabled": false,
         "open_issues_count": open,
         "license": null,

@@ -45,6 +45,7 @@ mod rebuild;
 mod refs;
 mod refused;
 mod remote;
+mod renames;
 mod sparse;
 mod ssh;
 mod submodule_files;

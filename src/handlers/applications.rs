@@ -218,6 +218,8 @@ pub(super) async fn pull_now(ctx: &Ctx, at: &PullRef, via: Installation) -> std:
     })?;
     Ok(Pull {
         at: at.clone(),
+        repo_id: None,
+        archived: false,
         title: application.spec.title(),
         author: application.created_by,
         url: ctx.settings.application_url(application.id),

@@ -7,6 +7,7 @@ pub(crate) mod claimed;
 pub mod commands;
 pub mod dashboard;
 pub mod events;
+pub(crate) mod identity;
 mod in_line;
 pub mod lock_facts;
 pub mod locks;

@@ -23,8 +23,9 @@ use tracing::{info, warn};
 use super::intake::{Intake, Limits, NotTaken, Received};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
-use crate::jobs::ReadDelivery;
-use crate::model::{DeliveryId, Event, OwnerName, RepositoryEventKind, RepositoryNews};
+use crate::handlers::identity;
+use crate::jobs::{ReadDelivery, SettleRepository};
+use crate::model::{DeliveryId, Event, ForgeRepo, RepositoryNews};
 use crate::queue::Job;
 use crate::store::{Accepted, DeliveryState, NewDelivery};
 use crate::telemetry::Metric;
@@ -65,7 +66,10 @@ pub(super) async fn receive(State(door): State<Arc<Door>>, request: Request) -> 
         Err(error) => return not_taken(ctx, &delivery, error),
     };
     let answer = match understand(ctx, headers, &bytes, &delivery, check) {
-        Ok(event) => store(ctx, headers, bytes, delivery, event).await,
+        Ok(event) => {
+            let told = webhook::identities(headers, &bytes, ctx.forge.host());
+            store(ctx, headers, bytes, delivery, (event, told)).await
+        }
         Err(answer) => answer,
     };
     drop(room);
@@ -137,7 +141,16 @@ fn refuse(status: StatusCode, why: &str) -> Answer {
     (status, format!("{why}\n"))
 }
 
-async fn store(ctx: &Ctx, headers: &HeaderMap, body: Vec<u8>, delivery: DeliveryHeader, event: Event) -> Answer {
+/// What a delivery means, and which repositories it names by their identifiers.
+type Understood = (Event, Vec<ForgeRepo>);
+
+async fn store(
+    ctx: &Ctx,
+    headers: &HeaderMap,
+    body: Vec<u8>,
+    delivery: DeliveryHeader,
+    (event, told): Understood,
+) -> Answer {
     let new = NewDelivery {
         host: ctx.forge.host().clone(),
         forge_delivery: delivery.id,
@@ -146,7 +159,7 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Vec<u8>, delivery: Delivery
         body,
     };
     let allowed = event.repo().is_none_or(|repo| ctx.settings.allowlist.allows(repo));
-    match keep(ctx, &new, event).await {
+    match keep(ctx, &new, event, told).await {
         Ok(Accepted::New(id)) => {
             info!(delivery = %id, forge.delivery = new.forge_delivery, event = new.event, "Took a delivery");
             ctx.nudge.nudge();
@@ -165,17 +178,21 @@ async fn store(ctx: &Ctx, headers: &HeaderMap, body: Vec<u8>, delivery: Delivery
     }
 }
 
-/// Puts a delivery where every server finds it. What it tells of repositories that are not served is not told further.
-async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event) -> Result<Accepted, sqlx::Error> {
-    let (news, unserved) = served(ctx, event.news()).await?;
+/// Puts a delivery where every server finds it. What it tells of repositories that are not served is not told further, and
+/// what it tells of one that seems to have been renamed waits until that is known.
+async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event, told: Vec<ForgeRepo>) -> Result<Accepted, sqlx::Error> {
+    let of_pull = told.first().cloned();
+    let unsettled = identity::unsettled(ctx, told).await?;
+    let is_settled = |news: &RepositoryNews| unsettled.iter().all(|told| told.repo != news.repo);
+    let (news, unserved) = served(ctx, event.news().into_iter().filter(is_settled).collect()).await?;
     match event {
-        Event::Repositories { .. } if news.is_empty() => ctx.store.delivery_ignore(new, unserved).await,
-        Event::Repositories { .. } => {
-            let accepted = ctx.store.delivery_note(new, &news).await?;
-            if matches!(accepted, Accepted::New(_)) {
-                warn_of_two_names(ctx, &news).await;
-            }
-            Ok(accepted)
+        Event::Repositories { .. } if news.is_empty() && unsettled.is_empty() => {
+            ctx.store.delivery_ignore(new, unserved).await
+        }
+        event @ Event::Repositories { .. } => {
+            let installation = event.installation();
+            let jobs = unsettled.into_iter().map(|told| SettleRepository { told, installation }.to_new());
+            ctx.store.delivery_note_with(new, &news, &jobs.collect::<Vec<_>>()).await
         }
         Event::Ignored { reason } => {
             let accepted = ctx.store.delivery_ignore(new, &reason).await;
@@ -185,32 +202,8 @@ async fn keep(ctx: &Ctx, new: &NewDelivery, event: Event) -> Result<Accepted, sq
             accepted
         }
         event @ (Event::Pull(_) | Event::Comment(_)) => {
-            let job = |delivery: DeliveryId| ReadDelivery { delivery, event }.to_new();
+            let job = |delivery: DeliveryId| ReadDelivery { delivery, event, told: of_pull }.to_new();
             ctx.store.delivery_accept_with(new, &news, job).await
-        }
-    }
-}
-
-/// To this server a repository that has another name is another repository: what belongs to one name holds nobody off who
-/// comes by the other. Somebody has to move it (docs/ownership.md).
-async fn warn_of_two_names(ctx: &Ctx, news: &[RepositoryNews]) {
-    for RepositoryNews { repo, .. } in news.iter().filter(|news| news.kind == RepositoryEventKind::Renamed) {
-        let belongings = async {
-            let owner = ctx.store.claim_owner_of(repo).await?;
-            Ok::<_, sqlx::Error>((owner, ctx.store.lock_list_of_repos(std::slice::from_ref(repo)).await?.len()))
-        };
-        match belongings.await {
-            Ok((None, 0)) => {}
-            Ok((owner, locks)) => warn!(
-                %repo,
-                owner = owner.as_ref().map(OwnerName::as_str),
-                locks,
-                "A repository was renamed or transferred: the claim and the locks under this name do not hold for its other \
-                 name. Move them (docs/ownership.md, When a repository gets another name)"
-            ),
-            Err(error) => {
-                warn!(%repo, %error, "Whether something belongs to a repository that was renamed could not be asked");
-            }
         }
     }
 }

@@ -9,6 +9,7 @@ mod remove_duplicates;
 mod repeat_status;
 mod run_command;
 mod set_status;
+mod settle_repository;
 mod take_turn;
 mod tell_loss;
 
@@ -27,10 +28,13 @@ pub use remove_duplicates::RemoveDuplicates;
 pub use repeat_status::RepeatStatus;
 pub use run_command::RunCommand;
 pub use set_status::SetStatus;
+pub use settle_repository::SettleRepository;
 pub use take_turn::TakeTurn;
 pub use tell_loss::TellLoss;
 
 use crate::context::Ctx;
+use crate::handlers::identity::{self, Asker};
+use crate::model::RepoId;
 use crate::process::Pulse;
 use crate::queue::{Attempt, Job, JobError, Runner};
 use crate::store::{LeaseLost, NewJob, Store};
@@ -75,6 +79,10 @@ macro_rules! by_kind {
                 type $job = SetStatus;
                 $call
             }
+            kind if kind == <SettleRepository as Job<Ctx>>::KIND => {
+                type $job = SettleRepository;
+                $call
+            }
             kind if kind == <TakeTurn as Job<Ctx>>::KIND => {
                 type $job = TakeTurn;
                 $call
@@ -103,7 +111,10 @@ macro_rules! by_kind {
 #[async_trait]
 impl Runner for Jobs {
     async fn run(&self, attempt: &Attempt) -> Result<(), JobError> {
-        let ran = self.call(attempt).await;
+        let ran = match self.call(attempt).await {
+            Err(error) => Err(self.after_move(attempt, error).await),
+            Ok(()) => Ok(()),
+        };
         if let Err(JobError::Retry { .. }) = &ran {
             self.0.metrics.count(Metric::JobErrors, &[known_kind(&attempt.lease.kind)]);
         }
@@ -128,6 +139,20 @@ impl Runner for Jobs {
 }
 
 impl Jobs {
+    /// Where a job met a repository that has another name, everything that is kept of it is moved there, this job too, which
+    /// is then worked on again.
+    async fn after_move(&self, attempt: &Attempt, error: JobError) -> JobError {
+        let Some(repo) = moved(&error) else { return error };
+        let by = Asker { via: None, within: Some(attempt.lease.id) };
+        match identity::look(&self.0.under(attempt), &repo, by).await {
+            Ok(()) => {
+                let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
+                JobError::Retry { at: Some(self.0.clock.now()), error }
+            }
+            Err(error) => error,
+        }
+    }
+
     async fn call(&self, attempt: &Attempt) -> Result<(), JobError> {
         by_kind!(attempt.lease.kind.as_str(), J => read::<J>(attempt)?.run(&self.0.under(attempt), attempt).await, else => |kind| {
             Err(JobError::Fail(anyhow!("no job of the kind `{kind}` is known to this version")))
@@ -171,9 +196,10 @@ fn write_permit(ctx: &Ctx) -> WritePermit {
 pub(crate) fn forge_job_error(error: ForgeError) -> JobError {
     match error {
         ForgeError::RateLimited { until, .. } => JobError::Retry { at: Some(until), error: error.into() },
-        ForgeError::Unavailable { .. } | ForgeError::Denied { .. } | ForgeError::NotFound { .. } => {
-            JobError::retry(error)
-        }
+        ForgeError::Moved { .. }
+        | ForgeError::Unavailable { .. }
+        | ForgeError::Denied { .. }
+        | ForgeError::NotFound { .. } => JobError::retry(error),
         ForgeError::Rejected { .. } => JobError::fail(error),
     }
 }
@@ -185,6 +211,15 @@ const LOOKS: [TimeDelta; 2] = [TimeDelta::minutes(2), TimeDelta::minutes(15)];
 /// A job that looks for such requests, at the time for it after so many looks; `None`: there were enough.
 fn look_again(ctx: &Ctx, looks: usize, job: NewJob) -> Option<NewJob> {
     LOOKS.get(looks).map(|wait| NewJob { run_after: Some(ctx.clock.now() + *wait), ..job })
+}
+
+/// The name by which a repository was asked for that has another one, if that is what went wrong.
+fn moved(error: &JobError) -> Option<RepoId> {
+    let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
+    error.chain().find_map(|cause| match cause.downcast_ref() {
+        Some(ForgeError::Moved { repo, .. }) => Some(repo.clone()),
+        _ => None,
+    })
 }
 
 /// What is waited for as long as a forge may be away: a day, at five minutes from one try to the next.

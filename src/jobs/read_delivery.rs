@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{ATTEMPTS_WHILE_AWAY, patient};
 use crate::context::Ctx;
+use crate::handlers::claimed::{self, Service};
 use crate::handlers::events;
-use crate::model::{DeliveryId, Event};
+use crate::handlers::identity::{self, Asker};
+use crate::model::{DeliveryId, Event, ForgeRepo};
 use crate::queue::{Attempt, Job, JobError};
 use crate::store::DeliveryState;
 use crate::telemetry::Metric;
@@ -21,6 +23,29 @@ pub struct ReadDelivery {
     pub delivery: DeliveryId,
     /// What the forge's adapter understood.
     pub event: Event,
+    /// The repository, if the payload named it by its identifier.
+    #[serde(default)]
+    pub told: Option<ForgeRepo>,
+}
+
+impl ReadDelivery {
+    /// The event under the name that the repository has. A repository may have been renamed without a word, and a delivery
+    /// may be late.
+    async fn settled(&self, ctx: &Ctx, attempt: &Attempt) -> Result<Event, JobError> {
+        let Some(told) = &self.told else { return Ok(self.event.clone()) };
+        if identity::unsettled(ctx, vec![told.clone()]).await?.is_empty() {
+            return Ok(self.event.clone());
+        }
+        let via = self.event.installation();
+        let name = identity::settle(ctx, told, Asker { via, within: Some(attempt.lease.id) }).await?;
+        let event = self.event.clone().in_repo(&name);
+        for news in event.news() {
+            if claimed::service(ctx, &news.repo).await? == Service::Served {
+                ctx.store.repository_event_append(&news).await?;
+            }
+        }
+        Ok(event)
+    }
 }
 
 #[async_trait]
@@ -38,7 +63,8 @@ impl Job<Ctx> for ReadDelivery {
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
-        let end = events::handle(ctx, self.delivery, &self.event).await.map_err(|error| patient(error, attempt))?;
+        let event = self.settled(ctx, attempt).await.map_err(|error| patient(error, attempt))?;
+        let end = events::handle(ctx, self.delivery, &event).await.map_err(|error| patient(error, attempt))?;
         ctx.store.delivery_finish(self.delivery, end.state, end.note.as_deref()).await?;
         ctx.metrics.count(Metric::Deliveries, &[end.state.as_str()]);
         Ok(())

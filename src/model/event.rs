@@ -120,6 +120,27 @@ impl Event {
         }
     }
 
+    /// GitHub App installation the event came through.
+    pub fn installation(&self) -> Option<u64> {
+        match self {
+            Self::Pull(event) => event.installation,
+            Self::Comment(event) => event.installation,
+            Self::Repositories { news } => news.iter().find_map(|news| news.installation),
+            Self::Ignored { .. } => None,
+        }
+    }
+
+    /// The same event of a pull, in a repository that has another name by now.
+    #[must_use]
+    pub fn in_repo(mut self, name: &RepoId) -> Self {
+        match &mut self {
+            Self::Pull(event) => event.pull.repo = name.clone(),
+            Self::Comment(event) => event.pull.repo = name.clone(),
+            Self::Repositories { .. } | Self::Ignored { .. } => {}
+        }
+        self
+    }
+
     /// The repositories that were changed, if any were.
     pub fn news(&self) -> Vec<RepositoryNews> {
         match self {

@@ -207,6 +207,12 @@ text_enum! {
 pub struct Pull {
     /// Repository and number.
     pub at: PullRef,
+    /// The forge's identifier of its repository, if it was told.
+    #[serde(default)]
+    pub repo_id: Option<u64>,
+    /// Whether nothing in its repository can be changed any more.
+    #[serde(default)]
+    pub archived: bool,
     /// Title.
     pub title: String,
     /// Login of who opened it.

@@ -89,12 +89,23 @@ impl Store {
 
     /// Keeps a delivery that only tells of repositories, and what it tells, in one transaction: nothing else is to be done.
     pub async fn delivery_note(&self, new: &NewDelivery, news: &[RepositoryNews]) -> Result<Accepted> {
+        self.delivery_note_with(new, news, &[]).await
+    }
+
+    /// The same with jobs that look at these repositories.
+    pub async fn delivery_note_with(
+        &self,
+        new: &NewDelivery,
+        news: &[RepositoryNews],
+        jobs: &[NewJob],
+    ) -> Result<Accepted> {
         let id = DeliveryId::next(&*self.ids);
         let mut tx = self.begin().await?;
         let rows = insert_in_tx(&mut tx, id, new, DeliveryState::Handled, None, self.now()).await?;
         if rows == 0 {
             return Ok(Accepted::Duplicate);
         }
+        self.outbox_in_tx(&mut tx, jobs).await?;
         self.repository_events_in_tx(&mut tx, news).await?;
         tx.commit().await.map(|()| Accepted::New(id))
     }

@@ -32,7 +32,7 @@ pub(super) fn of_forge(error: &ForgeError) -> SyncFailure {
         ForgeError::NotFound { .. } => FailureKind::NotFound,
         ForgeError::Denied { .. } => FailureKind::Authentication,
         ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. } => FailureKind::Unreachable,
-        ForgeError::Rejected { .. } => FailureKind::Other,
+        ForgeError::Moved { .. } | ForgeError::Rejected { .. } => FailureKind::Other,
     };
     failure(kind, &error.to_string())
 }

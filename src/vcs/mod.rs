@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Approval, Aside, BranchName, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
+    Approval, Aside, BranchName, CommitSha, CommitStatus, ForgeRepo, HostName, Mergeability, Pull, PullRef, RepoId,
 };
 use crate::secret::Secret;
 
@@ -60,6 +60,18 @@ pub enum ForgeError {
         /// From `Retry-After` or `X-RateLimit-Reset`.
         until: DateTime<Utc>,
     },
+    /// The repository has another name: who asks by the old one is sent on.
+    #[error("{host} rejected {what}: {message}")]
+    Moved {
+        /// What was asked for.
+        what: String,
+        /// Where.
+        host: HostName,
+        /// The name that was asked by.
+        repo: RepoId,
+        /// What the answer was.
+        message: String,
+    },
     /// A passing fault: connection, time-out, 5xx. Whether the request had an effect is not known.
     #[error("{host} could not be reached for {what}: {message}")]
     Unavailable {
@@ -80,6 +92,15 @@ pub enum ForgeError {
         /// The forge's own words, cut to one line.
         message: String,
     },
+}
+
+/// A repository as its forge knows it at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepoFacts {
+    /// Identifier and name.
+    pub at: ForgeRepo,
+    /// Whether nothing in it can be changed any more.
+    pub archived: bool,
 }
 
 /// User name and password for git over HTTP, good for some minutes at least; or a key with which it goes by SSH.
@@ -118,6 +139,12 @@ pub trait Forge: Send + Sync + 'static {
 
     /// What the forge says of a pull now.
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;
+
+    /// The repository that a name leads to, also where it has another name now.
+    async fn repository(&self, repo: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError>;
+
+    /// The repository with an identifier. It is asked for with the credentials for `known_as`.
+    async fn repository_by_id(&self, id: u64, known_as: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError>;
 
     /// The default branch of a repository, as the forge says it now.
     async fn default_branch(&self, repo: &RepoId, via: Installation) -> Result<BranchName, ForgeError>;

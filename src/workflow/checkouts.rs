@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::CheckoutParts;
 use super::mirror_leases::MirrorLeases;
@@ -490,6 +490,24 @@ impl Checkouts {
             warn!(%repo, %error, "That a mirror was removed to make room could not be noted; it will be made again");
         }
         Ok(removed)
+    }
+
+    /// A repository has another name: its mirror and its checkouts follow, unless somebody uses them at this moment. Those
+    /// are a cache, so it is no failure if they do not.
+    pub async fn follow_name(&self, old: &RepoId, new: &RepoId) {
+        if !self.git.has(old) {
+            return;
+        }
+        let uses = [old, new].map(|repo| self.uses.alone(&DiskPart::Mirror(repo.clone())));
+        let gates = [old, new].map(|repo| self.syncer.gate_if_free(repo));
+        if uses.iter().any(Option::is_none) || gates.iter().any(Option::is_none) {
+            return;
+        }
+        match self.git.rename(old, new).await {
+            Ok(true) => info!(%old, %new, "The mirror of a repository has followed its name"),
+            Ok(false) => {}
+            Err(error) => warn!(%old, %new, %error, "The mirror of a repository that was renamed could not be moved"),
+        }
     }
 
     /// Removes every checkout of a pull, when nothing uses them any more.

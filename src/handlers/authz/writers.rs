@@ -77,7 +77,9 @@ async fn ask(ctx: &Ctx, at: (&RepoId, Installation), login: &str, fresh: bool) -
         Err(error @ (ForgeError::Denied { .. } | ForgeError::Rejected { .. } | ForgeError::NotFound { .. })) => {
             Ok(Answer::Refused(error.to_string()))
         }
-        Err(error @ (ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. })) => Err(error),
+        Err(error @ (ForgeError::Moved { .. } | ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. })) => {
+            Err(error)
+        }
     }
 }
 
@@ -88,7 +90,9 @@ async fn everybody_may(ctx: &Ctx, at: (&RepoId, Installation)) -> Result<bool, F
         Commenters::Everyone => match ctx.memberships.is_public(&*ctx.forge, ctx.clock.now(), at).await {
             Ok(public) => Ok(!public),
             Err(ForgeError::Denied { .. } | ForgeError::Rejected { .. } | ForgeError::NotFound { .. }) => Ok(false),
-            Err(error @ (ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. })) => Err(error),
+            Err(
+                error @ (ForgeError::Moved { .. } | ForgeError::Unavailable { .. } | ForgeError::RateLimited { .. }),
+            ) => Err(error),
         },
     }
 }

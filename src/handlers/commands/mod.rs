@@ -44,6 +44,7 @@ use super::reply::{self, Reply};
 use super::standing;
 use crate::command::Command;
 use crate::context::Ctx;
+use crate::handlers::identity::{self, Asker};
 use crate::handlers::tally;
 use crate::jobs::forge_job_error;
 use crate::model::{Cause, CommandId, CommandKind, CommitStatus, ProjectOutcome, Pull, PullState, RunId};
@@ -431,7 +432,14 @@ async fn act(cx: &CommandCx<'_>, spec: &Spec) -> Result<Reply, JobError> {
 /// pull that was opened a moment ago may not be found yet; that is waited out.
 async fn facts(ctx: &Ctx, row: &CommandRow, attempt: &Attempt) -> Result<Result<Pull, Reply>, JobError> {
     match pull_now(ctx, &row.pull, row.installation).await {
-        Ok(pull) => Ok(Ok(pull)),
+        Ok(pull) => {
+            let by = Asker { via: row.installation, within: Some(attempt.lease.id) };
+            if identity::is_settled(ctx, &pull, by).await? {
+                return Ok(Ok(pull));
+            }
+            let error = anyhow!("the name of {} belonged to another repository until now", pull.at.repo);
+            Err(JobError::Retry { at: Some(ctx.clock.now()), error })
+        }
         Err(Unseen::Forge(error @ ForgeError::NotFound { .. })) if !row.pull.number.is_application() => {
             let tries = usize::try_from(attempt.lease.tries() - 1).unwrap_or(usize::MAX);
             match NOT_FOUND_WAITS.get(tries) {

@@ -6,10 +6,11 @@ use chrono::SubsecRound;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::Found;
 use super::missed::LEFT_TO_COMMANDS;
+use super::Found;
 use crate::context::Ctx;
 use crate::handlers::events::{self, close_pull};
+use crate::handlers::identity::{self, Asker};
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState};
 use crate::queue::JobError;
 use crate::store::{ForgePage, WatchedRepo};
@@ -37,6 +38,8 @@ enum Stop {
     Thrift,
     /// The forge did not answer as it should.
     Forge(ForgeError),
+    /// The name meant another repository until now: what is known has to be read again.
+    Renamed,
     /// Something of ours is broken.
     Broken(anyhow::Error),
 }
@@ -73,7 +76,7 @@ pub(super) async fn look(ctx: &Ctx, watched: &WatchedRepo, found: &mut Found) ->
     let mut list = List { ctx, watched, known, listed: BTreeSet::new(), budget: None, found };
     match list.compare().await {
         Ok(complete) => Ok(Look::Done { budget: list.budget, complete }),
-        Err(Stop::Thrift) => Ok(Look::Done { budget: list.budget, complete: false }),
+        Err(Stop::Thrift | Stop::Renamed) => Ok(Look::Done { budget: list.budget, complete: false }),
         Err(Stop::Forge(error)) => Ok(Look::Failed(error)),
         Err(Stop::Broken(error)) => Err(error),
     }
@@ -190,6 +193,9 @@ impl List<'_> {
     /// Says whether there was anything to do.
     async fn mend(&self, pull: &Pull) -> Result<bool, Stop> {
         let (ctx, known, via) = (self.ctx, self.known.get(&pull.at.number), self.watched.installation);
+        if !identity::is_settled(ctx, pull, Asker { via, within: None }).await? {
+            return Err(Stop::Renamed);
+        }
         if pull.state != PullState::Open {
             close_pull(ctx, pull, via, &Actor::lockkeeper(Origin::Reconciler)).await?;
             return Ok(true);

@@ -15,10 +15,11 @@ use std::collections::BTreeSet;
 use chrono::TimeDelta;
 use tracing::{info, warn};
 
-use super::Found;
 use super::listing::{Look, look};
+use super::Found;
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
+use crate::handlers::identity::{self, Asker};
 use crate::model::RepoId;
 use crate::store::WatchedRepo;
 use crate::vcs::{Budget, ForgeError};
@@ -67,11 +68,20 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
         Look::Failed(error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. })) => {
             thrift.give_up(&error);
         }
+        Look::Failed(ForgeError::Moved { repo, .. }) => follow(ctx, &repo).await,
         Look::Failed(
             error @ (ForgeError::NotFound { .. } | ForgeError::Denied { .. } | ForgeError::Rejected { .. }),
         ) => put_off(ctx, watched, &error).await?,
     }
     Ok(found)
+}
+
+/// The repository has another name now: everything that is kept of it moves there. What keeps it from that passes, or
+/// somebody has to do something about it; the next look tries again.
+pub(super) async fn follow(ctx: &Ctx, repo: &RepoId) {
+    if let Err(error) = identity::look(ctx, repo, Asker::default()).await {
+        warn!(%repo, error = error.message(), "What is kept of a repository that was renamed could not be moved yet");
+    }
 }
 
 /// A repository that is gone, or that we may not see any more, is asked about ever more rarely.

@@ -3,10 +3,18 @@
 
 use super::Found;
 use crate::context::Ctx;
+use crate::store::FormerName;
 use crate::sync::{Round, Wants};
+
+/// Former names whose directories are looked for.
+const MOST_NAMES: i64 = 1000;
 
 /// Takes up what is to be done, and lets the workers begin.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+    // On the disk of a server that did not move the rows itself.
+    for FormerName { old, now } in ctx.store.repository_former_names(MOST_NAMES).await? {
+        ctx.checkouts.follow_name(&old, &now).await;
+    }
     let wants = Wants { allowlist: ctx.settings.allowlist.clone(), parallel: ctx.settings.sync_parallel };
     let Round { looked_at, orphaned } = ctx.syncer.round(&wants).await?;
     Ok(Found { looked_at, repaired: orphaned })

@@ -36,7 +36,7 @@ async fn a_pull_is_read_with_the_token() {
     let told = server.client().pull(&pull(), None).await.unwrap();
     insta::assert_snapshot!(
         serde_json::to_string(&told).unwrap(),
-        @r#"{"at":{"repo":"github.com/acme/infra","number":12},"title":"Add a subnet","author":"jane-doe","url":"https://github.com/acme/infra/pull/12","head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","head_branch":"subnet","head_repo":"github.com/acme/infra","base_branch":"main","base":"b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2","state":"open","draft":true,"labels":[]}"#
+        @r#"{"at":{"repo":"github.com/acme/infra","number":12},"repo_id":1,"archived":false,"title":"Add a subnet","author":"jane-doe","url":"https://github.com/acme/infra/pull/12","head":"a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1a1","head_branch":"subnet","head_repo":"github.com/acme/infra","base_branch":"main","base":"b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2b2","state":"open","draft":true,"labels":[]}"#
     );
     let asked = &server.asked()[0];
     assert_eq!(asked.header("authorization"), "Bearer ghp_test");
@@ -71,6 +71,40 @@ async fn an_answer_about_another_repository_is_refused() {
         @"github.com rejected pull request acme/infra#12: the answer is about github.com/acme/other#12: was the repository renamed or transferred?"
     );
     assert!(matches!(error, ForgeError::Rejected { .. }));
+}
+
+#[tokio::test]
+async fn a_repository_is_found_by_its_former_name_and_by_its_identifier() {
+    let server = ScriptedGitHub::start().await;
+    let now = json!({"id": 7, "full_name": "Acme/Network", "archived": true, "private": true});
+    let moved = |to: &str| Reply::status(301, &json!({"message": "Moved Permanently"})).header("location", to);
+    server.on("GET /repos/acme/infra", moved(&format!("{}/repositories/7", server.url)));
+    server.on("GET /repositories/7", Reply::json(&now));
+    server.on("GET /repositories/7", Reply::json(&now));
+    let (github, infra) = (server.client(), pull().repo);
+    let found = github.repository(&infra, None).await.unwrap();
+    assert_eq!((found.at.id, found.at.repo.full_name(), found.archived), (7, "acme/network", true));
+    assert_eq!(github.repository_by_id(7, &infra, None).await.unwrap(), found);
+}
+
+#[tokio::test]
+async fn whoever_is_sent_anywhere_but_to_a_repository_of_the_same_server_does_not_go() {
+    let elsewhere = ScriptedGitHub::start().await;
+    for to in [
+        format!("{}/repositories/7", elsewhere.url),
+        "/repositories/7".to_owned(),
+        "SERVER/user".to_owned(),
+        "SERVER/repositories/7x".to_owned(),
+        "SERVER/repositories/../user".to_owned(),
+    ] {
+        let server = ScriptedGitHub::start().await;
+        let to = to.replace("SERVER", &server.url);
+        let moved = Reply::status(301, &json!({"message": "Moved Permanently"})).header("location", to);
+        server.on("GET /repos/acme/infra", moved);
+        let error = server.client().repository(&pull().repo, None).await.unwrap_err();
+        assert!(matches!(&error, ForgeError::Moved { repo, .. } if *repo == pull().repo), "{error:?}");
+    }
+    assert!(elsewhere.asked().is_empty());
 }
 
 #[tokio::test]

@@ -7,13 +7,12 @@ use futures::future::join_all;
 use insta::assert_snapshot;
 use lockkeeper::emulator::{Attempt, Delivering, RecordedDelivery};
 use lockkeeper::http;
-use lockkeeper::model::{PullNumber, RepoUrl};
-use lockkeeper::store::CreateOwner;
+use lockkeeper::model::PullNumber;
 use serde_json::json;
 use tower::ServiceExt;
 
 use crate::support::bot::{Bot, Parcel, REPO, comment_payload};
-use crate::support::db::{Backend, by, story};
+use crate::support::db::{Backend, story};
 use crate::support::log;
 
 story!(
@@ -22,7 +21,6 @@ story!(
     a_delivery_without_a_good_signature_is_refused_and_leaves_nothing,
     unsigned_deliveries_are_taken_only_when_allowed,
     a_payload_that_cannot_be_read_is_refused_and_the_log_says_where,
-    a_rename_of_what_has_an_owner_is_warned_of_once,
     a_body_over_the_limit_is_refused,
     what_asks_for_nothing_is_kept_with_the_reason,
     the_same_delivery_is_one_run_however_often_it_comes,
@@ -141,34 +139,6 @@ async fn answer_with_log(bot: &Bot, parcel: Parcel) -> String {
     let status = answer.status();
     let body = axum::body::to_bytes(answer.into_body(), 10_000).await.unwrap();
     format!("{status}: {}log: {logged}", String::from_utf8_lossy(&body))
-}
-
-async fn a_rename_of_what_has_an_owner_is_warned_of_once(backend: Backend) {
-    let (bot, _) = Bot::talking(backend, &[]).await;
-    let renamed = |id: &str, from: &str| {
-        let body = json!({
-            "action": "renamed", "repository": {"full_name": "acme/networks"},
-            "changes": {"repository": {"name": {"from": from}}}, "sender": {"login": "alice"},
-        });
-        Parcel::new(id, "repository", &body)
-    };
-    let before = answer_with_log(&bot, renamed("d-1", "infra")).await;
-    let CreateOwner::Created(owner) = bot.store().owner_create(&"net".parse().unwrap(), by()).await.unwrap() else {
-        panic!("nobody else has the name")
-    };
-    let url = RepoUrl::of(&"github.test/acme/infra".parse().unwrap()).unwrap();
-    drop(bot.store().claim_acquire(owner.id, &url, by()).await.unwrap());
-    let told = [
-        before,
-        answer_with_log(&bot, renamed("d-2", "infra")).await,
-        answer_with_log(&bot, renamed("d-2", "infra")).await,
-        answer_with_log(&bot, renamed("d-3", "other")).await,
-    ];
-    let warning = "WARN lockkeeper::http::events: A repository was renamed or transferred: the claim and the locks under \
-                   this name do not hold for its other name. Move them (docs/ownership.md, When a repository gets another \
-                   name) repo=github.test/acme/infra owner=\"net\" locks=0\n";
-    assert_eq!(told.each_ref().map(|told| told.matches(warning).count()), [0, 1, 0, 0], "{told:?}");
-    bot.end(&[]).await;
 }
 
 async fn a_body_over_the_limit_is_refused(backend: Backend) {

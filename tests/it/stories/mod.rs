@@ -31,6 +31,7 @@ mod providers;
 mod queue;
 mod reconcilers;
 mod refusals;
+mod renames;
 mod replicas;
 mod repositories;
 mod repositories_faults;

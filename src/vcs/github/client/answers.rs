@@ -4,8 +4,9 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::cut_chars;
-use crate::model::{BranchName, CommitSha, HostName, Pull, PullNumber, PullRef, PullState, RepoId};
+use crate::model::{BranchName, CommitSha, ForgeRepo, HostName, Pull, PullNumber, PullRef, PullState, RepoId};
 use crate::render::has_marker;
+use crate::vcs::RepoFacts;
 
 /// Longest title; GitHub allows 256 characters.
 const MAX_TITLE: usize = 256;
@@ -72,7 +73,12 @@ struct EndAnswer {
 /// A repository, by itself or as an end of a pull.
 #[derive(Deserialize)]
 pub(super) struct RepoAnswer {
+    #[serde(default)]
+    id: Option<u64>,
     full_name: String,
+    /// Whether nothing in it can be changed any more.
+    #[serde(default)]
+    archived: Option<bool>,
     #[serde(default)]
     private: Option<bool>,
     /// `public`, `private` or `internal`; GitHub Enterprise leaves it out.
@@ -81,6 +87,13 @@ pub(super) struct RepoAnswer {
 }
 
 impl RepoAnswer {
+    /// In our words. The error says what in the answer cannot be.
+    pub fn into_facts(self, host: &HostName) -> Result<RepoFacts, String> {
+        let id = self.id.ok_or("the repository has no identifier")?;
+        let repo = RepoId::new(host.clone(), &self.full_name).map_err(|error| error.to_string())?;
+        Ok(RepoFacts { at: ForgeRepo::new(id, repo), archived: self.archived.unwrap_or(false) })
+    }
+
     /// Whether everybody may read it. Unless GitHub denies it, it is so.
     pub fn is_public(&self) -> bool {
         self.private != Some(true) || self.visibility.as_deref() == Some("public")
@@ -108,8 +121,11 @@ impl PullAnswer {
         if !self.html_url.starts_with("https://") && !self.html_url.starts_with("http://") {
             return Err("the address of its page is not one of the web".to_owned());
         }
+        let base = self.base.repo.as_ref();
         Ok(Pull {
             state: self.state()?,
+            repo_id: base.and_then(|repo| repo.id),
+            archived: base.and_then(|repo| repo.archived).unwrap_or(false),
             at,
             title: cut_chars(&self.title, MAX_TITLE),
             author: self.user.map_or_else(|| "ghost".to_owned(), |user| user.login),

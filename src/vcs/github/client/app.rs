@@ -80,7 +80,7 @@ impl App {
             id: u64,
         }
         let path = format!("/repos/{}/installation", url_segments(repo.full_name()));
-        let call = Call::get(path, format!("the installation of the GitHub App for {}", repo.full_name()));
+        let call = Call::get(path, format!("the installation of the GitHub App for {}", repo.full_name())).following();
         let found: Found = wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)?;
         let mut by_repo = self.by_repo.lock().expect("nothing panics while it holds this lock");
         if by_repo.len() >= MAX_REMEMBERED {

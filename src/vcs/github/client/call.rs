@@ -6,10 +6,11 @@ use chrono::{DateTime, Utc};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::model::{HostName, Traffic};
+use crate::model::{HostName, RepoId, Traffic};
 use crate::vcs::{ForgeError, WritePermit};
 
 /// One request to the API.
+#[derive(Clone)]
 pub(super) struct Call {
     pub method: Method,
     /// Path and query below the base of the API.
@@ -26,6 +27,8 @@ pub(super) struct Call {
     pub traffic: Traffic,
     /// Looked at immediately before the request leaves, if it needs one.
     pub permit: Option<WritePermit>,
+    /// Whether to go where GitHub sends whoever asks by the old name of a repository.
+    pub follow: bool,
 }
 
 impl Call {
@@ -39,6 +42,7 @@ impl Call {
             etag: None,
             traffic: Traffic::Read,
             permit: None,
+            follow: false,
         }
     }
 
@@ -60,6 +64,11 @@ impl Call {
     /// Leaves only if the permit still holds then.
     pub fn with_permit(self, permit: &WritePermit) -> Self {
         Self { permit: Some(WritePermit::clone(permit)), ..self }
+    }
+
+    /// Goes where GitHub sends whoever asks by the old name of a repository.
+    pub fn following(self) -> Self {
+        Self { follow: true, ..self }
     }
 
     /// Asks only for what is not as it was when the tag was given.
@@ -129,10 +138,25 @@ impl Failure {
         Self { status: None, exhausted: false, error }
     }
 
+    /// What was asked for is somewhere else: the repository has another name.
+    pub fn of_name(self, repo: &RepoId) -> Self {
+        match (self.status.is_some_and(is_move), self.error) {
+            (true, ForgeError::Rejected { what, host, message }) => {
+                Self { error: ForgeError::Moved { what, host, repo: repo.clone(), message }, ..self }
+            }
+            (_, error) => Self { error, ..self },
+        }
+    }
+
     /// Whether the same request may work a moment later.
     pub fn is_passing(&self) -> bool {
         matches!(self.error, ForgeError::Unavailable { .. })
     }
+}
+
+/// Whether an answer says that what was asked for is somewhere else.
+pub(super) fn is_move(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 307 | 308)
 }
 
 impl From<Failure> for ForgeError {

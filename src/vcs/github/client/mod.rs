@@ -40,7 +40,7 @@ use self::pages::Pages;
 use self::ways::Ways;
 use self::wire::Wire;
 use super::super::{
-    Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk, RateGates, RepoAccess, WritePermit,
+    Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts, WritePermit,
 };
 use crate::clock::Clock;
 use crate::model::{
@@ -124,6 +124,13 @@ impl GitHub {
         answer.json(&self.wire.host, &call.what)
     }
 
+    async fn repository_facts(&self, repo: &RepoId, via: Installation, call: Call) -> Result<RepoFacts, ForgeError> {
+        let answer = self.credentials.send(&self.wire, repo, via, &call).await?;
+        let answer: RepoAnswer = answer.json(&self.wire.host, &call.what)?;
+        let facts = answer.into_facts(&self.wire.host);
+        facts.map_err(|message| Failure::rejected(&self.wire.host, &call.what, &message).into())
+    }
+
     /// Every login under which Lockkeeper appears in a repository.
     async fn own_logins(&self, repo: &RepoId) -> Result<Vec<String>, Failure> {
         let mut logins = vec![self.known_login().await?.to_owned()];
@@ -151,6 +158,16 @@ impl Forge for GitHub {
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError> {
         let pull = self.pull_answer(at, via).await?.into_pull(at);
         pull.map_err(|message| Failure::rejected(&self.wire.host, &pull_words(at), &message).into())
+    }
+
+    async fn repository(&self, repo: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError> {
+        let call = Call::get(repo_path(repo), format!("the repository {}", repo.full_name())).following();
+        self.repository_facts(repo, via, call).await
+    }
+
+    async fn repository_by_id(&self, id: u64, known_as: &RepoId, via: Installation) -> Result<RepoFacts, ForgeError> {
+        let call = Call::get(format!("/repositories/{id}"), format!("the repository with the identifier {id}"));
+        self.repository_facts(known_as, via, call).await
     }
 
     async fn default_branch(&self, repo: &RepoId, via: Installation) -> Result<BranchName, ForgeError> {

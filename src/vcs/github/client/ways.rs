@@ -49,10 +49,11 @@ impl Ways {
     /// Sends a request about a repository. A credential of the repository brings its own installation; the one that an
     /// event came through belongs to the App of the server.
     pub async fn send(&self, wire: &Wire, repo: &RepoId, via: Installation, call: &Call) -> Result<Answer, Failure> {
-        match self.of(wire, repo, &call.what).await? {
+        let sent = match self.of(wire, repo, &call.what).await? {
             Some(given) => given.credentials.send(wire, repo, None, call).await,
             None => self.own.send(wire, repo, via, call).await,
-        }
+        };
+        sent.map_err(|failure| failure.of_name(repo))
     }
 
     /// User name and password for git.

@@ -10,15 +10,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::http::header::IF_NONE_MATCH;
+use axum::http::header::{IF_NONE_MATCH, LOCATION};
 use axum::http::{HeaderMap, Request, StatusCode};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::StreamExt;
 use octocrab::Octocrab;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tracing::{debug, warn};
+use url::Url;
 
-use super::call::{Answer, Call, Failure};
+use super::call::{Answer, Call, Failure, is_move};
 use super::classify::{Refusal, classify};
 use super::{GitHubEndpoints, GitHubSetupError};
 use crate::clock::Clock;
@@ -68,6 +69,7 @@ impl Default for Timeouts {
 pub(super) struct Wire {
     pub host: HostName,
     pub clock: Arc<dyn Clock>,
+    origin: String,
     base_path: String,
     octocrab: Octocrab,
     timeouts: Timeouts,
@@ -120,6 +122,7 @@ impl Wire {
             between_writes: if has_limits(at.host()) { BETWEEN_WRITES } else { Duration::ZERO },
             places: Mutex::default(),
             clock,
+            origin: at.api_origin(),
             base_path: at.api_path().to_owned(),
             octocrab,
             timeouts,
@@ -218,7 +221,23 @@ impl Wire {
         self.log(call, started, &outcome);
         self.count(&outcome);
         let raw = outcome.map_err(|message| Failure::passing(&self.host, &call.what, &message))?;
-        self.judge(call, raw)
+        match self.moved_to(call, &raw) {
+            Some(path) => Box::pin(self.send_once(&Call { path, follow: false, ..call.clone() }, token)).await,
+            None => self.judge(call, raw),
+        }
+    }
+
+    /// Where GitHub has what was asked for by the old name of a repository. Only a repository by its identifier, on the same
+    /// server: no answer leads a token anywhere else.
+    fn moved_to(&self, call: &Call, raw: &Raw) -> Option<String> {
+        if !call.follow || !is_move(raw.status) {
+            return None;
+        }
+        let url = Url::parse(raw.headers.get(LOCATION)?.to_str().ok()?).ok()?;
+        let path =
+            url.path().strip_prefix(&self.base_path).filter(|_| url.origin().ascii_serialization() == self.origin)?;
+        let id = path.strip_prefix("/repositories/")?.split('/').next()?;
+        (id.parse::<u64>().is_ok() && !path.contains("..")).then(|| path.to_owned())
     }
 
     /// The exchange itself; an error is the cause of a failed connection, without secrets.

@@ -8,5 +8,5 @@ mod shape;
 mod signature;
 
 pub use header::{BadHeader, DeliveryHeader, delivery};
-pub use payload::{PayloadError, parse};
+pub use payload::{PayloadError, identities, parse};
 pub use signature::{BadSignature, SignatureCheck};

@@ -10,7 +10,7 @@ use super::header::{BadHeader, delivery};
 use super::repositories;
 use super::shape::{Acted, CommentPayload, Installation, PullPayload, User};
 use crate::model::{
-    BranchName, CommentEvent, CommitSha, Event, HostName, PullAction, PullEvent, PullNumber, PullRef, RepoId,
+    BranchName, CommentEvent, CommitSha, Event, ForgeRepo, HostName, PullAction, PullEvent, PullNumber, PullRef, RepoId,
 };
 
 /// Longest comment in bytes: GitHub allows 65,536 characters of at most four bytes.
@@ -52,6 +52,21 @@ pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event,
         "installation_repositories" => repositories::granted(read(&json(headers, body)?)?, host),
         "ping" => Ok(ignored("GitHub only asks whether the webhook is reachable (ping)")),
         other => Ok(ignored(format!("events of type `{other}` are not used"))),
+    }
+}
+
+/// The repositories that a delivery names together with their identifiers; none where the body cannot be read, which
+/// [`parse`] says.
+pub fn identities(headers: &HeaderMap, body: &[u8], host: &HostName) -> Vec<ForgeRepo> {
+    let (Ok(header), Ok(json)) = (delivery(headers), json(headers, body)) else { return Vec::new() };
+    match header.event.as_str() {
+        "pull_request" | "issue_comment" | "push" | "installation_repositories" => {
+            read(&json).map(|payload| repositories::named(payload, host)).unwrap_or_default()
+        }
+        "repository" => {
+            read(&json).ok().and_then(|payload| repositories::renamed(&payload, host)).into_iter().collect()
+        }
+        _ => Vec::new(),
     }
 }
 

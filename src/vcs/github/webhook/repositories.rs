@@ -1,18 +1,32 @@
 //! What deliveries say of repositories as a whole: pushes, renames, deletions, and what the app may see.
 
 use super::payload::{PayloadError, ignored, repo_id};
-use super::shape::{GrantPayload, Installation, Repository, RepositoryPayload};
-use crate::model::{Event, HostName, RepoId, RepositoryEventKind, RepositoryNews};
+use super::shape::{GrantPayload, Installation, NamingPayload, Repository, RepositoryPayload};
+use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryEventKind, RepositoryNews};
 
-/// `push` has no action. A repository that has another name or owner is news of both names: what was known under the old one is
-/// looked at as well.
+/// `push` has no action.
 pub(super) fn changed(payload: &RepositoryPayload, host: &HostName) -> Result<Event, PayloadError> {
     let kind = kind_of(payload.action.as_deref());
     let repo = repo_id(host, &payload.repository.full_name)?;
-    let old = old_name(payload, &repo).and_then(|old| RepoId::new(host.clone(), &old).ok());
     let installation = installation(payload.installation.as_ref());
-    let news = |repo| RepositoryNews { repo, kind, installation };
-    Ok(Event::Repositories { news: [Some(repo), old].into_iter().flatten().map(news).collect() })
+    Ok(Event::Repositories { news: vec![RepositoryNews { repo, kind, installation }] })
+}
+
+/// The repositories that a payload names with their identifiers.
+pub(super) fn named(payload: NamingPayload, host: &HostName) -> Vec<ForgeRepo> {
+    let all = payload.repository.into_iter().chain(payload.repositories_added);
+    all.filter_map(|one| Some(ForgeRepo::new(one.id?, repo_id(host, &one.full_name).ok()?))).collect()
+}
+
+/// The repository of an event of its own, with the name it had before if it has another name or owner now.
+pub(super) fn renamed(payload: &RepositoryPayload, host: &HostName) -> Option<ForgeRepo> {
+    let repo = repo_id(host, &payload.repository.full_name).ok()?;
+    let is_renamed = kind_of(payload.action.as_deref()) == RepositoryEventKind::Renamed;
+    let was = old_name(payload, &repo).filter(|_| is_renamed).and_then(|old| RepoId::new(host.clone(), &old).ok());
+    let was = was.filter(|was| *was != repo);
+    // One that is gone has no name any more that somebody could ask for.
+    let is_gone = kind_of(payload.action.as_deref()) == RepositoryEventKind::Deleted;
+    payload.repository.id.filter(|_| !is_gone).map(|id| ForgeRepo { id, repo, was })
 }
 
 fn kind_of(action: Option<&str>) -> RepositoryEventKind {
@@ -82,18 +96,38 @@ mod tests {
         let named = |action: &str| json!({"action": action, "repository": {"full_name": "acme/infra"}});
         assert_eq!(changed_by(named("deleted")), ["deleted github.com/acme/infra None"]);
         assert_eq!(changed_by(named("privatized")), ["changed github.com/acme/infra None"]);
-        let mut renamed = named("renamed");
-        renamed["changes"] = json!({"repository": {"name": {"from": "Old"}}});
-        assert_eq!(changed_by(renamed), ["renamed github.com/acme/infra None", "renamed github.com/acme/old None"]);
-        let mut transferred = named("transferred");
-        transferred["changes"] = json!({"owner": {"from": {"user": {"login": "x"}}}});
-        assert_eq!(changed_by(transferred), ["renamed github.com/acme/infra None", "renamed github.com/x/infra None"]);
-        let mut transferred = named("transferred");
-        transferred["changes"] = json!({"owner": {"from": {"organization": {"login": "Acme-Old"}}}});
-        assert_eq!(changed_by(transferred)[1], "renamed github.com/acme-old/infra None");
-        let mut transferred = named("transferred");
-        transferred["changes"] = json!({"owner": {"from": {}}});
-        assert_eq!(changed_by(transferred), ["renamed github.com/acme/infra None"]);
+        assert_eq!(changed_by(named("renamed")), ["renamed github.com/acme/infra None"]);
+    }
+
+    #[test]
+    fn a_repository_that_has_another_name_or_owner_says_which_it_had() {
+        let was = |action: &str, changes: Value| {
+            let repository = json!({"id": 5, "full_name": "Acme/Infra"});
+            let payload = json!({"action": action, "repository": repository, "changes": changes});
+            let told =
+                renamed(&serde_json::from_value(payload).unwrap(), &HostName::new("github.com").unwrap()).unwrap();
+            assert_eq!((told.id, told.repo.full_name()), (5, "acme/infra"));
+            told.was.map(|was| was.full_name().to_owned())
+        };
+        let owner = |from: Value| json!({"owner": {"from": from}});
+        let name = json!({"repository": {"name": {"from": "Old"}}});
+        assert_eq!(was("renamed", name.clone()).as_deref(), Some("acme/old"));
+        assert_eq!(was("edited", name), None);
+        assert_eq!(was("transferred", owner(json!({"user": {"login": "x"}}))).as_deref(), Some("x/infra"));
+        let organization = json!({"organization": {"login": "Acme-Old"}});
+        assert_eq!(was("transferred", owner(organization)).as_deref(), Some("acme-old/infra"));
+        assert_eq!(was("transferred", owner(json!({}))), None);
+    }
+
+    #[test]
+    fn every_payload_names_its_repository_by_its_identifier() {
+        let body = json!({
+            "repository": {"id": 5, "full_name": "Acme/Infra"}, "sender": {"login": "x"},
+            "repositories_added": [{"id": 6, "full_name": "acme/new"}, {"full_name": "acme/without"}],
+        });
+        let told = named(serde_json::from_value(body).unwrap(), &HostName::new("github.com").unwrap());
+        let told: Vec<String> = told.iter().map(|told| format!("{} {}", told.id, told.repo)).collect();
+        assert_eq!(told, ["5 github.com/acme/infra", "6 github.com/acme/new"]);
     }
 
     #[test]

@@ -88,7 +88,18 @@ pub(super) struct Comment {
 
 #[derive(Deserialize)]
 pub(super) struct Repository {
+    #[serde(default)]
+    pub id: Option<u64>,
     pub full_name: String,
+}
+
+/// What payloads name repositories by.
+#[derive(Deserialize)]
+pub(super) struct NamingPayload {
+    #[serde(default)]
+    pub repository: Option<Repository>,
+    #[serde(default)]
+    pub repositories_added: Vec<Repository>,
 }
 
 /// `push` and `repository`.

@@ -1,0 +1,69 @@
+//! A repository has another name: what lies on this disk follows it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use super::disk::apart;
+use super::mirror::{make_dir, remove_all};
+use super::{Git, GitError, place};
+use crate::model::RepoId;
+use crate::process::{Hold, HoldError};
+
+impl Git {
+    /// Whether anything on this disk lies under the name of a repository.
+    pub fn has(&self, repo: &RepoId) -> bool {
+        let data_dir = &self.settings.data_dir;
+        [place::mirror(data_dir, repo), place::pulls(data_dir, repo)].iter().any(|dir| dir.exists())
+    }
+
+    /// Gives the mirror and the checkouts of a repository the directories of its new name. A mirror that is there under the
+    /// new name stays, and that of the old one is removed; so it is with checkouts, unless there is a local state in them.
+    /// Worktrees are then noticed to be of another mirror and made anew, with the local states in them. `false`: a run uses
+    /// a checkout, and nothing was done. The caller sees to it that nobody begins to use either.
+    pub async fn rename(&self, old: &RepoId, new: &RepoId) -> Result<bool, GitError> {
+        let doing = format!("move the mirror and the checkouts of {old} to {new}");
+        let data_dir = self.settings.data_dir.clone();
+        let (from, to) = (place::pulls(&data_dir, old), place::pulls(&data_dir, new));
+        let mut holds = Vec::new();
+        for pull in fs::read_dir(&from).into_iter().flatten().flatten() {
+            for file in fs::read_dir(pull.path().join(place::HOLDS)).into_iter().flatten().flatten() {
+                match Hold::exclusive(&file.path(), Duration::ZERO).await {
+                    Ok(hold) => holds.push(hold),
+                    Err(HoldError::Busy { .. }) => return Ok(false),
+                    Err(error @ HoldError::Io { .. }) => return Err(GitError::from_hold(&doing, error)),
+                }
+            }
+        }
+        let (old, new) = (self.mirror(old), self.mirror(new));
+        let _transfers = (old.locks.transfer.lock().await, new.locks.transfer.lock().await);
+        let _writers = (old.locks.writer.lock().await, new.locks.writer.lock().await);
+        let (old_dir, new_dir) = (old.dir().to_owned(), new.dir().to_owned());
+        let moved = apart(move || {
+            for entry in fs::read_dir(&from).into_iter().flatten().flatten() {
+                put(&entry.path(), &to.join(entry.file_name()))?;
+            }
+            fs::remove_dir(&from).ok();
+            for (old, new) in
+                [(place::beside(&old_dir), None), (place::replaced(&old_dir), None), (old_dir, Some(new_dir))]
+            {
+                match new.filter(|new| !new.exists()) {
+                    Some(new) => put(&old, &new)?,
+                    None => remove_all(&old)?,
+                }
+            }
+            Ok(true)
+        });
+        moved.await.flatten().map_err(GitError::from_io(doing))
+    }
+}
+
+/// Gives a directory another name, if it is there and the name is free.
+fn put(from: &Path, to: &Path) -> io::Result<()> {
+    if !from.exists() || to.exists() {
+        return Ok(());
+    }
+    make_dir(to.parent().unwrap_or(to))?;
+    fs::rename(from, to)
+}

@@ -1,0 +1,202 @@
+//! Which repository a name means.
+//!
+//! A repository is the forge's own identifier, and every delivery and many answers tell it beside the name. Where the two
+//! differ from what is on record, or the forge sends whoever asks by a name on to another one, the repository was renamed or
+//! transferred, and everything that is kept of it moves to the name it has now. What a delivery says may be late, so nothing
+//! moves before the forge was asked.
+//!
+//! A name can pass to another repository. Then the rows of the first one move out of the way before anything is done under
+//! the name: to its own new name, or, if it is gone, to one that no forge can give.
+
+use anyhow::anyhow;
+use tracing::{info, warn};
+
+use crate::context::Ctx;
+use crate::jobs::forge_job_error;
+use crate::model::{Actor, Cause, ForgeRepo, JobId, Origin, Pull, RepoId};
+use crate::queue::JobError;
+use crate::store::{KnownRepository, Rename, Renamed};
+use crate::vcs::{ForgeError, Installation, RepoFacts};
+
+/// Repositories of one delivery that are compared with the records; the App may be given thousands at once, and of those
+/// beyond their own events tell.
+const MOST_OF_A_DELIVERY: usize = 500;
+
+/// Who asks for a repository.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Asker {
+    /// Through which installation of the forge's app.
+    pub via: Installation,
+    /// The job that does: nothing moves while another one works on the repository.
+    pub within: Option<JobId>,
+}
+
+/// The repositories of a delivery that are on record otherwise than it names them. Those that are not on record are put there.
+pub(crate) async fn unsettled(ctx: &Ctx, told: Vec<ForgeRepo>) -> Result<Vec<ForgeRepo>, sqlx::Error> {
+    let mut unsettled = Vec::new();
+    for told in told.into_iter().take(MOST_OF_A_DELIVERY) {
+        let known = ctx.store.repository_known(&told).await?;
+        if (known == KnownRepository::Same && told.was.is_none()) || !concerns_us(ctx, &told).await? {
+            continue;
+        }
+        if known == KnownRepository::New && told.was.is_none() {
+            note(ctx, &told).await?;
+        } else {
+            unsettled.push(told);
+        }
+    }
+    Ok(unsettled)
+}
+
+/// Makes the records agree with the forge about a repository that a delivery names, and tells the name that it has.
+pub(crate) async fn settle(ctx: &Ctx, told: &ForgeRepo, by: Asker) -> Result<RepoId, JobError> {
+    let known = ctx.store.repository_known(told).await?;
+    if !concerns_us(ctx, told).await? {
+        return Ok(told.repo.clone());
+    }
+    match (known, &told.was) {
+        (KnownRepository::Same, None) => return Ok(told.repo.clone()),
+        (KnownRepository::New, None) => {
+            note(ctx, told).await?;
+            return Ok(told.repo.clone());
+        }
+        (KnownRepository::Same | KnownRepository::New, Some(_)) | (KnownRepository::Differs, _) => {}
+    }
+    let before = ctx.store.repository_name(told.repo.host(), told.id).await?;
+    if let Some(facts) = found(ctx.forge.repository(&told.repo, by.via).await)? {
+        // Whoever asks by a former name is sent on, so that this name leads to the repository as well.
+        arrange(ctx, &facts.at, Some(&told.repo), by).await?;
+        // From where it was on record it has moved by now.
+        if let Some(was) = &told.was
+            && facts.at.id == told.id
+            && before.as_ref() != Some(was)
+            && leads_to(ctx, was, &facts.at, by).await?
+        {
+            arrange(ctx, &facts.at, Some(was), by).await?;
+        }
+    }
+    let name = ctx.store.repository_name(told.repo.host(), told.id).await?;
+    Ok(name.unwrap_or_else(|| told.repo.clone()))
+}
+
+/// The forge sent whoever asked by a name on to another one: everything under that name moves there.
+pub(crate) async fn look(ctx: &Ctx, repo: &RepoId, by: Asker) -> Result<(), JobError> {
+    match found(ctx.forge.repository(repo, by.via).await)? {
+        Some(facts) => arrange(ctx, &facts.at, Some(repo), by).await,
+        None => Ok(()),
+    }
+}
+
+/// Compares the repository of a pull, as the forge tells it now, with the records. `false`: the name meant another
+/// repository until now, so whoever asked has to begin again.
+pub(crate) async fn is_settled(ctx: &Ctx, pull: &Pull, by: Asker) -> Result<bool, JobError> {
+    let Some(id) = pull.repo_id else { return Ok(true) };
+    let told = ForgeRepo::new(id, pull.at.repo.clone());
+    match ctx.store.repository_known(&told).await? {
+        KnownRepository::Same => Ok(true),
+        KnownRepository::New => Ok(ctx.store.repository_note(&told).await?),
+        KnownRepository::Differs => arrange(ctx, &told, None, by).await.map(|()| false),
+    }
+}
+
+/// Whether anything is kept of a repository, or may come to be.
+async fn concerns_us(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
+    let served = |repo: &RepoId| ctx.settings.allowlist.allows(repo);
+    if served(&told.repo) || told.was.as_ref().is_some_and(served) {
+        return Ok(true);
+    }
+    Ok(ctx.store.repository_name(told.repo.host(), told.id).await?.is_some())
+}
+
+/// Whether a name that a delivery says a repository had leads to it.
+async fn leads_to(ctx: &Ctx, was: &RepoId, now: &ForgeRepo, by: Asker) -> Result<bool, JobError> {
+    let there = found(ctx.forge.repository(was, by.via).await)?;
+    Ok(there.is_some_and(|facts| facts.at.id == now.id))
+}
+
+/// Puts a repository on record that a delivery names. What anybody could have sent is not believed: then it is put there when
+/// the forge tells it.
+async fn note(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
+    Ok(!ctx.settings.webhook_secrets.is_empty() && ctx.store.repository_note(told).await?)
+}
+
+/// Gives a repository the name it has now, wherever its rows are; `also` is another name that leads to it.
+async fn arrange(ctx: &Ctx, now: &ForgeRepo, also: Option<&RepoId>, by: Asker) -> Result<(), JobError> {
+    match ctx.store.repository_id(&now.repo).await? {
+        Some(other) if other != now.id => {
+            // It is large, and may have to make room itself.
+            Box::pin(displace(ctx, &ForgeRepo::new(other, now.repo.clone()), by)).await?;
+        }
+        Some(_) | None => {}
+    }
+    match ctx.store.repository_name(now.repo.host(), now.id).await? {
+        Some(name) if name != now.repo => rename(ctx, now, &name, by).await?,
+        Some(_) => {}
+        None => {
+            ctx.store.repository_note(now).await?;
+        }
+    }
+    let Some(also) = also.filter(|also| **also != now.repo) else { return Ok(()) };
+    match ctx.store.repository_id(also).await? {
+        Some(other) if other != now.id => Ok(()),
+        Some(_) | None => rename(ctx, now, also, by).await,
+    }
+}
+
+/// Another repository has the name now. This one goes on under the name it has itself, if it is not gone.
+async fn displace(ctx: &Ctx, old: &ForgeRepo, by: Asker) -> Result<(), JobError> {
+    let elsewhere = found(ctx.forge.repository_by_id(old.id, &old.repo, by.via).await)?;
+    let aside = ForgeRepo::new(old.id, old.displaced());
+    rename(ctx, &aside, &old.repo, by).await?;
+    match elsewhere {
+        // Asked twice at the moment of a rename the forge may still name it so; the next event tells more.
+        Some(facts) if facts.at.repo != old.repo => arrange(ctx, &facts.at, None, by).await,
+        Some(_) => Ok(()),
+        None => {
+            warn!(repo = %old.repo, id = old.id, kept_as = %aside.repo, "A repository is gone, and another one has its name");
+            Ok(())
+        }
+    }
+}
+
+async fn rename(ctx: &Ctx, now: &ForgeRepo, old: &RepoId, by: Asker) -> Result<(), JobError> {
+    let new = &now.repo;
+    let reason = "the forge has given it another name";
+    let cause = Cause::new(Actor::lockkeeper(Origin::Reconciler), reason);
+    let rename = Rename { id: now.id, old, new, cause: &cause, within: by.within };
+    let reseal = |credential: &_, url: &_| ctx.credentials.resealed_for(credential, url);
+    match ctx.store.repository_rename(&rename, reseal).await? {
+        Renamed::Done(rows) => {
+            if rows > 0 {
+                info!(%old, %new, id = now.id, rows, "A repository has another name; everything that is kept of it was moved");
+            }
+            if !ctx.settings.allowlist.allows(new) && rows > 0 {
+                warn!(
+                    %old, %new,
+                    "A repository has a name that is not on the allow-list: nothing is done in it until it is added \
+                     (--repo-allowlist)"
+                );
+            }
+            ctx.checkouts.follow_name(old, new).await;
+            ctx.nudge.nudge();
+            ctx.mirror_nudge.nudge();
+            Ok(())
+        }
+        Renamed::Busy => Err(JobError::retry(anyhow!(
+            "the repository {old} is {new} now: what runs in it under the old name has to end first"
+        ))),
+        Renamed::Refused(why) => {
+            warn!(%old, %new, %why, "A repository was renamed, and what is kept of it cannot be moved");
+            Err(JobError::retry(why))
+        }
+    }
+}
+
+/// What the forge found; `None`: it is not there.
+fn found(answer: Result<RepoFacts, ForgeError>) -> Result<Option<RepoFacts>, JobError> {
+    match answer {
+        Ok(facts) => Ok(Some(facts)),
+        Err(ForgeError::NotFound { .. }) => Ok(None),
+        Err(error) => Err(forge_job_error(error)),
+    }
+}

@@ -1,0 +1,53 @@
+//! Finds out which repository a delivery has named that differs from what is on record, and moves what was renamed.
+//!
+//! A second run is harmless: it finds everything in its place.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::{ATTEMPTS_WHILE_AWAY, patient};
+use crate::context::Ctx;
+use crate::handlers::claimed::{self, Service};
+use crate::handlers::identity::{self, Asker};
+use crate::model::{ForgeRepo, RepositoryEventKind, RepositoryNews};
+use crate::queue::{Attempt, Job, JobError};
+use crate::vcs::Installation;
+
+/// A repository as a delivery named it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SettleRepository {
+    /// What the delivery said.
+    pub told: ForgeRepo,
+    /// Through which installation of the forge's app it came.
+    pub installation: Installation,
+}
+
+#[async_trait]
+impl Job<Ctx> for SettleRepository {
+    const KIND: &'static str = "settle_repository";
+    /// Before the deliveries that follow, which would have to find out the same.
+    const PRIORITY: i64 = 45;
+    const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
+
+    fn lane(&self) -> String {
+        format!("repository:{}:{}", self.told.repo.host(), self.told.id)
+    }
+
+    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+        let by = Asker { via: self.installation, within: Some(attempt.lease.id) };
+        let repo = identity::settle(ctx, &self.told, by).await.map_err(|error| patient(error, attempt))?;
+        if claimed::service(ctx, &repo).await? == Service::Served {
+            let news = RepositoryNews { repo, kind: RepositoryEventKind::Changed, installation: self.installation };
+            ctx.store.repository_event_append(&news).await?;
+            ctx.mirror_nudge.nudge();
+        }
+        Ok(())
+    }
+
+    async fn gave_up(&self, _ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        let ForgeRepo { id, repo, .. } = &self.told;
+        warn!(%repo, id, error = error.message(), "Which repository a delivery has named could not be found out");
+        Ok(())
+    }
+}

@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use super::heads::head_forget_in_tx;
 use super::plans::plans_discard_in_tx;
 use super::{LockChange, NewJob, Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
-use crate::model::{Cause, Lock, LockEventKind, PullRef, PullState};
+use crate::model::{Cause, Lock, LockEventKind, PullRef, PullState, RepoId};
 
 macro_rules! state_sql {
     ($lock:literal) => {
@@ -57,6 +57,34 @@ impl Store {
         change.commit().await.map(|()| freed)
     }
 
+    /// Closes a pull that the forge does not have any more, as [`Self::pull_close`] does; nobody is there to be told.
+    pub async fn pull_gone(&self, pull: &PullRef, cause: &Cause) -> Result<Vec<Lock>> {
+        let (mut change, _) = LockChange::begin(self, pull, cause).await?;
+        execute!(
+            &mut change.tx,
+            "UPDATE pulls SET state = $1, updated_at = $2 WHERE repo = $3 AND number = $4",
+            PullState::Closed,
+            self.now(),
+            &pull.repo,
+            pull.number,
+        )?;
+        head_forget_in_tx(&mut change.tx, pull).await?;
+        change.leave_all(pull).await?;
+        let freed = change.free_all(pull, LockEventKind::Released).await?;
+        plans_discard_in_tx(&mut change.tx, pull).await?;
+        change.commit().await.map(|()| freed)
+    }
+
+    /// Pulls and applications of a repository that hold a lock or wait for one.
+    pub async fn pull_list_of_repo(&self, repo: &RepoId) -> Result<Vec<PullRef>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, PullRow>(
+            "SELECT repo, pull FROM locks WHERE repo = $1 UNION SELECT repo, pull FROM lock_waiters WHERE repo = $1")
+            .bind(repo).fetch_all(db))?;
+        let mut pulls: Vec<PullRef> = rows.into_iter().map(PullRef::from).collect();
+        pulls.sort();
+        Ok(pulls)
+    }
+
     /// The state of a pull, if it was ever seen.
     pub async fn pull_state(&self, pull: &PullRef) -> Result<Option<PullState>> {
         on_pool!(self, db => sqlx::query_scalar::<_, PullState>(state_sql!(""))
@@ -105,7 +133,7 @@ async fn pull_state_in_tx(tx: &mut Tx, pull: &PullRef, postgres: &'static str) -
 
 #[derive(sqlx::FromRow)]
 struct PullRow {
-    repo: crate::model::RepoId,
+    repo: RepoId,
     pull: crate::model::PullNumber,
 }
 

@@ -48,6 +48,9 @@ pub struct ListedPull {
     pub at: PullHead,
     /// When anything about it changed last, by the clock of the forge.
     pub updated_at: DateTime<Utc>,
+    /// Whether nothing in its repository can be changed any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub archived: bool,
 }
 
 /// What is left of the right to ask a forge.

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::missed::LEFT_TO_COMMANDS;
-use super::Found;
+use super::{Found, gone};
 use crate::context::Ctx;
 use crate::handlers::events::{self, close_pull};
 use crate::handlers::identity::{self, Asker};
 use crate::model::{Actor, Origin, Pull, PullHead, PullNumber, PullRef, PullState};
 use crate::queue::JobError;
-use crate::store::{ForgePage, WatchedRepo};
+use crate::store::{ForgePage, HeadNews, WatchedRepo};
 use crate::vcs::{Budget, ForgeError, ListedPage, ListedPull, OpenPulls, PageAsk};
 
 /// Most pages of a list: 3,000 open pulls.
@@ -73,7 +73,7 @@ struct Kept {
 pub(super) async fn look(ctx: &Ctx, watched: &WatchedRepo, found: &mut Found) -> anyhow::Result<Look> {
     let known = ctx.store.head_list(&watched.repo).await?;
     let known: BTreeMap<PullNumber, PullHead> = known.into_iter().map(|head| (head.number, head.at)).collect();
-    let mut list = List { ctx, watched, known, listed: BTreeSet::new(), budget: None, found };
+    let mut list = List { ctx, watched, known, listed: BTreeSet::new(), archived: false, budget: None, found };
     match list.compare().await {
         Ok(complete) => Ok(Look::Done { budget: list.budget, complete }),
         Err(Stop::Thrift | Stop::Renamed) => Ok(Look::Done { budget: list.budget, complete: false }),
@@ -87,6 +87,8 @@ struct List<'a> {
     watched: &'a WatchedRepo,
     known: BTreeMap<PullNumber, PullHead>,
     listed: BTreeSet<PullNumber>,
+    /// Whether the repository is archived, as the list shows it.
+    archived: bool,
     budget: Option<Budget>,
     found: &'a mut Found,
 }
@@ -96,6 +98,9 @@ impl List<'_> {
     async fn compare(&mut self) -> Result<bool, Stop> {
         if !self.read().await? {
             return Ok(false);
+        }
+        if self.archived {
+            self.found.repaired += gone::archived(self.ctx, &self.watched.repo).await.map_err(Stop::Broken)?;
         }
         // Pulls that were open and are not listed any more.
         let gone: Vec<PullNumber> = self.known.keys().filter(|number| !self.listed.contains(number)).copied().collect();
@@ -159,6 +164,7 @@ impl List<'_> {
 
     async fn see_to(&mut self, pull: &ListedPull) -> Result<(), Stop> {
         self.listed.insert(pull.number);
+        self.archived |= pull.archived;
         let known = self.known.get(&pull.number);
         if known == Some(&pull.at) {
             return Ok(());
@@ -195,6 +201,11 @@ impl List<'_> {
         let (ctx, known, via) = (self.ctx, self.known.get(&pull.at.number), self.watched.installation);
         if !identity::is_settled(ctx, pull, Asker { via, within: None }).await? {
             return Err(Stop::Renamed);
+        }
+        if pull.archived && pull.state == PullState::Open {
+            // Nobody could do anything with a plan of it.
+            ctx.store.head_note(&pull.at, HeadNews::Found { known, at: &pull.standing() }).await?;
+            return Ok(gone::archived(ctx, &pull.at.repo).await.map_err(Stop::Broken)? > 0);
         }
         if pull.state != PullState::Open {
             close_pull(ctx, pull, via, &Actor::lockkeeper(Origin::Reconciler)).await?;

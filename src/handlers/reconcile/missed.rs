@@ -16,12 +16,12 @@ use chrono::TimeDelta;
 use tracing::{info, warn};
 
 use super::listing::{Look, look};
-use super::Found;
+use super::{Found, gone};
 use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
 use crate::handlers::identity::{self, Asker};
 use crate::model::RepoId;
-use crate::store::WatchedRepo;
+use crate::store::{Absence, WatchedRepo};
 use crate::vcs::{Budget, ForgeError};
 
 /// Repositories that are looked at in one go; others have their turn the next time.
@@ -64,14 +64,24 @@ async fn turn(ctx: &Ctx, watched: &WatchedRepo, thrift: &mut Thrift) -> anyhow::
         Look::Done { budget, complete } => {
             thrift.note(&watched.repo, budget);
             ctx.store.watched_seen(&watched.repo, complete).await?;
+            ctx.store.absence_forget(Absence::Repo(&watched.repo)).await?;
         }
         Look::Failed(error @ (ForgeError::RateLimited { .. } | ForgeError::Unavailable { .. })) => {
             thrift.give_up(&error);
         }
         Look::Failed(ForgeError::Moved { repo, .. }) => follow(ctx, &repo).await,
-        Look::Failed(
-            error @ (ForgeError::NotFound { .. } | ForgeError::Denied { .. } | ForgeError::Rejected { .. }),
-        ) => put_off(ctx, watched, &error).await?,
+        Look::Failed(error @ ForgeError::NotFound { .. }) => {
+            put_off(ctx, watched, &error).await?;
+            match gone::repository(ctx, &watched.repo).await {
+                Ok(repaired) => found.repaired += repaired,
+                Err(error) => {
+                    warn!(repo = %watched.repo, error = format!("{error:#}"), "Whether a repository is gone cannot be told");
+                }
+            }
+        }
+        Look::Failed(error @ (ForgeError::Denied { .. } | ForgeError::Rejected { .. })) => {
+            put_off(ctx, watched, &error).await?;
+        }
     }
     Ok(found)
 }

@@ -10,6 +10,7 @@ mod audit;
 mod claims;
 mod closed_pulls;
 mod disk;
+mod gone;
 mod idle_locks;
 mod listing;
 mod missed;
@@ -147,7 +148,8 @@ impl Reconciler {
 pub static RECONCILERS: &[Reconciler] = &[
     Reconciler::new(
         "closed_pulls",
-        "Gives back what closed pull requests still hold: the close event was missed, or a server died over it.",
+        "Gives back what closed pull requests still hold: the close event was missed, or a server died over it; and what \
+         pull requests hold that are gone, with their repository or without.",
         Duration::from_mins(5),
         |ctx| Box::pin(closed_pulls::tick(ctx)),
     )

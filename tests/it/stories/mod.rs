@@ -13,6 +13,7 @@ mod during;
 mod explain;
 mod freeze;
 mod giving;
+mod gone;
 mod hooks;
 mod idle;
 mod import;

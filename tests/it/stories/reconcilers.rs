@@ -153,7 +153,7 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
     bot.github.set_delivering(Delivering::Held).await;
     bot.github.close(REPO, pull, "alice").await.unwrap();
     bot.github.lose_next().unwrap();
-    bot.github.fault("GET /repos/*/*/pulls/*", 1000, Fault::NotFound);
+    bot.github.fault("GET /repos/*/*/pulls/*", 1000, Fault::BadGateway);
     let pages = bot.pages_of(&bot.replica).await;
     let which = find("closed_pulls").unwrap();
     for times in 1..=2 {
@@ -165,7 +165,7 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
     }
     let page = get(&pages, "/operations").await;
     assert!(page.contains("The repair closed_pulls has failed 2 times in a row."), "{page}");
-    assert!(page.contains("pull request acme/infra#1 was not found on github.test"), "{page}");
+    assert!(page.contains("github.test could not be reached for pull request acme/infra#1"), "{page}");
     bot.github.clear_faults();
     assert_eq!(bot.replica.turn(which).await.unwrap(), Turn::Ours(Found { looked_at: 1, repaired: 1 }));
     bot.settle().await;

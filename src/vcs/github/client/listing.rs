@@ -41,7 +41,7 @@ fn listed(repo: &RepoId, entry: PullAnswer) -> Option<ListedPull> {
     let at = PullRef { repo: repo.clone(), number: PullNumber(entry.number) };
     let updated_at = entry.updated_at.unwrap_or(DateTime::UNIX_EPOCH);
     match entry.into_pull(&at) {
-        Ok(pull) => Some(ListedPull { number: at.number, at: pull.standing(), updated_at }),
+        Ok(pull) => Some(ListedPull { number: at.number, at: pull.standing(), updated_at, archived: pull.archived }),
         Err(message) => {
             warn!(pull = %at, message, "An open pull request in the list of GitHub cannot be read");
             None

@@ -320,4 +320,3 @@ fn foreign_letters(typed: &str) -> String {
         [_, ..] => format!("{}, which are no letters from a to z. ", named.join(", ")),
     }
 }
-

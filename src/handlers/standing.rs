@@ -6,8 +6,8 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::{Spec, in_line};
 use crate::model::{
-    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, Pull, PullRef, RunId,
-    RunKind,
+    CommandId, CommandKind, CommitSha, CommitState, CommitStatus, PlanRecord, ProjectKey, ProjectOutcome, Pull,
+    PullRef, RunId, RunKind,
 };
 use crate::render::status::{self, Standing};
 use crate::store::RunRow;

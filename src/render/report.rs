@@ -455,9 +455,7 @@ impl Report {
     fn machine_projects(&self) -> Vec<MachineProject> {
         let discarded = |released: &Released| MachineProject::new(&released.key, ProjectOutcome::Discarded, None);
         match &self.body {
-            Body::Projects(projects) | Body::Interrupted(projects) => {
-                projects.iter().map(machine_project).collect()
-            }
+            Body::Projects(projects) | Body::Interrupted(projects) => projects.iter().map(machine_project).collect(),
             Body::Unlocked { released, .. } | Body::Closed { released, .. } | Body::LockExpired { released, .. } => {
                 released.iter().map(discarded).collect()
             }

@@ -282,7 +282,10 @@ fn lock_samples() -> Vec<(&'static str, Report)> {
     };
     let expired = |released, applied| Body::LockExpired { released, ttl: TimeDelta::minutes(90), applied };
     vec![
-        ("unlocked", report(Unlock, Body::Unlocked { released: vec![released(true), released(false)], applied: false })),
+        (
+            "unlocked",
+            report(Unlock, Body::Unlocked { released: vec![released(true), released(false)], applied: false }),
+        ),
         ("unlocked_nothing", report(Unlock, Body::Unlocked { released: Vec::new(), applied: false })),
         ("merged", report(Unlock, Body::Closed { merged: true, released: vec![released(true)] })),
         ("lock_idle", report(Unlock, Body::LockIdle(idle))),

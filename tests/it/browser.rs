@@ -196,7 +196,7 @@ async fn without_scripts_applies_are_stopped_and_allowed_and_a_lock_is_given_bac
     assert!(seen.released.contains("The lock is given back and its plans are discarded."), "{}", seen.released);
     assert!(!seen.scripts);
 
-    world.answer(pull).await.is("unlock success | . default discarded");
+    world.answer(pull).await.is("lock_lost success | . default discarded");
     world.finish(&[]).await;
 }
 

@@ -60,7 +60,7 @@ pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport]) ->
         title: title(report.command),
         single,
         total: sorted.len(),
-        tally: (report.command != CommandKind::Version).then(|| tally(&sorted)),
+        tally: (!sorted.iter().all(|project| project.outcome == ProjectOutcome::Told)).then(|| tally(&sorted)),
         notes: report.notes.clone(),
         interrupted: matches!(report.body, Body::Interrupted(_)).then(|| word(report.command).unwrap_or("apply")),
         table: table(&sorted),

@@ -140,10 +140,9 @@ impl Exec<'_> {
                 None => StepFailure::Code(exit.code),
             }),
             Ended::Cancelled => Some(StepFailure::Stopped { killed: exit.signal == Some(SIGKILL) }),
-            Ended::TimedOut => Some(StepFailure::TimedOut {
-                after: self.deadline.after,
-                killed: exit.signal == Some(SIGKILL),
-            }),
+            Ended::TimedOut => {
+                Some(StepFailure::TimedOut { after: self.deadline.after, killed: exit.signal == Some(SIGKILL) })
+            }
         }
     }
 }

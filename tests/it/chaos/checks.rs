@@ -121,7 +121,7 @@ fn said(world: &World) -> (BTreeSet<String>, BTreeMap<String, CommandKind>) {
                 world.broken(&format!("the comment {} on #{pull} has no hidden line", comment.id));
                 continue;
             };
-            kinds.insert(line.id.to_string(), line.command);
+            kinds.extend(line.command.map(|command| (line.id.to_string(), command)));
             let all = line.parts.unwrap_or(1);
             parts.entry((line.id.to_string(), all)).or_default().push(line.part.unwrap_or(1));
         }

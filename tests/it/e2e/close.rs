@@ -12,7 +12,7 @@ async fn closing_during_a_plan_interrupts_terraform_politely_and_leaves_no_lock(
     assert_eq!(world.locks().await, ["#1 . default"]);
 
     world.github.close(REPO, pull, "alice").await.expect("it is open");
-    world.answer(pull).await.is("unlock success | . default discarded").says("This pull request was closed");
+    world.answer(pull).await.is("closed success | . default discarded").says("This pull request was closed");
     assert_eq!(world.locks().await, [""; 0]);
     world.server.interrupted(1).await;
     visit.let_in();
@@ -52,6 +52,6 @@ async fn a_close_that_nobody_told_is_found_at_the_next_start() {
     world.github.close(REPO, pull, "alice").await.expect("it is open");
     world.keep_webhooks().await;
     world.server.restart().await;
-    world.answer(pull).await.is("unlock success | . default discarded");
+    world.answer(pull).await.is("closed success | . default discarded");
     world.finish(&[]).await;
 }

@@ -156,7 +156,7 @@ async fn a_pull_closed_while_the_server_was_down_is_not_planned_again(backend: B
     world.server.alone().await;
 
     start_again(&mut world, backend).await;
-    world.answer(pull).await.is("unlock success | . default discarded");
+    world.answer(pull).await.is("closed success | . default discarded");
     world.settled(pull).await;
     let store = world.store().await;
     let runs = store.run_list_recent(10).await.expect("runs");

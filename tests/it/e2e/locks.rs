@@ -13,7 +13,7 @@ async fn the_second_pull_is_told_who_holds_the_lock_and_is_planned_after_the_unl
     let link = format!("[#1]({})", world.github.pull_url(REPO, first));
     said.is("autoplan waiting | . default waiting").says(&link).says("`alice`").says("**next in line**");
     world.ask(second, "lockkeeper plan").await.is("plan waiting | . default waiting");
-    world.ask(second, "lockkeeper apply").await.is("apply refused (no_plan)");
+    world.ask(second, "lockkeeper apply").await.is("apply refused (waiting)").says("next in line");
     assert_eq!(world.locks().await, ["#1 . default"]);
 
     let said = world.ask(first, "lockkeeper unlock").await;
@@ -32,6 +32,6 @@ async fn pulls_on_other_directories_do_not_meet() {
     world.answer(first).await.is("autoplan success | a default planned");
     world.answer(second).await.is("autoplan success | b default planned");
     world.github.close(REPO, first, "alice").await.expect("it is open");
-    world.answer(first).await.is("unlock success | a default discarded").says("This pull request was closed");
+    world.answer(first).await.is("closed success | a default discarded").says("This pull request was closed");
     world.finish(&["#2 b default"]).await;
 }

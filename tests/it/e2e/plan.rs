@@ -33,7 +33,7 @@ async fn a_change_is_planned_by_itself_applied_on_request_and_unlocked_by_the_me
     world.settled(pull).await;
 
     world.github.merge(REPO, pull, "alice").await.expect("a merge");
-    world.answer(pull).await.is("unlock success | . default discarded").says("This pull request was merged");
+    world.answer(pull).await.is("closed success | . default discarded").says("This pull request was merged");
     world.finish(&[]).await;
 }
 

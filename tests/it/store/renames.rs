@@ -52,6 +52,7 @@ const OTHERS: &[(&str, &str)] = &[
         "id kind delivery actor origin spec head state outcome reason result stop_kind stop_reason superseded_by",
     ),
     ("credentials", "id owner kind public key_id created_by"),
+    ("rate_gates", "host credential traffic"),
     // The body is as it was received.
     ("deliveries", "id host forge_delivery event content_type state note"),
     ("forge_pages", "etag content"),

@@ -175,8 +175,8 @@ async fn one_of_two_plans_is_applied(backend: Backend) {
     <sub>Commit `5b5fb783` · 0 s</sub>
     ");
     assert_snapshot!(bot.statuses(pull), @"
-    lockkeeper/apply: Success, 2/2 projects applied successfully (1 up to date).
-    lockkeeper/apply: app/default: Success, Up to date.
+    lockkeeper/apply: Success, 2/2 projects applied successfully.
+    lockkeeper/apply: app/default: Success, Apply succeeded.
     lockkeeper/apply: network/default: Success, Apply succeeded.
     lockkeeper/plan: Success, 2/2 projects planned successfully.
     lockkeeper/plan: app/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
@@ -471,8 +471,8 @@ async fn a_plan_is_applied_once_however_often_it_is_asked_for(backend: Backend) 
     <sub>Commit `85684520` · 0 s</sub>
     ");
     assert_snapshot!(bot.statuses(pull), @"
-    lockkeeper/apply: Success, 1/1 projects up to date.
-    lockkeeper/apply: network/default: Success, Up to date.
+    lockkeeper/apply: Success, 1/1 projects applied successfully.
+    lockkeeper/apply: network/default: Success, Apply succeeded.
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");

@@ -77,7 +77,7 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
     ```
     ");
     let line = bot.machine_line(first);
-    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":null,"outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
+    assert_snapshot!(bot.plain(&line), @r#"<!-- lockkeeper {"v":1,"event":"lock_lost","id":"ID","pull":1,"head":null,"outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
     assert_snapshot!(bot.comment(second), @"
     Ran Plan for dir: `network` workspace: `default`: planned
 

@@ -57,7 +57,7 @@ async fn a_lock_that_nobody_uses_goes_back_after_a_warning(backend: Backend) {
     lockkeeper unlock
     ```
     ");
-    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":null,"outcome":"success","reason":"lock_idle","projects":[]} -->"#);
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"event":"lock_idle","id":"ID","pull":1,"head":null,"outcome":"success","projects":[]} -->"#);
     bot.nothing_happens_for(19).await;
     assert_eq!(bot.heard(pull), [""; 0], "it was warned once");
     bot.nothing_happens_for(1).await;
@@ -72,7 +72,7 @@ async fn a_lock_that_nobody_uses_goes_back_after_a_warning(backend: Backend) {
     lockkeeper plan
     ```
     ");
-    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"unlock","id":"ID","pull":1,"head":null,"outcome":"success","reason":"lock_expired","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
+    assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"event":"lock_expired","id":"ID","pull":1,"head":null,"outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"discarded","plan":null}]} -->"#);
     bot.nothing_happens_for(1000).await;
     bot.say(pull, "lockkeeper apply").await;
     assert_snapshot!(bot.comment(pull), @"

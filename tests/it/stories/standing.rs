@@ -28,10 +28,18 @@ async fn what_was_unlocked_is_not_green_any_more(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper unlock").await;
     bot.heard(pull);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 2/2 plans were discarded: plan again.
+    lockkeeper/plan: app/default: Failure, The plan was discarded: plan again.
+    lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.
+    ");
     bot.say(pull, "lockkeeper plan -d app").await;
     bot.heard(pull);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, 1/2 plans were discarded: plan again.
+    lockkeeper/plan: app/default: Success, Plan: 1 to add, 0 to change, 0 to destroy.
+    lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.
+    ");
     bot.say(pull, "lockkeeper plan").await;
     bot.heard(pull);
     assert!(bot.statuses(pull).contains("lockkeeper/plan: Success, 2/2 projects planned successfully."));
@@ -44,7 +52,20 @@ async fn an_unlock_after_an_apply_warns_that_it_would_be_undone(backend: Backend
     bot.say(pull, "lockkeeper apply").await;
     bot.heard(pull);
     bot.say(pull, "lockkeeper unlock").await;
-    assert_snapshot!(bot.answer(pull), @"");
+    assert_snapshot!(bot.answer(pull), @"
+    Ran Unlock for 1 project
+
+    * dir: `network` workspace: `default`: lock given back
+
+    > [!WARNING]
+    > Something of this pull request was applied and is not in the base branch. The next plan of another pull request would undo it: merge this one soon, or plan and apply the base branch.
+
+    To **plan** again, comment:
+
+    ```shell
+    lockkeeper plan
+    ```
+    ");
     bot.end(&[]).await;
 }
 
@@ -54,7 +75,10 @@ async fn an_import_discards_a_plan_and_its_green_status(backend: Backend) {
     bot.heard(pull);
     bot.say(pull, "lockkeeper import -d network terraform_data.it id-1").await;
     bot.heard(pull);
-    assert_snapshot!(bot.statuses(pull), @"");
+    assert_snapshot!(bot.statuses(pull), @"
+    lockkeeper/plan: Failure, The plan was discarded: plan again.
+    lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.
+    ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -87,11 +111,20 @@ async fn an_apply_while_waiting_names_who_has_the_lock(backend: Backend) {
     let first = bot.open_pull("first", &[WIDER]).await;
     let second = bot.open_pull("second", &[("network/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
     let third = bot.open_pull("third", &[("network/main.tf", "# fake: add 3 change 0 destroy 0\n")]).await;
-    [first, second, third].map(|pull| bot.heard(pull));
+    for pull in [first, second, third] {
+        bot.heard(pull);
+    }
     bot.say(second, "lockkeeper apply").await;
-    assert_snapshot!(bot.answer(second), @"");
+    assert_snapshot!(bot.answer(second), @"
+    **Apply refused**: there is nothing to apply yet, because this pull request waits for a lock.
+
+    * dir: `network` workspace: `default`: Waiting for #&#8203;1 (alice), next in line.
+    * It is planned by itself as soon as the lock is free. Look at that plan, then apply it.
+
+    <sub>Commit `c8e9c736` · 0 s</sub>
+    ");
     bot.say(third, "lockkeeper apply -d network").await;
-    assert!(bot.answer(third).contains("Waiting for #1 (alice), number 2 in line."));
+    assert!(bot.answer(third).contains("(alice), number 2 in line."));
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
@@ -111,23 +144,39 @@ async fn a_push_during_an_apply_is_mentioned(backend: Backend) {
     assert_eq!(command.await.unwrap(), Tick::Worked);
     bot.settle().await;
     let told = bot.heard(pull);
-    assert_snapshot!(told[0].lines().take(3).collect::<Vec<_>>().join("\n"), @"");
+    assert_snapshot!(told[0].lines().take(3).collect::<Vec<_>>().join("\n"), @"
+    Ran Apply for dir: `network` workspace: `default`: applied
+
+    Commits were pushed while this ran: what was applied is `c40a4dbf`, and the newest commit is `f2d2e294`.
+    ");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
 
 async fn lines_that_are_offered_work_whatever_the_directory_is_called(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let dirs = ["quo'te", "f \"g", "br[0]", "-p", "a*b", "back`tick", "$HOME"];
-    let files: Vec<(String, &str)> = dirs.iter().map(|dir| (format!("{dir}/main.tf"), "# fake: add 1 change 0 destroy 0\n")).collect();
+    let files: Vec<(String, &str)> =
+        dirs.iter().map(|dir| (format!("{dir}/main.tf"), "# fake: add 1 change 0 destroy 0\n")).collect();
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
     let pull = bot.open_pull("odd", &files).await;
     let told = bot.answer(pull);
-    let offered: Vec<String> = told.lines().map(str::trim).filter(|line| line.starts_with("lockkeeper apply -")).map(str::to_owned).collect();
-    assert_snapshot!(offered.join("\n"), @"");
+    let offered: Vec<String> =
+        told.lines().map(str::trim).filter(|line| line.starts_with("lockkeeper apply -")).map(str::to_owned).collect();
+    assert_snapshot!(offered.join("\n"), @r#"
+    lockkeeper apply -d '$HOME'
+    lockkeeper apply --dir=-p
+    lockkeeper apply -d "a\\*b"
+    lockkeeper apply -d 'back`tick'
+    lockkeeper apply -d "br\\[0]"
+    lockkeeper apply -d "quo'te"
+    "#);
     for line in offered {
         bot.say(pull, &line).await;
         let said = bot.answer(pull);
-        assert!(said.starts_with("Ran Apply for dir: ") && said.contains("workspace: `default`: applied\n"), "{line}: {said}");
+        assert!(
+            said.starts_with("Ran Apply for dir: ") && said.contains("workspace: `default`: applied\n"),
+            "{line}: {said}"
+        );
     }
     bot.say(pull, "lockkeeper unlock").await;
     bot.heard(pull);

@@ -25,7 +25,7 @@ async fn the_version_is_told_of_what_is_planned(backend: Backend) {
     let statuses = bot.statuses(pull);
     bot.say(pull, "lockkeeper version").await;
     assert_snapshot!(bot.comment(pull), @"
-    Ran Version for 2 projects: 2 told
+    Ran Version for 2 projects
 
     | | Project | Outcome |
     |:-:|:--|:--|
@@ -79,7 +79,7 @@ async fn the_version_of_a_project_that_is_named_is_told_and_nothing_is_locked(ba
     // It is asked while another pull has the lock.
     bot.say(second, "lockkeeper version -d network").await;
     assert_snapshot!(bot.comment(second), @"
-    Ran Version for dir: `network` workspace: `default`: told
+    Ran Version for dir: `network` workspace: `default`
 
     ```text
     Terraform v1.11.4

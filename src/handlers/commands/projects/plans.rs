@@ -45,7 +45,9 @@ pub(in crate::handlers::commands) async fn plans(
         let hint = "Plan first, look at the plan, then apply it.".to_owned();
         return Ok(Plans::Refused(Reply::refused("no_plan", message, vec![hint])));
     }
-    if wanted.is_empty() && let Some(waits) = waits(cx, target).await? {
+    if wanted.is_empty()
+        && let Some(waits) = waits(cx, target).await?
+    {
         return Ok(Plans::Refused(waits));
     }
     if wanted.is_empty() {
@@ -64,7 +66,9 @@ pub(in crate::handlers::commands) async fn plans(
 async fn waits(cx: &CommandCx<'_>, target: &command::Target) -> Result<Option<Reply>, sqlx::Error> {
     let waiting = cx.ctx.store.waiter_list_of_pull(&cx.pull.at).await?;
     let is_meant = |waiter: &&Waiter| match target {
-        command::Target::Project(selector) => waiter.project.name.as_ref().is_some_and(|own| own.as_str() == selector.as_str()),
+        command::Target::Project(selector) => {
+            waiter.project.name.as_ref().is_some_and(|own| own.as_str() == selector.as_str())
+        }
         command::Target::Generic | command::Target::DirWorkspace { .. } => is_at(target, &waiter.project),
     };
     let mut lines = Vec::new();

@@ -134,7 +134,7 @@ pub(super) fn hidden_by(failure: &Failure, rule: &str) -> Result<Obstacle, Failu
         ForgeError::Moved { what, host, repo, message } => {
             let (what, host, repo) = (what.clone(), host.clone(), repo.clone());
             let error = ForgeError::Moved { what, host, repo, message: message.clone() };
-            Err(Failure { status: failure.status, error })
+            Err(Failure { status: failure.status, exhausted: failure.exhausted, error })
         }
         ForgeError::Unavailable { what, host, message } => Err(Failure::passing(host, what, message)),
     }

@@ -217,7 +217,7 @@ fn look_again(ctx: &Ctx, looks: usize, job: NewJob) -> Option<NewJob> {
 fn moved(error: &JobError) -> Option<RepoId> {
     let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
     error.chain().find_map(|cause| match cause.downcast_ref() {
-        Some(ForgeError::Moved { repo, .. }) => Some(repo.clone()),
+        Some(ForgeError::Moved { repo, .. }) => Some((**repo).clone()),
         _ => None,
     })
 }

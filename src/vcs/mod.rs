@@ -61,14 +61,12 @@ pub enum ForgeError {
         until: DateTime<Utc>,
     },
     /// The repository has another name: who asks by the old one is sent on.
-    #[error("{host} rejected {what}: {message}")]
+    #[error("{} rejected {what}: {message}", .repo.host())]
     Moved {
         /// What was asked for.
         what: String,
-        /// Where.
-        host: HostName,
         /// The name that was asked by.
-        repo: RepoId,
+        repo: Box<RepoId>,
         /// What the answer was.
         message: String,
     },

@@ -102,7 +102,7 @@ async fn whoever_is_sent_anywhere_but_to_a_repository_of_the_same_server_does_no
         let moved = Reply::status(301, &json!({"message": "Moved Permanently"})).header("location", to);
         server.on("GET /repos/acme/infra", moved);
         let error = server.client().repository(&pull().repo, None).await.unwrap_err();
-        assert!(matches!(&error, ForgeError::Moved { repo, .. } if *repo == pull().repo), "{error:?}");
+        assert!(matches!(&error, ForgeError::Moved { repo, .. } if **repo == pull().repo), "{error:?}");
     }
     assert!(elsewhere.asked().is_empty());
 }

@@ -223,10 +223,10 @@ fn sample(table: &str, column: &str, kind: &str) -> String {
 async fn a_row_of_every_table_moves(db: &TestDb) {
     let mut raw = Raw::open(db).await;
     let columns = raw.columns().await;
-    let named: BTreeSet<&str> = RENAMED_COLUMNS.iter().map(|column| column.split_once('.').unwrap().0).collect();
+    let tables: BTreeSet<&str> = RENAMED_COLUMNS.iter().map(|column| column.split_once('.').unwrap().0).collect();
     let mut inserts = BTreeMap::new();
     for (table, column, kind) in
-        columns.iter().filter(|(table, ..)| named.contains(table.as_str()) || table == "owners")
+        columns.iter().filter(|(table, ..)| tables.contains(table.as_str()) || table == "owners")
     {
         let (names, values): &mut (Vec<String>, Vec<String>) = inserts.entry(table.clone()).or_default();
         names.push(column.clone());

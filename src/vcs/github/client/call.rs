@@ -141,8 +141,8 @@ impl Failure {
     /// What was asked for is somewhere else: the repository has another name.
     pub fn of_name(self, repo: &RepoId) -> Self {
         match (self.status.is_some_and(is_move), self.error) {
-            (true, ForgeError::Rejected { what, host, message }) => {
-                Self { error: ForgeError::Moved { what, host, repo: repo.clone(), message }, ..self }
+            (true, ForgeError::Rejected { what, message, .. }) => {
+                Self { error: ForgeError::Moved { what, repo: Box::new(repo.clone()), message }, ..self }
             }
             (_, error) => Self { error, ..self },
         }

@@ -131,11 +131,11 @@ pub(super) fn hidden_by(failure: &Failure, rule: &str) -> Result<Obstacle, Failu
             exhausted: failure.exhausted,
             error: ForgeError::RateLimited { what: what.clone(), host: host.clone(), until: *until },
         }),
-        ForgeError::Moved { what, host, repo, message } => {
-            let (what, host, repo) = (what.clone(), host.clone(), repo.clone());
-            let error = ForgeError::Moved { what, host, repo, message: message.clone() };
-            Err(Failure { status: failure.status, exhausted: failure.exhausted, error })
-        }
+        ForgeError::Moved { what, repo, message } => Err(Failure {
+            status: failure.status,
+            exhausted: failure.exhausted,
+            error: ForgeError::Moved { what: what.clone(), repo: repo.clone(), message: message.clone() },
+        }),
         ForgeError::Unavailable { what, host, message } => Err(Failure::passing(host, what, message)),
     }
 }

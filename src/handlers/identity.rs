@@ -50,33 +50,57 @@ pub(crate) async fn unsettled(ctx: &Ctx, told: Vec<ForgeRepo>) -> Result<Vec<For
 
 /// Makes the records agree with the forge about a repository that a delivery names, and tells the name that it has.
 pub(crate) async fn settle(ctx: &Ctx, told: &ForgeRepo, by: Asker) -> Result<RepoId, JobError> {
-    let known = ctx.store.repository_known(told).await?;
     if !concerns_us(ctx, told).await? {
         return Ok(told.repo.clone());
     }
-    match (known, &told.was) {
-        (KnownRepository::Same, None) => return Ok(told.repo.clone()),
-        (KnownRepository::New, None) => {
-            note(ctx, told).await?;
-            return Ok(told.repo.clone());
-        }
-        (KnownRepository::Same | KnownRepository::New, Some(_)) | (KnownRepository::Differs, _) => {}
-    }
     let before = ctx.store.repository_name(told.repo.host(), told.id).await?;
-    if let Some(facts) = found(ctx.forge.repository(&told.repo, by.via).await)? {
-        // Whoever asks by a former name is sent on, so that this name leads to the repository as well.
-        arrange(ctx, &facts.at, Some(&told.repo), by).await?;
-        // From where it was on record it has moved by now.
-        if let Some(was) = &told.was
-            && facts.at.id == told.id
-            && before.as_ref() != Some(was)
-            && leads_to(ctx, was, &facts.at, by).await?
-        {
+    match ctx.store.repository_known(told).await? {
+        KnownRepository::Differs => match whereabouts(ctx, told, before.as_ref(), by).await? {
+            Some(facts) => {
+                arrange(ctx, &facts.at, None, by).await?;
+                if before.is_none() && facts.at.id != told.id {
+                    let at = &facts.at.repo;
+                    return Err(JobError::fail(anyhow!(
+                        "{at} is another repository now, and the one that is told of is not known"
+                    )));
+                }
+            }
+            // Another one is on record under the name, and must not be taken for it.
+            None if before.is_none() => {
+                return Err(JobError::retry(anyhow!(
+                    "which repository has the name {} cannot be found out",
+                    told.repo
+                )));
+            }
+            None => {}
+        },
+        KnownRepository::Same | KnownRepository::New => {}
+    }
+    if let Some(was) = told.was.as_ref().filter(|was| before.as_ref() != Some(*was)) {
+        let there = found(ctx.forge.repository(was, by.via).await)?;
+        if let Some(facts) = there.filter(|facts| facts.at.id == told.id) {
             arrange(ctx, &facts.at, Some(was), by).await?;
         }
     }
+    if ctx.store.repository_known(told).await? == KnownRepository::New {
+        note(ctx, told).await?;
+    }
     let name = ctx.store.repository_name(told.repo.host(), told.id).await?;
     Ok(name.unwrap_or_else(|| told.repo.clone()))
+}
+
+/// Where a repository is now. One that is on record is asked for with what opens it there: an owner may have given a
+/// credential for the old name.
+async fn whereabouts(
+    ctx: &Ctx,
+    told: &ForgeRepo,
+    before: Option<&RepoId>,
+    by: Asker,
+) -> Result<Option<RepoFacts>, JobError> {
+    found(match before {
+        Some(name) => ctx.forge.repository_by_id(told.id, name, by.via).await,
+        None => ctx.forge.repository(&told.repo, by.via).await,
+    })
 }
 
 /// The forge sent whoever asked by a name on to another one: everything under that name moves there.
@@ -106,12 +130,6 @@ async fn concerns_us(ctx: &Ctx, told: &ForgeRepo) -> Result<bool, sqlx::Error> {
         return Ok(true);
     }
     Ok(ctx.store.repository_name(told.repo.host(), told.id).await?.is_some())
-}
-
-/// Whether a name that a delivery says a repository had leads to it.
-async fn leads_to(ctx: &Ctx, was: &RepoId, now: &ForgeRepo, by: Asker) -> Result<bool, JobError> {
-    let there = found(ctx.forge.repository(was, by.via).await)?;
-    Ok(there.is_some_and(|facts| facts.at.id == now.id))
 }
 
 /// Puts a repository on record that a delivery names. What anybody could have sent is not believed: then it is put there when

@@ -20,6 +20,7 @@ story!(
     the_token_of_the_owner_is_used_for_git_and_the_api,
     the_app_installation_of_the_owner_is_used_for_git_and_the_api,
     a_token_that_was_replaced_is_not_used_any_more,
+    the_token_of_the_owner_goes_along_with_a_renamed_repository,
 );
 
 const FILES: &[(&str, &str)] = &[("network/main.tf", "# nothing yet\n")];
@@ -197,4 +198,23 @@ async fn a_token_that_was_replaced_is_not_used_any_more(backend: Backend) {
     assert_eq!(bot.heard(pull).len(), 1, "and again");
     assert_eq!(authors(&bot, pull).iter().filter(|author| *author == TEAM_LOGIN).count(), 1);
     bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+async fn the_token_of_the_owner_goes_along_with_a_renamed_repository(backend: Backend) {
+    const NEW: &str = "acme/network";
+    let keys = tempfile::tempdir().unwrap();
+    let flags = [("require-claims", "true"), ("encryption-key-file", &key_file(&keys))];
+    let mut bot = Bot::with(backend, FILES, &flags).await;
+    add(&bot, &token(TEAM_TOKEN)).await;
+    let pull = bot.open_pull("wider", CHANGED).await;
+    bot.github.rename_repo(REPO, NEW, "alice").await.unwrap();
+    bot.settle().await;
+    bot.github.comment(NEW, pull, "alice", "lockkeeper apply").await.unwrap();
+    bot.settle().await;
+    let comments = bot.github.comments(NEW, pull).unwrap().into_iter();
+    let told: Vec<String> =
+        comments.filter(|comment| comment.author == TEAM_LOGIN).map(|comment| comment.body).collect();
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told[1].starts_with("Ran Apply for dir: `network`"), "{}", told[1]);
+    bot.end(&["acme/network/network/default by #1"]).await;
 }

@@ -229,8 +229,10 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
     let second = bot.open_pull("other", &[("README.md", "Other networks.\n")]).await;
     bot.github.close(REPO, second, "alice").await.unwrap();
     bot.settle().await;
+    let infra = "github.test/acme/infra".parse().unwrap();
+    let id = bot.store().repository_id(&infra).await.unwrap().expect("the deliveries of before have told it");
     let mut answers = String::new();
-    for (name, event, parcel) in recorded() {
+    for (name, event, parcel) in recorded(id) {
         let before = bot.deliveries().await.len();
         let told = bot.post(&parcel).await;
         bot.settle().await;
@@ -273,7 +275,8 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
 }
 
 /// Every recorded payload, signed anew, with its name and event.
-fn recorded() -> Vec<(String, String, Parcel)> {
+/// The recordings, as if the repository in them were the one with this identifier.
+fn recorded(repository: u64) -> Vec<(String, String, Parcel)> {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/github");
     let mut paths: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
@@ -282,7 +285,10 @@ fn recorded() -> Vec<(String, String, Parcel)> {
     paths
         .iter()
         .map(|path| {
-            let file: RecordedDelivery = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+            let mut file: RecordedDelivery = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+            if let Some(told) = file.body.get_mut("repository") {
+                told["id"] = json!(repository);
+            }
             let (id, event) = (&file.headers["X-GitHub-Delivery"], &file.headers["X-GitHub-Event"]);
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
             (name, event.clone(), Parcel::raw(id, event, "application/json", file.body_bytes()))

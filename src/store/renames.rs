@@ -343,7 +343,13 @@ async fn open_jobs_in_tx(tx: &mut Tx, rename: &Rename<'_>) -> Step<Vec<OpenJob>>
     if jobs.iter().any(|job| at_work(job) && (names(job, rename.old) || names(job, rename.new))) {
         return Err(Stop::Busy);
     }
-    Ok(jobs.into_iter().filter(|job| names(job, rename.old)).collect())
+    Ok(jobs.into_iter().filter(|job| names(job, rename.old) && !is_of_another(&job.payload, rename.id)).collect())
+}
+
+/// Whether a job names the identifier of another repository: that one has the old name by now, and what was told of it stays.
+fn is_of_another(payload: &str, id: u64) -> bool {
+    let value: Value = serde_json::from_str(payload).unwrap_or_default();
+    value.pointer("/told/id").and_then(Value::as_u64).is_some_and(|told| told != id)
 }
 
 /// Whether a lane is one of a repository: `pull:github.com/acme/infra#12`, `status:github.com/acme/infra@…`.
@@ -527,6 +533,14 @@ mod tests {
             ("events:0198", None),
         ] {
             assert_eq!(lane_moved(lane, &old, &new).as_deref(), moved, "{lane}");
+        }
+    }
+
+    #[test]
+    fn what_was_told_of_another_repository_stays() {
+        assert!(is_of_another(r#"{"told":{"id":8}}"#, 7));
+        for payload in [r#"{"told":{"id":7}}"#, r#"{"told":null}"#, r#"{"pull":"x"}"#, "not JSON"] {
+            assert!(!is_of_another(payload, 7), "{payload}");
         }
     }
 

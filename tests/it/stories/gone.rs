@@ -17,6 +17,7 @@ story!(
     an_archived_repository_gives_its_locks_back,
     a_repository_that_refuses_us_keeps_no_other_waiting_and_fails_no_repair,
     a_repository_whose_app_was_removed_gives_its_locks_back,
+    a_deleted_repository_whose_name_another_one_takes_leaves_it_nothing,
 );
 
 const LOCK: &str = "acme/infra/network/default by #1";
@@ -150,5 +151,24 @@ async fn a_repository_whose_app_was_removed_gives_its_locks_back(backend: Backen
     bot.github.clear_faults();
     bot.say(PullNumber(1), "lockkeeper plan").await;
     assert!(bot.comment(PullNumber(1)).contains("**Plan: 2 to add"), "when it is back it goes on");
+    bot.end(&[LOCK]).await;
+}
+
+async fn a_deleted_repository_whose_name_another_one_takes_leaves_it_nothing(backend: Backend) {
+    let mut bot = two(backend).await;
+    bot.github.set_delivering(Delivering::Held).await;
+    bot.github.delete_repo(REPO, "alice").await.unwrap();
+    bot.github.create_repo(REPO, &[NETWORK]).await.unwrap();
+    while bot.github.lose_next().is_some() {}
+    bot.github.set_delivering(Delivering::Immediately).await;
+    let pull = bot.open_pull("anew", &[WIDER]).await;
+    assert_eq!(pull, PullNumber(1), "it counts from 1 again");
+    assert!(bot.answer(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned"));
+    let locks = bot.locks().await;
+    assert!(locks.len() == 2 && locks[0] == LOCK && locks[1].starts_with("acme/infra~"), "{locks:?}");
+    for _ in 0..2 {
+        bot.look_after(Duration::from_mins(5)).await;
+    }
+    assert!(bot.why_released().await[0].starts_with("the repository is gone"));
     bot.end(&[LOCK]).await;
 }

@@ -96,7 +96,12 @@ async fn release_pull(ctx: &Ctx, at: &PullRef, why: &str) -> anyhow::Result<()> 
     let freed = ctx.store.pull_gone(at, &cause).await?;
     let stopped = ctx.store.command_stop_plans(at, why).await?;
     ctx.stops.stop(&stopped);
-    ctx.store.job_push(&CleanPull { pull: at.clone() }.to_new()).await?;
+    if at.repo.to_string().parse::<RepoId>().is_ok() {
+        ctx.store.job_push(&CleanPull { pull: at.clone() }.to_new()).await?;
+    } else if let Err(error) = ctx.checkouts.remove_pull(at).await {
+        // No job is told such a name: another repository has that of this one.
+        warn!(pull = %at, %error, "The checkouts of a pull request that is gone could not be removed");
+    }
     warn!(pull = %at, locks = freed.len(), why, "A pull request holds nothing any more");
     Ok(())
 }

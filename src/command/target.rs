@@ -351,13 +351,12 @@ mod tests {
             let Reading::Command(Command::Plan(plan)) = grammar.read(&comment) else {
                 return Err(TestCaseError::fail(format!("{comment}: {:?}", grammar.read(&comment))));
             };
-            let expected = match key.name {
-                Some(name) => Target::Project(ProjectSelector(name.as_str().to_owned())),
-                None => {
-                    let dir = (!key.dir.is_root() || key.workspace.is_default()).then_some(DirSelector::Path(key.dir));
-                    let workspace = (!key.workspace.is_default()).then_some(key.workspace);
-                    Target::DirWorkspace { dir, workspace }
-                }
+            let expected = if let Some(name) = key.name {
+                Target::Project(ProjectSelector(name.as_str().to_owned()))
+            } else {
+                let dir = (!key.dir.is_root() || key.workspace.is_default()).then_some(DirSelector::Path(key.dir));
+                let workspace = (!key.workspace.is_default()).then_some(key.workspace);
+                Target::DirWorkspace { dir, workspace }
             };
             prop_assert_eq!(plan.target, expected);
         }

@@ -324,10 +324,10 @@ impl Trouble {
     }
 
     pub(super) fn of_target(error: &discovery::SelectError) -> Self {
-        match error {
-            discovery::SelectError::Limit(error) => Self::of_limit(error),
-            error => Self::Target(error.to_string()),
+        if let discovery::SelectError::Limit(error) = error {
+            return Self::of_limit(error);
         }
+        Self::Target(error.to_string())
     }
 
     fn into_stop(self) -> Stop {

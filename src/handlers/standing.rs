@@ -116,19 +116,13 @@ impl Standings {
 }
 
 /// Whether a command before this one has set the combined status of applying: an apply, or a plan after which nothing was
-/// left to apply.
+/// left to apply, perhaps because it concerned no project.
 async fn has_apply_status(ctx: &Ctx, pull: &Pull, command: CommandId) -> Result<bool, sqlx::Error> {
-    let mut runs = ctx.store.run_list_of_head(&pull.at, &pull.head).await?;
-    runs.retain(|run| run.command < command);
-    if runs.iter().any(|run| run.kind == RunKind::Apply) {
-        return Ok(true);
-    }
-    let plans: BTreeSet<CommandId> = runs.iter().map(|run| run.command).collect();
-    let idle = |id: &CommandId| {
-        let mut of_plan = runs.iter().filter(|run| run.command == *id && run.kind == RunKind::Plan).peekable();
-        of_plan.peek().is_some() && of_plan.all(|run| run.outcome == Some(ProjectOutcome::NoChanges))
-    };
-    Ok(plans.iter().any(idle))
+    let ended = ctx.store.command_list_ended_at(&pull.at, &pull.head).await?;
+    let runs = ctx.store.run_list_of_head(&pull.at, &pull.head).await?;
+    let sets = |run: &RunRow| run.kind == RunKind::Apply || run.outcome == Some(ProjectOutcome::NoChanges);
+    let has_set = |id: &CommandId| runs.iter().filter(|run| run.command == *id).all(sets);
+    Ok(ended.iter().filter(|id| **id < command).any(has_set))
 }
 
 /// Whether a plan is on record after that, until somebody discards it: with `unlock`, by an import, on a page.

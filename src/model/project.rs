@@ -202,7 +202,7 @@ mod tests {
             ("a", "prod", Some("-p"), Some("--project=-p")),
             ("quo'te", "default", None, Some("-d \"quo'te\"")),
             ("f \"g", "default", None, Some("-d 'f \"g'")),
-            ("br[0]", "default", None, Some("-d 'br\\[0]'")),
+            ("br[0]", "default", None, Some("-d \"br\\\\[0]\"")),
             ("-destroy", "default", None, Some("--dir=-destroy")),
             ("a\u{202e}b", "default", None, None),
         ] {

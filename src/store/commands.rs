@@ -285,6 +285,14 @@ impl Store {
         Ok(())
     }
 
+    /// Plans and applies of the pull that have ended at this head commit.
+    pub async fn command_list_ended_at(&self, pull: &PullRef, head: &CommitSha) -> Result<Vec<CommandId>> {
+        let ended = "SELECT id FROM commands WHERE repo = $1 AND pull = $2 AND head = $3 AND state = 'finished' \
+                     AND kind IN ('plan', 'autoplan', 'apply')";
+        on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(ended)
+            .bind(&pull.repo).bind(pull.number).bind(head).fetch_all(db))
+    }
+
     /// How many commands are being worked on.
     pub async fn command_count_running(&self) -> Result<i64> {
         on_pool!(self, db => sqlx::query_scalar::<_, i64>("SELECT COUNT(*) FROM commands WHERE state <> 'finished' AND state = 'running'")

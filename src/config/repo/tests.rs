@@ -592,7 +592,7 @@ fn limits_are_told() {
         errors(&patterns(6_000)),
     ];
     insta::assert_snapshot!(told.join("\n\n"), @"
-    error: the file has 1048577 bytes; 1048576 are allowed
+    error: the file is longer than 1 MiB
      --> atlantis.yaml
       = help: use a pattern as the `dir` of projects that look alike, or YAML anchors
 

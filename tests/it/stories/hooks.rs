@@ -218,7 +218,6 @@ async fn what_a_pull_request_chooses_is_no_source_for_hooks_either(backend: Back
     bot.say(pull, "lockkeeper plan -d network -- '-var=a=$(touch pwned)'").await;
     bot.answer(pull);
     assert_snapshot!(bot.statuses(pull), @r#"
-    lockkeeper/apply: Pending, 0/1 projects applied.
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     lockkeeper/pre_workflow_hook: Show: Success, <x$(touch${IFS}pwned)';`id`"><\-\v\a\r\=\a\=\$\(\t\o\u\c\h\ \p\w\n\e\d\)><>

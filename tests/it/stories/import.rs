@@ -72,13 +72,18 @@ async fn an_import_is_told_and_the_plan_made_before_is_discarded(backend: Backen
     <sub>Commit `85684520` · 0 s</sub>
     "#);
     assert_snapshot!(bot.machine_line(pull), @r#"<!-- lockkeeper {"v":1,"command":"import","id":"ID","pull":1,"head":"856845201b3cf6048a652acc870e30b35e0dfeed","outcome":"success","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"imported","plan":null}]} -->"#);
-    assert_eq!(bot.statuses(pull), statuses, "no status tells of it");
+    assert_eq!(
+        bot.statuses(pull),
+        "lockkeeper/plan: Failure, The plan was discarded: plan again.\n\
+         lockkeeper/plan: network/default: Failure, The plan was discarded: plan again.\n"
+    );
     let arguments = std::fs::read_to_string(bot.tools.join("arguments")).unwrap();
     assert_eq!(arguments.lines().last(), Some("import -lock-timeout=5s -- terraform_data.it an id"));
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).starts_with("**Apply refused**: there is no plan to apply in this pull request."));
     bot.say(pull, "lockkeeper plan").await;
     assert!(bot.comment(pull).contains(": planned\n"));
+    assert_eq!(bot.statuses(pull), statuses);
     bot.say(pull, "lockkeeper apply").await;
     assert!(bot.comment(pull).contains(": applied\n"));
     bot.end(&[LOCK]).await;

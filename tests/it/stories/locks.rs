@@ -140,7 +140,6 @@ async fn after_unlock_the_other_pull_request_can_plan(backend: Backend) {
     bot.say(second, "lockkeeper plan -d network").await;
     assert!(bot.comment(second).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     assert_snapshot!(bot.statuses(second), @"
-    lockkeeper/apply: Pending, 0/1 projects applied.
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: network/default: Success, Plan: 0 to add, 3 to change, 0 to destroy.
     ");

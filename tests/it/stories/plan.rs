@@ -133,7 +133,6 @@ async fn another_base_branch_makes_other_projects(backend: Backend) {
     bot.settle().await;
     assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
     assert_snapshot!(bot.statuses(pull), @"
-    lockkeeper/apply: Pending, 0/1 projects applied.
     lockkeeper/plan: Success, 1/1 projects planned successfully.
     lockkeeper/plan: app/default: Success, Not part of the newest plan.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
@@ -317,7 +316,7 @@ async fn one_project_fails_and_the_others_keep_their_plans(backend: Backend) {
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.
     ");
     let line = bot.machine_line(pull);
-    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"99b62b322b7bc564a5c0d5bf843534acdcf54eaa","outcome":"partial","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"no_changes","plan":null},{"name":null,"dir":"db","workspace":"default","outcome":"failed","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"planned","plan":{"add":2,"change":1,"destroy":0,"import":0,"forget":0}}]} -->"#);
+    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":1,"head":"99b62b322b7bc564a5c0d5bf843534acdcf54eaa","outcome":"partial","projects":[{"name":null,"dir":"app","workspace":"default","outcome":"no_changes","plan":{"add":0,"change":0,"destroy":0,"import":0,"forget":0}},{"name":null,"dir":"db","workspace":"default","outcome":"failed","plan":null},{"name":null,"dir":"network","workspace":"default","outcome":"planned","plan":{"add":2,"change":1,"destroy":0,"import":0,"forget":0}}]} -->"#);
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
 }
 

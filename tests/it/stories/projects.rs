@@ -40,7 +40,6 @@ async fn one_directory_is_planned_and_the_plans_of_others_stay(backend: Backend)
     let plans = bot.store().plan_list(&Bot::pull_ref(pull)).await.unwrap();
     assert_eq!(plans.iter().map(|plan| plan.project.dir.as_str()).collect::<Vec<_>>(), ["app", "network"]);
     assert_snapshot!(bot.statuses(pull), @"
-    lockkeeper/apply: Pending, 1/2 projects applied (1 up to date).
     lockkeeper/plan: Success, 2/2 projects planned successfully.
     lockkeeper/plan: app/default: Success, No changes.
     lockkeeper/plan: network/default: Success, Plan: 2 to add, 1 to change, 0 to destroy.

@@ -103,7 +103,7 @@ async fn a_rename_that_nobody_told_is_found_out_by_the_next_event(backend: Backe
     bot.say_in(NEW, second, "lockkeeper plan").await;
     assert_eq!(bot.locks().await, [HELD], "one directory has one lock");
     assert_eq!(bot.count("plan network"), 1, "the second pull still waits");
-    assert!(bot.told_in(NEW, second)[1].ends_with(": locked"), "{:?}", bot.told_in(NEW, second));
+    assert!(bot.told_in(NEW, second)[1].ends_with(": waiting"), "{:?}", bot.told_in(NEW, second));
     bot.say_in(NEW, first, "lockkeeper apply").await;
     assert_eq!(bot.count("apply network"), 1);
     bot.end(&[HELD]).await;

@@ -46,6 +46,9 @@ async fn unlock_gives_everything_back(backend: Backend) {
     * dir: `app` workspace: `default`: lock given back
     * dir: `network` workspace: `default`: lock given back, plan discarded
 
+    > [!WARNING]
+    > Something of this pull request was applied and is not in the base branch. The next plan of another pull request would undo it: merge this one soon, or plan and apply the base branch.
+
     To **plan** again, comment:
 
     ```shell

@@ -176,11 +176,16 @@ pub struct Server {
     log: Log,
 }
 
+/// What the log ends with when the process has.
+const ENDED: &str = "(the process has ended)";
+
 impl Server {
     /// Starts it where it is to end before it is ready; its log.
     pub async fn refuses(github: &Emulator, settings: Settings) -> String {
         let mut server = Self::laid_out(&github.api_url(), Some(github.clone()), settings);
         assert!(!server.try_restart().await, "it started, and said:\n{}", server.log.text());
+        // Its last words may still be on the way.
+        server.log.line_with(ENDED, 0).await;
         server.log.text()
     }
 
@@ -593,7 +598,7 @@ impl Log {
             while let Ok(Some(line)) = lines.next_line().await {
                 log.add(&line);
             }
-            log.add("(the process has ended)");
+            log.add(ENDED);
         });
     }
 

@@ -1,4 +1,4 @@
-//! Encryption at rest.
+//! Encryption at rest, and (in `signing`) signatures of the audit log.
 //!
 //! The need: what opens the repositories of others lies in the database, and in every backup of it. Whoever has the
 //! database but not the file of `--encryption-key-file` must not be able to read it, and whoever may write to it must not
@@ -13,6 +13,7 @@
 
 mod file;
 mod name;
+mod signing;
 
 use std::fmt;
 
@@ -24,6 +25,7 @@ use crate::secret::Secret;
 
 pub use file::{InvalidKeyring, check_mode, key_line};
 pub use name::{InvalidKeyName, KeyName};
+pub use signing::{Checkpoint, Pruned, PublicKey, Signature, SigningKey};
 
 /// Bytes of a key.
 pub const KEY_BYTES: usize = 32;

@@ -28,6 +28,7 @@ use crate::config::server::{Commenters, Labels, Periods, RepoAllowlist, Retentio
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
 use crate::leases::Leases;
+use crate::locks::AuditFiles;
 use crate::model::{CommandId, Distribution, ForgeHosts, ProjectKey, RepoId};
 use crate::queue::{Attempt, Nudge, Pool};
 use crate::render;
@@ -93,6 +94,8 @@ pub struct Services {
     pub forge: Arc<dyn Forge>,
     /// What owners gave for their repositories.
     pub credentials: Credentials,
+    /// Where the key and the last checkpoint of the audit log lie.
+    pub audit: AuditFiles,
     /// Who was in which team a moment ago.
     pub memberships: Memberships,
     /// Exclusive work of this server.

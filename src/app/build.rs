@@ -21,16 +21,18 @@ use crate::command::{BlockedArgs, CommandName, ExtraArgs, Grammar, Names};
 use crate::config::repo::{AutodiscoverMode, Patterns};
 use crate::config::server::{
     self, CheckoutStrategy, CommentConfig, Database, GithubAuth, MirrorUrl, PlanFiles, PlanningConfig, SecretSource,
-    ServerConfig, SilenceConfig, TerraformConfig,
+    ServerConfig, SilenceConfig, StorageConfig, TerraformConfig,
 };
 use crate::context::{Ctx, IdleStatuses, Live, Services, Settings, Stops};
 use crate::discovery;
 use crate::git::{CheckoutStrategy as Strategy, Git, GitSettings};
 use crate::leases::{Leases, SharedGates};
+use crate::locks::AuditFiles;
 use crate::model::{CommandKind, ForgeHosts, HomeId, RunUser};
 use crate::process::{Pulse, Supervisor};
 use crate::queue::{LEASE, Nudge, Pool};
 use crate::render;
+use crate::seal::Keyring;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
 use crate::sync::{self, Syncer};
@@ -77,6 +79,7 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
     let storage = &config.storage;
     let metrics = Metrics::default();
     let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
+    let audit = audit_files(storage, keys.clone())?;
     let credentials = Credentials::new(store.clone(), Arc::clone(&parts.ids), keys);
     let forge = forge(config, &parts, metrics.clone(), &credentials, &store)?;
     let environments = Environments::of(config, &parts)?;
@@ -112,6 +115,7 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
         artifacts: plan_store(&storage.plan_files, &store).context("cannot use the directory of plan files")?,
         terraform: terraform(config, &parts, tools, setups, pulse(&store)),
         credentials,
+        audit,
         memberships: Memberships::default(),
         pool: pool(&config.terraform),
         hub: OutputHub::default(),
@@ -198,6 +202,12 @@ pub fn database_url(database: &Database) -> anyhow::Result<DatabaseUrl> {
         Database::Sqlite(path) => Ok(DatabaseUrl::Sqlite(path.clone())),
         Database::Postgres(url) => url.expose().parse().map_err(|error| anyhow!("--database-url: {error}")),
     }
+}
+
+/// Where the key and the last checkpoint of the audit log lie.
+pub fn audit_files(storage: &StorageConfig, keys: Option<Arc<Keyring>>) -> anyhow::Result<AuditFiles> {
+    let database = database_url(&storage.database)?.to_string();
+    Ok(AuditFiles::new(&storage.data_dir, &database, storage.audit_checkpoints.clone(), keys))
 }
 
 fn forge(

@@ -223,7 +223,7 @@ mod tests {
     use super::super::tests::call;
     use super::*;
     use crate::clock::RandomIds;
-    use crate::locks::{Verdict, verify};
+    use crate::locks::{Evidence, Verdict, verify};
     use crate::store::DatabaseUrl;
 
     /// A directory with an empty database.
@@ -285,8 +285,9 @@ mod tests {
             gone.0 == Exit::Failure && gone.1.starts_with(&format!("error: no apply lock has the id {id}\n")),
             "{gone:?}"
         );
-        let verdict = block_on(async { verify(&open(dir.path()).await, None).await.unwrap() }).unwrap();
-        assert!(matches!(verdict, Verdict::Whole { events: 6, .. }), "{verdict:?}");
+        let verdict =
+            block_on(async { verify(&open(dir.path()).await, &Evidence::default(), None).await.unwrap() }).unwrap();
+        assert!(matches!(&verdict, Verdict::Whole(whole) if whole.unsigned == 6), "{verdict:?}");
     }
 
     #[test]

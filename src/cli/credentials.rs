@@ -18,6 +18,7 @@ use crate::app::keyring;
 use crate::claims::{ChangeCredential, CredentialError, Credentials};
 use crate::clock::{Clock as _, RandomIds, SystemClock};
 use crate::config::server::{RawSettings, StorageConfig, forge_hosts};
+use crate::locks::reseal_audit_keys;
 use crate::model::{Actor, Cause, CredentialId, Origin, OwnerName, RepoUrl, Rights};
 use crate::seal::{KEY_BYTES, KeyName, key_line};
 use crate::store::Store;
@@ -45,7 +46,7 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
     block_on(async {
         let store = database::open(&storage).await?;
         let keys = storage.encryption_keys.as_deref().map(keyring).transpose()?.map(Arc::new);
-        let credentials = Credentials::new(store.clone(), Arc::new(RandomIds), keys);
+        let credentials = Credentials::new(store.clone(), Arc::new(RandomIds), keys.clone());
         let as_json = matches.get_flag("json");
         match given {
             Given::Add { owner, url, value } => {
@@ -60,7 +61,15 @@ fn run(matches: &ArgMatches, terminal: &mut Terminal<'_>) -> Outcome {
             }
             Given::List { owner, url } => list(&store, owner.as_ref(), url.as_ref(), as_json, terminal).await,
             Given::Remove { id } => remove(&store, id, as_json, terminal).await,
-            Given::Rotate => rotate(&credentials, as_json, terminal).await,
+            Given::Rotate => {
+                if let Some(keys) = &keys {
+                    // The key of the audit log is encrypted in the same way.
+                    reseal_audit_keys(&store, keys)
+                        .await
+                        .context("the key of the audit log could not be encrypted anew")?;
+                }
+                rotate(&credentials, as_json, terminal).await
+            }
         }
     })?
 }

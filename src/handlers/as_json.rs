@@ -64,7 +64,7 @@ pub fn mirror(row: &MirrorRow) -> Value {
 pub fn event(kept: &LockEvent) -> Value {
     let (event, cause) = (&kept.event, &kept.event.cause);
     json!({
-        "seq": kept.seq,
+        "seq": kept.seq(),
         "at": time(kept.at),
         "kind": event.kind,
         "repo": event.about_repo(),
@@ -76,6 +76,6 @@ pub fn event(kept: &LockEvent) -> Value {
         "origin": cause.actor.origin,
         "remote": cause.remote,
         "reason": cause.reason,
-        "hash": kept.hash,
+        "hash": kept.link.as_ref().map(|link| &link.hash),
     })
 }

@@ -105,7 +105,8 @@ struct WaiterJson {
 /// An address is left out: the log of the operator has it, and the API is for everybody who may look.
 #[derive(Debug, Serialize)]
 struct EventJson {
-    seq: i64,
+    /// `null` until it is sealed.
+    seq: Option<i64>,
     at: String,
     kind: LockEventKind,
     pull: Option<i64>,
@@ -147,7 +148,7 @@ impl From<&LockEvent> for EventJson {
     fn from(kept: &LockEvent) -> Self {
         let (event, cause) = (&kept.event, &kept.event.cause);
         Self {
-            seq: kept.seq,
+            seq: kept.seq(),
             at: time(kept.at),
             kind: event.kind,
             pull: event.pull.as_ref().map(|pull| pull.number.0),

@@ -22,12 +22,16 @@
 //! All steps but the first hold the line of the repository, so each sees what the others did.
 
 mod audit;
+mod audit_files;
 mod give;
 mod idle;
 mod lines;
+mod sealer;
 mod take;
 
-pub use audit::{Fault, Mark, Stretch, Verdict, verify, verify_on};
+pub use audit::{Evidence, Fault, Mark, Stretch, Verdict, Whole, anchored, verify, verify_on};
+pub use audit_files::{AuditFiles, reseal_audit_keys};
 pub use give::{Gave, Given, Giving, WhyNot, give};
 pub use idle::{Limit, grain, limit};
+pub use sealer::{prune_log, seal_log};
 pub use take::{Ask, NotInLine, TakeAll, Took, Wish, ask_list, take_all};

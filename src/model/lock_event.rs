@@ -1,4 +1,5 @@
-//! What happens to locks, as the audit log keeps it: append-only, each event with the hash of the one before.
+//! What happens to locks, as the audit log keeps it: append-only. An event is written with the change it tells of; a
+//! moment later the sealer gives it a number and makes it a part of the chain, with the hash of the event before.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
@@ -52,6 +53,10 @@ text_enum! {
         Registered = "registered",
         /// An owner, an application or a credential was removed.
         Unregistered = "unregistered",
+        /// Old events were removed from the beginning of the audit log.
+        Pruned = "pruned",
+        /// Another key signs checkpoints of the audit log from here on.
+        KeyAdded = "key_added",
     }
 }
 
@@ -74,7 +79,9 @@ impl LockEventKind {
             | Self::Claimed
             | Self::Unclaimed
             | Self::Registered
-            | Self::Unregistered => false,
+            | Self::Unregistered
+            | Self::Pruned
+            | Self::KeyAdded => false,
         }
     }
 }
@@ -142,21 +149,55 @@ impl NewLockEvent {
     }
 }
 
-/// An event as kept.
+/// An event as lists show it, in the chain or on its way there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockEvent {
-    /// Its place in the chain, from 1, without gaps.
-    pub seq: i64,
-    /// When.
+    /// Place in lists: greater than those of all events before. The number of an event that has one.
+    pub place: i64,
+    /// When it happened.
     pub at: DateTime<Utc>,
     /// What happened.
     pub event: NewLockEvent,
-    /// Hash of the event before; of the first, [`LockEvent::genesis`].
+    /// Its link of the chain; `None` until it is sealed.
+    pub link: Option<ChainLink>,
+    /// What an application is called now that it is about; no part of what was kept.
+    pub title: Option<String>,
+}
+
+/// Place of an event in the chain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainLink {
+    /// Number of the event, from 1, without gaps.
+    pub seq: i64,
+    /// Hash of this event and all before.
+    pub hash: Sha256Digest,
+}
+
+impl LockEvent {
+    /// Its number, once it is sealed.
+    pub fn seq(&self) -> Option<i64> {
+        self.link.as_ref().map(|link| link.seq)
+    }
+
+    /// The pull, or application, that it is about, for lists: `#12`, `application network (branch main)`.
+    pub fn of_whom(&self) -> Option<String> {
+        self.event.pull.as_ref().map(|pull| pull.number.called_short(self.title.as_deref()))
+    }
+}
+
+/// A link of the chain with its event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainedEvent {
+    /// Its place in the chain, from 1, without gaps.
+    pub seq: i64,
+    /// When it happened.
+    pub at: DateTime<Utc>,
+    /// What happened.
+    pub event: NewLockEvent,
+    /// Hash of the event before; of the first, [`ChainedEvent::genesis`].
     pub previous: Sha256Digest,
     /// Hash of this event and the one before.
     pub hash: Sha256Digest,
-    /// What an application is called now that it is about; no part of what was kept.
-    pub title: Option<String>,
 }
 
 /// What is hashed: every field, in this order. A change here breaks every chain that exists.
@@ -180,12 +221,7 @@ struct Sealed<'a> {
     concern: Option<String>,
 }
 
-impl LockEvent {
-    /// The pull, or application, that it is about, for lists: `#12`, `application network (branch main)`.
-    pub fn of_whom(&self) -> Option<String> {
-        self.event.pull.as_ref().map(|pull| pull.number.called_short(self.title.as_deref()))
-    }
-
+impl ChainedEvent {
     /// What stands before the first event.
     pub fn genesis() -> Sha256Digest {
         Sha256Digest::of(b"")
@@ -230,10 +266,11 @@ mod tests {
         let cause = Cause::new(actor, "why");
         let mut event =
             NewLockEvent { kind: LockEventKind::Denied, key: None, scope: None, pull: None, concern: None, cause };
-        let hash = |event: &NewLockEvent| LockEvent::hash_of(1, DateTime::UNIX_EPOCH, event, &LockEvent::genesis());
+        let hash =
+            |event: &NewLockEvent| ChainedEvent::hash_of(1, DateTime::UNIX_EPOCH, event, &ChainedEvent::genesis());
         let sealed = format!(
             r#"{{"previous":"{}","seq":1,"at":"1970-01-01T00:00:00.000000Z","kind":"denied","repo":null,"dir":null,"workspace":null,"project":null,"pull":null,"actor":"ada","origin":"comment","remote":null,"reason":"why"}}"#,
-            LockEvent::genesis()
+            ChainedEvent::genesis()
         );
         assert_eq!(hash(&event), Sha256Digest::of(sealed.as_bytes()));
         event.concern = Some("net".parse().unwrap());

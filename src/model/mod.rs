@@ -42,7 +42,7 @@ pub use ids::{
     ApplicationId, ApplyLockId, ClaimId, CommandId, CredentialId, DeliveryId, JobId, LockId, OwnerId, PlanId, RunId,
 };
 pub use lock::{Lock, LockKey, LockStanding, Waiter};
-pub use lock_event::{Cause, LockEvent, LockEventKind, NewLockEvent};
+pub use lock_event::{Cause, ChainLink, ChainedEvent, LockEvent, LockEventKind, NewLockEvent};
 pub use lock_mode::{LockMode, LockScope};
 pub use lock_name::{Fit, InvalidLockName, LockName};
 pub use mirror::{

@@ -2,8 +2,8 @@
 //! one transaction.
 //!
 //! Order of what a change holds, always the same, so that no two wait for each other: the *line* of the repository
-//! (one change at a time may free locks or touch those who wait), the row of the pull, rows of locks, lanes of jobs,
-//! and last the chain of events.
+//! (one change at a time may free locks or touch those who wait), the row of the pull, rows of locks, and lanes of jobs.
+//! Events of the audit log are written without waiting for anybody.
 //!
 //! Invariant *nobody waits for nothing*: pulls wait only for a lock that is held. Whoever frees a lock hands it to the
 //! first in line in the same transaction, so that nobody who comes by can be faster than those who waited.

@@ -1,38 +1,59 @@
-//! The audit log of locks: append-only, one chain for the whole database.
+//! The audit log of locks: append-only.
 //!
-//! An event is written in the transaction of the change it tells of, so that neither is there without the other. The
-//! chain is the last thing that such a transaction locks; whoever waits for it therefore waits for somebody who only
-//! has to commit.
+//! An event is written in the transaction of the change it tells of, so that neither is there without the other. It goes
+//! to `lock_event_inbox`, where nobody waits for anybody. The sealer (`store::lock_event_seal`) moves events from there to
+//! the chain in `lock_events`.
 
 use chrono::{DateTime, Utc};
 
 use super::locks::{name_from_column, scope_column};
-use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
+use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool};
 use crate::model::{
-    Actor, ApplyScope, Cause, Concern, LockEvent, LockEventKind, LockKey, NewLockEvent, Origin, PullNumber, PullRef,
-    RepoId, RepoPath, Sha256Digest, WorkspaceName,
+    Actor, ApplyScope, Cause, ChainLink, ChainedEvent, Concern, LockEvent, LockEventKind, LockKey, NewLockEvent,
+    Origin, PullNumber, PullRef, RepoId, RepoPath, Sha256Digest, WorkspaceName,
 };
 
-/// Rows as [`EventRow`] reads them.
-macro_rules! select_sql {
-    ($($rest:literal),+ $(,)?) => {
+/// Columns of what happened, the same in both tables.
+macro_rules! event_columns {
+    () => {
+        "at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, concern"
+    };
+}
+
+/// The newest events that `$inbox` and `$chain` choose, newest first, as [`EventRow`] reads them: at most `$limit`. Those
+/// that are not sealed yet have places above all numbers.
+macro_rules! newest_sql {
+    ($limit:literal, $inbox:expr, $chain:expr) => {
         concat!(
-            "SELECT seq, at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, concern, previous, ",
-            "hash, ",
-            "(SELECT t.title FROM pulls t WHERE t.repo = lock_events.repo AND t.number = lock_events.pull) AS title ",
-            "FROM lock_events ",
-            $($rest),+
+            "SELECT page.*, (SELECT t.title FROM pulls t WHERE t.repo = page.repo AND t.number = page.pull) AS title ",
+            "FROM (SELECT * FROM (SELECT 1000000000000000 + id AS place, CAST(NULL AS BIGINT) AS seq, ",
+            "CAST(NULL AS TEXT) AS hash, ",
+            event_columns!(),
+            " FROM lock_event_inbox WHERE ",
+            $inbox,
+            " ORDER BY id DESC LIMIT ",
+            $limit,
+            ") AS page_inbox UNION ALL SELECT * FROM (SELECT seq AS place, seq, hash, ",
+            event_columns!(),
+            " FROM lock_events WHERE ",
+            $chain,
+            " ORDER BY seq DESC LIMIT ",
+            $limit,
+            ") AS page_chain) AS page ORDER BY place DESC LIMIT ",
+            $limit,
         )
     };
 }
 
-const RECENT: &str = select_sql!("ORDER BY seq DESC LIMIT $1");
-const AFTER: &str = select_sql!("WHERE seq > $1 ORDER BY seq LIMIT $2");
-const OF_LOCK: &str = select_sql!(
-    "WHERE repo = $1 AND dir = $2 AND workspace = $3 AND ($4 = '' OR scope IS NULL OR scope = $4) ORDER BY seq DESC \
-     LIMIT $5"
-);
-const HEAD: &str = "SELECT seq, hash FROM lock_events ORDER BY seq DESC LIMIT 1";
+macro_rules! of_lock_sql {
+    () => {
+        "repo = $1 AND dir = $2 AND workspace = $3 AND ($4 = '' OR scope IS NULL OR scope = $4)"
+    };
+}
+
+const OF_LOCK: &str = newest_sql!("$5", of_lock_sql!(), of_lock_sql!());
+const AFTER: &str =
+    concat!("SELECT seq, previous, hash, ", event_columns!(), " FROM lock_events WHERE seq > $1 ORDER BY seq LIMIT $2");
 
 /// How far somebody has looked through the log.
 #[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
@@ -51,23 +72,6 @@ pub struct LockEventWalk {
     pub walked_at: DateTime<Utc>,
 }
 
-/// What stands in place of events that were removed.
-#[derive(Clone, Debug, PartialEq, Eq, sqlx::FromRow)]
-pub struct LockEventSeal {
-    /// The last event that was removed.
-    pub last_seq: i64,
-    /// Its hash, which the next event continues.
-    pub last_hash: Sha256Digest,
-    /// When it happened.
-    pub last_at: DateTime<Utc>,
-    /// How many events were removed with it.
-    pub events: i64,
-    /// Who removed them.
-    pub actor: String,
-    /// When.
-    pub sealed_at: DateTime<Utc>,
-}
-
 impl Store {
     /// Keeps an event that comes with no other change.
     pub async fn lock_event_append(&self, event: NewLockEvent) -> Result<()> {
@@ -76,30 +80,39 @@ impl Store {
         tx.commit().await
     }
 
-    /// Continues the chain; the last thing that a transaction does.
+    /// Writes what happened, to be sealed soon.
     pub(crate) async fn lock_events_in_tx(&self, tx: &mut Tx, events: Vec<NewLockEvent>) -> Result<()> {
-        if events.is_empty() {
-            return Ok(());
-        }
-        chain_hold_in_tx(tx).await?;
-        let head = on_tx!(tx, db => sqlx::query_as::<_, (i64, Sha256Digest)>(HEAD).fetch_optional(db))?;
-        let (mut seq, mut previous) = head.unwrap_or_else(|| (0, LockEvent::genesis()));
         let at = kept_time(self.now());
         for event in events {
-            seq += 1;
             let event = storable(event);
-            let hash = LockEvent::hash_of(seq, at, &event, &previous);
-            let kept = LockEvent { seq, at, event, previous, hash, title: None };
-            insert_in_tx(tx, &kept).await?;
-            previous = kept.hash;
+            let NewLockEvent { kind, key, pull, concern, cause, scope: _ } = &event;
+            execute!(
+                tx,
+                concat!(
+                    "INSERT INTO lock_event_inbox (",
+                    event_columns!(),
+                    ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)"
+                ),
+                at,
+                *kind,
+                event.repo(),
+                event.dir(),
+                key.as_ref().map(|key| &key.workspace),
+                key.as_ref().and_then(|key| key.project.as_ref()),
+                pull.as_ref().map(|pull| pull.number),
+                &cause.actor.login,
+                cause.actor.origin,
+                cause.remote.as_deref(),
+                &cause.reason,
+                concern.as_ref(),
+            )?;
         }
         Ok(())
     }
 
     /// The newest events, newest first.
     pub async fn lock_event_list(&self, limit: i64) -> Result<Vec<LockEvent>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, EventRow>(RECENT).bind(limit).fetch_all(db))?;
-        Ok(rows.into_iter().map(LockEvent::from).collect())
+        self.lock_event_part(None, None, limit).await
     }
 
     /// What happened to a lock and to those that exclude it, newest first.
@@ -109,17 +122,10 @@ impl Store {
         Ok(rows.into_iter().map(LockEvent::from).collect())
     }
 
-    /// The events after a place in the chain, in order: for those who read all of it piece by piece.
-    pub async fn lock_event_after(&self, seq: i64, limit: i64) -> Result<Vec<LockEvent>> {
-        let rows = on_pool!(self, db => sqlx::query_as::<_, EventRow>(AFTER).bind(seq).bind(limit).fetch_all(db))?;
-        Ok(rows.into_iter().map(LockEvent::from).collect())
-    }
-
-    /// What was removed from the beginning of the chain, oldest first.
-    pub async fn lock_event_seals(&self) -> Result<Vec<LockEventSeal>> {
-        on_pool!(self, db => sqlx::query_as::<_, LockEventSeal>(
-            "SELECT last_seq, last_hash, last_at, events, actor, sealed_at FROM lock_event_seals ORDER BY last_seq")
-            .fetch_all(db))
+    /// The sealed events after a place in the chain, in order: for those who read all of it piece by piece.
+    pub async fn lock_event_after(&self, seq: i64, limit: i64) -> Result<Vec<ChainedEvent>> {
+        let rows = on_pool!(self, db => sqlx::query_as::<_, ChainRow>(AFTER).bind(seq).bind(limit).fetch_all(db))?;
+        Ok(rows.into_iter().map(ChainedEvent::from).collect())
     }
 
     /// How far the log was looked through.
@@ -145,49 +151,6 @@ impl Store {
         )?;
         tx.commit().await
     }
-
-    /// Removes the events from before a time and leaves a seal in their place. The newest event always stays: the next
-    /// one continues it. `None`: nothing was that old.
-    pub async fn lock_event_prune(&self, before: DateTime<Utc>, actor: &str) -> Result<Option<LockEventSeal>> {
-        let mut tx = self.begin().await?;
-        chain_hold_in_tx(&mut tx).await?;
-        let last = on_tx!(&mut tx, db => sqlx::query_as::<_, (i64, Sha256Digest, DateTime<Utc>)>(
-            "SELECT seq, hash, at FROM lock_events WHERE at < $1 AND seq < (SELECT MAX(seq) FROM lock_events) \
-             ORDER BY seq DESC LIMIT 1").bind(kept_time(before)).fetch_optional(db))?;
-        let Some((last_seq, last_hash, last_at)) = last else { return Ok(None) };
-        let removed = execute!(&mut tx, "DELETE FROM lock_events WHERE seq <= $1", last_seq)?;
-        let seal = LockEventSeal {
-            last_seq,
-            last_hash,
-            last_at,
-            events: i64::try_from(removed).unwrap_or(i64::MAX),
-            actor: free_text(actor).into_owned(),
-            sealed_at: kept_time(self.now()),
-        };
-        execute!(
-            &mut tx,
-            "INSERT INTO lock_event_seals (last_seq, last_hash, last_at, events, actor, sealed_at) \
-             VALUES ($1, $2, $3, $4, $5, $6)",
-            seal.last_seq,
-            &seal.last_hash,
-            seal.last_at,
-            seal.events,
-            &seal.actor,
-            seal.sealed_at,
-        )?;
-        tx.commit().await.map(|()| Some(seal))
-    }
-}
-
-/// Nobody else continues the chain until the transaction ends. SQLite has only one writing transaction anyway.
-async fn chain_hold_in_tx(tx: &mut Tx) -> Result<()> {
-    match tx {
-        Tx::Sqlite(_) => Ok(()),
-        Tx::Postgres(tx) => sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('lock_events', 0))")
-            .execute(&mut **tx)
-            .await
-            .map(drop),
-    }
 }
 
 /// The hash covers what is kept, so texts are made storable first.
@@ -198,37 +161,12 @@ fn storable(event: NewLockEvent) -> NewLockEvent {
     NewLockEvent { cause: Cause { actor, remote, reason: free_text(&reason).into_owned() }, ..event }
 }
 
-async fn insert_in_tx(tx: &mut Tx, kept: &LockEvent) -> Result<()> {
-    let NewLockEvent { kind, key, pull, concern, cause, scope: _ } = &kept.event;
-    execute!(
-        tx,
-        "INSERT INTO lock_events (seq, at, kind, repo, dir, workspace, scope, pull, actor, origin, remote, reason, \
-         concern, previous, hash) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
-        kept.seq,
-        kept.at,
-        *kind,
-        kept.event.repo(),
-        kept.event.dir(),
-        key.as_ref().map(|key| &key.workspace),
-        key.as_ref().and_then(|key| key.project.as_ref()),
-        pull.as_ref().map(|pull| pull.number),
-        &cause.actor.login,
-        cause.actor.origin,
-        cause.remote.as_deref(),
-        &cause.reason,
-        concern.as_ref(),
-        &kept.previous,
-        &kept.hash,
-    )
-    .map(drop)
-}
+pub(super) use {event_columns, newest_sql};
 
-pub(super) use select_sql;
-
+/// An event as both tables have it.
 #[derive(sqlx::FromRow)]
-pub(super) struct EventRow {
-    seq: i64,
-    at: DateTime<Utc>,
+pub(super) struct WhatRow {
+    pub at: DateTime<Utc>,
     kind: LockEventKind,
     repo: Option<RepoId>,
     dir: Option<RepoPath>,
@@ -240,12 +178,9 @@ pub(super) struct EventRow {
     remote: Option<String>,
     reason: String,
     concern: Option<Concern>,
-    previous: Sha256Digest,
-    hash: Sha256Digest,
-    title: Option<String>,
 }
 
-impl EventRow {
+impl WhatRow {
     /// Which applies it is about. What is about a lock has a workspace, what is about a pull has its number.
     fn applies(&self) -> Option<ApplyScope> {
         if self.workspace.is_some() || self.pull.is_some() {
@@ -259,8 +194,8 @@ impl EventRow {
     }
 }
 
-impl From<EventRow> for LockEvent {
-    fn from(row: EventRow) -> Self {
+impl From<WhatRow> for NewLockEvent {
+    fn from(row: WhatRow) -> Self {
         let applies = row.applies();
         let key = match (&row.repo, row.dir, row.workspace) {
             (Some(repo), Some(dir), Some(workspace)) => Some(LockKey {
@@ -274,7 +209,40 @@ impl From<EventRow> for LockEvent {
         let pull = row.repo.zip(row.pull).map(|(repo, number)| PullRef { repo, number });
         let actor = Actor { login: row.actor, origin: row.origin };
         let cause = Cause { actor, remote: row.remote, reason: row.reason };
-        let event = NewLockEvent { kind: row.kind, key, scope: applies, pull, concern: row.concern, cause };
-        Self { seq: row.seq, at: row.at, event, previous: row.previous, hash: row.hash, title: row.title }
+        Self { kind: row.kind, key, scope: applies, pull, concern: row.concern, cause }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+pub(super) struct EventRow {
+    place: i64,
+    seq: Option<i64>,
+    hash: Option<Sha256Digest>,
+    title: Option<String>,
+    #[sqlx(flatten)]
+    what: WhatRow,
+}
+
+impl From<EventRow> for LockEvent {
+    fn from(row: EventRow) -> Self {
+        let EventRow { place, seq, hash, title, what } = row;
+        let link = seq.zip(hash).map(|(seq, hash)| ChainLink { seq, hash });
+        Self { place, at: what.at, event: what.into(), link, title }
+    }
+}
+
+#[derive(sqlx::FromRow)]
+struct ChainRow {
+    seq: i64,
+    previous: Sha256Digest,
+    hash: Sha256Digest,
+    #[sqlx(flatten)]
+    what: WhatRow,
+}
+
+impl From<ChainRow> for ChainedEvent {
+    fn from(row: ChainRow) -> Self {
+        let ChainRow { seq, previous, hash, what } = row;
+        Self { seq, at: what.at, event: what.into(), previous, hash }
     }
 }

@@ -48,7 +48,11 @@ const SECRET: [(&str, &str); 8] = [
 ];
 
 /// Settings that name what the server goes by: runs may read it, and must not change it.
-const FIXED: [(&str, &str); 2] = [("repo-config", "the rules for repositories"), ("ssl-cert-file", "the certificate")];
+const FIXED: [(&str, &str); 3] = [
+    ("repo-config", "the rules for repositories"),
+    ("ssl-cert-file", "the certificate"),
+    ("audit-checkpoint-file", "the checkpoints of the audit log"),
+];
 
 /// A file or folder of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]

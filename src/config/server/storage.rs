@@ -41,6 +41,8 @@ pub struct StorageConfig {
     pub plan_files: PlanFiles,
     /// The keys that credentials are encrypted with; absolute.
     pub encryption_keys: Option<PathBuf>,
+    /// The file that checkpoints of the audit log are appended to; absolute.
+    pub audit_checkpoints: Option<PathBuf>,
     /// Most that mirrors, checkouts, packages of providers and downloaded programs may take; `None`: any amount.
     pub disk_quota: Option<ByteSize>,
 }
@@ -63,6 +65,7 @@ impl StorageConfig {
         let plan_dir = reader.path("share-plan-dir");
         let limit = reader.number::<u64>("plan-size-limit").map(|mebibytes| mebibytes.unwrap_or_default() << 20);
         let encryption_keys = reader.path("encryption-key-file");
+        let audit_checkpoints = reader.path("audit-checkpoint-file");
         let disk_quota = reader.size("disk-quota");
         let (data_dir, limit) = (data_dir?, limit?);
         let database = database?.unwrap_or_else(|| Database::Sqlite(data_dir.join("lockkeeper.db")));
@@ -72,7 +75,7 @@ impl StorageConfig {
             // Servers that share a database need not share a disk.
             (None, Database::Postgres(_)) => PlanFiles::Database { limit },
         };
-        Ok(Self { data_dir, database, plan_files, encryption_keys, disk_quota: disk_quota? })
+        Ok(Self { data_dir, database, plan_files, encryption_keys, audit_checkpoints, disk_quota: disk_quota? })
     }
 }
 

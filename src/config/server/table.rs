@@ -186,6 +186,15 @@ pub static SETTINGS: &[Setting] = &[
     ),
     Setting::new(
         Storage,
+        "audit-checkpoint-file",
+        "FILE",
+        Path,
+        "File that each signed checkpoint of the audit log is appended to, a line each; it is opened anew each time. Ship it \
+         to another machine: it proves later how far the log reached. Not set: checkpoints are in the log of the server and \
+         the last one in the data directory.",
+    ),
+    Setting::new(
+        Storage,
         "disk-quota",
         "SIZE",
         Size,

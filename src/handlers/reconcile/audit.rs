@@ -9,8 +9,8 @@ use tracing::debug;
 
 use super::Found;
 use crate::context::Ctx;
-use crate::locks::{Mark, Stretch, verify_on};
-use crate::model::LockEvent;
+use crate::locks::{Evidence, Mark, Stretch, verify_on};
+use crate::model::ChainedEvent;
 use crate::store::LockEventWalk;
 
 /// The walk along the end of the log.
@@ -43,19 +43,20 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
 
 async fn step(ctx: &Ctx, name: &str, walk: Option<&LockEventWalk>) -> anyhow::Result<Stretch> {
     let from = walk.map(|walk| Mark { seq: walk.seq, hash: walk.hash.clone() });
-    let mut stretch = verify_on(&ctx.store, from.as_ref(), PIECES).await?;
+    let evidence = Evidence { checkpoints: ctx.audit.mark()?.into_iter().collect(), keys: None };
+    let mut stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
     if matches!(stretch, Stretch::Broken { .. }) {
         // Somebody may have pruned the log between two of our looks.
-        stretch = verify_on(&ctx.store, from.as_ref(), PIECES).await?;
+        stretch = verify_on(&ctx.store, &evidence, from.as_ref(), PIECES).await?;
     }
-    let begin = || Mark { seq: 0, hash: LockEvent::genesis() };
+    let begin = || Mark { seq: 0, hash: ChainedEvent::genesis() };
     let (mark, broken) = match &stretch {
         Stretch::Whole { mark, at_end: true, .. } if name == AGAIN && mark.seq > 0 => {
             debug!(events = mark.seq, "The whole audit log of locks was verified again");
             (begin(), None)
         }
         Stretch::Whole { mark, .. } => (mark.clone(), None),
-        Stretch::Broken { seq, fault } => (from.unwrap_or_else(begin), Some((*seq, fault.says().to_owned()))),
+        Stretch::Broken { seq, fault } => (from.unwrap_or_else(begin), Some((*seq, fault.says()))),
     };
     let (broken_seq, fault) = broken.unzip();
     let (name, walked_at) = (name.to_owned(), ctx.clock.now());

@@ -7,6 +7,7 @@
 
 mod apply_locks;
 mod audit;
+mod audit_seal;
 mod claims;
 mod closed_pulls;
 mod disk;
@@ -219,6 +220,12 @@ pub static RECONCILERS: &[Reconciler] = &[
          a day ago, and events of repositories that every server has walked.",
         Duration::from_hours(1),
         |ctx| Box::pin(retention::tick(ctx)),
+    ),
+    Reconciler::new(
+        "audit_seal",
+        "Makes new events of the audit log a part of its chain, and signs how far that reaches.",
+        Duration::from_secs(10),
+        |ctx| Box::pin(audit_seal::tick(ctx)),
     ),
     Reconciler::new(
         "audit",

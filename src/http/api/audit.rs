@@ -27,7 +27,7 @@ pub(super) struct Events {
 pub(super) struct Which {
     /// What concerns this owner, and the repositories that it has claimed.
     owner: Option<String>,
-    /// Those that come after the event of this number: older ones.
+    /// Those that come after what was the last of a part: older ones.
     after: Option<i64>,
 }
 
@@ -39,6 +39,6 @@ pub(super) async fn list(
 ) -> Result<Json<Events>, Failure> {
     let of = sight.concerns(which.owner.as_deref()).await?;
     let events = web.store.lock_event_part(of.as_deref(), which.after, PAGE).await?;
-    let next = next_of(&events, |event| event.seq.to_string());
+    let next = next_of(&events, |event| event.place.to_string());
     Ok(Json(Events { events: events.iter().map(as_json::event).collect(), next }))
 }

@@ -3,13 +3,20 @@
 use chrono::{DateTime, Utc};
 
 use crate::handlers::reconcile::{AUDIT_AGAIN, AUDIT_NEW};
-use crate::model::LockEvent;
-use crate::store::{LockEventSeal, Result, Store};
+use crate::model::{LockEvent, Sha256Digest};
+use crate::seal::Checkpoint;
+use crate::store::{LockEventSeal, LogReach, Result, Store};
 
 /// The log.
 pub(in crate::http) struct Log {
-    /// Events in it.
+    /// Events in it, sealed or not.
     pub events: i64,
+    /// How far it reaches.
+    pub reach: LogReach,
+    /// Hash of the newest sealed event.
+    pub newest_hash: Option<Sha256Digest>,
+    /// The last checkpoint.
+    pub checkpoint: Option<Checkpoint>,
     /// The newest, newest first.
     pub newest: Vec<LockEvent>,
     /// What was removed from its beginning, oldest first.
@@ -37,14 +44,18 @@ impl Log {
     pub async fn read(store: &Store, events: i64) -> Result<Self> {
         let newest = store.lock_event_list(events.max(1)).await?;
         let seals = store.lock_event_seals().await?;
-        let (last, sealed) = (newest.first().map(|event| event.seq), seals.last().map_or(0, |seal| seal.last_seq));
+        let (reach, pruned) = (store.audit_reach().await?, seals.last().map_or(0, |seal| seal.last_seq));
+        let head = store.lock_event_after(reach.head - 1, 1).await?.pop();
         let walks = store.lock_event_walks().await?;
         let walk = |name| walks.iter().find(|walk| walk.name == name);
         let broken = walks
             .iter()
             .filter_map(|walk| Some(Broken { seq: walk.broken_seq?, fault: walk.fault.clone().unwrap_or_default() }));
         Ok(Self {
-            events: last.map_or(0, |last| last - sealed),
+            events: (reach.head - pruned).max(0) + reach.waiting,
+            newest_hash: head.map(|head| head.hash),
+            checkpoint: store.audit_checkpoint_last().await?,
+            reach,
             newest,
             verified_seq: walk(AUDIT_NEW).map_or(0, |walk| walk.seq),
             looked_at: walk(AUDIT_NEW).map(|walk| walk.walked_at),
@@ -56,6 +67,6 @@ impl Log {
 
     /// Events that nobody has looked at yet.
     pub fn unverified(&self) -> i64 {
-        self.newest.first().map_or(0, |newest| newest.seq - self.verified_seq).clamp(0, self.events)
+        (self.reach.head + self.reach.waiting - self.verified_seq).clamp(0, self.events)
     }
 }

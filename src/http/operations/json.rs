@@ -102,7 +102,11 @@ fn run(row: &ReconcilerRow) -> Value {
 fn audit(log: &Log) -> Value {
     json!({
         "events": log.events,
-        "newest_hash": log.newest.first().map(|event| &event.hash),
+        "waiting": log.reach.waiting,
+        "newest_hash": log.newest_hash,
+        "checkpoint": log.checkpoint.as_ref().map(|last| json!({
+            "seq": last.seq, "hash": last.hash, "signed_at": last.signed_at, "key": last.key, "signature": last.signature,
+        })),
         "broken": log.broken.as_ref().map(|broken| json!({ "seq": broken.seq, "fault": broken.fault })),
         "verified_seq": log.verified_seq, "unverified": log.unverified(), "verified_at": log.looked_at,
         "again_seq": log.again_seq,

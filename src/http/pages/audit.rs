@@ -39,7 +39,9 @@ struct View {
 
 #[derive(Serialize)]
 struct EventLine {
-    seq: i64,
+    id: i64,
+    /// Its number, once it is sealed.
+    seq: Option<i64>,
     what: &'static str,
     repo: Option<String>,
     owner: Option<String>,
@@ -58,7 +60,8 @@ impl EventLine {
         let lock = event.key.as_ref().map(|key| format!("{}/{}", key.dir, key.workspace));
         let place = lock.or_else(|| event.scope.as_ref().and_then(ApplyScope::dir).map(ToString::to_string));
         Self {
-            seq: kept.seq,
+            id: kept.place,
+            seq: kept.seq(),
             what: event_words(event.kind),
             repo: event.about_repo().map(|repo| shown(&repo.to_string())),
             owner: event.concern.as_ref().and_then(Concern::owner).map(ToString::to_string),
@@ -86,7 +89,7 @@ pub(super) async fn show(
     let events = web.store.lock_event_part(of.as_deref(), after, MOST).await?;
     let (now, last) = (web.clock.now(), events.last().filter(|_| is_full(events.len(), MOST)));
     let view = View {
-        next: last.map(|last| query(&[("owner", asked), ("after", &last.seq.to_string())])),
+        next: last.map(|last| query(&[("owner", asked), ("after", &last.place.to_string())])),
         is_newest: after.is_none(),
         events: events.iter().map(|event| EventLine::new(event, now)).collect(),
         owners: owners_to_choose(&web, &sight).await?,

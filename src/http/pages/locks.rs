@@ -260,5 +260,7 @@ pub(super) const fn event_words(kind: LockEventKind) -> &'static str {
         LockEventKind::Unclaimed => "claim ended",
         LockEventKind::Registered => "registered",
         LockEventKind::Unregistered => "removed",
+        LockEventKind::Pruned => "log pruned",
+        LockEventKind::KeyAdded => "new key of the log",
     }
 }

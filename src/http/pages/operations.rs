@@ -158,7 +158,9 @@ struct DeliveryLine {
 struct AuditView {
     badge: Badge,
     events: i64,
+    waiting: i64,
     newest_hash: Option<String>,
+    checkpoint: Option<CheckpointLine>,
     verified: Option<Stamp>,
     unverified: i64,
     again: i64,
@@ -166,6 +168,13 @@ struct AuditView {
     seals: Vec<SealLine>,
     more_seals: usize,
     newest: Vec<EventLine>,
+}
+
+#[derive(Serialize)]
+struct CheckpointLine {
+    seq: i64,
+    at: Stamp,
+    key: String,
 }
 
 #[derive(Serialize)]
@@ -178,7 +187,7 @@ struct SealLine {
 
 #[derive(Serialize)]
 struct EventLine {
-    seq: i64,
+    seq: Option<i64>,
     at: Stamp,
     kind: &'static str,
     lock: Option<String>,
@@ -438,7 +447,13 @@ impl AuditView {
         Self {
             badge,
             events: log.events,
-            newest_hash: log.newest.first().map(|event| event.hash.to_string()),
+            waiting: log.reach.waiting,
+            newest_hash: log.newest_hash.as_ref().map(ToString::to_string),
+            checkpoint: log.checkpoint.as_ref().map(|last| CheckpointLine {
+                seq: last.seq,
+                at: Stamp::new(last.signed_at, now),
+                key: last.key.to_string(),
+            }),
             verified: log.looked_at.map(|at| Stamp::new(at, now)),
             unverified: log.unverified(),
             again: log.again_seq,
@@ -465,7 +480,7 @@ impl EventLine {
     fn new(kept: &LockEvent, now: DateTime<Utc>) -> Self {
         let cause = &kept.event.cause;
         Self {
-            seq: kept.seq,
+            seq: kept.seq(),
             at: Stamp::new(kept.at, now),
             kind: kept.event.kind.as_str(),
             lock: kept.event.key.as_ref().map(|key| shown(&format!("{}/{}", key.dir, key.workspace))),

@@ -31,7 +31,7 @@ pub async fn all(world: &World) {
 /// Every event of the audit log continues the one before it, whatever died in between.
 async fn audit(world: &World) {
     let verdict = world.look.audit().await;
-    if !matches!(verdict, Verdict::Whole { .. }) {
+    if !matches!(verdict, Verdict::Whole(_)) {
         world.broken(&format!("the audit log is not whole: {verdict:?}"));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockkeeper::clock::{RandomIds, SystemClock};
-use lockkeeper::locks::{Verdict, verify};
+use lockkeeper::locks::{Evidence, Verdict, verify};
 use lockkeeper::store::{DatabaseUrl, Store};
 use sqlx::postgres::PgConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -60,7 +60,7 @@ impl Look {
         };
         let store = Store::open_existing(&url, Arc::new(SystemClock), Arc::new(RandomIds)).await;
         let store = store.expect("the database answers").expect("the servers have made it");
-        let verdict = verify(&store, None).await.expect("the log can be read");
+        let verdict = verify(&store, &Evidence::default(), None).await.expect("the log can be read");
         store.close().await;
         verdict
     }

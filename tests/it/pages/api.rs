@@ -147,6 +147,7 @@ async fn ask(browser: &Browser, path: &str, body: &'static str) -> (StatusCode, 
 async fn a_lock_is_shown_with_those_who_wait_and_its_history() {
     let world = World::new().await;
     in_use(&world).await;
+    world.seal_log().await;
     let browser = world.browser().await;
     let answer = browser.get("/api/locks/acme%2Finfra%2Finfra%2Fnet%2Fprod").await;
     let json: Value = serde_json::from_str(&answer.body).unwrap();

@@ -27,7 +27,7 @@ use lockkeeper::model::{
     RunId, RunKind, Sha256Digest,
 };
 use lockkeeper::queue::Nudge;
-use lockkeeper::seal::{Keyring, key_line};
+use lockkeeper::seal::{Keyring, SigningKey, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
     CancelWhat, Cancelled, CommandRow, CreateCommand, DatabaseUrl, FinishedCommand, LockWish, NewCommand, NewJob,
@@ -253,6 +253,13 @@ impl World {
         let line = key_line(&"2026".parse().unwrap(), b"0123456789abcdef0123456789abcdef");
         let keys = Keyring::parse(line.expose()).unwrap();
         Credentials::new(self.store.clone(), Arc::clone(&self.ids) as Arc<dyn Ids>, Some(Arc::new(keys)))
+    }
+
+    /// Seals the audit log, as a server does every few seconds; always with the same key.
+    pub async fn seal_log(&self) {
+        let key = SigningKey::from_secret(&Secret::new(&STANDARD.encode([7; 32]))).unwrap();
+        self.store.audit_key_add(key.public(), None, None).await.unwrap();
+        let _sealed = self.store.lock_event_seal(&key, 10_000).await.unwrap();
     }
 
     fn giving(&self) -> Arc<dyn GiveLocks> {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use insta::assert_snapshot;
 use lockkeeper::context::{FileState, Refused};
-use lockkeeper::model::{PullState, Sha256Digest};
+use lockkeeper::model::{ChainLink, PullState, Sha256Digest};
 use lockkeeper::queue::LEASE;
 use lockkeeper::store::{Finish, LockEventWalk, NewDelivery, NewJob, Presence, ReconcilerRun, ReplicaId};
 
@@ -73,8 +73,8 @@ pub async fn troubled_world(who: &str, error: &str) -> World {
         deliver(&world, &n.to_string()).await;
     }
     let walked_at = world.clock_now();
-    let head = store.lock_event_list(1).await.unwrap().remove(0);
-    let (seq, hash) = (head.seq, head.hash);
+    world.seal_log().await;
+    let ChainLink { seq, hash } = store.lock_event_list(1).await.unwrap().remove(0).link.unwrap();
     let walk = LockEventWalk { name: "new".to_owned(), seq, hash, broken_seq: None, fault: None, walked_at };
     store.lock_event_walk_set(&walk).await.unwrap();
     world.store.pull_close(&infra, PullState::Merged, "", by(), |_| vec![]).await.unwrap();
@@ -101,7 +101,7 @@ async fn a_new_server_is_in_order_and_says_what_will_be_there() {
         "Nothing is waiting",
         "No webhook delivery came in.",
         "not verified yet",
-        "there is no event yet",
+        "no event is sealed yet",
     ] {
         assert!(text.contains(expected), "{expected} is not in {text}");
     }

@@ -13,6 +13,7 @@ use lockkeeper::model::{
     LockKey, MirrorEvent, PlanRecord, PlanState, ProjectOutcome, PullHead, PullNumber, PullRef, PullState, RepoUrl,
     RepositoryEventKind, RepositoryNews, Rights, RunKind,
 };
+use lockkeeper::seal::SigningKey;
 use lockkeeper::store::{
     ApplyGate, Collected, DatabaseUrl, DeliveryState, EventWalk, FinishedCommand, HeadNews, LockWish, MirrorSearch,
     NewDelivery, OutputPiece, PendingStatus,
@@ -44,15 +45,20 @@ const GROWING: [&str; 16] = [
     "runs",
 ];
 
-/// What SQLite may read as a whole: no table at all, or one with a row per server, switch, setting or promise.
-const SMALL: [&str; 11] = [
+/// What SQLite may read as a whole: no table at all, or one with a row per server, switch, setting or promise, or for
+/// what the sealer of the audit log comes for within seconds.
+const SMALL: [&str; 15] = [
     "CONSTANT",
     "(",
     "each",
     "whose",
+    "page",
     "apply_locks",
+    "audit_",
     "leases",
+    "lock_event_inbox",
     "lock_event_seals",
+    "lock_event_walks",
     "open_lanes",
     "pending_statuses",
     "replicas",
@@ -357,6 +363,12 @@ async fn pages(db: &TestDb) {
     store.lane_list(20).await.unwrap();
     store.job_list_failed_since(since, 20).await.unwrap();
     store.delivery_count_since(since).await.unwrap();
+    let key = SigningKey::generate();
+    store.audit_key_add(key.public(), None, None).await.unwrap();
+    let _sealed = store.lock_event_seal(&key, 500).await.unwrap();
+    store.audit_reach().await.unwrap();
+    store.audit_checkpoint_last().await.unwrap();
+    store.lock_event_seals().await.unwrap();
 }
 
 fn new_delivery() -> NewDelivery {

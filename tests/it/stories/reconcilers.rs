@@ -189,6 +189,7 @@ async fn a_change_to_the_audit_log_is_found_shown_and_raised(backend: Backend) {
     bot.answer(pull);
     let pages = bot.pages_of(&bot.replica).await;
     let broken = |metrics: &str| value(metrics, "lockkeeper_audit_broken");
+    assert_eq!(bot.replica.tick("audit_seal").await.unwrap().looked_at, 1);
     assert_eq!(bot.replica.tick("audit").await.unwrap().looked_at, 2, "one event, looked at by both walks");
     assert_eq!(broken(&metrics(&bot, &pages).await), Some(0.0));
     execute(&bot.db, "UPDATE lock_events SET reason = reason || '!' WHERE seq = 1").await;
@@ -202,6 +203,15 @@ async fn a_change_to_the_audit_log_is_found_shown_and_raised(backend: Backend) {
     execute(&bot.db, "UPDATE lock_events SET reason = rtrim(reason, '!') WHERE seq = 1").await;
     bot.replica.tick("audit").await.unwrap();
     assert_eq!(broken(&metrics(&bot, &pages).await), Some(0.0));
+    let key = bot.store().audit_keys().await.unwrap()[0].public;
+    assert!(get(&pages, "/operations").await.contains(&key.to_string()), "the public key is shown");
+    execute(&bot.db, "DELETE FROM lock_events").await;
+    for repair in ["audit", "audit_seal"] {
+        let error = bot.replica.tick(repair).await.unwrap_err();
+        assert!(error.to_string().contains("event 1 is missing"), "{error:#}");
+    }
+    let page = get(&pages, "/operations").await;
+    assert!(page.contains("The audit log is broken: event 1 is missing."), "{page}");
     bot.end(&[LOCK]).await;
 }
 
@@ -209,6 +219,7 @@ async fn the_audit_log_is_verified_round_and_round(backend: Backend) {
     let mut bot = Bot::new(backend, &[NETWORK]).await;
     let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
     bot.answer(pull);
+    assert_eq!(bot.replica.tick("audit_seal").await.unwrap().looked_at, 1);
     for events in [2, 1, 1] {
         let looked_at = bot.replica.tick("audit").await.unwrap().looked_at;
         assert_eq!(looked_at, events, "what is new once, all of it in every round");

@@ -4,6 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use chrono::{DateTime, Utc};
 use lockkeeper::clock::{Clock, CountingIds, ManualClock};
+use lockkeeper::locks::{self, AuditFiles};
 use lockkeeper::model::{Actor, ApplyLock, ApplyScope, Cause};
 use lockkeeper::store::{DatabaseUrl, SetApplyLock, Store};
 use tempfile::TempDir;
@@ -128,6 +129,16 @@ pub fn tell(story: impl Future<Output = ()>) {
 pub fn by() -> &'static Cause {
     static BY: LazyLock<Cause> = LazyLock::new(|| Cause::new(Actor::commenter("ada"), "as the test wants it"));
     &BY
+}
+
+/// What a server with this database and its directory keeps of the audit log outside of the database.
+pub fn audit_files(db: &TestDb) -> AuditFiles {
+    AuditFiles::new(db.dir.path(), &db.url.to_string(), None, None)
+}
+
+/// Seals what is in the audit log, as such a server does every few seconds, and tells how many events were new.
+pub async fn seal_log(db: &TestDb) -> u64 {
+    locks::seal_log(db.store(), &audit_files(db)).await.expect("the log can be sealed")
 }
 
 /// Stops every apply.

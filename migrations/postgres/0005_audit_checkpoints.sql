@@ -37,3 +37,6 @@ CREATE TABLE audit_checkpoints (
 -- Who signed that events were pruned. Of those from before, the first checkpoint signs what is there.
 ALTER TABLE lock_event_seals ADD COLUMN key TEXT;
 ALTER TABLE lock_event_seals ADD COLUMN signature TEXT;
+
+-- What is worked on right now; few, however long the queue is.
+CREATE INDEX jobs_running ON jobs (lease_holder) WHERE state = 'running';

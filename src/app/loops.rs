@@ -22,6 +22,8 @@ const SHORT_WORKERS: usize = 8;
 /// Workers for commands: so many repositories may each have as many commands at once as one may have at most. Most of them
 /// wait for a place in the pool of runs; a place in this row costs next to nothing.
 const BUSY_REPOS: i64 = 4;
+/// Workers for commands that are answered at once, as `unlock` is: commands that wait take all others.
+const ANSWER_WORKERS: usize = 8;
 /// Without a nudge the queue is looked at this often: other replicas put jobs in without telling us.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After an error (the database is away) the next try waits this long.
@@ -71,7 +73,7 @@ fn start_workers(
     ended: &CancellationToken,
 ) {
     let turn = || Arc::new(Mutex::new(replica.ctx.nudge.listen()));
-    let (short_turn, command_turn) = (turn(), turn());
+    let (short_turn, command_turn, answer_turn) = (turn(), turn(), turn());
     for _ in 0..SHORT_WORKERS {
         let (replica, turn, ended) = (Arc::clone(replica), Arc::clone(&short_turn), ended.clone());
         // Short jobs go on while commands end: what they have to say is to be posted.
@@ -80,6 +82,10 @@ fn start_workers(
     for _ in 0..commands_of_a_repo(&replica.ctx).saturating_mul(BUSY_REPOS) {
         let (replica, turn, closing) = (Arc::clone(replica), Arc::clone(&command_turn), closing.clone());
         tasks.spawn(async move { work(&replica.long, &turn, &closing).await });
+    }
+    for _ in 0..ANSWER_WORKERS {
+        let (replica, turn, closing) = (Arc::clone(replica), Arc::clone(&answer_turn), closing.clone());
+        tasks.spawn(async move { work(&replica.answers, &turn, &closing).await });
     }
 }
 

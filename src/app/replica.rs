@@ -21,6 +21,7 @@ pub struct Replica {
     pub running: Running,
     pub(super) short: Worker<Jobs>,
     pub(super) long: Worker<Jobs>,
+    pub(super) answers: Worker<Jobs>,
     keeper: LeaseKeeper,
     rounds: Rounds,
     name: String,
@@ -31,6 +32,9 @@ pub struct Replica {
 pub(super) fn commands_of_a_repo(ctx: &Ctx) -> i64 {
     i64::try_from(ctx.pool.places_of_a_repo()).unwrap_or(i64::MAX).saturating_add(1).max(16)
 }
+
+/// Commands of one repository that are answered at once, at the same time; others have workers left.
+const ANSWERS_OF_A_REPO: i64 = 4;
 
 impl Replica {
     /// A server over its services, on a machine that does not matter; `name` signs its claims and is unlike that of any
@@ -53,6 +57,9 @@ impl Replica {
         Self {
             short: worker(Kinds::Except(commands)),
             long: worker(Kinds::Only(commands)).with_most_of_a_share(commands_of_a_repo(&ctx)),
+            answers: worker(Kinds::Only(commands))
+                .with_most_of_a_share(ANSWERS_OF_A_REPO)
+                .with_least_priority(RunCommand::AT_ONCE),
             keeper: LeaseKeeper::new(
                 ctx.store.clone(),
                 Arc::clone(&ctx.clock),
@@ -81,6 +88,11 @@ impl Replica {
     /// Works on one command, however long it takes.
     pub async fn tick_command(&self) -> Result<Tick, sqlx::Error> {
         self.long.tick().await
+    }
+
+    /// Works on one command that is answered at once, however many others wait.
+    pub async fn tick_answer(&self) -> Result<Tick, sqlx::Error> {
+        self.answers.tick().await
     }
 
     /// Renews what is held.

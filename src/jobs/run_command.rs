@@ -23,6 +23,22 @@ pub struct RunCommand {
 }
 
 impl RunCommand {
+    /// Priority of commands that are answered at once: they wait neither for a place in the pool of runs nor for a mirror,
+    /// and have workers that no other command takes.
+    pub const AT_ONCE: i64 = Self::PRIORITY + 5;
+
+    fn is_at_once(&self) -> bool {
+        match self.kind {
+            CommandKind::Unlock | CommandKind::Cancel | CommandKind::Version | CommandKind::Help => true,
+            CommandKind::Apply
+            | CommandKind::Import
+            | CommandKind::StateRm
+            | CommandKind::Explain
+            | CommandKind::Plan
+            | CommandKind::Autoplan => false,
+        }
+    }
+
     /// The lane of everything that works on a pull.
     pub fn lane_of(pull: &PullRef) -> String {
         format!("pull:{pull}")
@@ -42,23 +58,22 @@ impl Job<Ctx> for RunCommand {
         Self::lane_of(&self.pull)
     }
 
-    /// What somebody waits for goes first: what changes something, short answers, a plan by comment, a plan after a push.
+    /// What somebody waits for goes first: what takes no time, what changes something, an explanation, a plan by comment, a
+    /// plan after a push.
     fn priority(&self) -> i64 {
-        let urgency = match self.kind {
-            CommandKind::Apply | CommandKind::Import | CommandKind::StateRm => 4,
-            CommandKind::Unlock
-            | CommandKind::Cancel
-            | CommandKind::Explain
-            | CommandKind::Version
-            | CommandKind::Help => 3,
-            CommandKind::Plan => 2,
-            CommandKind::Autoplan => 1,
-        };
-        Self::PRIORITY + urgency
+        match self.kind {
+            CommandKind::Unlock | CommandKind::Cancel | CommandKind::Version | CommandKind::Help => Self::AT_ONCE,
+            CommandKind::Apply | CommandKind::Import | CommandKind::StateRm => Self::PRIORITY + 4,
+            CommandKind::Explain => Self::PRIORITY + 3,
+            CommandKind::Plan => Self::PRIORITY + 2,
+            CommandKind::Autoplan => Self::PRIORITY + 1,
+        }
     }
 
+    /// What is answered at once has a share of its own: that of the repository may be taken by commands that wait.
     fn share(&self) -> String {
-        self.pull.repo.to_string()
+        let repo = &self.pull.repo;
+        if self.is_at_once() { format!("at once: {repo}") } else { repo.to_string() }
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {

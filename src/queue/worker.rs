@@ -122,6 +122,7 @@ pub struct Worker<R> {
     holder: String,
     kinds: Kinds,
     most_of_a_share: i64,
+    least_priority: i64,
     running: Running,
     nudge: Nudge,
 }
@@ -137,13 +138,29 @@ impl<R: Runner> Worker<R> {
         running: Running,
         nudge: Nudge,
     ) -> Self {
-        Self { store, clock, runner, holder, kinds, most_of_a_share: i64::MAX, running, nudge }
+        Self {
+            store,
+            clock,
+            runner,
+            holder,
+            kinds,
+            most_of_a_share: i64::MAX,
+            least_priority: i64::MIN,
+            running,
+            nudge,
+        }
     }
 
     /// Takes no job of a share of which this server works on so many already.
     #[must_use]
     pub fn with_most_of_a_share(self, most_of_a_share: i64) -> Self {
         Self { most_of_a_share, ..self }
+    }
+
+    /// Takes no job of a lower priority.
+    #[must_use]
+    pub fn with_least_priority(self, least_priority: i64) -> Self {
+        Self { least_priority, ..self }
     }
 
     /// Claims one job, if there is one, and sees it through.
@@ -164,7 +181,8 @@ impl<R: Runner> Worker<R> {
             Kinds::Only(kind) => (kind, ""),
             Kinds::Except(kind) => ("", kind),
         };
-        self.store.job_claim(&self.holder, until, only, except, self.most_of_a_share).await
+        let (share, least) = (self.most_of_a_share, self.least_priority);
+        self.store.job_claim_urgent(&self.holder, until, (only, except), share, least).await
     }
 
     /// Works on a claimed job and writes down how it ended.

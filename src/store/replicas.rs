@@ -126,7 +126,7 @@ impl Store {
             &mut tx,
             "UPDATE jobs SET state = 'queued', lease_holder = NULL, lease_until = NULL, \
              last_error = 'the server ended before the job was finished' \
-             WHERE state IN ('queued', 'running') AND state = 'running' AND lease_holder = $1",
+             WHERE state = 'running' AND lease_holder = $1",
             name,
         )?;
         leases_end_in_tx(&mut tx, now).await?;

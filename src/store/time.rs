@@ -40,6 +40,11 @@ impl Skew {
 }
 
 const NOW: &str = "SELECT clock_timestamp()";
+/// The same, and until the end of the transaction PostgreSQL takes indexes in their order wherever it can.
+const NOW_IN_ORDER: &str = "SELECT clock_timestamp(), concat(set_config('enable_sort', 'off', true), \
+     set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true), \
+     set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true), \
+     set_config('enable_material', 'off', true))";
 
 impl Store {
     /// Leases are judged by the clock that the store was opened with, on a shared database too. For those who turn
@@ -57,6 +62,14 @@ impl Store {
             }
             Tx::Sqlite(_) | Tx::Postgres(_) => Ok(Skew::NONE),
         }
+    }
+
+    /// The same in the transaction that claims a job, which from then on reads nothing as a whole, whatever the statistics of
+    /// the table say.
+    pub(super) async fn claim_skew_in_tx(&self, tx: &mut Tx) -> Result<Skew> {
+        let Tx::Postgres(tx) = tx else { return Ok(Skew::NONE) };
+        let row = sqlx::query_as::<_, (DateTime<Utc>, String)>(NOW_IN_ORDER).fetch_one(&mut **tx).await?;
+        Ok(if self.judge == Judge::Database { self.skew_at(row.0) } else { Skew::NONE })
     }
 
     /// The same for a single look.

@@ -11,6 +11,7 @@ story!(
     comments_during_a_run_are_reacted_to_at_once_and_answered_in_order,
     a_reaction_that_fails_is_tried_again_and_holds_nothing_up,
     what_is_no_command_gets_no_reaction,
+    an_unlock_is_answered_at_once_although_every_worker_is_taken_by_commands_that_wait,
 );
 
 const EYES: [(&str, &str); 1] = [("emoji-reaction", "eyes")];
@@ -63,4 +64,41 @@ async fn what_is_no_command_gets_no_reaction(backend: Backend) {
     }
     assert!(bot.comment(pull).contains("`paln` is not a command"));
     bot.end(&[]).await;
+}
+
+/// One place in the pool, and more commands than one repository may have at work: all workers it may take are taken.
+async fn an_unlock_is_answered_at_once_although_every_worker_is_taken_by_commands_that_wait(backend: Backend) {
+    const WAITING: usize = 20;
+    let mut bot = Bot::with(backend, &[NETWORK], &[("parallel-pool-size", "1")]).await;
+    let first = bot.open_pull("first", &[("network/main.tf", "# wider\n")]).await;
+    bot.answer(first);
+    for n in 0..WAITING {
+        let (branch, file) = (format!("p{n}"), format!("d{n}/main.tf"));
+        bot.push(&branch, &[(&file, "# fake: wait plan\n")]).await;
+        bot.github.open_pull(REPO, NewPull::from_branch(&branch)).await.unwrap();
+    }
+    bot.settle_short().await;
+    let begun: Vec<_> = (0..WAITING).map(|_| bot.begin_command()).collect();
+    bot.printed("waiting").await;
+    bot.github.comment(REPO, first, "alice", "lockkeeper unlock").await.unwrap();
+    bot.settle_short().await;
+    let queued = bot.store().job_list_open().await.unwrap();
+    assert!(queued.iter().filter(|job| job.kind == "run_command").count() > WAITING, "{queued:?}");
+    assert_eq!(bot.replica.tick_answer().await.unwrap(), Tick::Worked);
+    bot.settle_short().await;
+    let told = bot.answer(first);
+    assert!(told.starts_with("Ran Unlock") && !told.contains("holds no lock"), "{told}");
+    assert_eq!(bot.replica.tick_answer().await.unwrap(), Tick::Idle, "a plan is nothing for this worker");
+    bot.go();
+    for command in begun {
+        let _worked_or_found_no_room = command.await.unwrap();
+    }
+    bot.settle().await;
+    let held: Vec<_> = (0..WAITING).map(|n| format!("acme/infra/d{n}/default by #{}", n + 2)).collect();
+    let mut held: Vec<_> = held.iter().map(String::as_str).collect();
+    held.sort_unstable();
+    for n in 0..WAITING {
+        bot.heard(lockkeeper::model::PullNumber(i64::try_from(n).unwrap() + 2));
+    }
+    bot.end(&held).await;
 }

@@ -10,6 +10,7 @@ use crate::context::Ctx;
 use crate::handlers::commands;
 use crate::model::{CommandId, CommandKind, PullRef};
 use crate::queue::{Attempt, Job, JobError};
+use crate::store::answers_share;
 
 /// A command to work on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -70,10 +71,9 @@ impl Job<Ctx> for RunCommand {
         }
     }
 
-    /// What is answered at once has a share of its own: that of the repository may be taken by commands that wait.
     fn share(&self) -> String {
         let repo = &self.pull.repo;
-        if self.is_at_once() { format!("at once: {repo}") } else { repo.to_string() }
+        if self.is_at_once() { answers_share(repo) } else { repo.to_string() }
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {

@@ -30,8 +30,7 @@ use chrono::{DateTime, Utc};
 use super::news::{CHANNEL, News, announce_in_tx};
 use super::time::Judge;
 use super::{Result, Store, Tx, execute, free_text, kept_time, on_pool, on_tx};
-use crate::model::JobId;
-use crate::model::text_enum;
+use crate::model::{JobId, RepoId, text_enum};
 
 text_enum! {
     /// Where a job is on its way.
@@ -124,6 +123,12 @@ impl Finish {
     fn of(rows: u64) -> Self {
         if rows == 0 { Self::LeaseLost } else { Self::Recorded }
     }
+}
+
+/// The share of those commands of a repository that are answered at once: the share that has its name may be taken by
+/// commands that wait.
+pub fn answers_share(repo: &RepoId) -> String {
+    format!("at once: {repo}")
 }
 
 /// `state IN ('queued', 'running')` stands beside narrower conditions because SQLite uses a partial index only where the
@@ -333,9 +338,10 @@ impl Store {
 
     /// Jobs that are queued or running, in order.
     pub async fn job_list_open(&self) -> Result<Vec<JobView>> {
+        // The sign keeps SQLite from walking all jobs there ever were, which are in this order already.
         on_pool!(self, db => sqlx::query_as::<_, JobView>(
             "SELECT id, kind, lane, state, attempt, run_after, last_error FROM jobs \
-             WHERE state IN ('queued', 'running') ORDER BY seq LIMIT 10000").fetch_all(db))
+             WHERE state IN ('queued', 'running') ORDER BY +seq LIMIT 10000").fetch_all(db))
     }
 
     /// Jobs that were given up, newest first.

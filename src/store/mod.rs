@@ -82,7 +82,7 @@ pub use idle_locks::{ExpiredLock, IdleLock};
 pub use import::{
     ImportApplyLock, ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull,
 };
-pub use jobs::{Finish, JobLease, JobState, JobView, NewJob};
+pub use jobs::{Finish, JobLease, JobState, JobView, NewJob, answers_share};
 pub use json::JsonText;
 pub use leases::{FreeLease, Hold, Lease, LeaseRow, NewLease, TIME_TO_LET_GO, TakeLease};
 pub use lock_change::TAKE_TURN;

@@ -24,7 +24,7 @@ use serde_json::Value;
 use super::apply_locks::switch_hold_in_tx;
 use super::claims::claim_hold_in_tx;
 use super::credentials::sealed_of_url_in_tx;
-use super::jobs::{JobState, lane_hold_in_tx};
+use super::jobs::{JobState, answers_share, lane_hold_in_tx};
 use super::lock_change::{LockChange, line_hold_in_tx};
 use super::repositories::repository_named_in_tx;
 use super::{Result, SealedCredential, Store, Tx, execute, free_text, kept_time, on_tx};
@@ -319,10 +319,12 @@ impl Store {
         execute!(
             &mut tx,
             "UPDATE jobs SET run_after = $1 WHERE state IN ('queued', 'running') AND state = 'queued' \
-             AND share IN ($2, $3) AND run_after < $1",
+             AND share IN ($2, $3, $4, $5) AND run_after < $1",
             until,
-            rename.old,
-            rename.new,
+            rename.old.to_string(),
+            rename.new.to_string(),
+            answers_share(rename.old),
+            answers_share(rename.new),
         )?;
         tx.commit().await
     }
@@ -338,7 +340,7 @@ async fn open_jobs_in_tx(tx: &mut Tx, rename: &Rename<'_>) -> Step<Vec<OpenJob>>
     let jobs = on_tx!(tx, db => sqlx::query_as::<_, OpenJob>(
         "SELECT seq, id, lane, share, payload, state FROM jobs WHERE state IN ('queued', 'running') ORDER BY seq")
         .fetch_all(db))?;
-    let names = |job: &OpenJob, repo: &RepoId| names(&job.lane, repo) || job.share == repo.to_string();
+    let names = |job: &OpenJob, repo: &RepoId| names(&job.lane, repo) || share_moved(&job.share, repo, repo).is_some();
     let at_work = |job: &OpenJob| job.state == JobState::Running && rename.within != Some(job.id);
     if jobs.iter().any(|job| at_work(job) && (names(job, rename.old) || names(job, rename.new))) {
         return Err(Stop::Busy);
@@ -364,6 +366,12 @@ fn lane_moved(lane: &str, old: &RepoId, new: &RepoId) -> Option<String> {
     rest.starts_with(['#', '@', ':']).then(|| format!("{kind}:{new}{rest}"))
 }
 
+/// The share under another name; `None` for a share of another repository.
+fn share_moved(share: &str, old: &RepoId, new: &RepoId) -> Option<String> {
+    let shares = |repo: &RepoId| [repo.to_string(), answers_share(repo)];
+    shares(old).into_iter().zip(shares(new)).find_map(|(old, new)| (old == share).then_some(new))
+}
+
 /// Moves jobs to the lanes of the new name, and what they are told of. Whoever began with one meanwhile is at work.
 async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &RepoId) -> Step<u64> {
     let lane = |job: &OpenJob| lane_moved(&job.lane, old, new).unwrap_or_else(|| job.lane.clone());
@@ -371,7 +379,7 @@ async fn jobs_move_in_tx(tx: &mut Tx, jobs: &[OpenJob], old: &RepoId, new: &Repo
         lane_hold_in_tx(tx, &lane).await?;
     }
     for job in jobs {
-        let share = if job.share == old.to_string() { new.to_string() } else { job.share.clone() };
+        let share = share_moved(&job.share, old, new).unwrap_or_else(|| job.share.clone());
         let payload = payload_moved(&job.payload, old, new);
         let moved = execute!(
             &mut *tx,

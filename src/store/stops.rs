@@ -108,10 +108,13 @@ impl Store {
         tx.commit().await
     }
 
-    /// Which of the unfinished commands are asked to stop.
+    /// Which of the unfinished commands are asked to stop, in the order of their ids.
     pub async fn command_list_stopping(&self) -> Result<Vec<CommandId>> {
-        on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(
-            "SELECT id FROM commands WHERE state <> 'finished' AND stop_kind IS NOT NULL ORDER BY id").fetch_all(db))
+        // The database does not sort: for an order by id SQLite would walk all commands there ever were.
+        let mut asked = on_pool!(self, db => sqlx::query_scalar::<_, CommandId>(
+            "SELECT id FROM commands WHERE state <> 'finished' AND stop_kind IS NOT NULL").fetch_all(db))?;
+        asked.sort_unstable();
+        Ok(asked)
     }
 }
 

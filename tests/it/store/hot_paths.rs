@@ -86,7 +86,9 @@ async fn no_hot_path_reads_a_whole_table() {
         if analyzed {
             tokio::join!(execute(&sqlite, "ANALYZE"), execute(&postgres, "ANALYZE"));
         }
-        for statement in &statements {
+        // A page may be slow until then. What workers ask all the time must never be.
+        let asked = statements.iter().filter(|statement| analyzed || is_of_the_queue(statement));
+        for statement in asked {
             let before = if is_claim(statement) { before_a_claim.as_str() } else { "SELECT 1" };
             let found =
                 [whole_on_postgres(&mut theirs, before, statement).await, whole_on_sqlite(&mut ours, statement).await];
@@ -446,6 +448,11 @@ fn before_a_claim(log: &str) -> String {
     settings.next().expect("a claim says which ways PostgreSQL may take")
 }
 
+/// Claims, renews or ends a job.
+fn is_of_the_queue(statement: &str) -> bool {
+    statement.starts_with("UPDATE jobs SET")
+}
+
 fn is_claim(statement: &str) -> bool {
     statement.starts_with("UPDATE jobs SET state = 'running'")
 }
@@ -479,7 +486,10 @@ async fn whole_on_postgres(connection: &mut PgConnection, before: &str, statemen
     let whole = |line: &String| GROWING.iter().any(|table| line.contains(&format!("Seq Scan on {table}")));
     // A bitmap without a condition is made of all entries of the index, before the first row is read.
     let bitmap = |lines: &[String]| {
-        lines[0].contains("Bitmap Index Scan on ") && !lines.get(1).is_some_and(|next| next.contains("Index Cond:"))
+        let of_all = |index: &str| lines[0].contains(&format!("Bitmap Index Scan on {index}"));
+        // What is worked on right now is little.
+        let is_small = of_all("jobs_running");
+        of_all("") && !is_small && !lines.get(1).is_some_and(|next| next.contains("Index Cond:"))
     };
     let of_everything =
         (0..plan.len()).any(|n| bitmap(&plan[n..])) && !READS_ALL_OPEN.iter().any(|of| statement.contains(of));

@@ -13,6 +13,7 @@ use lockkeeper::seal::{Keyring, OpenError, Sealed, key_line};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{
     Acquired, DatabaseUrl, FormerName, KnownRepository, NewJob, RENAMED_COLUMNS, Rename, RenameRefused, Renamed, Store,
+    answers_share,
 };
 use lockkeeper::vcs::RepoAccess as _;
 use sqlx::sqlite::SqliteConnectOptions;
@@ -44,6 +45,8 @@ const ID: u64 = 4711;
 const OTHERS: &[(&str, &str)] = &[
     ("applications", "id owner branch dir workspace name created_by"),
     ("apply_locks", "id scope dir holder reason"),
+    ("audit_checkpoints", "hash key signature"),
+    ("audit_keys", "public key_id"),
     ("claim_applications", "application claim"),
     ("claim_credentials", "credential claim"),
     ("command_configs", "command file text"),
@@ -61,7 +64,8 @@ const OTHERS: &[(&str, &str)] = &[
     ("jobs", "id kind state lease_holder last_error"),
     // A lease ends, and whoever holds it works in the directory of the old name.
     ("leases", "key holder purpose"),
-    ("lock_event_seals", "last_hash actor"),
+    ("lock_event_inbox", "kind repo dir workspace scope actor origin remote reason concern"),
+    ("lock_event_seals", "last_hash actor key signature"),
     ("lock_event_walks", "name hash fault"),
     // What is told stays as it was told.
     ("lock_events", "kind repo dir workspace scope actor origin remote reason concern previous hash"),
@@ -263,7 +267,7 @@ async fn a_row_of_every_table_moves(db: &TestDb) {
             left.insert(format!("{table}.{column}"));
         }
     }
-    assert_eq!(left.into_iter().collect::<Vec<_>>(), ["former_names.repo", "lock_events.reason"]);
+    assert_eq!(left.into_iter().collect::<Vec<_>>(), ["former_names.repo", "lock_event_inbox.reason"]);
     assert_eq!(raw.texts("pulls", "url").await, ["https://github.com/acme/network/pull/1"]);
     let events = db.store().lock_event_list(1).await.unwrap();
     assert_eq!(events[0].event.kind, LockEventKind::RepositoryRenamed);
@@ -329,7 +333,8 @@ async fn nothing_moves_while_a_job_is_at_work_but_for_the_one_that_found_out(db:
     taken(store, &open, &project("a")).await;
     store.job_push(&work(OLD)).await.unwrap();
     let lease = store.job_claim("w", db.now() + TimeDelta::minutes(1), "", "", i64::MAX).await.unwrap().unwrap();
-    let other = store.job_push(&NewJob { lane: format!("pull:{NEW}#7"), ..work(NEW) }).await.unwrap();
+    let share = answers_share(&repo(NEW));
+    let other = store.job_push(&NewJob { lane: format!("pull:{NEW}#7"), share, ..work(NEW) }).await.unwrap();
     assert_eq!(rename(store).await, Renamed::Busy);
     assert_eq!(store.lock_list().await.unwrap()[0].pull, open, "nothing was moved");
     let waits = store.job_list_open().await.unwrap().into_iter().find(|job| job.id == other).unwrap();
@@ -351,14 +356,19 @@ async fn what_waits_in_the_queue_moves_to_the_lanes_of_the_new_name(db: &TestDb)
     {
         store.job_push(&job(lane)).await.unwrap();
     }
-    assert_eq!(rename(store).await, Renamed::Done(2));
+    let share = answers_share(&repo(OLD));
+    store.job_push(&NewJob { share, ..work(OLD) }).await.unwrap();
+    assert_eq!(rename(store).await, Renamed::Done(3));
+    let shares = Raw::open(db).await.texts("jobs", "share").await;
+    assert_eq!(shares, ["", "", "", "at once: github.com/acme/network"]);
     let lanes: Vec<String> = store.job_list_open().await.unwrap().into_iter().map(|job| job.lane).collect();
     assert_eq!(
         lanes,
         [
             "events:github.com/acme/network#1",
             "status:github.com/acme/network@ab:x",
-            "comments:github.com/acme/infra2#1"
+            "comments:github.com/acme/infra2#1",
+            "pull:github.com/acme/network#1",
         ]
     );
 }

@@ -152,7 +152,7 @@ fn help_text(setting: &Setting) -> String {
     let default = match (setting.kind, setting.default) {
         (Kind::Switch, Fallback::Value("false")) | (_, Fallback::Unset) => None,
         (_, Fallback::Derived(words)) => Some(words),
-        (_, Fallback::Value(_) | Fallback::Named { .. }) => setting.default_text(Compat::None),
+        (_, Fallback::Value(_) | Fallback::Differs { .. }) => setting.default_text(Compat::None),
     };
     let default = default.map(|default| format!(" [default: {default}]")).unwrap_or_default();
     format!("{}{choices}{default}", setting.help)

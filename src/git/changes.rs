@@ -4,18 +4,63 @@ use super::objects::MAX_LIST;
 use super::{GitError, Mirror};
 use crate::model::{ChangeKind, ChangedFile, CommitSha, RepoPath};
 
+/// What a branch changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes {
+    /// The files.
+    pub files: Vec<ChangedFile>,
+    /// The commit at which it left its base.
+    pub left_at: CommitSha,
+}
+
+/// A commit of a base branch, as people know it: what a pull request that was merged became.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseCommit {
+    /// The commit.
+    pub commit: CommitSha,
+    /// The first line of its message, without control characters; at most 100 characters.
+    pub title: String,
+}
+
+/// Longest title of a commit that is kept, in characters.
+const TITLE: usize = 100;
+
 impl Mirror {
     /// The files in which a head differs from the commit at which it left its base, as the forge shows them on a pull
     /// request, but all of them, and of exactly this head. `None`: there are more names than can be listed (64 MiB).
     ///
     /// What moved counts as removed in one place and added in the other: to find out more, git would have to read files,
     /// which a mirror need not have.
-    pub async fn changed(&self, base: &CommitSha, head: &CommitSha) -> Result<Option<Vec<ChangedFile>>, GitError> {
+    pub async fn changed(&self, base: &CommitSha, head: &CommitSha) -> Result<Option<Changes>, GitError> {
         let doing = format!("list what {} changes", head.short());
         let left_at = self.merge_base(&doing, base, head).await?;
+        let files = self.changed_since(&left_at, head).await?;
+        Ok(files.map(|files| Changes { files, left_at }))
+    }
+
+    /// The files in which two commits differ. `None`: there are more names than can be listed (64 MiB).
+    pub async fn changed_since(&self, old: &CommitSha, new: &CommitSha) -> Result<Option<Vec<ChangedFile>>, GitError> {
+        let doing = format!("list what {} changes", new.short());
         let cmd = self.git().cap(MAX_LIST).args(["diff-tree", "-r", "-z", "--no-renames", "--name-status"]);
-        let output = self.run(&doing, cmd.args([left_at.as_str(), head.as_str()])).await?;
+        let output = self.run(&doing, cmd.args([old.as_str(), new.as_str()])).await?;
         Ok((!output.stdout.truncated).then(|| changed_files(&output.stdout.bytes)))
+    }
+
+    /// What was merged into a branch between two of its commits and changes files in one of the directories, the newest
+    /// first, at most so much.
+    pub async fn merged_between(
+        &self,
+        (old, new): (&CommitSha, &CommitSha),
+        dirs: &[RepoPath],
+        most: usize,
+    ) -> Result<Vec<BaseCommit>, GitError> {
+        let doing = format!("list what was merged before {}", new.short());
+        let cmd = self.git().args(["--literal-pathspecs", "log", "--first-parent", "-z", "--format=%H %s"]);
+        let cmd = cmd.arg(format!("--max-count={most}")).args([new.as_str(), &format!("^{old}"), "--"]);
+        // The root is everything, and has no path.
+        let dirs: &[RepoPath] = if dirs.contains(&RepoPath::root()) { &[] } else { dirs };
+        let output = self.run(&doing, cmd.args(dirs.iter().map(RepoPath::as_str))).await?;
+        Ok(output.stdout.text().split('\0').filter_map(base_commit).collect())
     }
 
     /// The commit at which one left the other; where they have nothing in common, the other itself.
@@ -27,6 +72,13 @@ impl Mirror {
             _ => Err(GitError::from_output(doing, &output, None)),
         }
     }
+}
+
+/// The id of a commit, a space and its title.
+fn base_commit(line: &str) -> Option<BaseCommit> {
+    let (commit, title) = line.split_once(' ')?;
+    let title = title.chars().filter(|c| !c.is_control()).take(TITLE).collect();
+    Some(BaseCommit { commit: CommitSha::new(commit).ok()?, title })
 }
 
 /// `M`, path, `A`, path, …

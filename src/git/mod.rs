@@ -68,8 +68,10 @@ use crate::config::MirrorFilter;
 use crate::model::RepoId;
 use crate::process::Sandbox;
 
+pub use changes::{BaseCommit, Changes};
 pub use checkout::{Checkout, CheckoutStrategy, DirError, Prepared, Wanted};
 pub use disk::{DiskPart, DiskUse};
+pub use environment::ModuleAccess;
 pub use error::GitError;
 pub use fetch::{FetchRequest, Fetched, Head};
 pub use lfs::LfsFile;

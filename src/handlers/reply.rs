@@ -6,7 +6,7 @@ use crate::command::Command;
 use crate::context::Ctx;
 use crate::handlers::Spec;
 use crate::jobs::{PostComment, SetStatus};
-use crate::model::{CommandId, CommandKind, CommandOutcome, CommitSha, CommitState, CommitStatus, PullRef};
+use crate::model::{BranchName, CommandId, CommandKind, CommandOutcome, CommitSha, CommitState, CommitStatus, PullRef};
 use crate::queue::Job;
 use crate::render::{self, Body, Refusal, Report, Style, UserText};
 use crate::store::{CommandRow, FinishedCommand, NewJob};
@@ -22,6 +22,8 @@ pub(super) struct Reply {
     pub head: Option<CommitSha>,
     /// What is to be known before the results.
     pub notes: Vec<String>,
+    /// The base branch, if the results lack something of it.
+    pub behind: Option<BranchName>,
 }
 
 /// What the pull is told about a command.
@@ -35,7 +37,7 @@ pub(super) enum Told {
 impl Reply {
     /// Tells the pull.
     pub fn new(body: Body) -> Self {
-        Self { told: Told::Comment(Box::new(body)), statuses: Vec::new(), head: None, notes: Vec::new() }
+        Self { told: Told::Comment(Box::new(body)), statuses: Vec::new(), head: None, notes: Vec::new(), behind: None }
     }
 
     /// A rule forbids it.
@@ -45,13 +47,13 @@ impl Reply {
 
     /// Ends without a word.
     pub fn silent(outcome: CommandOutcome) -> Self {
-        Self { told: Told::Nothing(outcome, None), statuses: Vec::new(), head: None, notes: Vec::new() }
+        Self { told: Told::Nothing(outcome, None), statuses: Vec::new(), head: None, notes: Vec::new(), behind: None }
     }
 
     /// Refused without a word at the pull; the dashboard shows why.
     pub fn silent_for(reason: String) -> Self {
         let told = Told::Nothing(CommandOutcome::Refused, Some(reason));
-        Self { told, statuses: Vec::new(), head: None, notes: Vec::new() }
+        Self { told, statuses: Vec::new(), head: None, notes: Vec::new(), behind: None }
     }
 
     /// Ends without a word because something else answers; the reason is for pages and programs.
@@ -87,7 +89,7 @@ impl Reply {
         let (outcome, reason, result, mut outbox) = match self.told {
             Told::Nothing(outcome, reason) => (outcome, reason, None, Vec::new()),
             Told::Comment(body) => {
-                let report = Report { notes: self.notes, ..report(ctx, row, head, *body) };
+                let report = Report { notes: self.notes, behind: self.behind, ..report(ctx, row, head, *body) };
                 let reason = report.machine_line().reason;
                 let jobs = if report.is_silenced() {
                     Vec::new()
@@ -169,6 +171,7 @@ pub(super) fn notice(
         extra_args: Vec::new(),
         style: ctx.settings.style.clone(),
         notes: Vec::new(),
+        behind: None,
         body,
     }
 }

@@ -9,8 +9,8 @@ use super::machine::{MachineLine, MachineProject};
 use super::plan_output::{DiffStyle, StateLock};
 use crate::discovery::explain::{Explanation, Warning};
 use crate::model::{
-    Actor, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanChanges, PlanCounts, ProjectKey,
-    ProjectOutcome, PullNumber,
+    Actor, BranchName, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution, PlanChanges, PlanCounts,
+    ProjectKey, ProjectOutcome, PullNumber,
 };
 
 /// A finished command.
@@ -38,6 +38,8 @@ pub struct Report {
     pub style: Style,
     /// What is to be known before the results. Plain text; pairs of backticks mark code.
     pub notes: Vec<String>,
+    /// The base branch, if the results lack something of it; a note says what.
+    pub behind: Option<BranchName>,
     /// What there is to say.
     pub body: Body,
 }

@@ -11,8 +11,9 @@ use crate::config::repos::ServerRepos;
 use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain};
 use crate::discovery::{Input, Settings, Tree};
 use crate::model::{
-    Actor, ApplyLock, ApplyScope, ChangeKind, ChangedFile, CommandId, CommandKind, Distribution, Origin, PlanChanges,
-    PlanCounts, PlannedAction, ProjectKey, ProjectOutcome, PullNumber, RepoPath, ResourceChange, WorkspaceName,
+    Actor, ApplyLock, ApplyScope, ChangeKind, ChangedFile, CommandId, CommandKind, CommandOutcome, Distribution,
+    Origin, PlanChanges, PlanCounts, PlannedAction, ProjectKey, ProjectOutcome, PullNumber, RepoPath, ResourceChange,
+    WorkspaceName,
 };
 
 const PLAN: &str = "terraform_data.one: Refreshing state... [id=c5500c5c]
@@ -59,6 +60,7 @@ pub(super) fn report(command: CommandKind, body: Body) -> Report {
         extra_args: Vec::new(),
         style: Style::default(),
         notes: Vec::new(),
+        behind: None,
         body,
     }
 }
@@ -183,6 +185,17 @@ fn plan_samples() -> Vec<(&'static str, Report)> {
         ("plan_one_held", report(Plan, Body::Projects(vec![held()]))),
         ("plan_one_in_line", report(Plan, Body::Projects(vec![in_line()]))),
         ("plan_one_blocked", report(Plan, Body::Projects(vec![blocked()]))),
+        (
+            "plan_one_behind",
+            Report {
+                notes: vec![
+                    "This branch lacks changes of this project that were merged into `main`: `0a1b2c3` Add a vpc."
+                        .to_owned(),
+                ],
+                behind: Some("main".parse().expect("a branch")),
+                ..report(Plan, Body::Projects(vec![planned()]))
+            },
+        ),
         ("plan_one_unlisted", report(Plan, Body::Projects(vec![unlisted()]))),
         ("autoplan_many", report(Autoplan, Body::Projects(many))),
         ("plan_all_idle", Report { style: hidden.clone(), ..report(Plan, Body::Projects(vec![idle(), idle()])) }),
@@ -426,8 +439,10 @@ fn very_much_to_say_becomes_several_comments_that_tell_each_other_apart() {
         assert!(all.len() > 1 && (most == 0 || all.len() <= most), "{} {most}", all.len());
         for (n, one) in (1..).zip(&all) {
             assert!(one.body.len() <= comment.max(MIN_COMMENT), "{}", one.body.len());
-            let line = MachineLine::find(&one.body).expect("every comment has its line");
-            assert_eq!((line.part, line.parts), (Some(n), u32::try_from(all.len()).ok()));
+            let line = PartLine::find(&one.body).expect("every comment has its line");
+            assert_eq!((line.part, Ok(line.parts)), (n, u32::try_from(all.len())));
+            let whole = MachineLine::find(&one.body).map(|line| line.outcome);
+            assert_eq!(whole, (line.part == line.parts).then_some(CommandOutcome::Success), "once, in the last part");
             assert_eq!(all.iter().filter(|other| other.body.contains(&one.marker)).count(), 1);
         }
     }

@@ -18,8 +18,8 @@ use crate::clock::Clock;
 use crate::config::needs::BaseGap;
 use crate::config::{NotUtf8, text_of};
 use crate::git::{
-    Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git, GitError, Head,
-    Ignored, LinkOut, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
+    BaseCommit, Changes, Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git,
+    GitError, Head, Ignored, LinkOut, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
 };
 use crate::model::{
     BranchName, ChangedFile, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName,
@@ -396,8 +396,30 @@ impl Checkouts {
     }
 
     /// What the pull changes, whatever is checked out; `None`: more than can be listed.
-    pub async fn changed(&self, source: &Source) -> Result<Option<Vec<ChangedFile>>, GitError> {
+    pub async fn changed(&self, source: &Source) -> Result<Option<Changes>, GitError> {
         self.git.mirror(&source.pull.repo).changed(&source.base, &source.head).await
+    }
+
+    /// What the base branch changed since the pull left it, if what is planned lacks that. `None`: more than can be listed.
+    pub async fn lacks(&self, source: &Source, left_at: &CommitSha) -> Result<Option<Vec<ChangedFile>>, GitError> {
+        match self.contents.strategy {
+            CheckoutStrategy::Branch if *left_at != source.base => {
+                self.git.mirror(&source.pull.repo).changed_since(left_at, &source.base).await
+            }
+            CheckoutStrategy::Branch | CheckoutStrategy::Merge => Ok(Some(Vec::new())),
+        }
+    }
+
+    /// What was merged into the base branch since the pull left it and changes files in one of the directories, the newest
+    /// first, at most so much.
+    pub async fn merged_since(
+        &self,
+        source: &Source,
+        left_at: &CommitSha,
+        dirs: &[RepoPath],
+        most: usize,
+    ) -> Result<Vec<BaseCommit>, GitError> {
+        self.git.mirror(&source.pull.repo).merged_between((left_at, &source.base), dirs, most).await
     }
 
     /// Reads them.

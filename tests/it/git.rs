@@ -448,14 +448,25 @@ async fn what_a_branch_changes_is_compared_with_where_it_left_its_base() {
     world.push("main").await;
     world.fetch(Some(&head)).await.unwrap();
     let changed = async |base: &CommitSha, head: &CommitSha| {
-        let files = world.mirror().changed(base, head).await.unwrap().unwrap();
-        files.iter().map(|file| format!("{} {}", file.kind, file.path)).collect::<Vec<_>>().join(", ")
+        let changes = world.mirror().changed(base, head).await.unwrap().unwrap();
+        changes.files.iter().map(|file| format!("{} {}", file.kind, file.path)).collect::<Vec<_>>().join(", ")
     };
     assert_eq!(
         changed(&base, &head).await,
         "modified a/main.tf, removed b/main.tf, added here/x.tf, removed moved/x.tf, added net/line\u{FFFD}break.tf"
     );
     assert_eq!(changed(&head, &head).await, "");
+    let left_at = world.mirror().changed(&base, &head).await.unwrap().unwrap().left_at;
+    let merged = async |dirs: &[&str], most| {
+        let dirs: Vec<RepoPath> = dirs.iter().map(|dir| path(dir)).collect();
+        let merged = world.mirror().merged_between((&left_at, &base), &dirs, most).await.unwrap();
+        merged.into_iter().map(|commit| (commit.commit, commit.title)).collect::<Vec<_>>()
+    };
+    let newest = vec![(base.clone(), "change".to_owned())];
+    assert_eq!(merged(&["net", "a"], 3).await, newest);
+    assert_eq!(merged(&["*", "net"], 3).await, [], "a name is no pattern");
+    assert_eq!(merged(&[".", "net"], 3).await, newest, "the root is everything");
+    assert_eq!(merged(&["a"], 0).await, []);
     world.sh("cd work && git checkout -q --orphan alone && git rm -q -rf .").await;
     let alone = world.commit("c/main.tf=new").await;
     world.push("refs/pull/12/head").await;

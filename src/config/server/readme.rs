@@ -115,7 +115,7 @@ fn default(setting: &Setting) -> String {
     match setting.default {
         Fallback::Unset => String::new(),
         Fallback::Value(value) => format!("`{value}`"),
-        Fallback::Named { ours, atlantis } => format!("`{ours}` (`{atlantis}` with `--compat atlantis`)"),
+        Fallback::Differs { ours, atlantis } => format!("`{ours}` (`{atlantis}` with `--compat atlantis`)"),
         Fallback::Derived(words) => escaped(words),
     }
 }

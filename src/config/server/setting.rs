@@ -101,8 +101,8 @@ pub enum Fallback {
     Unset,
     /// This value.
     Value(&'static str),
-    /// A default that carries a name: ours, and the one of `--compat atlantis`.
-    Named {
+    /// A default that is another one with `--compat atlantis`.
+    Differs {
         /// Without `--compat`.
         ours: &'static str,
         /// With `--compat atlantis`.
@@ -157,8 +157,8 @@ impl Setting {
 
     /// Gives it a default that carries a name.
     #[must_use]
-    pub const fn or_named(mut self, ours: &'static str, atlantis: &'static str) -> Self {
-        self.default = Fallback::Named { ours, atlantis };
+    pub const fn or_with_compat(mut self, ours: &'static str, atlantis: &'static str) -> Self {
+        self.default = Fallback::Differs { ours, atlantis };
         self
     }
 
@@ -192,8 +192,8 @@ impl Setting {
         match (self.default, compat) {
             (Fallback::Unset | Fallback::Derived(_), _) => None,
             (Fallback::Value(value), _)
-            | (Fallback::Named { ours: value, .. }, Compat::None)
-            | (Fallback::Named { atlantis: value, .. }, Compat::Atlantis) => Some(value),
+            | (Fallback::Differs { ours: value, .. }, Compat::None)
+            | (Fallback::Differs { atlantis: value, .. }, Compat::Atlantis) => Some(value),
         }
     }
 }

@@ -29,9 +29,10 @@ pub static SETTINGS: &[Setting] = &[
         "checkout-strategy",
         "STRATEGY",
         Choice(&["branch", "merge"]),
-        "What is planned: the head of the pull request, or its merge into the base branch.",
+        "What is planned: the head of the pull request, or its merge into the base branch. A head lacks what was merged after \
+         it was made, and its plan would undo that.",
     )
-    .or("branch"),
+    .or_with_compat("merge", "branch"),
     Setting::new(
         Repositories,
         "mirror-filter",
@@ -122,7 +123,7 @@ pub static SETTINGS: &[Setting] = &[
         "Ask for --web-username and --web-password before showing a page. Without it pages and API only show, and not what \
          runs print.",
     ),
-    Setting::new(Web, "web-username", "NAME", Text, "User name for the pages.").or_named("lockkeeper", "atlantis"),
+    Setting::new(Web, "web-username", "NAME", Text, "User name for the pages.").or_with_compat("lockkeeper", "atlantis"),
     Setting::new(
         Web,
         "web-password",
@@ -157,7 +158,7 @@ pub static SETTINGS: &[Setting] = &[
          connections at most.",
     ),
     Setting::new(Storage, "data-dir", "FOLDER", Path, "Where mirrors, checkouts and the built-in database are kept.")
-        .or_named("~/.lockkeeper", "~/.atlantis"),
+        .or_with_compat("~/.lockkeeper", "~/.atlantis"),
     Setting::new(
         Storage,
         "database-url",
@@ -302,9 +303,9 @@ pub static SETTINGS: &[Setting] = &[
         List,
         "Words a comment must begin with to be a command; the first one is used in hints.",
     )
-    .or_named("lockkeeper", "atlantis"),
+    .or_with_compat("lockkeeper", "atlantis"),
     Setting::new(Comments, "vcs-status-name", "NAME", Text, "What the names of commit statuses begin with.")
-        .or_named("lockkeeper", "atlantis"),
+        .or_with_compat("lockkeeper", "atlantis"),
     Setting::new(
         Comments,
         "ignore-vcs-status-names",

@@ -87,6 +87,7 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
         cx.ctx.store.plan_keep_only(&cx.pull.at, &keep, &cause).await?;
         let_go(cx, &keep).await?;
     }
+    let lacking = work.lacking(cx).await?;
     let denied = denied(cx, &work).await?;
     let locks = take_locks(cx, &work, command, wanted, &denied).await?;
     let order = Order { command, wanted, denied, locks };
@@ -102,7 +103,9 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
     if order.locks.gave_way.is_empty() {
         work.silence(RunKind::Plan, &mut reports);
     }
-    answer(cx, reports, &order).await
+    let reply = answer(cx, reports, &order).await?;
+    let behind = lacking.is_some().then(|| cx.pull.base_branch.clone());
+    Ok(Reply { notes: lacking.into_iter().chain(reply.notes).collect(), behind, ..reply })
 }
 
 /// Whether a plan sets statuses before it is known whether it concerns any project, and if it does not.

@@ -1,6 +1,7 @@
 //! The projects of a command, and what running one of them needs. How they are found is said in `search` and `plans`.
 
 mod applying;
+mod behind;
 mod files;
 mod links;
 mod plans;
@@ -41,6 +42,7 @@ use crate::workflow::{
     CheckedOut, CheckoutError, CommentWords, Facts, Place, PlanMade, RunError, RunOutput, Source, StateWork, StepError,
     StepFailure, ToolError, Wish,
 };
+use behind::Behind;
 use files::required;
 use sparse::Reached;
 
@@ -55,6 +57,8 @@ pub(super) struct Work {
     policies: Policies,
     /// For an apply: the same by another configuration, by which these were planned.
     others: HashMap<ProjectKey, Arc<Policies>>,
+    /// What the projects lack of the base branch; `None`: nothing.
+    behind: Option<Behind>,
     /// What was found out about the pull.
     pub findings: Findings,
     checkouts: Mutex<HashMap<WorkspaceName, Slot>>,

@@ -18,6 +18,7 @@ pub(in crate::render) struct ResultsView {
     /// What the server stopped in the middle of, if it did: `apply`.
     interrupted: Option<&'static str>,
     notes: Vec<String>,
+    behind: Option<String>,
     table: Table,
     projects: Vec<ProjectView>,
     /// Sections that were left out because nothing changes there.
@@ -62,6 +63,7 @@ pub(in crate::render) fn results(report: &Report, projects: &[ProjectReport]) ->
         total: sorted.len(),
         tally: (!sorted.iter().all(|project| project.outcome == ProjectOutcome::Told)).then(|| tally(&sorted)),
         notes: report.notes.clone(),
+        behind: report.behind.as_ref().map(ToString::to_string),
         interrupted: matches!(report.body, Body::Interrupted(_)).then(|| word(report.command).unwrap_or("apply")),
         table: table(&sorted),
         hidden: sorted.len() - shown.len(),

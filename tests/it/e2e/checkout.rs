@@ -13,16 +13,23 @@ async fn diverged(settings: Settings, on_main: (&str, &str)) -> (World, lockkeep
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_default_exactly_the_head_is_planned() {
-    let (world, pull) = diverged(Settings::default(), ("theirs.tf", &resource("theirs", "1"))).await;
-    world.answer(pull).await.is("autoplan success | . default planned").says("Plan: 1 to add");
+async fn with_the_branch_strategy_the_head_is_planned_and_what_it_lacks_is_said() {
+    let branch = Settings::default().flag("--checkout-strategy=branch");
+    let (world, pull) = diverged(branch, ("theirs.tf", &resource("theirs", "1"))).await;
+    let said = world.answer(pull).await;
+    said.is("autoplan success | . default planned").says("Plan: 1 to add");
+    assert!(
+        said.text.starts_with("Ran Plan for dir: `.` workspace: `default`, behind `main`: planned\n"),
+        "{}",
+        said.text
+    );
+    said.says("This branch lacks changes of this project that were merged into `main` after it was made");
     world.finish(&["#1 . default"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_merge_strategy_what_would_be_merged_is_planned_and_applied() {
-    let merge = Settings::default().flag("--checkout-strategy=merge");
-    let (world, pull) = diverged(merge, ("theirs.tf", &resource("theirs", "1"))).await;
+async fn by_default_what_would_be_merged_is_planned_and_applied() {
+    let (world, pull) = diverged(Settings::default(), ("theirs.tf", &resource("theirs", "1"))).await;
     world.answer(pull).await.is("autoplan success | . default planned").says("Plan: 2 to add");
     world.ask(pull, "lockkeeper apply").await.is("apply success | . default applied").says("2 added");
     world.finish(&["#1 . default"]).await;
@@ -30,8 +37,7 @@ async fn with_the_merge_strategy_what_would_be_merged_is_planned_and_applied() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conflict_with_the_base_is_explained_and_gone_after_a_push() {
-    let merge = Settings::default().flag("--checkout-strategy=merge");
-    let (world, pull) = diverged(merge, ("main.tf", &resource("theirs", "1"))).await;
+    let (world, pull) = diverged(Settings::default(), ("main.tf", &resource("theirs", "1"))).await;
     let said = world.answer(pull).await;
     said.is("autoplan refused (merge_conflict)").says("`main`").says("`main.tf`").says("Resolve the conflicts");
     let said = world.ask(pull, "lockkeeper plan").await;

@@ -25,8 +25,8 @@ story!(
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
-const OTHER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 3 destroy 0\n");
-const THIRD: (&str, &str) = ("network/main.tf", "# fake: add 7 change 0 destroy 0\n");
+const OTHER: (&str, &str) = ("network/app.tf", "# fake: add 0 change 3 destroy 0\n");
+const THIRD: (&str, &str) = ("network/aaa.tf", "# fake: add 7 change 0 destroy 0\n");
 
 /// Three pull requests over `network`: the first has the lock, the others wait. Nothing is unread.
 async fn three(backend: Backend) -> (Bot, [PullNumber; 3]) {
@@ -117,7 +117,7 @@ async fn a_lock_that_is_released_is_told_to_both_pull_requests(backend: Backend)
 
     [Output](https://locks.example.com/jobs/ID)
 
-    <sub>Commit `02a94f40` · 0 s</sub>
+    <sub>Commit `d8765de0` · 0 s</sub>
     ");
     bot.say(first, "lockkeeper apply").await;
     assert!(bot.comment(first).starts_with("**Apply refused**: there is no plan to apply in this pull request.\n"));

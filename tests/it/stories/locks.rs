@@ -17,7 +17,7 @@ story!(
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
-const OTHER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 3 destroy 0\n");
+const OTHER: (&str, &str) = ("network/app.tf", "# fake: add 0 change 3 destroy 0\n");
 
 /// A bot and two pull requests over `network`, of which the first has the lock.
 async fn two(backend: Backend) -> (Bot, PullNumber, PullNumber) {
@@ -41,14 +41,14 @@ async fn the_second_pull_request_is_told_who_holds_the_lock(backend: Backend) {
 
     [Output](https://locks.example.com/jobs/ID)
 
-    <sub>Commit `02a94f40` · 0 s</sub>
+    <sub>Commit `d8765de0` · 0 s</sub>
     ");
     assert_snapshot!(bot.statuses(second), @"
     lockkeeper/plan: Pending, Waiting for #1 (alice), next in line.
     lockkeeper/plan: network/default: Pending, Waiting for #1 (alice), next in line.
     ");
     let line = bot.machine_line(second);
-    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":2,"head":"02a94f4069ff99b5a75ec17f9423c540e481c625","outcome":"waiting","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"waiting","plan":null}]} -->"#);
+    assert_snapshot!(line, @r#"<!-- lockkeeper {"v":1,"command":"autoplan","id":"ID","pull":2,"head":"d8765de0d494951c5c1071f34484f324b3ba4c25","outcome":"waiting","projects":[{"name":null,"dir":"network","workspace":"default","outcome":"waiting","plan":null}]} -->"#);
     assert_eq!(bot.calls(), ["init network", "plan network"]);
     bot.end(&["acme/infra/network/default by #1"]).await;
 }
@@ -126,7 +126,7 @@ async fn other_projects_of_the_second_pull_request_are_planned(backend: Backend)
       lockkeeper unlock
       ```
 
-    <sub>Commit `117c0b87` · 0 s</sub>
+    <sub>Commit `034f9036` · 0 s</sub>
     "#);
     bot.end(&["acme/infra/app/default by #2", "acme/infra/network/default by #1"]).await;
 }

@@ -2,6 +2,7 @@
 
 mod applications;
 mod apply;
+mod behind;
 mod cancel;
 mod claims;
 mod comments;

@@ -202,10 +202,11 @@ async fn github_may_need_a_moment(backend: Backend) {
     bot.end(&[NET_LOCK]).await;
 }
 
+const BRANCH: (&str, &str) = ("checkout-strategy", "branch");
 const UNDIVERGED: &str = r#""apply_requirements": ["undiverged"]"#;
 
 async fn an_apply_waits_for_the_newest_base_branch(backend: Backend) {
-    let (mut bot, pull) = planned(backend, UNDIVERGED, &[]).await;
+    let (mut bot, pull) = planned(backend, UNDIVERGED, &[BRANCH]).await;
     bot.heard(pull);
     bot.push("main", &[("README.md", "newer\n")]).await;
     assert_snapshot!(refused(&mut bot, pull).await, @"
@@ -235,7 +236,7 @@ async fn an_apply_waits_for_the_newest_base_branch(backend: Backend) {
 }
 
 async fn a_merge_has_to_be_planned_with_the_newest_base_branch(backend: Backend) {
-    let (mut bot, pull) = planned(backend, UNDIVERGED, &[("checkout-strategy", "merge")]).await;
+    let (mut bot, pull) = planned(backend, UNDIVERGED, &[]).await;
     bot.heard(pull);
     bot.push("main", &[("README.md", "newer\n")]).await;
     assert_snapshot!(refused(&mut bot, pull).await, @"
@@ -263,7 +264,7 @@ async fn a_merge_has_to_be_planned_with_the_newest_base_branch(backend: Backend)
 
 async fn everything_that_is_missing_is_said_at_once(backend: Backend) {
     let all = r#""apply_requirements": ["mergeable", "approved", "undiverged"]"#;
-    let (mut bot, pull) = planned(backend, all, &[]).await;
+    let (mut bot, pull) = planned(backend, all, &[BRANCH]).await;
     bot.heard(pull);
     bot.push("main", &[("README.md", "newer\n")]).await;
     bot.github.convert_to_draft(REPO, pull, "alice").await.unwrap();

@@ -1,6 +1,7 @@
 //! Pull requests in line for a lock: whoever waits need not come back to ask.
 
 use insta::assert_snapshot;
+use lockkeeper::emulator::Change;
 use lockkeeper::handlers::reconcile::Found;
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
@@ -23,8 +24,8 @@ story!(
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
-const OTHER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 3 destroy 0\n");
-const THIRD: (&str, &str) = ("network/main.tf", "# fake: add 7 change 0 destroy 0\n");
+const OTHER: (&str, &str) = ("network/app.tf", "# fake: add 0 change 3 destroy 0\n");
+const THIRD: (&str, &str) = ("network/aaa.tf", "# fake: add 7 change 0 destroy 0\n");
 
 /// Three pull requests over `network`: the first has the lock, the others wait.
 async fn three(backend: Backend) -> (Bot, [PullNumber; 3]) {
@@ -49,7 +50,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
 
     [Output](https://locks.example.com/jobs/ID)
 
-    <sub>Commit `02a94f40` · 0 s</sub>
+    <sub>Commit `d8765de0` · 0 s</sub>
     ");
     assert_snapshot!(bot.comment(third), @"
     Ran Plan for dir: `network` workspace: `default`: waiting
@@ -62,7 +63,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
 
     [Output](https://locks.example.com/jobs/ID)
 
-    <sub>Commit `a0f6dfee` · 0 s</sub>
+    <sub>Commit `0aac10a7` · 0 s</sub>
     ");
     bot.merge(first).await;
     bot.heard(first);
@@ -105,7 +106,7 @@ async fn the_next_in_line_is_planned_by_itself_when_the_lock_is_free(backend: Ba
 
     [Output](https://locks.example.com/jobs/ID)
 
-    <sub>Commit `02a94f40` · 0 s</sub>
+    <sub>Commit `d8765de0` · 0 s</sub>
     ");
     bot.end(&["acme/infra/network/default by #2"]).await;
 }
@@ -161,7 +162,7 @@ async fn a_new_commit_keeps_the_place_and_unlock_gives_it_up(backend: Backend) {
     let (mut bot, [first, second, third]) = three(backend).await;
     bot.heard(second);
     bot.heard(third);
-    bot.push("second", &[("network/main.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.push("second", &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
     bot.settle_short().await;
     bot.settle().await;
     assert!(bot.comment(second).contains("**next in line**"));
@@ -205,7 +206,7 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
     let second = bot.open_pull("second", &[app]).await;
     bot.heard(first);
     bot.heard(second);
-    bot.push("first", &[("app/main.tf", "# fake: add 2 change 0 destroy 0\n")]).await;
+    bot.push("first", &[("app/more.tf", "# fake: add 2 change 0 destroy 0\n")]).await;
     bot.settle().await;
     bot.heard(first);
     bot.push("second", &[OTHER]).await;
@@ -244,7 +245,7 @@ async fn two_pull_requests_that_want_each_others_lock_do_not_wait_for_ever(backe
 
     [Output of this project](https://locks.example.com/jobs/ID)
 
-    <sub>Commit `c6f6136c` · 0 s</sub>
+    <sub>Commit `53d617ee` · 0 s</sub>
     ");
     let planned = bot.comment(first);
     assert!(planned.contains("this pull request was next in line after pull request 2."), "{planned}");
@@ -258,7 +259,8 @@ async fn a_pull_request_that_needs_the_project_no_longer_passes_its_turn_on(back
     let (mut bot, [first, second, third]) = three(backend).await;
     bot.heard(second);
     bot.heard(third);
-    bot.push("second", &[NETWORK, ("app/main.tf", "# fake: add 1 change 0 destroy 0\n")]).await;
+    let elsewhere = Change::write("app/main.tf", "# fake: add 1 change 0 destroy 0\n");
+    bot.github.push(REPO, "second", &[Change::delete(OTHER.0), elsewhere]).await.unwrap();
     bot.settle().await;
     bot.heard(second);
     bot.say(first, "lockkeeper unlock").await;
@@ -294,7 +296,7 @@ async fn a_turn_that_is_cancelled_passes_to_the_next_in_line(backend: Backend) {
 
 async fn a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on(backend: Backend) {
     let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
-    bot.push("second", &[("network/main.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.push("second", &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
     bot.settle_short().await;
     // The turn ends without a word, because the push is planned next.
     assert_eq!(bot.replica.tick_command().await.unwrap(), Tick::Worked);
@@ -310,7 +312,7 @@ async fn a_push_that_took_the_place_of_a_turn_and_is_cancelled_passes_it_on(back
 
 async fn a_push_takes_the_place_of_a_turn_and_keeps_its_lock(backend: Backend) {
     let (mut bot, [_, second, third]) = at_the_turn_of_the_second(backend).await;
-    bot.push("second", &[("network/main.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
+    bot.push("second", &[("network/app.tf", "# fake: add 0 change 4 destroy 0\n")]).await;
     bot.settle_short().await;
     bot.settle().await;
     let told = bot.heard(second);

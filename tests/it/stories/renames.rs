@@ -28,7 +28,7 @@ story!(
 
 const NEW: &str = "acme/network";
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
-const OTHER: (&str, &str) = ("network/main.tf", "# fake: add 0 change 3 destroy 0\n");
+const OTHER: (&str, &str) = ("network/app.tf", "# fake: add 0 change 3 destroy 0\n");
 const HELD: &str = "acme/network/network/default by #1";
 
 impl Bot {

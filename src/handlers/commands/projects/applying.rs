@@ -39,6 +39,7 @@ impl Work {
             source: None,
             policies,
             others,
+            behind: None,
             findings: Findings::default(),
             checkouts: Mutex::default(),
             reached,

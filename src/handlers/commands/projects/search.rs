@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use tokio::sync::{Mutex, Semaphore};
 
+use super::behind::Behind;
 use super::sparse::{Reached, Seen};
 use super::view::View;
 use super::wanted::{Wanted, to_discovery};
@@ -14,7 +15,7 @@ use crate::command;
 use crate::config::repos::RepoRules;
 use crate::discovery::explain::{self, Explanation, Question, Tool, Warning};
 use crate::discovery::{self, Input, ModuleGraph, Tree};
-use crate::git::{Checkout, GitError, Ignored, TreeFiles};
+use crate::git::{Changes, Checkout, GitError, Ignored, TreeFiles};
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::config_file::{ConfigTrouble, Reading, Said, may_be_written};
 use crate::handlers::commands::hooks::{self, Given};
@@ -125,7 +126,7 @@ async fn look<T: Send + 'static>(
     let settings = cx.ctx.settings.discovery.clone();
     let found = tokio::task::spawn_blocking(move || ground.search(find, &settings, graph)).await;
     let found = found.context("the search for projects broke off").map_err(JobError::Fail)?;
-    let Found { what, said, graph, seen } = found.map_err(Trouble::into_stop)?;
+    let Found { what, said, behind, graph, seen } = found.map_err(Trouble::into_stop)?;
     if is_kept {
         cx.abandoned()?;
         let written = WrittenConfig(said.as_ref().map(|said| (said.file.clone(), said.text.clone())));
@@ -138,7 +139,7 @@ async fn look<T: Send + 'static>(
     }
     let abreast = Semaphore::new(abreast(config.as_ref().and_then(|config| config.parallel_plan)));
     let policies = work.policies.with_config(config);
-    Ok((what, Box::new(Work { abreast, policies, ..work })))
+    Ok((what, Box::new(Work { abreast, policies, behind, ..work })))
 }
 
 /// Fetches what is needed, without projects yet.
@@ -154,6 +155,7 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
         abreast: Semaphore::new(ABREAST),
         source: Some(source),
         policies: Policies::new(rules, None),
+        behind: None,
         others: HashMap::new(),
         findings: Findings::default(),
         checkouts: Mutex::default(),
@@ -174,19 +176,39 @@ async fn ground(cx: &CommandCx<'_>, work: &Work, view: View, reading: Reading) -
         return Err(Stop::Refused(too_many_files()));
     }
     let graph = Graph::of(cx, work, view.commit(), &made.all).await?;
-    let Some(mut changed) = changed_files(cx, work).await? else { return Err(Stop::Refused(too_many_files())) };
-    changed.extend(made.changed.paths.iter().map(added));
+    let Some(Changed { mut files_of_pull, gap }) = changed_files(cx, work).await? else {
+        return Err(Stop::Refused(too_many_files()));
+    };
+    files_of_pull.extend(made.changed.paths.iter().map(added));
     let (base, rules) = (cx.pull.base_branch.clone(), work.policies.of_operator().clone());
-    Ok((Ground { view, reading, files, made: made.all, changed, base, rules }, graph))
+    Ok((Ground { view, reading, files, made: made.all, changed: files_of_pull, gap, base, rules }, graph))
 }
 
 /// What the pull changes; `None`: more than can be listed. Git is asked, not the forge, which lists 3,000 files at most and
 /// those of another commit if somebody has just pushed. An application is what it is registered as, whatever was changed.
-async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Vec<ChangedFile>>, JobError> {
+async fn changed_files(cx: &CommandCx<'_>, work: &Work) -> Result<Option<Changed>, JobError> {
     if cx.pull.at.number.is_application() {
-        return Ok(Some(Vec::new()));
+        return Ok(Some(Changed { files_of_pull: Vec::new(), gap: None }));
     }
-    cx.ctx.checkouts.changed(work.source()).await.map_err(JobError::retry)
+    let changes = cx.ctx.checkouts.changed(work.source()).await.map_err(JobError::retry)?;
+    let Some(Changes { files, left_at }) = changes else { return Ok(None) };
+    let lacking = cx.ctx.checkouts.lacks(work.source(), &left_at).await.map_err(JobError::retry)?;
+    let gap = |lacking: Vec<ChangedFile>| (!lacking.is_empty()).then_some(Gap { left_at, lacking });
+    Ok(lacking.map(|lacking| Changed { files_of_pull: files, gap: gap(lacking) }))
+}
+
+/// What a pull changes, and what its base branch does.
+struct Changed {
+    files_of_pull: Vec<ChangedFile>,
+    gap: Option<Gap>,
+}
+
+/// What a pull lacks of its base branch.
+struct Gap {
+    /// Where it left the branch.
+    left_at: CommitSha,
+    /// The files that the branch has changed since then.
+    lacking: Vec<ChangedFile>,
 }
 
 /// Files of the checkout that no commit has.
@@ -250,6 +272,7 @@ struct Ground {
     /// Files that no commit has.
     made: TreeFiles,
     changed: Vec<ChangedFile>,
+    gap: Option<Gap>,
     base: BranchName,
     rules: RepoRules,
 }
@@ -259,6 +282,8 @@ struct Found<T> {
     what: T,
     /// What the repository says.
     said: Option<Said>,
+    /// What changes of the base branch that the pull lacks.
+    behind: Option<Behind>,
     /// A graph that was not known before, and the tree it is of.
     graph: Option<(String, Arc<ModuleGraph>)>,
     /// What was looked at.
@@ -273,7 +298,7 @@ impl Ground {
         settings: &discovery::Settings,
         graph: Graph,
     ) -> Result<Found<T>, Trouble> {
-        let Self { view, reading, files, made, changed, base, rules } = self;
+        let Self { view, reading, files, made, changed, gap, base, rules } = self;
         // Whatever was made may be a link.
         let maybe_links = files.links.iter().chain(&made.paths);
         let links: Vec<(RepoPath, String)> =
@@ -304,8 +329,15 @@ impl Ground {
             read: &read,
         };
         let found = find(&input);
+        // By the same rules as for changes of the pull: whatever would make it be planned.
+        let behind = gap.map(|gap| {
+            let concerned = discovery::discover(&Input { changed: &gap.lacking, ..input });
+            let projects = concerned.map_err(|error| Trouble::of_limit(&error))?.into_iter();
+            Ok(Behind { left_at: gap.left_at, projects: projects.map(|project| project.key).collect() })
+        });
         view.trouble().map_err(Trouble::Unread)?;
-        Ok(Found { what: found?, said, graph: tree_id.zip(modules), seen: Seen::new(view.commit(), tree) })
+        let behind = behind.transpose()?;
+        Ok(Found { what: found?, said, behind, graph: tree_id.zip(modules), seen: Seen::new(view.commit(), tree) })
     }
 }
 

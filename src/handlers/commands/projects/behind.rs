@@ -1,0 +1,75 @@
+//! What a plan lacks because its pull was made before other ones were merged.
+//!
+//! With `--checkout-strategy branch` the head of the pull is planned as it is. What others have merged and applied meanwhile
+//! is not part of it, so the plan would take it away again. It is no mistake to plan that, but whoever reads the plan has to
+//! know.
+
+use std::collections::BTreeSet;
+
+use super::Work;
+use crate::git::BaseCommit;
+use crate::handlers::commands::CommandCx;
+use crate::model::{CommitSha, ProjectKey, RepoPath};
+use crate::queue::JobError;
+
+/// Commits that are named.
+const NAMED: usize = 3;
+/// Directories by which the commits are looked for. A pull of more projects is told of all that was merged.
+const MOST_DIRS: usize = 100;
+
+/// Projects that the base branch has changed since the pull left it.
+pub(super) struct Behind {
+    /// Where the pull left the branch.
+    pub left_at: CommitSha,
+    pub projects: BTreeSet<ProjectKey>,
+}
+
+impl Work {
+    /// What is to be said about projects of this work that lack changes of the base branch; `None`: none of them does.
+    pub async fn lacking(&self, cx: &CommandCx<'_>) -> Result<Option<String>, JobError> {
+        let Some(behind) = &self.behind else { return Ok(None) };
+        let keys = self.projects.iter().map(|project| &project.key);
+        let lacking: Vec<&ProjectKey> = keys.filter(|key| behind.projects.contains(key)).collect();
+        if lacking.is_empty() {
+            return Ok(None);
+        }
+        let dirs: BTreeSet<RepoPath> = lacking.iter().map(|key| key.dir.clone()).collect();
+        let dirs = if dirs.len() > MOST_DIRS { vec![RepoPath::root()] } else { dirs.into_iter().collect() };
+        let checkouts = &cx.ctx.checkouts;
+        let merged = checkouts.merged_since(self.source(), &behind.left_at, &dirs, NAMED + 1).await;
+        let is_whole = lacking.len() == self.projects.len();
+        Ok(Some(sentence(&cx.pull.base_branch, &lacking, is_whole, &merged.map_err(JobError::retry)?)))
+    }
+}
+
+fn sentence(base: &impl std::fmt::Display, lacking: &[&ProjectKey], is_whole: bool, merged: &[BaseCommit]) -> String {
+    let of = match lacking {
+        [_] if is_whole => "this project".to_owned(),
+        _ if is_whole => "these projects".to_owned(),
+        some => listed(some.iter().map(|key| project(key)), some.len()),
+    };
+    // What a module changes lies elsewhere, and no commit is named.
+    let named =
+        if merged.is_empty() { String::new() } else { format!(": {}", listed(merged.iter().map(named), NAMED)) };
+    format!(
+        "This branch lacks changes of {of} that were merged into `{base}` after it was made{named}. A plan without them undoes \
+         them. Merge `{base}` into this branch, or rebase it: the push is planned by itself."
+    )
+}
+
+fn project(key: &ProjectKey) -> String {
+    let place = if key.workspace.is_default() { key.dir.to_string() } else { format!("{}/{}", key.dir, key.workspace) };
+    let text = key.name.as_ref().map_or(place, ToString::to_string);
+    format!("`{}`", text.replace('`', "'"))
+}
+
+fn named(commit: &BaseCommit) -> String {
+    format!("`{}` {}", commit.commit.short(), commit.title.replace('`', "'"))
+}
+
+/// `a, b and more`
+fn listed(items: impl ExactSizeIterator<Item = String>, most: usize) -> String {
+    let is_all = items.len() <= most;
+    let text = items.take(most).collect::<Vec<_>>().join(", ");
+    if is_all { text } else { format!("{text} and more") }
+}

@@ -1,0 +1,79 @@
+//! A pull request that was made before others were merged: its plan has their changes, or says that it lacks them.
+
+use insta::assert_snapshot;
+
+use crate::stories::{APP, NETWORK};
+use crate::support::bot::Bot;
+use crate::support::db::{Backend, story};
+
+story!(
+    what_was_merged_is_part_of_the_plan,
+    a_plan_of_the_branch_says_what_it_lacks,
+    the_plan_of_a_turn_says_what_it_lacks,
+    what_concerns_no_project_of_the_pull_request_is_not_mentioned,
+);
+
+const BRANCH: (&str, &str) = ("checkout-strategy", "branch");
+const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
+/// Does not change what the first one changes, so that both can be merged.
+const BESIDE: (&str, &str) = ("network/outputs.tf", "# nothing yet\n");
+
+async fn what_was_merged_is_part_of_the_plan(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    let first = bot.open_pull("first", &[WIDER]).await;
+    let second = bot.open_pull("second", &[BESIDE]).await;
+    bot.heard(second);
+    bot.say(first, "lockkeeper apply").await;
+    bot.merge(first).await;
+    let comment = bot.comment(second);
+    assert!(comment.starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"), "{comment}");
+    assert!(comment.contains("**Plan: 2 to add, 1 to change, 0 to destroy.**"), "{comment}");
+    bot.heard(first);
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}
+
+async fn a_plan_of_the_branch_says_what_it_lacks(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &[BRANCH]).await;
+    let second = bot.open_pull("second", &[BESIDE, ("app/outputs.tf", "# nothing yet\n")]).await;
+    assert!(bot.comment(second).starts_with("Ran Plan for 2 projects: 2 planned\n"));
+    bot.push("main", &[WIDER]).await;
+    bot.say(second, "lockkeeper plan").await;
+    let comment = bot.comment(second);
+    assert_snapshot!(comment.lines().take(3).collect::<Vec<_>>().join("\n"), @"
+    Ran Plan for 2 projects, behind `main`: 2 planned
+
+    This branch lacks changes of `network` that were merged into `main` after it was made: `85684520` Update network/main.tf. A plan without them undoes them. Merge `main` into this branch, or rebase it: the push is planned by itself.
+    ");
+    bot.say(second, "lockkeeper plan -d app").await;
+    assert!(bot.comment(second).starts_with("Ran Plan for dir: `app` workspace: `default`: planned\n"));
+    bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+}
+
+async fn the_plan_of_a_turn_says_what_it_lacks(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK], &[BRANCH]).await;
+    let first = bot.open_pull("first", &[WIDER]).await;
+    let second = bot.open_pull("second", &[BESIDE]).await;
+    bot.heard(second);
+    bot.say(first, "lockkeeper apply").await;
+    bot.merge(first).await;
+    bot.heard(first);
+    let comment = bot.comment(second);
+    assert_snapshot!(comment.lines().take(5).collect::<Vec<_>>().join("\n"), @"
+    Ran Plan for dir: `network` workspace: `default`, behind `main`: planned
+
+    The lock became free: this pull request was next in line after pull request 1.
+
+    This branch lacks changes of this project that were merged into `main` after it was made: `091c30d5` Merge pull request #&#8203;1 from acme/first. A plan without them undoes them. Merge `main` into this branch, or rebase it: the push is planned by itself.
+    ");
+    bot.end(&["acme/infra/network/default by #2"]).await;
+}
+
+async fn what_concerns_no_project_of_the_pull_request_is_not_mentioned(backend: Backend) {
+    let mut bot = Bot::with(backend, &[NETWORK, APP], &[BRANCH]).await;
+    let pull = bot.open_pull("second", &[BESIDE]).await;
+    bot.heard(pull);
+    bot.push("main", &[("app/main.tf", "# fake: add 1 change 0 destroy 0\n"), ("network/README.md", "text\n")]).await;
+    bot.say(pull, "lockkeeper plan").await;
+    assert!(bot.comment(pull).starts_with("Ran Plan for dir: `network` workspace: `default`: planned\n"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}

@@ -35,7 +35,7 @@ use crate::render;
 use crate::secret::Secret;
 use crate::store::Store;
 use crate::sync::Syncer;
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Panics};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{Artifacts, Checkouts, OutputHub, Terraform};
 
@@ -126,6 +126,8 @@ pub struct Services {
     pub interrupt: CancellationToken,
     /// Numbers for monitors.
     pub metrics: Metrics,
+    /// Panics of this process.
+    pub panics: Arc<Panics>,
     /// What the operator wants, as it is now.
     pub live: Live,
 }
@@ -136,6 +138,8 @@ pub struct Services {
 pub struct Settings {
     /// Which repositories are served.
     pub allowlist: RepoAllowlist,
+    /// Whether the built-in `init` may read private modules of the forge (`--write-git-creds`).
+    pub module_access: bool,
     /// Which team of the forge may give which command.
     pub team_rules: TeamRules,
     /// Who may give commands where there is no such list.

@@ -298,6 +298,7 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
     let comments = &config.comments;
     Ok(Settings {
         allowlist: config.repos.allowlist.clone(),
+        module_access: config.repos.module_access,
         team_rules: config.permissions.teams.clone(),
         commenters: config.permissions.commenters,
         web_rules: config.permissions.web.clone(),

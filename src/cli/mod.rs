@@ -203,7 +203,9 @@ mod tests {
                                               code.
               --allow-draft-prs               Also plan draft pull requests by itself.
               --checkout-strategy <STRATEGY>  What is planned: the head of the pull request, or its merge
-                                              into the base branch. [branch, merge] [default: branch]
+                                              into the base branch. A head lacks what was merged after it
+                                              was made, and its plan would undo that. [branch, merge]
+                                              [default: merge]
               --mirror-filter <FILTER>        What new mirrors leave at the forge until it is needed:
                                               `blob:none` the content of all files, `blob:limit=1m` that of
                                               files of 1 MiB or more. Not set: mirrors are whole.
@@ -211,8 +213,6 @@ mod tests {
                                               code reaches, such as modules; everything where hooks run
                                               (docs/repositories.md).
               --checkout-submodules           Check out submodules too, and theirs: of repositories on the
-                                              same forge that --repo-allowlist allows.
-              --checkout-lfs                  Check out the content of files kept with Git LFS. Needs the
         ");
         for setting in crate::config::server::SETTINGS {
             assert!(out.contains(&format!("--{}", setting.flag)), "--{}", setting.flag);

@@ -105,6 +105,40 @@ pub(super) fn git_to(
     with_config(cmd, &pairs(&config)).secret(answer)
 }
 
+/// What lets the git of somebody else, such as the one that `terraform init` starts, read private code of a forge: the same
+/// helper, bound to the host of the forge, for as long as one command runs.
+#[derive(Clone, Debug)]
+pub struct ModuleAccess {
+    config: Vec<(String, String)>,
+    answer: Secret,
+}
+
+impl ModuleAccess {
+    /// `url` is that of any repository of the forge.
+    pub fn new(url: &Url, credentials: &GitCredentials) -> Self {
+        let origin = url.origin().ascii_serialization();
+        let helper = format!("credential.{origin}.helper");
+        let mut config = vec![(helper.clone(), String::new()), (helper, HELPER.to_owned())];
+        // Sources are often written for people, who go by SSH.
+        if let Some(host) = url.host_str() {
+            let instead = format!("url.{origin}/.insteadOf");
+            config.extend(["ssh://git@HOST/", "git@HOST:"].map(|form| (instead.clone(), form.replace("HOST", host))));
+        }
+        let (username, password) = (&credentials.username, credentials.password.expose());
+        Self { config, answer: Secret::new(&format!("username={username}\npassword={password}\n")) }
+    }
+
+    /// The command with it. `before`: how many pairs of configuration its environment has already (`GIT_CONFIG_COUNT`).
+    pub fn give(&self, cmd: Cmd, before: usize) -> Cmd {
+        let cmd = cmd.env("GIT_CONFIG_COUNT", (before + self.config.len()).to_string());
+        let pairs = (before..).zip(&self.config);
+        let cmd = pairs.fold(cmd, |cmd, (n, (key, value))| {
+            cmd.env(format!("GIT_CONFIG_KEY_{n}"), key).env(format!("GIT_CONFIG_VALUE_{n}"), value)
+        });
+        cmd.secret(self.answer.clone())
+    }
+}
+
 /// The configuration of a partial mirror; the URL only where git may fetch.
 fn partial(filter: Option<&MirrorFilter>, url: Option<&Url>) -> Vec<(String, String)> {
     let Some(filter) = filter else { return Vec::new() };

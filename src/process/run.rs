@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::lines::Lines;
 use super::runs;
+use super::secret::Teller;
 use super::supervise::DRAIN;
 use super::{Cmd, Ended, ProcessError, Pulse};
 
@@ -131,7 +132,7 @@ impl Supervised {
         if cancel.is_cancelled() || !self.supervisor.pulse.is_alive() {
             return Ok(Exit { code: None, signal: None, how: Ended::Cancelled, duration: Duration::ZERO });
         }
-        let mut child = self.start()?;
+        let (mut child, _teller) = self.start()?;
         let (leash, stdout, stderr) = pipes(&mut child);
         let sink = Sink { lines, cap: self.cmd.cap, used: AtomicUsize::new(0) };
         let out = async {
@@ -147,7 +148,9 @@ impl Supervised {
         Ok(Exit::new(status, how, started.elapsed()))
     }
 
-    fn start(&self) -> Result<Child, ProcessError> {
+    /// Starts it; its secret is told for as long as the second value is kept. The supervisor hands the descriptor on as it
+    /// hands on everything that it was given.
+    fn start(&self) -> Result<(Child, Option<Teller>), ProcessError> {
         let program = self.cmd.resolve()?;
         let mut command = self.cmd.prepare(&self.supervisor.exe);
         command.arg("supervise").arg("--grace").arg(self.supervisor.grace.as_secs_f64().to_string());
@@ -169,7 +172,8 @@ impl Supervised {
         if let (Some(file), None) = (&self.stdout, self.stdout_limit) {
             command.stdout(private_file(file).map_err(start)?);
         }
-        runs::start(|| command.spawn()).map_err(start)
+        let teller = self.cmd.hand_secret(&mut command).map_err(start)?;
+        Ok((runs::start(|| command.spawn()).map_err(start)?, teller))
     }
 
     async fn follow(

@@ -35,9 +35,8 @@ impl Cmd {
     /// Number of the descriptor on which a child asks for the secret: a shell can name those below ten.
     pub const SECRET_FD: i32 = 3;
 
-    /// Sets a secret for a short call ([`Self::output`]) or a [`Self::dialogue`]. The child and what it starts ask for it
-    /// by a message of any content on the descriptor [`Self::SECRET_FD`], and read it there as one message. A supervised
-    /// run gets no such descriptor.
+    /// Sets a secret. The child and what it starts ask for it by a message of any content on the descriptor
+    /// [`Self::SECRET_FD`], and read it there as one message, until the command has ended.
     pub fn secret(mut self, secret: Secret) -> Self {
         self.secret = Some(secret);
         self

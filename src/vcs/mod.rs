@@ -135,6 +135,10 @@ pub trait Forge: Send + Sync + 'static {
     /// Name of the bot's own account on the forge, without `@`; asked of the forge once and remembered.
     async fn login(&self) -> Result<String, ForgeError>;
 
+    /// What the credentials of the server lack that it needs, as far as the forge says it: `the scope repo`. An error: they
+    /// are not taken, or nobody answers. `teams`: whether it has to know who is in which team.
+    async fn missing(&self, teams: bool) -> Result<Vec<String>, ForgeError>;
+
     /// What the forge says of a pull now.
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;
 
@@ -234,4 +238,8 @@ pub trait Forge: Send + Sync + 'static {
 
     /// Fresh credentials for [`Self::clone_url`].
     async fn git_credentials(&self, repo: &RepoId, via: Installation) -> Result<GitCredentials, ForgeError>;
+
+    /// Fresh credentials for code of other repositories on the forge that code of this one refers to; `None`: the ones that
+    /// there are, are for this repository alone. Where the forge can limit them, they can only read.
+    async fn module_credentials(&self, repo: &RepoId, via: Installation) -> Result<Option<GitCredentials>, ForgeError>;
 }

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::config::server::RunStage;
 use crate::config::workflow::{Builtin, Stage, Step, Workflow};
+use crate::git::ModuleAccess;
 use crate::model::{ProjectKey, Sha256Digest};
 use crate::process::Supervisor;
 
@@ -68,6 +69,8 @@ pub struct Place<'a> {
     pub facts: &'a Facts,
     /// Its environment profile; `None`: it gets what every run gets.
     pub profile: Option<&'a str>,
+    /// What reads private modules of the forge, for the built-in `init` alone: it runs no code of the pull.
+    pub modules: Option<&'a ModuleAccess>,
     /// What the comment gives the built-in steps.
     pub given: CommentWords<'a>,
     /// Where what is printed goes.
@@ -266,6 +269,7 @@ impl Terraform {
             dir: place.dir,
             project: place.project,
             lock_file_tracked: place.lock_file_tracked,
+            modules: place.modules,
             given: place.given,
             files: Files::within(scratch.dir()),
             workflow: (*place.workflow != *Workflow::builtin()).then_some(place.workflow.name.as_str()),

@@ -68,10 +68,6 @@ impl Absent {
 /// Any whole number.
 const COUNT: Kind = Kind::Number(0, u64::MAX);
 const POSTGRES: Reason = Reason::Instead("servers that share work share a PostgreSQL database: use --database-url");
-const OWN_GIT: Reason = Reason::Always(
-    "Lockkeeper hands its credentials to git itself; private modules that Terraform fetches need credentials of \
-     their own",
-);
 const MIRROR: Reason = Reason::Always("every repository is fetched once into a mirror that all checkouts share");
 const PARALLEL: Reason =
     Reason::Always("projects run side by side, at most --parallel-pool-size of them on this server");
@@ -147,7 +143,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("skip-clone-no-changes").because(MIRROR),
     Absent::switch("tfe-local-execution-mode"),
     Absent::switch("websocket-check-origin").because(SAME_ORIGIN).warning_if_off(OTHER_SITES),
-    Absent::switch("write-git-creds").because(OWN_GIT),
 ];
 
 #[cfg(test)]
@@ -155,10 +150,7 @@ mod tests {
     use super::*;
 
     /// Switches whose work is always done, and what off asks for is so all the same.
-    const OFF_IS_SO: &[(&str, &str)] = &[
-        ("skip-clone-no-changes", "the repository is fetched whatever changed"),
-        ("write-git-creds", "no file with credentials is written"),
-    ];
+    const OFF_IS_SO: &[(&str, &str)] = &[("skip-clone-no-changes", "the repository is fetched whatever changed")];
 
     #[test]
     fn whoever_switches_off_what_is_always_done_is_told_unless_there_is_a_reason() {

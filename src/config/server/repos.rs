@@ -48,6 +48,8 @@ pub struct RepoConfig {
     pub submodules: bool,
     /// Whether the content of files kept with Git LFS is.
     pub lfs: bool,
+    /// Whether `init` may read private modules of the forge.
+    pub module_access: bool,
 }
 
 impl RepoConfig {
@@ -65,6 +67,7 @@ impl RepoConfig {
         let sparse = reader.switch("sparse-checkout");
         let submodules = reader.switch("checkout-submodules");
         let lfs = reader.switch("checkout-lfs");
+        let module_access = reader.switch("write-git-creds");
         Ok(Self {
             allowlist: allowlist?.demanding_claims(require_claims?),
             allow_forks: allow_forks?,
@@ -74,6 +77,7 @@ impl RepoConfig {
             sparse: sparse?,
             submodules: submodules?,
             lfs: lfs?,
+            module_access: module_access?,
         })
     }
 }

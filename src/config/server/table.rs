@@ -57,6 +57,12 @@ pub static SETTINGS: &[Setting] = &[
         "checkout-lfs",
         "Check out the content of files kept with Git LFS. Needs the program git-lfs.",
     ),
+    Setting::switch(
+        Repositories,
+        "write-git-creds",
+        "Let the `init` of runs read private modules of the forge over https (docs/credentials.md#private-modules). No file is \
+         written; whoever may have a plan made can read what these credentials can.",
+    ),
     Setting::new(
         Repositories,
         "repo-config-source",

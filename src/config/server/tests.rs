@@ -517,12 +517,12 @@ fn the_settings_of_an_atlantis_server_are_understood() {
     let (config, warnings) = read_with(&[("gh-token-file", "-"), ("gh-token", "ghp_x")], &variables).unwrap();
     assert_eq!(config.web.listen.to_string(), "0.0.0.0:4141");
     assert_eq!(config.terraform.distribution, crate::model::Distribution::OpenTofu);
+    assert!(config.repos.module_access);
     assert_eq!(
         config.comments.allowed.into_iter().collect::<Vec<_>>(),
         [CommandKind::Plan, CommandKind::Apply, CommandKind::Unlock, CommandKind::Cancel, CommandKind::Version]
     );
     assert_snapshot!(warnings, @"
-    --write-git-creds (LOCKKEEPER_WRITE_GIT_CREDS): not needed: Lockkeeper hands its credentials to git itself; private modules that Terraform fetches need credentials of their own
     ATLANTIS_PORT: not read, because it holds the address of a Kubernetes service and no number; `enableServiceLinks: false` in the pod keeps such variables away
     ATLANTIS_REDIS_PORT: not read, because it holds the address of a Kubernetes service and no number; `enableServiceLinks: false` in the pod keeps such variables away
     LOCKKEEPER_EXECUTABLE_NAMES: there is no such setting, it is ignored; did you mean LOCKKEEPER_EXECUTABLE_NAME?

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Mutex, Semaphore, SemaphorePermit};
 use tracing::debug;
+use url::Url;
 
 pub(super) use applying::Ready;
 pub(super) use files::read_file;
@@ -33,7 +34,7 @@ use crate::config::repos::{Demands, LockPolicy, RepoRules};
 use crate::config::workflow::{Stage as Steps, Workflow};
 use crate::context::Ctx;
 use crate::discovery::{Order, Project, Stage, stages};
-use crate::git::Checkout;
+use crate::git::{Checkout, ModuleAccess};
 use crate::handlers::reply::Reply;
 use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
 use crate::queue::Place as PoolPlace;
@@ -373,6 +374,18 @@ pub(super) fn grouped<T>(stage: Stage<T>, key: impl Fn(&T) -> &ProjectKey) -> St
     Stage { group: stage.group, members: groups.into_values().collect() }
 }
 
+/// What lets the built-in `init` of a run read private modules, where the operator wants that. Whoever writes the code decides
+/// which repositories are read, so a pull request of a fork never gets it.
+async fn module_access(cx: &CommandCx<'_>) -> Result<Option<ModuleAccess>, CheckoutError> {
+    if !cx.ctx.settings.module_access || cx.pull.is_fork() {
+        return Ok(None);
+    }
+    let (forge, repo) = (&cx.ctx.forge, &cx.pull.at.repo);
+    let credentials = forge.module_credentials(repo, cx.row.installation).await?;
+    let url = Url::parse(&forge.clone_url(repo)).ok();
+    Ok(credentials.zip(url).map(|(credentials, url)| ModuleAccess::new(&url, &credentials)))
+}
+
 /// Where in a checkout a project is.
 struct Site {
     dir: PathBuf,
@@ -382,6 +395,7 @@ struct Site {
     lock_file_tracked: bool,
     facts: Facts,
     profile: Option<String>,
+    modules: Option<ModuleAccess>,
 }
 
 impl Site {
@@ -399,7 +413,8 @@ impl Site {
         let (root, hold) = (checkout.path.clone(), checkout.hold.clone());
         let mirror = cx.ctx.checkouts.mirror_dir(&cx.pull.at.repo);
         let profile = work.policies(project).project(project).environment_profile.map(|decided| decided.value);
-        Ok(Self { dir, root, mirror, hold, lock_file_tracked, facts, profile })
+        let modules = module_access(cx).await?;
+        Ok(Self { dir, root, mirror, hold, lock_file_tracked, facts, profile, modules })
     }
 
     fn place<'a>(
@@ -420,6 +435,7 @@ impl Site {
             mirror: &self.mirror,
             hold: &self.hold,
             lock_file_tracked: self.lock_file_tracked,
+            modules: self.modules.as_ref(),
             given,
             output,
             stop: &cx.stop,

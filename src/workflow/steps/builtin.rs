@@ -75,7 +75,15 @@ impl Steps<'_> {
             self.provider_session().await.map_err(disk)?
         };
         let shown = self.shown(&args);
-        self.one_init(self.command(args), session, name, &shown).await.map(|_| String::new())
+        let cmd = self.command(args);
+        let cmd = match self.modules {
+            Some(access) => {
+                let before = self.variable("GIT_CONFIG_COUNT").and_then(|count| count.to_str()?.parse().ok());
+                access.give(cmd, before.unwrap_or(0))
+            }
+            None => cmd,
+        };
+        self.one_init(cmd, session, name, &shown).await.map(|_| String::new())
     }
 
     /// Runs what does one `init` in the directory of the project and nothing else. It never builds on what something else

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 
 use super::{ChildEnvironment, Facts, ProviderCache, Tool};
 use crate::config::workflow::{Builtin, Step, Workflow};
+use crate::git::ModuleAccess;
 use crate::model::ProjectKey;
 
 pub use error::{StepError, StepFailure, StepName};
@@ -47,6 +48,8 @@ pub(super) struct Steps<'a> {
     pub project: &'a ProjectKey,
     /// Whether the lock file of the providers is part of the repository.
     pub lock_file_tracked: bool,
+    /// What reads private modules of the forge.
+    pub modules: Option<&'a ModuleAccess>,
     /// What the comment gives the built-in steps.
     pub given: CommentWords<'a>,
     pub files: Files,

@@ -10,6 +10,7 @@ mod close;
 mod crash;
 pub mod gates;
 mod locks;
+mod modules;
 mod order;
 mod outbox;
 mod plan;

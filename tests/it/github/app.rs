@@ -29,21 +29,21 @@ static KEY: LazyLock<Secret> = LazyLock::new(|| {
 });
 
 /// A server, a key that OpenSSL made, and a clock.
-struct World {
-    server: ScriptedGitHub,
+pub struct World {
+    pub server: ScriptedGitHub,
     folder: TempDir,
     key: Secret,
     clock: Arc<ManualClock>,
 }
 
 impl World {
-    async fn new() -> Self {
+    pub async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(start()));
         Self { server: ScriptedGitHub::start().await, folder, key: KEY.clone(), clock }
     }
 
-    fn github(&self, installation: Option<u64>) -> GitHub {
+    pub fn github(&self, installation: Option<u64>) -> GitHub {
         let auth = GitHubAuth::App { app_id: 4242, key: self.key.clone(), installation };
         self.server.client_of(auth, &self.clock)
     }
@@ -226,4 +226,22 @@ async fn a_key_that_is_none_is_refused_at_the_start() {
         refused,
         @"the key of the GitHub App is not an RSA private key in PEM (InvalidKeyFormat): download one from the App's settings"
     );
+}
+
+#[tokio::test]
+async fn a_token_for_modules_can_only_read_and_is_asked_for_once() {
+    let world = World::new().await;
+    world.issues(70, "ghs_reads");
+    let repo = pull().repo;
+    let github = world.github(Some(70));
+    for _ in 0..2 {
+        let given = github.module_credentials(&repo, None).await.unwrap().unwrap();
+        assert_eq!((given.username.as_str(), given.password.expose()), ("x-access-token", "ghs_reads"));
+    }
+    let asked = world.server.asked();
+    assert_eq!(asked.len(), 1);
+    assert_eq!(asked[0].body, json!({"permissions": {"contents": "read"}}));
+    world.issues(70, "ghs_whole");
+    let given = github.git_credentials(&repo, None).await.unwrap();
+    assert_eq!(given.password.expose(), "ghs_whole", "it is never used for anything else");
 }

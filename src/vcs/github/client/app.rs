@@ -35,7 +35,16 @@ pub(super) struct App {
     key: EncodingKey,
     configured: Installation,
     by_repo: Mutex<HashMap<RepoId, u64>>,
-    tokens: Mutex<HashMap<u64, TokenSlot>>,
+    tokens: Mutex<HashMap<(u64, Reach), TokenSlot>>,
+}
+
+/// What a token of an installation may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Reach {
+    /// Everything that the App may do.
+    Whole,
+    /// Read the contents of the repositories of the installation.
+    ReadContents,
 }
 
 /// One per installation, locked while its token is being replaced, so that a burst of requests asks once.
@@ -91,8 +100,8 @@ impl App {
     }
 
     /// A token of the installation that is good for [`TOKEN_MARGIN`] at least.
-    pub async fn token(&self, wire: &Wire, installation: u64) -> Result<Secret, Failure> {
-        let slot = self.slot(installation);
+    pub async fn token(&self, wire: &Wire, installation: u64, reach: Reach) -> Result<Secret, Failure> {
+        let slot = self.slot(installation, reach);
         let mut slot = slot.lock().await;
         if let Some(issued) = slot.as_ref().filter(|issued| issued.expires - wire.clock.now() > TOKEN_MARGIN) {
             return Ok(issued.token.clone());
@@ -106,12 +115,12 @@ impl App {
         }
     }
 
-    fn slot(&self, installation: u64) -> TokenSlot {
+    fn slot(&self, installation: u64, reach: Reach) -> TokenSlot {
         let mut tokens = self.tokens.lock().expect("nothing panics while it holds this lock");
-        Arc::clone(tokens.entry(installation).or_default())
+        Arc::clone(tokens.entry((installation, reach)).or_default())
     }
 
-    async fn issue(&self, wire: &Wire, installation: u64) -> Result<IssuedToken, Failure> {
+    async fn issue(&self, wire: &Wire, installation: u64, reach: Reach) -> Result<IssuedToken, Failure> {
         #[derive(Deserialize)]
         struct Issued {
             token: String,
@@ -119,14 +128,18 @@ impl App {
         }
         let path = format!("/app/installations/{installation}/access_tokens");
         let what = format!("a token for installation {installation} of the GitHub App");
-        let call = Call::post(path, json!({}), what).repeatable().counted_as_read();
+        let body = match reach {
+            Reach::Whole => json!({}),
+            Reach::ReadContents => json!({"permissions": {"contents": "read"}}),
+        };
+        let call = Call::post(path, body, what).repeatable().counted_as_read();
         let issued: Issued = wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)?;
         Ok(IssuedToken { token: Secret::new(&issued.token), expires: issued.expires_at })
     }
 
     /// Throws a token away that GitHub no longer takes, unless another request has replaced it already.
     pub async fn forget(&self, installation: u64, refused: &Secret) {
-        let slot = self.slot(installation);
+        let slot = self.slot(installation, Reach::Whole);
         let mut slot = slot.lock().await;
         if slot.as_ref().is_some_and(|issued| issued.token == *refused) {
             *slot = None;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::io::AsyncReadExt;
 
-use super::app::App;
+use super::app::{App, Reach};
 use super::call::{Answer, Call, Failure};
 use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, USER_OF_TOKENS};
@@ -117,7 +117,7 @@ impl Credentials {
             Self::Token { token, .. } => Ok((Pass::of_token(read_token(wire, token).await?), None)),
             Self::App(app) => {
                 let installation = app.installation(wire, repo, via).await?;
-                let token = app.token(wire, installation).await?;
+                let token = app.token(wire, installation, Reach::Whole).await?;
                 Ok((Pass { token, credential: format!("installation {installation}") }, Some(installation)))
             }
         }
@@ -131,6 +131,19 @@ impl Credentials {
             Self::App(_) => None,
         };
         Ok(GitCredentials::new(user.unwrap_or(USER_OF_TOKENS).to_owned(), password))
+    }
+
+    /// User name and password with which code may be read that belongs to the same installation, or that the token may
+    /// read: a token of an App is made for nothing else.
+    pub async fn git_to_read(&self, wire: &Wire, repo: &RepoId, via: Installation) -> Result<GitCredentials, Failure> {
+        match self {
+            Self::Token { .. } => self.git(wire, repo, via).await,
+            Self::App(app) => {
+                let installation = app.installation(wire, repo, via).await?;
+                let token = app.token(wire, installation, Reach::ReadContents).await?;
+                Ok(GitCredentials::new(USER_OF_TOKENS.to_owned(), token))
+            }
+        }
     }
 
     /// The name that came with a token.

@@ -321,6 +321,10 @@ impl Forge for GitHub {
         format!("refs/pull/{}/head", at.number)
     }
 
+    async fn module_credentials(&self, repo: &RepoId, via: Installation) -> Result<Option<GitCredentials>, ForgeError> {
+        Ok(self.credentials.git_to_read(&self.wire, repo, via).await?)
+    }
+
     async fn git_credentials(&self, repo: &RepoId, via: Installation) -> Result<GitCredentials, ForgeError> {
         Ok(self.credentials.git(&self.wire, repo, via).await?)
     }

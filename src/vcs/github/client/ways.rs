@@ -70,6 +70,23 @@ impl Ways {
         }
     }
 
+    /// For code of other repositories that code of this one refers to; `None`: its owner gave a key of SSH, which is for
+    /// this repository alone.
+    pub async fn git_to_read(
+        &self,
+        wire: &Wire,
+        repo: &RepoId,
+        via: Installation,
+    ) -> Result<Option<GitCredentials>, Failure> {
+        if self.ssh(wire, repo).await?.is_some() {
+            return Ok(None);
+        }
+        match self.of(wire, repo, "git").await? {
+            Some(given) => given.credentials.git_to_read(wire, repo, None).await.map(Some),
+            None => self.own.git_to_read(wire, repo, via).await.map(Some),
+        }
+    }
+
     async fn ssh(&self, wire: &Wire, repo: &RepoId) -> Result<Option<SshLogin>, Failure> {
         let Some(access) = &self.access else { return Ok(None) };
         let what = "git by SSH";

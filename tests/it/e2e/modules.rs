@@ -1,0 +1,49 @@
+//! Private modules that the code of a pull request refers to, with real Terraform and git.
+
+use lockkeeper::emulator::Change;
+use lockkeeper::model::PullNumber;
+use serde_json::json;
+
+use super::world::{REPO, World};
+use crate::support::server::{Settings, TOKEN};
+
+const MODULES: &str = "acme/modules";
+
+/// A pull whose project uses a module of another private repository.
+async fn using(settings: Settings) -> (World, PullNumber) {
+    // What runs beside `init` looks for whatever could lead to the credentials.
+    let look = "env | grep -c ^GIT_CONFIG_COUNT || true; ls -l /proc/self/fd | grep -c socket: || true; cat .terraform/modules/it/.git/config";
+    let config = json!({
+        "repos": [{"id": "/.*/", "workflow": "looks"}],
+        "workflows": {"looks": {"plan": {"steps": ["init", {"run": look}, "plan"]}}},
+    });
+    let settings = settings.flag(&format!("--repo-config-json={config}"));
+    let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
+    let code = "resource \"terraform_data\" \"of_a_module\" {}\n";
+    world.github.create_repo(MODULES, &[("net/main.tf", code)]).await.expect("it is new");
+    let source = format!("git::{}//net", world.github.clone_url(MODULES));
+    let main = format!("module \"it\" {{\n  source = \"{source}\"\n}}\n");
+    let pull = world.open("feature", &[("main.tf", &main)]).await;
+    (world, pull)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn private_modules_are_read_by_init_and_by_nothing_else() {
+    let (world, pull) = using(Settings::default().flag("--write-git-creds")).await;
+    let said = world.answer(pull).await;
+    said.is("autoplan success | . default planned").says("Plan: 1 to add").says("module.it.terraform_data.of_a_module");
+    said.says("0\n0\n[core]").says("/acme/modules.git");
+    assert!(!said.text.contains(TOKEN) && !world.server.log().contains(TOKEN));
+    world.server.owns(world.server.dir());
+    world.finish(&["#1 . default"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_the_flag_private_modules_are_not_read() {
+    let (world, pull) = using(Settings::default()).await;
+    world.answer(pull).await.is("autoplan failure | . default failed").says("terraform init").says("acme/modules.git");
+    let without = [Change::write("main.tf", "resource \"terraform_data\" \"own\" {}\n")];
+    world.github.push(REPO, "feature", &without).await.expect("a push");
+    world.answer(pull).await.is("autoplan failure | . default failed");
+    world.finish(&[]).await;
+}

@@ -1,4 +1,5 @@
-//! The hidden last line of every comment (design section 8), so that programs need not read prose.
+//! The hidden last line of comments (design section 8), so that programs need not read prose. Of several comments only the
+//! last one has it; those before it tell there which part they are, so that each is found again.
 //!
 //! It is an HTML comment around one JSON object. Values come from pull requests, so nothing inside may end the comment:
 //! `--`, `<` and `>` are written as `\u…`. Its length is bounded: of very many projects only the first are listed, and
@@ -74,6 +75,42 @@ impl MachineProject {
     pub fn concerned(key: &ProjectKey) -> Self {
         let ProjectKey { name, dir, workspace } = key.clone();
         Self { name, dir, workspace, outcome: None, plan: None }
+    }
+}
+
+/// The hidden last line of a comment that is continued in another one, and what of [`MachineLine`] tells comments apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct PartLine {
+    v: u32,
+    /// Which command.
+    pub id: CommandId,
+    /// Which of its comments this is, from 1.
+    #[serde(default = "one")]
+    pub part: u32,
+    /// How many there are.
+    #[serde(default = "one")]
+    pub parts: u32,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl PartLine {
+    /// The line of one part of several, from 1.
+    pub fn new(id: CommandId, part: u32, parts: u32) -> Self {
+        Self { v: VERSION, id, part, parts }
+    }
+
+    /// Reads the line of a comment, be it the last of its command or not.
+    pub fn find(comment: &str) -> Option<Self> {
+        serde_json::from_str(json_of(comment)?).ok()
+    }
+}
+
+impl std::fmt::Display for PartLine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{OPEN}{}{CLOSE}", escaped(self))
     }
 }
 
@@ -196,12 +233,18 @@ mod tests {
 
     #[test]
     fn a_marker_finds_its_own_part_only() {
+        let of_part = |n: u32, parts: u32| {
+            if n == parts { line().of_part(n, parts).to_string() } else { PartLine::new(id(), n, parts).to_string() }
+        };
         for (part, parts) in [(1, 1), (1, 12), (2, 12), (11, 12), (12, 12)] {
-            let found: Vec<u32> = (1..=parts)
-                .filter(|n| has_marker(&line().of_part(*n, parts).to_string(), &marker(id(), part, parts)))
-                .collect();
+            let found: Vec<u32> =
+                (1..=parts).filter(|n| has_marker(&of_part(*n, parts), &marker(id(), part, parts))).collect();
             assert_eq!(found, [part]);
         }
+        for (part, parts) in [(1, 1), (1, 2), (2, 2)] {
+            assert_eq!(PartLine::find(&of_part(part, parts)), Some(PartLine::new(id(), part, parts)));
+        }
+        assert_eq!(MachineLine::find(&of_part(1, 2)), None, "what came of it stands in the last part alone");
     }
 
     #[test]

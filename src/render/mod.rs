@@ -18,7 +18,7 @@ mod templates;
 mod view;
 
 pub use apply_locks::apply_locks_line;
-pub use machine::{MachineLine, MachineProject, has_marker, marker};
+pub use machine::{MachineLine, MachineProject, PartLine, has_marker, marker};
 pub use plan_output::{DiffStyle, StateLock};
 pub use report::{
     Body, CancelLine, Fate, Holder, IdleNotice, LockLost, Loss, Next, PlanList, ProjectReport, Refusal, Released,
@@ -45,7 +45,8 @@ impl Default for Limits {
 /// A comment to post.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comment {
-    /// Markdown, ends with the machine line.
+    /// Markdown. The last comment of a command ends with the machine line, those before it with a line that only tells
+    /// which part they are.
     pub body: String,
     /// Stands in this comment and no other.
     pub marker: String,
@@ -69,7 +70,12 @@ pub fn comments(report: &Report, limits: &Limits) -> Vec<Comment> {
 }
 
 fn comment(report: &Report, line: &MachineLine, part: u32, parts: u32, body: &str) -> Comment {
-    let text = format!("{}\n\n{}", body.trim_end(), line.of_part(part, parts));
+    let body = body.trim_end();
+    let text = if part == parts {
+        format!("{body}\n\n{}", line.of_part(part, parts))
+    } else {
+        format!("{body}\n\n{}", PartLine::new(report.id, part, parts))
+    };
     Comment { body: text, marker: marker(report.id, part, parts) }
 }
 

@@ -14,7 +14,7 @@ pub(super) async fn handle(ctx: &Ctx, delivery: DeliveryId, event: &CommentEvent
     if is_own(ctx, event).await {
         return Ok(DeliveryEnd::ignored("the comment is Lockkeeper's own"));
     }
-    if crate::render::MachineLine::find(&event.body).is_some() {
+    if crate::render::PartLine::find(&event.body).is_some() {
         return Ok(DeliveryEnd::ignored(
             "the comment ends with the hidden line of a Lockkeeper, so it asks for nothing",
         ));

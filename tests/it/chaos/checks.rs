@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use lockkeeper::emulator::{Pull, StatusState};
 use lockkeeper::locks::Verdict;
 use lockkeeper::model::{CommandKind, CommitSha, PullNumber, PullState};
-use lockkeeper::render::MachineLine;
+use lockkeeper::render::{MachineLine, PartLine};
 
 use super::post::Letter;
 use super::world::{REPO, World};
@@ -117,13 +117,13 @@ fn said(world: &World) -> (BTreeSet<String>, BTreeMap<String, CommandKind>) {
             if comment.author != BOT {
                 continue;
             }
-            let Some(line) = MachineLine::find(&comment.body) else {
+            let Some(line) = PartLine::find(&comment.body) else {
                 world.broken(&format!("the comment {} on #{pull} has no hidden line", comment.id));
                 continue;
             };
-            kinds.extend(line.command.map(|command| (line.id.to_string(), command)));
-            let all = line.parts.unwrap_or(1);
-            parts.entry((line.id.to_string(), all)).or_default().push(line.part.unwrap_or(1));
+            let command = MachineLine::find(&comment.body).and_then(|whole| whole.command);
+            kinds.extend(command.map(|command| (line.id.to_string(), command)));
+            parts.entry((line.id.to_string(), line.parts)).or_default().push(line.part);
         }
     }
     for ((id, all), mut parts) in parts {

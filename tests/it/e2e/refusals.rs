@@ -1,7 +1,7 @@
 //! What is not done, and how people learn why (P10).
 
 use lockkeeper::emulator::{Attempt, Change, NewPull};
-use lockkeeper::model::PullNumber;
+use lockkeeper::model::{CommandOutcome, PullNumber};
 
 use super::world::{REPO, World, resource};
 use crate::support::server::Settings;
@@ -100,12 +100,13 @@ async fn output_that_is_too_long_for_one_comment_is_posted_in_parts() {
     let many =
         "resource \"terraform_data\" \"many\" {\n  count = 300\n  input = \"number ${count.index} of many\"\n}\n";
     let pull: PullNumber = world.open("feature", &[("a/main.tf", many), ("b/main.tf", many)]).await;
-    let first = world.answer(pull).await;
-    first.is("autoplan success | a default planned | b default planned");
-    let parts = first.line.parts.expect("there are several");
-    for part in 2..=parts {
-        let said = world.answer(pull).await;
-        assert_eq!((said.line.part, said.line.parts, said.line.id), (Some(part), Some(parts), first.line.id));
+    let (first, early) = world.part(pull).await;
+    assert!(first.part == 1 && first.parts > 1 && early.is_none(), "{first:?} {early:?}");
+    for part in 2..=first.parts {
+        let (line, whole) = world.part(pull).await;
+        assert_eq!((line.part, line.parts, line.id), (part, first.parts, first.id));
+        let planned = whole.map(|line| (line.outcome, line.projects.len()));
+        assert_eq!(planned, (part == first.parts).then_some((CommandOutcome::Success, 2)));
     }
     world.ask(pull, "lockkeeper unlock").await.is("unlock success | a default discarded | b default discarded");
     world.finish(&[]).await;

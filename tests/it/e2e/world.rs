@@ -11,7 +11,7 @@ use lockkeeper::emulator::{AppOptions, Change, Comment, Delivering, Emulator, Ne
 use lockkeeper::jobs::{RemoveDuplicates, RepeatStatus};
 use lockkeeper::model::{CommitSha, Lock, PlanRecord, PullNumber, PullRef};
 use lockkeeper::queue::Job as _;
-use lockkeeper::render::{MachineLine, MachineProject};
+use lockkeeper::render::{MachineLine, MachineProject, PartLine};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{JobState, JobView, Store};
 use tempfile::TempDir;
@@ -137,12 +137,24 @@ impl World {
 
     /// The next comment of the bot that the story has not read yet.
     pub async fn answer(&self, pull: PullNumber) -> Said {
+        let text = self.next_comment(pull).await.body;
+        let line = MachineLine::find(&text).unwrap_or_else(|| panic!("no hidden line in:\n{text}"));
+        Said { text, line }
+    }
+
+    /// The next comment, which is one of several of the same answer.
+    pub async fn part(&self, pull: PullNumber) -> (PartLine, Option<MachineLine>) {
+        let text = self.next_comment(pull).await.body;
+        let part = PartLine::find(&text).unwrap_or_else(|| panic!("no hidden line in:\n{text}"));
+        (part, MachineLine::find(&text))
+    }
+
+    async fn next_comment(&self, pull: PullNumber) -> Comment {
         let after = self.read().get(&pull).copied().unwrap_or(0);
         let comment = self.github.comment_by(REPO, pull, &self.bot, after);
         let comment = within("the answer of the bot", comment).await.expect("the pull exists");
         self.read().insert(pull, comment.id);
-        let line = MachineLine::find(&comment.body).unwrap_or_else(|| panic!("no hidden line in:\n{}", comment.body));
-        Said { text: comment.body, line }
+        comment
     }
 
     fn read(&self) -> std::sync::MutexGuard<'_, BTreeMap<PullNumber, u64>> {

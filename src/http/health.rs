@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State;
+use axum::extract::{Query, State};
 use axum::http::{Extensions, HeaderMap, StatusCode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tracing::error;
 
 use super::Web;
 use super::auth::is_known;
+use super::operations;
 use super::routes::{Access, Routes};
 
 /// A probe wants an answer before its own patience ends.
@@ -31,17 +32,44 @@ struct Health {
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    checks: Option<Checks>,
+}
+
+impl Health {
+    const OK: Self = Self { status: "ok", error: None, checks: None };
+}
+
+/// What a server that is ready depends on. A forge that is away makes no server less ready: another one would not do better,
+/// and pages have to be there to say so. The page of operations tells why.
+#[derive(Serialize)]
+struct Checks {
+    database: &'static str,
+    /// `unknown` until somebody has asked it.
+    forge: &'static str,
+}
+
+#[derive(Deserialize)]
+struct Probe {
+    verbose: Option<String>,
 }
 
 /// The process answers.
 async fn healthz() -> Json<Health> {
-    Json(Health { status: "ok", error: None })
+    Json(Health::OK)
 }
 
-/// The process and its database answer.
-async fn readyz(State(web): State<Arc<Web>>) -> (StatusCode, Json<Health>) {
-    let problem = match tokio::time::timeout(PING_TIME, web.store.ping()).await {
-        Ok(Ok(())) => return (StatusCode::OK, Json(Health { status: "ok", error: None })),
+/// The process and its database answer; `?verbose` tells more of what it depends on.
+async fn readyz(State(web): State<Arc<Web>>, Query(probe): Query<Probe>) -> (StatusCode, Json<Health>) {
+    let asked = async {
+        web.store.ping().await?;
+        match probe.verbose {
+            Some(_) => Ok(Some(Checks { database: "ok", forge: forge(&web).await? })),
+            None => Ok::<_, sqlx::Error>(None),
+        }
+    };
+    let problem = match tokio::time::timeout(PING_TIME, asked).await {
+        Ok(Ok(checks)) => return (StatusCode::OK, Json(Health { checks, ..Health::OK })),
         Ok(Err(error)) => {
             error!(%error, "The database does not answer");
             "the database does not answer; the log of this replica says why"
@@ -51,7 +79,18 @@ async fn readyz(State(web): State<Arc<Web>>) -> (StatusCode, Json<Health>) {
             "the database does not answer in time"
         }
     };
-    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "error", error: Some(problem) }))
+    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "error", error: Some(problem), checks: None }))
+}
+
+/// How the forge is, by the last look of the servers that are there.
+async fn forge(web: &Web) -> Result<&'static str, sqlx::Error> {
+    let repairs = operations::repairs(web).await?;
+    let look = repairs.iter().find(|repair| repair.what.name == "forge");
+    Ok(match look {
+        Some(look) if look.is_failing() => "failing",
+        Some(look) if look.last().is_some() => "ok",
+        Some(_) | None => "unknown",
+    })
 }
 
 #[derive(Serialize)]

@@ -9,6 +9,7 @@ mod emulate;
 mod failures;
 mod limits;
 mod merging;
+mod permissions;
 mod relay;
 mod reviews;
 mod server;

@@ -11,6 +11,7 @@ mod audit_seal;
 mod claims;
 mod closed_pulls;
 mod disk;
+mod forge;
 mod gone;
 mod idle_locks;
 mod listing;
@@ -163,6 +164,13 @@ pub static RECONCILERS: &[Reconciler] = &[
     )
     .on_every_replica()
     .renewing_first(),
+    Reconciler::new(
+        "forge",
+        "Asks whether the forge answers, takes the credentials of the server, and allows what the server needs.",
+        Duration::from_mins(5),
+        |ctx| Box::pin(forge::tick(ctx)),
+    )
+    .on_every_replica(),
     Reconciler::new(
         "stops",
         "Stops commands of this server that somebody cancelled on another.",

@@ -56,6 +56,12 @@ pub(super) struct Operations {
     pub web_accounts: Option<(FileState, usize)>,
 }
 
+/// How the repairs went.
+pub(super) async fn repairs(web: &Web) -> Result<Vec<Repair>, sqlx::Error> {
+    let replicas = web.store.replica_list().await?;
+    reconcilers::read(&web.store, &web.periods, &replicas, web.clock.now()).await
+}
+
 impl Operations {
     /// Reads all of it.
     pub async fn read(web: &Web) -> Result<Self, Failure> {

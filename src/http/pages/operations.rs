@@ -255,7 +255,8 @@ fn troubles(all: &Operations) -> Vec<String> {
             Some(last) if last.failures > 0 => {
                 let times =
                     if last.failures == 1 { "once".to_owned() } else { format!("{} times in a row", last.failures) };
-                troubles.push(format!("The repair {} has failed {times}.", repair.what.name));
+                let why = last.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
+                troubles.push(format!("The repair {} has failed {times}{why}.", repair.what.name));
             }
             Some(_) if repair.is_late => {
                 troubles

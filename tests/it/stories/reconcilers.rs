@@ -21,6 +21,8 @@ const LOCK: &str = "acme/infra/network/default by #1";
 story!(
     every_reconciler_has_its_numbers_and_its_line_on_the_page_before_and_after_its_first_look,
     a_repair_that_fails_says_so_and_goes_on_until_it_goes_well,
+    a_token_that_the_forge_refuses_is_told_before_anybody_waits_for_a_plan,
+    a_panic_is_told_for_a_day,
     a_change_to_the_audit_log_is_found_shown_and_raised,
     the_audit_log_is_verified_round_and_round,
     old_runs_are_removed_with_what_they_printed_and_those_of_a_plan_that_counts_are_not,
@@ -80,6 +82,44 @@ async fn every_reconciler_has_its_numbers_and_its_line_on_the_page_before_and_af
         }
     }
     assert!(bot.replica.tick("nothing").await.is_err());
+    bot.end(&[]).await;
+}
+
+async fn a_token_that_the_forge_refuses_is_told_before_anybody_waits_for_a_plan(backend: Backend) {
+    let bot = Bot::new(backend, &[NETWORK]).await;
+    let pages = bot.pages_of(&bot.replica).await;
+    bot.replica.tick_leases().await.unwrap();
+    let ready = |forge| format!(r#"{{"status":"ok","checks":{{"database":"ok","forge":"{forge}"}}}}"#);
+    assert_eq!(get(&pages, "/readyz?verbose").await, ready("unknown"));
+    bot.replica.tick("forge").await.unwrap();
+    assert_eq!(get(&pages, "/readyz?verbose").await, ready("ok"));
+    bot.github.fault("GET /user", 1, Fault::Unauthorized);
+    bot.replica.tick("forge").await.unwrap_err();
+    assert_eq!(get(&pages, "/readyz?verbose").await, ready("failing"));
+    assert_eq!(get(&pages, "/readyz").await, r#"{"status":"ok"}"#);
+    let page = get(&pages, "/operations").await;
+    assert!(page.contains("The repair forge has failed once: github.test"), "{page}");
+    let failures = "lockkeeper_reconciler_failures{reconciler=\"forge\"}";
+    assert_eq!(value(&metrics(&bot, &pages).await, failures), Some(1.0));
+    bot.replica.tick("forge").await.unwrap();
+    assert_eq!(get(&pages, "/readyz?verbose").await, ready("ok"));
+    bot.end(&[]).await;
+}
+
+async fn a_panic_is_told_for_a_day(backend: Backend) {
+    let bot = Bot::new(backend, &[NETWORK]).await;
+    let pages = bot.pages_of(&bot.replica).await;
+    bot.replica.tick_leases().await.unwrap();
+    bot.replica.tick("panics").await.unwrap();
+    bot.replica.ctx.panics.note("src/queue/worker.rs:120");
+    bot.replica.tick("panics").await.unwrap_err();
+    let page = get(&pages, "/operations").await;
+    let told = "The repair panics has failed once: this server panicked once in the last 24 hours, last at \
+                2026-03-02T09:00:00Z in src/queue/worker.rs:120.";
+    assert!(page.contains(told), "{page}");
+    bot.db.clock.advance(Duration::from_hours(24) + Duration::from_secs(1));
+    bot.replica.tick_leases().await.unwrap();
+    bot.replica.tick("panics").await.unwrap();
     bot.end(&[]).await;
 }
 

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::call::{Call, Failure};
+use super::permissions::AppFacts;
 use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, url_segments};
 use crate::model::RepoId;
@@ -106,7 +107,7 @@ impl App {
         if let Some(issued) = slot.as_ref().filter(|issued| issued.expires - wire.clock.now() > TOKEN_MARGIN) {
             return Ok(issued.token.clone());
         }
-        match self.issue(wire, installation).await {
+        match self.issue(wire, installation, reach).await {
             Ok(issued) => Ok(slot.insert(issued).token.clone()),
             Err(failure) => {
                 self.forget_repos_of(installation);
@@ -160,6 +161,12 @@ impl App {
         let call = Call::get("/app".to_owned(), "the GitHub App itself");
         let myself: Myself = wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)?;
         Ok(format!("{}[bot]", myself.slug))
+    }
+
+    /// What it may do, and what it is told.
+    pub async fn facts(&self, wire: &Wire) -> Result<AppFacts, Failure> {
+        let call = Call::get("/app".to_owned(), "the GitHub App itself");
+        wire.send(&call, &self.pass(wire)?).await?.json(&wire.host, &call.what)
     }
 
     /// What the App says of itself goes with a limit of its own.

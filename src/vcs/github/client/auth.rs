@@ -10,7 +10,7 @@ use super::wire::{Pass, Wire};
 use super::{GitHubSetupError, USER_OF_TOKENS};
 use crate::model::RepoId;
 use crate::secret::Secret;
-use crate::vcs::{ForgeError, GitCredentials, Installation};
+use crate::vcs::{GitCredentials, Installation};
 
 /// Most bytes read of a token file; GitHub's longest tokens have about a hundred.
 const MAX_TOKEN: u64 = 4096;
@@ -163,6 +163,11 @@ impl Credentials {
     }
 }
 
+/// What goes with a request that is about no repository.
+pub(super) async fn pass_of(wire: &Wire, token: &TokenSource) -> Result<Pass, Failure> {
+    read_token(wire, token).await.map(Pass::of_token)
+}
+
 async fn read_token(wire: &Wire, token: &TokenSource) -> Result<Secret, Failure> {
     // A file that is being replaced is whole again in a moment, so this is a passing fault.
     token.read().await.map_err(|message| Failure::passing(&wire.host, "any request", &message))
@@ -175,14 +180,12 @@ async fn user_login(wire: &Wire, configured: Option<&str>, token: &TokenSource) 
         login: String,
     }
     let call = Call::get("/user".to_owned(), "the account of the token");
-    let failure = match wire.send(&call, &Pass::of_token(read_token(wire, token).await?)).await {
+    let failure = match wire.send(&call, &pass_of(wire, token).await?).await {
         Ok(answer) => return answer.json::<User>(&wire.host, &call.what).map(|user| user.login),
         Err(failure) => failure,
     };
-    let may_not_ask = failure.status.is_some_and(|status| matches!(status.as_u16(), 403 | 404))
-        && !matches!(failure.error, ForgeError::RateLimited { .. });
     match configured {
-        Some(user) if may_not_ask => {
+        Some(user) if failure.is_of_another_kind() => {
             tracing::warn!(host = %wire.host, user, "The token may not read its own account; `{user}` is taken to be it");
             Ok(user.to_owned())
         }

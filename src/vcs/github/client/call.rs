@@ -148,6 +148,12 @@ impl Failure {
         }
     }
 
+    /// Whether credentials are taken, but may not ask this: some kinds of tokens have no account.
+    pub fn is_of_another_kind(&self) -> bool {
+        self.status.is_some_and(|status| matches!(status.as_u16(), 403 | 404))
+            && !matches!(self.error, ForgeError::RateLimited { .. })
+    }
+
     /// Whether the same request may work a moment later.
     pub fn is_passing(&self) -> bool {
         matches!(self.error, ForgeError::Unavailable { .. })

@@ -16,6 +16,7 @@ mod endpoints;
 mod listing;
 mod merging;
 mod pages;
+mod permissions;
 mod reviews;
 mod rules;
 mod teams;
@@ -153,6 +154,10 @@ impl Forge for GitHub {
 
     async fn login(&self) -> Result<String, ForgeError> {
         Ok(self.known_login().await?.to_owned())
+    }
+
+    async fn missing(&self, teams: bool) -> Result<Vec<String>, ForgeError> {
+        Ok(self.credentials.missing(&self.wire, teams).await?)
     }
 
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError> {

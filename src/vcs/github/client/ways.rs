@@ -108,6 +108,11 @@ impl Ways {
         self.own.login(wire).await
     }
 
+    /// What the server's own credentials lack.
+    pub async fn missing(&self, wire: &Wire, teams: bool) -> Result<Vec<String>, Failure> {
+        self.own.missing(wire, teams).await
+    }
+
     /// The login that the operator gave for the server's own credentials (`--gh-user`).
     pub fn configured_login(&self) -> Option<&str> {
         self.own.configured_login()

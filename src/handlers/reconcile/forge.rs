@@ -1,0 +1,20 @@
+//! Whether the forge answers, takes the credentials of the server, and allows what the server needs: so that a wrong token
+//! is found when the server starts, and not by the first person who waits for a plan.
+
+use anyhow::bail;
+
+use super::Found;
+use crate::context::Ctx;
+
+/// Asks. There is nothing to repair; what is wrong is the error of this look.
+pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+    let missing = ctx.forge.missing(!ctx.settings.team_rules.is_empty()).await?;
+    if !missing.is_empty() {
+        bail!(
+            "the credentials of the server for {} lack {}. Commands that need it fail until it is given (README, \"Set it up\")",
+            ctx.forge.host(),
+            missing.join("; ")
+        );
+    }
+    Ok(Found { looked_at: 1, repaired: 0 })
+}

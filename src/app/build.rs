@@ -36,7 +36,7 @@ use crate::seal::Keyring;
 use crate::secret::Secret;
 use crate::store::{DatabaseUrl, Store};
 use crate::sync::{self, Syncer};
-use crate::telemetry::Metrics;
+use crate::telemetry::{Metrics, Panics};
 use crate::vcs::github::{GitHub, GitHubAuth, GitHubEndpoints, Timeouts, TokenSource};
 use crate::vcs::{Forge, Memberships};
 use crate::workflow::{
@@ -54,6 +54,8 @@ pub struct Parts {
     pub exe: PathBuf,
     /// The environment of the server.
     pub environment: BTreeMap<String, String>,
+    /// Panics of this process; nobody else notices them.
+    pub panics: Arc<Panics>,
     /// Name of this replica; unlike that of any other, also of earlier ones on the same machine.
     pub name: String,
 }
@@ -123,6 +125,7 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
         mirror_nudge: Nudge::default(),
         stops: Stops::default(),
         metrics,
+        panics: Arc::clone(&parts.panics),
         started_at: parts.clock.now(),
         closing,
         interrupt: CancellationToken::new(),

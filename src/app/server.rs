@@ -24,6 +24,7 @@ use crate::config::server::{Database, ServerConfig, StorageConfig};
 use crate::context::Ctx;
 use crate::leases::LeaseKey;
 use crate::store::ReplicaId;
+use crate::telemetry::Panics;
 
 /// Comments and statuses of the last runs get this long to be posted; what is left is posted after the next start.
 const POST_LAST_WORDS: Duration = Duration::from_secs(5);
@@ -186,9 +187,12 @@ async fn replica(config: &ServerConfig, surroundings: Surroundings, address: Soc
         host: surroundings.hostname,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
+    let panics = Panics::new(Arc::new(SystemClock));
+    panics.watch();
     let parts = Parts {
         clock: Arc::new(SystemClock),
         ids: Arc::new(ids),
+        panics,
         exe: std::env::current_exe().context("cannot tell where the lockkeeper executable is")?,
         environment: surroundings.variables,
         name,

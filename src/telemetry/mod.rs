@@ -4,8 +4,10 @@
 //! into a line.
 
 mod metrics;
+mod panics;
 
 pub use metrics::{Metric, Metrics, Sort, metric_table, status_class};
+pub use panics::{Panic, Panics};
 
 use std::fs::File;
 use std::io::{IsTerminal, stderr};

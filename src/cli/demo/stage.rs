@@ -21,6 +21,7 @@ use crate::emulator::{Emulator, Options};
 use crate::git::{Git, GitSettings, RefName};
 use crate::model::{RepoId, SyncState};
 use crate::secret::Secret;
+use crate::telemetry::Panics;
 
 /// Everything that runs.
 pub(super) struct Stage {
@@ -49,6 +50,7 @@ impl SecondServer {
         let parts = Parts {
             clock: Arc::new(SystemClock),
             ids: Arc::new(RandomIds),
+            panics: Panics::new(Arc::new(SystemClock)),
             exe: std::env::current_exe().context("cannot tell where the lockkeeper executable is")?,
             environment: props.variables.clone(),
             name: format!("{}-second", props.hostname),

@@ -17,6 +17,7 @@ mod idle_locks;
 mod listing;
 mod missed;
 mod orphans;
+mod panics;
 mod repositories;
 mod retention;
 mod rounds;
@@ -184,6 +185,13 @@ pub static RECONCILERS: &[Reconciler] = &[
         Duration::from_mins(5),
         |ctx| Box::pin(missed::tick(ctx)),
     ),
+    Reconciler::new(
+        "panics",
+        "Looks whether this server panicked in the last 24 hours: the work goes on, but somebody should hear of it.",
+        Duration::from_mins(1),
+        |ctx| Box::pin(panics::tick(ctx)),
+    )
+    .on_every_replica(),
     Reconciler::new(
         "pending_statuses",
         "Ends statuses of commits that no command will end any more.",

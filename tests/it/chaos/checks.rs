@@ -26,6 +26,17 @@ pub async fn all(world: &World) {
     nothing_left(world).await;
     mirrors::check(world).await;
     audit(world).await;
+    panics(world).await;
+}
+
+/// A panic is caught, and the work goes on; it is a mistake all the same.
+async fn panics(world: &World) {
+    for server in &world.servers {
+        let log = server.lock().await.log();
+        if let Some(line) = log.lines().find(|line| line.contains("panicked at")) {
+            world.broken(&format!("something in a server panicked: {line}"));
+        }
+    }
 }
 
 /// Every event of the audit log continues the one before it, whatever died in between.

@@ -204,7 +204,10 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
         assert_eq!(value(&metrics(&bot, &pages).await, failures), Some(f64::from(times)));
     }
     let page = get(&pages, "/operations").await;
-    assert!(page.contains("The repair closed_pulls has failed 2 times in a row."), "{page}");
+    assert!(
+        page.contains("The repair closed_pulls has failed 2 times in a row: acme/infra#1 could not be looked after"),
+        "{page}"
+    );
     assert!(page.contains("github.test could not be reached for pull request acme/infra#1"), "{page}");
     bot.github.clear_faults();
     assert_eq!(bot.replica.turn(which).await.unwrap(), Turn::Ours(Found { looked_at: 1, repaired: 1 }));

@@ -24,6 +24,7 @@ use lockkeeper::model::{CommitSha, Lock, PullNumber};
 use lockkeeper::queue::Tick;
 use lockkeeper::secret::Secret;
 use lockkeeper::store::{JobState, Store};
+use lockkeeper::telemetry::Panics;
 
 use super::db::{Backend, TestDb};
 use super::openapi::OpenApi;
@@ -360,6 +361,7 @@ async fn services(db: &TestDb, flags: &BTreeMap<String, Vec<String>>, number: u3
         ids: db.ids.clone(),
         exe: env!("CARGO_BIN_EXE_lockkeeper").into(),
         environment: BTreeMap::from([("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())]),
+        panics: Panics::new(db.clock.clone()),
         name: format!("replica-{number}"),
     };
     let name = parts.name.clone();

@@ -9,6 +9,7 @@ use lockkeeper::model::{Actor, ApplyLock, ApplyScope, Cause};
 use lockkeeper::store::{DatabaseUrl, SetApplyLock, Store};
 use tempfile::TempDir;
 
+use super::panics;
 use super::postgres::{self, Content};
 
 /// Which database.
@@ -80,16 +81,16 @@ pub fn start_of_time() -> DateTime<Utc> {
 macro_rules! store_test {
     ($($name:ident),+ $(,)?) => {
         $(mod $name {
-            use crate::support::db::{Backend, TestDb};
+            use crate::support::db::{Backend, TestDb, tell};
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn sqlite() {
-                super::$name(&TestDb::new(Backend::Sqlite).await).await;
+            #[test]
+            fn sqlite() {
+                tell(async { super::$name(&TestDb::new(Backend::Sqlite).await).await });
             }
 
-            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn postgres() {
-                super::$name(&TestDb::new(Backend::Postgres).await).await;
+            #[test]
+            fn postgres() {
+                tell(async { super::$name(&TestDb::new(Backend::Postgres).await).await });
             }
         })+
     };
@@ -119,10 +120,14 @@ macro_rules! story {
 
 pub(crate) use story;
 
-/// Runs a story to its end.
+/// Runs a story to its end. Nothing in it may have panicked, not even what nobody waited for.
 pub fn tell(story: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    panics::watch();
+    let name = panics::thread();
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(2).thread_name(name.clone()).enable_all().build().unwrap();
     insta::allow_duplicates! { runtime.block_on(story) }
+    panics::none_in(&name);
 }
 
 /// Somebody who does something to a lock.

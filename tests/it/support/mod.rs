@@ -5,6 +5,7 @@ pub mod db;
 pub mod git_http;
 pub mod log;
 pub mod openapi;
+pub mod panics;
 pub mod postgres;
 pub mod program;
 pub mod redis;

@@ -504,6 +504,8 @@ impl Server {
 
     fn assert_no_credentials(&self) {
         self.log.assert_clean("the log");
+        let log = self.log.text();
+        assert!(!log.contains("panicked at"), "something in the server panicked:\n{log}");
         for file in files_below(self.dir()) {
             // A file may be gone again, and a pipe has no content.
             if file.symlink_metadata().is_ok_and(|meta| meta.is_file()) {

@@ -1,0 +1,83 @@
+//! Panics of this process. Whatever catches one goes on with the next piece of work, so without this only the log would
+//! tell of it.
+
+use std::panic::{PanicHookInfo, set_hook, take_hook};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use chrono::{DateTime, Utc};
+
+use crate::clock::Clock;
+
+/// Most that are kept; of more the oldest go.
+const KEPT: usize = 100;
+
+/// A panic. What it said may hold anything, so that is in the log alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Panic {
+    /// When.
+    pub at: DateTime<Utc>,
+    /// Where in the source: `src/queue/worker.rs:120`.
+    pub place: String,
+}
+
+/// The panics of a process since it started.
+pub struct Panics {
+    clock: Arc<dyn Clock>,
+    seen: Mutex<Vec<Panic>>,
+}
+
+impl Panics {
+    /// None yet; nothing is noticed before [`Self::watch`].
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self { clock, seen: Mutex::default() })
+    }
+
+    /// Notices every panic of the process from now on, before it is told as ever.
+    pub fn watch(self: &Arc<Self>) {
+        let (panics, before) = (Arc::clone(self), take_hook());
+        set_hook(Box::new(move |info| {
+            panics.note(&place(info));
+            before(info);
+        }));
+    }
+
+    /// Notices one.
+    pub fn note(&self, place: &str) {
+        let panic = Panic { at: self.clock.now(), place: place.to_owned() };
+        // A panic in here would end the process.
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        if seen.len() == KEPT {
+            seen.remove(0);
+        }
+        seen.push(panic);
+    }
+
+    /// Those since a time, the oldest first.
+    pub fn since(&self, time: DateTime<Utc>) -> Vec<Panic> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.iter().filter(|panic| panic.at >= time).cloned().collect()
+    }
+}
+
+fn place(info: &PanicHookInfo<'_>) -> String {
+    info.location().map_or_else(|| "an unknown place".to_owned(), |at| format!("{}:{}", at.file(), at.line()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    /// Other tests of the process may panic, too.
+    #[test]
+    fn a_panic_that_is_caught_is_noticed() {
+        let panics = Panics::new(Arc::new(SystemClock));
+        panics.watch();
+        let line = line!() + 1;
+        let caught = std::panic::catch_unwind(|| panic!("on purpose"));
+        assert!(caught.is_err());
+        let place = format!("{}:{line}", file!());
+        assert!(panics.since(DateTime::UNIX_EPOCH).iter().any(|panic| panic.place == place));
+        assert_eq!(panics.since(SystemClock.now() + chrono::TimeDelta::days(1)), []);
+    }
+}

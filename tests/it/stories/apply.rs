@@ -1,7 +1,7 @@
 //! Applying: exactly the plans that people saw, each at most once.
 
 use insta::assert_snapshot;
-use lockkeeper::emulator::Delivering;
+use lockkeeper::emulator::{Delivering, NewPull};
 use lockkeeper::model::PullNumber;
 use lockkeeper::queue::Tick;
 
@@ -28,6 +28,7 @@ story!(
     an_apply_takes_the_lock_that_was_given_back,
     an_apply_is_refused_while_another_pull_request_has_the_lock,
     a_closed_pull_request_applies_nothing,
+    a_pull_request_into_a_branch_that_is_gone_applies_nothing,
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -551,4 +552,21 @@ async fn a_closed_pull_request_applies_nothing(backend: Backend) {
     ");
     assert_eq!(applies(&bot), 0);
     bot.end(&[]).await;
+}
+
+async fn a_pull_request_into_a_branch_that_is_gone_applies_nothing(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK]).await;
+    bot.push("release", &[("notes", "1.0\n")]).await;
+    bot.push("wider", &[WIDER]).await;
+    let pull = bot.open(NewPull::from_branch("wider").into_base("release")).await;
+    bot.heard(pull);
+    bot.github.delete_branch(REPO, "release").await.unwrap();
+    for (command, refused) in [("apply", "**Apply refused**"), ("plan", "**Plan refused**")] {
+        bot.say(pull, &format!("lockkeeper {command}")).await;
+        let comment = bot.comment(pull);
+        let first = comment.lines().next().unwrap();
+        assert_eq!(first, format!("{refused}: the branch `release` is gone from the repository."));
+    }
+    assert_eq!(applies(&bot), 0);
+    bot.end(&[NET_LOCK]).await;
 }

@@ -36,7 +36,7 @@ use crate::model::{
 use crate::queue::JobError;
 use crate::render::{Body, ProjectReport, UserText, status};
 use crate::store::{ApplyGrant, NewRun, Stop};
-use crate::workflow::{CheckedOut, RunError, RunOutput, Source, StepError, StepFailure};
+use crate::workflow::{CheckedOut, CheckoutError, RunError, RunOutput, Source, StepError, StepFailure};
 
 const LEFT_BY_AN_INTERRUPT: &str = "What was applied until then is in the state. Plan again to see what is left.";
 const LEFT_BY_A_KILL: &str = "It may have changed more than its state says. Compare the two, then plan again to see \
@@ -56,6 +56,9 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     // What is read below from a mirror that somebody changed would only be missing.
     if let Err(error) = cx.ctx.checkouts.check_mirror(&cx.pull.at.repo) {
         return projects::checkout_refusal(error);
+    }
+    if let Some(refusal) = base_gone(cx).await? {
+        return Ok(refusal);
     }
     // Plans of other commits are refused; what their configuration says must not count for the others.
     let meant: Vec<&PlanRecord> = plans.iter().filter(|plan| gate::compare(cx.pull, plan).is_ok()).collect();
@@ -99,6 +102,20 @@ async fn pushed_meanwhile(cx: &CommandCx<'_>, reports: &[ProjectReport]) -> Resu
             newer.short()
         )
     }))
+}
+
+/// A pull request into a branch that is not there any more cannot be merged, so what is applied of it would stay nowhere.
+async fn base_gone(cx: &CommandCx<'_>) -> Result<Option<Reply>, JobError> {
+    if cx.pull.at.number.is_application() {
+        return Ok(None);
+    }
+    let (forge, base) = (&*cx.ctx.forge, &cx.pull.base_branch);
+    let error = match cx.ctx.checkouts.fetch_tip(forge, &cx.pull.at, base, cx.row.installation).await {
+        Ok(Some(_)) => return Ok(None),
+        Ok(None) => CheckoutError::BaseGone { base: base.clone() },
+        Err(error) => error,
+    };
+    projects::checkout_refusal(error).map(Some)
 }
 
 /// What is wrong with the command itself.

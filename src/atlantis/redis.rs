@@ -36,7 +36,8 @@ pub struct RedisUrl(ConnectionInfo);
 /// Why a text is not the address of a Redis; never repeats the text, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "it is not the address of a Redis; expected `redis://user:password@host:6379/0`, or `rediss://` for TLS; \
+    "it is not the address of a Redis; expected `redis://user:password@host:6379/0`, `rediss://` for TLS, or \
+     `unix:///path/to/socket?db=0&user=…&pass=…`; \
      characters of a password that have a meaning in an address are written as %XX"
 )]
 pub struct InvalidRedisUrl;
@@ -46,7 +47,11 @@ impl FromStr for RedisUrl {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let info = text.trim().into_connection_info().map_err(|_| InvalidRedisUrl)?;
-        let is_usable = matches!(info.addr(), ConnectionAddr::Tcp(..) | ConnectionAddr::TcpTls { insecure: false, .. });
+        let is_usable = match info.addr() {
+            ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) => true,
+            ConnectionAddr::TcpTls { insecure, .. } => !insecure,
+            _ => false,
+        };
         if is_usable { Ok(Self(info)) } else { Err(InvalidRedisUrl) }
     }
 }
@@ -54,8 +59,12 @@ impl FromStr for RedisUrl {
 impl fmt::Display for RedisUrl {
     /// Without user and password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if matches!(self.0.addr(), ConnectionAddr::TcpTls { .. }) { "rediss" } else { "redis" };
-        write!(f, "{scheme}://{}/{}", self.0.addr(), self.0.redis_settings().db())
+        let (addr, db) = (self.0.addr(), self.0.redis_settings().db());
+        match addr {
+            ConnectionAddr::Unix(path) => write!(f, "unix://{}?db={db}", path.display()),
+            ConnectionAddr::TcpTls { .. } => write!(f, "rediss://{addr}/{db}"),
+            _ => write!(f, "redis://{addr}/{db}"),
+        }
     }
 }
 

@@ -55,8 +55,8 @@ async fn locks_pulls_and_the_apply_lock_are_taken_from_redis(db: &TestDb) {
 
 async fn passwords_come_from_the_address_a_file_or_the_environment(db: &TestDb) {
     let redis = Redis::start(&["--requirepass", "sesame"]).await;
-    redis.set(":sesame@", &[("pr/acme/infra/a/default/", lock("a", 1))]).await;
-    let (with, without) = (redis.url(":sesame@"), redis.url(""));
+    redis.set("sesame", &[("pr/acme/infra/a/default/", lock("a", 1))]).await;
+    let (with, without) = (redis.url("sesame"), redis.url(""));
     let file = db.dir.path().join("url");
     std::fs::write(&file, format!("{with}\n")).unwrap();
     let file = file.display().to_string();
@@ -81,8 +81,7 @@ async fn passwords_come_from_the_address_a_file_or_the_environment(db: &TestDb) 
 /// Two masters, each with half of the slots, who know each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_node_of_a_cluster_is_read() {
-    let options = ["--cluster-enabled", "yes"];
-    let nodes = [Redis::start(&options).await, Redis::start(&options).await];
+    let nodes = [Redis::node().await, Redis::node().await];
     let mut connections = [nodes[0].connection("").await, nodes[1].connection("").await];
     for (connection, slots) in connections.iter_mut().zip([(0, 8191), (8192, 16383)]) {
         ::redis::cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(slots.0).arg(slots.1).exec_async(connection).await.unwrap();

@@ -3,12 +3,15 @@
 
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 const KEEPER: &str = r#"redis-server "$@" >/dev/null 2>&1 & pid=$!; cat >/dev/null; kill -9 $pid"#;
+/// Its socket, in a directory of its own.
+const SOCKET: &str = "redis.sock";
 /// Others on this machine may take the free port before the server does.
 const START_TRIES: usize = 5;
 /// Looks for an answer, a twentieth of a second apart.
@@ -16,31 +19,35 @@ const LOOKS: usize = 200;
 
 /// A running server.
 pub struct Redis {
-    /// Where it listens, on the loopback.
+    /// Where it listens on the loopback; 0: only on a socket of its own.
     pub port: u16,
     keeper: Child,
-    _dir: TempDir,
+    dir: TempDir,
 }
 
 impl Redis {
-    /// Starts one with further options, `--requirepass x`.
+    /// Starts one with further options, `--requirepass x`, on a socket that nobody else can take.
     pub async fn start(options: &[&str]) -> Self {
+        Self::try_start(0, options).await.expect("redis-server starts: run `make setup`")
+    }
+
+    /// Starts a node of a cluster: those speak to each other over TCP.
+    pub async fn node() -> Self {
         for _ in 0..START_TRIES {
-            if let Some(redis) = Self::try_start(options).await {
+            if let Some(redis) = Self::try_start(free_port(), &["--cluster-enabled", "yes"]).await {
                 return redis;
             }
         }
         panic!("redis-server did not start: run `make setup`");
     }
 
-    async fn try_start(options: &[&str]) -> Option<Self> {
+    async fn try_start(port: u16, options: &[&str]) -> Option<Self> {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let port = free_port();
         let keeper = keeper(&dir, port, options);
-        let mut redis = Self { port, keeper, _dir: dir };
+        let mut redis = Self { port, keeper, dir };
         for _ in 0..LOOKS {
             // Any answer will do, also one that asks for a password.
-            if tokio::net::TcpStream::connect(("127.0.0.1", port)).await.is_ok() {
+            if tokio::net::UnixStream::connect(redis.socket()).await.is_ok() {
                 return Some(redis);
             }
             if redis.keeper.try_wait().is_ok_and(|ended| ended.is_some()) {
@@ -51,22 +58,30 @@ impl Redis {
         None
     }
 
-    /// Its address, with credentials in front: `:password@`.
-    pub fn url(&self, credentials: &str) -> String {
-        format!("redis://{credentials}127.0.0.1:{}/0", self.port)
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join(SOCKET)
     }
 
-    /// Sets texts.
-    pub async fn set(&self, credentials: &str, values: &[(&str, String)]) {
-        let mut connection = self.connection(credentials).await;
+    /// Its address, with a password if there is one.
+    pub fn url(&self, password: &str) -> String {
+        match (self.port, password) {
+            (0, "") => format!("unix://{}?db=0", self.socket().display()),
+            (0, password) => format!("unix://{}?db=0&pass={password}", self.socket().display()),
+            (port, _) => format!("redis://127.0.0.1:{port}/0"),
+        }
+    }
+
+    /// Sets texts, with the password if there is one.
+    pub async fn set(&self, password: &str, values: &[(&str, String)]) {
+        let mut connection = self.connection(password).await;
         for (key, value) in values {
             redis::cmd("SET").arg(key).arg(value).exec_async(&mut connection).await.expect("a key can be set");
         }
     }
 
     /// A connection for other commands.
-    pub async fn connection(&self, credentials: &str) -> redis::aio::MultiplexedConnection {
-        let client = redis::Client::open(self.url(credentials)).expect("our own address is well-formed");
+    pub async fn connection(&self, password: &str) -> redis::aio::MultiplexedConnection {
+        let client = redis::Client::open(self.url(password)).expect("our own address is well-formed");
         client.get_multiplexed_async_connection().await.expect("the server answers")
     }
 }
@@ -82,7 +97,8 @@ impl Drop for Redis {
 fn keeper(dir: &TempDir, port: u16, options: &[&str]) -> Child {
     let mut command = Command::new("sh");
     command.args(["-c", KEEPER, "sh", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--port"]);
-    command.arg(port.to_string()).arg("--dir").arg(dir.path()).args(options);
+    command.arg(port.to_string()).arg("--dir").arg(dir.path());
+    command.arg("--unixsocket").arg(dir.path().join(SOCKET)).args(options);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     command.spawn().expect("every system has a shell")
 }

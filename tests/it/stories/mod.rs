@@ -18,6 +18,7 @@ mod gone;
 mod hooks;
 mod idle;
 mod import;
+mod lock_modes;
 mod locks;
 mod missed;
 mod moves;

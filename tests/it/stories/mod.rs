@@ -26,6 +26,7 @@ mod needs;
 mod order;
 mod outbox;
 mod parts;
+mod payloads;
 mod pending;
 mod permission;
 mod plan;

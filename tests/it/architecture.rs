@@ -18,6 +18,7 @@ const LEVELS: &[&[&str]] = &[
 /// Rooms of one level that may use each other: who, whom, why.
 const NEIGHBOURS: &[(&str, &str, &str)] = &[
     ("model", "clock", "identifiers come from `Ids`"),
+    ("telemetry", "clock", "a panic is told with its time"),
     ("git", "process", "git is a program"),
     ("git", "vcs", "credentials of a forge are what git presents"),
     ("discovery", "config", "projects are found by the configuration of the repository"),

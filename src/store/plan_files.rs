@@ -1,8 +1,18 @@
 //! Plan files in the database, for replicas that share nothing else. A file is written in the transaction that records
 //! its plan, and goes with the record.
 
+use std::collections::BTreeSet;
+
+use chrono::{DateTime, Utc};
+
+use super::of_repos::listed;
 use super::{Result, Store, Tx, execute, on_pool};
 use crate::model::PlanId;
+
+const RECORDED: [&str; 2] = [
+    "SELECT id FROM plans WHERE id IN (SELECT value FROM json_each($1) AS each)",
+    "SELECT id FROM plans WHERE id = ANY(ARRAY(SELECT jsonb_array_elements_text($1::jsonb)))",
+];
 
 impl Store {
     /// The file of a plan, if the database has it.
@@ -16,6 +26,19 @@ impl Store {
         let mut tx = self.begin().await?;
         execute!(&mut tx, "DELETE FROM plan_files WHERE plan = $1", plan)?;
         tx.commit().await
+    }
+
+    /// Tells which of these plans have a record.
+    pub async fn plan_list_recorded(&self, plans: &[PlanId]) -> Result<BTreeSet<PlanId>> {
+        let (sql, plans) = (self.either(RECORDED[0], RECORDED[1]), listed(plans));
+        let known = on_pool!(self, db => sqlx::query_scalar::<_, PlanId>(sql).bind(&plans).fetch_all(db))?;
+        Ok(known.into_iter().collect())
+    }
+
+    /// Time at which the oldest run began that has not ended; `None`: no run is queued or under way.
+    pub async fn run_oldest_open(&self) -> Result<Option<DateTime<Utc>>> {
+        on_pool!(self, db => sqlx::query_scalar::<_, Option<DateTime<Utc>>>(
+            "SELECT MIN(created_at) FROM runs WHERE state <> 'finished'").fetch_one(db))
     }
 
     /// Removes the files of plans that nobody can apply any more, so many at most; their records stay.

@@ -1,9 +1,11 @@
 //! Plan files, kept where every replica finds them (P9) and checked against their record before use (P5): in the
 //! database that the replicas share, or in a directory.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
 use object_store::{ObjectStore, ObjectStoreExt, PutPayload};
@@ -54,8 +56,27 @@ pub struct Artifacts(Place);
 
 #[derive(Clone)]
 enum Place {
-    Directory(Arc<dyn ObjectStore>),
-    Database { store: Store, limit: u64 },
+    Directory {
+        files: Arc<dyn ObjectStore>,
+        /// Directory that has the files themselves.
+        dir: PathBuf,
+    },
+    Database {
+        store: Store,
+        limit: u64,
+    },
+}
+
+/// A plan file found in the directory of plan files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundPlanFile {
+    /// Plan that it was written for.
+    pub plan: PlanId,
+    /// Time of the last write.
+    pub modified: DateTime<Utc>,
+    /// Whether the file was written to its end; otherwise its writer died, or is still at it.
+    pub is_whole: bool,
+    path: PathBuf,
 }
 
 /// A plan file that is kept, or will be together with its record.
@@ -73,7 +94,7 @@ impl Artifacts {
         let make = std::fs::create_dir_all(root);
         make.map_err(|source| object_store::Error::Generic { store: "LocalFileSystem", source: source.into() })?;
         let files = LocalFileSystem::new_with_prefix(root)?.with_automatic_cleanup(true);
-        Ok(Self(Place::Directory(Arc::new(files))))
+        Ok(Self(Place::Directory { files: Arc::new(files), dir: root.join(FOLDER) }))
     }
 
     /// Plan files in the database, each of at most so many bytes.
@@ -85,7 +106,7 @@ impl Artifacts {
     pub async fn save(&self, id: PlanId, bytes: Vec<u8>) -> Result<Saved, ArtifactError> {
         let digest = Sha256Digest::of(&bytes);
         match &self.0 {
-            Place::Directory(files) => {
+            Place::Directory { files, .. } => {
                 files.put(&key(id), PutPayload::from(bytes)).await.map_err(ArtifactError::Store)?;
                 Ok(Saved { digest, with_record: None })
             }
@@ -109,7 +130,7 @@ impl Artifacts {
 
     async fn read(&self, id: PlanId) -> Result<Option<Vec<u8>>, ArtifactError> {
         match &self.0 {
-            Place::Directory(files) => match files.get(&key(id)).await {
+            Place::Directory { files, .. } => match files.get(&key(id)).await {
                 Ok(got) => Ok(Some(got.bytes().await.map_err(ArtifactError::Store)?.into())),
                 Err(object_store::Error::NotFound { .. }) => Ok(None),
                 Err(error) => Err(ArtifactError::Store(error)),
@@ -121,15 +142,110 @@ impl Artifacts {
     /// Removes a plan file; one that is gone already is fine.
     pub async fn remove(&self, id: PlanId) -> Result<(), ArtifactError> {
         match &self.0 {
-            Place::Directory(files) => match files.delete(&key(id)).await {
+            Place::Directory { files, .. } => match files.delete(&key(id)).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
                 Err(error) => Err(ArtifactError::Store(error)),
             },
             Place::Database { store, .. } => store.plan_file_remove(id).await.map_err(ArtifactError::Database),
         }
     }
+
+    /// Lists the plan files in the directory, also those that were not written to their end. The database has none without
+    /// a record.
+    pub async fn found(&self) -> io::Result<Vec<FoundPlanFile>> {
+        let Place::Directory { dir, .. } = &self.0 else { return Ok(Vec::new()) };
+        let dir = dir.clone();
+        tokio::task::spawn_blocking(move || found_in(&dir)).await.map_err(io::Error::other)?
+    }
+
+    /// Removes a file that was found; one that is gone already is fine.
+    pub async fn remove_found(&self, file: &FoundPlanFile) -> io::Result<()> {
+        match tokio::fs::remove_file(&file.path).await {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
 }
 
+/// Folder of the files in their directory.
+const FOLDER: &str = "plans";
+/// Ending of their names. While a file is being written, `#` and a number follow.
+const ENDING: &str = ".tfplan";
+
 fn key(id: PlanId) -> Key {
-    Key::from(format!("plans/{id}.tfplan"))
+    Key::from(format!("{FOLDER}/{id}{ENDING}"))
+}
+
+fn found_in(dir: &Path) -> io::Result<Vec<FoundPlanFile>> {
+    let entries = match std::fs::read_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let Some((plan, is_whole)) = entry.file_name().to_str().and_then(plan_of) else { continue };
+        match entry.metadata() {
+            Ok(meta) if meta.is_file() => {
+                found.push(FoundPlanFile { plan, modified: meta.modified()?.into(), is_whole, path: entry.path() });
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Reads the name of a plan file; `None` for files that are not ours.
+fn plan_of(name: &str) -> Option<(PlanId, bool)> {
+    let (id, rest) = name.split_once(ENDING)?;
+    let number = rest.strip_prefix('#');
+    let is_ours = rest.is_empty() || number.is_some_and(|n| !n.is_empty() && n.bytes().all(|c| c.is_ascii_digit()));
+    let plan: PlanId = id.parse().ok().filter(|_| is_ours)?;
+    (plan.to_string() == id).then_some((plan, rest.is_empty()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: &str = "00000000-0000-7000-8000-000000000001";
+
+    #[test]
+    fn files_of_others_are_not_plan_files() {
+        let plan: PlanId = ID.parse().unwrap();
+        assert_eq!(plan_of(&format!("{ID}.tfplan")), Some((plan, true)));
+        assert_eq!(plan_of(&format!("{ID}.tfplan#12")), Some((plan, false)));
+        let others = [
+            "notes.txt".to_owned(),
+            ID.to_owned(),
+            "x.tfplan".to_owned(),
+            format!("{ID}.tfplan.bak"),
+            format!("{ID}.tfplan#"),
+        ];
+        for name in others {
+            assert_eq!(plan_of(&name), None, "{name}");
+        }
+    }
+
+    /// The store of plan files writes beside the file first; a crash leaves that.
+    #[tokio::test]
+    async fn what_is_saved_is_found_and_what_was_cut_off_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let artifacts = Artifacts::in_directory(dir.path()).unwrap();
+        assert_eq!(artifacts.found().await.unwrap(), []);
+        let plan: PlanId = ID.parse().unwrap();
+        artifacts.save(plan, b"plan".to_vec()).await.unwrap();
+        std::fs::write(dir.path().join(format!("plans/{ID}.tfplan#1")), "pl").unwrap();
+        let mut found = artifacts.found().await.unwrap();
+        found.sort_by_key(|file| file.is_whole);
+        assert_eq!(
+            found.iter().map(|file| (file.plan, file.is_whole)).collect::<Vec<_>>(),
+            [(plan, false), (plan, true)]
+        );
+        for file in found.iter().chain(&found) {
+            artifacts.remove_found(file).await.unwrap();
+        }
+        assert_eq!(artifacts.found().await.unwrap(), []);
+    }
 }

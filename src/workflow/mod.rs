@@ -22,7 +22,7 @@ mod terraform;
 mod tools;
 mod uses;
 
-pub use artifacts::{ArtifactError, Artifacts, Saved};
+pub use artifacts::{ArtifactError, Artifacts, FoundPlanFile, Saved};
 pub use checkout_parts::CheckoutParts;
 pub use checkouts::{CheckedOut, CheckoutContents, CheckoutError, Checkouts, Source};
 pub use environment::{ChildEnvironment, StageSetup};

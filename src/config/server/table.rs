@@ -173,7 +173,13 @@ pub static SETTINGS: &[Setting] = &[
         "postgres://user:password@host/name, or sqlite:FILE. Several servers can share one PostgreSQL database.",
     )
     .or_derived("sqlite:<data dir>/lockkeeper.db"),
-    Setting::new(Storage, "share-plan-dir", "FOLDER", Path, "Where plan files are kept; servers may share it.")
+    Setting::new(
+        Storage,
+        "share-plan-dir",
+        "FOLDER",
+        Path,
+        "Where plan files are kept; servers of one database may share it.",
+    )
         .or_derived("<data dir>/plans; with PostgreSQL the database"),
     Setting::new(
         Storage,

@@ -233,7 +233,7 @@ pub static RECONCILERS: &[Reconciler] = &[
     Reconciler::new(
         "retention",
         "Removes what is older than --keep-deliveries and --keep-runs, jobs that ended a week ago, servers that ended \
-         a day ago, and events of repositories that every server has walked.",
+         a day ago, events of repositories that every server has walked, and plan files without a record.",
         Duration::from_hours(1),
         |ctx| Box::pin(retention::tick(ctx)),
     ),

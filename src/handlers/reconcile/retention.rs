@@ -5,16 +5,20 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::info;
 
 use super::Found;
 use crate::context::Ctx;
+use crate::model::PlanId;
 
 /// Rows that one statement removes at most.
 const BATCH: i64 = 500;
 /// Statements for one kind of row in one look.
 const BATCHES: usize = 200;
+/// Plan files whose records one query looks for.
+const FILES: usize = 500;
 /// Commands that one look removes, with everything below them.
 const COMMANDS: usize = 2_000;
 
@@ -30,6 +34,9 @@ const KEEP_HOMES: TimeDelta = TimeDelta::days(7);
 /// A gate that was closed longer ago is open, whether it is known or not.
 const KEEP_RATE_GATES: TimeDelta = TimeDelta::days(1);
 const KEEP_DISCARDED_PLANS: TimeDelta = TimeDelta::days(7);
+/// The record follows its file within moments. The rest of the time is for clocks that differ: the file may lie on a disk of
+/// another machine.
+const KEEP_UNRECORDED_PLAN_FILES: TimeDelta = TimeDelta::hours(1);
 
 /// What is removed when it was over by that time.
 #[derive(Clone, Copy)]
@@ -59,6 +66,7 @@ pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     gone += in_batches(ctx, Old::RepositoryEvents(now - KEEP_REPOSITORY_EVENTS)).await?;
     gone += in_batches(ctx, Old::PlanFiles).await?;
     gone += in_batches(ctx, Old::DiscardedPlans(now - KEEP_DISCARDED_PLANS)).await?;
+    gone += unrecorded_plan_files(ctx, now).await?;
     if let Some(before) = keep.runs.and_then(|keep| older_than(now, keep)) {
         gone += commands(ctx, before).await?;
     }
@@ -72,6 +80,31 @@ async fn homes(ctx: &Ctx, before: DateTime<Utc>) -> anyhow::Result<u64> {
         info!(%home, "Forgot the mirrors of a data directory that was not heard of for long");
     }
     Ok(dropped.len() as u64)
+}
+
+/// Removes plan files that no record names: a server died between the file and its record. What a run that is queued or
+/// under way could have written stays.
+async fn unrecorded_plan_files(ctx: &Ctx, now: DateTime<Utc>) -> anyhow::Result<u64> {
+    let mut files = ctx.artifacts.found().await.context("cannot list the plan files")?;
+    files.retain(|file| file.modified < now - KEEP_UNRECORDED_PLAN_FILES);
+    if files.is_empty() {
+        return Ok(0);
+    }
+    if let Some(oldest) = ctx.store.run_oldest_open().await? {
+        files.retain(|file| file.modified < oldest - KEEP_UNRECORDED_PLAN_FILES);
+    }
+    let mut gone = 0;
+    for files in files.chunks(FILES) {
+        let plans: Vec<PlanId> = files.iter().map(|file| file.plan).collect();
+        let recorded = ctx.store.plan_list_recorded(&plans).await?;
+        // The file of a record is whole; one that is not was given up by whoever wrote it.
+        for file in files.iter().filter(|file| !file.is_whole || !recorded.contains(&file.plan)) {
+            ctx.artifacts.remove_found(file).await.context("cannot remove a plan file without a record")?;
+            info!(plan = %file.plan, written_at = %file.modified, "Removed a plan file that no record names");
+            gone += 1;
+        }
+    }
+    Ok(gone)
 }
 
 fn older_than(now: DateTime<Utc>, keep: Duration) -> Option<DateTime<Utc>> {

@@ -1,6 +1,9 @@
 //! The server dies, is told to stop, or misses something: nobody is left without an answer (P1, P3, P7).
 
+use std::time::Duration;
+
 use insta::assert_snapshot;
+use lockkeeper::clock::Clock as _;
 use lockkeeper::emulator::{Delivering, NewPull, StatusState};
 use lockkeeper::model::{CommitSha, PullNumber};
 
@@ -25,6 +28,7 @@ story!(
     a_close_that_was_missed_is_made_up_for,
     a_command_on_a_pull_whose_close_was_missed_gives_its_locks_back,
     what_is_old_is_forgotten,
+    a_plan_file_without_a_record_goes_when_no_run_could_have_written_it,
 );
 
 const LOCK: &str = "acme/infra/network/default by #1";
@@ -543,7 +547,60 @@ async fn what_is_old_is_forgotten(backend: Backend) {
 }
 
 fn plan_files(bot: &Bot) -> usize {
-    std::fs::read_dir(bot.db.dir.path().join("plans/plans")).unwrap().count()
+    plan_file_names(bot).len()
+}
+
+fn plan_file_names(bot: &Bot) -> Vec<String> {
+    let entries = std::fs::read_dir(bot.db.dir.path().join("plans/plans")).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Writes a file among the plan files, or takes the one that is there, and dates it by the clock of the story.
+fn written_now(bot: &Bot, name: &str) {
+    let file =
+        std::fs::File::options().create(true).append(true).open(bot.db.dir.path().join("plans/plans").join(name));
+    file.unwrap().set_modified(bot.db.clock.now().into()).unwrap();
+}
+
+async fn a_plan_file_without_a_record_goes_when_no_run_could_have_written_it(backend: Backend) {
+    let mut bot = Bot::new(backend, &[NETWORK, ("dns/main.tf", "# narrow\n")]).await;
+    let pull = bot.open_pull("wider", &[("network/main.tf", "# wider\n")]).await;
+    bot.answer(pull);
+    let [recorded] = plan_file_names(&bot).try_into().unwrap();
+    let left = |n: u32, ending: &str| format!("00000000-0000-7000-9000-{n:012}{ending}");
+    let (whole, cut_off, of_others) = (left(1, ".tfplan"), left(2, ".tfplan#1"), "notes.txt".to_owned());
+    for name in [&recorded, &whole, &cut_off, &of_others] {
+        written_now(&bot, name);
+    }
+    bot.db.clock.advance(Duration::from_mins(50));
+    bot.replica.tick("retention").await.unwrap();
+    assert_eq!(plan_files(&bot), 4, "the record of a young file may be on its way");
+
+    bot.db.clock.advance(Duration::from_mins(50));
+    bot.push("names", &[("dns/main.tf", "# fake: wait plan\n")]).await;
+    let busy = bot.github.open_pull(REPO, NewPull::from_branch("names")).await.unwrap();
+    bot.settle_short().await;
+    let command = bot.begin_command();
+    bot.printed("waiting").await;
+    let of_the_run = left(3, ".tfplan");
+    written_now(&bot, &of_the_run);
+    bot.db.clock.advance(Duration::from_hours(5));
+    bot.replica.tick("retention").await.unwrap();
+    let mut stay = [recorded.clone(), of_the_run, of_others.clone()];
+    stay.sort();
+    assert_eq!(plan_file_names(&bot), stay, "a run that is under way began before the file was written");
+
+    bot.go();
+    assert_eq!(command.await.unwrap(), lockkeeper::queue::Tick::Worked);
+    bot.settle().await;
+    assert!(bot.answer(busy).contains(": planned\n"));
+    bot.replica.tick("retention").await.unwrap();
+    let names = plan_file_names(&bot);
+    assert!(names.len() == 3 && names.contains(&recorded) && names.contains(&of_others), "{names:?}");
+    assert!(bot.ask(pull, "lockkeeper apply").await.contains(": applied\n"));
+    bot.end(&["acme/infra/dns/default by #2", "acme/infra/network/default by #1"]).await;
 }
 
 async fn an_apply_that_comes_to_its_end_after_the_interrupt_was_done(backend: Backend) {

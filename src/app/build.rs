@@ -88,7 +88,8 @@ pub async fn build_on(config: &ServerConfig, parts: Parts, store: Store) -> anyh
     let tools = tools(config, &parts, environments.plans.clone())?;
     let boundaries = Boundaries::detect(config, &parts, (&environments.plans, tools.dirs())).await?;
     let of_git = boundaries.of_git(&environments.plans);
-    let git = GitSettings { sandbox: of_git, ..GitSettings::new(&storage.data_dir, environments.plans.path()) };
+    let usual = GitSettings::new(&storage.data_dir, environments.plans.path());
+    let git = GitSettings { sandbox: of_git, hold: Some(git_hold(&storage.data_dir)), ..usual };
     let setups = environments.setups(&boundaries)?;
     sandbox::tell_git_config(&setups.plans);
     for name in ["mirrors", "checkouts"] {
@@ -187,6 +188,12 @@ pub(super) fn open_to_others(dir: &Path, run_as: Option<RunUser>) -> Option<Stri
 /// server goes when one starts.
 pub(super) fn scratch(data_dir: &Path) -> PathBuf {
     data_dir.join("tmp")
+}
+
+/// File that git holds for as long as it runs, so that the next server of the data directory can tell whether some still
+/// does.
+pub(super) fn git_hold(data_dir: &Path) -> PathBuf {
+    data_dir.join("git.lock")
 }
 
 fn plan_store(place: &PlanFiles, store: &Store) -> anyhow::Result<Artifacts> {

@@ -23,6 +23,7 @@ use crate::clock::{Ids, RandomIds, SystemClock};
 use crate::config::server::{Database, ServerConfig, StorageConfig};
 use crate::context::Ctx;
 use crate::leases::LeaseKey;
+use crate::process::Hold;
 use crate::store::ReplicaId;
 use crate::telemetry::Panics;
 
@@ -31,6 +32,9 @@ const POST_LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How often a server that is to end looks whether its work has.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// A killed process ends at once, unless it waits for a disk.
+const GIT_ENDS: Duration = Duration::from_mins(1);
 
 /// Later than the end of any lease.
 const EVERY_LEASE: TimeDelta = TimeDelta::days(3650);
@@ -70,6 +74,7 @@ impl Server {
             warn!("{warning}");
         }
         let only_one = only_one(&config.storage)?;
+        end_git(&build::git_hold(&config.storage.data_dir)).await?;
         empty(&build::scratch(&config.storage.data_dir))?;
         let address = listener.local_addr().context("cannot tell on which address the server listens")?;
         let replica = Arc::new(replica(config, surroundings, address).await?);
@@ -214,6 +219,20 @@ fn only_one(storage: &StorageConfig) -> anyhow::Result<Vec<File>> {
     Ok(files)
 }
 
+/// Ends git processes that outlived an earlier server of the data directory, which was killed. They could still write into
+/// mirrors whose leases are about to be free. What they leave behind is what a killed git leaves.
+async fn end_git(hold: &Path) -> anyhow::Result<()> {
+    let ended = Hold::by_force(hold, GIT_ENDS).await;
+    let (_hold, killed) = ended.context(
+        "git processes of an earlier server of this data directory do not end; end them, or look for a disk that does not \
+         answer",
+    )?;
+    if killed > 0 {
+        info!(processes = killed, "Ended git processes that an earlier server left behind");
+    }
+    Ok(())
+}
+
 /// Removes what an earlier server left that was killed. A run that outlives its server has read what it needs of it.
 fn empty(scratch: &Path) -> anyhow::Result<()> {
     match std::fs::remove_dir_all(scratch) {
@@ -238,7 +257,7 @@ fn lock(path: &Path, what: &str) -> anyhow::Result<File> {
     }
 }
 
-/// Whoever held the mirrors of this data directory is gone, because we hold its lock; commands that need one do not wait
+/// Whoever held the mirrors of this data directory is gone, because we hold its lock, and so is their git; commands that need one do not wait
 /// until others miss the dead one. On a database of our own every job that is marked as running was left by an earlier
 /// server, too.
 async fn take_over(ctx: &Ctx) -> anyhow::Result<()> {

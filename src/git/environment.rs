@@ -154,8 +154,12 @@ fn pairs(config: &[(String, String)]) -> Vec<(&str, &str)> {
 
 fn base(settings: &GitSettings) -> Cmd {
     let protocols = if settings.allow_file { "https:http:file" } else { "https:http" };
-    Cmd::new(&settings.program)
-        .envs(settings.env.iter().map(|(name, value)| (name, value)))
+    let cmd = Cmd::new(&settings.program);
+    let cmd = match &settings.hold {
+        Some(file) => cmd.holds(file),
+        None => cmd,
+    };
+    cmd.envs(settings.env.iter().map(|(name, value)| (name, value)))
         .envs(VARIABLES.iter().copied())
         .env("GIT_ALLOW_PROTOCOL", protocols)
         .sandbox(settings.sandbox.clone())

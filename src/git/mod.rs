@@ -107,6 +107,8 @@ pub struct GitSettings {
     pub deadline: Duration,
     /// Longest wait for an old run to leave a checkout.
     pub hold_wait: Duration,
+    /// File that every call holds ([`crate::process::Cmd::holds`]); `None`: nobody minds git that outlives its server.
+    pub hold: Option<PathBuf>,
 }
 
 impl GitSettings {
@@ -121,6 +123,7 @@ impl GitSettings {
             allow_file: false,
             deadline: Duration::from_mins(5),
             hold_wait: Duration::from_mins(2),
+            hold: None,
         }
     }
 }

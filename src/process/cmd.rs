@@ -9,7 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use command_fds::CommandFdExt as _;
+
 use super::group::Group;
+use super::hold;
 use super::sandbox::confined;
 use super::secret::Teller;
 use super::{Limits, ProcessError, Sandbox};
@@ -32,6 +35,7 @@ pub struct Cmd {
     pub(super) sandbox: Option<Sandbox>,
     pub(super) limits: Limits,
     pub(super) user: Option<RunUser>,
+    hold: Option<PathBuf>,
 }
 
 impl Cmd {
@@ -56,6 +60,7 @@ impl Cmd {
             sandbox: None,
             limits: Limits::default(),
             user: None,
+            hold: None,
         }
     }
 
@@ -155,6 +160,14 @@ impl Cmd {
         self
     }
 
+    /// Names a file that a short call ([`Self::output`]) or a [`Self::dialogue`] locks, shared, until everything it has
+    /// started is gone, even if the server is killed meanwhile. See [`super::Hold::by_force`]. A supervised run has a hold of
+    /// its own ([`super::Supervised::hold`]).
+    pub fn holds(mut self, file: impl Into<PathBuf>) -> Self {
+        self.hold = Some(file.into());
+        self
+    }
+
     /// The program as it was asked for.
     pub(super) fn program(&self) -> &OsStr {
         &self.program
@@ -190,7 +203,12 @@ impl Cmd {
         if piped_input {
             command.stdin(Stdio::piped());
         }
-        let teller = self.hand_secret(&mut command)?;
+        let (secret, teller) = self.secret_for_child()?.unzip();
+        let hold = self.hold.as_deref().map(hold::for_child).transpose()?;
+        let descriptors: Vec<_> = secret.into_iter().chain(hold).collect();
+        if !descriptors.is_empty() {
+            command.fd_mappings(descriptors).map_err(io::Error::other)?;
+        }
         let (sandbox, runtime) = (self.sandbox.as_ref(), tokio::runtime::Handle::current());
         let group = confined(sandbox, None, move || {
             let _runtime = runtime.enter();

@@ -1,15 +1,22 @@
 //! Waiting for an old run to be gone.
 
+use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use command_fds::FdMapping;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 use tokio::time::{Instant, sleep};
 
 /// How often the lock is tried.
 const EVERY: Duration = Duration::from_millis(50);
+
+/// Number of the descriptor by which a short call holds its file, next to that of its secret.
+const HOLD_FD: i32 = super::Cmd::SECRET_FD + 1;
 
 /// Why a hold was not obtained.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +79,60 @@ impl Hold {
             }
         }
     }
+
+    /// Takes the file exclusively and kills the processes that keep others from it: short calls of a server that is gone,
+    /// which nobody would end. Tells how many were killed. Where the kernel does not show what a process has open, their end is
+    /// waited for.
+    pub async fn by_force(path: &Path, deadline: Duration) -> Result<(Self, usize), HoldError> {
+        let file = open(path)?;
+        let end = Instant::now() + deadline;
+        let mut killed = BTreeSet::new();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok((Self { file }, killed.len())),
+                Err(TryLockError::WouldBlock) if Instant::now() >= end => {
+                    return Err(HoldError::Busy { path: path.to_owned(), waited: deadline });
+                }
+                Err(TryLockError::WouldBlock) => {
+                    killed.extend(kill_holders(&file));
+                    sleep(EVERY).await;
+                }
+                Err(TryLockError::Error(source)) => return Err(HoldError::Io { path: path.to_owned(), source }),
+            }
+        }
+    }
+}
+
+/// Makes the descriptor by which a child, and everything it starts, holds the file. This process has no part in the lock.
+pub(super) fn for_child(path: &Path) -> io::Result<FdMapping> {
+    let file = open(path).map_err(io::Error::other)?;
+    match file.try_lock_shared() {
+        Ok(()) => Ok(FdMapping { parent_fd: file.into(), child_fd: HOLD_FD }),
+        Err(TryLockError::WouldBlock) => {
+            Err(io::Error::other(HoldError::Busy { path: path.to_owned(), waited: Duration::ZERO }))
+        }
+        Err(TryLockError::Error(source)) => Err(source),
+    }
+}
+
+/// Kills every process but this one that has the file open, and tells their numbers.
+fn kill_holders(file: &File) -> Vec<i32> {
+    let Ok(meta) = file.metadata() else { return Vec::new() };
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let others = numbers.filter_map(Pid::from_raw).filter(|pid| *pid != getpid());
+    let killed = others.filter(|pid| kill_holder(*pid, (meta.dev(), meta.ino())).is_some());
+    killed.map(|pid| pid.as_raw_nonzero().get()).collect()
+}
+
+/// Kills a process if it has the file open. The handle comes first: if the process ends and its number is given to another,
+/// the signal reaches nobody.
+fn kill_holder(pid: Pid, file: (u64, u64)) -> Option<()> {
+    let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).ok()?.flatten();
+    let mut open = open.filter_map(|entry| std::fs::metadata(entry.path()).ok());
+    open.find(|meta| (meta.dev(), meta.ino()) == file)?;
+    pidfd_send_signal(handle, Signal::KILL).ok()
 }
 
 impl Share {
@@ -99,7 +160,32 @@ fn open(path: &Path) -> Result<File, HoldError> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cmd;
     use super::*;
+
+    #[tokio::test]
+    async fn what_a_call_has_started_holds_its_file_and_is_ended_by_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("hold");
+        let sh = |script: &str| {
+            Cmd::new("sh").env("PATH", "/usr/bin:/bin").args(["-c", script]).dir(dir.path()).holds(&path)
+        };
+        sh("true").output().await.unwrap();
+        drop(Hold::exclusive(&path, Duration::ZERO).await.unwrap());
+        // A child in a session of its own survives the end of the call, as git does that of a killed server.
+        let survivor = "exec >/dev/null 2>&1; echo $$ >number; exec sleep 1000";
+        let script = format!("setsid sh -c '{survivor}' & while ! [ -s number ]; do sleep 0.01; done; cat number");
+        let output = sh(&script).output().await.unwrap();
+        let left: i32 = output.stdout.text().trim().parse().unwrap();
+        let error = Hold::exclusive(&path, Duration::ZERO).await.unwrap_err();
+        assert!(matches!(error, HoldError::Busy { .. }), "{error}");
+        let (hold, killed) = Hold::by_force(&path, Duration::from_mins(1)).await.unwrap();
+        assert_eq!((killed, std::fs::read(format!("/proc/{left}/cmdline")).unwrap_or_default()), (1, Vec::new()));
+        let error = sh("true").output().await.unwrap_err();
+        assert!(format!("{:#}", anyhow::Error::new(error)).contains("still uses"), "nothing begins meanwhile");
+        drop(hold);
+        assert_eq!(Hold::by_force(&path, Duration::ZERO).await.unwrap().1, 0);
+    }
 
     #[tokio::test]
     async fn exclusive_waits_for_shared_and_shared_refuses_exclusive() {

@@ -14,7 +14,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram as Messages;
 
-use command_fds::{CommandFdExt as _, FdMapping};
+use command_fds::FdMapping;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use tokio::net::UnixDatagram;
 use tokio_util::task::AbortOnDropHandle;
@@ -42,16 +42,15 @@ impl Cmd {
         self
     }
 
-    /// Hands the descriptor to the command that is about to be started, if there is a secret.
-    pub(super) fn hand_secret(&self, command: &mut tokio::process::Command) -> io::Result<Option<Teller>> {
+    /// Makes the descriptor for the command that is about to be started, if there is a secret.
+    pub(super) fn secret_for_child(&self) -> io::Result<Option<(FdMapping, Teller)>> {
         let Some(secret) = self.secret.clone() else { return Ok(None) };
         let (ours, theirs) = connected()?;
         ours.set_nonblocking(true)?;
         let ours = UnixDatagram::from_std(ours)?;
         let mapping = FdMapping { parent_fd: theirs, child_fd: Self::SECRET_FD };
-        command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
         let task = tokio::spawn(async move { tell(&ours, &secret).await });
-        Ok(Some(Teller { _task: AbortOnDropHandle::new(task) }))
+        Ok(Some((mapping, Teller { _task: AbortOnDropHandle::new(task) })))
     }
 }
 

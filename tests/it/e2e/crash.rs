@@ -175,8 +175,12 @@ async fn a_mirror_that_the_dead_server_was_at_is_free_for_the_next_one_of_its_da
     world.push("main", "notes.txt", "later").await;
     world.github.hanging(1).await;
     world.server.kill9().await;
-    world.github.clear_faults();
+    let orphans = world.server.children();
+    assert!(orphans.iter().any(|(_, program)| program.contains("git")), "a fetch outlives its server: {orphans:?}");
     world.server.restart().await;
+    let alive = world.server.children();
+    assert!(orphans.iter().all(|orphan| !alive.contains(orphan)), "{orphans:?} still write into a mirror: {alive:?}");
+    world.github.clear_faults();
     // Nobody has missed the dead one yet.
     world.ask(pull, "lockkeeper plan").await.is("plan success | . default no_changes");
     world.finish(&["#1 . default"]).await;

@@ -70,6 +70,8 @@ pub struct Checkout {
     pub extent: Extent,
     /// Whether it was made just now, with nothing left of earlier runs but local states.
     pub fresh: bool,
+    /// Copy of the mirror that it belongs to, see [`Mirror::copy`].
+    pub copy: u64,
 }
 
 /// Why a directory of a checkout cannot be used.
@@ -149,6 +151,7 @@ impl Mirror {
             merged: wanted.strategy == CheckoutStrategy::Merge,
             extent,
             fresh,
+            copy: self.copy(),
         }))
     }
 

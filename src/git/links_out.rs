@@ -172,7 +172,8 @@ mod tests {
         }
         let commit = CommitSha::new(&"1".repeat(40)).unwrap();
         let (head, base, hold) = (commit.clone(), commit.clone(), dir.path().join("hold"));
-        let checkout = Checkout { path, hold, commit, head, base, merged: false, extent: Extent::Whole, fresh: true };
+        let checkout =
+            Checkout { path, hold, commit, head, base, merged: false, extent: Extent::Whole, fresh: true, copy: 0 };
         let links = links.iter().map(|(link, _)| PathBuf::from(link)).filter(|link| !link.starts_with("sub")).collect();
         (dir, checkout, CommitLinks { links, submodules: vec!["sub".into(), "missing".into()] })
     }

@@ -4,11 +4,21 @@ use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use tokio::sync::OwnedRwLockReadGuard;
 
 use super::environment::{git, git_in};
 use super::{GitError, GitSettings, Locks, classify, place};
 use crate::model::RepoId;
 use crate::process::{Cmd, Output};
+
+/// A run works in a checkout of a mirror: until this is dropped no other copy takes the place of the mirror.
+#[derive(Debug)]
+#[must_use = "the run ends when it is dropped"]
+pub struct MirrorInUse {
+    _run: OwnedRwLockReadGuard<()>,
+}
 
 /// The bare clone of one repository. Reading needs no lock; what writes is serialised inside. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -33,6 +43,16 @@ impl Mirror {
     /// Where it lies on disk.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Begins a run in a checkout. It waits for a switch to another copy of the mirror, which takes moments.
+    pub async fn begin_run(&self) -> MirrorInUse {
+        MirrorInUse { _run: Arc::clone(&self.locks.runs).read_owned().await }
+    }
+
+    /// Number of the copy that is in place. A checkout of an earlier one is not whole any more.
+    pub fn copy(&self) -> u64 {
+        self.locks.replaced.load(Ordering::Acquire)
     }
 
     /// The same repository in another directory.

@@ -15,6 +15,9 @@
 //!   Between replicas that share a disk the caller's lease on the repository does the same.
 //! - *No run underneath.* A checkout is changed or removed only while its [`crate::process::Hold`] is held
 //!   exclusively, so a Terraform that outlived a server is waited for.
+//! - *No switch underneath.* A checkout is a worktree of one copy of the mirror. A fresh copy takes the place of the old one
+//!   only when no run is under way in any checkout of it, neither one of this process ([`Mirror::begin_run`]) nor one that
+//!   outlived an earlier server (its [`crate::process::Hold`]).
 //! - *Whole or marked.* A checkout that is being changed carries a mark. A mark found later means that somebody was
 //!   killed half-way: the checkout is made anew, because git cannot tell which files belong to it.
 //! - *Ours.* Before each call the configuration of the mirror is compared with what we write, byte by byte (`ours`), and
@@ -61,6 +64,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -76,7 +80,7 @@ pub use error::GitError;
 pub use fetch::{FetchRequest, Fetched, Head};
 pub use lfs::LfsFile;
 pub use links_out::{CommitLinks, LinkOut};
-pub use mirror::Mirror;
+pub use mirror::{Mirror, MirrorInUse};
 pub use objects::{Ignored, TreeFiles};
 pub use refs::{InvalidRefName, RefList, RefName, RefSelection};
 pub use refused::{RefusedRef, without_refused};
@@ -105,7 +109,7 @@ pub struct GitSettings {
     pub allow_file: bool,
     /// Longest time for one call that does not touch the network.
     pub deadline: Duration,
-    /// Longest wait for an old run to leave a checkout.
+    /// Longest wait for an old run to leave a checkout, and for runs to leave a mirror that is to be replaced.
     pub hold_wait: Duration,
     /// File that every call holds ([`crate::process::Cmd::holds`]); `None`: nobody minds git that outlives its server.
     pub hold: Option<PathBuf>,
@@ -145,11 +149,16 @@ pub struct Git {
     locks: Arc<Mutex<HashMap<RepoId, Arc<Locks>>>>,
 }
 
-/// The mutexes of one mirror, see the invariant *one writer*.
+/// The mutexes of one mirror, see the invariant *one writer*, and its runs, see *no switch underneath*.
 #[derive(Debug, Default)]
 struct Locks {
     transfer: tokio::sync::Mutex<()>,
     writer: tokio::sync::Mutex<()>,
+    /// Shared by runs. Whoever replaces the mirror tries to have it alone and never queues for it, so no run waits for
+    /// another.
+    runs: Arc<tokio::sync::RwLock<()>>,
+    /// Number of times that the mirror was replaced.
+    replaced: AtomicU64,
 }
 
 impl Git {

@@ -3,14 +3,25 @@
 //! The need: a mirror whose objects are damaged or missing cannot be mended by fetching, because git tells the server
 //! that it has them. The clone is made in a directory beside, looked at as a whole, and takes the place of the old one in
 //! one step; until then the old one serves whatever it still can. Checkouts belong to the mirror they were made from: they
-//! are noticed not to be whole, and made anew, when they are next prepared.
+//! are noticed not to be whole, and made anew, when they are next prepared. So nothing changes places while a run is under
+//! way. If one takes too long, the clone is thrown away and made again with the next attempt.
 
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::RwLockWriteGuard;
+use tokio::time::{Instant, sleep};
+use tracing::info;
 
 use super::mirror::remove_all;
 use super::{GitError, Mirror, RefSelection, Remote, Synced, place};
+use crate::process::{Hold, HoldError};
+
+/// How often a fresh mirror looks whether runs still use the old one.
+const EVERY: Duration = Duration::from_millis(50);
 
 impl Mirror {
     /// Makes the mirror anew beside the old one and puts it in its place when everything in it is there.
@@ -45,13 +56,56 @@ impl Mirror {
     }
 
     async fn switch(&self, beside: &Path) -> Result<(), GitError> {
+        let _alone = self.without_runs().await?;
         let _writer = self.locks.writer.lock().await;
         // The time of the last use goes along: being made anew is no use.
         if let Ok(used) = fs::metadata(self.dir().join(place::USED)).and_then(|meta| meta.modified()) {
             let file = fs::File::create(beside.join(place::USED)).and_then(|file| file.set_modified(used));
             file.map_err(GitError::from_io(self.rebuilding()))?;
         }
-        put_in_place(beside, self.dir()).map_err(GitError::from_io(self.rebuilding()))
+        put_in_place(beside, self.dir()).map_err(GitError::from_io(self.rebuilding()))?;
+        self.locks.replaced.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// Waits until no run is under way in a checkout of the mirror, and keeps others from beginning.
+    async fn without_runs(&self) -> Result<(RwLockWriteGuard<'_, ()>, Vec<Hold>), GitError> {
+        let (end, mut has_told) = (Instant::now() + self.settings.hold_wait, false);
+        loop {
+            if let Ok(alone) = self.locks.runs.try_write()
+                && let Some(holds) = self.holds_of_all().await?
+            {
+                return Ok((alone, holds));
+            }
+            if Instant::now() >= end {
+                let message = format!(
+                    "runs still use the old copy (waited {} seconds); it is replaced when they have ended",
+                    self.settings.hold_wait.as_secs()
+                );
+                return Err(GitError::Busy { doing: self.rebuilding(), message });
+            }
+            if !has_told {
+                info!(repo = %self.repo, "A fresh mirror waits for runs that use the old one");
+                has_told = true;
+            }
+            sleep(EVERY).await;
+        }
+    }
+
+    /// The holds of all checkouts; `None`: a run has one. It may be of a server that is gone.
+    async fn holds_of_all(&self) -> Result<Option<Vec<Hold>>, GitError> {
+        let mut all = Vec::new();
+        let pulls = fs::read_dir(place::pulls(&self.settings.data_dir, &self.repo));
+        for pull in pulls.into_iter().flatten().flatten() {
+            for file in fs::read_dir(pull.path().join(place::HOLDS)).into_iter().flatten().flatten() {
+                match Hold::exclusive(&file.path(), Duration::ZERO).await {
+                    Ok(hold) => all.push(hold),
+                    Err(HoldError::Busy { .. }) => return Ok(None),
+                    Err(error @ HoldError::Io { .. }) => return Err(GitError::from_hold(self.rebuilding(), error)),
+                }
+            }
+        }
+        Ok(Some(all))
     }
 
     /// Removes what killed processes left beside the mirror and in its packs. Needs the mutex `transfer`.

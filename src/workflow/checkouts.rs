@@ -19,7 +19,7 @@ use crate::config::needs::BaseGap;
 use crate::config::{NotUtf8, text_of};
 use crate::git::{
     BaseCommit, Changes, Checkout, CheckoutStrategy, DirError, DiskPart, DiskUse, Extent, FetchRequest, Fetched, Git,
-    GitError, Head, Ignored, LinkOut, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
+    GitError, Head, Ignored, LinkOut, MirrorInUse, Prepared, RefName, Remote, TreeFiles, TreeReader, Wanted,
 };
 use crate::model::{
     BranchName, ChangedFile, CommitSha, PlanRecord, ProjectKey, Pull, PullRef, RepoId, RepoPath, WorkspaceName,
@@ -478,6 +478,17 @@ impl Checkouts {
     /// Somebody works on a pull: until the end nothing of it is removed to make room.
     pub async fn enter(&self, pull: &PullRef) -> InUse {
         self.uses.enter(pull).await
+    }
+
+    /// Begins a run in a checkout of the repository. The mirror is not replaced before the run ends.
+    pub async fn begin_run(&self, repo: &RepoId) -> MirrorInUse {
+        self.git.mirror(repo).begin_run().await
+    }
+
+    /// Whether a checkout belongs to the copy of the mirror that is in place. One of an earlier copy has to be prepared once
+    /// more.
+    pub fn is_current(&self, repo: &RepoId, checkout: &Checkout) -> bool {
+        self.git.mirror(repo).copy() == checkout.copy
     }
 
     /// Where the mirror of a repository is, or would be.

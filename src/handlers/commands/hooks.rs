@@ -213,6 +213,7 @@ async fn carry_out(
         stop: &cx.stop,
         timeout: cx.ctx.settings.run_timeout,
     };
+    let _in_use = cx.ctx.checkouts.begin_run(&cx.pull.at.repo).await;
     let ended = cx.ctx.terraform.hook(hook, &place).await;
     if let Err(error) = &ended {
         output.say(&describe_error(error)).await;

@@ -34,7 +34,7 @@ use crate::config::repos::{Demands, LockPolicy, RepoRules};
 use crate::config::workflow::{Stage as Steps, Workflow};
 use crate::context::Ctx;
 use crate::discovery::{Order, Project, Stage, stages};
-use crate::git::{Checkout, ModuleAccess};
+use crate::git::{Checkout, MirrorInUse, ModuleAccess};
 use crate::handlers::reply::Reply;
 use crate::model::{Distribution, Mergeability, PlanRecord, ProjectKey, RepoPath, RunKind, WorkspaceName};
 use crate::queue::Place as PoolPlace;
@@ -246,6 +246,27 @@ impl Work {
         Ok(checkout)
     }
 
+    /// The checkout for a run, and proof that the mirror which it belongs to is not replaced under the run.
+    pub async fn checkout_for_run(
+        &self,
+        cx: &CommandCx<'_>,
+        source: &Source,
+        workspace: &WorkspaceName,
+    ) -> Result<(Arc<Checkout>, MirrorInUse), CheckoutError> {
+        loop {
+            let checkout = self.checkout_of(cx, source, workspace).await?;
+            let in_use = cx.ctx.checkouts.begin_run(&source.pull.repo).await;
+            if cx.ctx.checkouts.is_current(&source.pull.repo, &checkout) {
+                return Ok((checkout, in_use));
+            }
+            drop(in_use);
+            let slot = Arc::clone(self.checkouts.lock().await.entry(workspace.clone()).or_default());
+            let mut slot = slot.lock().await;
+            // Somebody else may have prepared it once more by now.
+            slot.take_if(|(_, there)| Arc::ptr_eq(there, &checkout));
+        }
+    }
+
     /// Plans one project.
     pub async fn plan(
         &self,
@@ -255,7 +276,7 @@ impl Work {
         output: &RunOutput,
     ) -> Result<(PlanMade, Arc<Checkout>), RunError> {
         self.check_arguments(cx, &project.key, extra)?;
-        let checkout = self.checkout(cx, &project.key.workspace).await?;
+        let (checkout, _in_use) = self.checkout_for_run(cx, self.source(), &project.key.workspace).await?;
         self.check_links(cx, self.source(), &checkout, &project.key).await?;
         let workflow = self.policies(&project.key).workflow(&project.key);
         let facts = self.facts(cx, RunKind::Plan, &workflow, extra).await;
@@ -286,7 +307,7 @@ impl Work {
     ) -> StateWork {
         let workflow = self.policies(project).workflow(project);
         match self.site(cx, project, arguments).await {
-            Ok((site, wish)) => {
+            Ok((site, wish, _in_use)) => {
                 let place = site.place(cx, project, &workflow, given, output);
                 cx.ctx.terraform.change_state(&place, &wish, stage(&workflow)).await
             }
@@ -302,7 +323,7 @@ impl Work {
         output: &RunOutput,
     ) -> Result<String, RunError> {
         let workflow = self.policies(project).workflow(project);
-        let (site, wish) = self.site(cx, project, &[]).await?;
+        let (site, wish, _in_use) = self.site(cx, project, &[]).await?;
         cx.ctx.terraform.version(&site.place(cx, project, &workflow, CommentWords::only(&[]), output), &wish).await
     }
 
@@ -312,12 +333,12 @@ impl Work {
         cx: &CommandCx<'_>,
         project: &ProjectKey,
         arguments: &[String],
-    ) -> Result<(Site, Wish), RunError> {
-        let checkout = self.checkout(cx, &project.workspace).await?;
+    ) -> Result<(Site, Wish, MirrorInUse), RunError> {
+        let (checkout, in_use) = self.checkout_for_run(cx, self.source(), &project.workspace).await?;
         self.check_links(cx, self.source(), &checkout, project).await?;
         let facts = Facts::of(cx.pull, &cx.row.actor.login, arguments);
         let site = Site::of(self, cx, &checkout, project, facts).await?;
-        Ok((site, self.wish(cx, &checkout, project).await))
+        Ok((site, self.wish(cx, &checkout, project).await, in_use))
     }
 
     /// The program of a project.

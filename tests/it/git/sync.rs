@@ -232,6 +232,37 @@ async fn lost_objects_are_noticed_and_a_fresh_clone_takes_the_place_of_the_mirro
 }
 
 #[tokio::test]
+async fn a_fresh_clone_takes_the_place_of_the_mirror_when_no_run_uses_the_old_one() {
+    let world = World::new().await;
+    let commits = world.pull("main.tf=two").await;
+    world.in_step().await;
+    let checkout = world.checkout(&commits).await;
+    let git_works = async || {
+        let log = Cmd::new("git").env("PATH", PATH).env("HOME", "/dev/null").args(["log", "-1", "--format=%H"]);
+        let output = log.dir(&checkout.path).output().await.unwrap();
+        output.is_success() && output.stdout.text().trim() == commits.1.as_str()
+    };
+    let first = world.mirror().copy();
+    let refused = async |why: &str| {
+        let error = world.rebuild_from(&world.url()).await.unwrap_err();
+        assert!(matches!(error, GitError::Busy { .. }), "{why}: {error}");
+        assert!(git_works().await && world.mirror().copy() == first, "{why}");
+        assert_eq!(world.leftovers(), Vec::<String>::new());
+    };
+    let run = world.mirror().begin_run().await;
+    refused("a run is between two of its steps").await;
+    drop(run);
+    let of_an_earlier_server = std::fs::File::open(&checkout.hold).unwrap();
+    of_an_earlier_server.lock_shared().unwrap();
+    refused("a run has outlived its server").await;
+    drop(of_an_earlier_server);
+    world.rebuild_from(&world.url()).await.unwrap();
+    assert!(!git_works().await && world.mirror().copy() == first + 1);
+    let again = world.checkout(&commits).await;
+    assert_eq!((again.fresh, again.copy), (true, first + 1));
+}
+
+#[tokio::test]
 async fn a_rebuild_that_fails_leaves_the_mirror_as_it_is() {
     let world = World::new().await;
     let commits = world.pull("main.tf=two").await;

@@ -94,9 +94,8 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
     let source = ctx.checkouts.fetch_plan(&*ctx.forge, plan, cx.row.installation).await;
     let source =
         source.map_err(|error| Shut::stale(format!("the code that was planned cannot be fetched: {error}")))?;
-    let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await;
-    let checkout =
-        checkout.map_err(|error| Shut::stale(format!("the code that was planned cannot be checked out: {error}")))?;
+    let not_checked_out = |error| Shut::stale(format!("the code that was planned cannot be checked out: {error}"));
+    let checkout = work.checkout_of(cx, &source, &plan.project.workspace).await.map_err(not_checked_out)?;
     work.check_links(cx, &source, &checkout, &plan.project).await.map_err(Shut::stale)?;
     if work.hides_demands(&plan.project) {
         return Err(Shut::stale(
@@ -110,10 +109,13 @@ pub(super) async fn prepare(cx: &CommandCx<'_>, work: &Work, plan: &PlanRecord) 
     {
         return Err(Shut::ForNow(unmet));
     }
+    // Whoever fetches may have to replace the mirror, so the run begins after that.
+    let begun = work.checkout_for_run(cx, &source, &plan.project.workspace).await;
+    let (checkout, in_use) = begun.map_err(not_checked_out)?;
     // To fetch and to check out may have taken minutes, and what the project demands was asked of the pull as it is now.
     // Nothing slow may come between this look and the gate.
     still_planned(cx, plan).await?;
-    Ok(Ready { tool, workflow, file, checkout })
+    Ok(Ready { tool, workflow, file, checkout, _in_use: in_use })
 }
 
 /// The workflow that made the plan (P5). Its steps are what was looked at; where a plan has no file there is nothing else

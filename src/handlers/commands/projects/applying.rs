@@ -10,7 +10,7 @@ use super::sparse::Reached;
 use super::{ABREAST, Site, Work, abreast};
 use crate::config::workflow::Workflow;
 use crate::context::Ctx;
-use crate::git::Checkout;
+use crate::git::{Checkout, MirrorInUse};
 use crate::handlers::commands::CommandCx;
 use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::OfPlans;
@@ -24,6 +24,8 @@ pub(in crate::handlers::commands) struct Ready {
     /// The plan file, if the plan has one.
     pub file: Option<Vec<u8>>,
     pub checkout: Arc<Checkout>,
+    /// From before the gate to the end of the run.
+    pub _in_use: MirrorInUse,
 }
 
 impl Work {

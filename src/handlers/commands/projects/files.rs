@@ -88,7 +88,8 @@ mod tests {
         symlink(target.replace("ROOT", path.to_str().unwrap()), path.join("live/prod/versions.tf")).unwrap();
         let commit = CommitSha::new(&"1".repeat(40)).unwrap();
         let (head, base, hold) = (commit.clone(), commit.clone(), dir.path().join("hold"));
-        let checkout = Checkout { path, hold, commit, head, base, merged: false, extent: Extent::Whole, fresh: true };
+        let checkout =
+            Checkout { path, hold, commit, head, base, merged: false, extent: Extent::Whole, fresh: true, copy: 0 };
         required(&checkout, &"live/prod".parse().unwrap(), Distribution::Terraform).to_string()
     }
 

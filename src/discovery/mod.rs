@@ -26,6 +26,7 @@ mod tree;
 mod version_constraint;
 mod why;
 
+use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use semver::Version;
@@ -179,6 +180,21 @@ pub fn discover_for_plan(input: &Input<'_>, by_itself: bool) -> Result<Vec<Proje
         return Err(SelectError::DirIsLink { dir, target });
     }
     Ok(discover(input)?)
+}
+
+/// What could not be found out about what units of Terragrunt go by, so that the change may concern units which are not
+/// among these projects; sorted.
+pub fn not_known(input: &Input<'_>, projects: &[Project]) -> Result<Vec<terragrunt::Unresolved>, LimitExceeded> {
+    if !input.searches() {
+        return Ok(Vec::new());
+    }
+    let changed = links::seen(input.tree, changed_paths(input.changed))?;
+    let configured = configured::expand(input)?.dirs;
+    let planned: HashSet<&RepoPath> = projects.iter().map(|project| &project.key.dir).collect();
+    let answered = |dir: &RepoPath| planned.contains(dir) || configured.contains(dir) || input.ignored(dir).is_some();
+    let counts = |file: &RepoPath| auto::counts(input, file);
+    let changed: Vec<&RepoPath> = changed.iter().collect();
+    Ok(terragrunt::not_known(input.tree, input.read, &changed, &counts, &answered))
 }
 
 /// Every path that changed, once, sorted. A file that moved changed in both places.

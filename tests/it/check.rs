@@ -242,7 +242,7 @@ fn hooks_that_were_not_run_and_units_that_terragrunt_passes_over_are_told() {
         "Hooks were not run: before a plan the server runs 1 hook, which may make or change files, so that a plan may \
          find something else than what is said here without it.",
         "1 it is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out off",
-        "1 it is no unit of Terragrunt: its `terragrunt.hcl` is included by others, and it has no code itself .",
+        "1 it is no unit of Terragrunt: its `terragrunt.hcl` is included by others and names no `source`, and it has no code itself .",
         "off/main.tf `off` is no unit of Terragrunt: `skip` or `exclude`",
     ] {
         assert!(words.contains(part), "{part}\n{}", said.out);

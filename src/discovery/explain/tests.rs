@@ -203,8 +203,8 @@ fn what_terragrunt_passes_over_is_told_with_the_reason() {
          tool: terraform (the default), whichever version the server has
          lock: `on_plan`, scope `workspace`, no time limit (the default)
     not  off/default: it is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out
-    not  bare/default: it is no unit of Terragrunt: it has no code, and its `terragrunt.hcl` names no `source`
-    not  ./default: it is no unit of Terragrunt: its `terragrunt.hcl` is included by others, and it has no code itself
+    not  bare/default: it is no unit of Terragrunt: it has no code, and its `terragrunt.hcl` neither names a `source` nor generates code
+    not  ./default: it is no unit of Terragrunt: its `terragrunt.hcl` is included by others and names no `source`, and it has no code itself
     file off/main.tf: `off` is no unit of Terragrunt: `skip` or `exclude` in its `terragrunt.hcl` takes it out
     ");
     let disabled = world.mode(AutodiscoverMode::Disabled);

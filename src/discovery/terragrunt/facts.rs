@@ -10,7 +10,7 @@ use hcl_edit::template::Element;
 
 use super::How;
 use super::files::label;
-use super::frame::Frame;
+use super::frame::{Eval, Frame};
 use super::paths::short;
 use super::reading::CONFIG;
 use super::source::{self, Code};
@@ -22,6 +22,8 @@ use crate::model::RepoPath;
 pub(super) struct Facts {
     /// Whether there is a `source`, known or not.
     pub(super) has_source: bool,
+    /// Whether Terragrunt writes code into the directory before it runs.
+    pub(super) generates: bool,
     pub(super) code: Option<RepoPath>,
     /// Directories of other units, and where each is named.
     pub(super) depends_on: Vec<(RepoPath, RepoPath, usize)>,
@@ -33,6 +35,7 @@ pub(super) struct Facts {
 pub(super) struct Merged {
     facts: Facts,
     labels: HashSet<String>,
+    generated: HashSet<String>,
     has_exclude: bool,
 }
 
@@ -45,6 +48,9 @@ impl Merged {
             frame.source.blocks("dependency").for_each(|block| merged.dependency(frame, block));
             frame.source.blocks("dependencies").for_each(|block| merged.dependencies(frame, block));
             frame.source.blocks("exclude").for_each(|block| merged.exclude(frame, block));
+            frame.source.blocks("generate").for_each(|block| merged.generate(frame, block));
+            merged.facts.generates |=
+                frame.source.attribute("generate").is_some_and(|all| may_be_code_of_any(&frame.eval(&all.value)));
             if let Some(skip) = frame.source.attribute("skip").filter(|_| !frame.included)
                 && let Some(value) = frame.needed(&skip.value, "`skip`")
             {
@@ -90,6 +96,15 @@ impl Merged {
         }
     }
 
+    /// A file that Terragrunt writes. The nearest block of a name counts.
+    fn generate(&mut self, frame: &Frame<'_>, block: &Block) {
+        if !self.generated.insert(label(block).to_owned()) {
+            return;
+        }
+        let value = |name: &str| block.body.get_attribute(name).map(|attribute| frame.eval(&attribute.value));
+        self.facts.generates |= may_be_code(value("path").as_ref(), value("disable").as_ref());
+    }
+
     fn depend(&mut self, frame: &Frame<'_>, text: &str, place: &impl Span) {
         match frame.resolve(text, &frame.base()) {
             Ok(path) => {
@@ -116,6 +131,34 @@ impl Merged {
             self.facts.excluded = true;
         }
     }
+}
+
+/// Whether a generated file may be code. One whose name is not known may be.
+fn may_be_code(path: Option<&Eval>, disable: Option<&Eval>) -> bool {
+    let is_off = matches!(disable, Some(Ok(Value::Bool(true))));
+    let is_code = match path {
+        Some(Ok(Value::Text(path))) => source::is_code(path),
+        Some(Ok(Value::Unknown(_)) | Err(_)) => true,
+        Some(Ok(Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Object(_))) | None => false,
+    };
+    is_code && !is_off
+}
+
+/// The same of all files of the attribute `generate`.
+fn may_be_code_of_any(all: &Eval) -> bool {
+    let all = match all {
+        Ok(Value::Unknown(_)) | Err(_) => return true,
+        Ok(all) => all.to_attributes(),
+    };
+    let Ok(all) = all else { return false };
+    all.values().any(|file| {
+        if let Value::Unknown(_) = file {
+            return true;
+        }
+        let Ok(file) = file.to_attributes() else { return false };
+        let value = |name: &str| file.get(name).cloned().map(Ok);
+        may_be_code(value("path").as_ref(), value("disable").as_ref())
+    })
 }
 
 /// The texts of a list that something needs to know.

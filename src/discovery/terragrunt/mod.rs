@@ -32,7 +32,7 @@ use std::fmt;
 
 pub use concern::{Cause, Chain, concerned};
 
-pub(super) use projects::{Search, group, passed_over};
+pub(super) use projects::{Search, group, not_known, passed_over};
 
 use files::Files;
 use limits::{MAX_UNITS, MAX_UNRESOLVED};
@@ -58,6 +58,8 @@ pub struct Found {
     pub passed_over: BTreeMap<RepoPath, PassedOver>,
     /// What could not be found out, sorted.
     pub unresolved: Vec<Unresolved>,
+    /// Units that were not looked at because there are too many.
+    pub cut_off: Option<Unresolved>,
     /// Code of units that cannot be read, so that nobody knows which modules it calls; sorted.
     pub unread: Vec<Unread>,
 }
@@ -77,6 +79,8 @@ pub struct Unit {
     pub depends_on: BTreeSet<RepoPath>,
     /// Number of units that have to run one after another before it. In a cycle: as if those were not in one.
     pub order: usize,
+    /// Its part of [`Found::unresolved`].
+    pub unresolved: BTreeSet<Unresolved>,
 }
 
 /// What a directory is to Terragrunt.
@@ -93,6 +97,8 @@ pub enum Kind {
 pub enum How {
     /// It looks whether the file is there.
     LookedFor,
+    /// A unit of the stack, whose files are not in this repository, would find it in a directory above.
+    AboveForeign,
     /// It reads what another unit is made of.
     Dependency,
     /// It reads the content.
@@ -113,6 +119,7 @@ impl fmt::Display for How {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::LookedFor => "looks for",
+            Self::AboveForeign => "may include in a unit that is not of this repository",
             Self::Dependency => "depends on",
             Self::File | Self::Config => "reads",
             Self::VarFile => "takes variables from",
@@ -139,7 +146,7 @@ pub enum Watch {
 pub enum PassedOver {
     /// Others include it, and it has no code.
     Included,
-    /// It has no code and names no `source`.
+    /// It has no code, names no `source` and generates no code.
     NoCode,
     /// `skip` or `exclude` takes it out.
     Excluded,
@@ -150,8 +157,10 @@ pub enum PassedOver {
 impl fmt::Display for PassedOver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Included => "its `terragrunt.hcl` is included by others, and it has no code itself",
-            Self::NoCode => "it has no code, and its `terragrunt.hcl` names no `source`",
+            Self::Included => {
+                "its `terragrunt.hcl` is included by others and names no `source`, and it has no code itself"
+            }
+            Self::NoCode => "it has no code, and its `terragrunt.hcl` neither names a `source` nor generates code",
             Self::Excluded => "`skip` or `exclude` in its `terragrunt.hcl` takes it out",
             Self::Template => "a stack makes units of it",
         })
@@ -199,10 +208,12 @@ pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
     let dirs = tree.dirs().filter(|dir| runs(tree, dir) && !is_generated(dir));
     let mut drafts: Vec<Draft> = Vec::new();
     let mut unresolved = BTreeSet::new();
+    let mut cut_off = None;
     for dir in dirs {
         if drafts.len() == MAX_UNITS {
             let what = format!("there are more than {MAX_UNITS} units: the rest is not looked at");
-            unresolved.insert(Unresolved { file: dir.clone(), line: 1, what });
+            cut_off = Some(Unresolved { file: dir.clone(), line: 1, what });
+            unresolved.extend(cut_off.clone());
             break;
         }
         drafts.push(if has(tree, dir, STACK) { stack::draft(&files, dir) } else { unit::draft(&files, dir) });
@@ -211,7 +222,8 @@ pub fn units(tree: &Tree, read: &dyn Fn(&RepoPath) -> Option<String>) -> Found {
     order::set(&mut units, &mut unresolved);
     let code: HashSet<&RepoPath> = units.iter().flat_map(|unit| unit.watches.keys()).collect();
     let unread = files.into_unread(|dir| code.contains(dir));
-    Found { units, passed_over, unresolved: unresolved.into_iter().take(MAX_UNRESOLVED).collect(), unread }
+    let unresolved = unresolved.into_iter().take(MAX_UNRESOLVED).collect();
+    Found { units, passed_over, unresolved, cut_off, unread }
 }
 
 impl Found {

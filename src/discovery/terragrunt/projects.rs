@@ -1,9 +1,9 @@
 //! What a search for projects that nobody configured takes from Terragrunt.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::reading::CONFIG;
-use super::{Chain, Found, PassedOver, Watch, concerned, is_used, runs, units};
+use super::{Chain, Found, PassedOver, Unresolved, Watch, concerned, is_used, runs, units};
 use crate::discovery::Tree;
 use crate::model::RepoPath;
 
@@ -29,6 +29,31 @@ pub(in crate::discovery) fn passed_over(
     let mut found = units(tree, read).passed_over;
     found.retain(|dir, _| wanted(dir, counts));
     found
+}
+
+/// Endings of files that units read, or that are code: all others say nothing about what is not known.
+const ENDINGS: [&str; 12] =
+    ["hcl", "json", "jsonnet", "sops", "tf", "tftpl", "tfvars", "tmpl", "tofu", "tpl", "yaml", "yml"];
+
+/// What could not be found out about units that are not planned, so that one of these changes may concern them all the
+/// same; sorted. `planned`: directories that are planned, or that others answer for.
+pub(in crate::discovery) fn not_known(
+    tree: &Tree,
+    read: &dyn Fn(&RepoPath) -> Option<String>,
+    changed: &[&RepoPath],
+    counts: &dyn Fn(&RepoPath) -> bool,
+    planned: &dyn Fn(&RepoPath) -> bool,
+) -> Vec<Unresolved> {
+    let may_be_read = |file: &&RepoPath| {
+        counts(file) || file.file_name().rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
+    };
+    if !changed.iter().any(may_be_read) || !is_used(tree) {
+        return Vec::new();
+    }
+    let found = units(tree, read);
+    let left = found.units.into_iter().filter(|unit| wanted(&unit.dir, counts) && !planned(&unit.dir));
+    let all: BTreeSet<Unresolved> = left.flat_map(|unit| unit.unresolved).chain(found.cut_off).collect();
+    all.into_iter().collect()
 }
 
 /// The group of the order that a directory is in whose projects nobody configured.

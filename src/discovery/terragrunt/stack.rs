@@ -7,7 +7,7 @@ use std::rc::Rc;
 use hcl_edit::structure::Block;
 
 use super::facts::Facts;
-use super::files::{Files, Parsed};
+use super::files::{Files, Parsed, label};
 use super::frame::{Frame, Origin};
 use super::limits::MAX_STACKS;
 use super::paths::short;
@@ -16,8 +16,17 @@ use super::session::Session;
 use super::source::{self, Code};
 use super::unit::{self, Draft};
 use super::value::{Fault, Value};
-use super::{GENERATED, How, Kind, STACK, Watch, has};
+use super::{GENERATED, How, Kind, STACK, Watch, has, is_generated};
 use crate::model::RepoPath;
+
+/// Names that units look for in the directories above: such a file concerns them also when it comes or goes.
+const USUAL: [&str; 5] = ["account.hcl", "env.hcl", "region.hcl", "root.hcl", CONFIG];
+
+/// Whether a file could be included by a unit below it.
+fn is_included(file: &RepoPath) -> bool {
+    let name = file.file_name();
+    name.ends_with(".hcl") && name != STACK && !name.ends_with(".lock.hcl")
+}
 
 /// A stack being read.
 struct Stack<'s> {
@@ -71,9 +80,22 @@ impl Stack<'_> {
                 attribute,
             ))
         };
-        let (Some((source, place)), Some((path, _))) = (text("source"), text("path")) else { return };
+        let (source, path) = (text("source"), text("path"));
+        let (Some((source, place)), Some((path, _))) = (source, path) else {
+            return self.from_elsewhere(frame, &frame.base());
+        };
         match source::code(self.session.files.tree, &source, &frame.base()) {
-            Code::Remote => {}
+            Code::Remote => {
+                let what = format!(
+                    "the {} `{}` is not of this repository, so what it reads is not known: only changes of `*.hcl` in the \
+                     directories above it are noticed",
+                    block.ident.as_str(),
+                    short(label(block)),
+                );
+                frame.report(&place.value, what);
+                let dir = target(frame, block, &path).unwrap_or_else(|_| frame.base());
+                self.from_elsewhere(frame, &dir);
+            }
             Code::Outside(what) => frame.report(&place.value, what),
             Code::Local(template) => {
                 let template = frame.real(template);
@@ -86,6 +108,26 @@ impl Stack<'_> {
                     Err(what) => frame.report(block, what),
                 }
             }
+        }
+    }
+
+    /// A unit or stack whose files are not here is put into that directory. It can include what it finds in the directories
+    /// above, and mostly does: `root.hcl`, `account.hcl`, `region.hcl`. So all files of that kind count.
+    fn from_elsewhere(&self, frame: &Frame<'_>, dir: &RepoPath) {
+        let mut above = dir.clone();
+        loop {
+            // A unit looks above itself, but a directory of the stack is such a place, too.
+            if !is_generated(&above) {
+                let usual = USUAL.iter().filter_map(|name| above.join(name).ok());
+                let there = self.session.files.tree.files_in(&above).iter().filter(|file| is_included(file)).cloned();
+                for file in usual.chain(there) {
+                    self.session.note(frame.real(file), How::AboveForeign);
+                }
+            }
+            if above.is_root() {
+                return;
+            }
+            above = above.parent();
         }
     }
 

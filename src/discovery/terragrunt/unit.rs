@@ -177,10 +177,14 @@ fn verdict(
     if files.tree.files_in(&draft.dir).iter().any(|file| is_code(file.file_name())) {
         return None;
     }
+    if draft.facts.has_source {
+        return None;
+    }
+    // What a root generates is for those who include it: a provider, a backend.
     if draft.dir.join(CONFIG).is_ok_and(|file| included.contains(&file)) {
         return Some(PassedOver::Included);
     }
-    (!draft.facts.has_source).then_some(PassedOver::NoCode)
+    (!draft.facts.generates).then_some(PassedOver::NoCode)
 }
 
 fn finished(
@@ -190,7 +194,7 @@ fn finished(
     unresolved: &mut BTreeSet<Unresolved>,
 ) -> Unit {
     let Draft { dir, kind, mut reads, watches, facts, unresolved: own, .. } = draft;
-    unresolved.extend(own);
+    let mut own = BTreeSet::from_iter(own);
     let mut depends_on = BTreeSet::new();
     for (named, file, line) in facts.depends_on.into_iter().take(MAX_READS) {
         let target = generating_stack(&named).unwrap_or_else(|| named.clone());
@@ -204,10 +208,11 @@ fn finished(
         reads.extend(named.join(CONFIG).ok().map(|config| (config, How::Dependency)));
         if !has(files.tree, &named, CONFIG) {
             let what = format!("it depends on `{}`, where no unit is", short(named.as_str()));
-            unresolved.insert(Unresolved { file, line, what });
+            own.insert(Unresolved { file, line, what });
         }
     }
-    Unit { dir, kind, reads, watches, depends_on, order: 0 }
+    unresolved.extend(own.iter().cloned());
+    Unit { dir, kind, reads, watches, depends_on, order: 0, unresolved: own }
 }
 
 /// The directory of the stack that makes a unit.

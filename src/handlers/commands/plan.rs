@@ -18,6 +18,7 @@ use crate::command::{CommandName, PlanCommand, Target};
 use crate::config::access::Action;
 use crate::context::IdleStatuses;
 use crate::discovery::Project;
+use crate::discovery::terragrunt::Unresolved;
 use crate::git::Checkout;
 use crate::handlers::Turn;
 use crate::handlers::applications::{Unseen, registered};
@@ -90,7 +91,7 @@ async fn run(cx: &CommandCx<'_>, command: &PlanCommand, wanted: &Wanted<'_>) -> 
     let lacking = work.lacking(cx).await?;
     let denied = denied(cx, &work).await?;
     let locks = take_locks(cx, &work, command, wanted, &denied).await?;
-    let order = Order { command, wanted, denied, locks };
+    let order = Order { command, wanted, denied, locks, not_known: &work.not_known };
     let mut course = Course::new(work.aborts());
     for stage in work.stages() {
         let halted = course.halted(stage.group);
@@ -123,6 +124,7 @@ struct Order<'a> {
     wanted: &'a Wanted<'a>,
     denied: BTreeMap<ProjectKey, UserText>,
     locks: TakeAll,
+    not_known: &'a [Unresolved],
 }
 
 impl Order<'_> {
@@ -227,13 +229,44 @@ async fn answer(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'
 fn told(cx: &CommandCx<'_>, reports: Vec<ProjectReport>, order: &Order<'_>) -> Reply {
     let reply = match reports.is_empty() {
         false => Reply::new(Body::Projects(reports)),
+        // Silence would say that nothing is concerned, which nobody knows.
+        true if !order.not_known.is_empty() && !cx.ctx.settings.silence_no_projects => {
+            return Reply::new(Body::NoProjects(Some(none_known(cx, order.not_known))));
+        }
         true if order.wanted.is_automatic() || cx.ctx.settings.silence_no_projects => {
             Reply::silent(CommandOutcome::Success)
         }
         true => Reply::new(Body::NoProjects(None)),
     };
-    let notes = order.locks.gave_way.iter().map(gave_way).collect();
-    Reply { notes, ..reply }
+    let gave_way = order.locks.gave_way.iter().map(gave_way);
+    Reply { notes: gave_way.chain(may_be_more(order.not_known)).collect(), ..reply }
+}
+
+/// Places that a comment names; `explain` has all of them.
+const PLACES: usize = 3;
+
+fn places(not_known: &[Unresolved]) -> Vec<String> {
+    let mut places: Vec<String> =
+        not_known.iter().take(PLACES).map(|one| format!("`{}:{}`: {}", one.file, one.line, one.what)).collect();
+    if not_known.len() > PLACES {
+        places.push(format!("{} more places", not_known.len() - PLACES));
+    }
+    places
+}
+
+/// A plan that may have left out units, because nobody knows what they go by.
+fn may_be_more(not_known: &[Unresolved]) -> Option<String> {
+    let more = "The change may concern more units of Terragrunt than were planned, because what these go by cannot be found \
+                out without running Terragrunt";
+    (!not_known.is_empty()).then(|| format!("{more}: {}.", places(not_known).join("; ")))
+}
+
+fn none_known(cx: &CommandCx<'_>, not_known: &[Unresolved]) -> UserText {
+    let word = &cx.ctx.settings.executable;
+    let message = "Nothing that this pull request changes is known to belong to a project. It may still concern units of \
+                   Terragrunt, because what these go by cannot be found out without running Terragrunt:";
+    let next = format!("Plan by hand what is concerned: `{word} plan -d DIR`. `{word} explain` lists all such places.");
+    UserText::new(message, places(not_known).into_iter().chain([next]))
 }
 
 fn gave_way(lock: &Lock) -> String {

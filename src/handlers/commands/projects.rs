@@ -33,6 +33,7 @@ use crate::config::repo::RepoConfig;
 use crate::config::repos::{Demands, LockPolicy, RepoRules};
 use crate::config::workflow::{Stage as Steps, Workflow};
 use crate::context::Ctx;
+use crate::discovery::terragrunt::Unresolved;
 use crate::discovery::{Order, Project, Stage, stages};
 use crate::git::{Checkout, MirrorInUse, ModuleAccess};
 use crate::handlers::reply::Reply;
@@ -50,6 +51,8 @@ use sparse::Reached;
 /// The projects of a command and their checkouts, one per workspace.
 pub(super) struct Work {
     pub projects: Vec<Project>,
+    /// What could not be found out, so that the pull may concern more projects.
+    pub not_known: Vec<Unresolved>,
     /// How many groups of projects may be worked on at once: `parallel_plan: false` lets only one.
     abreast: Semaphore,
     /// What was checked out; `None` for an apply, where each plan record says it.

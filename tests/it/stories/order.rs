@@ -14,6 +14,7 @@ story!(
     without_the_key_later_groups_run_after_a_failure,
     a_failed_apply_keeps_later_groups_and_dependents_from_running,
     units_of_terragrunt_run_after_those_they_need,
+    what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over_in_silence,
 );
 
 /// By directory alone, `app` would come first.
@@ -119,6 +120,45 @@ async fn a_failed_apply_keeps_later_groups_and_dependents_from_running(backend: 
     bot.say(pull, "lockkeeper apply -p app").await;
     assert!(bot.answer(pull).starts_with("Ran Apply for project: `app` dir: `app` workspace: `default`: applied\n"));
     bot.end(&["acme/infra/app/default by #1", "acme/infra/network/default by #1"]).await;
+}
+
+async fn what_is_not_known_of_units_is_said_in_the_comment_and_never_passed_over_in_silence(backend: Backend) {
+    let app = "dependency \"net\" {\n  config_path = \"../${get_env(\"NET\")}\"\n}\n";
+    let files = [
+        ("live/app/main.tf", "# narrow\n"),
+        ("live/app/terragrunt.hcl", app),
+        ("live/vpc/main.tf", "# narrow\n"),
+        ("live/vpc/terragrunt.hcl", ""),
+        ("live/vpc.yaml", "a: 1\n"),
+        ("README.md", "Networks.\n"),
+    ];
+    let mut bot = Bot::new(backend, &files).await;
+    let planned = bot.open_pull("vpc", &[("live/vpc/main.tf", "# fake: add 2\n")]).await;
+    let told = bot.answer(planned);
+    assert!(told.starts_with("Ran Plan for dir: `live/vpc`"), "{told}");
+    assert!(
+        told.contains(
+            "The change may concern more units of Terragrunt than were planned, because what these go by cannot be found \
+             out without running Terragrunt: `live/app/terragrunt.hcl:2`: the `config_path` of a dependency is not known"
+        ),
+        "{told}"
+    );
+    let none = bot.open_pull("yaml", &[("live/vpc.yaml", "a: 2\n")]).await;
+    assert_snapshot!(bot.answer(none), @"
+    Ran Plan for 0 projects
+
+    Nothing that this pull request changes is known to belong to a project. It may still concern units of Terragrunt, because what these go by cannot be found out without running Terragrunt:
+
+    * `live/app/terragrunt.hcl:2`: the `config_path` of a dependency is not known: `get_env()` depends on the environment (live/app/terragrunt.hcl:2)
+    * Plan by hand what is concerned: `lockkeeper plan -d DIR`. `lockkeeper explain` lists all such places.
+
+    <sub>Commit `1d6437b5` · 0 s</sub>
+    ");
+    let both = bot.open_pull("both", &[("live/vpc.yaml", "a: 3\n"), ("live/app/main.tf", "# fake: add 1\n")]).await;
+    assert!(!bot.answer(both).contains("may concern more"), "the unit of which something is not known is planned");
+    let prose = bot.open_pull("prose", &[("README.md", "Nets.\n")]).await;
+    assert_eq!(bot.heard(prose), [""; 0], "no unit goes by such a file");
+    bot.end(&["acme/infra/live/app/default by #3", "acme/infra/live/vpc/default by #1"]).await;
 }
 
 async fn units_of_terragrunt_run_after_those_they_need(backend: Backend) {

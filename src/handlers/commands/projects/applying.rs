@@ -37,6 +37,7 @@ impl Work {
             plans.iter().map(|plan| ctx.checkouts.checked_out(&Source::of_plan(plan))).collect();
         let work = Self {
             projects: Vec::new(),
+            not_known: Vec::new(),
             abreast: Semaphore::new(ABREAST),
             source: None,
             policies,

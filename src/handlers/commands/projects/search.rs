@@ -43,9 +43,14 @@ pub(in crate::handlers::commands) async fn select(
     given: Given<'_>,
 ) -> Result<Selection, JobError> {
     let search = wanted.to_search();
-    match look(cx, Some(given), move |input| search.run(input)).await {
-        Ok((projects, work)) => {
-            let work = Work { projects, ..*work };
+    let find = move |input: &Input<'_>| {
+        let projects = search.run(input)?;
+        let not_known = search.not_known(input, &projects)?;
+        Ok((projects, not_known))
+    };
+    match look(cx, Some(given), find).await {
+        Ok(((projects, not_known), work)) => {
+            let work = Work { projects, not_known, ..*work };
             work.tell_policies();
             Ok(Selection::Work(Box::new(work)))
         }
@@ -152,6 +157,7 @@ async fn begin(cx: &CommandCx<'_>) -> Result<(Work, Reading), Stop> {
     let reading = reading.map_err(|trouble| Stop::of(config_refusal(trouble)))?;
     let work = Work {
         projects: Vec::new(),
+        not_known: Vec::new(),
         abreast: Semaphore::new(ABREAST),
         source: Some(source),
         policies: Policies::new(rules, None),

@@ -2,6 +2,7 @@
 
 use super::search::Trouble;
 use crate::command;
+use crate::discovery::terragrunt::Unresolved;
 use crate::discovery::{self, Input, Project};
 use crate::locks::Ask;
 use crate::model::{ApplicationSpec, ProjectKey, ProjectName, RepoPath};
@@ -75,6 +76,14 @@ pub(super) struct Search {
 }
 
 impl Search {
+    /// What could not be found out, where everything is searched that the pull concerns.
+    pub fn not_known(&self, input: &Input<'_>, projects: &[Project]) -> Result<Vec<Unresolved>, Trouble> {
+        if self.target.is_some() || self.only.is_some() || self.registered.is_some() {
+            return Ok(Vec::new());
+        }
+        discovery::not_known(input, projects).map_err(|error| Trouble::of_limit(&error))
+    }
+
     pub fn run(&self, input: &Input<'_>) -> Result<Vec<Project>, Trouble> {
         if let Some(spec) = &self.registered {
             return registered(spec, input).map(|project| vec![project]);

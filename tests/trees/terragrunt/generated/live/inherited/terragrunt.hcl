@@ -1,0 +1,3 @@
+include "main" {
+  path = "../../_common/main.hcl"
+}

@@ -1,0 +1,7 @@
+include {
+  path = find_in_parent_folders()
+}
+
+terraform {
+  source = "tfr:///example/app/aws?version=1.0.0"
+}

@@ -1,0 +1,5 @@
+generate "provider" {
+  path      = "provider.tf"
+  if_exists = "overwrite"
+  contents  = "provider \"x\" {}"
+}

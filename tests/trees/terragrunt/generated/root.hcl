@@ -1,0 +1,5 @@
+generate "provider" {
+  path      = "provider.tf"
+  if_exists = "overwrite_terragrunt"
+  contents  = "provider \"x\" {}"
+}

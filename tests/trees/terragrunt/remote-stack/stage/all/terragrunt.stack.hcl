@@ -1,0 +1,4 @@
+stack "all" {
+  source = "${get_env("CATALOG")}//stacks/all"
+  path   = "all"
+}

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use command_fds::FdMapping;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use tokio::time::{Instant, sleep};
 
 /// How often the lock is tried.
@@ -126,13 +127,20 @@ fn kill_holders(file: &File) -> Vec<i32> {
 }
 
 /// Kills a process if it has the file open. The handle comes first: if the process ends and its number is given to another,
-/// the signal reaches nobody.
+/// the signal reaches nobody. Where the kernel has no handles, the number has to do.
 fn kill_holder(pid: Pid, file: (u64, u64)) -> Option<()> {
-    let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+    let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => Some(handle),
+        Err(Errno::NOSYS | Errno::PERM) => None,
+        Err(_) => return None,
+    };
     let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).ok()?.flatten();
     let mut open = open.filter_map(|entry| std::fs::metadata(entry.path()).ok());
     open.find(|meta| (meta.dev(), meta.ino()) == file)?;
-    pidfd_send_signal(handle, Signal::KILL).ok()
+    match handle {
+        Some(handle) => pidfd_send_signal(handle, Signal::KILL).ok(),
+        None => kill_process(pid, Signal::KILL).ok(),
+    }
 }
 
 impl Share {

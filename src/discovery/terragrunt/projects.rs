@@ -7,7 +7,8 @@ use super::{Chain, Found, PassedOver, Unresolved, Watch, concerned, is_used, run
 use crate::discovery::Tree;
 use crate::model::RepoPath;
 
-fn is_own_language(file: &RepoPath) -> bool {
+/// Whether a file is written in Terragrunt's language, by its name.
+pub(super) fn is_own_language(file: &RepoPath) -> bool {
     file.file_name().rsplit_once('.').is_some_and(|(_, ending)| ending == "hcl")
 }
 

@@ -11,6 +11,7 @@ use super::files::{Files, Parsed, label};
 use super::frame::{Frame, Origin};
 use super::limits::MAX_STACKS;
 use super::paths::short;
+use super::projects::is_own_language;
 use super::reading::CONFIG;
 use super::session::Session;
 use super::source::{self, Code};
@@ -25,7 +26,7 @@ const USUAL: [&str; 5] = ["account.hcl", "env.hcl", "region.hcl", "root.hcl", CO
 /// Whether a file could be included by a unit below it.
 fn is_included(file: &RepoPath) -> bool {
     let name = file.file_name();
-    name.ends_with(".hcl") && name != STACK && !name.ends_with(".lock.hcl")
+    is_own_language(file) && name != STACK && !name.ends_with(".lock.hcl")
 }
 
 /// A stack being read.
@@ -82,7 +83,7 @@ impl Stack<'_> {
         };
         let (source, path) = (text("source"), text("path"));
         let (Some((source, place)), Some((path, _))) = (source, path) else {
-            return self.from_elsewhere(frame, &frame.base());
+            return self.may_include_above(frame, &frame.base());
         };
         match source::code(self.session.files.tree, &source, &frame.base()) {
             Code::Remote => {
@@ -94,7 +95,7 @@ impl Stack<'_> {
                 );
                 frame.report(&place.value, what);
                 let dir = target(frame, block, &path).unwrap_or_else(|_| frame.base());
-                self.from_elsewhere(frame, &dir);
+                self.may_include_above(frame, &dir);
             }
             Code::Outside(what) => frame.report(&place.value, what),
             Code::Local(template) => {
@@ -113,7 +114,7 @@ impl Stack<'_> {
 
     /// A unit or stack whose files are not here is put into that directory. It can include what it finds in the directories
     /// above, and mostly does: `root.hcl`, `account.hcl`, `region.hcl`. So all files of that kind count.
-    fn from_elsewhere(&self, frame: &Frame<'_>, dir: &RepoPath) {
+    fn may_include_above(&self, frame: &Frame<'_>, dir: &RepoPath) {
         let mut above = dir.clone();
         loop {
             // A unit looks above itself, but a directory of the stack is such a place, too.

@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use tracing::{error, info, warn};
 
-use super::failure::{failure, of_forge, of_git};
+use super::failure::{failure, of_forge, of_git, of_replacing};
 use super::flights::Aboard;
 use super::verify::{Verdict, verify};
 use super::{Inner, Parts};
@@ -130,7 +130,7 @@ impl Inner {
         } else {
             mirror.sync(&remote, &wanted).await
         };
-        synced.map_err(|error| of_git(&error))?;
+        synced.map_err(|error| of_replacing(&error, row.state.failure.as_ref()))?;
         // A clone may have taken as long as what it began with is good for.
         let given = credentials().await?;
         let remote = Remote { credentials: Some(&given), ..remote };

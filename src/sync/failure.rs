@@ -27,6 +27,16 @@ pub(super) fn of_git(error: &GitError) -> SyncFailure {
     failure(kind, &error.to_string())
 }
 
+/// The failure of an attempt that was to replace a damaged mirror. Where runs kept it in place, the mirror is still as damaged
+/// as it was found to be, so the next attempt has to replace it.
+pub(super) fn of_replacing(error: &GitError, before: Option<&SyncFailure>) -> SyncFailure {
+    let is_damaged = before.is_some_and(|before| before.kind == FailureKind::Corrupt);
+    if is_damaged && matches!(error, GitError::Busy { .. }) {
+        return failure(FailureKind::Corrupt, &error.to_string());
+    }
+    of_git(error)
+}
+
 pub(super) fn of_forge(error: &ForgeError) -> SyncFailure {
     let kind = match error {
         ForgeError::NotFound { .. } => FailureKind::NotFound,
@@ -35,4 +45,18 @@ pub(super) fn of_forge(error: &ForgeError) -> SyncFailure {
         ForgeError::Moved { .. } | ForgeError::Rejected { .. } => FailureKind::Other,
     };
     failure(kind, &error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_mirror_that_runs_kept_in_place_is_replaced_by_the_next_attempt() {
+        let busy = GitError::Busy { doing: "make the mirror anew".to_owned(), message: "runs use it".to_owned() };
+        let kind = |before| of_replacing(&busy, Some(&failure(before, "before"))).kind;
+        assert_eq!(kind(FailureKind::Corrupt), FailureKind::Corrupt);
+        assert_eq!(kind(FailureKind::Verification), FailureKind::Other, "the mismatches are counted by themselves");
+        assert_eq!(of_replacing(&busy, None).kind, FailureKind::Other);
+    }
 }

@@ -47,7 +47,9 @@ pub(super) fn command() -> Command {
         .about("Ask for the mirrors of a repository to be synchronised now")
         .long_about(
             "Every server brings its mirror of the repository in step as soon as it has time, also one that waits after a \
-             failure. Who asked and why is shown until that has succeeded, and is in the audit log.\n\nExit code 1: no server has a mirror of it.",
+             failure, and makes one if it has none. A server that does not serve the repository (--repo-allowlist) leaves it \
+             at that. Who asked and why is shown until that has succeeded, and is in the audit log.\n\nExit code 1: no server \
+             has used the database yet.",
         )
         .arg(repo())
         .arg(
@@ -143,8 +145,12 @@ async fn show(store: &Store, matches: &ArgMatches, terminal: &mut Terminal<'_>) 
 async fn sync(store: &Store, repo: &RepoId, reason: Option<Reason>, terminal: &mut Terminal<'_>) -> Outcome {
     let actor = Actor { login: environment::user(), origin: Origin::Cli };
     let cause = Cause::new(actor, reason.as_ref().map(Reason::as_str).unwrap_or_default());
-    match store.mirror_ask(repo, &cause).await.context("the sync could not be asked for")? {
-        0 => Ok(unknown(repo, terminal)),
+    match store.mirror_ask_anywhere(repo, &cause).await.context("the sync could not be asked for")? {
+        0 => {
+            terminal.note("error: no server has used this database yet, so there is none that could have a mirror");
+            terminal.note("Start a server with the same --database-url, then ask again.");
+            Ok(Exit::Failure)
+        }
         mirrors => {
             let what = if mirrors == 1 { "1 mirror is".to_owned() } else { format!("{mirrors} mirrors are") };
             terminal.line(format_args!("{what} to be synchronised: {repo}"))?;
@@ -156,8 +162,8 @@ async fn sync(store: &Store, repo: &RepoId, reason: Option<Reason>, terminal: &m
 fn unknown(repo: &RepoId, terminal: &mut Terminal<'_>) -> Exit {
     terminal.note(format_args!("error: no server has a mirror of {repo}"));
     terminal.note(
-        "One is made as soon as something happens to a repository that is served (--repo-allowlist); `lockkeeper repos list` \
-         shows those that are there.",
+        "`lockkeeper repos sync` makes one of a repository that is served (--repo-allowlist); `lockkeeper repos list` shows \
+         those that are there.",
     );
     Exit::Failure
 }
@@ -323,13 +329,36 @@ mod tests {
     }
 
     #[test]
+    fn a_sync_of_a_repository_that_no_server_knows_makes_its_mirror_known_to_all_of_them() {
+        let dir = tempfile::tempdir().unwrap();
+        block_on(async {
+            let store = open(&dir).await;
+            for home in ["disk-1", "disk-2"] {
+                assert_eq!(store.repository_event_begin(&home.parse().unwrap()).await.unwrap(), 0);
+            }
+        })
+        .unwrap();
+        let sync = ["sync", "github.com/acme/x", "--reason", "it is new"];
+        assert_eq!(
+            repos(&dir, &sync),
+            (Exit::Success, "2 mirrors are to be synchronised: github.com/acme/x\n".to_owned())
+        );
+        let (exit, listed) = repos(&dir, &["list"]);
+        assert_eq!((exit, listed.matches("github.com/acme/x on disk disk-").count()), (Exit::Success, 2), "{listed}");
+    }
+
+    #[test]
     fn what_nobody_has_and_what_is_no_repository_is_said_so() {
         let dir = data();
-        for args in [&["show", "github.com/acme/x"][..], &["sync", "github.com/acme/x", "--reason", "y"]] {
-            let (exit, said) = repos(&dir, args);
-            assert_eq!(exit, Exit::Failure);
-            assert!(said.starts_with("error: no server has a mirror of github.com/acme/x\nOne is made"), "{said}");
-        }
+        let (exit, said) = repos(&dir, &["show", "github.com/acme/x"]);
+        assert_eq!(exit, Exit::Failure);
+        assert!(
+            said.starts_with("error: no server has a mirror of github.com/acme/x\n`lockkeeper repos sync`"),
+            "{said}"
+        );
+        let (exit, said) = repos(&dir, &["sync", "github.com/acme/x", "--reason", "y"]);
+        assert_eq!(exit, Exit::Failure);
+        assert!(said.starts_with("error: no server has used this database yet"), "{said}");
         assert_eq!(repos(&dir, &["show", "infra"]).0, Exit::Usage);
         assert_eq!(repos(&dir, &["sync", "github.com/acme/infra"]).0, Exit::Usage);
         let (exit, said) = repos(&dir, &["sync", "github.com/acme/infra", "--reason", " "]);

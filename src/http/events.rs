@@ -25,7 +25,7 @@ use crate::context::Ctx;
 use crate::handlers::claimed::{self, Service};
 use crate::handlers::identity;
 use crate::jobs::{ReadDelivery, SettleRepository};
-use crate::model::{DeliveryId, Event, ForgeRepo, RepositoryNews};
+use crate::model::{DeliveryId, Event, ForgeRepo, RepoId, RepositoryNews};
 use crate::queue::Job;
 use crate::store::{Accepted, DeliveryState, NewDelivery};
 use crate::telemetry::Metric;
@@ -158,7 +158,13 @@ async fn store(
         content_type: text_header(headers, &header::CONTENT_TYPE),
         body,
     };
-    let allowed = event.repo().is_none_or(|repo| ctx.settings.allowlist.allows(repo));
+    let (news, is_allowed) = (event.news(), |repo: &RepoId| ctx.settings.allowlist.allows(repo));
+    // Of the repositories that an app may see, some are served and some are not.
+    let allowed = if news.is_empty() {
+        event.repo().is_none_or(is_allowed)
+    } else {
+        news.iter().any(|news| is_allowed(&news.repo))
+    };
     match keep(ctx, &new, event, told).await {
         Ok(Accepted::New(id)) => {
             info!(delivery = %id, forge.delivery = new.forge_delivery, event = new.event, "Took a delivery");

@@ -140,15 +140,20 @@ impl Store {
         if moved == 0 {
             return Ok(EventWalk::Walked(0));
         }
-        for (repo, installation) in by_repo(&events) {
-            self.told_in_tx(&mut tx, home, repo, installation).await?;
+        for (repo, told) in by_repo(&events) {
+            self.told_in_tx(&mut tx, home, repo, told).await?;
         }
         tx.commit().await.map(|()| EventWalk::Walked(events.len()))
     }
 
-    async fn told_in_tx(&self, tx: &mut Tx, home: &HomeId, repo: &RepoId, installation: Option<u64>) -> Result<()> {
-        know_in_tx(tx, home, repo, installation, self.now()).await?;
-        let _changed = self.mirror_change_in_tx(tx, home, repo, &MirrorEvent::Updated { at: self.now() }).await?;
+    /// A repository that was only given to the forge's app, or made, has nothing yet that somebody waits for: its first
+    /// mirror comes after those of others. One that is only gone gets none.
+    async fn told_in_tx(&self, tx: &mut Tx, home: &HomeId, repo: &RepoId, told: Told) -> Result<()> {
+        let Told { installation, is_there, is_only_there } = told;
+        let is_new = is_there && know_in_tx(tx, home, repo, installation, self.now()).await?;
+        if !(is_new && is_only_there) {
+            let _changed = self.mirror_change_in_tx(tx, home, repo, &MirrorEvent::Updated { at: self.now() }).await?;
+        }
         match installation {
             Some(installation) => installation_in_tx(tx, home, repo, installation).await,
             None => Ok(()),
@@ -192,12 +197,32 @@ impl Store {
     }
 }
 
-/// Repositories in order, each with the newest installation that was told.
-fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, Option<u64>> {
+/// What several events tell of a repository.
+#[derive(Clone, Copy)]
+struct Told {
+    /// The newest installation.
+    installation: Option<u64>,
+    /// Whether it was there at any of them.
+    is_there: bool,
+    /// Whether nothing but its being there was told.
+    is_only_there: bool,
+}
+
+/// Repositories in order.
+fn by_repo(events: &[RepositoryEvent]) -> BTreeMap<&RepoId, Told> {
     let mut repos = BTreeMap::new();
     for RepositoryEvent { event, .. } in events {
-        let installation: &mut Option<u64> = repos.entry(&event.repo).or_default();
-        *installation = event.installation.or(*installation);
+        let nothing = Told { installation: None, is_there: false, is_only_there: true };
+        let told: &mut Told = repos.entry(&event.repo).or_insert(nothing);
+        told.installation = event.installation.or(told.installation);
+        match event.kind {
+            RepositoryEventKind::Deleted => {}
+            RepositoryEventKind::Changed => told.is_there = true,
+            RepositoryEventKind::Push
+            | RepositoryEventKind::Pull
+            | RepositoryEventKind::Renamed
+            | RepositoryEventKind::Found => (told.is_there, told.is_only_there) = (true, false),
+        }
     }
     repos
 }

@@ -17,7 +17,6 @@ mod home;
 mod turns;
 mod verify;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -32,12 +31,12 @@ pub use self::home::{HomeError, home};
 
 use self::flights::Flights;
 use self::gates::Gates;
-use self::turns::in_turn;
+use self::turns::{Turn, Turns};
 use crate::clock::Clock;
 use crate::config::server::RepoAllowlist;
 use crate::git::{Git, RefName};
 use crate::leases::Leases;
-use crate::model::{FailureKind, HomeId, Jitter, MirrorEvent, RepoId, SyncState};
+use crate::model::{FailureKind, HomeId, Jitter, MirrorEvent, RepoId, RepoUrl, SyncState};
 use crate::store::{EventWalk, MirrorChange, Store};
 use crate::telemetry::{Metric, Metrics};
 use crate::vcs::Forge;
@@ -48,6 +47,8 @@ const EVENTS: i64 = 500;
 const WALKS: usize = 40;
 /// Mirrors of each sort that a round looks at.
 const BATCH: i64 = 200;
+/// Claims that a round looks at.
+const CLAIMS: i64 = 500;
 
 /// What a syncer works with.
 pub struct Parts {
@@ -110,7 +111,9 @@ struct Inner {
     gates: Gates,
     flights: Flights,
     /// Mirrors that are due, in turn.
-    turns: Mutex<VecDeque<RepoId>>,
+    turns: Mutex<Turns>,
+    /// How far the claims were looked through for repositories without a mirror.
+    claims: Mutex<Option<RepoUrl>>,
     /// Workers that are at it.
     workers: watch::Sender<usize>,
 }
@@ -125,8 +128,8 @@ impl Syncer {
             parts.metrics.add(Metric::RepositorySyncFailures, &[kind.as_str()], 0);
         }
         let (gates, flights) = (Gates::default(), Flights::default());
-        let (turns, workers) = (Mutex::default(), watch::Sender::new(0));
-        Self(Arc::new(Inner { parts, gates, flights, turns, workers }))
+        let (turns, claims, workers) = (Mutex::default(), Mutex::default(), watch::Sender::new(0));
+        Self(Arc::new(Inner { parts, gates, flights, turns, claims, workers }))
     }
 
     /// The data directory whose mirrors these are.
@@ -148,11 +151,14 @@ impl Syncer {
         let inner = &self.0;
         let mut round = Round { looked_at: inner.walk().await?, orphaned: inner.end_orphans().await? };
         inner.wake_stale().await?;
+        inner.backfill(wants).await?;
         let due = inner.parts.store.mirror_list_due(&inner.parts.home, BATCH).await?;
-        let turns = in_turn(due);
-        round.looked_at += turns.len() as u64;
-        let many = turns.len();
-        *inner.turns() = turns;
+        let many = {
+            let mut turns = inner.turns();
+            turns.set(due);
+            turns.len()
+        };
+        round.looked_at += many as u64;
         inner.measure().await?;
         if !inner.parts.closing.is_cancelled() {
             self.start_workers(many, wants);
@@ -224,7 +230,7 @@ impl Syncer {
 }
 
 impl Inner {
-    fn turns(&self) -> MutexGuard<'_, VecDeque<RepoId>> {
+    fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -269,6 +275,29 @@ impl Inner {
         Ok(())
     }
 
+    /// Makes mirrors known of repositories that somebody means to work with: those that are claimed (as those of applications
+    /// are) and those that the allow-list names. Nobody waits for them.
+    async fn backfill(&self, wants: &Wants) -> Result<(), sqlx::Error> {
+        let Parts { store, home, forge, .. } = &self.parts;
+        let after = self.claims.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let claims = store.claim_list(None, after.as_ref(), CLAIMS).await?;
+        // After the last page the first one follows.
+        let is_full = i64::try_from(claims.len()).is_ok_and(|many| many == CLAIMS);
+        let next = claims.last().map(|claim| claim.url.clone()).filter(|_| is_full);
+        *self.claims.lock().unwrap_or_else(PoisonError::into_inner) = next;
+        let claimed = claims.iter().filter_map(|claim| claim.url.repo_id());
+        let mut wanted: Vec<RepoId> = claimed.chain(wants.allowlist.named()).collect();
+        wanted.retain(|repo| repo.host() == forge.host() && wants.allowlist.allows(repo));
+        wanted.sort();
+        wanted.dedup();
+        for repo in store.mirror_list_unknown(home, wanted).await? {
+            if wants.includes(store, &repo).await? && store.mirror_know(home, &repo, None).await? {
+                info!(%repo, "A repository gets its mirror when there is nothing else to do");
+            }
+        }
+        Ok(())
+    }
+
     async fn measure(&self) -> Result<(), sqlx::Error> {
         let counted = self.parts.store.mirror_count(&self.parts.home).await?;
         for state in SyncState::ALL {
@@ -285,7 +314,8 @@ impl Inner {
     /// Takes one mirror after the other until none is left, or the server closes.
     async fn work(&self, wants: &Wants, place: Place) {
         while !self.parts.closing.is_cancelled() {
-            let Some(repo) = self.turns().pop_front() else { break };
+            let Some(Turn { repo, is_backfill }) = self.turns().next(wants.parallel) else { break };
+            let _backfill = is_backfill.then(|| Backfill(self));
             match wants.includes(&self.parts.store, &repo).await {
                 Ok(true) => {
                     let span = info_span!("sync", %repo);
@@ -319,6 +349,15 @@ impl Inner {
     fn jitter(&self, repo: &RepoId) -> Jitter {
         let now = self.parts.clock.now().timestamp();
         Jitter::of(&format!("{} {repo} {now}", self.parts.home))
+    }
+}
+
+/// A worker at a mirror that nobody waits for. Dropping it, also by a panic, lets another begin with one.
+struct Backfill<'a>(&'a Inner);
+
+impl Drop for Backfill<'_> {
+    fn drop(&mut self) {
+        self.0.turns().backfilled();
     }
 }
 

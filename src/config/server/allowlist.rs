@@ -55,6 +55,12 @@ impl RepoAllowlist {
         self.demands_claims
     }
 
+    /// The repositories that the list names one by one, without a wildcard.
+    pub fn named(&self) -> impl Iterator<Item = RepoId> {
+        let exact = self.include.iter().filter(|pattern| !pattern.contains('*'));
+        exact.filter_map(|name| name.parse().ok())
+    }
+
     /// Whether the repository is on the list.
     pub fn allows(&self, repo: &RepoId) -> bool {
         let id = repo.to_string().to_lowercase();

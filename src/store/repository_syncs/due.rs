@@ -14,8 +14,10 @@ pub struct MirrorsDue {
     pub updated: Vec<RepoId>,
     /// The wait after a failure is over.
     pub retries: Vec<RepoId>,
-    /// They were never brought in step.
+    /// They were never brought in step, and something has happened to them.
     pub never: Vec<RepoId>,
+    /// They were never brought in step, and nobody waits for that.
+    pub backfill: Vec<RepoId>,
 }
 
 const ASKED: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'pending' AND evicted_at IS NULL \
@@ -23,7 +25,11 @@ const ASKED: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND st
 const UPDATED: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'pending' AND evicted_at IS NULL \
      AND asked_at IS NULL AND succeeded_at IS NOT NULL ORDER BY pending_at, repo LIMIT $2";
 const NEVER: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'pending' AND evicted_at IS NULL \
-     AND asked_at IS NULL AND succeeded_at IS NULL ORDER BY pending_at, repo LIMIT $2";
+     AND asked_at IS NULL AND succeeded_at IS NULL AND COALESCE(updated_at, used_at) IS NOT NULL \
+     ORDER BY pending_at, repo LIMIT $2";
+const BACKFILL: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'pending' AND evicted_at IS NULL \
+     AND asked_at IS NULL AND succeeded_at IS NULL AND COALESCE(updated_at, used_at) IS NULL \
+     ORDER BY pending_at, repo LIMIT $2";
 const RETRIES: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'failed' AND retry_at <= $2 \
      ORDER BY retry_at, repo LIMIT $3";
 const STALE: &str = "SELECT repo FROM repository_syncs WHERE replica = $1 AND state = 'synced' AND refresh_at <= $2 \
@@ -41,6 +47,7 @@ impl Store {
             updated: self.mirrors(UPDATED, home, limit, None).await?,
             retries: self.mirrors(RETRIES, home, limit, Some(now)).await?,
             never: self.mirrors(NEVER, home, limit, None).await?,
+            backfill: self.mirrors(BACKFILL, home, limit, None).await?,
         })
     }
 

@@ -8,6 +8,8 @@ mod due;
 mod row;
 mod search;
 
+use std::collections::HashSet;
+
 use chrono::{DateTime, Utc};
 
 pub use due::MirrorsDue;
@@ -16,6 +18,7 @@ pub use search::{FoundMirrors, MirrorSearch};
 
 use self::row::{Row, columns};
 use super::news::{News, announce_in_tx};
+use super::of_repos::{listed, of_repos_postgres, of_repos_sqlite};
 use super::{Result, Store, Tx, execute, on_pool, on_tx};
 use crate::model::{
     Asked, Cause, Concern, HomeId, LockEventKind, MirrorEvent, NewLockEvent, NotAllowed, RepoId, SyncState,
@@ -47,6 +50,10 @@ pub struct MirrorQuery {
 const KNOW: &str = "INSERT INTO repository_syncs (replica, repo, installation, revision, state, pending_at, retry_count, \
      verification, verification_retry_count, created_at) VALUES ($1, $2, $3, 0, 'pending', $4, 0, 'unknown', 0, $4) \
      ON CONFLICT (replica, repo) DO NOTHING";
+const KNOWN: [&str; 2] = [
+    concat!("SELECT repo FROM repository_syncs WHERE ", of_repos_sqlite!(), " AND replica = $2"),
+    concat!("SELECT repo FROM repository_syncs WHERE ", of_repos_postgres!(), " AND replica = $2"),
+];
 const GET: &str = concat!("SELECT ", columns!(), " FROM repository_syncs WHERE replica = $1 AND repo = $2");
 const LIST: &str = concat!(
     "SELECT ",
@@ -92,24 +99,50 @@ impl Store {
         tx.commit().await.map(|()| change)
     }
 
+    /// Names those of the repositories of which a data directory has no mirror and knows of none.
+    pub async fn mirror_list_unknown(&self, home: &HomeId, mut repos: Vec<RepoId>) -> Result<Vec<RepoId>> {
+        let (sql, names) = (self.either(KNOWN[0], KNOWN[1]), listed(&repos));
+        let known = on_pool!(self, db => sqlx::query_scalar::<_, RepoId>(sql).bind(&names).bind(home).fetch_all(db))?;
+        let known: HashSet<RepoId> = known.into_iter().collect();
+        repos.retain(|repo| !known.contains(repo));
+        Ok(repos)
+    }
+
     /// Somebody wants the mirrors of a repository to be brought in step, wherever they lie, and that is put on record; tells
     /// how many there are.
     pub async fn mirror_ask(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
-        let reason = Some(cause.reason.clone()).filter(|reason| !reason.is_empty());
-        let asked = Asked { at: self.now(), by: cause.actor.login.clone(), reason };
+        let mut tx = self.begin().await?;
+        let many = self.mirror_ask_in_tx(&mut tx, repo, cause).await?;
+        tx.commit().await.map(|()| many)
+    }
+
+    /// The same, and a mirror is made on every data directory that has none.
+    pub async fn mirror_ask_anywhere(&self, repo: &RepoId, cause: &Cause) -> Result<u64> {
         let mut tx = self.begin().await?;
         let homes = on_tx!(&mut tx, db => sqlx::query_scalar::<_, HomeId>(
+            "SELECT replica FROM repository_event_cursors ORDER BY replica").fetch_all(db))?;
+        for home in homes {
+            know_in_tx(&mut tx, &home, repo, None, self.now()).await?;
+        }
+        let many = self.mirror_ask_in_tx(&mut tx, repo, cause).await?;
+        tx.commit().await.map(|()| many)
+    }
+
+    async fn mirror_ask_in_tx(&self, tx: &mut Tx, repo: &RepoId, cause: &Cause) -> Result<u64> {
+        let reason = Some(cause.reason.clone()).filter(|reason| !reason.is_empty());
+        let asked = Asked { at: self.now(), by: cause.actor.login.clone(), reason };
+        let homes = on_tx!(&mut *tx, db => sqlx::query_scalar::<_, HomeId>(
             "SELECT replica FROM repository_syncs WHERE repo = $1 ORDER BY replica").bind(repo).fetch_all(db))?;
         let (mut many, event) = (0, MirrorEvent::Asked(asked));
         for home in homes {
-            let change = self.mirror_change_in_tx(&mut tx, &home, repo, &event).await?;
+            let change = self.mirror_change_in_tx(tx, &home, repo, &event).await?;
             many += u64::from(matches!(change, MirrorChange::Changed(_)));
         }
         if many > 0 {
-            announce_in_tx(&mut tx, News::Mirrors).await?;
-            self.lock_events_in_tx(&mut tx, vec![asked_event(repo, cause)]).await?;
+            announce_in_tx(tx, News::Mirrors).await?;
+            self.lock_events_in_tx(tx, vec![asked_event(repo, cause)]).await?;
         }
-        tx.commit().await.map(|()| many)
+        Ok(many)
     }
 
     /// Forgets a mirror that nobody wants any more, unless something has happened to it since the row was read: whoever

@@ -163,7 +163,7 @@ fn other_events_are_ignored_by_name() {
     );
     insta::assert_snapshot!(
         meaning("installation.created"),
-        @r#"{"event":"ignored","reason":"events of type `installation` are not used"}"#
+        @r#"{"event":"repositories","news":[{"repo":"github.com/acme/infra","kind":"changed","installation":957387}]}"#
     );
 }
 
@@ -205,8 +205,8 @@ fn every_example_of_octokit_is_understood() {
             }
         }
     }
-    // The package has 12 uses of pull requests, and 23 of what happens to repositories; its comments are all on issues.
-    assert!(used >= 35 && ignored >= 290, "{used} used, {ignored} ignored");
+    // The package has 12 uses of pull requests, and 28 of what happens to repositories; its comments are all on issues.
+    assert!(used >= 40 && ignored >= 285, "{used} used, {ignored} ignored");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use chrono::TimeDelta;
 use futures::future::join_all;
 use lockkeeper::model::{HomeId, MirrorEvent, MirrorState, RepoId, RepositoryEventKind, RepositoryNews, SyncState};
-use lockkeeper::store::{Accepted, EventWalk, HeadNews, MirrorQuery, NewDelivery, Store};
+use lockkeeper::store::{Accepted, EventWalk, HeadNews, MirrorQuery, MirrorsDue, NewDelivery, Store};
 
 use super::samples::{job, pull};
 use crate::support::db::{TestDb, by, store_test};
@@ -15,6 +15,7 @@ store_test!(
     of_two_that_walk_for_one_home_each_event_is_walked_once,
     a_home_that_begins_looks_at_every_repository_that_is_known,
     a_home_that_begins_looks_at_what_only_another_home_has,
+    a_repository_that_was_only_given_to_the_app_is_not_urgent,
     events_that_all_have_walked_are_removed_and_no_others,
     who_was_not_heard_of_for_long_is_dropped_and_begins_anew,
     a_newer_installation_is_taken_from_events,
@@ -170,8 +171,31 @@ async fn a_home_that_begins_looks_at_what_only_another_home_has(db: &TestDb) {
     let row = store.mirror_get(&home("b"), &repo("pushed")).await.unwrap().unwrap();
     assert_eq!((row.installation, row.state), (Some(7), MirrorState::new(db.now())));
     let due = store.mirror_list_due(&home("b"), 10).await.unwrap();
-    assert_eq!(due.never, [repo("pushed")], "what nobody has any more waits until somebody uses it");
+    assert_eq!(due.backfill, [repo("pushed")], "what nobody has any more waits until somebody uses it");
     assert_eq!(store.mirror_ask(&repo("evicted"), by()).await.unwrap(), 2, "or asks for it");
+}
+
+async fn a_repository_that_was_only_given_to_the_app_is_not_urgent(db: &TestDb) {
+    let store = db.store();
+    store.repository_event_begin(&home("a")).await.unwrap();
+    let told = |name: &str, kind| RepositoryNews { kind, installation: Some(7), ..push(name) };
+    for news in [
+        told("given", RepositoryEventKind::Changed),
+        told("given-and-pushed", RepositoryEventKind::Changed),
+        push("given-and-pushed"),
+        told("taken", RepositoryEventKind::Deleted),
+    ] {
+        store.repository_event_append(&news).await.unwrap();
+    }
+    assert_eq!(walk(store, "a").await, EventWalk::Walked(4));
+    let due = || async { store.mirror_list_due(&home("a"), 10).await.unwrap() };
+    let MirrorsDue { never, backfill, .. } = due().await;
+    assert_eq!((never, backfill), (vec![repo("given-and-pushed")], vec![repo("given")]), "one that is gone gets none");
+    let row = store.mirror_get(&home("a"), &repo("given")).await.unwrap().unwrap();
+    assert_eq!(row.installation, Some(7));
+    store.repository_event_append(&told("given", RepositoryEventKind::Changed)).await.unwrap();
+    assert_eq!(walk(store, "a").await, EventWalk::Walked(1));
+    assert_eq!(due().await.never.len(), 2, "more news of it are as urgent as any");
 }
 
 async fn events_that_all_have_walked_are_removed_and_no_others(db: &TestDb) {

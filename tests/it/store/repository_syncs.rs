@@ -213,10 +213,12 @@ async fn an_attempt_without_a_live_lease_is_given_up(db: &TestDb) {
 
 async fn every_sort_that_is_due_is_listed_by_its_age(db: &TestDb) {
     let tick = || db.clock.advance(std::time::Duration::from_secs(1));
-    for name in ["new-b", "new-a"] {
+    for name in ["told-b", "idle-b", "used-a", "idle-a"] {
         db.know(name).await;
         tick();
     }
+    db.changed("told-b", &db.is_updated()).await;
+    db.changed("used-a", &MirrorEvent::Used { at: db.now() }).await;
     for name in ["updated-b", "updated-a", "calm"] {
         db.synced(name).await;
     }
@@ -240,16 +242,18 @@ async fn every_sort_that_is_due_is_listed_by_its_age(db: &TestDb) {
         asked: names(&["asked"]),
         updated: names(&["updated-b", "updated-a"]),
         retries: Vec::new(),
-        never: names(&["new-b", "new-a"]),
+        never: names(&["told-b", "used-a"]),
+        backfill: names(&["idle-b", "idle-a"]),
     };
     assert_eq!(db.due().await, due);
     db.clock.advance(std::time::Duration::from_secs(40));
     assert_eq!(db.due().await, MirrorsDue { retries: names(&["failed-b", "failed-a"]), ..due });
     let one = db.store().mirror_list_due(&home("a"), 1).await.unwrap();
-    assert_eq!((one.never, one.retries), (names(&["new-b"]), names(&["failed-b"])));
+    assert_eq!((one.never, one.retries), (names(&["told-b"]), names(&["failed-b"])));
+    assert_eq!(one.backfill, names(&["idle-b"]));
     assert_eq!(db.store().mirror_list_due(&home("b"), 10).await.unwrap(), MirrorsDue::default());
     db.changed("gone", &MirrorEvent::Used { at: db.now() }).await;
-    assert_eq!(db.due().await.never, names(&["new-b", "new-a"]));
+    assert_eq!(db.due().await.never, names(&["told-b", "used-a"]));
     assert_eq!(db.due().await.updated, names(&["updated-b", "updated-a", "gone"]));
 }
 

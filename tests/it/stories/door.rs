@@ -246,7 +246,7 @@ async fn every_recorded_payload_is_answered_and_its_repetition_does_nothing(back
     }
     assert_snapshot!(answers, @"
     check_run.completed: 200, ignored: events of type `check_run` are not used; 0 comments
-    installation.created: 200, ignored: events of type `installation` are not used; 0 comments
+    installation.created: 200, handled; 0 comments
     issue_comment.created_by_bot: 200, ignored: the comment does not start with a word for the bot; 0 comments
     issue_comment.created_on_issue: 200, ignored: the comment is on an issue, not on a pull request; 0 comments
     issue_comment.created_on_pull: 200, ignored: the comment has more than one line of text; 0 comments

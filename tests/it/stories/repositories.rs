@@ -6,18 +6,22 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use lockkeeper::app::Replica;
-use lockkeeper::emulator::{Change, Exchange, Fault};
+use lockkeeper::claims::application_add;
+use lockkeeper::emulator::{Change, Exchange, Fault, NewPull};
 use lockkeeper::git::{DiskPart, Git, GitSettings, RefName};
 use lockkeeper::model::{
-    AttemptLease, FailureKind, MirrorEvent, MirrorState, PullNumber, PullRef, RepoId, SyncState, Verification,
+    ApplicationFields, AttemptLease, FailureKind, ForgeHosts, MirrorEvent, MirrorState, PullNumber, PullRef, RepoId,
+    Rights, SyncState, Verification,
 };
 use lockkeeper::process::Cmd;
-use lockkeeper::store::{Hold, MirrorChange, NewLease};
+use lockkeeper::store::{Hold, MirrorChange, MirrorQuery, NewLease};
 use lockkeeper::sync::Attempt;
+use serde_json::json;
 
 use crate::stories::NETWORK;
-use crate::support::bot::{Bot, REPO};
+use crate::support::bot::{Bot, Parcel, REPO};
 use crate::support::db::{Backend, by, story};
+use crate::support::log::listen;
 
 story!(
     a_push_brings_the_mirror_in_step,
@@ -27,6 +31,7 @@ story!(
     so_many_mirrors_are_worked_at_and_no_more,
     an_update_during_a_sync_is_not_lost,
     a_damaged_mirror_is_made_anew,
+    a_damaged_mirror_is_not_replaced_under_a_run,
     every_object_is_looked_for_once_a_day,
     a_mirror_that_somebody_is_at_is_not_removed,
     what_a_server_that_never_comes_back_began_is_ended_by_others,
@@ -34,6 +39,8 @@ story!(
     commands_that_wait_share_one_fetch,
     a_repository_that_is_not_served_any_more_is_forgotten,
     a_mirror_that_was_removed_comes_back_when_it_is_used,
+    repositories_that_somebody_means_to_work_with_get_their_mirrors_before_anything_happens,
+    what_nobody_waits_for_comes_after_a_push,
 );
 
 pub(super) const GIT: &str = "GET /acme/infra.git/info/refs";
@@ -267,6 +274,105 @@ async fn a_damaged_mirror_is_made_anew(backend: Backend) {
     let state = infra_of(&bot.replica).await;
     assert_eq!((state.state, &state.failure), (SyncState::Synced, &None));
     assert_eq!(on_disk(&bot, "data").await, before);
+    bot.end(&[]).await;
+}
+
+async fn a_damaged_mirror_is_not_replaced_under_a_run(backend: Backend) {
+    let mut bot = Bot::in_step(backend).await;
+    bot.push("slow", &[("network/main.tf", "# fake: wait plan\n")]).await;
+    let busy = bot.github.open_pull(REPO, NewPull::from_branch("slow")).await.unwrap();
+    bot.settle_short().await;
+    let run = bot.begin_command();
+    bot.printed("waiting").await;
+    let mirror = bot.db.dir.path().join("data/mirrors/github.test/acme/infra.git");
+    std::fs::write(mirror.join(".lockkeeper-damaged"), "").unwrap();
+    bot.ask_for_sync().await;
+    let heard = listen();
+    {
+        let ctx = Arc::clone(&bot.replica.ctx);
+        let at = infra();
+        let mut sync = Box::pin(ctx.syncer.attempt(&at));
+        let waits = async {
+            while !heard.so_far().contains("waits for runs") {
+                tokio::task::yield_now().await
+            }
+        };
+        tokio::select! {
+            ended = &mut sync => panic!("{ended:?}: it was replaced under a run"),
+            () = waits => {}
+        }
+        bot.go();
+        assert_eq!(sync.await, Attempt::Synced);
+    }
+    assert_eq!(run.await.unwrap(), lockkeeper::queue::Tick::Worked);
+    assert!(!mirror.join(".lockkeeper-damaged").exists(), "it was replaced when the run had ended");
+    bot.settle().await;
+    assert!(bot.answer(busy).contains(": planned\n"));
+    bot.end(&["acme/infra/network/default by #1"]).await;
+}
+
+/// `name state`, a line for each mirror that is known.
+async fn known(bot: &Bot) -> Vec<String> {
+    let query = MirrorQuery { home: Some(bot.replica.ctx.syncer.home().clone()), ..MirrorQuery::default() };
+    let rows = bot.store().mirror_list(&query, 100).await.unwrap();
+    rows.iter().map(|row| format!("{} {}", row.repo.full_name(), row.state.state)).collect()
+}
+
+async fn repositories_that_somebody_means_to_work_with_get_their_mirrors_before_anything_happens(backend: Backend) {
+    let flags =
+        [("repo-allowlist", "github.test/acme/*,github.test/named/infra,!github.test/acme/secret,elsewhere.test/x/y")];
+    let bot = Bot::with(backend, &[NETWORK], &flags).await;
+    for name in ["named/infra", "acme/claimed", "acme/given", "acme/secret", "acme/unheard-of"] {
+        bot.github.create_repo(name, &[("README.md", name)]).await.unwrap();
+    }
+    round(&bot.replica).await;
+    let team = "team".parse().unwrap();
+    drop(bot.store().owner_create(&team, by()).await.unwrap());
+    let forges = ForgeHosts::with([bot.replica.ctx.forge.host().clone()]);
+    for name in ["acme/claimed", "acme/secret"] {
+        let url = format!("https://github.test/{name}");
+        let fields = ApplicationFields { url: Some(&url), branch: Some("main"), ..ApplicationFields::default() };
+        let spec = fields.spec(&forges).unwrap();
+        application_add(bot.store(), &team, &spec, (Rights::Whole, by())).await.unwrap().or_why().unwrap();
+    }
+    let given = json!({
+        "action": "created",
+        "installation": {"id": 7},
+        "repositories": [{"id": 9001, "full_name": "stranger/x"}, {"id": 9002, "full_name": "acme/given"}],
+    });
+    assert_eq!(bot.post(&Parcel::new("given", "installation", &given)).await.0, 200);
+    for _ in 0..2 {
+        round(&bot.replica).await;
+    }
+    assert_eq!(known(&bot).await, ["acme/claimed synced", "acme/given synced", "named/infra synced"]);
+    bot.end(&[]).await;
+}
+
+async fn what_nobody_waits_for_comes_after_a_push(backend: Backend) {
+    let named = ["a", "b", "c"].map(|name| format!("acme/{name}"));
+    let list = named.each_ref().map(|name| format!("github.test/{name}")).join(",");
+    let flags = [("repo-allowlist", &*format!("{list},github.test/acme/*")), ("sync-parallel", "2")];
+    let bot = Bot::with(backend, &[NETWORK], &flags).await;
+    for name in &named {
+        bot.github.create_repo(name, &[("README.md", name)]).await.unwrap();
+        bot.github.fault(&format!("GET /{name}.git/info/refs"), 1, Fault::Hang);
+    }
+    bot.replica.tick("repositories").await.unwrap();
+    bot.github.hanging(1).await;
+    let is_started = |line: &String| line.ends_with(" started");
+    assert_eq!(known(&bot).await.iter().filter(|line| is_started(line)).count(), 1, "the other worker is free");
+    // It hangs as well, so that it can be seen that it has begun.
+    bot.github.fault(GIT, 1, Fault::Hang);
+    bot.push("side", &[("README.md", "The first.\n")]).await;
+    bot.replica.tick("repositories").await.unwrap();
+    bot.github.hanging(2).await;
+    assert!(known(&bot).await.contains(&"acme/infra started".to_owned()), "{:?}", known(&bot).await);
+    bot.github.clear_faults();
+    bot.replica.ctx.syncer.idle().await;
+    for _ in 0..3 {
+        round(&bot.replica).await;
+    }
+    assert!(known(&bot).await.iter().all(|line| line.ends_with(" synced")), "{:?}", known(&bot).await);
     bot.end(&[]).await;
 }
 

@@ -34,6 +34,11 @@ pub fn listen() -> Listening {
 pub struct Listening(Arc<Mutex<Vec<u8>>>);
 
 impl Listening {
+    /// What has been logged so far.
+    pub fn so_far(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+
     /// What was logged, a line each.
     pub fn end(self) -> String {
         String::from_utf8(take(&mut *self.0.lock().unwrap())).expect("log lines are text")

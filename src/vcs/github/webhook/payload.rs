@@ -50,6 +50,7 @@ pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event,
         "issue_comment" => issue_comment(&json(headers, body)?, host),
         "push" | "repository" => repositories::changed(&read(&json(headers, body)?)?, host),
         "installation_repositories" => repositories::granted(read(&json(headers, body)?)?, host),
+        "installation" => repositories::installed(read(&json(headers, body)?)?, host),
         "ping" => Ok(ignored("GitHub only asks whether the webhook is reachable (ping)")),
         other => Ok(ignored(format!("events of type `{other}` are not used"))),
     }
@@ -60,7 +61,7 @@ pub fn parse(headers: &HeaderMap, body: &[u8], host: &HostName) -> Result<Event,
 pub fn identities(headers: &HeaderMap, body: &[u8], host: &HostName) -> Vec<ForgeRepo> {
     let (Ok(header), Ok(json)) = (delivery(headers), json(headers, body)) else { return Vec::new() };
     match header.event.as_str() {
-        "pull_request" | "issue_comment" | "push" | "installation_repositories" => {
+        "pull_request" | "issue_comment" | "push" | "installation_repositories" | "installation" => {
             read(&json).map(|payload| repositories::named(payload, host)).unwrap_or_default()
         }
         "repository" => {

@@ -1,7 +1,7 @@
 //! What deliveries say of repositories as a whole: pushes, renames, deletions, and what the app may see.
 
 use super::payload::{PayloadError, ignored, repo_id};
-use super::shape::{GrantPayload, Installation, NamingPayload, Repository, RepositoryPayload};
+use super::shape::{GrantPayload, InstallPayload, Installation, NamingPayload, Repository, RepositoryPayload};
 use crate::model::{Event, ForgeRepo, HostName, RepoId, RepositoryEventKind, RepositoryNews};
 
 /// `push` has no action.
@@ -14,7 +14,7 @@ pub(super) fn changed(payload: &RepositoryPayload, host: &HostName) -> Result<Ev
 
 /// The repositories that a payload names with their identifiers.
 pub(super) fn named(payload: NamingPayload, host: &HostName) -> Vec<ForgeRepo> {
-    let all = payload.repository.into_iter().chain(payload.repositories_added);
+    let all = payload.repository.into_iter().chain(payload.repositories_added).chain(payload.repositories);
     all.filter_map(|one| Some(ForgeRepo::new(one.id?, repo_id(host, &one.full_name).ok()?))).collect()
 }
 
@@ -54,19 +54,39 @@ fn old_name(payload: &RepositoryPayload, now: &RepoId) -> Option<String> {
 
 /// The app may see more repositories, or fewer, which is the same as if those were gone.
 pub(super) fn granted(payload: GrantPayload, host: &HostName) -> Result<Event, PayloadError> {
-    let installation = installation(payload.installation.as_ref());
-    let read = |repos: Vec<Repository>, kind| {
-        repos
-            .into_iter()
-            .map(move |repo| Ok(RepositoryNews { repo: repo_id(host, &repo.full_name)?, kind, installation }))
-    };
-    let added = read(payload.repositories_added, RepositoryEventKind::Changed);
-    let removed = read(payload.repositories_removed, RepositoryEventKind::Deleted);
-    let news: Vec<RepositoryNews> = added.chain(removed).collect::<Result<_, PayloadError>>()?;
+    let via = payload.installation.as_ref();
+    let added = all(payload.repositories_added, RepositoryEventKind::Changed, via, host)?;
+    let removed = all(payload.repositories_removed, RepositoryEventKind::Deleted, via, host)?;
+    let news = [added, removed].concat();
     if news.is_empty() {
         return Ok(ignored("the app was neither given nor denied a repository"));
     }
     Ok(Event::Repositories { news })
+}
+
+/// The app was installed, or taken away, with all the repositories that it may see.
+pub(super) fn installed(payload: InstallPayload, host: &HostName) -> Result<Event, PayloadError> {
+    let kind = match payload.action.as_deref() {
+        Some("created" | "unsuspend" | "new_permissions_accepted") => RepositoryEventKind::Changed,
+        Some("deleted" | "suspend") => RepositoryEventKind::Deleted,
+        Some(_) | None => return Ok(ignored("this change of the app's installation concerns no repository")),
+    };
+    let news = all(payload.repositories, kind, payload.installation.as_ref(), host)?;
+    if news.is_empty() {
+        return Ok(ignored("the app's installation names no repository"));
+    }
+    Ok(Event::Repositories { news })
+}
+
+fn all(
+    repos: Vec<Repository>,
+    kind: RepositoryEventKind,
+    via: Option<&Installation>,
+    host: &HostName,
+) -> Result<Vec<RepositoryNews>, PayloadError> {
+    let installation = installation(via);
+    let one = |repo: Repository| Ok(RepositoryNews { repo: repo_id(host, &repo.full_name)?, kind, installation });
+    repos.into_iter().map(one).collect()
 }
 
 fn installation(given: Option<&Installation>) -> Option<u64> {
@@ -142,6 +162,17 @@ mod tests {
             told(granted_by(body)),
             ["changed github.com/acme/new Some(7)", "deleted github.com/acme/old Some(7)"]
         );
+        let installed_by = |action: &str| {
+            let repositories = json!([{"id": 1, "full_name": "Acme/Infra"}, {"id": 2, "full_name": "acme/labs"}]);
+            let body = json!({"action": action, "repositories": repositories, "installation": {"id": 7}});
+            told(installed(serde_json::from_value(body).unwrap(), &host))
+        };
+        assert_eq!(
+            installed_by("created"),
+            ["changed github.com/acme/infra Some(7)", "changed github.com/acme/labs Some(7)"]
+        );
+        assert_eq!(installed_by("deleted")[1], "deleted github.com/acme/labs Some(7)");
+        assert_eq!(installed_by("renamed"), [""; 0]);
         assert!(matches!(granted_by(json!({})), Ok(Event::Ignored { .. })));
         assert!(granted_by(json!({"repositories_added": [{"full_name": "x"}]})).is_err());
     }

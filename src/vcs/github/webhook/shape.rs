@@ -100,6 +100,8 @@ pub(super) struct NamingPayload {
     pub repository: Option<Repository>,
     #[serde(default)]
     pub repositories_added: Vec<Repository>,
+    #[serde(default)]
+    pub repositories: Vec<Repository>,
 }
 
 /// `push` and `repository`.
@@ -156,6 +158,17 @@ pub(super) struct GrantPayload {
     pub repositories_added: Vec<Repository>,
     #[serde(default)]
     pub repositories_removed: Vec<Repository>,
+    #[serde(default)]
+    pub installation: Option<Installation>,
+}
+
+/// `installation`.
+#[derive(Deserialize)]
+pub(super) struct InstallPayload {
+    #[serde(default)]
+    pub action: Option<String>,
+    #[serde(default)]
+    pub repositories: Vec<Repository>,
     #[serde(default)]
     pub installation: Option<Installation>,
 }

@@ -24,7 +24,7 @@ use crate::command::{ExtraArgs, Grammar};
 use crate::config::access::{TeamAuthz, TeamRules, WebRules};
 use crate::config::repo::RepoConfig;
 use crate::config::repos::{ConfigSource, LockPolicy, RepoRules, ServerRepos};
-use crate::config::server::{Commenters, Labels, Periods, RepoAllowlist, Retention};
+use crate::config::server::{AutomergeConfig, Commenters, Labels, Periods, RepoAllowlist, Retention};
 use crate::config::size::ByteSize;
 use crate::discovery::{self, ModuleGraph};
 use crate::leases::Leases;
@@ -182,6 +182,8 @@ pub struct Settings {
     pub autoplan: bool,
     /// Labels of pulls that keep something from being done.
     pub labels: Labels,
+    /// Merging after applies, where the repository says nothing.
+    pub automerge: AutomergeConfig,
     /// Whether nothing is said about repositories that are not served.
     pub silence_allowlist: bool,
     /// Whether nothing is said about pulls from forks.

@@ -330,6 +330,7 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
         autoplan: config.planning.autoplan,
         fail_on_pre_hook: config.planning.fail_on_pre_hook,
         labels: config.planning.labels.clone(),
+        automerge: config.planning.automerge,
         silence_allowlist: comments.silence.allowlist_errors,
         silence_forks: comments.silence.fork_errors,
         silence_no_projects: comments.silence.no_projects,

@@ -2,7 +2,6 @@
 //! [-- TERRAFORM ARGUMENTS]`
 
 use std::fmt;
-use std::str::FromStr;
 
 use super::Command;
 use super::flags::{Arguments, Flag};
@@ -10,6 +9,7 @@ use super::mistake::{Fault, Problem};
 use super::printer::Printer;
 use super::spec::{CommandName, Operands, Rules, Spec};
 use super::target::{DIR, PROJECT, Target, VERBOSE, WORKSPACE};
+use crate::model::{MergeMethod, UnknownMethod};
 
 static NO_MERGE: Flag = Flag {
     long: "auto-merge-disabled",
@@ -49,52 +49,6 @@ pub enum MergeWish {
     /// If the configuration merges, then this way.
     By(MergeMethod),
 }
-
-/// The ways in which GitHub merges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum MergeMethod {
-    /// With a merge commit.
-    Merge,
-    /// Commits on top of the base branch.
-    Rebase,
-    /// As one commit.
-    Squash,
-}
-
-impl MergeMethod {
-    /// Every method.
-    pub const ALL: [Self; 3] = [Self::Merge, Self::Rebase, Self::Squash];
-
-    /// As GitHub's REST API spells it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Merge => "merge",
-            Self::Rebase => "rebase",
-            Self::Squash => "squash",
-        }
-    }
-}
-
-impl fmt::Display for MergeMethod {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl FromStr for MergeMethod {
-    type Err = UnknownMethod;
-
-    /// Case does not matter.
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.into_iter().find(|method| method.as_str().eq_ignore_ascii_case(text)).ok_or(UnknownMethod)
-    }
-}
-
-/// A text that is no way to merge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the methods are `merge`, `rebase` and `squash`")]
-pub struct UnknownMethod;
 
 pub(super) static SPEC: Spec = Spec {
     name: CommandName::Apply,

@@ -39,7 +39,7 @@ mod version;
 
 use std::fmt;
 
-pub use apply::{ApplyCommand, MergeMethod, MergeWish, UnknownMethod};
+pub use apply::{ApplyCommand, MergeWish};
 pub use approve_policies::ApprovePoliciesCommand;
 pub use cancel::CancelCommand;
 pub use comment::{Formatting, Ignored};

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use url::Url;
 use uuid::Uuid;
 
-use crate::model::{CommitSha, PullNumber};
+use crate::model::{CommitSha, MergeMethod, PullNumber};
 
 use super::world::{Author, CommentError, Push};
 use super::{
@@ -82,6 +82,16 @@ impl Emulator {
     /// Lets everybody read a repository, which is private without this.
     pub fn make_public(&self, repo: &str) -> Result<(), EmulatorError> {
         self.shared.world.make_public(repo)
+    }
+
+    /// From now on pulls may be merged by these methods only.
+    pub fn set_merge_methods(&self, repo: &str, methods: &[MergeMethod]) -> Result<(), EmulatorError> {
+        self.shared.world.set_merge_methods(repo, methods)
+    }
+
+    /// From now on a pull has these labels. No webhook tells of it.
+    pub fn set_labels(&self, repo: &str, pull: PullNumber, labels: &[&str]) -> Result<(), EmulatorError> {
+        self.shared.world.set_labels(repo, pull, labels)
     }
 
     /// From now on answers name another branch as the default one.

@@ -14,6 +14,8 @@ pub enum Fault {
     BadGateway,
     /// Answers 401 and does nothing, as if the token were revoked.
     Unauthorized,
+    /// Answers 403 and does nothing, as if the App lacked a permission.
+    Forbidden,
     /// Answers 503 and does nothing.
     ServiceUnavailable,
     /// Answers 404 and does nothing, as GitHub does for a moment after something was created.

@@ -24,6 +24,8 @@ pub(super) struct Reply {
     pub notes: Vec<String>,
     /// The base branch, if the results lack something of it.
     pub behind: Option<BranchName>,
+    /// Work that follows, in the transaction that ends the command.
+    pub jobs: Vec<NewJob>,
 }
 
 /// What the pull is told about a command.
@@ -35,9 +37,14 @@ pub(super) enum Told {
 }
 
 impl Reply {
+    /// Tells this and nothing else.
+    fn telling(told: Told) -> Self {
+        Self { told, statuses: Vec::new(), head: None, notes: Vec::new(), behind: None, jobs: Vec::new() }
+    }
+
     /// Tells the pull.
     pub fn new(body: Body) -> Self {
-        Self { told: Told::Comment(Box::new(body)), statuses: Vec::new(), head: None, notes: Vec::new(), behind: None }
+        Self::telling(Told::Comment(Box::new(body)))
     }
 
     /// A rule forbids it.
@@ -47,13 +54,12 @@ impl Reply {
 
     /// Ends without a word.
     pub fn silent(outcome: CommandOutcome) -> Self {
-        Self { told: Told::Nothing(outcome, None), statuses: Vec::new(), head: None, notes: Vec::new(), behind: None }
+        Self::telling(Told::Nothing(outcome, None))
     }
 
     /// Refused without a word at the pull; the dashboard shows why.
     pub fn silent_for(reason: String) -> Self {
-        let told = Told::Nothing(CommandOutcome::Refused, Some(reason));
-        Self { told, statuses: Vec::new(), head: None, notes: Vec::new(), behind: None }
+        Self::telling(Told::Nothing(CommandOutcome::Refused, Some(reason)))
     }
 
     /// Ends without a word because something else answers; the reason is for pages and programs.
@@ -101,6 +107,7 @@ impl Reply {
             }
         };
         outbox.extend(statuses);
+        outbox.extend(self.jobs);
         FinishedCommand { id: row.id, outcome, reason, result, outbox }
     }
 }

@@ -16,6 +16,7 @@ use crate::store::RunRow;
 pub(super) struct Standings {
     projects: Vec<ProjectKey>,
     all: Vec<Standing>,
+    is_searched: bool,
 }
 
 impl Standings {
@@ -23,12 +24,13 @@ impl Standings {
     pub async fn of(ctx: &Ctx, pull: &PullRef, head: &CommitSha) -> Result<Self, sqlx::Error> {
         let runs = ctx.store.run_list_of_head(pull, head).await?;
         let since = newest_search(ctx, &runs).await?;
-        Self::sum(ctx, runs.into_iter().filter(|run| since.is_none_or(|since| run.command >= since))).await
+        let newest = runs.into_iter().filter(|run| since.is_none_or(|since| run.command >= since));
+        Ok(Self { is_searched: since.is_some(), ..Self::sum(ctx, newest).await? })
     }
 
     /// What a plan of the whole pull has found and done.
     pub async fn of_search(ctx: &Ctx, command: CommandId) -> Result<Self, sqlx::Error> {
-        Self::sum(ctx, ctx.store.run_list(command).await?).await
+        Ok(Self { is_searched: true, ..Self::sum(ctx, ctx.store.run_list(command).await?).await? })
     }
 
     async fn sum(ctx: &Ctx, runs: impl IntoIterator<Item = RunRow>) -> Result<Self, sqlx::Error> {
@@ -67,12 +69,31 @@ impl Standings {
             all.push(Standing { kind: run.kind, outcome, waits, is_blocked });
             projects.push(project);
         }
-        Ok(Self { projects, all })
+        Ok(Self { projects, all, is_searched: false })
     }
 
     /// Whether something was run for such a project.
     pub fn any(&self, is_it: impl Fn(&ProjectKey) -> bool) -> bool {
         self.projects.iter().any(is_it)
+    }
+
+    /// The projects.
+    pub fn projects(&self) -> impl Iterator<Item = &ProjectKey> {
+        self.projects.iter()
+    }
+
+    /// Whether the whole pull was searched for projects at this head.
+    pub fn is_searched(&self) -> bool {
+        self.is_searched
+    }
+
+    /// Whether the newest run of a project has applied it, or has found nothing to change.
+    pub fn is_done(&self, project: &ProjectKey) -> bool {
+        let mut all = self.projects.iter().zip(&self.all);
+        all.find(|(own, _)| *own == project).is_some_and(|(_, standing)| {
+            let outcome = standing.outcome;
+            matches!(outcome, ProjectOutcome::Applied | ProjectOutcome::UpToDate | ProjectOutcome::NoChanges)
+        })
     }
 
     /// Whether nothing was run at this head yet.

@@ -3,6 +3,7 @@
 mod add_reaction;
 mod cancel_commands;
 mod clean_pull;
+mod merge_pull;
 mod post_comment;
 mod read_delivery;
 mod remove_duplicates;
@@ -22,6 +23,7 @@ use chrono::TimeDelta;
 pub use add_reaction::AddReaction;
 pub use cancel_commands::CancelCommands;
 pub use clean_pull::CleanPull;
+pub use merge_pull::MergePull;
 pub use post_comment::PostComment;
 pub use read_delivery::ReadDelivery;
 pub use remove_duplicates::RemoveDuplicates;
@@ -101,6 +103,10 @@ macro_rules! by_kind {
             }
             kind if kind == <CleanPull as Job<Ctx>>::KIND => {
                 type $job = CleanPull;
+                $call
+            }
+            kind if kind == <MergePull as Job<Ctx>>::KIND => {
+                type $job = MergePull;
                 $call
             }
             kind => $other(kind),

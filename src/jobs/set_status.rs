@@ -31,6 +31,11 @@ pub struct SetStatus {
 }
 
 impl SetStatus {
+    /// The lane of a status of a commit.
+    pub fn lane_of(repo: &RepoId, commit: &CommitSha, context: &str) -> String {
+        format!("status:{repo}@{commit}:{context}")
+    }
+
     /// What is pending now and must not stay so.
     async fn note(&self, ctx: &Ctx) -> Result<(), sqlx::Error> {
         let context = self.status.context.as_str();
@@ -51,7 +56,7 @@ impl Job<Ctx> for SetStatus {
     const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_AWAY;
 
     fn lane(&self) -> String {
-        format!("status:{}@{}:{}", self.repo, self.commit, self.status.context)
+        Self::lane_of(&self.repo, &self.commit, self.status.context.as_str())
     }
 
     async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {

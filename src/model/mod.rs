@@ -12,6 +12,7 @@ mod lock;
 mod lock_event;
 mod lock_mode;
 mod lock_name;
+mod merge_method;
 mod mirror;
 mod outcome;
 mod owner;
@@ -45,6 +46,7 @@ pub use lock::{Lock, LockKey, LockStanding, Waiter};
 pub use lock_event::{Cause, ChainLink, ChainedEvent, LockEvent, LockEventKind, NewLockEvent};
 pub use lock_mode::{LockMode, LockScope};
 pub use lock_name::{Fit, InvalidLockName, LockName};
+pub use merge_method::{MergeMethod, UnknownMethod};
 pub use mirror::{
     Asked, AttemptLease, FailureKind, HomeId, InvalidHomeId, Jitter, MirrorEvent, MirrorState, NotAllowed,
     RepositoryEventKind, SyncFacts, SyncFailure, SyncState, Verification,

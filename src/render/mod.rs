@@ -106,6 +106,7 @@ fn body(report: &Report) -> String {
         }
         Body::Dropped(text) => templates::render("dropped.md.j2", &view::broken(report, text)),
         Body::Cancelled(lines) => templates::render("cancelled.md.j2", &view::cancelled(report, lines)),
+        Body::NotMerged(text) => templates::render("not_merged.md.j2", &view::broken(report, text)),
         Body::LockIdle(notice) => templates::render("lock_idle.md.j2", &view::lock_idle(report, notice)),
         Body::LockExpired { released, ttl, applied } => {
             let projects = released.iter().map(|released| &released.key);

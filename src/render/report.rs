@@ -115,6 +115,8 @@ pub enum Body {
     Dropped(UserText),
     /// The answer to `cancel`: what it found, in order; empty when nothing waited or ran.
     Cancelled(Vec<CancelLine>),
+    /// Everything is applied, and the pull is not merged all the same.
+    NotMerged(UserText),
     /// Locks go back soon unless the pull is used.
     LockIdle(IdleNotice),
     /// Locks went back because the pull was not used for so long.
@@ -371,7 +373,7 @@ impl Body {
         match self {
             Self::Projects(projects) => CommandOutcome::of(projects.iter().map(|project| project.outcome)),
             Self::Interrupted(_) | Self::ConfigErrors(_) | Self::Broken(_) => CommandOutcome::Failure,
-            Self::Refused(_) | Self::Mistake(_) | Self::Dropped(_) => CommandOutcome::Refused,
+            Self::Refused(_) | Self::Mistake(_) | Self::Dropped(_) | Self::NotMerged(_) => CommandOutcome::Refused,
             Self::Cancelled(lines) => cancel_outcome(lines),
             Self::NoProjects(_)
             | Self::Explained(..)
@@ -393,6 +395,7 @@ impl Body {
             Self::LockLost(_) => Some("lock_lost"),
             Self::LockIdle(_) => Some("lock_idle"),
             Self::LockExpired { .. } => Some("lock_expired"),
+            Self::NotMerged(_) => Some("not_merged"),
             Self::Projects(_)
             | Self::Interrupted(_)
             | Self::NoProjects(_)
@@ -442,6 +445,7 @@ impl Report {
             Body::Interrupted(_) => Some("interrupted"),
             Body::ConfigErrors(_) => Some("config"),
             Body::Broken(_) => Some("broken"),
+            Body::NotMerged(_) => Some("not_merged"),
             Body::LockIdle(_)
             | Body::LockExpired { .. }
             | Body::Projects(_)
@@ -472,6 +476,7 @@ impl Report {
             | Body::Help(_)
             | Body::Mistake(_)
             | Body::Dropped(_)
+            | Body::NotMerged(_)
             | Body::LockIdle(_)
             | Body::Cancelled(_) => Vec::new(),
         }

@@ -13,7 +13,7 @@ use super::escape;
 
 static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(environment);
 
-const SOURCES: [(&str, &str); 17] = [
+const SOURCES: [(&str, &str); 18] = [
     ("parts.md.j2", include_str!("../../templates/comments/parts.md.j2")),
     ("results.md.j2", include_str!("../../templates/comments/results.md.j2")),
     ("table.md.j2", include_str!("../../templates/comments/table.md.j2")),
@@ -28,6 +28,7 @@ const SOURCES: [(&str, &str); 17] = [
     ("released.md.j2", include_str!("../../templates/comments/released.md.j2")),
     ("dropped.md.j2", include_str!("../../templates/comments/dropped.md.j2")),
     ("cancelled.md.j2", include_str!("../../templates/comments/cancelled.md.j2")),
+    ("not_merged.md.j2", include_str!("../../templates/comments/not_merged.md.j2")),
     ("lock_idle.md.j2", include_str!("../../templates/comments/lock_idle.md.j2")),
     ("lock_expired.md.j2", include_str!("../../templates/comments/lock_expired.md.j2")),
     ("lock_lost.md.j2", include_str!("../../templates/comments/lock_lost.md.j2")),

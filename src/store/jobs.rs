@@ -208,6 +208,14 @@ impl Store {
         Ok(id)
     }
 
+    /// Whether a lane has jobs that have not ended.
+    pub async fn job_lane_is_open(&self, lane: &str) -> Result<bool> {
+        let open = on_pool!(self, db => sqlx::query_scalar::<_, i64>(
+            "SELECT COUNT(*) FROM jobs WHERE lane = $1 AND state IN ('queued', 'running')")
+            .bind(lane).fetch_one(db))?;
+        Ok(open > 0)
+    }
+
     /// Puts a copy of the newest job of a lane into the queue, unless it is still to be done. It is not older than `since`,
     /// which is not old.
     pub async fn job_repeat_newest(

@@ -15,7 +15,8 @@ use async_trait::async_trait;
 use chrono::{DateTime, Utc};
 
 use crate::model::{
-    Approval, Aside, BranchName, CommitSha, CommitStatus, ForgeRepo, HostName, Mergeability, Pull, PullRef, RepoId,
+    Approval, Aside, BranchName, CommitSha, CommitStatus, ForgeRepo, HostName, MergeMethod, Mergeability, Pull,
+    PullRef, RepoId,
 };
 use crate::secret::Secret;
 
@@ -101,6 +102,17 @@ pub struct RepoFacts {
     pub archived: bool,
 }
 
+/// Answer of a forge to a request to merge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MergeAnswer {
+    /// The pull is merged.
+    Merged,
+    /// A rule of the forge or of the branch forbids it at this moment; the forge's own words, in one line.
+    NotNow(String),
+    /// The pull has another head than the one that was named.
+    HeadMoved,
+}
+
 /// User name and password for git over HTTP, good for some minutes at least; or a key with which it goes by SSH.
 #[derive(Clone, Debug)]
 pub struct GitCredentials {
@@ -172,6 +184,20 @@ pub trait Forge: Send + Sync + 'static {
         via: Installation,
         aside: &Aside<'_>,
     ) -> Result<Mergeability, ForgeError>;
+
+    /// Methods by which pulls of a repository may be merged, as far as the forge tells.
+    async fn merge_methods(&self, repo: &RepoId, via: Installation) -> Result<Vec<MergeMethod>, ForgeError>;
+
+    /// Merges a pull, but only at exactly this head. Not repeated inside: an [`ForgeError::Unavailable`] leaves open
+    /// whether it got through, which [`Self::pull`] answers.
+    async fn merge(
+        &self,
+        at: &PullRef,
+        via: Installation,
+        head: &CommitSha,
+        method: MergeMethod,
+        permit: &WritePermit,
+    ) -> Result<MergeAnswer, ForgeError>;
 
     /// Posts a comment and returns its id. Not repeated inside: an [`ForgeError::Unavailable`] leaves open
     /// whether it got through, which [`Self::comment_find`] answers.

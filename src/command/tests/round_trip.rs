@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::model::MergeMethod;
 
 fn a_target() -> impl Strategy<Value = Target> {
     let dir = "[a-z*\\[\\]{}$'\" -]{1,3}(/[a-z_.-]{1,5}){0,2}"

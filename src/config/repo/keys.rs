@@ -65,10 +65,10 @@ pub(in crate::config) static TOP: Keys = Keys {
         SILENCE,
         Key::new(
             "automerge",
-            Kind::NotYetTrue,
-            "`false`",
-            "Whether a pull request is merged after its applies. Only `false` in this version.",
-            "false",
+            Kind::Switch,
+            "`--automerge`",
+            "Whether a pull request is merged once all its projects are applied or have nothing to change.",
+            "true",
         ),
         Key::new(
             "delete_source_branch_on_merge",

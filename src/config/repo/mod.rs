@@ -65,6 +65,8 @@ pub struct RepoConfig {
     pub abort_on_execution_order_fail: bool,
     /// Of which runs nothing is told in comments, where its projects say nothing themselves.
     pub silence_pr_comments: Option<SilenceWish>,
+    /// Whether pulls are merged after their applies; `None` leaves it to the server.
+    pub automerge: Option<bool>,
 }
 
 /// What a repository says about looking for projects.
@@ -178,6 +180,7 @@ fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> Repo
         allowed_regexp_prefixes: read_prefixes(reader, &fields),
         abort_on_execution_order_fail: reader.boolean(&fields, "abort_on_execution_order_fail").unwrap_or_default(),
         silence_pr_comments: wishes::read_silence(reader, permissions.overrides(), &fields),
+        automerge: reader.boolean(&fields, "automerge"),
         workflows,
     }
 }

@@ -84,7 +84,6 @@ const OTHER_SITES: &str = "other sites can link to the page of a run";
 /// The flags.
 pub static ABSENT: &[Absent] = &[
     Absent::value("api-secret", &[]).taking(Kind::Secret),
-    Absent::value("automerge-method", &[]).taking(Kind::Choice(&["merge", "rebase", "squash"])),
     Absent::value("azuredevops-hostname", &["dev.azure.com"]),
     Absent::value("azuredevops-token", &[]).taking(Kind::Secret),
     Absent::value("azuredevops-user", &[]),
@@ -96,7 +95,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("bitbucket-user", &[]),
     Absent::value("bitbucket-webhook-secret", &[]).taking(Kind::Secret),
     Absent::value("checkout-depth", &["0"]).taking(COUNT).because(MIRROR),
-    Absent::value("disable-automerge-label", &[]),
     Absent::value("gh-org", &[]),
     Absent::value("gitea-base-url", &["https://gitea.com"]),
     Absent::value("gitea-page-size", &["30"]).taking(COUNT),
@@ -123,7 +121,6 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("tfe-hostname", &["app.terraform.io"]),
     Absent::value("tfe-token", &[]).taking(Kind::Secret),
     Absent::value("webhook-http-headers", &[]).taking(Kind::Secret),
-    Absent::switch("automerge"),
     Absent::switch("disable-global-apply-lock"),
     Absent::switch("discard-approval-on-plan"),
     Absent::switch("enable-drift-detection"),

@@ -56,7 +56,7 @@ pub use problems::{ConfigErrors, Problem, Warning};
 pub use proxies::{InvalidNetwork, TrustedProxies};
 pub use raw::{Given, Giver, RawSettings};
 pub use readme::{flags_page, important_flags};
-pub use repos::{AutodiscoverMode, CheckoutStrategy, Labels, PlanningConfig, RepoConfig};
+pub use repos::{AutodiscoverMode, AutomergeConfig, CheckoutStrategy, Labels, PlanningConfig, RepoConfig};
 pub use retention::Retention;
 pub use sandbox::{OwnPath, SandboxConfig, SandboxKind};
 pub use search::SearchConfig;

@@ -5,6 +5,7 @@ use super::choice::choice;
 use super::reader::{Read, Reader};
 use crate::config::MirrorFilter;
 use crate::config::repo::Patterns;
+use crate::model::MergeMethod;
 
 choice! {
     /// What is planned.
@@ -117,6 +118,8 @@ pub struct PlanningConfig {
     pub untracked_files: bool,
     /// Labels that keep something from being done.
     pub labels: Labels,
+    /// Merging after applies.
+    pub automerge: AutomergeConfig,
 }
 
 /// Labels of pulls that keep something from being done; `None`: none does.
@@ -126,6 +129,24 @@ pub struct Labels {
     pub no_autoplan: Option<String>,
     /// `unlock` by comment.
     pub no_unlock: Option<String>,
+    /// Merging by Lockkeeper.
+    pub no_automerge: Option<String>,
+}
+
+/// Merging of pulls after their applies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AutomergeConfig {
+    /// Whether pulls are merged, where their repository does not say.
+    pub enabled: bool,
+    /// Method; `None`: the first that the repository allows.
+    pub method: Option<MergeMethod>,
+}
+
+impl AutomergeConfig {
+    fn read(reader: &mut Reader<'_>) -> Read<Self> {
+        let (enabled, method) = (reader.switch("automerge"), reader.choice("automerge-method"));
+        Ok(Self { enabled: enabled?, method: method? })
+    }
 }
 
 impl PlanningConfig {
@@ -137,7 +158,9 @@ impl PlanningConfig {
         let labels = Labels {
             no_autoplan: reader.text("disable-autoplan-label"),
             no_unlock: reader.text("disable-unlock-label"),
+            no_automerge: reader.text("disable-automerge-label"),
         };
+        let automerge = AutomergeConfig::read(reader);
         let modules = reader.switch("autoplan-modules");
         let module_files = read_patterns(reader, "autoplan-modules-from-projects");
         let restrict_file_list = reader.switch("restrict-file-list");
@@ -154,6 +177,7 @@ impl PlanningConfig {
             max_projects: max_projects?.expect("the number has a default"),
             untracked_files: untracked_files?,
             labels,
+            automerge: automerge?,
         })
     }
 }

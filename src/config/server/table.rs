@@ -406,6 +406,27 @@ pub static SETTINGS: &[Setting] = &[
         Text,
         "Pull requests with this label are planned only when a comment asks for it.",
     ),
+    Setting::switch(
+        Planning,
+        "automerge",
+        "Merge a pull request after an apply once all its projects are applied or have nothing to change \
+         (docs/configuration.md). `automerge` in the file of a repository wins.",
+    ),
+    Setting::new(
+        Planning,
+        "automerge-method",
+        "METHOD",
+        Choice(&["merge", "rebase", "squash"]),
+        "How --automerge merges. `apply --auto-merge-method` wins.",
+    )
+    .or_derived("the first of these that the repository allows"),
+    Setting::new(
+        Planning,
+        "disable-automerge-label",
+        "LABEL",
+        Text,
+        "Pull requests with this label are not merged by Lockkeeper.",
+    ),
     Setting::new(Comments, "disable-unlock-label", "LABEL", Text, "On pull requests with this label `unlock` is refused."),
     Setting::new(
         Planning,

@@ -375,8 +375,9 @@ fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
     let expected =
         LookConfig { disable_apply_all: true, disable_folding: true, hide_unchanged: true, diff_markdown: true };
     assert_eq!(all, expected);
-    let labels = config(&[("disable-autoplan-label", "wip"), ("disable-unlock-label", " keep ")]).planning.labels;
-    assert_eq!(labels, Labels { no_autoplan: Some("wip".to_owned()), no_unlock: Some("keep".to_owned()) });
+    let given = [("disable-autoplan-label", "wip"), ("disable-unlock-label", " keep "), ("disable-automerge-label", "wait")];
+    let [no_autoplan, no_unlock, no_automerge] = ["wip", "keep", "wait"].map(|label| Some(label.to_owned()));
+    assert_eq!(config(&given).planning.labels, Labels { no_autoplan, no_unlock, no_automerge });
 }
 
 #[test]

@@ -124,6 +124,28 @@ impl Git {
         by: &Signature,
         message: &str,
     ) -> Result<Option<CommitSha>, GitError> {
+        self.join(ours, theirs, &["-p", ours.as_str(), "-p", theirs.as_str()], by, message).await
+    }
+
+    /// Makes one commit on top of `ours` of everything that `theirs` changes. `None` when they conflict.
+    pub(super) async fn squash(
+        &self,
+        ours: &CommitSha,
+        theirs: &CommitSha,
+        by: &Signature,
+        message: &str,
+    ) -> Result<Option<CommitSha>, GitError> {
+        self.join(ours, theirs, &["-p", ours.as_str()], by, message).await
+    }
+
+    async fn join(
+        &self,
+        ours: &CommitSha,
+        theirs: &CommitSha,
+        parents: &[&str],
+        by: &Signature,
+        message: &str,
+    ) -> Result<Option<CommitSha>, GitError> {
         let out =
             self.output(self.command(&["merge-tree", "--write-tree", ours.as_str(), theirs.as_str()]), &[]).await?;
         match out.status.code() {
@@ -132,7 +154,7 @@ impl Git {
             _ => return Err(failure("merge-tree", &out.stderr)),
         }
         let tree = String::from_utf8_lossy(&out.stdout).trim().to_owned();
-        let mut command = self.command(&["commit-tree", &tree, "-p", ours.as_str(), "-p", theirs.as_str(), "-F", "-"]);
+        let mut command = self.command(&[&["commit-tree", &tree], parents, &["-F", "-"]].concat());
         sign(&mut command, by);
         let out = self.output(command, message.as_bytes()).await?;
         if !out.status.success() {

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::emulator::EmulatorError;
-use crate::emulator::world::{CommentError, StatusError};
+use crate::emulator::world::{CommentError, MergeError, StatusError};
 
 pub(super) const DOCUMENTATION: &str = "https://docs.github.com/enterprise-server@3.19/rest";
 
@@ -45,6 +45,10 @@ pub(super) enum ApiError {
     Unprocessable(String),
     /// A fault on order.
     SecondaryLimit(StatusCode),
+    /// What cannot be done now (405); GitHub's words.
+    NotNow(String),
+    /// Something changed meanwhile (409); GitHub's words.
+    Changed(&'static str),
     /// A fault on order.
     BadGateway,
     /// The client does not say what it is.
@@ -61,6 +65,8 @@ impl ApiError {
             Self::NotForIntegrations | Self::NoUserAgent => StatusCode::FORBIDDEN,
             Self::NotJson => StatusCode::BAD_REQUEST,
             Self::WrongShape(_) | Self::Invalid { .. } | Self::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NotNow(_) => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Changed(_) => StatusCode::CONFLICT,
             Self::SecondaryLimit(status) => *status,
             Self::BadGateway => StatusCode::BAD_GATEWAY,
             Self::Broken(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -84,7 +90,8 @@ impl ApiError {
             }
             Self::BadJwt(text) => text,
             Self::WrongShape(text) => return format!("Invalid request.\n\n{text}"),
-            Self::Unprocessable(text) => text,
+            Self::Unprocessable(text) | Self::NotNow(text) => text,
+            Self::Changed(text) => text,
             Self::Broken(text) => return format!("the emulated GitHub failed: {text}"),
         }
         .to_owned()
@@ -123,6 +130,16 @@ impl From<EmulatorError> for ApiError {
             | EmulatorError::Git(_)
             | EmulatorError::Start(_)
             | EmulatorError::AppKey(_) => Self::Broken(error.to_string()),
+        }
+    }
+}
+
+impl From<MergeError> for ApiError {
+    fn from(error: MergeError) -> Self {
+        match error {
+            MergeError::NotAllowed(text) => Self::NotNow(text),
+            MergeError::HeadModified => Self::Changed("Head branch was modified. Review and try the merge again."),
+            MergeError::Other(error) => error.into(),
         }
     }
 }

@@ -27,7 +27,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::Response;
-use axum::routing::{get, patch, post};
+use axum::routing::{get, patch, post, put};
 use chrono::{DateTime, Utc};
 use tokio::net::TcpListener;
 
@@ -99,6 +99,7 @@ fn repo_api() -> Router<Cx> {
         .route("/pulls", get(pulls::list))
         .route("/pulls/{number}", get(pulls::get))
         .route("/pulls/{number}/files", get(pulls::files))
+        .route("/pulls/{number}/merge", put(pulls::merge))
         .route("/pulls/{number}/reviews", get(reviews::list))
         .route("/collaborators/{login}/permission", get(reviews::get_permission))
         .route("/branches/{branch}", get(branches::get))

@@ -123,6 +123,7 @@ fn listed(body: &[u8], reference: &str, id: &str) -> Vec<u8> {
 fn answer_of(fault: &Fault) -> Option<Response> {
     Some(match fault {
         Fault::Unauthorized => ApiError::BadCredentials.into_response(),
+        Fault::Forbidden => ApiError::NotForIntegrations.into_response(),
         Fault::ServiceUnavailable => StatusCode::SERVICE_UNAVAILABLE.into_response(),
         Fault::NotFound => ApiError::NotFound.into_response(),
         Fault::SecondaryLimit { status, retry_after } => {

@@ -1,18 +1,19 @@
-//! Pull requests: list, one, its files.
+//! Pull requests: list, one, its files, merging.
 
 use std::cmp::Ordering;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::response::IntoResponse;
-use serde_json::Value;
+use bytes::Bytes;
+use serde_json::{Value, json};
 
 use crate::emulator::git::MAX_FILES;
-use crate::emulator::world::{Pull, Repo};
+use crate::emulator::world::{MergeAsk, Pull, Repo};
 use crate::model::PullNumber;
 
 use super::auth::Caller;
-use super::errors::ApiError;
+use super::errors::{ApiError, read_body};
 use super::paging::{Listing, Params};
 use super::views::{View, changed_file, pull_full, pull_simple};
 use super::{Answer, Cx};
@@ -102,4 +103,17 @@ pub(super) async fn files(
     let files = pull.diff.files.iter().take(MAX_FILES);
     let list: Vec<Value> = files.map(|file| changed_file(&view, repo, pull, file)).collect();
     Ok(listing.answer(&cx, list))
+}
+
+pub(super) async fn merge(
+    State(cx): State<Cx>,
+    caller: Caller,
+    Path((owner, repo, text)): Path<(String, String, String)>,
+    body: Bytes,
+) -> Answer {
+    let (key, author) = caller.writes(&cx.world.state(), &owner, &repo)?;
+    let ask: MergeAsk = read_body(&body)?;
+    let (sha, events) = cx.world.merge_as_asked(&key, number(&text)?, &author.login, &ask).await?;
+    cx.publish_later(events);
+    Ok(Json(json!({ "sha": sha, "merged": true, "message": "Pull Request successfully merged" })).into_response())
 }

@@ -1,13 +1,45 @@
 //! What people do with a pull request: open, close, reopen, merge, mark as ready, change its base.
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::emulator::EmulatorError;
 use crate::emulator::wire::views::{View, pull_event};
-use crate::model::{BranchName, CommitSha, PullNumber, PullState};
+use crate::model::{BranchName, CommitSha, MergeMethod, PullNumber, PullState};
 
 use super::pushes::Standing;
 use super::{Event, NewPull, Pull, RepoHandle, World};
+
+/// A request to merge, as REST has it.
+#[derive(Deserialize)]
+pub(in crate::emulator) struct MergeAsk {
+    /// The head that the pull must have.
+    #[serde(default)]
+    sha: Option<CommitSha>,
+    #[serde(default = "usual_method")]
+    merge_method: MergeMethod,
+}
+
+const fn usual_method() -> MergeMethod {
+    MergeMethod::Merge
+}
+
+/// Why a pull is not merged.
+#[derive(Debug)]
+pub(in crate::emulator) enum MergeError {
+    /// A rule does not hold; GitHub's words.
+    NotAllowed(String),
+    /// The pull has another head than the one that was named.
+    HeadModified,
+    /// Anything else.
+    Other(EmulatorError),
+}
+
+impl From<EmulatorError> for MergeError {
+    fn from(error: EmulatorError) -> Self {
+        Self::Other(error)
+    }
+}
 
 impl World {
     /// Opens a pull request.
@@ -125,7 +157,7 @@ impl World {
         Ok(vec![event?])
     }
 
-    /// Merges with a merge commit on the base branch; returns it.
+    /// Merges with a merge commit on the base branch, whatever the rules of the branch say; returns it.
     pub(in crate::emulator) async fn merge(
         &self,
         name: &str,
@@ -137,11 +169,57 @@ impl World {
         if pull.draft {
             return Err(EmulatorError::Refused(format!("#{number} is a draft")));
         }
+        self.join(name, &pull, by, MergeMethod::Merge).await
+    }
+
+    /// Merges as asked for over REST, if all rules hold (GitHub REST: "Merge a pull request"); returns the commit that is
+    /// the tip of the base branch then.
+    pub(in crate::emulator) async fn merge_as_asked(
+        &self,
+        name: &str,
+        number: PullNumber,
+        by: &str,
+        ask: &MergeAsk,
+    ) -> Result<(CommitSha, Vec<Event>), MergeError> {
+        let _gate = self.gate.lock().await;
+        let (pull, refusal) = {
+            let state = self.state();
+            let repo = state.repo(name)?;
+            let pull = repo.pull(number)?;
+            (pull.clone(), repo.refusal_to_merge(pull, ask.merge_method))
+        };
+        if let Some(refusal) = refusal {
+            return Err(MergeError::NotAllowed(refusal));
+        }
+        if ask.sha.as_ref().is_some_and(|sha| *sha != pull.head) {
+            return Err(MergeError::HeadModified);
+        }
+        match self.join(name, &pull, by, ask.merge_method).await {
+            Err(EmulatorError::Conflict(..)) => {
+                Err(MergeError::NotAllowed("Pull Request is not mergeable".to_owned()))
+            }
+            joined => Ok(joined?),
+        }
+    }
+
+    /// Brings the commits of a pull to its base branch. Rebased commits become one here.
+    async fn join(
+        &self,
+        name: &str,
+        pull: &Pull,
+        by: &str,
+        method: MergeMethod,
+    ) -> Result<(CommitSha, Vec<Event>), EmulatorError> {
+        let number = pull.number;
         let repo = self.repo_handle(name)?;
         let before = repo.git.branches().await?;
         let tip = before.get(&pull.base_branch);
         let tip = tip.ok_or_else(|| EmulatorError::NoBranch(name.to_owned(), pull.base_branch.to_string()))?;
-        let merged = repo.git.merge(tip, &pull.head, &self.signature(by), &merge_message(&pull)).await?;
+        let (by_whom, title) = (self.signature(by), format!("{} (#{number})", pull.title));
+        let merged = match method {
+            MergeMethod::Merge => repo.git.merge(tip, &pull.head, &by_whom, &merge_message(pull)).await?,
+            MergeMethod::Rebase | MergeMethod::Squash => repo.git.squash(tip, &pull.head, &by_whom, &title).await?,
+        };
         let merged = merged.ok_or_else(|| EmulatorError::Conflict(name.to_owned(), number))?;
         repo.git.update_ref(&format!("refs/heads/{}", pull.base_branch), &merged).await?;
         repo.git.delete_ref(&format!("refs/pull/{number}/merge")).await?;

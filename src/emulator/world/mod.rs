@@ -41,6 +41,7 @@ pub use statuses::{NewStatus, Status, StatusState, Statuses};
 pub use teams::NewTeam;
 
 pub(super) use comments::CommentError;
+pub(super) use lifecycle::{MergeAsk, MergeError};
 pub(super) use names::FullName;
 pub(super) use repos::{Push, RepoHandle};
 pub(super) use state::{InstallationToken, Reaction, Repo, State};

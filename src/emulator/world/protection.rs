@@ -1,9 +1,9 @@
 //! Protected branches, by the classic rules.
 
 use crate::emulator::EmulatorError;
-use crate::model::{BranchName, PullNumber};
+use crate::model::{BranchName, MergeMethod, PullNumber};
 
-use super::{Pull, Repo, ReviewState, StatusState, World};
+use super::{Pull, Repo, ReviewState, Status, StatusState, World};
 
 /// What a branch demands of pulls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,6 +47,32 @@ impl World {
         })
     }
 
+    /// From now on pulls may be merged by these methods only.
+    pub(in crate::emulator) fn set_merge_methods(
+        &self,
+        repo: &str,
+        methods: &[MergeMethod],
+    ) -> Result<(), EmulatorError> {
+        self.change(|world| {
+            world.repo_mut(repo)?.merge_methods = methods.to_vec();
+            Ok(())
+        })
+    }
+
+    /// From now on a pull has these labels.
+    pub(in crate::emulator) fn set_labels(
+        &self,
+        repo: &str,
+        number: PullNumber,
+        labels: &[&str],
+    ) -> Result<(), EmulatorError> {
+        self.change(|world| {
+            let pull = world.repo_mut(repo)?.pull_mut(number)?;
+            pull.labels = labels.iter().map(|&label| label.to_owned()).collect();
+            Ok(())
+        })
+    }
+
     /// From now on another branch is the default one.
     pub(in crate::emulator) fn set_default_branch(&self, repo: &str, branch: &str) -> Result<(), EmulatorError> {
         self.change(|world| {
@@ -81,16 +107,44 @@ impl World {
 }
 
 impl Repo {
+    /// Why a pull cannot be merged by a method, in GitHub's words.
+    pub(super) fn refusal_to_merge(&self, pull: &Pull, method: MergeMethod) -> Option<String> {
+        if pull.is_open() && pull.draft {
+            return Some("Pull Request is still a draft".to_owned());
+        }
+        if !pull.is_open() || pull.merge_commit.is_none() || self.archived {
+            return Some("Pull Request is not mergeable".to_owned());
+        }
+        if !self.merge_methods.contains(&method) {
+            let what = match method {
+                MergeMethod::Merge => "Merge commits",
+                MergeMethod::Rebase => "Rebase merges",
+                MergeMethod::Squash => "Squash merges",
+            };
+            return Some(format!("{what} are not allowed on this repository."));
+        }
+        let rules = self.protections.get(&pull.base_branch).filter(|_| self.blocks(pull))?;
+        let open: Vec<&String> = rules.checks.iter().filter(|context| !self.passed(pull, context)).collect();
+        Some(match open.as_slice() {
+            [] => {
+                let count = rules.approvals.unwrap_or_default();
+                let noun = if count == 1 { "review is" } else { "reviews are" };
+                format!("At least {count} approving {noun} required by reviewers with write access.")
+            }
+            [one] => format!("Required status check \"{one}\" is expected."),
+            several => format!("{} of {} required status checks are expected.", several.len(), rules.checks.len()),
+        })
+    }
+
+    fn passed(&self, pull: &Pull, context: &str) -> bool {
+        let is_it = |status: &&Status| status.context.eq_ignore_ascii_case(context);
+        self.statuses_of(&pull.head).latest.iter().find(is_it).is_some_and(|it| it.state == StatusState::Success)
+    }
+
     /// Whether the rules of its base branch keep a pull from being merged.
     pub(in crate::emulator) fn blocks(&self, pull: &Pull) -> bool {
         let Some(rules) = self.protections.get(&pull.base_branch) else { return false };
-        let statuses = self.statuses_of(&pull.head);
-        let passed = |context: &String| {
-            statuses
-                .latest
-                .iter()
-                .any(|status| status.context.eq_ignore_ascii_case(context) && status.state == StatusState::Success)
-        };
+        let passed = |context: &String| self.passed(pull, context);
         !rules.checks.iter().all(passed) || rules.approvals.is_some_and(|wanted| self.lacks_approvals(pull, wanted))
     }
 

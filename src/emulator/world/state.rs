@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use chrono::{DateTime, Utc};
 
 use crate::emulator::EmulatorError;
-use crate::model::{BranchName, PullNumber};
+use crate::model::{BranchName, MergeMethod, PullNumber};
 
 use super::roles::USUAL_PEOPLE;
 use super::{Comment, FullName, Protection, Pull, Role, Status, Team, User, UserKind};
@@ -56,6 +56,8 @@ pub(in crate::emulator) struct Repo {
     pub(in crate::emulator) lfs: BTreeMap<String, String>,
     /// The branch that answers name as the default one; what is pushed goes by [`DEFAULT_BRANCH`] all the same.
     pub(in crate::emulator) default_branch: String,
+    /// Methods by which pulls may be merged.
+    pub(in crate::emulator) merge_methods: Vec<MergeMethod>,
 }
 
 /// A reaction to a comment.
@@ -105,6 +107,7 @@ impl State {
             archived: false,
             lfs: BTreeMap::new(),
             default_branch: DEFAULT_BRANCH.to_owned(),
+            merge_methods: MergeMethod::ALL.to_vec(),
         };
         self.moved.remove(&name.key());
         self.repos.insert(name.key(), repo);

@@ -11,6 +11,7 @@ mod help;
 mod hooks;
 mod in_the_way;
 mod interrupted;
+mod merging;
 mod needs;
 mod permission;
 mod plan;
@@ -33,6 +34,7 @@ use tracing::{Instrument, info, info_span};
 pub(super) use guards::other_branch;
 
 pub use give_up::give_up;
+pub use merging::{merge, not_merged};
 pub use turn::{begin_turn, give_up_turn};
 
 pub(super) use cancel::{one as cancel_one, why as cancelled_by};

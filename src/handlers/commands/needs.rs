@@ -103,7 +103,8 @@ pub(super) async fn refusal_of_plan(
     project: &ProjectKey,
 ) -> Result<Option<UserText>, JobError> {
     let demands = work.demands(RunKind::Plan, project);
-    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Plan, planned: work.source() };
+    let (kind, left) = (RunKind::Plan, "Nothing was planned, and no lock was taken.");
+    let asking = Asking { cx, findings: &work.findings, kind, planned: work.source(), left };
     if asking.is_of_application() {
         return Ok(asking.unmet_by_application(&demands));
     }
@@ -118,7 +119,8 @@ pub(super) async fn refusal_of_apply(
     demands: &Demands,
     planned: &Source,
 ) -> Option<UserText> {
-    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned };
+    let left = "Nothing was applied, and the plan is kept.";
+    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned, left };
     if asking.is_of_application() {
         return asking.unmet_by_application(demands);
     }
@@ -126,10 +128,24 @@ pub(super) async fn refusal_of_apply(
     asking.judge(demands, &facts)
 }
 
+/// Why a pull may not be merged after its apply, if so: the same must hold. Whatever cannot be found out does not hold.
+pub(super) async fn refusal_of_merge(
+    cx: &CommandCx<'_>,
+    work: &Work,
+    demands: &Demands,
+    planned: &Source,
+) -> Option<UserText> {
+    let left = "Everything is applied, and the pull request is open.";
+    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Apply, planned, left };
+    let facts = asking.facts(demands).await.unwrap_or_default();
+    asking.judge(demands, &facts)
+}
+
 /// Why nothing may be imported into a project, if so. Whatever cannot be found out does not hold.
 pub(super) async fn refusal_of_import(cx: &CommandCx<'_>, work: &Work, project: &ProjectKey) -> Option<UserText> {
     let demands = work.demands(RunKind::Import, project);
-    let asking = Asking { cx, findings: &work.findings, kind: RunKind::Import, planned: work.source() };
+    let (kind, left) = (RunKind::Import, "Nothing was changed, and no lock was taken.");
+    let asking = Asking { cx, findings: &work.findings, kind, planned: work.source(), left };
     let facts = asking.facts(&demands).await.unwrap_or_default();
     asking.judge(&demands, &facts)
 }
@@ -140,12 +156,14 @@ struct Asking<'a> {
     findings: &'a Findings,
     kind: RunKind,
     planned: &'a Source,
+    /// What is so because it does not hold.
+    left: &'static str,
 }
 
 impl Asking<'_> {
     /// What the demands need to be known; nothing where nothing is demanded.
     async fn facts(&self, demands: &Demands) -> Result<Facts, ForgeError> {
-        let Self { cx, findings, kind, planned } = self;
+        let Self { cx, findings, kind, planned, .. } = self;
         let needed = Needed::by(demands);
         let mut facts = Facts::default();
         if needed.approval {
@@ -186,7 +204,7 @@ impl Asking<'_> {
             ],
         });
         let unmet: Vec<Unmet> = unmet.collect();
-        (!unmet.is_empty()).then(|| text(self.kind, unmet))
+        (!unmet.is_empty()).then(|| text(self.left, unmet))
     }
 
     fn is_of_application(&self) -> bool {
@@ -194,7 +212,7 @@ impl Asking<'_> {
     }
 
     fn judge(&self, demands: &Demands, facts: &Facts) -> Option<UserText> {
-        let Self { cx, kind, planned, .. } = self;
+        let Self { cx, planned, .. } = self;
         let settings = &cx.ctx.settings;
         let words = Words {
             author: &cx.pull.author,
@@ -203,17 +221,12 @@ impl Asking<'_> {
             status_name: &settings.status_name,
         };
         let unmet = needs::unmet(demands, &planned.head, facts, &words);
-        (!unmet.is_empty()).then(|| text(*kind, unmet))
+        (!unmet.is_empty()).then(|| text(self.left, unmet))
     }
 }
 
 /// Everything that does not hold at once, so that nobody clears one thing only to hear of the next.
-fn text(kind: RunKind, unmet: Vec<Unmet>) -> UserText {
-    let left = match kind {
-        RunKind::Plan => "Nothing was planned, and no lock was taken.",
-        RunKind::Apply => "Nothing was applied, and the plan is kept.",
-        RunKind::Import | RunKind::StateRm | RunKind::Version => "Nothing was changed, and no lock was taken.",
-    };
+fn text(left: &str, unmet: Vec<Unmet>) -> UserText {
     let mut message: Vec<String> = Vec::new();
     let mut hints: Vec<String> = Vec::new();
     for one in unmet {

@@ -22,7 +22,7 @@ use url::Url;
 pub(super) use applying::Ready;
 pub(super) use files::read_file;
 pub(super) use plans::{Plans, plans};
-pub(super) use search::{Explained, Selection, checkout_refusal, explain, select};
+pub(super) use search::{Explained, Selection, checkout_refusal, concerned, explain, select};
 pub(super) use wanted::Wanted;
 
 use super::CommandCx;

@@ -284,6 +284,7 @@ pub(super) fn released(report: &Report, released: &[Released]) -> ReleasedView {
         | Body::Help(_)
         | Body::Mistake(_)
         | Body::Dropped(_)
+        | Body::NotMerged(_)
         | Body::Cancelled(_) => "unlock",
     };
     let row = |released: &Released| ReleasedRow { label: Label::of(&released.key), what: what(released) };

@@ -2,6 +2,7 @@
 
 mod applications;
 mod apply;
+mod automerge;
 mod behind;
 mod cancel;
 mod claims;

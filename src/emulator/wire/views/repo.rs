@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::emulator::wire::time;
 use crate::emulator::world::{Repo, UserKind};
+use crate::model::MergeMethod;
 
 use super::user::{account, organization};
 use super::{View, merged, node_id};
@@ -117,9 +118,9 @@ pub(in crate::emulator::wire) fn full_repo(view: &View<'_>, one: &Repo) -> Value
         repo(view, one),
         json!({
             "permissions": { "admin": false, "maintain": false, "push": true, "triage": true, "pull": true },
-            "allow_squash_merge": true,
-            "allow_merge_commit": true,
-            "allow_rebase_merge": true,
+            "allow_squash_merge": one.merge_methods.contains(&MergeMethod::Squash),
+            "allow_merge_commit": one.merge_methods.contains(&MergeMethod::Merge),
+            "allow_rebase_merge": one.merge_methods.contains(&MergeMethod::Rebase),
             "allow_auto_merge": false,
             "allow_update_branch": false,
             "delete_branch_on_merge": false,

@@ -19,10 +19,11 @@ use gate::Shut;
 use super::CommandCx;
 use super::course::Course;
 use super::hooks::{self, Given};
+use super::merging::{self, AfterApply};
 use super::permission;
 use super::policies::OfPlans;
 use super::projects::{self, Ready, Work};
-use crate::command::{ApplyCommand, CommandName, MergeMethod, MergeWish};
+use crate::command::{ApplyCommand, CommandName};
 use crate::config::access::Action;
 use crate::context::Ctx;
 use crate::discovery::{Order, Stage, stages};
@@ -66,6 +67,9 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     if let Some(refusal) = policies.refusal() {
         return Ok(refusal);
     }
+    if let Some(refusal) = merging::method_without_merge(cx, command, &policies) {
+        return Ok(refusal);
+    }
     cx.start(vec![standing::pending(cx.ctx, RunKind::Apply)]).await?;
     let work = Work::of_plans(cx.ctx, policies, &meant);
     let hooked = match run_hooks(cx, &work, &meant, command).await? {
@@ -83,9 +87,13 @@ pub(super) async fn run(cx: &CommandCx<'_>, command: &ApplyCommand) -> Result<Re
     }
     let mut reports = course.into_reports();
     work.silence(RunKind::Apply, &mut reports);
-    let pushed = pushed_meanwhile(cx, &reports).await?;
+    let merging = match pushed_meanwhile(cx, &reports).await? {
+        Some(pushed) => AfterApply { note: Some(pushed), job: None },
+        None => merging::after_apply(cx, command, &reports).await?,
+    };
     let reply = answer(cx.ctx, &cx.pull.at, &cx.pull.head, Body::Projects(reports)).await?;
-    Ok(Reply { notes: pushed.into_iter().chain(reply.notes).collect(), ..reply })
+    let notes = merging.note.into_iter().chain(reply.notes).collect();
+    Ok(Reply { notes, jobs: merging.job.into_iter().collect(), ..reply })
 }
 
 /// What was applied is not the newest commit any more.
@@ -120,12 +128,7 @@ async fn base_gone(cx: &CommandCx<'_>) -> Result<Option<Reply>, JobError> {
 
 /// What is wrong with the command itself.
 fn refusal(cx: &CommandCx<'_>, command: &ApplyCommand) -> Option<Reply> {
-    let of_merging = || match command.merge {
-        MergeWish::By(method) => Some(no_merging(method)),
-        MergeWish::AsConfigured | MergeWish::Never => None,
-    };
     projects::argument_refusal(cx.ctx, CommandName::Apply, &command.extra_args, &[])
-        .or_else(of_merging)
         .or_else(|| forbids_all(cx, command).then(|| no_apply_all(cx)))
 }
 
@@ -190,15 +193,6 @@ fn no_apply_all(cx: &CommandCx<'_>) -> Reply {
         vec![format!(
             "Comment `{word} apply -d DIR -w WORKSPACE` or `{word} apply -p PROJECT`; the plan shows the line."
         )],
-    )
-}
-
-/// Nothing is merged in this version, so a way of merging cannot be followed.
-fn no_merging(method: MergeMethod) -> Reply {
-    Reply::refused(
-        "not_available",
-        format!("`--auto-merge-method {method}` cannot be followed: this version of Lockkeeper does not merge."),
-        vec!["Leave the flag out, apply, and merge by hand.".to_owned()],
     )
 }
 

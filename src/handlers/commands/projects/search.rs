@@ -22,7 +22,7 @@ use crate::handlers::commands::hooks::{self, Given};
 use crate::handlers::commands::needs::Findings;
 use crate::handlers::commands::policies::Policies;
 use crate::handlers::reply::Reply;
-use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, RepoPath, RunKind};
+use crate::model::{BranchName, ChangeKind, ChangedFile, CommitSha, ProjectKey, RepoPath, RunKind};
 use crate::queue::JobError;
 use crate::render::Body;
 use crate::store::WrittenConfig;
@@ -55,6 +55,18 @@ pub(in crate::handlers::commands) async fn select(
             Ok(Selection::Work(Box::new(work)))
         }
         Err(Stop::Refused(reply)) => Ok(Selection::Refused(reply)),
+        Err(Stop::Broken(error)) => Err(error),
+    }
+}
+
+/// The projects that a plan of the whole pull would plan, without running hooks; the answer says why they cannot be told.
+pub(in crate::handlers::commands) async fn concerned(
+    cx: &CommandCx<'_>,
+) -> Result<Result<Vec<ProjectKey>, Reply>, JobError> {
+    let search = Wanted::Asked(&command::Target::Generic).to_search();
+    match look(cx, None, move |input| search.run(input)).await {
+        Ok((projects, _)) => Ok(Ok(projects.into_iter().map(|project| project.key).collect())),
+        Err(Stop::Refused(reply)) => Ok(Err(reply)),
         Err(Stop::Broken(error)) => Err(error),
     }
 }

@@ -51,6 +51,10 @@ impl Call {
         Self { method: Method::POST, body: Some(body), repeatable: false, traffic: Traffic::Write, ..read }
     }
 
+    pub fn put(path: String, body: Value, what: impl Into<String>) -> Self {
+        Self { method: Method::PUT, ..Self::post(path, body, what) }
+    }
+
     pub fn delete(path: String, what: impl Into<String>) -> Self {
         let read = Self::get(path, what);
         Self { method: Method::DELETE, repeatable: false, traffic: Traffic::Write, ..read }

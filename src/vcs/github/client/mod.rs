@@ -14,6 +14,7 @@ mod checks;
 mod classify;
 mod endpoints;
 mod listing;
+mod merge;
 mod merging;
 mod pages;
 mod permissions;
@@ -41,11 +42,12 @@ use self::pages::Pages;
 use self::ways::Ways;
 use self::wire::Wire;
 use super::super::{
-    Forge, ForgeError, GitCredentials, Installation, OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts, WritePermit,
+    Forge, ForgeError, GitCredentials, Installation, MergeAnswer, OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts,
+    WritePermit,
 };
 use crate::clock::Clock;
 use crate::model::{
-    Approval, Aside, BranchName, CommitSha, CommitStatus, HostName, Mergeability, Pull, PullRef, RepoId,
+    Approval, Aside, BranchName, CommitSha, CommitStatus, HostName, MergeMethod, Mergeability, Pull, PullRef, RepoId,
 };
 use crate::telemetry::Metrics;
 
@@ -218,6 +220,21 @@ impl Forge for GitHub {
         aside: &Aside<'_>,
     ) -> Result<Mergeability, ForgeError> {
         Ok(merging::mergeability(self, at, via, aside).await?)
+    }
+
+    async fn merge_methods(&self, repo: &RepoId, via: Installation) -> Result<Vec<MergeMethod>, ForgeError> {
+        Ok(merge::methods(self, repo, via).await?)
+    }
+
+    async fn merge(
+        &self,
+        at: &PullRef,
+        via: Installation,
+        head: &CommitSha,
+        method: MergeMethod,
+        permit: &WritePermit,
+    ) -> Result<MergeAnswer, ForgeError> {
+        Ok(merge::merge(self, at, via, (head, method), permit).await?)
     }
 
     async fn comment_post(

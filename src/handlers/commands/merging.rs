@@ -1,0 +1,353 @@
+//! `automerge`: merges a pull after its apply.
+//!
+//! The apply decides whether there is anything to merge and says so in its answer; the job that it leaves behind looks at
+//! everything once more and asks the forge to merge at exactly the commit that was applied. What cannot be found out keeps
+//! the pull from being merged (P6). A second look at a pull that is merged already finds nothing to do, so a crash between
+//! the merge and the end of the job does no harm.
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+use anyhow::anyhow;
+use chrono::TimeDelta;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
+
+use super::policies::{OfPlans, Policies};
+use super::projects::{self, Work};
+use super::{CommandCx, hooks, needs};
+use crate::command::{ApplyCommand, MergeWish};
+use crate::context::Ctx;
+use crate::handlers::reply::{self, Reply, Told};
+use crate::handlers::standing::{self, Standings};
+use crate::jobs::{MergePull, PostComment, SetStatus, describe_error, forge_job_error};
+use crate::model::{
+    CommandId, CommandKind, MergeMethod, PlanRecord, PlanState, ProjectKey, ProjectOutcome, PullState, RunKind,
+};
+use crate::queue::{Attempt, Job, JobError};
+use crate::render::{Body, ProjectReport, Report, UserText};
+use crate::store::{CommandRow, NewJob};
+use crate::vcs::{ForgeError, MergeAnswer, WritePermit};
+
+/// Requests to merge that GitHub may turn down: right after a push to the base branch, and while it computes whether a pull
+/// is mergeable, it does so for some seconds.
+const MOST_REQUESTS: i64 = 4;
+/// The wait between two of them.
+const BETWEEN_REQUESTS: TimeDelta = TimeDelta::seconds(5);
+/// Projects that a comment names.
+const MOST_NAMED: usize = 5;
+
+/// What follows an apply that ended.
+#[derive(Default)]
+pub(super) struct AfterApply {
+    /// A line for its answer.
+    pub note: Option<String>,
+    /// The job that merges.
+    pub job: Option<NewJob>,
+}
+
+/// Decides whether an apply is followed by a merge.
+pub(super) async fn after_apply(
+    cx: &CommandCx<'_>,
+    command: &ApplyCommand,
+    reports: &[ProjectReport],
+) -> Result<AfterApply, JobError> {
+    let went_well =
+        |report: &ProjectReport| matches!(report.outcome, ProjectOutcome::Applied | ProjectOutcome::UpToDate);
+    let by = match command.merge {
+        MergeWish::Never => return Ok(AfterApply::default()),
+        MergeWish::AsConfigured => None,
+        MergeWish::By(method) => Some(method),
+    };
+    if cx.pull.at.number.is_application() || !reports.iter().all(went_well) {
+        return Ok(AfterApply::default());
+    }
+    let plans = plans(cx).await?;
+    let of_head: Vec<&PlanRecord> = plans.iter().filter(|plan| plan.head == cx.pull.head).collect();
+    let policies = OfPlans::read(cx, &of_head).await?;
+    if of_head.is_empty() || !is_on(cx, &policies) {
+        return Ok(AfterApply::default());
+    }
+    let note = |note: String| AfterApply { note: Some(note), job: None };
+    let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let left = left(cx, &standings, &plans);
+    if !left.is_empty() {
+        let verb = if left.len() == 1 { "project is" } else { "projects are" };
+        return Ok(note(format!("Not merged yet: {} {verb} left to apply.", left.len())));
+    }
+    if let Some(label) = label_in_the_way(cx) {
+        return Ok(note(format!("Not merged, because the pull request has the label `{label}`.")));
+    }
+    let job = MergePull {
+        pull: cx.pull.at.clone(),
+        command: cx.row.id,
+        head: cx.pull.head.clone(),
+        method: by,
+        notice: CommandId::next(&*cx.ctx.ids),
+        since: cx.ctx.clock.now(),
+    };
+    let note = "All projects of this pull request are applied or have nothing to change: Lockkeeper merges it now.";
+    Ok(AfterApply { note: Some(note.to_owned()), job: Some(job.to_new()) })
+}
+
+/// The refusal of an apply that names a merge method where nothing is merged.
+pub(super) fn method_without_merge(cx: &CommandCx<'_>, command: &ApplyCommand, policies: &OfPlans) -> Option<Reply> {
+    let MergeWish::By(method) = command.merge else { return None };
+    (cx.pull.at.number.is_application() || !is_on(cx, policies)).then(|| {
+        Reply::refused(
+            "automerge_off",
+            format!("`--auto-merge-method {method}` has no effect here, because pull requests are not merged automatically."),
+            vec![
+                "Comment the command without the flag, and merge by hand.".to_owned(),
+                "Or write `automerge: true` into the configuration of this repository, plan again and apply. For all \
+                 repositories, whoever runs Lockkeeper sets `--automerge`."
+                    .to_owned(),
+            ],
+        )
+    })
+}
+
+/// Whether the configurations by which plans were made have their pull merged. All of them have to agree, and none of them
+/// may be unreadable.
+fn is_on(cx: &CommandCx<'_>, policies: &OfPlans) -> bool {
+    let says = |policies: &Policies| {
+        let own = policies.config().and_then(|config| config.automerge);
+        !policies.is_unread() && own.unwrap_or(cx.ctx.settings.automerge.enabled)
+    };
+    says(&policies.policies) && policies.others.values().all(|policies| says(policies))
+}
+
+async fn plans(cx: &CommandCx<'_>) -> Result<Vec<PlanRecord>, sqlx::Error> {
+    let plans = cx.ctx.store.plan_list(&cx.pull.at).await?;
+    Ok(plans.into_iter().filter(|plan| plan.state != PlanState::Discarded).collect())
+}
+
+/// The label of the pull that keeps it from being merged.
+fn label_in_the_way<'a>(cx: &CommandCx<'a>) -> Option<&'a str> {
+    cx.ctx.settings.labels.no_automerge.as_deref().filter(|label| cx.pull.has_label(label))
+}
+
+/// The projects that are neither applied nor without changes at the head of the pull, each with the reason.
+fn left(cx: &CommandCx<'_>, standings: &Standings, plans: &[PlanRecord]) -> Vec<(ProjectKey, &'static str)> {
+    let known: BTreeSet<&ProjectKey> = standings.projects().chain(plans.iter().map(|plan| &plan.project)).collect();
+    let why = |project: &ProjectKey| match plans.iter().find(|plan| plan.project == *project) {
+        None => Some("has no plan"),
+        Some(plan) if plan.head != cx.pull.head => Some("is not planned at the newest commit"),
+        Some(plan) if plan.base_branch != cx.pull.base_branch => Some("is planned against another base branch"),
+        Some(plan) => match plan.state {
+            PlanState::Planned => Some("is planned and not applied"),
+            PlanState::Applying => Some("is being applied"),
+            PlanState::ApplyFailed => Some("failed to apply"),
+            PlanState::Discarded => Some("has no plan"),
+            PlanState::Applied | PlanState::NoChanges => {
+                (!standings.is_done(project)).then_some("was run again since, without success")
+            }
+        },
+    };
+    known.into_iter().filter_map(|project| Some((project.clone(), why(project)?))).collect()
+}
+
+/// Merges the pull of an apply. The text says why it is not merged; `None`: it is, or it is not open any more.
+pub async fn merge(
+    ctx: &Ctx,
+    job: &MergePull,
+    attempt: &Attempt,
+    permit: &WritePermit,
+) -> Result<Option<UserText>, JobError> {
+    let row = ctx.store.command_get(job.command).await?;
+    let row = row.ok_or_else(|| JobError::Fail(anyhow!("the command {} is not on record", job.command)))?;
+    wait_for_statuses(ctx, job).await?;
+    let pull = ctx.forge.pull(&job.pull, row.installation).await.map_err(forge_job_error)?;
+    if pull.state != PullState::Open {
+        info!(pull = %job.pull, state = %pull.state, "There is nothing to merge any more");
+        return Ok(None);
+    }
+    let cx = CommandCx {
+        ctx,
+        row: &row,
+        pull: &pull,
+        stop: CancellationToken::new(),
+        lost: attempt.lost.clone(),
+        fate: OnceLock::new(),
+        hooks: OnceLock::new(),
+    };
+    if let Some(why) = Box::pin(refusal(&cx, job)).await? {
+        return Ok(Some(why));
+    }
+    send(&cx, job, attempt, permit).await
+}
+
+/// A branch may demand the status of the very apply that is merged after.
+async fn wait_for_statuses(ctx: &Ctx, job: &MergePull) -> Result<(), JobError> {
+    let context = standing::pending(ctx, RunKind::Apply).context;
+    let lane = SetStatus::lane_of(&job.pull.repo, &job.head, context.as_str());
+    if ctx.store.job_lane_is_open(&lane).await? {
+        return Err(JobError::retry(anyhow!("the status of the apply is not set yet")));
+    }
+    Ok(())
+}
+
+/// Why the pull must not be merged, by everything that is on record and that the forge says now.
+async fn refusal(cx: &CommandCx<'_>, job: &MergePull) -> Result<Option<UserText>, JobError> {
+    let word = &cx.ctx.settings.executable;
+    if cx.pull.head != job.head {
+        let message = format!(
+            "commit `{}` was applied, and the newest commit of the pull request is `{}` now.",
+            job.head.short(),
+            cx.pull.head.short()
+        );
+        return Ok(Some(UserText::new(message, ["Plan and apply the newest commit.".to_owned()])));
+    }
+    if let Some(label) = label_in_the_way(cx) {
+        let message = format!("the pull request has the label `{label}` (`--disable-automerge-label`).");
+        let hint = format!("Remove the label and comment `{word} apply` again, or merge by hand.");
+        return Ok(Some(UserText::new(message, [hint])));
+    }
+    let plans = plans(cx).await?;
+    let standings = Standings::of(cx.ctx, &cx.pull.at, &cx.pull.head).await?;
+    let mut left = left(cx, &standings, &plans);
+    match unplanned(cx, &standings, &plans).await? {
+        Ok(unplanned) => left.extend(unplanned.into_iter().map(|project| (project, "has no plan"))),
+        Err(why) => return Ok(Some(why)),
+    }
+    if plans.is_empty() || !left.is_empty() {
+        return Ok(Some(not_all_applied(left, word)));
+    }
+    unmet(cx, &plans).await
+}
+
+fn not_all_applied(mut left: Vec<(ProjectKey, &'static str)>, word: &str) -> UserText {
+    left.sort();
+    left.dedup_by(|a, b| a.0 == b.0);
+    let more = left.len().saturating_sub(MOST_NAMED);
+    let lines = left.iter().take(MOST_NAMED).map(|(project, why)| format!("{project} {why}."));
+    let more = (more > 0).then(|| format!("So it is with {more} more."));
+    let way_out = format!("Comment `{word} plan`, look at the plan, then apply it; or merge by hand.");
+    let message = "not every project of the pull request is applied or has nothing to change.";
+    UserText::new(message, lines.chain(more).chain([way_out]))
+}
+
+/// Projects that a plan of the whole pull would plan now and that have no plan. Hooks are not run for that: where there are
+/// any, the newest search at this commit counts.
+async fn unplanned(
+    cx: &CommandCx<'_>,
+    standings: &Standings,
+    plans: &[PlanRecord],
+) -> Result<Result<Vec<ProjectKey>, UserText>, JobError> {
+    if hooks::any_before(cx, &cx.ctx.settings.rules(&cx.pull.at.repo)) {
+        let hint = format!("Comment `{} plan`, and apply what is left; or merge by hand.", cx.ctx.settings.executable);
+        let message = "no plan of the whole pull request was made at its newest commit, so nobody knows whether all \
+                       projects are applied.";
+        return Ok(if standings.is_searched() { Ok(Vec::new()) } else { Err(UserText::new(message, [hint])) });
+    }
+    let has_plan = |project: &ProjectKey| plans.iter().any(|plan| plan.project == *project);
+    Ok(match projects::concerned(cx).await? {
+        Ok(projects) => Ok(projects.into_iter().filter(|project| !has_plan(project)).collect()),
+        Err(reply) => {
+            let cannot = "which projects the pull request concerns cannot be found out";
+            let Told::Comment(body) = reply.told else { return Ok(Err(UserText::new(format!("{cannot}."), []))) };
+            let Body::Refused(refusal) = *body else {
+                return Ok(Err(UserText::new(format!("{cannot}: its configuration has mistakes."), [])));
+            };
+            Err(UserText { message: format!("{cannot}: {}", refusal.text.message), ..refusal.text })
+        }
+    })
+}
+
+/// What must hold before an apply must hold before the merge, for each project, also for those without changes.
+async fn unmet(cx: &CommandCx<'_>, plans: &[PlanRecord]) -> Result<Option<UserText>, JobError> {
+    let plans: Vec<&PlanRecord> = plans.iter().collect();
+    let work = Work::of_plans(cx.ctx, OfPlans::read(cx, &plans).await?, &plans);
+    for plan in plans {
+        if work.hides_demands(&plan.project) {
+            let message = format!(
+                "what the repository demands of an apply of {} (`apply_requirements`) cannot be read.",
+                plan.project
+            );
+            return Ok(Some(UserText::new(message, ["Plan and apply again, or merge by hand.".to_owned()])));
+        }
+        let demands = work.demands(RunKind::Apply, &plan.project);
+        if demands.is_empty() {
+            continue;
+        }
+        let source = match cx.ctx.checkouts.fetch_plan(&*cx.ctx.forge, plan, cx.row.installation).await {
+            Ok(source) => source,
+            Err(error) => return Err(JobError::retry(error)),
+        };
+        if let Some(unmet) = needs::refusal_of_merge(cx, &work, &demands, &source).await {
+            return Ok(Some(unmet));
+        }
+    }
+    Ok(None)
+}
+
+/// Asks the forge to merge.
+async fn send(
+    cx: &CommandCx<'_>,
+    job: &MergePull,
+    attempt: &Attempt,
+    permit: &WritePermit,
+) -> Result<Option<UserText>, JobError> {
+    let (ctx, via, host) = (cx.ctx, cx.row.installation, job.pull.repo.host());
+    let again = format!("Then comment `{} apply` again, or merge by hand.", ctx.settings.executable);
+    let allowed = ctx.forge.merge_methods(&job.pull.repo, via).await.map_err(forge_job_error)?;
+    let method = match (job.method.or(ctx.settings.automerge.method), allowed.first()) {
+        (Some(method), _) if allowed.contains(&method) => method,
+        (None, Some(first)) => *first,
+        (Some(method), _) => return Ok(Some(not_allowed(method, job, &allowed))),
+        (None, None) => {
+            let message = format!("the repository on {host} allows no merge method.");
+            return Ok(Some(UserText::new(message, ["Allow one in its settings.".to_owned(), again])));
+        }
+    };
+    let refused = |said: &str| {
+        let way_out = format!("Do what {host} asks for. {again}");
+        UserText::new(format!("{host} refused it: {}", sentence(said)), [way_out])
+    };
+    match ctx.forge.merge(&job.pull, via, &job.head, method, permit).await {
+        Ok(MergeAnswer::Merged) => {
+            info!(pull = %job.pull, head = %job.head, %method, "Merged a pull request after its apply");
+            Ok(None)
+        }
+        Ok(MergeAnswer::HeadMoved) => {
+            let message = format!("commits were pushed after `{}` was applied.", job.head.short());
+            Ok(Some(UserText::new(message, ["Plan and apply the newest commit.".to_owned()])))
+        }
+        Ok(MergeAnswer::NotNow(said)) if attempt.lease.tries() < MOST_REQUESTS => {
+            let error = anyhow!("{host} refused to merge: {said}");
+            Err(JobError::Retry { at: Some(ctx.clock.now() + BETWEEN_REQUESTS), error })
+        }
+        Ok(MergeAnswer::NotNow(said)) => Ok(Some(refused(&said))),
+        Err(ForgeError::Rejected { message, .. }) => Ok(Some(refused(&message))),
+        Err(error @ (ForgeError::Denied { .. } | ForgeError::NotFound { .. })) => {
+            let message = format!("Lockkeeper is not allowed to merge: {}.", describe_error(&error));
+            let way_out = "Whoever runs Lockkeeper gives its GitHub App the permission `Contents: Read and write`, or its \
+                           account the right to push to this repository.";
+            Ok(Some(UserText::new(message, [way_out.to_owned(), again])))
+        }
+        Err(
+            error @ (ForgeError::RateLimited { .. } | ForgeError::Moved { .. } | ForgeError::Unavailable { .. }),
+        ) => Err(forge_job_error(error)),
+    }
+}
+
+fn not_allowed(method: MergeMethod, job: &MergePull, allowed: &[MergeMethod]) -> UserText {
+    let by = if job.method.is_some() { "--auto-merge-method" } else { "--automerge-method" };
+    let names: Vec<String> = allowed.iter().map(|method| format!("`{method}`")).collect();
+    let names = if names.is_empty() { "none".to_owned() } else { names.join(" and ") };
+    let message = format!("the repository does not allow the method `{method}` (`{by}`); it allows {names}.");
+    UserText::new(message, ["Choose another method, or allow this one in the settings of the repository.".to_owned()])
+}
+
+/// Words of the forge as a sentence.
+fn sentence(said: &str) -> String {
+    if said.ends_with(['.', '!', '?']) { said.to_owned() } else { format!("{said}.") }
+}
+
+/// The comments that say why a pull is not merged.
+pub fn not_merged(ctx: &Ctx, job: &MergePull, row: Option<&CommandRow>, why: UserText) -> Vec<PostComment> {
+    let via = row.and_then(|row| row.installation);
+    let report = reply::notice(ctx, CommandKind::Apply, job.notice, &job.pull, Body::NotMerged(why));
+    let report = Report { head: Some(job.head.clone()), ..report };
+    reply::posts(ctx, &report, &job.pull, via, job.since)
+}

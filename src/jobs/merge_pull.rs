@@ -1,0 +1,67 @@
+//! Merges a pull after its apply (`automerge`), in the lane of everything that works on the pull, so that no plan or apply
+//! of it is under way.
+//!
+//! A second run is harmless: a pull that is merged already is left alone, the forge merges at the named commit only, and the
+//! comment that says why a pull is not merged is searched for before it is posted again.
+
+use async_trait::async_trait;
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::{ATTEMPTS_WHILE_REFUSED, RunCommand, write_permit};
+use crate::context::Ctx;
+use crate::handlers::commands;
+use crate::model::{CommandId, CommitSha, MergeMethod, PullRef};
+use crate::queue::{Attempt, Job, JobError};
+use crate::render::UserText;
+
+/// A pull to merge.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct MergePull {
+    /// The pull.
+    pub pull: PullRef,
+    /// The apply after which it is merged.
+    pub command: CommandId,
+    /// The commit that was applied.
+    pub head: CommitSha,
+    /// Method that the apply named.
+    pub method: Option<MergeMethod>,
+    /// Name of the comment that says why the pull is not merged, as commands are named.
+    pub notice: CommandId,
+    /// That comment cannot be older.
+    pub since: DateTime<Utc>,
+}
+
+#[async_trait]
+impl Job<Ctx> for MergePull {
+    const KIND: &'static str = "merge_pull";
+    /// After comments and statuses, one of which the branch may demand.
+    const PRIORITY: i64 = 6;
+    /// An hour: nobody expects a pull to be merged much later than its apply.
+    const MAX_ATTEMPTS: i64 = ATTEMPTS_WHILE_REFUSED;
+
+    fn lane(&self) -> String {
+        RunCommand::lane_of(&self.pull)
+    }
+
+    async fn run(&self, ctx: &Ctx, attempt: &Attempt) -> Result<(), JobError> {
+        let Some(why) = commands::merge(ctx, self, attempt, &write_permit(ctx)).await? else { return Ok(()) };
+        let row = ctx.store.command_get(self.command).await?;
+        for post in commands::not_merged(ctx, self, row.as_ref(), why) {
+            post.run(ctx, attempt).await?;
+        }
+        Ok(())
+    }
+
+    async fn gave_up(&self, ctx: &Ctx, error: &JobError) -> anyhow::Result<()> {
+        warn!(pull = %self.pull, error = error.message(), "A pull request could not be merged");
+        let row = ctx.store.command_get(self.command).await?;
+        let hint = format!("Comment `{} apply` to try once more, or merge by hand.", ctx.settings.executable);
+        let why = UserText::new(format!("{}.", error.message()), [hint]);
+        for post in commands::not_merged(ctx, self, row.as_ref(), why) {
+            ctx.store.job_push(&post.to_new()).await?;
+        }
+        Ok(())
+    }
+}

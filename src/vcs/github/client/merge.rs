@@ -1,0 +1,54 @@
+//! Merging (GitHub REST: "Merge a pull request", "Get a repository").
+
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::call::{Call, Failure};
+use super::{GitHub, repo_path, short};
+use crate::model::{CommitSha, MergeMethod, PullRef, RepoId};
+use crate::vcs::{ForgeError, Installation, MergeAnswer, WritePermit};
+
+/// Part of `GET /repos/{owner}/{repo}`. GitHub leaves the methods out where the credentials may not write.
+#[derive(Deserialize)]
+struct MethodsAnswer {
+    #[serde(default)]
+    allow_merge_commit: Option<bool>,
+    #[serde(default)]
+    allow_rebase_merge: Option<bool>,
+    #[serde(default)]
+    allow_squash_merge: Option<bool>,
+}
+
+/// Methods that a repository allows. A method of which GitHub does not tell is one: the request to merge decides then.
+pub(super) async fn methods(github: &GitHub, repo: &RepoId, via: Installation) -> Result<Vec<MergeMethod>, Failure> {
+    let call = Call::get(repo_path(repo), format!("the merge methods of {}", repo.full_name()));
+    let answer = github.credentials.send(&github.wire, repo, via, &call).await?;
+    let answer: MethodsAnswer = answer.json(&github.wire.host, &call.what)?;
+    let is_allowed = |method: &MergeMethod| match method {
+        MergeMethod::Merge => answer.allow_merge_commit,
+        MergeMethod::Rebase => answer.allow_rebase_merge,
+        MergeMethod::Squash => answer.allow_squash_merge,
+    };
+    Ok(MergeMethod::ALL.into_iter().filter(|method| is_allowed(method) != Some(false)).collect())
+}
+
+pub(super) async fn merge(
+    github: &GitHub,
+    at: &PullRef,
+    via: Installation,
+    (head, method): (&CommitSha, MergeMethod),
+    permit: &WritePermit,
+) -> Result<MergeAnswer, Failure> {
+    let path = format!("{}/pulls/{}/merge", repo_path(&at.repo), at.number);
+    let body = json!({ "sha": head, "merge_method": method });
+    let call = Call::put(path, body, format!("the merge of {}", short(at))).with_permit(permit);
+    match github.credentials.send(&github.wire, &at.repo, via, &call).await {
+        Ok(_) => Ok(MergeAnswer::Merged),
+        Err(Failure { status: Some(StatusCode::METHOD_NOT_ALLOWED), error: ForgeError::Rejected { message, .. }, .. }) => {
+            Ok(MergeAnswer::NotNow(message))
+        }
+        Err(Failure { status: Some(StatusCode::CONFLICT), .. }) => Ok(MergeAnswer::HeadMoved),
+        Err(failure) => Err(failure),
+    }
+}

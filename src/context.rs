@@ -216,6 +216,8 @@ pub struct Settings {
     pub periods: Periods,
     /// Hosts that are forges.
     pub forges: ForgeHosts,
+    /// Flags and variables that are accepted and have no effect, a sentence each.
+    pub without_effect: Vec<String>,
     /// Limits on what is posted.
     pub limits: render::Limits,
     /// What the file of a repository is read from, unless its entry says otherwise; `None`: what is checked out.
@@ -228,6 +230,13 @@ impl Settings {
     /// The same with another file of `--repo-config`.
     fn with_repos(&self, repos: ServerRepos) -> Self {
         Self { team_authz: repos.team_authz.clone(), repos: Arc::new(repos), sighted: Arc::default(), ..self.clone() }
+    }
+
+    /// Everything of the server's configuration that is accepted and has no effect, a sentence each.
+    pub fn without_effect(&self) -> Vec<String> {
+        let (file, remarks) = self.repos.without_effect();
+        let of_file = remarks.iter().map(|remark| format!("{file} line {}: {remark}", remark.line));
+        self.without_effect.iter().cloned().chain(of_file).collect()
     }
 
     /// Page of a run.

@@ -350,6 +350,7 @@ fn settings(config: &ServerConfig, now: DateTime<Utc>) -> anyhow::Result<Setting
         retention: config.retention,
         periods: config.periods,
         forges: ForgeHosts::with([config.github.host.clone()]),
+        without_effect: config.without_effect.clone(),
         limits: limits(comments),
         config_source: config.locking.config_source.clone(),
         style: style(config),

@@ -45,6 +45,10 @@ pub async fn router(ctx: &Arc<Ctx>, config: &ServerConfig, closing: Cancellation
             let ctx = Arc::clone(ctx);
             Arc::new(move || ctx.live.file())
         },
+        without_effect: {
+            let ctx = Arc::clone(ctx);
+            Arc::new(move || ctx.live.settings().without_effect())
+        },
     };
     let web = Web::new(setup).await.context("cannot read what the dashboard needs from the database")?;
     Ok(http::door(Arc::clone(ctx)).merge(http::router(Arc::new(web))))

@@ -121,6 +121,8 @@ pub struct Setup {
     pub mirror_nudge: Nudge,
     /// How it stands about the file of `--repo-config`; `None`: there is none.
     pub repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
+    /// What of the server's configuration is accepted and has no effect, a sentence each.
+    pub without_effect: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
 }
 
 /// The dashboard and the API.
@@ -150,6 +152,7 @@ pub struct Web {
     pub(super) forges: ForgeHosts,
     pub(super) mirror_nudge: Nudge,
     pub(super) repo_config: Arc<dyn Fn() -> Option<FileState> + Send + Sync>,
+    pub(super) without_effect: Arc<dyn Fn() -> Vec<String> + Send + Sync>,
     pub(super) csrf: CsrfKey,
     pub(super) viewers: Arc<Semaphore>,
     pub(super) templates: Templates,
@@ -185,6 +188,7 @@ impl Web {
             forges: setup.forges,
             mirror_nudge: setup.mirror_nudge,
             repo_config: setup.repo_config,
+            without_effect: setup.without_effect,
             csrf,
             viewers: Arc::new(Semaphore::new(VIEWERS)),
             templates,

@@ -301,6 +301,7 @@ fn lock_samples() -> Vec<(&'static str, Report)> {
         ),
         ("unlocked_nothing", report(Unlock, Body::Unlocked { released: Vec::new(), applied: false })),
         ("merged", report(Unlock, Body::Closed { merged: true, released: vec![released(true)] })),
+        ("not_merged", report(CommandKind::Apply, Body::NotMerged(not_merged()))),
         ("lock_idle", report(Unlock, Body::LockIdle(idle))),
         ("lock_expired", report(Unlock, expired(vec![released(true)], false))),
         ("lock_expired_applied", report(Unlock, expired(vec![released(true), released(false)], true))),
@@ -308,6 +309,11 @@ fn lock_samples() -> Vec<(&'static str, Report)> {
         ("lock_taken_away", report(Unlock, Body::LockLost(taken_away()))),
         ("lock_handed_over", report(Unlock, Body::LockLost(handed_over()))),
     ]
+}
+
+fn not_merged() -> UserText {
+    let hints = ["Do what github.com asks for. Then comment `lockkeeper apply` again, or merge by hand.".to_owned()];
+    UserText::new("github.com refused it: Required status check \"ci\" is expected.", hints)
 }
 
 fn other_samples() -> Vec<(&'static str, Report)> {

@@ -335,3 +335,22 @@ fn a_thousand_projects_are_told_in_a_screenful() {
     let everything = tree.check(&["--all"]).out;
     assert!(everything.lines().count() > 998 && everything.contains("\n        team19/app999\n"), "{everything}");
 }
+
+#[test]
+fn what_has_no_effect_is_listed_of_both_files() {
+    let tree = WorkingTree::new(&[
+        ("a/main.tf", CODE),
+        (
+            "atlantis.yaml",
+            "version: 3\nemoji_reaction: eyes\nprojects:\n- dir: a\n  delete_source_branch_on_merge: true\n  \
+             apply_requirements: []\n  autoplan: {when_modified: ['*.py']}\n",
+        ),
+        (
+            "repos.yaml",
+            "repos:\n- id: /.*/\n  apply_requirements: [approved]\n  allowed_overrides: [apply_requirements]\n\
+             - id: /.*/\n  apply_requirements: []\nworkflows:\n  w:\n    policy_check: {steps: [show]}\n\
+             metrics: {prometheus: {endpoint: /metrics}}\n",
+        ),
+    ]);
+    assert_snapshot!(told(&tree.check(&["--repo-config", "repos.yaml"])), @"");
+}

@@ -4,7 +4,7 @@ use crate::app::discovery_settings;
 use crate::config::repo::{self, ConfigErrors, RepoConfig};
 use crate::config::repos::{ConfigSource, Decided, Decider, RepoRules, ServerRepos};
 use crate::config::server::SearchConfig;
-use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, hooks_before_plan, warnings};
+use crate::discovery::explain::{Explanation, Question, Tool, Warning, explain, hooks_before_plan, remarks, warnings};
 use crate::discovery::{Input, ModuleGraph, Settings, Tree};
 use crate::model::{BranchName, RepoId, RepoPath};
 
@@ -88,6 +88,8 @@ pub(super) fn reach(local: Local, asked: &Asked, config: &SearchConfig) -> anyho
     let repo_config = verdict.config(&tree, rules.as_ref());
     if let (true, Some(rules)) = (verdict.problems.is_empty(), &rules) {
         verdict.explain(&tree, rules, repo_config.as_ref(), config)?;
+        let (file, idle) = server.as_ref().map(ServerRepos::without_effect).unwrap_or_default();
+        verdict.warnings.extend(remarks(file, idle));
     }
     Ok(verdict)
 }

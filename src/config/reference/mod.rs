@@ -35,6 +35,7 @@ fn below(kind: &'static Kind) -> Vec<&'static Keys> {
         | Kind::SlashedRegex
         | Kind::Words(_)
         | Kind::NotYetTrue
+        | Kind::WithoutEffect(..)
         | Kind::NotYet(_) => Vec::new(),
     }
 }

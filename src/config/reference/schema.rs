@@ -74,8 +74,17 @@ fn value(kind: &Kind) -> Value {
         }
         Kind::Any(kinds) => json!({"anyOf": kinds.iter().map(value).collect::<Vec<_>>()}),
         Kind::NotYetTrue => json!({"enum": [false, "no", "off"]}),
+        Kind::WithoutEffect(kind, _) => inline(kind),
         Kind::NotYet(_) => json!({"type": "null"}),
     }
+}
+
+/// The same where mappings have no entry of their own.
+fn inline(kind: &Kind) -> Value {
+    let Kind::Map(keys) = kind else { return value(kind) };
+    let property = |key: &Key| (key.name.to_owned(), json!({"anyOf": [inline(&key.kind), {"type": "null"}]}));
+    let properties: Map<String, Value> = keys.list.iter().map(property).collect();
+    json!({"type": "object", "properties": properties, "additionalProperties": false})
 }
 
 #[cfg(test)]

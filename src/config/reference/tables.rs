@@ -44,6 +44,8 @@ fn shape(kind: &Kind) -> String {
         Kind::Named(kind) => format!("by name: {}", shape(kind)),
         Kind::Any(kinds) => kinds.iter().map(shape).collect::<Vec<_>>().join("; or "),
         Kind::NotYetTrue => "`false`".to_owned(),
+        Kind::WithoutEffect(Kind::Map(_), _) => "as in Atlantis".to_owned(),
+        Kind::WithoutEffect(kind, _) => shape(kind),
         Kind::NotYet(_) => "nothing".to_owned(),
     }
 }

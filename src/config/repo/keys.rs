@@ -7,6 +7,10 @@ use crate::config::workflow::WORKFLOW;
 use crate::config::yaml::{Key, Keys, Kind, words};
 use crate::model::Distribution;
 
+/// Why nothing is done about [`crate::config::overrides::OverrideKey::DeleteSourceBranchOnMerge`].
+pub(in crate::config) const OF_GITHUB: &str = "GitHub deletes the branch itself if the setting `Automatically delete head branches` of the repository is on; Atlantis \
+     ignores the key there too";
+
 /// The file.
 pub(in crate::config) static TOP: Keys = Keys {
     of: "the file",
@@ -72,10 +76,10 @@ pub(in crate::config) static TOP: Keys = Keys {
         ),
         Key::new(
             "delete_source_branch_on_merge",
-            Kind::NotYetTrue,
-            "`false`",
-            "Whether a merge deletes the branch. Only `false` in this version. Needs permission.",
-            "false",
+            Kind::WithoutEffect(&Kind::Switch, OF_GITHUB),
+            "",
+            "Accepted, without effect: the setting of the repository on GitHub decides.",
+            "true",
         ),
         Key::new(
             "policies",
@@ -86,10 +90,13 @@ pub(in crate::config) static TOP: Keys = Keys {
         ),
         Key::new(
             "emoji_reaction",
-            Kind::Text,
-            "`--emoji-reaction`",
-            "Only the empty text: the reaction is given before this file is read, so the server decides.",
-            "''",
+            Kind::WithoutEffect(
+                &Kind::Text,
+                "the reaction is given before this file is read; whoever runs Lockkeeper chooses one with `--emoji-reaction`",
+            ),
+            "",
+            "Accepted, without effect: the reaction is given before this file is read, so the server decides.",
+            "eyes",
         ),
     ],
     of_server: OF_SERVER,
@@ -204,10 +211,10 @@ pub(in crate::config) static PROJECT: Keys = Keys {
         SILENCE,
         Key::new(
             "delete_source_branch_on_merge",
-            Kind::NotYetTrue,
-            "`false`",
-            "Whether a merge deletes the branch. Only `false` in this version. Needs permission.",
-            "false",
+            Kind::WithoutEffect(&Kind::Switch, OF_GITHUB),
+            "",
+            "Accepted, without effect: the setting of the repository on GitHub decides.",
+            "true",
         ),
         Key::new(
             "policy_check",

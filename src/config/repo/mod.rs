@@ -27,7 +27,7 @@ pub use wishes::{RequirementWish, SilenceWish, WorkflowWish};
 
 #[cfg(test)]
 pub(super) use keys::PROJECT;
-pub(super) use keys::TOP;
+pub(super) use keys::{OF_GITHUB, TOP};
 
 use super::lock_block;
 pub use super::lock_block::LockWish;
@@ -35,7 +35,7 @@ pub use super::overrides::{AllowedOverrides, OverrideKey};
 pub use super::permissions::Permissions;
 use super::workflow::{FileVersion, Workflow, read_workflows};
 use super::yaml::{self, Fields, Node, Reader, Value};
-pub use super::yaml::{ConfigErrors, Place, Problem, nearest, quoted, shown};
+pub use super::yaml::{ConfigErrors, Place, Problem, Remark, nearest, quoted, shown};
 use crate::model::{BranchName, ProjectKey, ProjectName};
 use project::{Entry, PatternCache};
 use wishes::Surroundings;
@@ -67,6 +67,8 @@ pub struct RepoConfig {
     pub silence_pr_comments: Option<SilenceWish>,
     /// Whether pulls are merged after their applies; `None` leaves it to the server.
     pub automerge: Option<bool>,
+    /// Parts of the file that have no effect.
+    pub without_effect: Vec<Remark>,
 }
 
 /// What a repository says about looking for projects.
@@ -106,7 +108,12 @@ impl RepoConfig {
         let mut reader = Reader::default();
         let config = read(&mut reader, text, permissions);
         let config = Self { file_name: file_name.to_owned(), ..config };
-        if reader.problems.is_empty() { Ok(config) } else { Err(ConfigErrors::new(file_name, text, reader.problems)) }
+        let Reader { problems, without_effect, .. } = reader;
+        if problems.is_empty() {
+            Ok(Self { without_effect, ..config })
+        } else {
+            Err(ConfigErrors::new(file_name, text, problems))
+        }
     }
 
     /// What is left of it for pulls into a branch: projects that are about other branches are not there. Two projects
@@ -163,9 +170,6 @@ fn read(reader: &mut Reader, text: &str, permissions: &Permissions) -> RepoConfi
 fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> RepoConfig {
     let Some(fields) = reader.fields(node, &TOP) else { return RepoConfig::default() };
     let version = read_version(reader, &fields);
-    check_emoji(reader, &fields);
-    // It can only be `false` in this version, and needs permission all the same.
-    permissions.overrides().check_only_false(reader, &fields, OverrideKey::DeleteSourceBranchOnMerge);
     let workflows = read_own_workflows(reader, &fields, permissions, version);
     let own_workflows: Vec<&str> = workflows.keys().map(String::as_str).collect();
     let around = Surroundings { permissions, own_workflows: &own_workflows };
@@ -181,6 +185,7 @@ fn read_top(reader: &mut Reader, node: &Node, permissions: &Permissions) -> Repo
         abort_on_execution_order_fail: reader.boolean(&fields, "abort_on_execution_order_fail").unwrap_or_default(),
         silence_pr_comments: wishes::read_silence(reader, permissions.overrides(), &fields),
         automerge: reader.boolean(&fields, "automerge"),
+        without_effect: Vec::new(),
         workflows,
     }
 }
@@ -203,13 +208,6 @@ fn read_version(reader: &mut Reader, fields: &Fields<'_>) -> FileVersion {
 
 fn version_missing(reader: &mut Reader) {
     reader.problem_of_file("`version` is missing".to_owned(), "begin the file with `version: 3`");
-}
-
-/// Atlantis reads the key and does nothing with it (reference 4.1).
-fn check_emoji(reader: &mut Reader, fields: &Fields<'_>) {
-    let Some(text) = reader.text(fields, "emoji_reaction").filter(|text| !text.text.is_empty()) else { return };
-    let what = "`emoji_reaction` cannot be set here: the reaction is given before this file is read".to_owned();
-    reader.problem(text.place, what, "remove it; whoever runs Lockkeeper chooses one with `--emoji-reaction`");
 }
 
 fn read_own_workflows(

@@ -116,8 +116,7 @@ impl PatternCache {
 }
 
 /// Keys that can only be `false` in this version, and need permission all the same: it is the operator who decides.
-const ONLY_FALSE: [OverrideKey; 3] =
-    [OverrideKey::DeleteSourceBranchOnMerge, OverrideKey::PolicyCheck, OverrideKey::CustomPolicyCheck];
+const ONLY_FALSE: [OverrideKey; 2] = [OverrideKey::PolicyCheck, OverrideKey::CustomPolicyCheck];
 
 /// An entry, as far as it could be read.
 pub(super) struct Entry {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 
 use super::*;
+use crate::config::repos::ServerRepos;
 use crate::config::yaml::Kind;
 use crate::model::LockMode;
 
@@ -182,7 +183,6 @@ fn every_bad_value_of_the_file_is_named() {
         "version: 3\nparallel_plan: 2",
         "version: 3\nparallel_apply: [true]",
         "version: 3\nautomerge: perhaps",
-        "version: 3\nautomerge: true",
         "",
     ];
     insta::assert_snapshot!(told(texts.map(|text| (text, text.to_owned()))), @"
@@ -217,8 +217,6 @@ fn every_bad_value_of_the_file_is_named() {
     parallel_apply: [true] => `parallel_apply` must be `true` or `false`, not a list => write `true` or `false` here
     version: 3
     automerge: perhaps => `automerge` must be `true` or `false`, not `perhaps` => write `true` or `false` here
-    version: 3
-    automerge: true => `automerge: true` is not available in this version yet => remove it if you can do without it; Lockkeeper stops here, because ignoring it could be unsafe
      => `version` is missing => begin the file with `version: 3`
     ");
 }
@@ -243,10 +241,7 @@ fn what_is_for_later_is_refused_by_name() {
         }
     }
     insta::assert_snapshot!(told, @"
-    `automerge: true` is not available in this version yet
-    `delete_source_branch_on_merge: true` is not available in this version yet
     `policies` is not available in this version yet
-    `delete_source_branch_on_merge: true` is not available in this version yet
     `policy_check: true` is not available in this version yet
     `custom_policy_check: true` is not available in this version yet
     ");
@@ -254,18 +249,59 @@ fn what_is_for_later_is_refused_by_name() {
 
 #[test]
 fn nobody_is_sent_for_a_permission_that_would_not_help() {
-    let delete = "delete_source_branch_on_merge";
-    let of_file = |value: &str| format!("version: 3\n{delete}: {value}\n");
-    let of_project = |key: &str, value: &str| with_line(&format!("{key}: {value}"));
     for (value, expected) in [("true", "not available"), ("yes", "not available"), ("false", "may not be set here")] {
-        let of_projects = [delete, "policy_check", "custom_policy_check"].map(|key| of_project(key, value));
-        for text in of_projects.into_iter().chain([of_file(value)]) {
+        for key in ["policy_check", "custom_policy_check"] {
+            let text = with_line(&format!("{key}: {value}"));
             let errors = parse(&text).unwrap_err();
             let told: Vec<_> = errors.problems().map(|problem| problem.what.as_str()).collect();
             assert_eq!(told.len(), 1, "{text}: {told:?}");
             assert!(told[0].contains(expected), "{text}: {told:?}");
         }
     }
+}
+
+/// Permission or not: there is nothing to permit.
+#[test]
+fn what_weakens_nothing_is_accepted_and_has_no_effect() {
+    let text = "version: 3\ndelete_source_branch_on_merge: true\nemoji_reaction: eyes\nprojects:\n  - dir: a\n    \
+                delete_source_branch_on_merge: true\n  - dir: b\n    delete_source_branch_on_merge: false\n";
+    let told: Vec<String> =
+        parse(text).unwrap().without_effect.iter().map(|remark| format!("{}: {}", remark.line, remark.what)).collect();
+    insta::assert_snapshot!(told.join("\n"), @"
+    2: `delete_source_branch_on_merge` has no effect
+    3: `emoji_reaction` has no effect
+    6: `delete_source_branch_on_merge` has no effect
+    ");
+    let workflows = "version: 3\nworkflows: {w: {policy_check: {steps: [show]}}}\n";
+    let custom = ServerRepos::parse("repos.yaml", "repos: [{id: /.*/, allow_custom_workflows: true}]").unwrap();
+    let rules = custom.rules(&"github.com/acme/infra".parse().unwrap());
+    let config = RepoConfig::parse("atlantis.yaml", workflows, rules.permissions()).unwrap();
+    insta::assert_snapshot!(config.without_effect[0], @"the stage `policy_check` of the workflow `w` never runs: policies are not checked in this version");
+}
+
+#[test]
+fn usual_slips_are_told_with_what_to_write() {
+    let texts = [
+        "version: 3\nprojects: [{dir: a, autoplan: {when_modified: [*.tf]}}]",
+        "version: 3\nprojects:\n  - dir: a\n    autoplan:\n      when_modified:\n        - **/*.tf\n",
+        "version: 3\nprojects: [{dir: a, when_modified: ['*.tf']}]",
+        "version: 3\nprojects: [{dir: a, enabled: false}]",
+    ];
+    insta::assert_snapshot!(told(texts.map(|text| (text, text.to_owned()))), @"
+    version: 3
+    projects: [{dir: a, autoplan: {when_modified: [*.tf]}}] => `*.tf` is no text in YAML: without quotes, `*` at the beginning makes it an alias => put it in quotes: `'*.tf'`
+    version: 3
+    projects:
+      - dir: a
+        autoplan:
+          when_modified:
+            - **/*.tf
+     => `**/*.tf` is no text in YAML: without quotes, `*` at the beginning makes it an alias => put it in quotes: `'**/*.tf'`
+    version: 3
+    projects: [{dir: a, when_modified: ['*.tf']}] => `when_modified` is not a key of a project => `when_modified` belongs under `autoplan`: write `autoplan:`, and `when_modified` in it
+    version: 3
+    projects: [{dir: a, enabled: false}] => `enabled` is not a key of a project => `enabled` belongs under `autoplan`: write `autoplan:`, and `enabled` in it
+    ");
 }
 
 #[test]

@@ -110,12 +110,11 @@ fn read_locking(reader: &mut Reader, fields: &Fields<'_>, line: usize) -> Option
 fn read_requirements(reader: &mut Reader, fields: &Fields<'_>, key: &str) -> Option<Vec<Requirement>> {
     let requirements = lists::read_requirements(reader, fields, key)?;
     if requirements.is_empty() {
-        let line = fields.place(key).map_or(0, |place| place.line);
-        let sentence = format!(
-            "`{key}: []` says nothing: what earlier entries demand still holds. To demand less here, change the \
-             expressions of those entries so that they are not about this repository"
-        );
-        reader.warnings.push((line, sentence));
+        let help = "what earlier entries demand still holds. To demand less here, change the expressions of those entries \
+                    so that they are not about this repository";
+        if let Some(place) = fields.place(key) {
+            reader.without_effect(place, format!("`{key}: []` says nothing"), help);
+        }
     }
     Some(requirements).filter(|list| !list.is_empty())
 }

@@ -6,6 +6,7 @@ use crate::config::hook::HOOK;
 use crate::config::lists::{REQUIREMENTS, SILENCE};
 use crate::config::lock_block::OF_SERVER;
 use crate::config::overrides::ALLOWED_OVERRIDES;
+use crate::config::repo::OF_GITHUB;
 use crate::config::repo::autodiscover::AUTODISCOVER;
 use crate::config::workflow::WORKFLOW;
 use crate::config::yaml::{Key, Keys, Kind};
@@ -45,10 +46,13 @@ pub(in crate::config) static TOP: Keys = Keys::new(
         Key::new("policies", Kind::NotYet(&Kind::Map(&POLICIES)), "none", "Not in this version.", ""),
         Key::new(
             "metrics",
-            Kind::NotYet(&Kind::Map(&METRICS)),
-            "none",
-            "Not in this version: `/metrics` is always there for Prometheus.",
+            Kind::WithoutEffect(
+                &Kind::Map(&METRICS),
+                "`/metrics` is there for Prometheus in any case, and numbers are not sent to StatsD",
+            ),
             "",
+            "Accepted, without effect: `/metrics` is always there for Prometheus.",
+            "{prometheus: {endpoint: /metrics}}",
         ),
         Key::new("external_stores", Kind::NotYet(&Kind::Map(&STORES)), "none", "Not in this version.", ""),
     ],
@@ -164,10 +168,10 @@ pub(in crate::config) static ENTRY: Keys = Keys::new(
         SILENCE,
         Key::new(
             "delete_source_branch_on_merge",
-            Kind::NotYetTrue,
-            "`false`",
-            "Whether a merge deletes the branch. Only `false` in this version.",
-            "false",
+            Kind::WithoutEffect(&Kind::Switch, OF_GITHUB),
+            "",
+            "Accepted, without effect: the setting of the repository on GitHub decides.",
+            "true",
         ),
         Key::new(
             "policy_check",

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::access::TeamAuthz;
 use super::workflow::{FileVersion, read_workflows};
-use super::yaml::{self, ConfigErrors, Fields, Node, Reader, Syntax};
+use super::yaml::{self, ConfigErrors, Fields, Node, Reader, Remark, Syntax};
 use crate::model::RepoId;
 
 pub use config_source::{ConfigSource, InvalidSource};
@@ -50,6 +50,8 @@ pub struct ServerRepos {
     /// `--disable-repo-locking`.
     locking_is_off: bool,
     warnings: Vec<(usize, String)>,
+    /// Parts that have no effect.
+    without_effect: Vec<Remark>,
 }
 
 impl ServerRepos {
@@ -74,7 +76,7 @@ impl ServerRepos {
         let repos = read(&mut reader, syntax, text);
         let file = name.rsplit('/').next().unwrap_or(name).into();
         if reader.problems.is_empty() {
-            Ok(Self { file, warnings: reader.warnings, ..repos })
+            Ok(Self { file, warnings: reader.warnings, without_effect: reader.without_effect, ..repos })
         } else {
             Err(ConfigErrors::new(name, text, reader.problems))
         }
@@ -113,9 +115,15 @@ impl ServerRepos {
 
     /// What is said in a way that will go, or means less than it may seem, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.warnings.clone();
+        let idle = self.without_effect.iter().map(|remark| (remark.line, remark.to_string()));
+        let mut warnings: Vec<(usize, String)> = self.warnings.iter().cloned().chain(idle).collect();
         warnings.sort();
         warnings.iter().map(|(line, sentence)| format!("{} line {line}: {sentence}", self.file)).collect()
+    }
+
+    /// Name of the file, and its parts that are accepted and have no effect.
+    pub fn without_effect(&self) -> (&str, &[Remark]) {
+        (&self.file, &self.without_effect)
     }
 }
 

@@ -431,9 +431,7 @@ fn what_is_for_later_is_refused_by_name() {
     }
     insta::assert_snapshot!(told, @"
     `policies` is not available in this version yet
-    `metrics` is not available in this version yet
     `external_stores` is not available in this version yet
-    `delete_source_branch_on_merge: true` is not available in this version yet
     `policy_check: true` is not available in this version yet
     `custom_policy_check: true` is not available in this version yet
     ");

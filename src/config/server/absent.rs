@@ -10,6 +10,8 @@ pub enum Reason {
     NotYet,
     /// It is refused; another setting or part does what it was for.
     Instead(&'static str),
+    /// It is accepted and has no effect: what it is for is not here, and to do without it weakens nothing.
+    WithoutEffect(&'static str),
     /// What it asks for is always the case; setting it is only worth a warning.
     Always(&'static str),
 }
@@ -81,6 +83,9 @@ const OTHER_GATES: &str = "what must hold before an apply is said by `apply_requ
 const SAME_ORIGIN: Reason = Reason::Always("output is streamed without websockets, and only to pages of this server");
 const OTHER_SITES: &str = "other sites can link to the page of a run";
 
+const COSMETIC: Reason = Reason::WithoutEffect("it only changes how comments look");
+const OTHER_FORGE: Reason = Reason::WithoutEffect("it is only about forges that this version does not serve");
+
 /// The flags.
 pub static ABSENT: &[Absent] = &[
     Absent::value("api-secret", &[]).taking(Kind::Secret),
@@ -95,9 +100,9 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("bitbucket-user", &[]),
     Absent::value("bitbucket-webhook-secret", &[]).taking(Kind::Secret),
     Absent::value("checkout-depth", &["0"]).taking(COUNT).because(MIRROR),
-    Absent::value("gh-org", &[]),
+    Absent::value("gh-org", &[]).because(Reason::WithoutEffect("no App is created by Lockkeeper")),
     Absent::value("gitea-base-url", &["https://gitea.com"]),
-    Absent::value("gitea-page-size", &["30"]).taking(COUNT),
+    Absent::value("gitea-page-size", &["30"]).taking(COUNT).because(OTHER_FORGE),
     Absent::value("gitea-token", &[]).taking(Kind::Secret),
     Absent::value("gitea-user", &[]),
     Absent::value("gitea-webhook-secret", &[]).taking(Kind::Secret),
@@ -106,10 +111,10 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("gitlab-token", &[]).taking(Kind::Secret),
     Absent::value("gitlab-user", &[]),
     Absent::value("gitlab-webhook-secret", &[]).taking(Kind::Secret),
-    Absent::value("language", &["en"]),
-    Absent::value("language-config-file", &[]).taking(Kind::Path),
+    Absent::value("language", &["en"]).because(COSMETIC),
+    Absent::value("language-config-file", &[]).taking(Kind::Path).because(COSMETIC),
     Absent::value("locking-db-type", &["boltdb"]).taking(Kind::Choice(&["boltdb", "redis"])).because(POSTGRES),
-    Absent::value("markdown-template-overrides-dir", &["~/.markdown_templates"]).taking(Kind::Path),
+    Absent::value("markdown-template-overrides-dir", &["~/.markdown_templates"]).taking(Kind::Path).because(COSMETIC),
     Absent::value("redis-cluster-addresses", &[]).taking(Kind::List).because(POSTGRES),
     Absent::value("redis-db", &["0"]).taking(COUNT).because(POSTGRES),
     Absent::value("redis-host", &[]).because(POSTGRES),
@@ -117,7 +122,8 @@ pub static ABSENT: &[Absent] = &[
     Absent::value("redis-port", &["0", "6379"]).taking(Kind::Number(0, 65_535)).because(POSTGRES),
     Absent::value("redis-username", &[]).because(POSTGRES),
     Absent::value("slack-token", &[]).taking(Kind::Secret),
-    Absent::value("stats-namespace", &["atlantis"]),
+    Absent::value("stats-namespace", &["atlantis"])
+        .because(Reason::WithoutEffect("the names of all numbers of `/metrics` begin with `lockkeeper_`")),
     Absent::value("tfe-hostname", &["app.terraform.io"]),
     Absent::value("tfe-token", &[]).taking(Kind::Secret),
     Absent::value("webhook-http-headers", &[]).taking(Kind::Secret),
@@ -127,14 +133,14 @@ pub static ABSENT: &[Absent] = &[
     Absent::switch("enable-drift-remediation"),
     Absent::switch("enable-external-stores"),
     Absent::switch("enable-policy-checks"),
-    Absent::switch("enable-profiling-api"),
+    Absent::switch("enable-profiling-api").because(Reason::WithoutEffect("there is no such API")),
     Absent::switch("gh-allow-mergeable-bypass-apply").because(OWN_STATUS).warning_if_off(OTHER_GATES),
-    Absent::switch("gitlab-status-retry-enabled"),
-    Absent::switch("hide-prev-plan-comments"),
+    Absent::switch("gitlab-status-retry-enabled").because(OTHER_FORGE),
+    Absent::switch("hide-prev-plan-comments").because(COSMETIC),
     Absent::switch("parallel-apply").because(PARALLEL).warning_if_off(APPLIES_ONE_BY_ONE),
     Absent::switch("parallel-plan").because(PARALLEL).warning_if_off(PLANS_ONE_BY_ONE),
-    Absent::switch("pending-apply-status"),
-    Absent::switch("quiet-policy-checks"),
+    Absent::switch("pending-apply-status").because(OTHER_FORGE),
+    Absent::switch("quiet-policy-checks").because(COSMETIC),
     Absent::switch("redis-insecure-skip-verify").because(POSTGRES),
     Absent::switch("redis-tls-enabled").because(POSTGRES),
     Absent::switch("skip-clone-no-changes").because(MIRROR),

@@ -103,6 +103,8 @@ pub struct ServerConfig {
     pub sandbox: SandboxConfig,
     /// What is logged.
     pub logging: LoggingConfig,
+    /// Settings that are accepted and have no effect, a sentence each.
+    pub without_effect: Vec<String>,
 }
 
 impl ServerConfig {
@@ -114,7 +116,10 @@ impl ServerConfig {
         let config = Self::read(&mut reader);
         let (problems, warnings) = reader.finish();
         match (config, ConfigErrors::of(problems)) {
-            (Ok(config), None) => Ok((config, warnings)),
+            (Ok(config), None) => {
+                let idle = warnings.iter().filter(|warning| warning.is_without_effect()).map(ToString::to_string);
+                Ok((Self { without_effect: idle.collect(), ..config }, warnings))
+            }
             (_, Some(errors)) => Err(errors),
             (Err(_), None) => unreachable!("a reader that gives no value has recorded why"),
         }
@@ -152,6 +157,7 @@ impl ServerConfig {
             terraform: terraform?,
             sandbox: sandbox?,
             logging: logging?,
+            without_effect: Vec::new(),
         })
     }
 }

@@ -88,22 +88,36 @@ impl fmt::Display for ConfigErrors {
 
 /// Something the server starts with, but that a person should know.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning(String);
+pub struct Warning {
+    text: String,
+    /// Whether it is about a setting that is accepted and has no effect.
+    is_idle: bool,
+}
 
 impl Warning {
     /// About one setting.
     pub(super) fn with(flag: &'static str, what: impl fmt::Display) -> Self {
-        Self(format!("{}: {what}", subject(setting(flag))))
+        Self::about(format!("{}: {what}", subject(setting(flag))))
     }
 
     /// About anything else.
     pub(super) fn about(text: String) -> Self {
-        Self(text)
+        Self { text, is_idle: false }
+    }
+
+    /// About a setting that is accepted and has no effect.
+    pub(super) fn without_effect(text: String) -> Self {
+        Self { text, is_idle: true }
+    }
+
+    /// Whether it is about a setting that is accepted and has no effect.
+    pub fn is_without_effect(&self) -> bool {
+        self.is_idle
     }
 }
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }

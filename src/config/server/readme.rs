@@ -84,7 +84,8 @@ const ABSENT_HEAD: &str = "
 
 They are known by name, as flag, variable and key. *Not yet*: the server does not start with one of these, so that nobody
 believes in a setting that does nothing; a value that asks for nothing (`false`, or the default in Atlantis) is no harm.
-*Not needed*: it is so in any case, and the server says so in a warning. A value of the wrong kind is an error for all of
+*Not needed*: it is so in any case, and the server says so in a warning. *Without effect*: the server starts and names it in a
+warning and on the operations page, since to do without it weakens nothing. A value of the wrong kind is an error for all of
 them.
 
 | Flag | Kind | What happens |
@@ -96,6 +97,7 @@ fn absent_row(absent: &Absent) -> String {
         Reason::NotYet => "Not yet.".to_owned(),
         Reason::Instead(why) => format!("Refused: {why}."),
         Reason::Always(why) => format!("Not needed: {why}."),
+        Reason::WithoutEffect(why) => format!("Without effect: {why}."),
     };
     let off = absent.off.map(|way_out| format!(" `false` is warned of: {way_out}.")).unwrap_or_default();
     format!("| `--{}` | {} | {what}{off} |\n", absent.flag, kind(absent.kind))

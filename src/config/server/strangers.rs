@@ -109,6 +109,7 @@ fn report(reader: &mut Reader<'_>, absent: &Absent, given: &Given<'_>) {
             reader.record(Problem::about(subject, format!("not supported: {why}"), fix));
         }
         Reason::Always(why) => reader.warn(Warning::about(format!("{subject}: not needed: {why}"))),
+        Reason::WithoutEffect(why) => reader.warn(Warning::without_effect(format!("{subject} has no effect: {why}"))),
     }
 }
 

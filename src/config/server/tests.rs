@@ -375,7 +375,8 @@ fn switches_of_comments_and_labels_are_off_and_unset_by_default() {
     let expected =
         LookConfig { disable_apply_all: true, disable_folding: true, hide_unchanged: true, diff_markdown: true };
     assert_eq!(all, expected);
-    let given = [("disable-autoplan-label", "wip"), ("disable-unlock-label", " keep "), ("disable-automerge-label", "wait")];
+    let given =
+        [("disable-autoplan-label", "wip"), ("disable-unlock-label", " keep "), ("disable-automerge-label", "wait")];
     let [no_autoplan, no_unlock, no_automerge] = ["wip", "keep", "wait"].map(|label| Some(label.to_owned()));
     assert_eq!(config(&given).planning.labels, Labels { no_autoplan, no_unlock, no_automerge });
 }
@@ -572,23 +573,25 @@ fn mistakes_of_the_file_and_of_flags_are_told_together() {
       3. --gitlab-token (LOCKKEEPER_GITLAB_TOKEN): not available yet in this version
          Fix: remove it from /etc/server.yaml:3:15
 
-      4. --automerge (LOCKKEEPER_AUTOMERGE): `perhaps` is neither yes nor no (set by /etc/server.yaml:4:12)
-         Fix: write `true` or `false`
-
-      5. --enable-drift-detection (LOCKKEEPER_ENABLE_DRIFT_DETECTION): not available yet in this version
+      4. --enable-drift-detection (LOCKKEEPER_ENABLE_DRIFT_DETECTION): not available yet in this version
          Fix: remove it from /etc/server.yaml:8:25
 
-      6. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): missing
+      5. --repo-allowlist (LOCKKEEPER_REPO_ALLOWLIST): missing
          Fix: name the repositories to serve, such as `github.com/acme/*`
 
-      7. /etc/server.yaml:6:11: gh-token: set, and so is --gh-token-file
+      6. /etc/server.yaml:6:11: gh-token: set, and so is --gh-token-file
          Fix: keep one of the two
 
-      8. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could pretend to be GitHub
+      7. --gh-webhook-secret (LOCKKEEPER_GH_WEBHOOK_SECRET): missing, so anybody could pretend to be GitHub
          Fix: set LOCKKEEPER_GH_WEBHOOK_SECRET to the secret of the webhook on GitHub; --allow-unsigned-webhooks does without, for trials
 
-      9. --port (LOCKKEEPER_PORT): `-` is not a number in the allowed range
+      8. --port (LOCKKEEPER_PORT): `-` is not a number in the allowed range
          Fix: write a whole number from 0 to 65535
+
+      9. /etc/server.yaml:4:12: automerge: `perhaps` is neither yes nor no
+         automerge: perhaps
+                    ^^^^^^^
+         Fix: write `true` or `false`
 
      10. /etc/server.yaml:9:14: run-timeout: `soon` is not a length of time
          run-timeout: soon
@@ -719,4 +722,16 @@ fn a_proxy_that_is_no_network_is_named_with_flag_and_fix() {
     Fix: write addresses, or networks such as `10.0.0.0/8`, with commas between them
     ");
     assert_eq!(config(&[]).web.trusted_proxies, TrustedProxies::default());
+}
+
+#[test]
+fn what_weakens_nothing_is_accepted_without_effect_and_said() {
+    let flags = [("hide-prev-plan-comments", "true"), ("stats-namespace", "infra"), ("language", "en")];
+    let (config, warnings) = read_with(&flags, &[("ATLANTIS_GITEA_PAGE_SIZE", "50")]).unwrap();
+    assert_snapshot!(config.without_effect.join("\n"), @"
+    --gitea-page-size (LOCKKEEPER_GITEA_PAGE_SIZE) has no effect: it is only about forges that this version does not serve
+    --stats-namespace (LOCKKEEPER_STATS_NAMESPACE) has no effect: the names of all numbers of `/metrics` begin with `lockkeeper_`
+    --hide-prev-plan-comments (LOCKKEEPER_HIDE_PREV_PLAN_COMMENTS) has no effect: it only changes how comments look
+    ");
+    assert!(config.without_effect.iter().all(|sentence| warnings.lines().any(|line| line == sentence)), "{warnings}");
 }

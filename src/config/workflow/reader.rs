@@ -53,6 +53,10 @@ fn read_workflow(reader: &mut Reader, name: &Located, node: &Node, version: File
     for (key, stage) in stages {
         // Version 2 differs in these two only.
         let version = if matches!(key, "plan" | "apply") { version } else { FileVersion::Three };
+        if let Some(place) = fields.place(key).filter(|_| key == "policy_check") {
+            let what = format!("the stage `policy_check` of the workflow `{}` never runs", shown(text));
+            reader.without_effect(place, what, "policies are not checked in this version");
+        }
         if let Some(read) = fields.get(key).and_then(|node| read_stage(reader, node, version)) {
             *stage = read;
         }

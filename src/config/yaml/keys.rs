@@ -46,6 +46,9 @@ pub(in crate::config) enum Kind {
     Any(&'static [Self]),
     /// `false` is what is the case; `true` is for a later version.
     NotYetTrue,
+    /// Accepted, with nothing but a look at its shape: what it asks for does not exist here, and to leave it out weakens
+    /// nothing. The text says why.
+    WithoutEffect(&'static Self, &'static str),
     /// Only its shape is looked at; what it asks for is for a later version. Ignoring it could be unsafe.
     NotYet(&'static Self),
 }
@@ -75,6 +78,13 @@ impl Keys {
     /// Keys of which exactly one is written.
     pub(in crate::config) const fn choice(of: &'static str, keys: &'static [Key]) -> Self {
         Self { is_choice: true, ..Self::new(of, keys) }
+    }
+
+    /// The key whose mapping has a key of this name, if only one has.
+    pub(in crate::config) fn parent_of(&self, name: &str) -> Option<&'static str> {
+        let has = |key: &&Key| matches!(&key.kind, Kind::Map(below) if below.names().any(|below| below == name));
+        let mut parents = self.list.iter().filter(has).map(|key| key.name);
+        parents.next().filter(|_| parents.next().is_none())
     }
 
     /// The names, in the order of the table.

@@ -16,5 +16,5 @@ pub(in crate::config) use keys::{Key, Keys, Kind, words};
 pub use nearest::{nearest, quoted};
 pub(in crate::config) use node::{Located, Node, Syntax, Value, read, read_as};
 pub(in crate::config) use problem::excerpt;
-pub use problem::{ConfigErrors, Place, Problem, shown};
+pub use problem::{ConfigErrors, Place, Problem, Remark, shown};
 pub(in crate::config) use reader::{Fields, Reader, list_of};

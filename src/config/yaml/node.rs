@@ -7,7 +7,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned};
 
-use super::problem::{Place, Problem};
+use super::problem::{Place, Problem, shown};
 
 /// A value and where it was written. For an alias: where the anchored value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +23,13 @@ pub(in crate::config) enum Value {
     Scalar(Scalar, String),
     List(Vec<Node>),
     Map(Vec<(Located, Node)>),
+}
+
+impl Value {
+    /// Whether it is a text without characters.
+    pub(super) fn is_empty_text(&self) -> bool {
+        matches!(self, Self::Scalar(_, text) if text.trim().is_empty())
+    }
 }
 
 /// How YAML understands a scalar.
@@ -79,7 +86,7 @@ pub(in crate::config) fn read_as(syntax: Syntax, source: &str) -> Result<Option<
     match serde_saphyr::from_str_with_options::<Spanned<Raw>>(source, options) {
         Ok(raw) => Ok(Some(node(source, raw)).filter(|node| node.value != Value::Null)),
         Err(serde_saphyr::Error::Eof { .. }) => Ok(None),
-        Err(error) => Err(unreadable(&error, syntax)),
+        Err(error) => Err(unquoted(source, unreadable(&error, syntax))),
     }
 }
 
@@ -114,6 +121,30 @@ fn unreadable(error: &serde_saphyr::Error, syntax: Syntax) -> Problem {
         },
     };
     Problem { place, what, help: help.to_owned() }
+}
+
+/// A pattern that begins with `*` is an alias to YAML. Its author means a text.
+fn unquoted(source: &str, problem: Problem) -> Problem {
+    let Some(place) = problem.place.filter(|_| problem.what.contains("anchor") || problem.what.contains("alias"))
+    else {
+        return problem;
+    };
+    let line = source.lines().nth(place.line - 1).unwrap_or_default();
+    let from: String = line.chars().skip(place.column - 1).collect();
+    let ends = |c: char| c.is_whitespace() || matches!(c, ',' | ']' | '}');
+    let Some(word) = from.split(ends).next().filter(|word| word.starts_with('*') && word.len() > 1) else {
+        return problem;
+    };
+    // What follows an asterisk in an alias is a name; a pattern has a dot, a slash or another asterisk.
+    if !word[1..].contains(['.', '/', '*', '?', '[']) {
+        return problem;
+    }
+    let word = shown(word);
+    Problem {
+        what: format!("`{word}` is no text in YAML: without quotes, `*` at the beginning makes it an alias"),
+        help: format!("put it in quotes: `'{word}'`"),
+        ..problem
+    }
 }
 
 /// The message alone: the place is shown by us.

@@ -29,6 +29,23 @@ pub struct Problem {
     pub help: String,
 }
 
+/// Part of a file that is accepted and has no effect.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Remark {
+    /// Line, from 1.
+    pub line: usize,
+    /// The part.
+    pub what: String,
+    /// The reason, with a way out where there is one.
+    pub help: String,
+}
+
+impl fmt::Display for Remark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.help)
+    }
+}
+
 /// Everything that is wrong with a file, at least one problem. `Display` is preformatted text with excerpts of the
 /// file: put it in a fence, as any other text from a pull request.
 #[derive(Debug, Clone, PartialEq, Eq)]

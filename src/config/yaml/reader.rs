@@ -6,7 +6,7 @@ use super::expression::Expressions;
 use super::keys::Keys;
 use super::nearest::{nearest, quoted};
 use super::node::{Located, Node, Scalar, Value};
-use super::problem::{Place, Problem, shown};
+use super::problem::{Place, Problem, Remark, shown};
 
 /// Collects problems while values are taken.
 #[derive(Debug, Default)]
@@ -14,6 +14,8 @@ pub(in crate::config) struct Reader {
     pub(in crate::config) problems: Vec<Problem>,
     /// What is read, but not as its author may think: a line, and a sentence.
     pub(in crate::config) warnings: Vec<(usize, String)>,
+    /// Parts that are accepted and have no effect.
+    pub(in crate::config) without_effect: Vec<Remark>,
     pub(super) expressions: Expressions,
 }
 
@@ -66,6 +68,11 @@ impl Reader {
         self.problems.push(Problem { place: None, what, help: help.into() });
     }
 
+    /// Writes down that something is accepted and has no effect.
+    pub(in crate::config) fn without_effect(&mut self, place: Place, what: String, help: impl Into<String>) {
+        self.without_effect.push(Remark { line: place.line, what, help: help.into() });
+    }
+
     /// Writes down that something is of Atlantis, and not here yet.
     pub(in crate::config) fn later(&mut self, place: Place, what: &str) {
         self.problem(
@@ -98,10 +105,13 @@ impl Reader {
                 "remove it; whoever runs Lockkeeper sets it in the server's configuration (`--repo-config`)",
             );
         } else {
-            let help = self.nearest(name, keys.names()).map_or_else(
-                || format!("the keys of {} are {}", keys.of, quoted(keys.names())),
-                |meant| format!("did you mean `{meant}`?"),
-            );
+            let help = match (keys.parent_of(name), self.nearest(name, keys.names())) {
+                (Some(parent), _) => {
+                    format!("`{name}` belongs under `{parent}`: write `{parent}:`, and `{name}` in it")
+                }
+                (None, Some(meant)) => format!("did you mean `{meant}`?"),
+                (None, None) => format!("the keys of {} are {}", keys.of, quoted(keys.names())),
+            };
             self.problem(key.place, format!("`{}` is not a key of {}", shown(name), keys.of), help);
         }
     }
@@ -221,7 +231,7 @@ impl Reader {
     }
 }
 
-fn boolean_in(node: &Node) -> Option<bool> {
+pub(super) fn boolean_in(node: &Node) -> Option<bool> {
     let Value::Scalar(Scalar::Bool | Scalar::Text, text) = &node.value else { return None };
     match text.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "y" => Some(true),

@@ -2,7 +2,7 @@
 
 use super::keys::{Keys, Kind};
 use super::node::{Located, Node, Value};
-use super::reader::Reader;
+use super::reader::{Reader, boolean_in};
 
 impl Reader {
     /// A key without a value asks for nothing.
@@ -18,6 +18,13 @@ impl Reader {
             Kind::NotYet(shape) => {
                 self.check_shape(value, shape, &name);
                 self.later(key.place, &name);
+            }
+            Kind::WithoutEffect(shape, why) => {
+                self.check_shape(value, shape, &name);
+                let asks_for_nothing = boolean_in(value) == Some(false) || value.value.is_empty_text();
+                if !asks_for_nothing {
+                    self.without_effect(key.place, format!("{name} has no effect"), *why);
+                }
             }
             Kind::NotYetTrue
             | Kind::Switch
@@ -49,7 +56,7 @@ impl Reader {
                     self.check_shape(value, kind, &format!("`{}`", key.text));
                 }
             }
-            Kind::NotYet(kind) => self.check_shape(node, kind, what),
+            Kind::NotYet(kind) | Kind::WithoutEffect(kind, _) => self.check_shape(node, kind, what),
             Kind::Any(_) => {}
         }
     }

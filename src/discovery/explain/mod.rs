@@ -20,7 +20,7 @@ pub use files::{FileVerdict, FileWhyNot};
 pub use json::{DeciderJson, ExplanationJson};
 pub use rows::{Part, PlannedGroup, Row, groups, rows};
 pub use skipped::{Skipped, SkippedGroup, WhyNot, skipped_groups};
-pub use warnings::{Warning, warnings};
+pub use warnings::{Warning, remarks, warnings};
 
 use super::limits::LimitExceeded;
 use super::terragrunt::PassedOver;

@@ -396,8 +396,6 @@ fn what_has_no_effect_is_a_warning() {
         .map(|warning| format!("{}:{}: {warning}", warning.file, warning.line.unwrap_or_default()))
         .collect();
     insta::assert_snapshot!(told.join("\n"), @"
-    lockkeeper.yaml:3: no file matches `../modules/**` of `when_modified`
-    lockkeeper.yaml:4: no file matches `*.py` of `when_modified`
     lockkeeper.yaml:5: the directory `gone` does not exist
     lockkeeper.yaml:6: `none/*` matches no directory with code that is not a project already
     repos.yaml:2: `/acme/` fits a part of this repository's name only, so the entry does not hold for it

@@ -1,15 +1,15 @@
 //! What a configuration says without effect: nothing is wrong with it, but hardly anybody means it. And what could not
 //! be found out about it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 use std::fmt;
 
 use super::super::configured::{self, Configured};
-use super::super::limits::{LimitExceeded, MAX_PATTERN_TESTS};
+use super::super::limits::LimitExceeded;
 use super::super::terragrunt::{self, Unresolved};
 use super::super::{Tree, links};
 use super::{Explanation, Question, unread};
-use crate::config::repo::{Autoplan, ProjectConfig, ProjectDir, RepoConfig, shown};
+use crate::config::repo::{OverrideKey, ProjectConfig, ProjectDir, Remark, RepoConfig, shown};
 use crate::config::repos::Decider;
 use crate::model::RepoPath;
 
@@ -53,7 +53,8 @@ fn sorted(mut warnings: Vec<Warning>) -> Vec<Warning> {
 fn of_repo(question: &Question<'_>, configured: &[Configured<'_>]) -> Vec<Warning> {
     let Some(config) = question.input.config else { return Vec::new() };
     let mut all = dirs(question, config, configured);
-    all.extend(patterns(question, config, configured));
+    all.extend(remarks(&config.file_name, &config.without_effect));
+    all.extend(requirements(question, config));
     all.extend(workflows(question, config, configured));
     all
 }
@@ -138,35 +139,39 @@ fn no_dir(tree: &Tree, path: &RepoPath) -> (String, String) {
     (format!("the directory `{dir}` does not exist"), "correct `dir`, or remove the project".to_owned())
 }
 
-/// Patterns that no file matches, by entry: one that is a pattern of directories is only idle if it is so in all of
-/// them. Given up without a word where it would take too long.
-fn patterns(question: &Question<'_>, config: &RepoConfig, configured: &[Configured<'_>]) -> Vec<Warning> {
-    let default = Autoplan::default().when_modified;
-    let mut files: Vec<&RepoPath> = question.input.tree.files().iter().collect();
-    files.sort_unstable();
-    let mut budget = MAX_PATTERN_TESTS / 10;
-    let mut idle: BTreeMap<(usize, String), bool> = BTreeMap::new();
-    for one in configured.iter().filter(|one| *one.patterns() != default) {
-        if !question.input.tree.dir_exists(&one.key.dir) {
-            continue;
-        }
-        for pattern in one.patterns().including() {
-            let is_idle = idle.entry((one.line(), pattern.texts().collect())).or_insert(true);
-            if *is_idle {
-                let near = configured::below(&files, &pattern.reach(&one.key.dir));
-                let Some(rest) = budget.checked_sub(near.len()) else { return Vec::new() };
-                budget = rest;
-                *is_idle = !near.iter().any(|file| pattern.matching(&one.key.dir, file).is_some());
-            }
-        }
+/// Parts of a file that are accepted and have no effect.
+pub fn remarks<'a>(file: &'a str, all: &'a [Remark]) -> impl Iterator<Item = Warning> + 'a {
+    all.iter().map(move |remark| Warning {
+        file: file.to_owned(),
+        line: Some(remark.line),
+        what: remark.what.clone(),
+        help: remark.help.clone(),
+    })
+}
+
+/// Empty lists of requirements, where a repository may not demand less than the server.
+fn requirements(question: &Question<'_>, config: &RepoConfig) -> Vec<Warning> {
+    if question.rules.permissions().allows(OverrideKey::FewerRequirements) {
+        return Vec::new();
     }
-    let warning = |(line, pattern): (usize, String)| Warning {
+    let wishes = |project: &ProjectConfig| {
+        [
+            ("plan_requirements", project.plan_requirements.clone()),
+            ("apply_requirements", project.apply_requirements.clone()),
+            ("import_requirements", project.import_requirements.clone()),
+        ]
+    };
+    let all = config.projects.iter().chain(&config.elsewhere).flat_map(wishes);
+    let empty = all.filter_map(|(key, wish)| Some((key, wish.filter(|wish| wish.requirements.is_empty())?.line)));
+    let warning = |(key, line)| Warning {
         file: config.file_name.clone(),
         line: Some(line),
-        what: format!("no file matches `{}` of `when_modified`", shown(&pattern)),
-        help: "patterns are relative to the directory of the project; correct it, or remove it".to_owned(),
+        what: format!("`{key}: []` has no effect"),
+        help: "what the server demands still holds; remove the key, or ask whoever runs Lockkeeper to add \
+               `fewer_requirements` to `allowed_overrides` of this repository"
+            .to_owned(),
     };
-    idle.into_iter().filter_map(|(key, is_idle)| is_idle.then(|| warning(key))).collect()
+    empty.map(warning).collect()
 }
 
 /// Workflows of the repository that no project has.

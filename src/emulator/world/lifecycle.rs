@@ -195,9 +195,7 @@ impl World {
             return Err(MergeError::HeadModified);
         }
         match self.join(name, &pull, by, ask.merge_method).await {
-            Err(EmulatorError::Conflict(..)) => {
-                Err(MergeError::NotAllowed("Pull Request is not mergeable".to_owned()))
-            }
+            Err(EmulatorError::Conflict(..)) => Err(MergeError::NotAllowed("Pull Request is not mergeable".to_owned())),
             joined => Ok(joined?),
         }
     }

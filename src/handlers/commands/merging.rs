@@ -96,7 +96,9 @@ pub(super) fn method_without_merge(cx: &CommandCx<'_>, command: &ApplyCommand, p
     (cx.pull.at.number.is_application() || !is_on(cx, policies)).then(|| {
         Reply::refused(
             "automerge_off",
-            format!("`--auto-merge-method {method}` has no effect here, because pull requests are not merged automatically."),
+            format!(
+                "`--auto-merge-method {method}` has no effect here, because pull requests are not merged automatically."
+            ),
             vec![
                 "Comment the command without the flag, and merge by hand.".to_owned(),
                 "Or write `automerge: true` into the configuration of this repository, plan again and apply. For all \
@@ -325,9 +327,9 @@ async fn send(
                            account the right to push to this repository.";
             Ok(Some(UserText::new(message, [way_out.to_owned(), again])))
         }
-        Err(
-            error @ (ForgeError::RateLimited { .. } | ForgeError::Moved { .. } | ForgeError::Unavailable { .. }),
-        ) => Err(forge_job_error(error)),
+        Err(error @ (ForgeError::RateLimited { .. } | ForgeError::Moved { .. } | ForgeError::Unavailable { .. })) => {
+            Err(forge_job_error(error))
+        }
     }
 }
 

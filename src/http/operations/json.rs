@@ -30,6 +30,7 @@ pub(super) fn of(all: &Operations, version: &str) -> Value {
             "locks": all.held.locks, "lock_waiters": all.held.waiters, "apply_locks": all.held.apply_locks,
         },
         "repo_config": all.repo_config.as_ref().map(repo_config),
+        "without_effect": all.without_effect,
         "web_accounts": all.web_accounts.as_ref().map(web_accounts),
     })
 }

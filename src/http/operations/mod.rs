@@ -52,7 +52,9 @@ pub(super) struct Operations {
     pub held: Held,
     /// How it stands about the file of `--repo-config` on this server; `None`: there is none.
     pub repo_config: Option<FileState>,
-    /// The same about the file of `--web-accounts-file`, and how many accounts it has.
+    /// What of the configuration is accepted and has no effect, a sentence each.
+    pub without_effect: Vec<String>,
+    /// How it stands about the file of `--web-accounts-file`, and how many accounts it has.
     pub web_accounts: Option<(FileState, usize)>,
 }
 
@@ -93,6 +95,7 @@ impl Operations {
             deliveries: store.delivery_count_since(now - LATELY).await?,
             held: store.held().await?,
             repo_config: (web.repo_config)(),
+            without_effect: (web.without_effect)(),
             web_accounts: web.accounts.file().map(|state| (state, web.accounts.now().limited().len())),
         })
     }

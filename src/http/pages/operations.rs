@@ -54,6 +54,7 @@ struct View {
     waiters: i64,
     audit: AuditView,
     repo_config: Option<FileView>,
+    without_effect: Vec<String>,
     web_accounts: Option<AccountsView>,
 }
 
@@ -228,6 +229,7 @@ impl View {
             locks: all.held.locks,
             waiters: all.held.waiters,
             audit: AuditView::new(&all.log, now),
+            without_effect: all.without_effect.clone(),
             repo_config: all.repo_config.as_ref().map(|state| FileView::new(state, now).with_digest(state)),
             web_accounts: all
                 .web_accounts

@@ -56,6 +56,7 @@ pub struct World {
     pub stop: CancellationToken,
     pub metrics: Metrics,
     pub repo_config: Option<FileState>,
+    pub without_effect: Vec<String>,
     /// What the pages and the API may be used for (`--web-allow`).
     pub web_rules: WebRules,
     /// The file of accounts that are limited to owners (`--web-accounts-file`).
@@ -180,6 +181,7 @@ impl World {
             stop,
             metrics,
             repo_config,
+            without_effect: Vec::new(),
             web_rules,
             web_accounts,
             trusted_proxies,
@@ -314,6 +316,10 @@ impl World {
             repo_config: {
                 let file = self.repo_config.clone();
                 Arc::new(move || file.clone())
+            },
+            without_effect: {
+                let idle = self.without_effect.clone();
+                Arc::new(move || idle.clone())
             },
         };
         router(Arc::new(Web::new(setup).await.unwrap()))

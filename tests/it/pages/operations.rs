@@ -170,6 +170,19 @@ async fn the_page_says_which_file_holds_and_what_is_refused() {
 }
 
 #[tokio::test]
+async fn the_page_lists_settings_that_have_no_effect() {
+    let mut world = World::new().await;
+    assert!(!world.browser().await.get("/operations").await.text().contains("without effect"));
+    world.without_effect = vec!["repos.yaml line 4: `metrics` has no effect: it is there".to_owned()];
+    let browser = world.browser().await;
+    let text = browser.get("/operations").await.text();
+    assert!(text.contains("Everything is in order") && text.contains("Accepted, without effect"), "{text}");
+    assert!(text.contains("repos.yaml line 4: `metrics` has no effect: it is there"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&browser.get("/api/operations").await.body).unwrap();
+    assert_eq!(json["without_effect"][0], world.without_effect[0]);
+}
+
+#[tokio::test]
 async fn monitors_read_what_the_database_knows_and_read_it_again_after_some_seconds() {
     let world = World::new().await;
     let browser = world.browser().await;

@@ -379,12 +379,8 @@ async fn github_refuses_with_its_reason_and_the_way_out(backend: Backend) {
     let line = bot.machine_line(pull);
     assert!(line.contains(r#""event":"not_merged""#) && line.contains(r#""outcome":"refused""#), "{line}");
     let head = bot.github.pull(REPO, pull).unwrap().head;
-    let status = NewStatus {
-        state: "success".to_owned(),
-        context: Some("ci".to_owned()),
-        description: None,
-        target_url: None,
-    };
+    let status =
+        NewStatus { state: "success".to_owned(), context: Some("ci".to_owned()), description: None, target_url: None };
     bot.github.set_status(REPO, &head, "ci", status).await.unwrap();
     bot.say(pull, "lockkeeper apply").await;
     merged(&mut bot, pull);

@@ -65,13 +65,14 @@ const MAY: &str = "workflow, plan_requirements, apply_requirements, import_requi
                    silence_pr_comments";
 
 const NOT_YET: &str = "only `false` in this version: there is nothing to override";
+const NO_EFFECT: &str = "it has no effect: there is nothing to override";
 const WHICH: &str = "it says what the others are about";
 const OF_PROJECTS: &str = "no entry has it: only a project says it";
 
 /// Keys of an entry that nothing overrides.
 const ENTRIES_WITHOUT: &[(&str, &str)] = &[
     ("id", WHICH),
-    ("delete_source_branch_on_merge", NOT_YET),
+    ("delete_source_branch_on_merge", NO_EFFECT),
     ("policy_check", NOT_YET),
     ("custom_policy_check", NOT_YET),
 ];
@@ -87,7 +88,7 @@ const PROJECTS_WITHOUT: &[(&str, &str)] = &[
     ("autoplan", OF_PROJECTS),
     ("depends_on", OF_PROJECTS),
     ("execution_order_group", OF_PROJECTS),
-    ("delete_source_branch_on_merge", NOT_YET),
+    ("delete_source_branch_on_merge", NO_EFFECT),
     ("policy_check", NOT_YET),
     ("custom_policy_check", NOT_YET),
 ];
@@ -168,6 +169,7 @@ fn every_key_has_its_row_or_a_reason_to_have_none() {
             let reason = without.iter().find(|(name, _)| *name == key.name).map(|(_, reason)| *reason);
             assert_eq!(has_row, reason.is_none(), "{of}: either a row or a reason");
             assert_eq!(matches!(key.kind, Kind::NotYetTrue), reason == Some(NOT_YET), "{of}");
+            assert_eq!(matches!(key.kind, Kind::WithoutEffect(..)), reason == Some(NO_EFFECT), "{of}");
             let is_of_entries = ENTRY.names().any(|name| name == key.name);
             assert!(reason != Some(OF_PROJECTS) || !is_of_entries, "{of}: an entry has it too");
         }

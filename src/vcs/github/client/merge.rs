@@ -45,9 +45,11 @@ pub(super) async fn merge(
     let call = Call::put(path, body, format!("the merge of {}", short(at))).with_permit(permit);
     match github.credentials.send(&github.wire, &at.repo, via, &call).await {
         Ok(_) => Ok(MergeAnswer::Merged),
-        Err(Failure { status: Some(StatusCode::METHOD_NOT_ALLOWED), error: ForgeError::Rejected { message, .. }, .. }) => {
-            Ok(MergeAnswer::NotNow(message))
-        }
+        Err(Failure {
+            status: Some(StatusCode::METHOD_NOT_ALLOWED),
+            error: ForgeError::Rejected { message, .. },
+            ..
+        }) => Ok(MergeAnswer::NotNow(message)),
         Err(Failure { status: Some(StatusCode::CONFLICT), .. }) => Ok(MergeAnswer::HeadMoved),
         Err(failure) => Err(failure),
     }

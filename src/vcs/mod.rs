@@ -138,6 +138,15 @@ impl GitCredentials {
     }
 }
 
+/// What the server does at a forge beside what it always does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Uses {
+    /// Asks who is in which team.
+    pub teams: bool,
+    /// Merges pulls.
+    pub merging: bool,
+}
+
 /// A connection to one forge.
 #[async_trait]
 pub trait Forge: Send + Sync + 'static {
@@ -148,8 +157,8 @@ pub trait Forge: Send + Sync + 'static {
     async fn login(&self) -> Result<String, ForgeError>;
 
     /// What the credentials of the server lack that it needs, as far as the forge says it: `the scope repo`. An error: they
-    /// are not taken, or nobody answers. `teams`: whether it has to know who is in which team.
-    async fn missing(&self, teams: bool) -> Result<Vec<String>, ForgeError>;
+    /// are not taken, or nobody answers.
+    async fn missing(&self, uses: Uses) -> Result<Vec<String>, ForgeError>;
 
     /// What the forge says of a pull now.
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError>;

@@ -5,10 +5,12 @@ use anyhow::bail;
 
 use super::Found;
 use crate::context::Ctx;
+use crate::vcs::Uses;
 
 /// Asks. There is nothing to repair; what is wrong is the error of this look.
 pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
-    let missing = ctx.forge.missing(!ctx.settings.team_rules.is_empty()).await?;
+    let uses = Uses { teams: !ctx.settings.team_rules.is_empty(), merging: ctx.settings.automerge.enabled };
+    let missing = ctx.forge.missing(uses).await?;
     if !missing.is_empty() {
         bail!(
             "the credentials of the server for {} lack {}. Commands that need it fail until it is given (README, \"Set it up\")",

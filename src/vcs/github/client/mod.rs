@@ -43,7 +43,7 @@ use self::ways::Ways;
 use self::wire::Wire;
 use super::super::{
     Forge, ForgeError, GitCredentials, Installation, MergeAnswer, OpenPulls, PageAsk, RateGates, RepoAccess, RepoFacts,
-    WritePermit,
+    Uses, WritePermit,
 };
 use crate::clock::Clock;
 use crate::model::{
@@ -158,8 +158,8 @@ impl Forge for GitHub {
         Ok(self.known_login().await?.to_owned())
     }
 
-    async fn missing(&self, teams: bool) -> Result<Vec<String>, ForgeError> {
-        Ok(self.credentials.missing(&self.wire, teams).await?)
+    async fn missing(&self, uses: Uses) -> Result<Vec<String>, ForgeError> {
+        Ok(self.credentials.missing(&self.wire, uses).await?)
     }
 
     async fn pull(&self, at: &PullRef, via: Installation) -> Result<Pull, ForgeError> {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use super::auth::Credentials;
 use super::call::{Call, Failure};
 use super::wire::Wire;
+use crate::vcs::Uses;
 
 /// How much of something an App may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +40,8 @@ const NEEDED: [(&str, &str, Access, &str); 4] = [
     ("pull_requests", "Pull requests", Access::Write, "to read pull requests and to comment on them"),
     ("statuses", "Commit statuses", Access::Write, "to set statuses"),
 ];
+const MERGING: (&str, &str, Access, &str) =
+    ("contents", "Contents", Access::Write, "to merge pull requests (--automerge)");
 const TEAMS: (&str, &str, Access, &str) =
     ("members", "Members (of the organization)", Access::Read, "for --gh-team-allowlist");
 /// Events without which nothing happens.
@@ -54,7 +57,7 @@ pub(super) struct AppFacts {
 }
 
 impl AppFacts {
-    fn missing(&self, teams: bool) -> Vec<String> {
+    fn missing(&self, uses: Uses) -> Vec<String> {
         let lacks = |(key, name, needed, why): &(&str, &str, Access, &str)| {
             let has = self.permissions.get(*key).map(|text| Access::of(text));
             let says = || match has {
@@ -63,7 +66,8 @@ impl AppFacts {
             };
             has.is_none_or(|has| has < *needed).then(says)
         };
-        let permissions = NEEDED.iter().chain(teams.then_some(&TEAMS)).filter_map(lacks);
+        let permissions =
+            NEEDED.iter().chain(uses.merging.then_some(&MERGING)).chain(uses.teams.then_some(&TEAMS)).filter_map(lacks);
         // Without any, webhooks are set up at the repositories or the organization.
         let has_webhook = !self.events.is_empty();
         let unheard = EVENTS.iter().filter(|(key, _)| has_webhook && !self.events.iter().any(|event| event == key));
@@ -74,16 +78,16 @@ impl AppFacts {
 impl Credentials {
     /// What they lack that the server needs, in words that stand behind "lacks"; of a token that does not tell, nothing.
     /// An error: they are not taken at all, or nobody answers.
-    pub async fn missing(&self, wire: &Wire, teams: bool) -> Result<Vec<String>, Failure> {
+    pub async fn missing(&self, wire: &Wire, uses: Uses) -> Result<Vec<String>, Failure> {
         match self {
-            Self::App(app) => Ok(app.facts(wire).await?.missing(teams)),
+            Self::App(app) => Ok(app.facts(wire).await?.missing(uses)),
             Self::Token { token, .. } => {
                 let call = Call::get("/user".to_owned(), "the account of the token");
                 match wire.send(&call, &super::auth::pass_of(wire, token).await?).await {
                     Ok(answer) => {
                         let scopes =
                             answer.headers.get("x-oauth-scopes").map(|value| value.to_str().unwrap_or_default());
-                        Ok(scopes.map(|scopes| missing_scopes(scopes, teams)).unwrap_or_default())
+                        Ok(scopes.map(|scopes| missing_scopes(scopes, uses.teams)).unwrap_or_default())
                     }
                     // Taken, but not for this: tokens of Apps and of workflows have no account.
                     Err(failure) if failure.is_of_another_kind() => Ok(Vec::new()),

@@ -15,7 +15,7 @@ use super::call::{Answer, Call, Failure};
 use super::wire::Wire;
 use crate::credential::Access;
 use crate::model::{CredentialId, RepoId};
-use crate::vcs::{AccessError, GitCredentials, Held, Installation, RepoAccess, SshLogin};
+use crate::vcs::{AccessError, GitCredentials, Held, Installation, RepoAccess, SshLogin, Uses};
 
 /// Most credentials whose tokens are kept; for those beyond they are asked for again.
 const MOST: usize = 10_000;
@@ -109,8 +109,8 @@ impl Ways {
     }
 
     /// What the server's own credentials lack.
-    pub async fn missing(&self, wire: &Wire, teams: bool) -> Result<Vec<String>, Failure> {
-        self.own.missing(wire, teams).await
+    pub async fn missing(&self, wire: &Wire, uses: Uses) -> Result<Vec<String>, Failure> {
+        self.own.missing(wire, uses).await
     }
 
     /// The login that the operator gave for the server's own credentials (`--gh-user`).

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::world::{REPO, WEB_PASSWORD, WEB_USER, World};
 use crate::support::server::HOST;
@@ -43,6 +43,29 @@ pub async fn discard_lock(world: &World, server: usize, some: usize) {
     }
 }
 
+/// Releases some lock, whatever goes on under it: the first in line has it then.
+pub async fn release_lock(world: &World, server: usize, some: usize) {
+    let locks = locks(world, server).await.unwrap_or_default();
+    let Some(lock) = locks.get(some % locks.len().max(1)) else { return };
+    let wish = json!({"force": true, "reason": "somebody has to get on"});
+    if ask(world, server, &format!("/api/locks/{}/release", lock.id), &wish).await.is_ok() {
+        world.count("locks released by force");
+    }
+}
+
+/// Hands some lock over to the first pull that waits for one.
+pub async fn hand_lock_over(world: &World, server: usize, some: usize) {
+    let waiting = world.look.rows("SELECT CAST(pull AS TEXT), dir FROM lock_waiters ORDER BY seq").await;
+    let Some([pull, dir]) = waiting.get(some % waiting.len().max(1)).map(Vec::as_slice) else { return };
+    let locks = locks(world, server).await.unwrap_or_default();
+    let Some(lock) = locks.iter().find(|lock| lock.name.contains(&format!("/{dir}/"))) else { return };
+    let Ok(pull) = pull.parse::<i64>() else { return };
+    let wish = json!({"pull": pull, "force": some.is_multiple_of(2), "reason": "it is more urgent"});
+    if ask(world, server, &format!("/api/locks/{}/hand-over", lock.id), &wish).await.is_ok() {
+        world.count("locks handed over");
+    }
+}
+
 /// Stops applies for a while.
 pub async fn stop_applies(world: &World, server: usize, time: Duration) {
     if send(world, server, reqwest::Method::POST, "/apply/lock").await.is_ok() {
@@ -61,10 +84,13 @@ pub async fn stop_applies(world: &World, server: usize, time: Duration) {
 
 /// Asks for the mirrors of the repository to be brought in step.
 pub async fn ask_for_sync(world: &World, server: usize, reason: &str) -> Result<(), String> {
-    let url = format!("{}/api/repos/{HOST}/{REPO}/sync", world.post.url(server));
+    ask(world, server, &format!("/api/repos/{HOST}/{REPO}/sync"), &json!({ "reason": reason })).await
+}
+
+async fn ask(world: &World, server: usize, path: &str, wish: &Value) -> Result<(), String> {
+    let url = world.post.url(server) + path;
     let request = world.post.client().post(url).basic_auth(WEB_USER, Some(WEB_PASSWORD)).timeout(PATIENCE);
-    let request = request.json(&serde_json::json!({ "reason": reason }));
-    let answer = request.send().await.map_err(|error| error.to_string())?;
+    let answer = request.json(wish).send().await.map_err(|error| error.to_string())?;
     let (status, text) = (answer.status(), answer.text().await.map_err(|error| error.to_string())?);
     if status.is_success() { Ok(()) } else { Err(format!("{status}: {text}")) }
 }

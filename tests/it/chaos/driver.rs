@@ -118,6 +118,14 @@ impl World {
                 api::discard_lock(self, server, some).await;
                 Ok(())
             }
+            Act::Release(some, server) => {
+                api::release_lock(self, server, some).await;
+                Ok(())
+            }
+            Act::HandOver(some, server) => {
+                api::hand_lock_over(self, server, some).await;
+                Ok(())
+            }
             Act::StopApplies(server, time) => {
                 api::stop_applies(self, server, time).await;
                 Ok(())

@@ -37,6 +37,10 @@ pub enum Act {
     Merge(usize),
     /// Somebody gives a lock back through the API of a server.
     Discard(usize, usize),
+    /// Somebody releases a lock through the API of a server, also while something is under way under it.
+    Release(usize, usize),
+    /// Somebody hands a lock over to a pull that waits for it.
+    HandOver(usize, usize),
     /// Applies are stopped through a server, and allowed again after a while.
     StopApplies(usize, Duration),
     /// Something goes wrong.
@@ -241,7 +245,9 @@ fn by_people(rng: &mut StdRng) -> Act {
         30..34 => Act::Close(some),
         34..37 => Act::Reopen(some),
         37..40 => Act::Merge(some),
-        40..43 => Act::Discard(some, server),
+        40 => Act::Discard(some, server),
+        41 => Act::Release(some, server),
+        42 => Act::HandOver(some, server),
         43..45 => Act::StopApplies(server, millis(rng, 200, 2000)),
         _ => Act::Comment(some, words(rng)),
     }

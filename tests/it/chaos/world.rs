@@ -32,6 +32,16 @@ pub const WEB_USER: &str = "ops";
 /// With this password.
 pub const WEB_PASSWORD: &str = "chaos-web-password";
 
+/// Most projects are locked as usual; one only by its apply, one not at all, and one for no longer than a minute.
+const LOCK_MODES: &str = "version: 3\n\
+    autodiscover: {mode: enabled}\n\
+    projects:\n\
+    - {dir: p7, repo_locks: {ttl: 1m}}\n\
+    - {dir: p8, repo_locks: {mode: on_apply}}\n\
+    - {dir: p9, repo_locks: {mode: disabled}}\n";
+/// The repository may say that.
+const OVERRIDES: &str = r#"--repo-config-json={"repos": [{"id": "/.*/", "allowed_overrides": ["repo_locks"]}]}"#;
+
 /// How long after the last fault everything must be done. Leases of the dead run out within a minute; what was tried in
 /// vain is tried again after waits that double.
 const PATIENCE: Duration = Duration::from_mins(4);
@@ -91,7 +101,7 @@ impl World {
         let post = Postman::new(options.seed, number);
         let (mut servers, mut wires) = (Vec::new(), Vec::new());
         for n in 0..if backend == Backend::Sqlite { 1 } else { 3 } {
-            let (wire, settings) = (Wires::new(&github, database.as_ref()).await, settings(dir.path()));
+            let (wire, settings) = (Wires::new(&github, database.as_ref()).await, settings(dir.path(), number));
             let settings = match (&wire.database, &database) {
                 (Some(wire), Some(url)) => settings.database(by_way_of(url, wire.address)),
                 _ => settings,
@@ -300,14 +310,15 @@ async fn github(dir: &Path) -> Emulator {
     let options = GitHubOptions::new(dir, Arc::new(SystemClock), Secret::new(WEBHOOK_SECRET));
     let github = Emulator::start(options.with_token(BOT, Secret::new(TOKEN))).await.expect("it starts");
     let files: Vec<String> = (0..PROJECTS).map(|n| format!("p{n}/main.tf")).collect();
-    let files: Vec<(&str, &str)> = files.iter().map(|path| (path.as_str(), "# nothing yet\n")).collect();
+    let code = files.iter().map(|path| (path.as_str(), "# nothing yet\n"));
+    let files: Vec<(&str, &str)> = code.chain([("atlantis.yaml", LOCK_MODES)]).collect();
     github.create_repo(REPO, &files).await.expect("it is new");
     // The postman takes them from here.
     github.set_delivering(Delivering::Held).await;
     github
 }
 
-fn settings(dir: &Path) -> Settings {
+fn settings(dir: &Path, number: u64) -> Settings {
     let ledger = dir.join("ledger");
     File::options().create(true).append(true).open(&ledger).expect("the directory is ours");
     Settings::default()
@@ -316,6 +327,9 @@ fn settings(dir: &Path) -> Settings {
         .survives_full_disks()
         .flag(&format!("--share-plan-dir={}", dir.join("plans").display()))
         .flag("--shutdown-grace=3s")
+        .flag(OVERRIDES)
+        // In every second world plans are made of the branch, so that pulls with the same files go on.
+        .flag(if number.is_multiple_of(2) { "--checkout-strategy=branch" } else { "--checkout-strategy=merge" })
         .flag("--fetch-timeout=5s")
         .flag("--web-basic-auth")
         .flag(&format!("--web-username={WEB_USER}"))

@@ -8,7 +8,7 @@ use insta::assert_snapshot;
 use lockkeeper::emulator::{Attempt, Delivering, RecordedDelivery};
 use lockkeeper::http;
 use lockkeeper::model::PullNumber;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceExt;
 
 use crate::support::bot::{Bot, Parcel, REPO, comment_payload};
@@ -289,6 +289,8 @@ fn recorded(repository: u64) -> Vec<(String, String, Parcel)> {
             if let Some(told) = file.body.get_mut("repository") {
                 told["id"] = json!(repository);
             }
+            let installed = file.body.get_mut("repositories").and_then(Value::as_array_mut);
+            installed.into_iter().flatten().for_each(|told| told["id"] = json!(repository));
             let (id, event) = (&file.headers["X-GitHub-Delivery"], &file.headers["X-GitHub-Event"]);
             let name = path.file_stem().unwrap().to_string_lossy().into_owned();
             (name, event.clone(), Parcel::raw(id, event, "application/json", file.body_bytes()))

@@ -294,7 +294,7 @@ async fn a_damaged_mirror_is_not_replaced_under_a_run(backend: Backend) {
         let mut sync = Box::pin(ctx.syncer.attempt(&at));
         let waits = async {
             while !heard.so_far().contains("waits for runs") {
-                tokio::task::yield_now().await
+                tokio::task::yield_now().await;
             }
         };
         tokio::select! {

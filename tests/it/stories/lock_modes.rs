@@ -44,7 +44,7 @@ async fn with_on_apply_a_plan_takes_no_lock_and_the_first_to_apply_takes_it(back
     assert_eq!(bot.locks().await, ["acme/infra/network/default by #1"]);
     bot.say(second, "lockkeeper apply").await;
     let comment = bot.comment(second);
-    assert_eq!(first_line(&comment), "Ran Apply for dir: `network` workspace: `default`: refused");
+    assert_eq!(first_line(&comment), "Ran Apply for dir: `network` workspace: `default`: locked");
     assert_snapshot!(comment.lines().nth(2).unwrap(), @"");
     bot.end(&["acme/infra/network/default by #1"]).await;
 }

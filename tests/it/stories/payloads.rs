@@ -58,6 +58,9 @@ fn told_of(mut body: Value, pull: PullNumber, head: &str) -> Value {
         }
     };
     ours(&mut body["repository"]);
+    for list in ["repositories", "repositories_added", "repositories_removed"] {
+        body.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten().for_each(ours);
+    }
     if body["pull_request"].is_object() {
         body["number"] = json!(pull.0);
         let told = &mut body["pull_request"];

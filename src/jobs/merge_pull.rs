@@ -15,6 +15,7 @@ use crate::handlers::commands;
 use crate::model::{CommandId, CommitSha, MergeMethod, PullRef};
 use crate::queue::{Attempt, Job, JobError};
 use crate::render::UserText;
+use crate::vcs::ForgeError;
 
 /// A pull to merge.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,7 +59,11 @@ impl Job<Ctx> for MergePull {
         warn!(pull = %self.pull, error = error.message(), "A pull request could not be merged");
         let row = ctx.store.command_get(self.command).await?;
         let hint = format!("Comment `{} apply` to try once more, or merge by hand.", ctx.settings.executable);
-        let why = UserText::new(format!("{}.", error.message()), [hint]);
+        let (JobError::Retry { error, .. } | JobError::Fail(error)) = error;
+        // Whatever else it is belongs into the log, which has it.
+        let known = error.downcast_ref::<ForgeError>().map(|error| format!("{error}."));
+        let message = known.unwrap_or_else(|| "something inside Lockkeeper failed.".to_owned());
+        let why = UserText::new(message, [hint]);
         for post in commands::not_merged(ctx, self, row.as_ref(), why) {
             ctx.store.job_push(&post.to_new()).await?;
         }

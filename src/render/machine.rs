@@ -23,7 +23,8 @@ pub struct MachineLine {
     /// What was asked for; left out where nobody asked for anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<CommandKind>,
-    /// What the comment tells of, where nobody asked: `closed`, `lock_lost`, `lock_idle`, `lock_expired`.
+    /// What the comment tells of, where nobody asked: `closed`, `lock_lost`, `lock_idle`, `lock_expired`,
+    /// `not_merged`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<String>,
     /// Which command.

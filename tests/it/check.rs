@@ -125,12 +125,9 @@ fn a_change_is_explained_with_what_is_not_committed() {
       README.md    it matches `when_modified` of no project
       old/main.tf  it matches `when_modified` of no project
 
-    Without effect, or not known (2)
+    Without effect, or not known (1)
       lockkeeper.yaml:5     the directory `old` does not exist: correct `dir`, or
                             remove the project
-      lockkeeper.yaml:7     no file matches `*.py` of `when_modified`: patterns are
-                            relative to the directory of the project; correct it, or
-                            remove it
     ");
 }
 
@@ -352,5 +349,37 @@ fn what_has_no_effect_is_listed_of_both_files() {
              metrics: {prometheus: {endpoint: /metrics}}\n",
         ),
     ]);
-    assert_snapshot!(told(&tree.check(&["--repo-config", "repos.yaml"])), @"");
+    assert_snapshot!(told(&tree.check(&["--repo-config", "repos.yaml"])), @"
+    exit code 0
+    None of 1 project would be planned.
+    Compared with `main` (`COMMIT`): 0 changed files.
+    Checked as `localhost/unknown/infra` (`origin` says nothing; see `--repo`) into
+    `main`, configured by `atlantis.yaml`, on a server with `repos.yaml`.
+
+    Would not be planned (1)
+         1  no changed file matches its `when_modified`: `*.py`
+            a
+
+    Without effect, or not known (6)
+      atlantis.yaml:2       `emoji_reaction` has no effect: the reaction is given
+                            before this file is read; whoever runs Lockkeeper
+                            chooses one with `--emoji-reaction`
+      atlantis.yaml:5       `delete_source_branch_on_merge` has no effect: GitHub
+                            deletes the branch itself if the setting `Automatically
+                            delete head branches` of the repository is on; Atlantis
+                            ignores the key there too
+      atlantis.yaml:6       `apply_requirements: []` has no effect: what the server
+                            demands still holds; remove the key, or ask whoever runs
+                            Lockkeeper to add `fewer_requirements` to
+                            `allowed_overrides` of this repository
+      repos.yaml:6          `apply_requirements: []` says nothing: what earlier
+                            entries demand still holds. To demand less here, change
+                            the expressions of those entries so that they are not
+                            about this repository
+      repos.yaml:9          the stage `policy_check` of the workflow `w` never runs:
+                            policies are not checked in this version
+      repos.yaml:10         `metrics` has no effect: `/metrics` is there for
+                            Prometheus in any case, and numbers are not sent to
+                            StatsD
+    ");
 }

@@ -76,6 +76,7 @@ impl ServerRepos {
         let repos = read(&mut reader, syntax, text);
         let file = name.rsplit('/').next().unwrap_or(name).into();
         if reader.problems.is_empty() {
+            reader.without_effect.sort();
             Ok(Self { file, warnings: reader.warnings, without_effect: reader.without_effect, ..repos })
         } else {
             Err(ConfigErrors::new(name, text, reader.problems))

@@ -88,10 +88,9 @@ impl ApiError {
             Self::NoUserAgent => {
                 "Request forbidden by administrative rules. Please make sure your request has a User-Agent header."
             }
-            Self::BadJwt(text) => text,
+            Self::BadJwt(text) | Self::Changed(text) => text,
             Self::WrongShape(text) => return format!("Invalid request.\n\n{text}"),
             Self::Unprocessable(text) | Self::NotNow(text) => text,
-            Self::Changed(text) => text,
             Self::Broken(text) => return format!("the emulated GitHub failed: {text}"),
         }
         .to_owned()

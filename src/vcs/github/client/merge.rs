@@ -12,12 +12,12 @@ use crate::vcs::{ForgeError, Installation, MergeAnswer, WritePermit};
 /// Part of `GET /repos/{owner}/{repo}`. GitHub leaves the methods out where the credentials may not write.
 #[derive(Deserialize)]
 struct MethodsAnswer {
-    #[serde(default)]
-    allow_merge_commit: Option<bool>,
-    #[serde(default)]
-    allow_rebase_merge: Option<bool>,
-    #[serde(default)]
-    allow_squash_merge: Option<bool>,
+    #[serde(default, rename = "allow_merge_commit")]
+    merge: Option<bool>,
+    #[serde(default, rename = "allow_rebase_merge")]
+    rebase: Option<bool>,
+    #[serde(default, rename = "allow_squash_merge")]
+    squash: Option<bool>,
 }
 
 /// Methods that a repository allows. A method of which GitHub does not tell is one: the request to merge decides then.
@@ -26,9 +26,9 @@ pub(super) async fn methods(github: &GitHub, repo: &RepoId, via: Installation) -
     let answer = github.credentials.send(&github.wire, repo, via, &call).await?;
     let answer: MethodsAnswer = answer.json(&github.wire.host, &call.what)?;
     let is_allowed = |method: &MergeMethod| match method {
-        MergeMethod::Merge => answer.allow_merge_commit,
-        MergeMethod::Rebase => answer.allow_rebase_merge,
-        MergeMethod::Squash => answer.allow_squash_merge,
+        MergeMethod::Merge => answer.merge,
+        MergeMethod::Rebase => answer.rebase,
+        MergeMethod::Squash => answer.squash,
     };
     Ok(MergeMethod::ALL.into_iter().filter(|method| is_allowed(method) != Some(false)).collect())
 }

@@ -11,7 +11,10 @@ use super::Contents;
 use super::record::{
     ApplyLockRecord, LockRecord, PlanStatus, ProjectRecord, PullRecord, PullStatusRecord, StatusRecord, Then,
 };
-use crate::model::{HostName, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, RepoId, RepoPath, WorkspaceName};
+use crate::model::{
+    BranchName, CommitSha, HostName, LockKey, ProjectKey, ProjectName, PullNumber, PullRef, RepoId, RepoPath,
+    WorkspaceName,
+};
 
 /// Everything that could be made sense of, and everything that could not.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +71,8 @@ pub struct FoundPull {
     pub pull: PullRef,
     /// Its page.
     pub url: String,
+    /// Commit and base branch that its projects are at, if both are on record.
+    pub at: Option<(CommitSha, BranchName)>,
     /// How far its projects are.
     pub projects: Vec<FoundStatus>,
 }
@@ -218,7 +223,8 @@ fn pull_status(key: &[u8], value: &[u8], host: Option<&HostName>) -> Result<Foun
         return Err(Why::Closed);
     }
     let projects = record.projects.iter().map(status).collect::<Result<_, _>>()?;
-    Ok(FoundPull { url: page(&record.pull, &pull), pull, projects })
+    let at = CommitSha::new(&record.pull.head_commit).ok().zip(BranchName::new(&record.pull.base_branch).ok());
+    Ok(FoundPull { url: page(&record.pull, &pull), pull, at, projects })
 }
 
 fn status(record: &StatusRecord) -> Result<FoundStatus, Why> {

@@ -52,6 +52,10 @@ pub(super) struct PullRecord {
     pub state: i64,
     #[serde(deserialize_with = "or_empty")]
     pub base_repo: RepoRecord,
+    #[serde(deserialize_with = "or_empty")]
+    pub head_commit: String,
+    #[serde(deserialize_with = "or_empty")]
+    pub base_branch: String,
 }
 
 /// The repository a pull wants to change.

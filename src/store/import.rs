@@ -8,14 +8,17 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use semver::Version;
 
 use super::apply_locks::switch_hold_in_tx;
 use super::locks::name_column;
+use super::plans::insert_in_tx;
 use super::pulls::pull_share_in_tx;
 use super::{Result, SetApplyLock, Store, Tx, execute, free_text, kept_time, on_tx};
 use crate::model::{
-    Actor, ApplyLock, ApplyScope, Cause, Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, ProjectKey,
-    PullRef, PullState,
+    Actor, ApplyLock, ApplyScope, BranchName, Cause, CommandId, CommandKind, CommandOutcome, CommitSha, Distribution,
+    Lock, LockEventKind, LockId, LockKey, NewLockEvent, Origin, PlanCounts, PlanId, PlanRecord, PlanState, ProjectKey,
+    ProjectOutcome, PullRef, PullState, RunId, RunKind, Sha256Digest,
 };
 
 /// What is to be here.
@@ -27,6 +30,49 @@ pub struct ImportBatch {
     pub locks: Vec<ImportLock>,
     /// The lock that stops applies.
     pub apply_lock: Option<ImportApplyLock>,
+    /// How far the projects of pulls are; each pull is among `pulls`.
+    pub statuses: Vec<ImportStatuses>,
+}
+
+/// How far the projects of a pull are at one commit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportStatuses {
+    /// The pull.
+    pub pull: PullRef,
+    /// Its head when that was so.
+    pub head: CommitSha,
+    /// Its base branch then.
+    pub base_branch: BranchName,
+    /// Who is named for it.
+    pub holder: String,
+    /// The reason that is shown.
+    pub reason: String,
+    /// The command that is put on record for it, as [`crate::store::CommandRow::spec`] has it.
+    pub spec: String,
+    /// The projects.
+    pub projects: Vec<(ProjectKey, ImportStatus)>,
+}
+
+/// How far a project is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImportStatus {
+    /// Applied.
+    Applied,
+    /// Planned, with nothing to change.
+    NoChanges,
+    /// To be planned again.
+    Unplanned,
+}
+
+impl ImportStatus {
+    /// The run that is put on record for it, and the state of its plan, if there is one.
+    const fn record(self) -> (RunKind, ProjectOutcome, Option<PlanState>) {
+        match self {
+            Self::Applied => (RunKind::Apply, ProjectOutcome::Applied, Some(PlanState::Applied)),
+            Self::NoChanges => (RunKind::Plan, ProjectOutcome::NoChanges, Some(PlanState::NoChanges)),
+            Self::Unplanned => (RunKind::Plan, ProjectOutcome::Discarded, None),
+        }
+    }
 }
 
 /// A lock that is to stop every apply.
@@ -83,6 +129,8 @@ pub struct Imported {
     pub locks: Vec<ImportedLock>,
     /// Of the lock that stops applies.
     pub apply_lock: Option<ImportedApplyLock>,
+    /// Plans that were put on record for projects that are applied or have nothing to change.
+    pub plans: Vec<(PullRef, ProjectKey, PlanState)>,
 }
 
 /// What came of a pull.
@@ -138,6 +186,15 @@ impl Store {
         for lock in &batch.locks {
             locks.push(self.import_lock(&mut tx, lock, known[&lock.pull]).await?);
         }
+        let mut plans = Vec::new();
+        for statuses in &batch.statuses {
+            match known.get(&statuses.pull) {
+                Some(ImportedPull::Taken | ImportedPull::AlreadyThere(PullState::Open)) => {
+                    plans.extend(self.import_statuses(&mut tx, statuses).await?);
+                }
+                Some(ImportedPull::AlreadyThere(PullState::Closed | PullState::Merged)) | None => {}
+            }
+        }
         let mut events = events(batch, &locks);
         let apply_lock = match &batch.apply_lock {
             Some(lock) => Some(self.import_apply_lock(&mut tx, lock, &mut events).await?),
@@ -149,7 +206,83 @@ impl Store {
         } else {
             tx.roll_back().await?;
         }
-        Ok(Imported { pulls: batch.pulls.iter().map(|(pull, _)| known[pull]).collect(), locks, apply_lock })
+        Ok(Imported { pulls: batch.pulls.iter().map(|(pull, _)| known[pull]).collect(), locks, apply_lock, plans })
+    }
+
+    /// Puts on record how far projects are of which nothing is on record here. There is no plan file, so nothing can be
+    /// applied of it, and the base commit is not known: the head stands for it.
+    async fn import_statuses(&self, tx: &mut Tx, it: &ImportStatuses) -> Result<Vec<(PullRef, ProjectKey, PlanState)>> {
+        let (mut command, mut plans) = (None, Vec::new());
+        for (project, status) in &it.projects {
+            if has_runs_in_tx(tx, &it.pull, project).await? {
+                continue;
+            }
+            let command = match command {
+                Some(command) => command,
+                None => *command.insert(self.import_command(tx, it).await?),
+            };
+            let (kind, outcome, state) = status.record();
+            let run = RunId::next(&*self.ids);
+            execute!(
+                &mut *tx,
+                "INSERT INTO runs (id, command, kind, repo, pull, dir, workspace, name, state, outcome, message, \
+                 created_at, started_at, finished_at) \
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'finished', $9, $10, $11, $11, $11)",
+                run,
+                command,
+                kind,
+                &it.pull.repo,
+                it.pull.number,
+                &project.dir,
+                &project.workspace,
+                name_column(project),
+                outcome,
+                free_text(&it.reason),
+                self.now(),
+            )?;
+            let Some(state) = state else { continue };
+            let plan = PlanRecord {
+                id: PlanId::next(&*self.ids),
+                pull: it.pull.clone(),
+                project: project.clone(),
+                run,
+                head: it.head.clone(),
+                base_branch: it.base_branch.clone(),
+                base: it.head.clone(),
+                distribution: Distribution::Terraform,
+                tool_version: Version::new(0, 0, 0),
+                workflow: Sha256Digest::of(it.reason.as_bytes()),
+                order_group: 0,
+                digest: None,
+                counts: PlanCounts::default(),
+                blocked: None,
+                state,
+                created_at: self.now(),
+            };
+            insert_in_tx(tx, &plan, self.now()).await?;
+            plans.push((it.pull.clone(), project.clone(), state));
+        }
+        Ok(plans)
+    }
+
+    async fn import_command(&self, tx: &mut Tx, it: &ImportStatuses) -> Result<CommandId> {
+        let id = CommandId::next(&*self.ids);
+        execute!(
+            tx,
+            "INSERT INTO commands (id, kind, repo, pull, actor, origin, spec, head, state, outcome, created_at, finished_at) \
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 'finished', $9, $10, $10)",
+            id,
+            CommandKind::Apply,
+            &it.pull.repo,
+            it.pull.number,
+            free_text(&it.holder),
+            Origin::Cli,
+            free_text(&it.spec),
+            &it.head,
+            CommandOutcome::Success,
+            self.now(),
+        )?;
+        Ok(id)
     }
 
     /// Makes every pull of the batch known, and keeps them as they are until the end.
@@ -244,6 +377,12 @@ impl Store {
                 wrong.push(format!("the pull request {pull} is not known as {expected}"));
             }
         }
+        for (pull, project, state) in &imported.plans {
+            let plans = self.plan_list(pull).await?;
+            if !plans.iter().any(|plan| plan.project == *project && plan.state == *state) {
+                wrong.push(format!("{project} of {pull} is not on record as {state}"));
+            }
+        }
         if batch.apply_lock.is_some() && self.apply_lock_get(&ApplyScope::Server).await?.is_none() {
             wrong.push("applies are not stopped".to_owned());
         }
@@ -263,6 +402,14 @@ fn events(batch: &ImportBatch, locks: &[ImportedLock]) -> Vec<NewLockEvent> {
         cause: cause_of(&lock.holder, &lock.reason),
     };
     taken.map(of_lock).collect()
+}
+
+async fn has_runs_in_tx(tx: &mut Tx, pull: &PullRef, project: &ProjectKey) -> Result<bool> {
+    let count = on_tx!(tx, db => sqlx::query_scalar::<_, i64>(
+        "SELECT COUNT(*) FROM runs WHERE repo = $1 AND pull = $2 AND dir = $3 AND workspace = $4 AND name = $5")
+        .bind(&pull.repo).bind(pull.number).bind(&project.dir).bind(&project.workspace).bind(name_column(project))
+        .fetch_one(db))?;
+    Ok(count > 0)
 }
 
 fn cause_of(who: &str, reason: &str) -> Cause {

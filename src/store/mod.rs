@@ -80,7 +80,8 @@ pub use fence::LeaseLost;
 pub use heads::{HeadNews, KnownHead};
 pub use idle_locks::{ExpiredLock, IdleLock};
 pub use import::{
-    ImportApplyLock, ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull,
+    ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported, ImportedApplyLock,
+    ImportedLock, ImportedPull,
 };
 pub use jobs::{Finish, JobLease, JobState, JobView, NewJob, answers_share};
 pub use json::JsonText;

@@ -145,7 +145,7 @@ async fn lock_hold_in_tx(tx: &mut Tx, plan: &PlanRecord, lock: LockId) -> Result
     .map(|rows| rows == 1)
 }
 
-async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>) -> Result<()> {
+pub(super) async fn insert_in_tx(tx: &mut Tx, plan: &PlanRecord, created_at: DateTime<Utc>) -> Result<()> {
     execute!(
         tx,
         "INSERT INTO plans (id, repo, pull, dir, workspace, name, run, head, base_branch, base, distribution, \

@@ -1,11 +1,13 @@
 //! From what was found to what is here afterwards, and a report of both.
 
 use super::report::{ApplyLine, Fate, LockLine, LockPlace, PullLine, Report, StatusLine};
-use crate::atlantis::{Found, FoundApplyLock, FoundLock, FoundPull, Kind, Unusable};
+use crate::atlantis::{Found, FoundApplyLock, FoundLock, FoundPull, Kind, PlanStatus, Unusable};
+use crate::command::{ApplyCommand, Command};
+use crate::handlers::Spec;
 use crate::model::{Lock, PullState};
 use crate::store::{
-    ImportApplyLock, ImportBatch, ImportLock, ImportMode, Imported, ImportedApplyLock, ImportedLock, ImportedPull,
-    Store,
+    ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, Imported, ImportedApplyLock,
+    ImportedLock, ImportedPull, Store,
 };
 
 /// Why a lock is held that was taken over; shown wherever its holder is named.
@@ -37,7 +39,33 @@ fn batch(found: &Found) -> ImportBatch {
         pulls: found.pulls.iter().map(|pull| (pull.pull.clone(), pull.url.clone())).collect(),
         locks: found.locks.iter().map(lock).collect(),
         apply_lock: found.apply_lock.as_ref().map(apply_lock),
+        statuses: found.pulls.iter().filter_map(statuses).collect(),
     }
+}
+
+/// How far a pull is. Of a record without commit or base branch nobody knows what its words are about.
+fn statuses(pull: &FoundPull) -> Option<ImportStatuses> {
+    let (head, base_branch) = pull.at.clone()?;
+    let status = |status: PlanStatus| match status {
+        PlanStatus::Applied => ImportStatus::Applied,
+        PlanStatus::PlannedNoChanges => ImportStatus::NoChanges,
+        PlanStatus::Planned
+        | PlanStatus::PlanErrored
+        | PlanStatus::ApplyErrored
+        | PlanStatus::PlanDiscarded
+        | PlanStatus::PolicyCheckErrored
+        | PlanStatus::PolicyCheckPassed
+        | PlanStatus::Unknown => ImportStatus::Unplanned,
+    };
+    Some(ImportStatuses {
+        pull: pull.pull.clone(),
+        head,
+        base_branch,
+        holder: "Atlantis".to_owned(),
+        reason: REASON.to_owned(),
+        spec: Spec::Command(Command::Apply(ApplyCommand::default())).to_json(),
+        projects: pull.projects.iter().map(|found| (found.project.clone(), status(found.status))).collect(),
+    })
 }
 
 fn apply_lock(lock: &FoundApplyLock) -> ImportApplyLock {

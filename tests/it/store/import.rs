@@ -2,7 +2,8 @@
 
 use lockkeeper::model::{ApplyScope, LockEventKind, PullState};
 use lockkeeper::store::{
-    ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportedApplyLock, ImportedLock, ImportedPull, Store,
+    ImportApplyLock, ImportBatch, ImportLock, ImportMode, ImportStatus, ImportStatuses, ImportedApplyLock,
+    ImportedLock, ImportedPull, Store,
 };
 
 use super::samples::{HOSTILE, URL, named, open_pull, project, pull, taken};
@@ -14,6 +15,7 @@ store_test!(
     a_batch_a_second_time_changes_nothing,
     what_is_held_here_is_never_overwritten,
     the_first_lock_of_a_batch_wins,
+    statuses_are_records_of_which_nothing_can_be_applied,
     closed_pulls_stay_closed_and_take_nothing,
     verification_names_what_is_not_there,
     batches_and_takes_at_once_leave_one_holder_each,
@@ -41,6 +43,22 @@ fn whole() -> ImportBatch {
         pulls: vec![(pull(1), URL.to_owned()), (pull(9), URL.to_owned())],
         locks: vec![lock(1, "a"), lock(2, "b")],
         apply_lock: Some(apply_lock),
+        statuses: vec![statuses(9)],
+    }
+}
+
+/// A pull of which one project was applied, one had no changes, and one waited for its apply.
+fn statuses(number: i64) -> ImportStatuses {
+    let (head, base_branch) = ("a1".repeat(20).parse().unwrap(), "main".parse().unwrap());
+    let all = [("a", ImportStatus::Applied), ("b", ImportStatus::NoChanges), ("c", ImportStatus::Unplanned)];
+    ImportStatuses {
+        pull: pull(number),
+        head,
+        base_branch,
+        holder: "Atlantis".to_owned(),
+        reason: HOSTILE.to_owned(),
+        spec: "{}".to_owned(),
+        projects: all.map(|(dir, status)| (project(dir), status)).into(),
     }
 }
 
@@ -96,6 +114,24 @@ async fn what_is_held_here_is_never_overwritten(db: &TestDb) {
     assert!(matches!(imported.apply_lock, Some(ImportedApplyLock::AlreadyThere(lock)) if lock.holder == "ada"));
 }
 
+async fn statuses_are_records_of_which_nothing_can_be_applied(db: &TestDb) {
+    let store = db.store();
+    write(store, &whole()).await;
+    let head = &statuses(9).head;
+    let states = async || {
+        let mut plans = store.plan_list(&pull(9)).await.unwrap();
+        plans.sort_by(|a, b| a.project.cmp(&b.project));
+        plans.iter().map(|plan| format!("{} {} {:?}", plan.project.dir, plan.state, plan.digest)).collect::<Vec<_>>()
+    };
+    assert_eq!(states().await, ["a applied None", "b no_changes None"]);
+    let runs = store.run_list_of_head(&pull(9), head).await.unwrap();
+    let told: Vec<String> = runs.iter().map(|run| format!("{} {:?}", run.project.dir, run.outcome.unwrap())).collect();
+    assert_eq!(told, ["a Applied", "b NoChanges", "c Discarded"]);
+    write(store, &whole()).await;
+    assert_eq!(store.run_list_of_head(&pull(9), head).await.unwrap().len(), 3, "a second time nothing is new");
+    assert_eq!(states().await.len(), 2);
+}
+
 async fn the_first_lock_of_a_batch_wins(db: &TestDb) {
     let named = |number, name| ImportLock { project: named("a", name), ..lock(number, "a") };
     let outcomes = write(db.store(), &batch(vec![named(1, "x"), named(2, "y"), named(1, "z")])).await;
@@ -124,6 +160,8 @@ async fn verification_names_what_is_not_there(db: &TestDb) {
         "the lock acme/infra/b/default is not as it was written",
         "the pull request github.com/acme/infra#1 is not known as open",
         "the pull request github.com/acme/infra#9 is not known as open",
+        "dir: `a` workspace: `default` of github.com/acme/infra#9 is not on record as applied",
+        "dir: `b` workspace: `default` of github.com/acme/infra#9 is not on record as no_changes",
         "applies are not stopped",
     ];
     assert_eq!(wrong, expected);

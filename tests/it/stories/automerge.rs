@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 use lockkeeper::emulator::{Fault, NewStatus, Protection};
 use lockkeeper::model::{MergeMethod, ProjectKey, PullNumber, PullRef, PullState};
 use lockkeeper::queue::Tick;
+use lockkeeper::store::{ImportBatch, ImportMode, ImportStatus, ImportStatuses};
 
 use crate::stories::{APP, NETWORK};
 use crate::support::bot::{Bot, LOGIN, REPO};
@@ -30,6 +31,7 @@ story!(
     a_missing_permission_is_named,
     a_merge_whose_answer_was_lost_is_found,
     a_server_that_is_killed_anywhere_merges_once_or_says_why_not,
+    what_atlantis_had_applied_counts,
 );
 
 const WIDER: (&str, &str) = ("network/main.tf", "# fake: add 2 change 1 destroy 0\n");
@@ -437,5 +439,41 @@ async fn a_server_that_is_killed_anywhere_merges_once_or_says_why_not(backend: B
         }
     }
     assert!(count > KILLS.len() / 2, "only {count} pull requests were merged");
+    bot.end(&[]).await;
+}
+
+/// How far the projects of a pull were when Atlantis ended, at its newest commit.
+fn in_atlantis(bot: &Bot, pull: PullNumber, projects: &[(&str, ImportStatus)]) -> ImportBatch {
+    let at = PullRef { repo: format!("github.test/{REPO}").parse().unwrap(), number: pull };
+    let found = bot.github.pull(REPO, pull).unwrap();
+    let statuses = ImportStatuses {
+        pull: at.clone(),
+        head: found.head,
+        base_branch: found.base_branch,
+        holder: "Atlantis".to_owned(),
+        reason: "taken over from Atlantis".to_owned(),
+        spec: "{}".to_owned(),
+        projects: projects.iter().map(|(dir, status)| (ProjectKey::of_dir(dir.parse().unwrap()), *status)).collect(),
+    };
+    let url = bot.github.pull_url(REPO, pull);
+    ImportBatch { pulls: vec![(at, url)], statuses: vec![statuses], ..ImportBatch::default() }
+}
+
+async fn what_atlantis_had_applied_counts(backend: Backend) {
+    let (mut bot, pull) = planned(backend, &[WIDER, MORE], &[("disable-autoplan", "true")]).await;
+    let batch = in_atlantis(&bot, pull, &[("network", ImportStatus::Applied), ("app", ImportStatus::Unplanned)]);
+    let imported = bot.store().import(&batch, ImportMode::Write).await.unwrap();
+    assert!(bot.store().import_verify(&batch, &imported).await.unwrap().is_empty());
+    bot.say(pull, "lockkeeper apply").await;
+    let told = bot.comment(pull);
+    assert!(
+        told.contains("nothing to apply") && told.contains("Not merged yet: 1 project is left to apply."),
+        "{told}"
+    );
+    bot.say(pull, "lockkeeper plan -d app").await;
+    bot.heard(pull);
+    bot.say(pull, "lockkeeper apply").await;
+    assert!(merged(&mut bot, pull).contains("applied"));
+    assert!(!bot.calls().iter().any(|call| call.ends_with(" network")), "nothing is run where all is applied");
     bot.end(&[]).await;
 }

@@ -205,7 +205,9 @@ async fn a_repair_that_fails_says_so_and_goes_on_until_it_goes_well(backend: Bac
     }
     let page = get(&pages, "/operations").await;
     assert!(
-        page.contains("The repair closed_pulls has failed 2 times in a row: github.test/acme/infra#1 could not be looked after"),
+        page.contains(
+            "The repair closed_pulls has failed 2 times in a row: github.test/acme/infra#1 could not be looked after"
+        ),
         "{page}"
     );
     assert!(page.contains("github.test could not be reached for pull request acme/infra#1"), "{page}");

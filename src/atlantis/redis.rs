@@ -50,6 +50,7 @@ impl FromStr for RedisUrl {
         let is_usable = match info.addr() {
             ConnectionAddr::Tcp(..) | ConnectionAddr::Unix(_) => true,
             ConnectionAddr::TcpTls { insecure, .. } => !insecure,
+            // Kinds of addresses that a later version of the library may know.
             _ => false,
         };
         if is_usable { Ok(Self(info)) } else { Err(InvalidRedisUrl) }
@@ -63,7 +64,7 @@ impl fmt::Display for RedisUrl {
         match addr {
             ConnectionAddr::Unix(path) => write!(f, "unix://{}?db={db}", path.display()),
             ConnectionAddr::TcpTls { .. } => write!(f, "rediss://{addr}/{db}"),
-            _ => write!(f, "redis://{addr}/{db}"),
+            ConnectionAddr::Tcp(..) | _ => write!(f, "redis://{addr}/{db}"),
         }
     }
 }
@@ -327,7 +328,9 @@ mod tests {
         let url: RedisUrl = "rediss://ann:hunter2@redis.example:6380/3".parse().unwrap();
         assert_eq!(url.to_string(), "rediss://redis.example:6380/3");
         assert_eq!(format!("{url:?}"), "rediss://redis.example:6380/3");
-        for text in ["", "http://x:hunter2@y", "redis://:hunter2@h:port/", "unix:///x", "rediss://h:1/#insecure"] {
+        let url: RedisUrl = "unix:///run/redis.sock?db=2&pass=hunter2".parse().unwrap();
+        assert_eq!((url.to_string().as_str(), url.has_password()), ("unix:///run/redis.sock?db=2", true));
+        for text in ["", "http://x:hunter2@y", "redis://:hunter2@h:port/", "rediss://h:1/#insecure"] {
             let error = text.parse::<RedisUrl>().expect_err(text).to_string();
             assert!(!error.contains("hunter2"), "{error}");
         }

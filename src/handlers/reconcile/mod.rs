@@ -189,7 +189,7 @@ pub static RECONCILERS: &[Reconciler] = &[
         "panics",
         "Looks whether this server panicked in the last 24 hours: the work goes on, but somebody should hear of it.",
         Duration::from_mins(1),
-        |ctx| Box::pin(panics::tick(ctx)),
+        |ctx| Box::pin(std::future::ready(panics::tick(ctx))),
     )
     .on_every_replica(),
     Reconciler::new(

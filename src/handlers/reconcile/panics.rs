@@ -10,7 +10,7 @@ use crate::context::Ctx;
 const TOLD_FOR: TimeDelta = TimeDelta::days(1);
 
 /// Looks whether there were any. There is nothing to repair.
-pub(super) async fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
+pub(super) fn tick(ctx: &Ctx) -> anyhow::Result<Found> {
     let seen = ctx.panics.since(ctx.clock.now() - TOLD_FOR);
     if let Some(last) = seen.last() {
         let times = if seen.len() == 1 { "once".to_owned() } else { format!("{} times", seen.len()) };

@@ -372,8 +372,8 @@ async fn a_made_up_checkpoint_is_found(db: &TestDb) {
     execute(db, &format!("{add} '{}', signed_at FROM audit_checkpoints WHERE seq = 6", again.key)).await;
     let at = db.store().audit_checkpoint_last().await.unwrap().unwrap().signed_at;
     execute(db, "DELETE FROM audit_checkpoints WHERE seq < 6").await;
-    let forger = SigningKey::generate();
-    let again = Checkpoint::sign(&forger, 6, events[5].hash.clone(), at);
+    let stranger = SigningKey::generate();
+    let again = Checkpoint::sign(&stranger, 6, events[5].hash.clone(), at);
     execute(db, &format!("{add} '{}', signed_at FROM audit_checkpoints WHERE seq = 6", again.key)).await;
     execute(db, &format!("UPDATE audit_checkpoints SET key = '{}', signature = '{}'", again.key, again.signature))
         .await;

@@ -11,7 +11,7 @@ use lockkeeper::render::{MachineLine, PartLine};
 use super::post::Letter;
 use super::world::{REPO, World};
 use super::{api, ledger, mirrors};
-use crate::support::server::{BOT, LOOK};
+use crate::support::server::LOOK;
 
 /// A close that nobody told is found within this time after the start of a server.
 const RECONCILED: Duration = Duration::from_secs(30);
@@ -97,7 +97,7 @@ async fn answers(world: &World) {
         world.broken(&format!("a comment answers the {kind} {id}, which nobody asked for"));
     }
     for letter in world.post.all() {
-        let Some((comment, words)) = wish(&letter) else { continue };
+        let Some((comment, words)) = wish(&letter, &world.bot) else { continue };
         let found = commands.get(&comment).map_or(&[][..], Vec::as_slice);
         let wanted = usize::from(letter.accepted > 0 && words.starts_with("lockkeeper"));
         if found.len() != wanted {
@@ -110,10 +110,10 @@ async fn answers(world: &World) {
 }
 
 /// Who comments, and what.
-fn wish(letter: &Letter) -> Option<(u64, String)> {
+fn wish(letter: &Letter, bot: &str) -> Option<(u64, String)> {
     let body = &letter.delivery.recorded.body;
     let is_comment = letter.delivery.event == "issue_comment" && letter.delivery.action.as_deref() == Some("created");
-    let by_person = body["comment"]["user"]["login"].as_str().is_some_and(|login| login != BOT);
+    let by_person = body["comment"]["user"]["login"].as_str().is_some_and(|login| login != bot);
     let words = body["comment"]["body"].as_str()?.to_owned();
     (is_comment && by_person).then_some((body["comment"]["id"].as_u64()?, words))
 }
@@ -125,7 +125,7 @@ fn said(world: &World) -> (BTreeSet<String>, BTreeMap<String, CommandKind>) {
     let pulls = world.record().pulls.clone();
     for pull in pulls {
         for comment in world.github.comments(REPO, pull).expect("the pull exists") {
-            if comment.author != BOT {
+            if comment.author != world.bot {
                 continue;
             }
             let Some(line) = PartLine::find(&comment.body) else {

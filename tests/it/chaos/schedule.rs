@@ -217,7 +217,7 @@ fn open(rng: &mut StdRng) -> Act {
 }
 
 fn edits(rng: &mut StdRng) -> Vec<Edit> {
-    const ORDERS: [&str; 8] = [
+    const ORDERS: [&str; 9] = [
         "add 1 change 0 destroy 0",
         "add 2 change 1 destroy 0",
         "add 0 change 3 destroy 1",
@@ -226,6 +226,8 @@ fn edits(rng: &mut StdRng) -> Vec<Edit> {
         "no changes",
         "fail plan",
         "fail apply",
+        // Somebody applies it again.
+        "fail apply once",
     ];
     let first = rng.random_range(0..PROJECTS);
     let count = if rng.random_ratio(1, 4) { 3 } else { 1 };

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use lockkeeper::clock::SystemClock;
-use lockkeeper::emulator::{Delivering, Emulator, Options as GitHubOptions};
+use lockkeeper::emulator::{AppOptions, Delivering, Emulator, Options as GitHubOptions};
 use lockkeeper::model::{CommitSha, PullNumber};
 use lockkeeper::secret::Secret;
 use lockkeeper::store::DatabaseUrl;
@@ -23,7 +23,9 @@ use super::proxy::Wire;
 use super::schedule::{End, PROJECTS};
 use crate::support::db::Backend;
 use crate::support::postgres::{Content, new_database};
-use crate::support::server::{BOT, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET};
+use crate::support::server::{APP_ID, BOT, LOOK, Server, Settings, TOKEN, WEBHOOK_SECRET};
+
+const APP_PUBLIC_KEY: &str = include_str!("../support/app_key.pub.pem");
 
 /// The repository.
 pub const REPO: &str = "acme/infra";
@@ -56,6 +58,8 @@ pub struct World {
     pub options: Options,
     pub number: u64,
     pub github: Emulator,
+    /// The account of the servers.
+    pub bot: String,
     pub post: Postman,
     pub look: Look,
     pub servers: Vec<AsyncMutex<Server>>,
@@ -70,6 +74,23 @@ pub struct World {
 struct Wires {
     github: Wire,
     database: Option<Wire>,
+}
+
+/// What differs from world to world.
+#[derive(Clone, Copy)]
+struct Kind {
+    /// Servers act as a GitHub App, with tokens that end.
+    is_app: bool,
+    /// Plans are made of the branch, so that pulls with the same files go on after one was merged.
+    of_branch: bool,
+}
+
+impl Kind {
+    /// Even the first worlds of a short run, one on each database, are of both kinds.
+    fn of(backend: Backend, number: u64) -> Self {
+        let turn = number + u64::from(backend == Backend::Postgres);
+        Self { is_app: !turn.is_multiple_of(2), of_branch: turn % 3 != 1 }
+    }
 }
 
 /// What has happened.
@@ -93,7 +114,8 @@ impl World {
     /// A world with servers that run.
     pub async fn begin(backend: Backend, options: &Options, number: u64) -> Arc<Self> {
         let dir = tempfile::Builder::new().prefix("lockkeeper-chaos-").tempdir().expect("a temporary directory");
-        let github = github(&dir.path().join("forge")).await;
+        let kind = Kind::of(backend, number);
+        let (github, bot) = github(&dir.path().join("forge"), kind).await;
         let database = match backend {
             Backend::Sqlite => None,
             Backend::Postgres => Some(new_database(Content::Migrated).await),
@@ -101,7 +123,7 @@ impl World {
         let post = Postman::new(options.seed, number);
         let (mut servers, mut wires) = (Vec::new(), Vec::new());
         for n in 0..if backend == Backend::Sqlite { 1 } else { 3 } {
-            let (wire, settings) = (Wires::new(&github, database.as_ref()).await, settings(dir.path(), number));
+            let (wire, settings) = (Wires::new(&github, database.as_ref()).await, settings(dir.path(), kind));
             let settings = match (&wire.database, &database) {
                 (Some(wire), Some(url)) => settings.database(by_way_of(url, wire.address)),
                 _ => settings,
@@ -121,6 +143,7 @@ impl World {
             number,
             _post: post.work(&github),
             github,
+            bot,
             post,
             look,
             servers,
@@ -306,30 +329,36 @@ fn by_way_of(url: &DatabaseUrl, address: SocketAddr) -> DatabaseUrl {
     }
 }
 
-async fn github(dir: &Path) -> Emulator {
+async fn github(dir: &Path, kind: Kind) -> (Emulator, String) {
     let options = GitHubOptions::new(dir, Arc::new(SystemClock), Secret::new(WEBHOOK_SECRET));
-    let github = Emulator::start(options.with_token(BOT, Secret::new(TOKEN))).await.expect("it starts");
+    let (options, bot) = if kind.is_app {
+        let app = AppOptions::new(APP_ID, "lockkeeper", 70, APP_PUBLIC_KEY);
+        (options.with_app(app.clone()), app.bot_login())
+    } else {
+        (options.with_token(BOT, Secret::new(TOKEN)), BOT.to_owned())
+    };
+    let github = Emulator::start(options).await.expect("it starts");
     let files: Vec<String> = (0..PROJECTS).map(|n| format!("p{n}/main.tf")).collect();
     let code = files.iter().map(|path| (path.as_str(), "# nothing yet\n"));
     let files: Vec<(&str, &str)> = code.chain([("atlantis.yaml", LOCK_MODES)]).collect();
     github.create_repo(REPO, &files).await.expect("it is new");
     // The postman takes them from here.
     github.set_delivering(Delivering::Held).await;
-    github
+    (github, bot)
 }
 
-fn settings(dir: &Path, number: u64) -> Settings {
+fn settings(dir: &Path, kind: Kind) -> Settings {
     let ledger = dir.join("ledger");
     File::options().create(true).append(true).open(&ledger).expect("the directory is ours");
-    Settings::default()
+    let settings = if kind.is_app { Settings::default().with_app() } else { Settings::default() };
+    settings
         .writes(&ledger)
         .terraform(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fakes/terraform"))
         .survives_full_disks()
         .flag(&format!("--share-plan-dir={}", dir.join("plans").display()))
         .flag("--shutdown-grace=3s")
         .flag(OVERRIDES)
-        // In every second world plans are made of the branch, so that pulls with the same files go on.
-        .flag(if number.is_multiple_of(2) { "--checkout-strategy=branch" } else { "--checkout-strategy=merge" })
+        .flag(if kind.of_branch { "--checkout-strategy=branch" } else { "--checkout-strategy=merge" })
         .flag("--fetch-timeout=5s")
         .flag("--web-basic-auth")
         .flag(&format!("--web-username={WEB_USER}"))

@@ -21,3 +21,4 @@ mod providers;
 mod store;
 mod stories;
 mod support;
+mod upgrade;

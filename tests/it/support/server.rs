@@ -62,6 +62,7 @@ pub struct Settings {
     ordinary_user: bool,
     without_landlock: bool,
     run_as: Option<u32>,
+    program: Option<PathBuf>,
 }
 
 /// A user and group without any right, for servers of tests that run as root.
@@ -122,6 +123,12 @@ impl Settings {
     /// Whether it acts as a GitHub App.
     pub fn is_app(&self) -> bool {
         self.is_app
+    }
+
+    /// Another Lockkeeper than the one under test.
+    #[must_use]
+    pub fn program(self, program: PathBuf) -> Self {
+        Self { program: Some(program), ..self }
     }
 
     /// Another program as `terraform`.
@@ -292,7 +299,8 @@ impl Server {
 
     #[expect(clippy::disallowed_methods, reason = "the program under test, not a child of it")]
     fn command(&self) -> Command {
-        let program = env!("CARGO_BIN_EXE_lockkeeper");
+        let ours = || PathBuf::from(env!("CARGO_BIN_EXE_lockkeeper"));
+        let program = self.settings.program.clone().unwrap_or_else(ours);
         let mut before = Vec::new();
         if let Some((soft, hard)) = self.settings.open_files {
             before.extend(["sh".to_owned(), "-c".to_owned()]);
@@ -309,7 +317,7 @@ impl Server {
             before.extend([format!("--reuid={NOBODY}"), format!("--regid={NOBODY}")]);
             before.extend([format!("--inh-caps={rights}"), format!("--ambient-caps={rights}")]);
         }
-        before.push(program.to_owned());
+        before.push(program.display().to_string());
         let mut command = Command::new(&before[0]);
         command.args(&before[1..]);
         command.arg("server").args(["--port=0", "--bind-address=127.0.0.1", "--tf-download=false"]);

@@ -61,7 +61,7 @@ fn migrations_since_the_last_version_only_add() {
     assert!(seen >= 2 * 6, "{seen} migrations");
 }
 
-async fn send_webhooks_to(github: &Emulator, server: &Server) {
+fn send_webhooks_to(github: &Emulator, server: &Server) {
     github.set_webhook_target(server.events().clone());
 }
 
@@ -83,9 +83,9 @@ async fn the_last_version_works_beside_this_one() {
     world.answer(first).await.is("autoplan success | first default planned");
     let mut new = Server::start(&world.github, settings().writes(world.dir.path())).await;
 
-    send_webhooks_to(&world.github, &world.server).await;
+    send_webhooks_to(&world.github, &world.server);
     world.ask(first, "lockkeeper plan").await.is("plan success | first default planned");
-    send_webhooks_to(&world.github, &new).await;
+    send_webhooks_to(&world.github, &new);
     world.ask(first, "lockkeeper apply").await.is("apply success | first default applied");
     let second = open(&world, "second").await;
     world.answer(second).await.is("autoplan success | second default planned");
@@ -93,11 +93,11 @@ async fn the_last_version_works_beside_this_one() {
     // A server of the old version is started again, as it is when its machine fails in the middle of the roll-out.
     world.server.kill9().await;
     world.server.restart().await;
-    send_webhooks_to(&world.github, &world.server).await;
+    send_webhooks_to(&world.github, &world.server);
     world.ask(second, "lockkeeper apply").await.is("apply success | second default applied");
     world.github.merge(REPO, first, "alice").await.expect("it is open");
     world.answer(first).await;
-    send_webhooks_to(&world.github, &new).await;
+    send_webhooks_to(&world.github, &new);
     world.ask(second, "lockkeeper unlock").await;
     new.finish().await;
     world.finish(&[]).await;

@@ -258,7 +258,8 @@ async fn another_key_is_given_in_batches_and_an_interruption_loses_nothing(db: &
     }
     let both = with_keys(db, &[("b", 2), ("a", 1)]);
     let interrupted = both.clone();
-    let cut_off = tokio::spawn(async move { interrupted.rotate(|done| panic!("interrupted on purpose after {done}")).await });
+    let cut_off =
+        tokio::spawn(async move { interrupted.rotate(|done| panic!("interrupted on purpose after {done}")).await });
     assert!(cut_off.await.unwrap_err().is_panic());
     let with = |key: &str| {
         let key = key.to_owned();

@@ -160,9 +160,9 @@ impl Cmd {
         self
     }
 
-    /// Names a file that a short call ([`Self::output`]) or a [`Self::dialogue`] locks, shared, until everything it has
-    /// started is gone, even if the server is killed meanwhile. See [`super::Hold::by_force`]. A supervised run has a hold of
-    /// its own ([`super::Supervised::hold`]).
+    /// Names an empty file that a short call ([`Self::output`]) or a [`Self::dialogue`] locks, shared, until it has ended, even
+    /// if the server is killed meanwhile; see [`super::Hold::by_force`]. A supervised run has a hold of its own
+    /// ([`super::Supervised::hold`]).
     pub fn holds(mut self, file: impl Into<PathBuf>) -> Self {
         self.hold = Some(file.into());
         self
@@ -200,12 +200,21 @@ impl Cmd {
         };
         let mut command = self.prepare(Path::new(&program));
         command.args(before).args(self.argv());
-        if piped_input {
-            command.stdin(Stdio::piped());
-        }
-        let (secret, teller) = self.secret_for_child()?.unzip();
         let hold = self.hold.as_deref().map(hold::for_child).transpose()?;
-        let descriptors: Vec<_> = secret.into_iter().chain(hold).collect();
+        let (secret, teller) = self.secret_for_child()?.unzip();
+        let mut descriptors = Vec::from_iter(secret);
+        match (piped_input, hold) {
+            (true, hold) => {
+                command.stdin(Stdio::piped());
+                descriptors.extend(hold.map(hold::as_descriptor));
+            }
+            // An empty file reads as nothing does. Any other descriptor would have the child made by `fork`, which copies the
+            // page tables of this process: most calls have no other.
+            (false, Some(hold)) => {
+                command.stdin(hold);
+            }
+            (false, None) => {}
+        }
         if !descriptors.is_empty() {
             command.fd_mappings(descriptors).map_err(io::Error::other)?;
         }

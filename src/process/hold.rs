@@ -10,7 +10,9 @@ use std::time::Duration;
 use command_fds::FdMapping;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, getpgid, getpid, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+};
 use tokio::time::{Instant, sleep};
 
 /// How often the lock is tried.
@@ -104,16 +106,21 @@ impl Hold {
     }
 }
 
-/// Makes the descriptor by which a child, and everything it starts, holds the file. This process has no part in the lock.
-pub(super) fn for_child(path: &Path) -> io::Result<FdMapping> {
+/// Locks the file for a child that inherits it. This process has no part in the lock once it has let go of it.
+pub(super) fn for_child(path: &Path) -> io::Result<File> {
     let file = open(path).map_err(io::Error::other)?;
     match file.try_lock_shared() {
-        Ok(()) => Ok(FdMapping { parent_fd: file.into(), child_fd: HOLD_FD }),
+        Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             Err(io::Error::other(HoldError::Busy { path: path.to_owned(), waited: Duration::ZERO }))
         }
         Err(TryLockError::Error(source)) => Err(source),
     }
+}
+
+/// For a child whose standard input is something else.
+pub(super) fn as_descriptor(file: File) -> FdMapping {
+    FdMapping { parent_fd: file.into(), child_fd: HOLD_FD }
 }
 
 /// Kills every process but this one that has the file open, and tells their numbers.
@@ -126,8 +133,9 @@ fn kill_holders(file: &File) -> Vec<i32> {
     killed.map(|pid| pid.as_raw_nonzero().get()).collect()
 }
 
-/// Kills a process if it has the file open. The handle comes first: if the process ends and its number is given to another,
-/// the signal reaches nobody. Where the kernel has no handles, the number has to do.
+/// Kills a process if it has the file open, and what it has started, which is in its group and need not have the file: a
+/// helper of git that brings objects. The handle comes first: if the process ends and its number is given to another, the
+/// signal reaches nobody. Where the kernel has no handles, the number has to do.
 fn kill_holder(pid: Pid, file: (u64, u64)) -> Option<()> {
     let handle = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(handle) => Some(handle),
@@ -137,6 +145,10 @@ fn kill_holder(pid: Pid, file: (u64, u64)) -> Option<()> {
     let open = std::fs::read_dir(format!("/proc/{}/fd", pid.as_raw_nonzero())).ok()?.flatten();
     let mut open = open.filter_map(|entry| std::fs::metadata(entry.path()).ok());
     open.find(|meta| (meta.dev(), meta.ino()) == file)?;
+    if getpgid(Some(pid)) == Ok(pid) {
+        // It may have ended this very moment; then its group has, or is killed all the same.
+        kill_process_group(pid, Signal::KILL).ok();
+    }
     match handle {
         Some(handle) => pidfd_send_signal(handle, Signal::KILL).ok(),
         None => kill_process(pid, Signal::KILL).ok(),
@@ -182,7 +194,10 @@ mod tests {
         drop(Hold::exclusive(&path, Duration::ZERO).await.unwrap());
         // A child in a session of its own survives the end of the call, as git does that of a killed server.
         let survivor = "exec >/dev/null 2>&1; echo $$ >number; exec sleep 1000";
-        let script = format!("setsid sh -c '{survivor}' & while ! [ -s number ]; do sleep 0.01; done; cat number");
+        // A shell gives what it leaves behind another input, unless it is told.
+        let script = format!(
+            "exec 5<&0; setsid sh -c '{survivor}' <&5 & while ! [ -s number ]; do sleep 0.01; done; cat number"
+        );
         let output = sh(&script).output().await.unwrap();
         let left: i32 = output.stdout.text().trim().parse().unwrap();
         let error = Hold::exclusive(&path, Duration::ZERO).await.unwrap_err();

@@ -17,10 +17,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tower::ServiceExt as _;
 
+use super::ordinary;
 use crate::e2e::world::{World, resource};
 use crate::support::bot::{Bot, Parcel};
 use crate::support::db::{Backend, story};
-use crate::support::server::{Settings, WEBHOOK_SECRET, within};
+use crate::support::server::{WEBHOOK_SECRET, within};
 
 story!(
     what_the_headers_refuse_is_refused_before_the_body_is_read,
@@ -135,7 +136,7 @@ fn peak(world: &World) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixty_unsigned_deliveries_are_answered_although_their_bodies_never_come() {
-    let mut world = World::start(|_| vec![("main.tf", String::new())]).await;
+    let mut world = World::start_with(ordinary(), |_| vec![("main.tf", String::new())]).await;
     let server = address(&world);
     let before = peak(&world);
     let announced = async |number: usize| {
@@ -160,7 +161,7 @@ async fn sixty_unsigned_deliveries_are_answered_although_their_bodies_never_come
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn forged_deliveries_that_do_not_come_to_their_end_have_a_bound_and_hold_up_no_small_one() {
-    let mut world = World::start(|_| vec![("main.tf", String::new())]).await;
+    let mut world = World::start_with(ordinary(), |_| vec![("main.tf", String::new())]).await;
     let server = address(&world);
     let before = peak(&world);
     let body = vec![b' '; LARGE - 1];
@@ -201,7 +202,7 @@ async fn signed(server: SocketAddr, from: &str) -> String {
 async fn a_thousand_idle_connections_stop_nothing() {
     // The soft limit that most systems have. Two servers: one cannot raise it, one can.
     for (soft, hard, said) in [(1024, 1024, "in_all=768"), (1024, 4096, "in_all=1024")] {
-        let settings = Settings::default().open_files(soft, hard);
+        let settings = ordinary().open_files(soft, hard);
         let world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
         world.server.logged(said).await;
         let server = address(&world);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use lockkeeper::emulator::Fault;
 
+use super::ordinary;
 use crate::e2e::world::{REPO, World, resource};
 use crate::support::server::{BOT, HOST, TOKEN, within};
 
@@ -29,7 +30,7 @@ fn shown_by_proc(id: i32) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_token_cannot_be_read_while_git_fetches_with_it() {
-    let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
+    let world = World::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
     let code = world.files().backend("root") + &resource("a", "1");
     world.github.fault(TALK, 1, Fault::Hang);
     let pull = world.open("feature", &[("main.tf", &code)]).await;
@@ -66,13 +67,14 @@ fn remove_checkouts(world: &World) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filter_in_the_mirror_of_another_repository_changes_no_code() {
-    let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
+    let world = World::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
     let code = world.files().backend("root") + &resource("a", "\"honest, reviewed\"");
     let pull = world.open("feature", &[("main.tf", &code)]).await;
     world.answer(pull).await.is("autoplan success | . default planned");
 
     let (mirror, mark) = (mirror_of(&world), world.dir.path().join("filter-ran"));
     plant_filter(&mirror, &mark);
+    world.server.owns(&mirror);
     remove_checkouts(&world);
     let said = world.ask(pull, "lockkeeper apply").await;
     said.is("apply refused (altered_mirror)").says("changed by something other than Lockkeeper").says("`config`");
@@ -82,6 +84,7 @@ async fn a_filter_in_the_mirror_of_another_repository_changes_no_code() {
 
     let changed = world.files().backend("root") + &resource("a", "\"honest, again\"");
     plant_filter(&mirror, &mark);
+    world.server.owns(&mirror);
     world.push("feature", "main.tf", &changed).await;
     let said = world.answer(pull).await;
     // A sync may have been faster, and has put a fresh mirror there.
@@ -95,7 +98,7 @@ async fn a_filter_in_the_mirror_of_another_repository_changes_no_code() {
 /// git does not compare the objects of its own disk with their names: who can write there puts another file in its place.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_object_that_was_replaced_in_the_mirror_changes_no_code() {
-    let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
+    let world = World::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
     let code = world.files().backend("root") + &resource("a", "\"honest, reviewed\"");
     let pull = world.open("feature", &[("main.tf", &code)]).await;
     world.answer(pull).await.is("autoplan success | . default planned");
@@ -110,9 +113,13 @@ async fn an_object_that_was_replaced_in_the_mirror_changes_no_code() {
         chmod u+w "objects/$file"; cp -f "objects/$from" "objects/$file"
         git cat-file blob "$id" | grep -q forged"#;
     let head = world.head(pull).to_string();
-    let variables = [("HEAD", head.as_str()), ("FORGED", &forged), ("HOME", "/dev/null")];
+    // The mirror belongs to the user of the server.
+    let config = [("GIT_CONFIG_COUNT", "1"), ("GIT_CONFIG_KEY_0", "safe.directory"), ("GIT_CONFIG_VALUE_0", "*")];
+    let own = [("HEAD", head.as_str()), ("FORGED", forged.as_str()), ("HOME", "/dev/null")];
+    let variables = [&own[..], &config].concat();
     let said = crate::support::program::run("sh", &mirror_of(&world), &["-ec", script], &variables);
     assert_eq!(said.code, 0, "{}", said.err);
+    world.server.owns(&mirror_of(&world));
     remove_checkouts(&world);
     let said = world.ask(pull, "lockkeeper apply").await;
     said.is("apply refused | . default refused").says("`main.tf` in the checkout is not that of the commit");
@@ -124,7 +131,7 @@ async fn an_object_that_was_replaced_in_the_mirror_changes_no_code() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_else_can_read_what_the_server_writes() {
-    let mut world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
+    let mut world = World::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
     let code = world.files().backend("root") + &resource("a", "1");
     let pull = world.open("feature", &[("main.tf", &code)]).await;
     world.answer(pull).await.is("autoplan success | . default planned");
@@ -153,7 +160,7 @@ async fn nobody_else_can_read_what_the_server_writes() {
 /// One pull request with an object that `git fsck` refuses is told so, and stops nobody else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_pull_request_that_fails_fsck_is_told_why_and_the_others_go_on() {
-    let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
+    let world = World::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
     // Some file systems take it for `.git`.
     let bad = world.open("bad", &[(".g\u{200c}it", "x"), ("main.tf", "# changed\n")]).await;
     let said = world.answer(bad).await;

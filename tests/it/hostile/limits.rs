@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
+use super::ordinary;
 use crate::e2e::world::World;
-use crate::support::server::Settings;
 
 /// What is said of a plan in which the operator's workflow runs a script of the repository, as many do with linters.
 async fn said_of(script: &str, limit: &str) -> String {
@@ -11,7 +11,7 @@ async fn said_of(script: &str, limit: &str) -> String {
         "repos": [{"id": "/.*/", "workflow": "checked"}],
         "workflows": {"checked": {"plan": {"steps": [{"run": "sh ./check.sh"}, "init", "plan"]}}},
     });
-    let settings = Settings::default().without_privileges().flag(&format!("--repo-config-json={config}")).flag(limit);
+    let settings = ordinary().flag(&format!("--repo-config-json={config}")).flag(limit);
     let world = World::start_with(settings, |_| vec![("check.sh", "# nothing\n".to_owned())]).await;
     let code = world.files().backend("root");
     let pull = world.open("greedy", &[("main.tf", &code), ("check.sh", script)]).await;

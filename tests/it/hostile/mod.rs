@@ -15,3 +15,8 @@ mod secrets;
 mod shown;
 mod tools;
 mod web;
+
+/// How the attacked servers are started: as an ordinary user, whoever runs the tests. Stories that are about root say so.
+fn ordinary() -> crate::support::server::Settings {
+    crate::support::server::Settings::default().without_privileges()
+}

@@ -6,6 +6,7 @@ use lockkeeper::clock::SystemClock;
 use lockkeeper::emulator::{Emulator, Options};
 use lockkeeper::secret::Secret;
 
+use super::ordinary;
 use crate::e2e::world::World;
 use crate::support::server::{Server, Settings, WEBHOOK_SECRET};
 
@@ -14,22 +15,22 @@ async fn who_requires_a_sandbox_does_not_start_without_one() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::new(dir.path(), Arc::new(SystemClock), Secret::new(WEBHOOK_SECRET));
     let github = Emulator::start(options).await.unwrap();
-    let said = Server::refuses(&github, Settings::default().without_landlock().flag("--sandbox=require")).await;
+    let said = Server::refuses(&github, ordinary().without_landlock().flag("--sandbox=require")).await;
     assert!(said.contains("--sandbox require: this kernel has no Landlock, or it is not enabled"), "{said}");
     assert!(said.contains("Use Linux 5.19 or newer with `landlock` in the list of `lsm=`"), "{said}");
     // The same server starts where there is one.
-    let server = Server::start(&github, Settings::default().flag("--sandbox=require")).await;
+    let server = Server::start(&github, ordinary().flag("--sandbox=require")).await;
     assert!(server.log().contains("Runs are separated from the server by Landlock"), "{}", server.log());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_default_runs_go_on_without_one_and_the_log_says_so() {
-    without_a_sandbox(Settings::default(), "Runs are not separated from the server: this kernel has no Landlock").await;
+    without_a_sandbox(ordinary(), "Runs are not separated from the server: this kernel has no Landlock").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everything_works_where_nobody_wants_one() {
-    let settings = Settings::default().flag("--sandbox=none");
+    let settings = ordinary().flag("--sandbox=none");
     without_a_sandbox(settings, "Runs are not separated from the server (--sandbox none)").await;
 }
 

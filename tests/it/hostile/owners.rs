@@ -14,10 +14,10 @@ use lockkeeper::render::marker;
 use lockkeeper::store::Application;
 use serde_json::{Value, json};
 
+use super::ordinary;
 use crate::e2e::world::World;
 use crate::support::bot::{Bot, REPO, without_ids};
 use crate::support::db::{Backend, by, story};
-use crate::support::server::Settings;
 
 story!(
     an_application_works_on_the_default_branch_unless_another_one_was_allowed,
@@ -195,7 +195,9 @@ async fn a_limited_account_takes_no_repository_and_no_branch_that_it_was_not_giv
     };
     put(&accounts, ACCOUNTS);
     put(&keys, "2026:MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=\n");
-    let settings = Settings::default()
+    let settings = ordinary();
+    settings.gives(dir.path());
+    let settings = settings
         .flag("--web-basic-auth")
         .flag("--web-username=ops")
         .flag(&format!("--web-accounts-file={}", accounts.display()))

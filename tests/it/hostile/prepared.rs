@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::json;
 
+use super::ordinary;
 use crate::e2e::world::World;
 use crate::support::server::Settings;
 
@@ -23,7 +24,7 @@ fn settings() -> Settings {
         "repos": [{"id": "/.*/", "workflow": "checked"}],
         "workflows": {"checked": {"plan": {"steps": ["init", "plan", {"run": "sh ./check.sh"}]}}},
     });
-    Settings::default().without_privileges().flag(&format!("--repo-config-json={config}"))
+    ordinary().flag(&format!("--repo-config-json={config}"))
 }
 
 /// A server, code that uses a module of another repository, and what the script of that module says when it is run.

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use super::ordinary;
 use crate::e2e::world::World;
-use crate::support::server::Settings;
 
 /// The profile is that of the directory, whatever the pull request calls its projects.
 const REPOS: &str = r"
@@ -63,8 +63,7 @@ async fn each_project_finds_the_credentials_of_its_own_profile_and_stage() {
     std::fs::set_permissions(secrets.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     let repos = put("repos.yaml", REPOS, 0o644);
     // Not even a wildcard hands to others what a profile names.
-    let mut settings =
-        Settings::default().without_privileges().flag(&format!("--repo-config={repos}")).flag("--pass-environment=*");
+    let mut settings = ordinary().flag(&format!("--repo-config={repos}")).flag("--pass-environment=*");
     for stage in STAGES {
         let file = put(&format!("{stage}_FILE"), &format!("the-secret-{stage}_FILE\n"), 0o644);
         settings = settings.variable(stage, &format!("the-secret-{stage}")).variable(&format!("{stage}_FILE"), &file);

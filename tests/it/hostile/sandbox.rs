@@ -9,6 +9,7 @@ use lockkeeper::emulator::Change;
 use lockkeeper::process::Cmd;
 use lockkeeper::store::DatabaseUrl;
 
+use super::ordinary;
 use crate::e2e::world::{REPO, World, resource};
 use crate::support::program::{lockkeeper, run};
 use crate::support::server::{LOOK, Settings, TOKEN, WEBHOOK_SECRET, within};
@@ -70,12 +71,12 @@ fn attempts(report: &Path, attempts: &[(&str, String)]) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_reads_and_changes_nothing_of_the_server() {
-    attack(Settings::default().without_privileges()).await;
+    attack(ordinary()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nor_does_a_plan_in_namespaces() {
-    attack(Settings::default().without_privileges().flag("--sandbox=bubblewrap")).await;
+    attack(ordinary().flag("--sandbox=bubblewrap")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,7 +119,7 @@ fn initialised(dir: &Path) -> Vec<(PathBuf, u64)> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_user_plans_and_applies_again_and_again_in_the_same_checkout() {
     let of_root = Settings::default;
-    let with_rights = || Settings::default().without_privileges();
+    let with_rights = || ordinary();
     for (sandbox, settings) in
         [("landlock", of_root()), ("bubblewrap", of_root()), ("none", of_root()), ("landlock", with_rights())]
     {
@@ -233,7 +234,7 @@ async fn attack_with(settings: Settings, allowed: &[&str]) {
 /// Git ends with an error when it cannot read the configuration of its user, which is there on many servers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn modules_come_by_git_although_runs_do_not_read_what_git_is_told_of_its_user() {
-    let settings = Settings::default().without_privileges();
+    let settings = ordinary();
     let mut world = World::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let home = world.server.dir().join("home");
     std::fs::write(home.join(".gitconfig"), "[user]\n  name = secret-of-the-operator\n").unwrap();
@@ -343,7 +344,7 @@ exit 1
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plan_cannot_open_the_pages_while_others_on_the_machine_can() {
-    visit(Settings::default().without_privileges()).await;
+    visit(ordinary()).await;
 }
 
 /// Where the tests are run by root, the server and its visitors are the same user.

@@ -11,6 +11,7 @@ use lockkeeper::seal::key_line;
 use reqwest::Method;
 use serde_json::json;
 
+use super::ordinary;
 use crate::e2e::world::World;
 use crate::support::server::{Settings, TOKEN, WEBHOOK_SECRET};
 
@@ -33,7 +34,9 @@ fn settings(dir: &Path) -> Settings {
     let keys = dir.join("keys");
     std::fs::write(&keys, key_line(&"a".parse().unwrap(), KEY).expose()).unwrap();
     std::fs::set_permissions(&keys, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    Settings::default()
+    let settings = ordinary();
+    settings.gives(dir);
+    settings
         .flag("--web-basic-auth")
         .flag("--web-username=ops")
         .flag(&format!("--encryption-key-file={}", keys.display()))

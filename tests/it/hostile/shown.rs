@@ -3,10 +3,10 @@
 use insta::assert_snapshot;
 use serde_json::json;
 
+use super::ordinary;
 use crate::e2e::world::{Said, World, resource};
 use crate::support::bot::Bot;
 use crate::support::db::{Backend, story};
-use crate::support::server::Settings;
 
 story!(
     a_text_that_hides_a_resource_is_told_of_and_never_applied,
@@ -20,7 +20,7 @@ const PASSWORD: &str = "correct horse battery staple";
 
 /// A server whose pages show the output of runs to those who know the password.
 async fn world() -> World {
-    let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
+    let settings = ordinary().flag("--web-basic-auth").flag("--web-username=ops");
     let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", PASSWORD);
     World::start_with(settings, |_| vec![("main.tf", String::new())]).await
 }
@@ -96,7 +96,7 @@ async fn a_text_that_says_otherwise_than_the_plan_file_is_not_applied() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_list_has_what_is_lost_first_and_no_sensitive_value() {
-    let world = World::start(|files| vec![("main.tf", files.backend("root"))]).await;
+    let world = World::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
     let kept = "resource \"terraform_data\" \"each\" {\n  for_each = toset([\"a\", \"`@all` <b>\\n\"])\n}\n";
     let secret = "variable \"s\" {\n  default   = \"hunter2\"\n  sensitive = true\n}\n";
     let code = |rest: String| world.files().backend("root") + secret + &resource("a", "var.s") + &rest;

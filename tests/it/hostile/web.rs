@@ -12,11 +12,12 @@ use lockkeeper::store::{MirrorQuery, Store};
 use reqwest::Client;
 use sha2::Sha256;
 
+use super::ordinary;
 use crate::e2e::world::World as Program;
 use crate::pages::fixture::{Browser, KEY, SESSION, World, form};
 use crate::pages::limited::{Own, body, world};
 use crate::support::db::stopped;
-use crate::support::server::{Settings, within};
+use crate::support::server::within;
 
 /// Printed by the runs of the world, and by nothing else.
 const PRINTED: &str = "printed-by-a-run";
@@ -348,7 +349,7 @@ fn client(from: Option<IpAddr>) -> Client {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
     let code = "resource \"terraform_data\" \"x\" {\n  input = \"printed-by-a-run\"\n}\n";
-    let program = Program::start(|files| vec![("main.tf", files.backend("root"))]).await;
+    let program = Program::start_with(ordinary(), |files| vec![("main.tf", files.backend("root"))]).await;
     let pull = program.open("feature", &[("x.tf", code)]).await;
     program.answer(pull).await.is("autoplan success | . default planned").says(PRINTED);
     let (client, url) = (client(None), program.server.url().to_owned());
@@ -398,7 +399,7 @@ async fn an_anonymous_visitor_applies_nothing_and_reads_no_output() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_password_is_guessed_slowly_and_who_knows_it_gets_in() {
     const GUESSES: usize = 2000;
-    let settings = Settings::default().flag("--web-basic-auth").flag("--web-username=ops");
+    let settings = ordinary().flag("--web-basic-auth").flag("--web-username=ops");
     let settings = settings.variable("LOCKKEEPER_WEB_PASSWORD", "correct horse battery");
     let program = Program::start_with(settings, |_| vec![("main.tf", String::new())]).await;
     let pull = program.open("feature", &[("main.tf", "# changed\n")]).await;

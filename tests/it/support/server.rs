@@ -93,6 +93,15 @@ impl Settings {
         self.run_as
     }
 
+    /// Gives a directory of a story, with what is in it, to the user that the server will be.
+    pub fn gives(&self, dir: &Path) {
+        if self.ordinary_user && nix::unistd::geteuid().is_root() {
+            std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).expect("we are root");
+            let below = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            below.for_each(|entry| self.gives(&entry.path()));
+        }
+    }
+
     /// A directory of the story that runs may change.
     #[must_use]
     pub fn writes(mut self, dir: &Path) -> Self {
@@ -377,11 +386,7 @@ impl Server {
 
     /// Gives a directory of a story, with what is in it, to the user of the server.
     pub fn owns(&self, dir: &Path) {
-        if self.settings.ordinary_user && nix::unistd::geteuid().is_root() {
-            std::os::unix::fs::chown(dir, Some(NOBODY), Some(NOBODY)).expect("we are root");
-            let below = std::fs::read_dir(dir).into_iter().flatten().flatten();
-            below.for_each(|entry| self.owns(&entry.path()));
-        }
+        self.settings.gives(dir);
     }
 
     /// The database.

@@ -69,7 +69,7 @@ pub struct Place<'a> {
     pub facts: &'a Facts,
     /// Its environment profile; `None`: it gets what every run gets.
     pub profile: Option<&'a str>,
-    /// What reads private modules of the forge, for the built-in `init` alone: it runs no code of the pull.
+    /// What reads private modules of the forge, for the built-in `init` alone, where that runs no code of the pull.
     pub modules: Option<&'a ModuleAccess>,
     /// What the comment gives the built-in steps.
     pub given: CommentWords<'a>,

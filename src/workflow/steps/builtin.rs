@@ -10,9 +10,9 @@ use super::error::{StepError, StepFailure, StepName};
 use super::expand::expand;
 use super::flags::merged;
 use super::reports::Report;
-use super::{Kept, Steps, Tool, argv};
+use super::{Kept, Steps, Tool, argv, init_programs};
 use crate::config::workflow::Builtin;
-use crate::model::WorkspaceName;
+use crate::model::{Distribution, WorkspaceName};
 use crate::process::Cmd;
 use crate::workflow::data_dir::DataDir;
 use crate::workflow::shown::{self, Shown};
@@ -23,6 +23,14 @@ const WORKSPACE_FILE: &str = "environment";
 
 /// Most bytes of it; a name has at most 255.
 const MAX_WORKSPACE_BYTES: u64 = 4096;
+
+/// Variables by which an `env` step decides what the tool runs and where it takes packages from.
+const CONFIGURE_TOOLS: [&str; 5] =
+    ["TF_CLI_CONFIG_FILE", "TERRAFORM_CONFIG", "TF_ENCRYPTION", "HOME", "XDG_CONFIG_HOME"];
+
+/// Why an `init` takes longer, or cannot read private modules.
+const RUNS_PROGRAMS: &str = "By this configuration `init` may run programs (`encryption`, `state_store`), so it has neither the \
+                             shared cache of providers nor credentials for private modules.";
 
 /// Terraform shows a plan as JSON since this version; OpenTofu always did.
 const LISTS_SINCE: Version = Version::new(0, 12, 0);
@@ -69,14 +77,18 @@ impl Steps<'_> {
             &["-input=false", "-upgrade"]
         };
         let args: Vec<OsString> = [OsString::from("init")].into_iter().chain(merged(own, extra)).collect();
-        let session = if args.iter().any(|arg| names_packages(arg)) {
+        let runs_programs = self.init_runs_programs(Some(self.tool.distribution)).await.map_err(disk)?;
+        if runs_programs && (self.providers.is_some() || self.modules.is_some()) {
+            self.exec.output.say(RUNS_PROGRAMS).await;
+        }
+        let session = if runs_programs || args.iter().any(|arg| names_packages(arg)) {
             None
         } else {
             self.provider_session().await.map_err(disk)?
         };
         let shown = self.shown(&args);
         let cmd = self.command(args);
-        let cmd = match self.modules {
+        let cmd = match self.modules.filter(|_| !runs_programs) {
             Some(access) => {
                 let before = self.variable("GIT_CONFIG_COUNT").and_then(|count| count.to_str()?.parse().ok());
                 access.give(cmd, before.unwrap_or(0))
@@ -123,6 +135,15 @@ impl Steps<'_> {
     fn data_dir_shown(&self) -> String {
         let dir = self.data_dir();
         format!("`{}`", dir.strip_prefix(self.dir).unwrap_or(&dir).display())
+    }
+
+    /// Whether an `init` may run a program that the pull request names. Then it gets nothing that a plan may not have.
+    pub(super) async fn init_runs_programs(&self, tool: Option<Distribution>) -> std::io::Result<bool> {
+        if CONFIGURE_TOOLS.iter().any(|name| self.set.contains_key(OsStr::new(name))) {
+            return Ok(true);
+        }
+        let dir = self.dir.to_owned();
+        apart(move || init_programs::may_run(&dir, tool)).await
     }
 
     /// A cache of providers for one `init`; none where the operator wants none, set one for all, or says where packages
@@ -307,9 +328,10 @@ async fn apart<T: Send + 'static>(work: impl FnOnce() -> std::io::Result<T> + Se
     tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other)?
 }
 
-/// Whether arguments of `init` say where packages are taken from.
+/// Whether arguments of `init` say where packages are taken from, or where the configuration itself is.
 fn names_packages(args: &OsStr) -> bool {
-    args.to_string_lossy().contains("-plugin-dir")
+    let args = args.to_string_lossy();
+    args.contains("-plugin-dir") || args.contains("-from-module")
 }
 
 pub(super) fn failed(step: StepName, why: StepFailure) -> StepError {

@@ -13,6 +13,7 @@ mod exec;
 mod expand;
 mod filters;
 mod flags;
+mod init_programs;
 mod multienv;
 mod plain_init;
 mod reports;

@@ -2,7 +2,7 @@
 //!
 //! The cache gives each `init` a directory of its own, and what is new in it belongs to everybody afterwards. So nothing
 //! else may have that directory: no second `init` at the same time, and nothing that runs code of the pull request, as a
-//! plan does. And the `init` has to be that of the project's directory, in which the links are led to the store when it is
+//! plan does, and as an `init` does by some configurations (`init_programs.rs`). And the `init` has to be that of the project's directory, in which the links are led to the store when it is
 //! over. What is not certainly such a command fetches its packages for itself: that is slower, but safe.
 
 use crate::config::workflow::Shell;
@@ -14,7 +14,7 @@ const SHELLS: [&str; 6] = ["sh", "bash", "dash", "ash", "ksh", "zsh"];
 const SYNTAX: &[char] = &['\n', ';', '&', '|', '<', '>', '(', ')', '`', '#', '\\', '\'', '"', '!', '~'];
 
 /// Whatever of the options may come from a comment, or says where packages come from.
-const UNSURE: [&str; 3] = ["plugin-dir", "COMMENT_ARGS", "$@"];
+const UNSURE: [&str; 4] = ["plugin-dir", "from-module", "COMMENT_ARGS", "$@"];
 
 /// Whether this is `terraform init` or `tofu init` with options, and nothing else.
 pub(super) fn is_plain_init(shell: &Shell, command: &str) -> bool {
@@ -76,6 +76,7 @@ mod tests {
             "terraform init -backend-config=$(cat ../key)",
             "terraform init `cat args`",
             "terraform init -plugin-dir=vendor",
+            "terraform init -from-module=git::https://example.com/x",
             "terraform init $COMMENT_ARGS",
             "terraform init 'a b'",
             "terraform init ../other",

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use lockkeeper::model::Distribution;
 
+use super::ordinary;
 use super::tools::{CODE, Tool};
 use crate::e2e::world::{World, resource};
-use crate::support::server::Settings;
 
 /// Versions before 1.4 have no resource that needs no provider.
 const OLD_CODE: &str = "variable \"x\" {\n  default = \"1\"\n}\noutput \"x\" {\n  value = var.x\n}\n";
@@ -88,13 +88,42 @@ fn a_flag_that_dangles_swallows_two_dashes_and_not_the_plan() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs the OpenTofu that `make interop` builds"]
+async fn a_program_that_init_runs_has_neither_the_cache_of_providers_nor_credentials_for_modules() {
+    let (program, _) = opentofu();
+    let (bin, loot) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::os::unix::fs::symlink(program, bin.path().join("tofu")).unwrap();
+    let settings = ordinary()
+        .flag("--default-tf-distribution=opentofu")
+        .flag(&format!("--tf-bin-dir={}", bin.path().display()))
+        .flag("--write-git-creds")
+        .writes(loot.path());
+    settings.gives(loot.path());
+    let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
+    let at = loot.path().display();
+    let script = format!("env > {at}/env; (printf get >&3 && dd bs=65536 count=1 <&3) > {at}/secret 2>&1; false");
+    let code = format!(
+        "terraform {{\n  encryption {{\n    key_provider \"external\" \"x\" {{\n      command = [\"sh\", \"-c\", \"{script}\"]\n    \
+         }}\n    method \"aes_gcm\" \"x\" {{\n      keys = key_provider.external.x\n    }}\n    state {{\n      method = \
+         method.aes_gcm.x\n    }}\n  }}\n}}\n"
+    );
+    let pull = world.open("feature", &[("key.tf", &code)]).await;
+    let said = world.answer(pull).await;
+    said.is("autoplan failed | . default failed").says("`init` may run programs");
+    let env = std::fs::read_to_string(loot.path().join("env")).expect("the program ran, so the attack is real");
+    assert!(!env.contains("TF_PLUGIN_CACHE_DIR") && !env.contains("credential."), "{env}");
+    let secret = std::fs::read_to_string(loot.path().join("secret")).unwrap();
+    assert!(!secret.contains("password"), "{secret}");
+    world.finish(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs the OpenTofu that `make interop` builds"]
 async fn the_reviewed_plan_is_not_swapped_with_real_opentofu() {
     let (program, _) = opentofu();
     let bin = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(program, bin.path().join("tofu")).unwrap();
-    let settings = Settings::default()
-        .flag("--default-tf-distribution=opentofu")
-        .flag(&format!("--tf-bin-dir={}", bin.path().display()));
+    let settings =
+        ordinary().flag("--default-tf-distribution=opentofu").flag(&format!("--tf-bin-dir={}", bin.path().display()));
     let world = World::start_with(settings, |files| vec![("main.tf", files.backend("root"))]).await;
     let code = |input: &str| world.files().backend("root") + &resource("prod", input);
     let pull = world.open("feature", &[("main.tf", &code("\"one\""))]).await;

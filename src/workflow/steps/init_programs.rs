@@ -1,0 +1,132 @@
+//! Tells configurations whose `init` may run a program that the configuration names.
+//!
+//! `terraform init` and `tofu init` fetch providers and start none, so an `init` may have what no plan may: the shared cache of
+//! providers, and what reads private modules. There are exceptions. Since 1.10 OpenTofu can take the key for its states from
+//! `key_provider "external"`, a command, and asks it before it fetches anything. Terraform prepares `state_store`, which
+//! starts a provider.
+//!
+//! Text is searched, nothing is parsed: another reader of the language may understand a file differently than the tool does.
+//! So whatever might be such a block counts.
+
+use std::fs;
+use std::io::Read as _;
+use std::path::Path;
+
+use crate::model::Distribution;
+
+/// Larger files are not searched.
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
+const STATE_STORE: &str = "state_store";
+const ENCRYPTION: &str = "encryption";
+
+/// Whether an `init` in a directory may run a program of the configuration there. What cannot be read may. Without a tool it
+/// is not known which one it is.
+pub(super) fn may_run(dir: &Path, tool: Option<Distribution>) -> std::io::Result<bool> {
+    for entry in fs::read_dir(dir)? {
+        let path = entry?.path();
+        let Some(kind) = path.extension().and_then(|extension| extension.to_str()) else { continue };
+        let names_one = match kind {
+            "tf" | "tofu" => names_native,
+            "json" => names_json,
+            _ => continue,
+        };
+        if text(&path).is_none_or(|text| names_one(&text, tool)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The text of a plain file of moderate size.
+fn text(path: &Path) -> Option<String> {
+    // A link may lead anywhere, and a pipe keeps whoever opens it waiting.
+    if !fs::metadata(path).ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= MAX_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn names_native(text: &str, tool: Option<Distribution>) -> bool {
+    let mut states = behind(text, STATE_STORE);
+    states.next().is_some() || tool != Some(Distribution::Terraform) && behind(text, ENCRYPTION).any(begins_block)
+}
+
+fn names_json(text: &str, tool: Option<Distribution>) -> bool {
+    // Any character of a key can be written with its number.
+    let words = [Some(STATE_STORE), (tool != Some(Distribution::Terraform)).then_some(ENCRYPTION)];
+    words.into_iter().flatten().any(|word| text.contains(&format!("\"{word}\""))) || text.contains("\\u")
+}
+
+/// What follows on a word, each time it stands alone.
+fn behind<'a>(text: &'a str, word: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_of_name = |char: char| char.is_alphanumeric() || char == '_' || char == '-';
+    text.match_indices(word).filter_map(move |(at, _)| {
+        let rest = &text[at + word.len()..];
+        (!text[..at].ends_with(is_of_name) && !rest.starts_with(is_of_name)).then_some(rest)
+    })
+}
+
+/// Comments may stand between the name of a block and its brace.
+fn begins_block(rest: &str) -> bool {
+    rest.trim_start().starts_with(['{', '/', '#'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMAND: &str = "terraform {\n  encryption {\n    key_provider \"external\" \"x\" {\n      command = [\"./key\"]\n    }\n  }\n}\n";
+
+    fn judged(name: &str, content: &str, tool: Option<Distribution>) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(name), content).unwrap();
+        may_run(dir.path(), tool).unwrap()
+    }
+
+    #[test]
+    fn a_block_by_which_init_runs_a_program_is_found_however_it_is_written() {
+        let json = r#"{"terraform": {"encryption": {}}}"#;
+        let hidden = r#"{"terraform": {"\u0065ncryption": {}}}"#;
+        for (name, content) in [
+            ("main.tf", COMMAND),
+            ("main.tofu", COMMAND),
+            ("main.tf", "terraform { encryption{} }"),
+            ("main.tf", "terraform {\n encryption /* of\n states */ {}\n}"),
+            ("main.tf", "terraform {\n encryption // of states\n {}\n}"),
+            ("main.tf.json", json),
+            ("main.tofu.json", json),
+            ("main.tf.json", hidden),
+            ("main.tf", "terraform {\n state_store \"x\" {\n provider \"x\" {}\n }\n}"),
+        ] {
+            for tool in [None, Some(Distribution::OpenTofu)] {
+                assert!(judged(name, content, tool), "{name}: {content}");
+            }
+        }
+        assert!(judged("main.tf", "terraform {\n state_store \"x\" {}\n}", Some(Distribution::Terraform)));
+    }
+
+    #[test]
+    fn a_word_alone_is_none() {
+        for content in [
+            "",
+            "resource \"aws_s3_bucket_server_side_encryption_configuration\" \"x\" {}\n",
+            "# encryption at rest is on\nresource \"x\" \"y\" {\n  encryption = true\n}\n",
+            "variable \"encryption\" {}\n",
+            "encryption_configuration {}\n",
+        ] {
+            assert!(!judged("main.tf", content, None), "{content}");
+        }
+        assert!(!judged("main.tf", COMMAND, Some(Distribution::Terraform)), "Terraform does not know such a block");
+        assert!(!judged("notes.md", COMMAND, None));
+    }
+
+    #[test]
+    fn what_cannot_be_read_may_hold_anything() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/nowhere", dir.path().join("main.tf")).unwrap();
+        assert!(may_run(dir.path(), None).unwrap());
+        assert!(judged("main.tf", &"#".repeat(4 * 1024 * 1024 + 1), None));
+    }
+}
